@@ -1,0 +1,19 @@
+# Everything here comes from the distribution's packages (see `make deps`).
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+
+# OpenBLAS: the OpenMP flavour, so that it shares the thread pool of our own loops.
+file(GLOB openblas_dirs /usr/lib/*/openblas-openmp)
+find_library(OPENBLAS_LIBRARY NAMES openblas HINTS ${openblas_dirs} REQUIRED)
+find_path(OPENBLAS_INCLUDE cblas.h HINTS ${openblas_dirs} PATH_SUFFIXES openblas-openmp openblas
+          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp REQUIRED)
+
+add_library(snug_dependencies INTERFACE)
+target_include_directories(snug_dependencies SYSTEM INTERFACE ${OPENBLAS_INCLUDE})
+target_link_libraries(snug_dependencies INTERFACE ${OPENBLAS_LIBRARY} PkgConfig::YAML
+    PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::XXHASH Threads::Threads m)

@@ -1,0 +1,23 @@
+# One interface target carries the flags of the whole tree.
+add_library(snug_flags INTERFACE)
+target_compile_definitions(snug_flags INTERFACE _GNU_SOURCE)
+target_compile_options(snug_flags INTERFACE
+    -Wall -Wextra -pedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wconversion -Wundef -Wwrite-strings -Wpointer-arith -Wdouble-promotion -fno-common
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -fopenmp)
+target_link_options(snug_flags INTERFACE -fopenmp)
+# Loops must vectorise without -ffast-math: no errno from math calls, no trapping, but NaN, infinity
+# and the order of operations stay as written.
+target_compile_options(snug_flags INTERFACE -fno-math-errno -fno-trapping-math)
+
+if(SNUG_NATIVE)
+    target_compile_options(snug_flags INTERFACE -march=native)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        target_compile_options(snug_flags INTERFACE -mprefer-vector-width=512)
+    endif()
+endif()
+if(SNUG_SANITIZE)
+    target_compile_options(snug_flags INTERFACE -fsanitize=address,undefined
+        -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(snug_flags INTERFACE -fsanitize=address,undefined)
+endif()

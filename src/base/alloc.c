@@ -1,0 +1,84 @@
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_llong n_live;
+static atomic_llong fail_countdown; /* 0 = off */
+static atomic_int fail_sticky;
+
+/* True when the allocation about to happen is the one a test asked to fail. */
+static int injected_failure(void)
+{
+    long long left = atomic_load(&fail_countdown);
+    if (left == 0)
+        return 0;
+    if (left > 1) {
+        atomic_fetch_sub(&fail_countdown, 1);
+        return 0;
+    }
+    if (!atomic_load(&fail_sticky))
+        atomic_store(&fail_countdown, 0);
+    return 1;
+}
+
+static void *counted(void *p)
+{
+    if (p)
+        atomic_fetch_add(&n_live, 1);
+    return p;
+}
+
+void *mem_alloc(size_t n_bytes)
+{
+    return injected_failure() ? NULL : counted(malloc(n_bytes ? n_bytes : 1));
+}
+
+void *mem_calloc(size_t n, size_t size)
+{
+    return injected_failure() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *mem_realloc(void *p, size_t n_bytes)
+{
+    if (!p)
+        return mem_alloc(n_bytes);
+    return injected_failure() ? NULL : realloc(p, n_bytes ? n_bytes : 1);
+}
+
+char *mem_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *copy = mem_alloc(n);
+    if (copy)
+        memcpy(copy, s, n);
+    return copy;
+}
+
+void mem_free(void *p)
+{
+    if (p)
+        atomic_fetch_sub(&n_live, 1);
+    free(p);
+}
+
+enum status mem_try_array(void *out, size_t n, size_t size)
+{
+    void *p = mem_calloc(n, size);
+    memcpy(out, &p, sizeof(p));
+    if (!p)
+        return FAIL(ERR_MEMORY, "could not allocate %zu x %zu bytes", n, size);
+    return OK;
+}
+
+int64_t mem_live(void)
+{
+    return atomic_load(&n_live);
+}
+
+void mem_fail_after(int64_t n, int sticky)
+{
+    atomic_store(&fail_sticky, sticky);
+    atomic_store(&fail_countdown, n);
+}

@@ -1,0 +1,19 @@
+/* compiler.h: the few attributes the tree uses, spelled once. */
+#ifndef SNUG_BASE_COMPILER_H
+#define SNUG_BASE_COMPILER_H
+
+#if defined(__GNUC__) || defined(__clang__)
+#define MUST_CHECK            __attribute__((warn_unused_result))
+#define PRINTF_LIKE(fmt, arg) __attribute__((format(printf, fmt, arg)))
+#define NORETURN              __attribute__((noreturn))
+#else
+#define MUST_CHECK
+#define PRINTF_LIKE(fmt, arg)
+#define NORETURN
+#endif
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+
+#endif

@@ -1,0 +1,59 @@
+/* file.h: files, whole. Every failure names the path and what the system said.
+ *
+ * Writing that must survive a crash goes: write to a temporary name, fsync, rename, fsync the
+ * folder. file_fail_after() lets tests make the n-th write-side call fail as a full disk would.
+ */
+#ifndef SNUG_BASE_FILE_H
+#define SNUG_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A file mapped read-only. */
+struct file_map {
+    const uint8_t *data; /* NULL when the file is empty */
+    size_t n_bytes;
+};
+
+enum status file_map_open(struct file_map *m, const char *path) MUST_CHECK;
+void file_map_close(struct file_map *m);
+
+/* The file's bytes plus a NUL, in heap memory the caller frees with mem_free. */
+enum status file_read(const char *path, char **text, size_t *n_bytes) MUST_CHECK;
+
+/* A file being written under `path`; nothing is buffered by us, so bytes are counted exactly. */
+struct file_out {
+    int fd;
+    int64_t n_bytes;
+    const char *path; /* borrowed */
+};
+
+enum status file_out_open(struct file_out *f, const char *path) MUST_CHECK; /* truncates */
+enum status file_out_append(struct file_out *f, const char *path) MUST_CHECK;
+enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes) MUST_CHECK;
+enum status file_out_sync(struct file_out *f) MUST_CHECK;
+enum status file_out_close(struct file_out *f) MUST_CHECK; /* safe on a closed one */
+
+/* Whole file at once: temporary name beside it, fsync, rename. */
+enum status file_write_atomic(const char *path, const void *data, size_t n_bytes) MUST_CHECK;
+
+enum status file_rename(const char *from, const char *to) MUST_CHECK;
+enum status file_sync_folder(const char *path) MUST_CHECK;
+enum status file_make_folders(const char *path) MUST_CHECK; /* mkdir -p */
+enum status file_remove_tree(const char *path) MUST_CHECK;  /* rm -r; a missing one is fine */
+int file_exists(const char *path);
+int file_is_folder(const char *path);
+
+/* Makes the n-th write, sync or rename from now on fail with ENOSPC; 0 switches it off. */
+void file_fail_after(int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static enum log_level threshold = LOG_INFO;
+static int colour = -1; /* -1: not decided yet */
+static int progress_shown;
+
+void log_set_level(enum log_level level)
+{
+    threshold = level;
+}
+
+enum log_level log_get_level(void)
+{
+    return threshold;
+}
+
+int log_is_terminal(void)
+{
+    return isatty(STDERR_FILENO);
+}
+
+void log_set_colour(int on)
+{
+    colour = on;
+}
+
+int log_use_colour(void)
+{
+    return colour != 0 && log_is_terminal();
+}
+
+static void clear_progress(void)
+{
+    if (progress_shown)
+        (void)fputs("\r\033[K", stderr);
+    progress_shown = 0;
+}
+
+static void line(enum log_level level, const char *prefix, const char *fmt, va_list args)
+{
+    if (level > threshold)
+        return;
+    clear_progress();
+    (void)fputs(prefix, stderr);
+    (void)vfprintf(stderr, fmt, args);
+    (void)fputc('\n', stderr);
+}
+
+#define DEFINE_LOG(name, level, plain, coloured)                                                   \
+    void name(const char *fmt, ...)                                                                \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, fmt);                                                                       \
+        line(level, log_use_colour() ? (coloured) : (plain), fmt, args);                           \
+        va_end(args);                                                                              \
+    }
+
+DEFINE_LOG(log_error, LOG_ERROR, "error: ", "\033[1;31merror:\033[0m ")
+DEFINE_LOG(log_warn, LOG_WARN, "warning: ", "\033[1;33mwarning:\033[0m ")
+DEFINE_LOG(log_info, LOG_INFO, "", "")
+DEFINE_LOG(log_debug, LOG_DEBUG, "debug: ", "\033[2mdebug:\033[0m ")
+
+void log_progress(const char *fmt, ...)
+{
+    if (threshold < LOG_INFO || !log_is_terminal())
+        return;
+    va_list args;
+    va_start(args, fmt);
+    (void)fputs("\r\033[K", stderr);
+    (void)vfprintf(stderr, fmt, args);
+    va_end(args);
+    (void)fflush(stderr);
+    progress_shown = 1;
+}
