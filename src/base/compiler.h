@@ -12,6 +12,13 @@
 #define NORETURN
 #endif
 
+/* Headers compile as C++ too, which has no restrict. */
+#ifdef __cplusplus
+#define SNUG_RESTRICT __restrict__
+#else
+#define SNUG_RESTRICT restrict
+#endif
+
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))

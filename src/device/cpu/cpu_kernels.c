@@ -1,0 +1,87 @@
+#include "device/cpu/cpu_kernels.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+#define LIST_YES(sym) sym
+#define LIST_NO(sym)  NULL
+
+static const struct kernel *const lists[OP_COUNT] = {
+#define OP(name, family, cpu, cuda) [OP_##name] = LIST_##cpu(cpu_kernels_##name),
+#include "graph/ops.def"
+#undef OP
+};
+
+const struct kernel *cpu_kernels(enum op_id op)
+{
+    return lists[op];
+}
+
+void cpu_load_f32(float *restrict dst, const void *src, enum dtype dtype, int64_t offset, int64_t n)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy(dst, (const float *)src + offset, (size_t)n * sizeof(float));
+        return;
+    }
+    const uint16_t *restrict from = (const uint16_t *)src + offset;
+    if (dtype == DTYPE_BF16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = bf16_to_f32(from[i]);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = f16_to_f32(from[i]);
+    }
+}
+
+void cpu_store_f32(void *dst, enum dtype dtype, int64_t offset, const float *restrict src,
+                   int64_t n)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy((float *)dst + offset, src, (size_t)n * sizeof(float));
+        return;
+    }
+    uint16_t *restrict to = (uint16_t *)dst + offset;
+    if (dtype == DTYPE_BF16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = bf16_from_f32(src[i]);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            to[i] = f16_from_f32(src[i]);
+    }
+}
+
+static int any_float_is(const struct op_call *c, bool (*bad)(enum dtype))
+{
+    for (int i = 0; i < c->n_in; i++) {
+        if (dtype_is_float(c->in[i].dtype) && bad(c->in[i].dtype))
+            return 1;
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        if (dtype_is_float(c->out[i].dtype) && bad(c->out[i].dtype))
+            return 1;
+    }
+    return 0;
+}
+
+static bool is_not_f32(enum dtype d)
+{
+    return d != DTYPE_F32;
+}
+
+static bool is_f64(enum dtype d)
+{
+    return d == DTYPE_F64;
+}
+
+const char *cpu_declines_unless_f32(const struct op_call *c)
+{
+    return any_float_is(c, is_not_f32) ? "takes f32 only" : NULL;
+}
+
+const char *cpu_declines_f64(const struct op_call *c)
+{
+    return any_float_is(c, is_f64) ? "does not take f64" : NULL;
+}

@@ -1,0 +1,48 @@
+/* kernel.h: one implementation of one op on one device.
+ *
+ * Per op and device there is a list, fastest first; the last is the plain reference, which accepts
+ * every dtype in double arithmetic. A kernel may decline a call with a reason. Kernels never
+ * allocate: they declare workspace when the program is planned and receive it when it runs.
+ */
+#ifndef SNUG_DEVICE_KERNEL_H
+#define SNUG_DEVICE_KERNEL_H
+
+#include "base/status.h"
+#include "graph/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is known about the machine when workspace is asked for. */
+struct kernel_env {
+    int n_threads;
+};
+
+struct kernel_ctx {
+    struct kernel_env env;
+    void *workspace; /* 64-byte aligned, as many bytes as declared; contents undefined */
+    void *queue;     /* the device's stream; NULL on the CPU */
+};
+
+struct kernel {
+    const char *name;
+    const char *(*declines)(const struct op_call *c); /* NULL pointer or NULL result: accepts */
+    int64_t (*workspace)(const struct op_call *c, const struct kernel_env *env); /* NULL: none */
+    enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
+};
+
+/* Ends a kernel list. */
+#define KERNEL_END                                                                                 \
+    {                                                                                              \
+        NULL, NULL, NULL, NULL                                                                     \
+    }
+
+/* The first kernel of the list that accepts the call; NULL when none does (last reason in *why). */
+const struct kernel *kernel_pick(const struct kernel *list, const struct op_call *c,
+                                 const char **why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

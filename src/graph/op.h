@@ -1,0 +1,171 @@
+/* op.h: what the engine knows about an op, and nothing about any op in particular.
+ *
+ * An op is one row in ops.def, one file src/ops/<op>.c that defines `op_def_<op>`, and kernels in
+ * src/device/<device>/<family>.c. Everything that asks "what does this op do" asks its op_def; no
+ * code elsewhere switches on op ids.
+ */
+#ifndef SNUG_GRAPH_OP_H
+#define SNUG_GRAPH_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "graph/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum op_id {
+#define OP(name, family, cpu, cuda) OP_##name,
+#include "graph/ops.def"
+#undef OP
+    OP_COUNT
+};
+
+/* ---- attributes ------------------------------------------------------------------------- */
+
+enum attr_type { ATTR_INT, ATTR_FLOAT, ATTR_BOOL, ATTR_DTYPE, ATTR_INTS };
+
+enum { MAX_ATTR_INTS = 8 };
+
+struct attr {
+    int64_t i;                   /* INT, BOOL, DTYPE */
+    double f;                    /* FLOAT */
+    int n_ints;                  /* INTS */
+    int64_t ints[MAX_ATTR_INTS]; /* INTS */
+};
+
+/* One attribute of an op: its name, type, default and range drive printing, parsing, checking. */
+struct attr_def {
+    const char *name;
+    enum attr_type type;
+    struct attr value; /* the default */
+    bool required;     /* no default: building a node without it is an error */
+};
+
+/* ---- a call: op, attributes, tensors ------------------------------------------------------ */
+
+/* What inference, cost functions and kernels see: no graph, no plan. Inputs may be absent
+ * (dtype NONE). During inference the data pointers are NULL. */
+struct op_call {
+    enum op_id op;
+    int n_in, n_out;
+    const struct tensor *in;
+    struct tensor *out;
+    const struct attr *attrs; /* in the order of op_def.attrs */
+};
+
+/* ---- aliasing ------------------------------------------------------------------------------- */
+
+enum alias_kind {
+    ALIAS_NONE,
+    ALIAS_VIEW,   /* the output IS the input's memory, unchanged: no instruction runs */
+    ALIAS_UPDATE, /* the output overwrites the input in place; the input must not be read later */
+    ALIAS_MAY,    /* the output may take the input's memory if the input dies here */
+};
+
+/* Applies only when the input is present. End the list with {ALIAS_NONE}. */
+struct alias_rule {
+    enum alias_kind kind;
+    int out, in;
+};
+
+enum recompute_class {
+    RECOMPUTE_NORMAL,
+    RECOMPUTE_CHEAP, /* memory-bound: worth dropping and making again */
+    RECOMPUTE_NEVER, /* has effects or reads what changes (updates, fills) */
+};
+
+struct builder;
+struct node;
+typedef int32_t value_id;
+
+/* Shapes, dtypes and value ranges the law tests run an op on. Text form, inputs separated by
+ * commas, then attributes:
+ *
+ *     "f32[10,4], i32[2,3]~10, _ {axis=1}"
+ *
+ * `~N`: integers uniform in [0, N); `~-1:N`: in [-1, N); `+`: positive floats (0.5 .. 1.5);
+ * `_`: an absent optional input; `=C`: all elements equal C. Plain floats are normal draws.
+ * The laws rerun f32 samples in f64, bf16 and f16. */
+struct op_sample {
+    const char *text;
+    double tolerance; /* fast kernel against reference in f32, relative; 0 means 1e-5 */
+};
+
+struct op_def {
+    const char *name;
+    const char *synopsis; /* one line of mathematics */
+
+    int min_in, max_in; /* trailing inputs may be left out, middle ones absent; max -1: variadic */
+    int n_out;
+
+    const struct attr_def *attrs;
+    int n_attrs;
+
+    /* Sets dtype and shape of every output, or FAILs with ERR_SHAPE and a message. */
+    enum status (*infer)(const struct op_call *c);
+
+    /* Builds the nodes that compute gradients. d_out[i] is VALUE_NONE where no gradient arrives;
+     * wants[i] says whether input i's gradient is needed; sets d_in[i] (preset to VALUE_NONE).
+     * NULL with no_grad = true: not differentiable (updates, integer ops). */
+    enum status (*grad)(struct builder *b, const struct node *n, const value_id *d_out,
+                        const bool *wants, value_id *d_in);
+    bool no_grad;
+    uint32_t no_grad_inputs; /* bit i: input i takes no gradient (indices, masks, random state) */
+
+    const struct alias_rule *aliases; /* NULL: none */
+
+    /* Optional input `accumulate_in` is added into output `accumulate_out`, in place (an
+     * ALIAS_UPDATE rule says so too). Lets gradient sums fuse into the op. -1: cannot. Use
+     * OP_NO_ACCUMULATE. */
+    int accumulate_in, accumulate_out;
+
+    enum recompute_class recompute;
+    double (*flops)(const struct op_call *c); /* NULL: one per output element */
+    bool workspace_is_logits;                 /* names the workspace in memory reports */
+    bool nondeterministic;
+
+    const struct op_sample *samples;
+    int n_samples;
+    const char *const *rejects; /* sample texts that infer must refuse */
+    int n_rejects;
+};
+
+#define OP_NO_ACCUMULATE .accumulate_in = -1, .accumulate_out = -1
+
+extern const struct op_def *const op_table[OP_COUNT];
+
+const struct op_def *op_get(enum op_id op);
+bool op_find(const char *name, enum op_id *op);
+
+/* Attribute access inside an op's own file: by position in its attrs list. */
+static inline int64_t call_int(const struct op_call *c, int i)
+{
+    return c->attrs[i].i;
+}
+static inline double call_float(const struct op_call *c, int i)
+{
+    return c->attrs[i].f;
+}
+static inline bool call_bool(const struct op_call *c, int i)
+{
+    return c->attrs[i].i != 0;
+}
+
+/* True when input i was given. */
+static inline bool call_has(const struct op_call *c, int i)
+{
+    return i < c->n_in && c->in[i].dtype != DTYPE_NONE;
+}
+
+/* Cost of a call: FLOPs by the op's rule, bytes as each input read and each output written once. */
+double call_flops(const struct op_call *c);
+double call_bytes(const struct op_call *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,51 @@
+/* op_table.c: the ops by id, from ops.def. */
+#include "graph/op.h"
+
+#include <string.h>
+
+#define OP(name, family, cpu, cuda) extern const struct op_def op_def_##name;
+#include "graph/ops.def"
+#undef OP
+
+const struct op_def *const op_table[OP_COUNT] = {
+#define OP(name, family, cpu, cuda) [OP_##name] = &op_def_##name,
+#include "graph/ops.def"
+#undef OP
+};
+
+const struct op_def *op_get(enum op_id op)
+{
+    return op_table[op];
+}
+
+bool op_find(const char *name, enum op_id *op)
+{
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (strcmp(op_table[i]->name, name) == 0) {
+            *op = (enum op_id)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+double call_flops(const struct op_call *c)
+{
+    const struct op_def *d = op_get(c->op);
+    if (d->flops)
+        return d->flops(c);
+    double n = 0;
+    for (int i = 0; i < c->n_out; i++)
+        n += (double)shape_elems(&c->out[i].shape);
+    return n;
+}
+
+double call_bytes(const struct op_call *c)
+{
+    double n = 0;
+    for (int i = 0; i < c->n_in; i++)
+        n += (double)tensor_bytes(&c->in[i]);
+    for (int i = 0; i < c->n_out; i++)
+        n += (double)tensor_bytes(&c->out[i]);
+    return n;
+}
