@@ -1,0 +1,108 @@
+/* model.h: an architecture is a function from a config to a graph.
+ *
+ * `struct model` is a parsed Hugging Face config.json (or the same keys inline under `model:`).
+ * model_build() writes its graph for one purpose (train, evaluate, score, decode) and shape; the
+ * parameters come out in the same order whatever the purpose, so programs built from different
+ * graphs of one model share storage by parameter name.
+ */
+#ifndef SNUG_MODEL_MODEL_H
+#define SNUG_MODEL_MODEL_H
+
+#include <jansson.h>
+
+#include "base/pool.h"
+#include "graph/builder.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a parameter's rows come from in a Hugging Face checkpoint: tensors stacked along axis 0
+ * (q, k, v into one packed projection; gate and up into one). */
+struct hf_piece {
+    const char *name; /* tensor name, e.g. "model.layers.0.self_attn.q_proj.weight" */
+    int64_t rows;     /* rows of our tensor it fills (its out-features) */
+};
+
+enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
+
+struct model_param {
+    const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
+    value_id value;
+    enum init_kind init;
+    double std;      /* INIT_NORMAL */
+    bool decay;      /* weight decay applies (matrices, not norms and biases) */
+    bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
+    const struct hf_piece *pieces;
+    int n_pieces;
+};
+
+enum model_purpose {
+    MODEL_TRAIN,  /* loss with dropout: tokens, targets -> loss sum and count */
+    MODEL_EVAL,   /* loss without dropout */
+    MODEL_SCORE,  /* logits of every position: tokens -> logits [B, T, V] */
+    MODEL_DECODE, /* with a key/value cache: tokens, position -> logits of the last token [B, V] */
+};
+
+struct model_request {
+    enum model_purpose purpose;
+    int64_t batch, seq_len;
+    int64_t cache_len; /* DECODE */
+    enum dtype dtype;  /* of parameters and activations as built (F32; passes may change it) */
+    /* loss */
+    int64_t loss_chunks; /* 0: the kernel chooses */
+    double label_smoothing, z_loss;
+};
+
+/* What model_build gives: value ids in the builder's graph. VALUE_NONE where the purpose has none.
+ * The arrays live in the graph's pool. */
+struct model_graph {
+    value_id tokens;   /* i32 [B, T] input */
+    value_id targets;  /* i32 [B, T] input; -100 = ignored */
+    value_id position; /* i32 [1] input (DECODE): position of the first token */
+    value_id rng;      /* i64 [2] input, when dropout is on; else VALUE_NONE */
+    value_id loss_sum, count;
+    value_id logits;
+    struct model_param *params;
+    int n_params;
+    int n_blocks;
+};
+
+struct model;
+
+struct model_def {
+    const char *name;
+    const char *const *model_types; /* HF model_type spellings, NULL-terminated */
+    /* Reads HF keys into a config in the model's pool. Unknown keys are ignored (checkpoints carry
+     * many), keys that ask for something we lack are errors. */
+    enum status (*parse)(struct model *m, const json_t *config);
+    enum status (*build)(const struct model *m, struct builder *b,
+                         const struct model_request *r, struct model_graph *out);
+    /* The config as HF config.json keys (both v4 and v5 spellings where they differ). */
+    json_t *(*export_config)(const struct model *m);
+};
+
+struct model {
+    struct pool pool;
+    const struct model_def *def;
+    void *config; /* the architecture's own struct */
+    /* facts every architecture has, set by parse */
+    int64_t vocab_size, context, n_layers, hidden;
+    int64_t eos_token, bos_token; /* -1: none given */
+    bool tied;
+};
+
+/* `where` names the source of the config in messages. */
+enum status model_new(struct model **out, const json_t *config, const char *where) MUST_CHECK;
+void model_free(struct model *m);
+enum status model_build(const struct model *m, struct builder *b, const struct model_request *r,
+                        struct model_graph *out) MUST_CHECK;
+json_t *model_export_config(const struct model *m); /* new reference */
+
+/* FLOPs per token of one training step (forward and backward, causal attention counted once). */
+double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
