@@ -9,9 +9,10 @@ extern "C" {
 #endif
 
 /* Appends the nodes (PASS_BACKWARD, in the block of the forward node they differentiate) that
- * compute d(loss)/d(wanted[i]) given `seed` = the gradient arriving at `loss` (same shape). grads[i]
- * is the gradient of wanted[i], with role GRADIENT, or VALUE_NONE where loss does not depend on it.
- * Contributions are added in the order of the backward pass, so the sum is reproducible. */
+ * compute d(loss)/d(wanted[i]) given `seed` = the gradient arriving at `loss` (same shape).
+ * grads[i] is the gradient of wanted[i], with role GRADIENT, or VALUE_NONE where loss does not
+ * depend on it. Contributions are added in the order of the backward pass, so the sum is
+ * reproducible. */
 enum status autodiff(struct graph *g, value_id loss, value_id seed, const value_id *wanted,
                      size_t n_wanted, value_id *grads) MUST_CHECK;
 

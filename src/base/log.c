@@ -50,13 +50,13 @@ static void line(enum log_level level, const char *prefix, const char *fmt, va_l
     (void)fputc('\n', stderr);
 }
 
-#define DEFINE_LOG(name, level, plain, coloured)                                                   \
-    void name(const char *fmt, ...)                                                                \
-    {                                                                                              \
-        va_list args;                                                                              \
-        va_start(args, fmt);                                                                       \
-        line(level, log_use_colour() ? (coloured) : (plain), fmt, args);                           \
-        va_end(args);                                                                              \
+#define DEFINE_LOG(name, level, plain, coloured)                         \
+    void name(const char *fmt, ...)                                      \
+    {                                                                    \
+        va_list args;                                                    \
+        va_start(args, fmt);                                             \
+        line(level, log_use_colour() ? (coloured) : (plain), fmt, args); \
+        va_end(args);                                                    \
     }
 
 DEFINE_LOG(log_error, LOG_ERROR, "error: ", "\033[1;31merror:\033[0m ")

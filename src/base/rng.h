@@ -73,7 +73,8 @@ static inline double rng_double(struct rng *r)
     return (double)((hi << 21) ^ (lo >> 11)) * (1.0 / 9007199254740992.0);
 }
 
-/* Uniform integer in [0, n), without modulo bias (values past the last whole multiple are redrawn). */
+/* Uniform integer in [0, n), without modulo bias (values past the last whole multiple are redrawn).
+ */
 static inline uint64_t rng_below(struct rng *r, uint64_t n)
 {
     uint64_t limit = UINT64_MAX - UINT64_MAX % n;

@@ -42,26 +42,26 @@ NORETURN void status_bug(const char *file, int line, const char *condition);
 
 #define FAIL(code, ...) status_fail((code), __FILE__, __LINE__, __VA_ARGS__)
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum status try_status_ = (call);                                                          \
-        if (try_status_ != OK)                                                                     \
-            return try_status_;                                                                    \
+#define TRY(call)                         \
+    do {                                  \
+        enum status try_status_ = (call); \
+        if (try_status_ != OK)            \
+            return try_status_;           \
     } while (0)
 
 /* Needs `enum status status` in scope; the label releases NULL-initialised locals. */
-#define TRY_GOTO(call, label)                                                                      \
-    do {                                                                                           \
-        status = (call);                                                                           \
-        if (status != OK)                                                                          \
-            goto label;                                                                            \
+#define TRY_GOTO(call, label) \
+    do {                      \
+        status = (call);      \
+        if (status != OK)     \
+            goto label;       \
     } while (0)
 
 /* A broken invariant of ours, never bad input: prints the place and aborts, in every build. */
-#define BUG_ON(cond)                                                                               \
-    do {                                                                                           \
-        if (cond)                                                                                  \
-            status_bug(__FILE__, __LINE__, #cond);                                                 \
+#define BUG_ON(cond)                               \
+    do {                                           \
+        if (cond)                                  \
+            status_bug(__FILE__, __LINE__, #cond); \
     } while (0)
 
 #ifdef __cplusplus

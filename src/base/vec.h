@@ -17,20 +17,20 @@
 extern "C" {
 #endif
 
-#define VEC(type)                                                                                  \
-    struct {                                                                                       \
-        type *items;                                                                               \
-        size_t n, capacity;                                                                        \
+#define VEC(type)           \
+    struct {                \
+        type *items;        \
+        size_t n, capacity; \
     }
 
 /* Appends `value`; evaluates to a status. The value is an lvalue or a simple expression. */
-#define vec_push(v, value)                                                                         \
-    (vec_reserve_(&(v)->items, &(v)->capacity, (v)->n + 1, sizeof(*(v)->items)) == OK              \
-         ? ((v)->items[(v)->n++] = (value), OK)                                                    \
+#define vec_push(v, value)                                                            \
+    (vec_reserve_(&(v)->items, &(v)->capacity, (v)->n + 1, sizeof(*(v)->items)) == OK \
+         ? ((v)->items[(v)->n++] = (value), OK)                                       \
          : ERR_MEMORY)
 
 /* Makes room for n more elements without adding them. */
-#define vec_reserve(v, extra)                                                                      \
+#define vec_reserve(v, extra) \
     vec_reserve_(&(v)->items, &(v)->capacity, (v)->n + (size_t)(extra), sizeof(*(v)->items))
 
 #define vec_release(v) (mem_free((v)->items), (v)->items = NULL, (v)->n = 0, (v)->capacity = 0)

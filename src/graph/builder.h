@@ -33,10 +33,10 @@ struct attr_set {
     int64_t ints[MAX_ATTR_INTS];
 };
 
-#define IN(...)                                                                                    \
+#define IN(...) \
     (const value_id[]){__VA_ARGS__}, (int)(sizeof((value_id[]){__VA_ARGS__}) / sizeof(value_id))
-#define ATTRS(...)                                                                                 \
-    (const struct attr_set[]){__VA_ARGS__},                                                        \
+#define ATTRS(...)                          \
+    (const struct attr_set[]){__VA_ARGS__}, \
         (int)(sizeof((const struct attr_set[]){__VA_ARGS__}) / sizeof(struct attr_set))
 #define NO_ATTRS NULL, 0
 

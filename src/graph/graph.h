@@ -1,12 +1,13 @@
 /* graph.h: a training step as a graph.
  *
- * Values and nodes are numbered; a value has one producer (SSA) or none (parameters, inputs, states,
- * constants, accumulators). Nodes are kept in an order that is topological by construction: a node
- * may only read values that exist when it is added. Everything lives in the graph's pool.
+ * Values and nodes are numbered; a value has one producer (SSA) or none (parameters, inputs,
+ * states, constants, accumulators). Nodes are kept in an order that is topological by construction:
+ * a node may only read values that exist when it is added. Everything lives in the graph's pool.
  *
  * In-place updates stay in SSA: `adamw` reads parameter p and yields p', which an ALIAS_UPDATE rule
- * places in p's memory. The *root* of a value is the value whose memory it shares (through views and
- * updates); a root without a producer names storage that outlives a step or is filled from outside.
+ * places in p's memory. The *root* of a value is the value whose memory it shares (through views
+ * and updates); a root without a producer names storage that outlives a step or is filled from
+ * outside.
  */
 #ifndef SNUG_GRAPH_GRAPH_H
 #define SNUG_GRAPH_GRAPH_H
