@@ -1,0 +1,154 @@
+/* tokenizer_encode.c: the line from text to ids (drawn in tokenizer_internal.h), and back. */
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/alloc.h"
+#include "base/vec.h"
+#include "data/tokenizer_internal.h"
+
+enum { CACHE_SLOTS = 16384 }; /* 1 MiB */
+
+void token_list_release(struct token_list *list)
+{
+    vec_release(list);
+}
+
+/* Length of the well-formed UTF-8 that `text` starts with. */
+static size_t valid_prefix(const char *text, size_t n_bytes)
+{
+    const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
+    size_t i = 0;
+    while (i < n_bytes) {
+        if (bytes[i] < 0x80) {
+            i++;
+            continue;
+        }
+        utf8proc_int32_t code_point;
+        utf8proc_ssize_t n_left = (utf8proc_ssize_t)(n_bytes - i);
+        utf8proc_ssize_t length = utf8proc_iterate(bytes + i, n_left, &code_point);
+        if (length <= 0)
+            break;
+        i += (size_t)length;
+    }
+    return i;
+}
+
+/* Cuts at added tokens that are looked for in normalised text; the rest is split and merged. */
+static enum status encode_normalized(struct encoder *e, const char *text, size_t n_bytes,
+                                     unsigned flags, struct token_list *out)
+{
+    int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
+    for (size_t at = 0; at < n_bytes;) {
+        struct added_match m =
+            added_set_find(&e->t->added_normalized, text, n_bytes, at, skip_special);
+        TRY(split_and_encode(e, text + at, m.start - at, out));
+        if (m.id >= 0)
+            TRY(vec_push(out, m.id));
+        at = m.end;
+    }
+    return OK;
+}
+
+/* Cuts well-formed text at added tokens that are looked for in the text as it is. */
+static enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
+                                struct token_list *out)
+{
+    int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
+    for (size_t at = 0; at < n_bytes;) {
+        struct added_match m = added_set_find(&e->t->added_raw, text, n_bytes, at, skip_special);
+        const char *normal;
+        size_t n_normal;
+        TRY(normalize(e, text + at, m.start - at, &normal, &n_normal));
+        TRY(encode_normalized(e, normal, n_normal, flags, out));
+        if (m.id >= 0)
+            TRY(vec_push(out, m.id));
+        at = m.end;
+    }
+    return OK;
+}
+
+static enum status add_ids(struct token_list *out, const int32_t *ids, int n)
+{
+    for (int i = 0; i < n; i++)
+        TRY(vec_push(out, ids[i]));
+    return OK;
+}
+
+enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
+                           struct token_list *out)
+{
+    if (flags & ENCODE_TEMPLATE)
+        TRY(add_ids(out, e->t->prefix, e->t->n_prefix));
+    for (size_t at = 0; at < n_bytes;) {
+        size_t n_valid = valid_prefix(text + at, n_bytes - at);
+        TRY(encode_valid(e, text + at, n_valid, flags, out));
+        at += n_valid;
+        if (at < n_bytes)
+            TRY(bpe_encode_byte(e, (uint8_t)text[at++], out));
+    }
+    if (flags & ENCODE_TEMPLATE)
+        TRY(add_ids(out, e->t->suffix, e->t->n_suffix));
+    return OK;
+}
+
+enum status encoder_new(struct encoder **out, const struct tokenizer *t)
+{
+    *out = NULL;
+    struct encoder *e;
+    TRY(mem_try_array(&e, 1, sizeof(*e)));
+    enum status status = encoder_init(e, t, CACHE_SLOTS);
+    if (status != OK) {
+        mem_free(e);
+        return status;
+    }
+    *out = e;
+    return OK;
+}
+
+void encoder_free(struct encoder *e)
+{
+    if (!e)
+        return;
+    encoder_release(e);
+    mem_free(e);
+}
+
+enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,
+                             unsigned flags, struct token_list *out)
+{
+    struct encoder e;
+    TRY(encoder_init(&e, t, 0));
+    enum status status = encoder_encode(&e, text, n_bytes, flags, out);
+    encoder_release(&e);
+    return status;
+}
+
+const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    if (id < 0 || id >= t->n_ids || !t->tokens[id].bytes)
+        return NULL;
+    *n_bytes = t->tokens[id].n_bytes;
+    return t->tokens[id].bytes;
+}
+
+int tokenizer_is_special(const struct tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->n_ids && t->tokens[id].is_special;
+}
+
+enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
+                             unsigned flags, struct str *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes;
+        const char *bytes = tokenizer_token_bytes(t, ids[i], &n_bytes);
+        if (!bytes)
+            return FAIL(ERR_DATA, "%s: token %d at position %zu is not in the vocabulary of %lld",
+                        t->what, (int)ids[i], i, (long long)t->n_ids);
+        if ((flags & DECODE_SKIP_SPECIAL) && t->tokens[ids[i]].is_special)
+            continue;
+        str_add_n(out, bytes, n_bytes);
+    }
+    return str_status(out);
+}

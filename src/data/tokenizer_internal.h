@@ -1,0 +1,182 @@
+/* tokenizer_internal.h: what the parts of the tokenizer share. Not for other folders.
+ *
+ *     text ── added tokens (raw) ── normalise ── added tokens (normalised) ── split ── BPE ── ids
+ *             tokenizer_added.c     tokenizer_normalize.c                     _split.c  _bpe.c
+ *
+ * tokenizer_json.c fills struct tokenizer; tokenizer_encode.c runs the line above.
+ */
+#ifndef SNUG_DATA_TOKENIZER_INTERNAL_H
+#define SNUG_DATA_TOKENIZER_INTERNAL_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/pool.h"
+#include "data/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct token_text {
+    const char *bytes; /* NULL: no token has this id */
+    uint32_t n_bytes;
+    uint8_t is_special;
+    uint8_t no_lookup; /* bytes of ordinary text never become this token */
+};
+
+/* Pair of adjacent tokens -> their merge. Open addressing, a power of two slots. */
+struct merge_slot {
+    uint32_t left, right;
+    uint32_t rank_plus_1; /* 0: empty slot */
+    uint32_t merged;
+};
+
+struct added_token {
+    const char *text; /* normalised when `normalized` */
+    uint32_t n_bytes;
+    int32_t id;
+    uint8_t lstrip, rstrip, single_word, normalized, special;
+};
+
+/* Added tokens that are looked for in one pass, ordered by first byte, then longest first. */
+struct added_set {
+    struct added_token *tokens;
+    size_t n;
+    uint32_t first[257]; /* tokens[first[b] .. first[b + 1]) begin with byte b */
+};
+
+enum split_kind {
+    SPLIT_REGEX,         /* matches, and what lies between them, are pieces */
+    SPLIT_REGEX_MATCHES, /* only the matches are (Removed + invert) */
+    SPLIT_PREFIX_SPACE,  /* a space in front of a piece that has none */
+};
+
+struct split_stage {
+    enum split_kind kind;
+    pcre2_code *code;
+    const char *pattern; /* for messages */
+};
+
+enum { MAX_SPLIT_STAGES = 16, MAX_TEMPLATE = 16 };
+
+struct tokenizer {
+    struct pool pool;
+    const char *what; /* the file, for messages */
+    uint64_t fingerprint;
+
+    struct token_text *tokens; /* [n_ids] */
+    int64_t n_ids;
+    uint32_t *by_bytes; /* id + 1, hashed by bytes; 0 = empty */
+    size_t by_bytes_mask;
+    int32_t byte_ids[256]; /* -1: this byte has no token */
+
+    struct merge_slot *merges;
+    size_t merges_mask;
+
+    int32_t unk_id;
+    int fuse_unk, ignore_merges;
+
+    int normalizer; /* utf8proc options; 0 = none */
+    struct added_set added_raw, added_normalized;
+    struct split_stage stages[MAX_SPLIT_STAGES];
+    int n_stages;
+
+    int32_t prefix[MAX_TEMPLATE], suffix[MAX_TEMPLATE];
+    int n_prefix, n_suffix;
+    int32_t bos, eos, pad;
+};
+
+/* A piece's ids as they came out last time. Direct-mapped by hash. */
+enum { CACHED_BYTES = 30, CACHED_IDS = 8 };
+struct cache_slot {
+    uint8_t n_bytes, n_ids; /* n_bytes 0: empty */
+    char bytes[CACHED_BYTES];
+    int32_t ids[CACHED_IDS];
+};
+
+struct symbol {
+    int32_t id;
+    int32_t previous, next; /* -1 at the ends */
+};
+
+struct merge_candidate {
+    uint32_t rank;
+    int32_t at; /* index of the left symbol */
+    int32_t left, right;
+};
+
+struct encoder {
+    const struct tokenizer *t;
+    pcre2_match_data *match;
+    pcre2_match_context *match_context;
+    struct cache_slot *cache; /* NULL: none */
+    size_t cache_mask;
+    struct {
+        struct symbol *items;
+        size_t n, capacity;
+    } symbols;
+    struct {
+        struct merge_candidate *items;
+        size_t n, capacity;
+    } heap;
+    struct {
+        int32_t *items;
+        size_t n, capacity;
+    } codepoints;
+    struct str prefixed[MAX_SPLIT_STAGES];
+};
+
+/* tokenizer_table.c: the vocabulary's tables. */
+uint64_t bytes_hash(const char *bytes, size_t n_bytes);
+/* Code point that stands for each byte in a byte-level vocabulary. */
+void byte_level_alphabet(uint32_t code_points[256]);
+/* Byte that a code point stands for, or -1. */
+int byte_level_byte(uint32_t code_point);
+/* `text` written in the byte-level alphabet -> its bytes; false when a character is not in it. */
+int byte_level_decode(const char *text, size_t n, char *out, size_t *n_out);
+enum status tokenizer_index_bytes(struct tokenizer *t) MUST_CHECK;
+int32_t tokenizer_find_bytes(const struct tokenizer *t, const char *bytes, size_t n);
+enum status tokenizer_reserve_merges(struct tokenizer *t, size_t n) MUST_CHECK;
+void tokenizer_add_merge(struct tokenizer *t, uint32_t left, uint32_t right, uint32_t rank,
+                         uint32_t merged);
+const struct merge_slot *tokenizer_find_merge(const struct tokenizer *t, uint32_t left,
+                                              uint32_t right);
+
+/* tokenizer_added.c */
+struct added_match {
+    int32_t id;        /* -1: nothing more */
+    size_t start, end; /* with the space it strips */
+};
+enum status added_set_build(struct added_set *set, struct pool *pool,
+                            const struct added_token *tokens, size_t n) MUST_CHECK;
+struct added_match added_set_find(const struct added_set *set, const char *text, size_t n_bytes,
+                                  size_t from, int skip_special);
+
+/* tokenizer_normalize.c */
+/* *out points into `text` or the encoder's scratch. */
+enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
+                      size_t *n_out) MUST_CHECK;
+
+/* tokenizer_split.c */
+enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
+                                int literal) MUST_CHECK;
+enum status split_and_encode(struct encoder *e, const char *text, size_t n_bytes,
+                             struct token_list *out) MUST_CHECK;
+
+/* tokenizer_bpe.c */
+enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_bytes,
+                             struct token_list *out) MUST_CHECK;
+enum status bpe_encode_byte(struct encoder *e, uint8_t byte, struct token_list *out) MUST_CHECK;
+
+/* tokenizer_encode.c */
+enum status encoder_init(struct encoder *e, const struct tokenizer *t, size_t n_cache) MUST_CHECK;
+void encoder_release(struct encoder *e);
+
+/* tokenizer_json.c: fills a zeroed tokenizer from the file's text. */
+enum status tokenizer_parse(struct tokenizer *t, const char *json, size_t n_bytes) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,45 @@
+/* tokenizer_normalize.c: Unicode normal forms, through utf8proc.
+ *
+ * ASCII is its own normal form under all four, and is most of most texts: it is not copied.
+ */
+#include <utf8proc.h>
+
+#include "base/vec.h"
+#include "data/tokenizer_internal.h"
+
+static int is_ascii(const char *text, size_t n_bytes)
+{
+    uint8_t any = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        any |= (uint8_t)text[i];
+    return any < 0x80;
+}
+
+enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
+                      size_t *n_out)
+{
+    *out = text;
+    *n_out = n_bytes;
+    utf8proc_option_t options = (utf8proc_option_t)e->t->normalizer;
+    if (options == 0 || is_ascii(text, n_bytes))
+        return OK;
+
+    const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
+    utf8proc_ssize_t n_points =
+        utf8proc_decompose(bytes, (utf8proc_ssize_t)n_bytes, NULL, 0, options);
+    if (n_points < 0)
+        return FAIL(ERR_DATA, "%s: cannot normalise the text: %s", e->t->what,
+                    utf8proc_errmsg(n_points));
+    e->codepoints.n = 0;
+    TRY(vec_reserve(&e->codepoints, (size_t)n_points + 1)); /* utf8proc adds a NUL */
+    n_points = utf8proc_decompose(bytes, (utf8proc_ssize_t)n_bytes, e->codepoints.items, n_points,
+                                  options);
+    if (n_points >= 0)
+        n_points = utf8proc_reencode(e->codepoints.items, n_points, options);
+    if (n_points < 0)
+        return FAIL(ERR_DATA, "%s: cannot normalise the text: %s", e->t->what,
+                    utf8proc_errmsg(n_points));
+    *out = (const char *)e->codepoints.items;
+    *n_out = (size_t)n_points;
+    return OK;
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/tokenizer/: three small byte-level BPE tokenizers in the shapes of GPT-2,
+Llama 3 and Qwen 2, and what the `tokenizers` package encodes tricky strings to with each.
+
+    pip install tokenizers
+    tools/make_tokenizer_golden.py
+
+The text they are trained on is generated here (syllables, with a fixed seed): no third-party text.
+Running it again gives the same files.
+"""
+import json
+import pathlib
+import random
+
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "tokenizer"
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def training_text():
+    rng = random.Random(20240520)
+    onsets = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "th", "st", "br", "h", "w"]
+    vowels = ["a", "e", "i", "o", "u", "ea", "ou"]
+    ends = ["", "", "n", "r", "s", "t", "ll", "ng"]
+    words = ["".join(rng.choice(onsets) + rng.choice(vowels) + rng.choice(ends)
+                     for _ in range(rng.choice([1, 1, 2, 2, 3]))) for _ in range(400)]
+    words += ["été", "naïve", "größe", "привет", "мир", "日本", "語", "مرحبا", "I'm", "we'll", "don't",
+              "they've", "it's", "you're", "he'd", "12", "345", "2024", "::", "->", "==", "😀", "👍🏽"]
+    lines = []
+    for _ in range(3000):
+        line = " ".join(rng.choice(words) for _ in range(rng.randint(3, 14)))
+        line += rng.choice([".", "!", "?", ";", "...", "\n", "\n\n", "  ", "\t"])
+        lines.append(line.capitalize() if rng.random() < 0.5 else line)
+    return lines
+
+
+def train(normalizer, pre_tokenizer, special, n_vocab, keep_out):
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=n_vocab, special_tokens=special if not keep_out else [],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train_from_iterator(training_text(), trainer)
+    if keep_out:
+        tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def split_then_bytes(regex):
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(regex), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def gpt2():
+    t = train(None, pre_tokenizers.ByteLevel(add_prefix_space=False), ["<|endoftext|>"], 700, False)
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    t.add_tokens([AddedToken("<tool>", lstrip=True, rstrip=True, normalized=False),
+                  AddedToken("whole", single_word=True, normalized=True),
+                  AddedToken("<tool>er", normalized=False)])
+    return t
+
+
+def llama3():
+    t = train(None, split_then_bytes(LLAMA3), ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
+              650, True)
+    t.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(single="<|begin_of_text|> $A", pair=None, special_tokens=[
+            ("<|begin_of_text|>", t.token_to_id("<|begin_of_text|>"))])])
+    return t
+
+
+def qwen2():
+    t = train(normalizers.NFC(), split_then_bytes(QWEN2), ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+              650, True)
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    t.add_tokens([AddedToken("cafe\u0301", normalized=True)])
+    return t
+
+
+def prefix_space():
+    """GPT-2 with add_prefix_space, single digits, and merges spelled as arrays by the package."""
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                   pre_tokenizers.ByteLevel(add_prefix_space=True)])
+    return train(None, pre, ["<|endoftext|>"], 500, False)
+
+
+def texts():
+    rng = random.Random(7)
+    fixed = [
+        "", " ", "  ", "\n", "\n\n\n", " \n", "\t\t x", "a", "Hello world", "hello   world",
+        "  leading and trailing  ", "line one\nline two\r\nline three\n\n\nend", "tabs\tand\t\ttabs",
+        "x \n y", "x  \n\n  y", "trailing newline\n", "a\u00a0b\u2003c\u3000d", "a\u0085b", "a\u2028b\u2029c",
+        "don't we'll they've I'm it's you're he'd", "DON'T WE'LL THEY'VE I'M IT'S YOU'RE HE'D", "'s't're",
+        "\u017fs '\u017f", "it''s", "0 1 12 123 1234 12345 1234567", "3.14159, -2e10; 1,000,000", "x1y22z333",
+        "½ ² ³ Ⅳ ٣٤٥ 一二三", "été naïve größe", "e\u0301te\u0301 nai\u0308ve", "cafe\u0301 café", "привет мир",
+        "日本語テキスト", "مرحبا بالعالم", "שלום", "नमस्ते", "한국어 한국어", "\u1112\u1161\u11ab", "😀👍🏽👨‍👩‍👧‍👦🇫🇷",
+        "a😀b 😀 c", "!!! ??? ... --- === ->", "(foo) [bar] {baz} <qux>", "snake_case camelCase kebab-case",
+        "http://example.org/path?q=1&r=2#frag", "def f(x):\n    return x + 1\n\n\nclass A:\n\tpass\n",
+        "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> ", "<|endoftext|><|endoftext|>", "<|endoftext",
+        "<|begin_of_text|>x<|eot_id|>", "<|im_start|>user\nhi<|im_end|>\n", "go <tool> now", "<tool>er", "x<tool>  y",
+        "whole", "a whole b", "wholesale", "awhole", "whole_", "whole, whole!", "unwhole whole",
+        "\u0001a\u0002\u001f", "\ufeffbom", "zero\u200bwidth", "\u202eright to left", "\ufffd\ufffe\U0010ffff",
+        "a" * 99, "ab " * 30, " " * 100 + "x", "\n" * 50, "th" * 60, "\u00c5\u212b\u0041\u030a", "ﬁ ﬂ",
+    ]
+    alphabet = ["a", "th", "e", "s", " ", "  ", "\n", "\t", "'", "'s", "'LL", "1", "23", "é", "e\u0301", "д", "日",
+                "😀", "<|endoftext|>", "<tool>", "!", ".", "\u00a0", "\u3000", "\r\n", "_", "ng", "ou", "K", "\u0301"]
+    fixed += ["".join(rng.choice(alphabet) for _ in range(rng.randint(1, 40))) for _ in range(50)]
+    return fixed
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    cases = {}
+    for make in (gpt2, llama3, qwen2, prefix_space):
+        name = make.__name__
+        data = json.loads(make().to_str())
+        if name == "llama3":
+            data["model"]["ignore_merges"] = True
+            drop = data["model"]["merges"][-40:]  # tokens that only ignore_merges can reach
+            data["model"]["merges"] = [m for m in data["model"]["merges"] if m not in drop]
+        if name == "gpt2":  # the old spelling
+            data["model"]["merges"] = [m if isinstance(m, str) else " ".join(m)
+                                       for m in data["model"]["merges"]]
+        (OUT / f"{name}.json").write_text(
+            json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
+        t = Tokenizer.from_str((OUT / f"{name}.json").read_text())
+        cases[name] = [{"text": s, "ids": t.encode(s, add_special_tokens=False).ids,
+                        "template": t.encode(s, add_special_tokens=True).ids}
+                       for s in texts()]
+        for case in cases[name][8:]:  # a few are enough to see what the template adds
+            del case["template"]
+    lines = ",\n".join(f'"{k}":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in v) + "]"
+                       for k, v in cases.items())
+    (OUT / "cases.json").write_text("{" + lines + "}\n")
+
+
+if __name__ == "__main__":
+    main()
