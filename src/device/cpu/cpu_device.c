@@ -1,0 +1,183 @@
+/* cpu_device.c: the CPU as a device.
+ *
+ * Queues run in program order on the calling thread (kernels use OpenMP inside), so events need no
+ * work: the simulator has already proved that they order every use. Arenas are anonymous mappings
+ * of exactly the planned size: a page becomes resident when it is first touched.
+ */
+#include <cblas.h>
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/device.h"
+
+static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
+{
+    (void)d;
+    *out = NULL;
+    if (n_bytes == 0)
+        return OK;
+    void *p =
+        mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        char text[BYTES_TEXT];
+        return FAIL(ERR_FIT, "the system refused %s of memory for the %s arena",
+                    format_bytes(text, n_bytes), tier_name(t));
+    }
+    (void)madvise(p, (size_t)n_bytes, MADV_HUGEPAGE); /* fewer page faults; best effort */
+    *out = p;
+    return OK;
+}
+
+static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
+{
+    (void)d;
+    (void)t;
+    if (p)
+        (void)munmap(p, (size_t)n_bytes);
+}
+
+static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+{
+    (void)d;
+    (void)q;
+    memcpy(dst, src, (size_t)n_bytes);
+    return OK;
+}
+
+static enum status no_event(struct device *d, enum queue q, int event)
+{
+    (void)d;
+    (void)q;
+    (void)event;
+    return OK;
+}
+
+static enum status no_sync(struct device *d)
+{
+    (void)d;
+    return OK;
+}
+
+static int64_t resident_bytes(void)
+{
+    long long pages = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%lld %lld", &pages, &resident) != 2) // NOLINT(cert-err34-c)
+        resident = 0;
+    (void)fclose(f);
+    return (int64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t used_bytes(struct device *d)
+{
+    (void)d;
+    return resident_bytes();
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A matrix product large enough to reach the steady rate and to make the BLAS touch the packing
+ * buffers it keeps, so that the context constant read afterwards is the whole one. */
+static void measure_matmul(struct device_rates *r, float *a, float *b, float *c, int n)
+{
+    double best = 1e30;
+    for (int i = 0; i < 3; i++) {
+        double t = now_s();
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
+        best = fmin(best, now_s() - t);
+    }
+    r->matmul_flops = 2.0 * n * n * n / best;
+}
+
+static void measure_memory(struct device_rates *r, float *dst, const float *src, int64_t n,
+                           int n_threads)
+{
+    double best = 1e30;
+    for (int i = 0; i < 3; i++) {
+        double t = now_s();
+#pragma omp parallel for simd schedule(static) num_threads(n_threads)
+        for (int64_t k = 0; k < n; k++)
+            dst[k] = src[k] * 1.5f;
+        best = fmin(best, now_s() - t);
+    }
+    r->memory_bytes = 8.0 * (double)n / best;
+    r->copy_bytes = r->memory_bytes / 2;
+    r->launch_s = 2e-6;
+}
+
+/* Measures the machine on scratch memory that is returned to the system before it comes back. */
+static enum status measure(struct device *d)
+{
+    enum { N = 768 };
+    const int64_t stream = 6 << 20, matrix = N * N;
+    const int64_t n_bytes = (2 * stream + 3 * matrix) * (int64_t)sizeof(float);
+    void *scratch;
+    TRY(memory_alloc(d, TIER_HOST, n_bytes, &scratch));
+    float *p = scratch;
+    for (int64_t i = 0; i < n_bytes / 4; i++)
+        p[i] = (float)(i % 13) * 0.25f;
+    measure_matmul(&d->rates, p, p + matrix, p + 2 * matrix, N);
+    measure_memory(&d->rates, p + 3 * matrix, p + 3 * matrix + stream, stream, d->env.n_threads);
+    memory_free(d, TIER_HOST, scratch, n_bytes);
+    return OK;
+}
+
+static int64_t context_bytes(struct device *d)
+{
+    (void)d;
+    return resident_bytes();
+}
+
+static void close_device(struct device *d)
+{
+    (void)d;
+}
+
+static const struct device_ops cpu_ops = {
+    .name = "cpu",
+    .kernels = cpu_kernels,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .copy = copy,
+    .record = no_event,
+    .wait = no_event,
+    .sync = no_sync,
+    .context_bytes = context_bytes,
+    .used_bytes = used_bytes,
+    .close = close_device,
+};
+
+static int usable_processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    return MAX(CPU_COUNT(&set), 1);
+}
+
+enum status device_open_cpu(struct device *d, int n_threads)
+{
+    *d = (struct device){.ops = &cpu_ops};
+    d->env.n_threads = n_threads > 0 ? n_threads : MIN(usable_processors(), omp_get_max_threads());
+    omp_set_num_threads(d->env.n_threads);
+    openblas_set_num_threads(d->env.n_threads);
+    (void)snprintf(d->description, sizeof(d->description), "cpu, %d thread%s, %s", d->env.n_threads,
+                   d->env.n_threads == 1 ? "" : "s", openblas_get_corename());
+    return measure(d);
+}

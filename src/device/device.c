@@ -1,0 +1,22 @@
+#include "device/device.h"
+
+#include <stddef.h>
+
+const char *tier_name(enum tier t)
+{
+    static const char *const names[TIER_COUNT] = {"device", "host", "disk"};
+    return names[t];
+}
+
+const char *queue_name(enum queue q)
+{
+    static const char *const names[QUEUE_COUNT] = {"compute", "in", "out", "disk", "comm"};
+    return names[q];
+}
+
+void device_close(struct device *d)
+{
+    if (d->ops)
+        d->ops->close(d);
+    *d = (struct device){0};
+}

@@ -1,0 +1,79 @@
+/* device.h: where programs run: memory tiers, queues, kernels.
+ *
+ * A device is a table of functions; src/device/cpu and src/device/cuda fill one each. Everything
+ * above speaks of tiers, queues and events and never of a particular device.
+ */
+#ifndef SNUG_DEVICE_DEVICE_H
+#define SNUG_DEVICE_DEVICE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A memory. On a GPU `device` is its own memory and `host` is pinned; on the CPU both are ordinary
+ * memory, kept apart so that programs with copies run and are tested without a GPU. */
+enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
+const char *tier_name(enum tier t);
+
+/* Queues run concurrently; each is in order. */
+enum queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_DISK, QUEUE_COMM, QUEUE_COUNT };
+const char *queue_name(enum queue q);
+
+enum { ARENA_ALIGN = 256 }; /* of every buffer in every tier */
+
+static inline int64_t align_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* What the machine can do, measured: the time model's constants. */
+struct device_rates {
+    double matmul_flops; /* per second, large f32 product */
+    double memory_bytes; /* per second, streaming read + write */
+    double copy_bytes;   /* per second between tiers */
+    double launch_s;     /* fixed cost of one instruction */
+};
+
+struct device;
+
+struct device_ops {
+    const char *name;
+    const struct kernel *(*kernels)(enum op_id op);
+    /* The one allocation of a tier; freed by memory_free. Zero-filled, ARENA_ALIGN-aligned. */
+    enum status (*memory_alloc)(struct device *d, enum tier t, int64_t n_bytes, void **out);
+    void (*memory_free)(struct device *d, enum tier t, void *p, int64_t n_bytes);
+    /* Enqueues a copy; the tiers say what the pointers are. */
+    enum status (*copy)(struct device *d, enum queue q, void *dst, const void *src,
+                        int64_t n_bytes);
+    enum status (*record)(struct device *d, enum queue q, int event);
+    enum status (*wait)(struct device *d, enum queue q, int event);
+    /* Waits for everything enqueued so far. */
+    enum status (*sync)(struct device *d);
+    /* Bytes the process holds outside the arenas once every library is warm: the context. */
+    int64_t (*context_bytes)(struct device *d);
+    /* Bytes of the device this process holds now, as the system sees it. */
+    int64_t (*used_bytes)(struct device *d);
+    void (*close)(struct device *d);
+};
+
+struct device {
+    const struct device_ops *ops;
+    struct kernel_env env;
+    struct device_rates rates;
+    char description[128];
+    void *state;
+};
+
+/* n_threads 0: all processors this process may use. */
+enum status device_open_cpu(struct device *d, int n_threads) MUST_CHECK;
+void device_close(struct device *d);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* plan.h: the decisions: what is kept, made again or moved; where storage lives; in what order.
+ *
+ * A plan says how one graph is run and never what it computes. It knows no op by name: what it
+ * needs it asks the op's table row.
+ */
+#ifndef SNUG_PLAN_PLAN_H
+#define SNUG_PLAN_PLAN_H
+
+#include "base/pool.h"
+#include "device/device.h"
+#include "graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What happens to a forward value between its last forward use and its first backward use. */
+enum treatment {
+    KEEP,
+    RECOMPUTE, /* dropped; its node is emitted a second time */
+    MOVE,      /* copied to the host and back */
+};
+
+struct plan {
+    struct pool pool;
+    int64_t n_micro;         /* micro-steps per optimizer step */
+    enum treatment *treat;   /* per value (view roots are asked) */
+    enum tier *home;         /* per value: persistent roots' tier */
+    int n_blocks_recomputed; /* for reports */
+    int n_blocks;
+};
+
+/* Everything kept, everything at home on the device. */
+enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MUST_CHECK;
+void plan_release(struct plan *p);
+
+/* Block b keeps only what crosses into other blocks; the rest of its forward is run again. */
+void plan_recompute_block(struct plan *p, const struct graph *g, int block);
+/* Saved values of RECOMPUTE_CHEAP ops are dropped wherever their inputs are kept anyway. */
+void plan_recompute_cheap(struct plan *p, const struct graph *g);
+/* Block b's saved values go to the host after the forward pass. */
+void plan_move_block(struct plan *p, const struct graph *g, int block);
+/* All storage of a role lives in `tier` and is fetched when used. */
+void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
+
+/* "true", "false", "0-3,7" (blocks) applied to the plan; ERR_CONFIG on anything else. */
+enum status plan_apply_checkpointing(struct plan *p, const struct graph *g, const char *spec,
+                                     int n_blocks) MUST_CHECK;
+
+/* Moves every update to the earliest place its operands allow, so that a gradient lives only from
+ * the node that completes it to its update. For steps of one micro-batch. */
+enum status schedule_updates_early(struct graph *g) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

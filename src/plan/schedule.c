@@ -1,0 +1,87 @@
+/* schedule.c: where updates go in the order of nodes.
+ *
+ * An update may run as soon as its operands exist and nobody will read what it overwrites. With one
+ * micro-batch per step that is right after its gradient is complete (unless clipping needs the norm
+ * of all gradients first: then the data dependence itself says so).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+struct ready {
+    int64_t at; /* position in the old order after which the node may run */
+    node_id node;
+};
+
+static int by_position(const void *a, const void *b)
+{
+    const struct ready *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+/* last_read[v]: last node reading v's memory through any view. */
+static void find_last_reads(const struct graph *g, int64_t *last_read)
+{
+    for (size_t v = 0; v < g->values.n; v++)
+        last_read[v] = -1;
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, (node_id)k);
+        for (int i = 0; i < n->n_in && n->pass != PASS_UPDATE; i++) {
+            if (n->in[i] != VALUE_NONE)
+                last_read[value_view_root(g, n->in[i])] = (int64_t)k;
+        }
+    }
+}
+
+static int64_t earliest(const struct graph *g, const struct node *n, const int64_t *last_read,
+                        const int64_t *position)
+{
+    int64_t at = -1;
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        node_id producer = graph_value(g, n->in[i])->producer;
+        if (producer != NODE_NONE)
+            at = MAX(at, position[producer]);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        const struct alias_rule *a = node_alias(n, i);
+        if (a && a->kind == ALIAS_UPDATE)
+            at = MAX(at, last_read[value_view_root(g, n->in[a->in])]);
+    }
+    return at;
+}
+
+enum status schedule_updates_early(struct graph *g)
+{
+    int64_t *last_read = NULL, *position = NULL;
+    struct ready *ready = NULL;
+    node_id *order = NULL;
+    size_t n = g->nodes.n;
+    enum status status = mem_try_array(&last_read, MAX(g->values.n, (size_t)1), sizeof(int64_t));
+    if (status != OK)
+        return status;
+    TRY_GOTO(mem_try_array(&position, MAX(n, (size_t)1), sizeof(int64_t)), out);
+    TRY_GOTO(mem_try_array(&ready, MAX(n, (size_t)1), sizeof(*ready)), out);
+    TRY_GOTO(mem_try_array(&order, MAX(n, (size_t)1), sizeof(*order)), out);
+
+    find_last_reads(g, last_read);
+    for (size_t k = 0; k < n; k++) {
+        const struct node *x = graph_node(g, (node_id)k);
+        position[k] = x->pass == PASS_UPDATE ? earliest(g, x, last_read, position) : (int64_t)k;
+        ready[k] = (struct ready){position[k], (node_id)k};
+    }
+    qsort(ready, n, sizeof(*ready), by_position);
+    for (size_t k = 0; k < n; k++)
+        order[k] = ready[k].node;
+    status = graph_reorder(g, order, n);
+out:
+    mem_free(last_read);
+    mem_free(position);
+    mem_free(ready);
+    mem_free(order);
+    return status;
+}
