@@ -3,7 +3,8 @@
  *
  * Accuracy against the exact value, in f32: about 2 units in the last place over the whole range
  * (subnormal results included); the lower tail of the normal distribution 1e-6 relative down to -6
- * and 1e-5 beyond. NaN in, NaN out; infinities give the limits. tests/device/test_cpu_math.c holds this.
+ * and 1e-5 beyond. NaN in, NaN out; infinities give the limits. tests/device/test_cpu_math.c holds
+ * this.
  *
  * The polynomials are Chebyshev fits of the smooth remainder of each function, made for this file;
  * the comment beside each says of what and where.

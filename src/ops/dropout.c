@@ -1,0 +1,78 @@
+/* dropout.c: which elements are kept is a pure function of (rng, seed, element), the same on every
+ * device, so recomputing a node or running it on a gradient draws the same mask. Element e is
+ *
+ *     bits = philox(key        = rng[0],                the key of the run
+ *                   counter_hi = rng[1] * 2^20 + seed,  rng[1] counts micro-steps (mod 2^44)
+ *                   counter_lo = e / 4).v[e % 4]
+ *     kept = (bits >> 8) * 2^-24 >= p                   compared in f32
+ *
+ * so nodes of one graph need different seeds, below 2^20. p = 0 is the identity. */
+#include "ops/op_support.h"
+
+enum { DROPOUT_SEEDS = 1 << 20 };
+
+static const struct attr_def attrs[] = {
+    {.name = "p", .type = ATTR_FLOAT, .required = true},
+    {.name = "seed", .type = ATTR_INT},
+};
+
+static enum status infer(const struct op_call *c)
+{
+    double p = call_float(c, 0);
+    int64_t seed = call_int(c, 1);
+    struct shape two = shape_of(1, (int64_t)2);
+    TRY(need_float(c, 0));
+    TRY(need_dtype(c, 1, DTYPE_I64));
+    TRY(need_shape(c, 1, &two));
+    if (!(p >= 0.0 && p < 1.0))
+        return REJECT(c, "p is %g; it must be in [0, 1)", p);
+    if (seed < 0 || seed >= DROPOUT_SEEDS)
+        return REJECT(c, "seed is %lld; it must be in [0, %d)", (long long)seed, DROPOUT_SEEDS);
+    out_like(c, 0, 0);
+    return OK;
+}
+
+static enum status grad(struct builder *b, const struct node *n, const value_id *d_out,
+                        const bool *wants, value_id *d_in)
+{
+    if (wants[0])
+        d_in[0] = build_with(b, OP_dropout, IN(d_out[0], n->in[1]), n->attrs);
+    return builder_status(b);
+}
+
+static const struct alias_rule aliases[] = {{ALIAS_MAY, 0, 0}, {ALIAS_NONE, 0, 0}};
+
+static const struct op_sample samples[] = {
+    {.text = "f32[3,5], i64[2]~1000 {p=0.25, seed=3}"},
+    {.text = "f32[2,3,17], i64[2]~1000 {p=0.5}"},
+    {.text = "f32[2051], i64[2]~1000 {p=0.1, seed=1048575}"},
+    {.text = "f32[6], i64[2]~1000 {p=0.0}"},
+};
+static const char *const rejects[] = {
+    "f32[3], i64[2] {p=1.0}",
+    "f32[3], i64[2] {p=-0.1}",
+    "f32[3], i64[3] {p=0.1}",
+    "f32[3], i32[2] {p=0.1}",
+    "f32[3], i64[2] {p=0.1, seed=1048576}",
+    "i32[3], i64[2] {p=0.1}",
+};
+
+const struct op_def op_def_dropout = {
+    .name = "dropout",
+    .synopsis = "y = x / (1 - p) where kept, else 0",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attrs = attrs,
+    .n_attrs = ARRAY_LEN(attrs),
+    .infer = infer,
+    .grad = grad,
+    .no_grad_inputs = 1u << 1,
+    .aliases = aliases,
+    OP_NO_ACCUMULATE,
+    .recompute = RECOMPUTE_CHEAP,
+    .samples = samples,
+    .n_samples = ARRAY_LEN(samples),
+    .rejects = rejects,
+    .n_rejects = ARRAY_LEN(rejects),
+};
