@@ -1,0 +1,72 @@
+#include "ops/layer_support.h"
+
+/* The same attributes, in the same order, as attention. */
+static const struct attr_def attrs[] = {
+    QKV_ATTRS,
+    {"causal", ATTR_BOOL, {.i = 1}, false},
+    {"window", ATTR_INT, {.i = 0}, false},
+    {"scale", ATTR_FLOAT, {.f = 0.0}, false},
+};
+
+static enum status infer(const struct op_call *c)
+{
+    struct qkv_dims d;
+    TRY(qkv_check(c, 1, &d));
+    if (call_int(c, ATTENTION_WINDOW) < 0)
+        return REJECT(c, "window must not be negative (0: none)");
+    if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
+        return REJECT(c, "a window needs causal attention");
+    struct shape out = shape_of(3, d.batch, d.n_tokens, d.heads * d.head_dim);
+    struct shape lse = shape_of(3, d.batch, d.heads, d.n_tokens);
+    TRY(need_same_float(c, 0, 2));
+    TRY(need_shape(c, 0, &out));
+    TRY(need_shape(c, 2, &out));
+    TRY(need_statistics(c, 3, 1, &lse));
+    out_like(c, 0, 1);
+    return OK;
+}
+
+/* Five products where the forward pass has two. */
+static double flops(const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 1);
+    double t = (double)d.n_tokens, w = (double)call_int(c, ATTENTION_WINDOW);
+    double pairs = t * t;
+    if (call_bool(c, ATTENTION_CAUSAL))
+        pairs = w > 0.0 && w < t ? w * (w + 1.0) / 2.0 + (t - w) * w : t * (t + 1.0) / 2.0;
+    return 10.0 * pairs * (double)(d.batch * d.heads * d.head_dim);
+}
+
+static const struct op_sample samples[] = {
+    {.text = "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5]+ {heads=2, kv_heads=2, head_dim=4}"},
+    {.text = "f32[1,7,16], f32[1,7,32], f32[1,7,16], f32[1,4,7]+ {heads=4, kv_heads=2, window=3}"},
+    {.text = "f32[2,1,4], f32[2,1,12], f32[2,1,4], f32[2,1,1]+ {heads=1}"},
+    {.text = "f32[1,9,5], f32[1,9,15], f32[1,9,5], f32[1,1,9]+ {heads=1, causal=false, scale=0.7}"},
+    {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+ {heads=2, kv_heads=1}"},
+    {.text = "bf16[1,9,8], bf16[1,9,24], bf16[1,9,8], f32[1,2,9]+ {heads=2}", .tolerance = 2e-2},
+};
+static const char *const rejects[] = {
+    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,5,2] {heads=2}",
+    "f32[2,5,4], f32[2,5,24], f32[2,5,8], f32[2,2,5] {heads=2}",
+    "f32[2,5,8], f32[2,5,24], f32[2,4,8], f32[2,2,5] {heads=2}",
+    "bf16[2,5,8], bf16[2,5,24], bf16[2,5,8], bf16[2,2,5] {heads=2}"};
+
+const struct op_def op_def_attention_grad = {
+    .name = "attention_grad",
+    .synopsis = "p = exp(scale q k - lse), ds = p (dout v - rowsum(dout out)) scale: "
+                "dq = ds k, dk = ds^T q, dv = p^T dout",
+    .min_in = 4,
+    .max_in = 4,
+    .n_out = 1,
+    .attrs = attrs,
+    .n_attrs = ARRAY_LEN(attrs),
+    .infer = infer,
+    .no_grad = true,
+    OP_NO_ACCUMULATE,
+    .recompute = RECOMPUTE_NORMAL,
+    .flops = flops,
+    .samples = samples,
+    .n_samples = ARRAY_LEN(samples),
+    .rejects = rejects,
+    .n_rejects = ARRAY_LEN(rejects),
+};

@@ -1,0 +1,170 @@
+/* layer_support.h: what the layer ops share: the packed query/key/value layout with its attributes,
+ * the dtype attribute and accumulator of parameter gradients, and attribute positions that kernels
+ * read.
+ *
+ * Packed layout, one row per token ("qkv"), D = head_dim:
+ *
+ *     | q head 0 | ... | q head H-1 | k head 0 | ... | k head KV-1 | v head 0 | ... | v head KV-1 |
+ *
+ * Query head h reads key/value head h / (H / KV).
+ */
+#ifndef SNUG_OPS_LAYER_SUPPORT_H
+#define SNUG_OPS_LAYER_SUPPORT_H
+
+#include <math.h>
+
+#include "ops/op_support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Attribute positions. All ops on the packed layout begin with the same three. */
+enum { QKV_HEADS, QKV_KV_HEADS, QKV_HEAD_DIM, QKV_N_ATTRS };
+enum { ATTENTION_CAUSAL = QKV_N_ATTRS, ATTENTION_WINDOW, ATTENTION_SCALE };
+enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE };
+enum { ROTARY_INVERSE = QKV_N_ATTRS, ROTARY_SCALE };
+enum { HEAD_NORM_EPSILON = QKV_N_ATTRS };
+enum { HEAD_NORM_GRAD_DTYPE = QKV_N_ATTRS };
+enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEAD_LOSS_DTYPE };
+
+#define QKV_ATTRS                                                                 \
+    {"heads", ATTR_INT, {.i = 0}, true}, {"kv_heads", ATTR_INT, {.i = 0}, false}, \
+    {                                                                             \
+        "head_dim", ATTR_INT, {.i = 0}, false                                     \
+    }
+
+struct qkv_dims {
+    int64_t batch, n_tokens;
+    int64_t heads, kv_heads, head_dim;
+    int64_t width; /* (heads + 2 kv_heads) * head_dim */
+};
+
+/* Reads the layout of input i: heads is required, kv_heads 0 means heads, head_dim 0 means what the
+ * width gives. The results are meaningful only for calls that qkv_check accepted. */
+static inline struct qkv_dims qkv_dims_of(const struct op_call *c, int i)
+{
+    const struct shape *s = &c->in[i].shape;
+    struct qkv_dims d;
+    d.batch = s->dim[0];
+    d.n_tokens = s->dim[1];
+    d.width = s->dim[2];
+    d.heads = call_int(c, QKV_HEADS);
+    d.kv_heads = call_int(c, QKV_KV_HEADS) ? call_int(c, QKV_KV_HEADS) : d.heads;
+    d.head_dim = call_int(c, QKV_HEAD_DIM);
+    if (d.head_dim == 0 && d.heads + 2 * d.kv_heads > 0)
+        d.head_dim = d.width / (d.heads + 2 * d.kv_heads);
+    return d;
+}
+
+static inline enum status MUST_CHECK qkv_check(const struct op_call *c, int i, struct qkv_dims *d)
+{
+    TRY(need_float(c, i));
+    TRY(need_rank(c, i, 3));
+    *d = qkv_dims_of(c, i);
+    if (d->heads < 1 || d->kv_heads < 1 || d->head_dim < 1)
+        return REJECT(c, "heads, kv_heads and head_dim must be positive");
+    if (d->heads % d->kv_heads != 0)
+        return REJECT(c, "%lld heads are no multiple of %lld kv_heads", (long long)d->heads,
+                      (long long)d->kv_heads);
+    if (d->width != (d->heads + 2 * d->kv_heads) * d->head_dim)
+        return REJECT(c, "input %d has last axis %lld, but (heads + 2 kv_heads) * head_dim is %lld",
+                      i, (long long)d->width,
+                      (long long)((d->heads + 2 * d->kv_heads) * d->head_dim));
+    return OK;
+}
+
+/* The factor on the scores: the attribute, or 1/sqrt(head_dim) where it is 0. */
+static inline double attention_scale(const struct op_call *c, int i_attr, const struct qkv_dims *d)
+{
+    double scale = call_float(c, i_attr);
+    return scale == 0.0 ? 1.0 / sqrt((double)d->head_dim) : scale;
+}
+
+/* The dtype of a parameter gradient: attribute i_attr, or the dtype of input `like` where it is
+ * NONE. */
+static inline enum status MUST_CHECK grad_dtype(const struct op_call *c, int i_attr, int like,
+                                                enum dtype *d)
+{
+    *d = (enum dtype)call_int(c, i_attr);
+    if (*d == DTYPE_NONE)
+        *d = c->in[like].dtype;
+    if (!dtype_is_float(*d))
+        return REJECT(c, "dtype must be a float dtype, not %s", dtype_name(*d));
+    return OK;
+}
+
+/* The optional accumulator, input i, has the gradient's dtype and shape. */
+static inline enum status MUST_CHECK need_accumulator(const struct op_call *c, int i, enum dtype d,
+                                                      const struct shape *s)
+{
+    if (!call_has(c, i))
+        return OK;
+    TRY(need_dtype(c, i, d));
+    return need_shape(c, i, s);
+}
+
+/* Statistics of input `like` that come in as input i. */
+static inline enum status MUST_CHECK need_statistics(const struct op_call *c, int i, int like,
+                                                     const struct shape *s)
+{
+    TRY(need_dtype(c, i, dtype_accumulator(c->in[like].dtype)));
+    return need_shape(c, i, s);
+}
+
+/* A vector of n parameters in input `like`'s dtype or f32. */
+static inline enum status MUST_CHECK need_weight(const struct op_call *c, int i, int like,
+                                                 int64_t n)
+{
+    struct shape s = shape_of(1, n);
+    if (c->in[i].dtype != c->in[like].dtype && c->in[i].dtype != DTYPE_F32)
+        return REJECT(c, "input %d must be %s or f32, not %s", i, dtype_name(c->in[like].dtype),
+                      dtype_name(c->in[i].dtype));
+    return need_shape(c, i, &s);
+}
+
+static inline enum status MUST_CHECK need_min_rank(const struct op_call *c, int i, int rank)
+{
+    if (c->in[i].shape.rank < rank)
+        return REJECT(c, "input %d must have rank %d or more, not %d", i, rank,
+                      c->in[i].shape.rank);
+    return OK;
+}
+
+/* s without its last axis. */
+static inline struct shape shape_without_last(struct shape s)
+{
+    if (s.rank > 0)
+        s.dim[--s.rank] = 0;
+    return s;
+}
+
+/* s with its last axis made n long. */
+static inline struct shape shape_with_last(struct shape s, int64_t n)
+{
+    if (s.rank > 0)
+        s.dim[s.rank - 1] = n;
+    return s;
+}
+
+/* Input i of a node, VALUE_NONE when it was left out at the end. */
+static inline value_id node_input(const struct node *n, int i)
+{
+    return i < n->n_in ? n->in[i] : VALUE_NONE;
+}
+
+/* Gradients through statistics outputs are not built: a graph that needs one is refused. */
+static inline enum status MUST_CHECK no_grad_through(const struct node *n, const value_id *d_out,
+                                                     int first, int last)
+{
+    for (int i = first; i <= last; i++) {
+        if (d_out[i] != VALUE_NONE)
+            return FAIL(ERR_UNSUPPORTED, "%s: output %d has no gradient", op_get(n->op)->name, i);
+    }
+    return OK;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

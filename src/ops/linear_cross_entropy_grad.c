@@ -1,0 +1,92 @@
+#include "ops/layer_support.h"
+
+static const struct attr_def attrs[] = {
+    {"chunks", ATTR_INT, {.i = 0}, false},
+    {"ignore_index", ATTR_INT, {.i = -100}, false},
+    {"label_smoothing", ATTR_FLOAT, {.f = 0.0}, false},
+    {"z_loss", ATTR_FLOAT, {.f = 0.0}, false},
+    {"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false},
+};
+
+static enum status infer(const struct op_call *c)
+{
+    TRY(need_same_float(c, 0, 1));
+    TRY(need_min_rank(c, 0, 2));
+    TRY(need_rank(c, 1, 2));
+    const struct shape *x = &c->in[0].shape, *w = &c->in[1].shape;
+    if (shape_last(x) != w->dim[1])
+        return REJECT(c, "x has last axis %lld, w has %lld columns", (long long)shape_last(x),
+                      (long long)w->dim[1]);
+    struct shape rows = shape_without_last(*x), one = shape_of(1, (int64_t)1);
+    TRY(need_dtype(c, 2, DTYPE_I32));
+    TRY(need_shape(c, 2, &rows));
+    TRY(need_statistics(c, 3, 0, &one));
+    if (call_int(c, HEAD_LOSS_CHUNKS) < 0)
+        return REJECT(c, "chunks must not be negative (0: automatic)");
+    double smoothing = call_float(c, HEAD_LOSS_SMOOTHING);
+    if (!(smoothing >= 0.0 && smoothing < 1.0))
+        return REJECT(c, "label_smoothing must be in [0, 1)");
+    if (!(call_float(c, HEAD_LOSS_Z) >= 0.0))
+        return REJECT(c, "z_loss must not be negative");
+    enum dtype d;
+    TRY(grad_dtype(c, HEAD_LOSS_DTYPE, 0, &d));
+    TRY(need_accumulator(c, 4, d, w));
+    out_set(c, 0, dtype_accumulator(c->in[0].dtype), one);
+    out_set(c, 1, dtype_accumulator(c->in[0].dtype), one);
+    out_like(c, 2, 0);
+    out_set(c, 3, d, *w);
+    return OK;
+}
+
+/* The logits once, then their gradient into x and into w. */
+static double flops(const struct op_call *c)
+{
+    return 6.0 * (double)shape_elems(&c->in[0].shape) * (double)c->in[1].shape.dim[0];
+}
+
+/* dx over x: a chunk's rows of x are read for dw before its rows of dx are written. */
+static const struct alias_rule aliases[] = {
+    {ALIAS_UPDATE, 3, 4},
+    {ALIAS_MAY, 2, 0},
+    {.kind = ALIAS_NONE},
+};
+
+static const struct op_sample samples[] = {
+    {.text = "f32[5,4], f32[7,4], i32[5]~7, f32[1]"},
+    {.text = "f32[2,3,17], f32[33,17], i32[2,3]~33, f32[1], f32[33,17] {chunks=4}"},
+    {.text = "f32[9,5], f32[11,5], i32[9]~-1:11, f32[1] {ignore_index=-1, label_smoothing=0.1}"},
+    {.text = "f32[9,5], f32[40,5], i32[9]~40, f32[1], _ {z_loss=0.01, chunks=2}"},
+    {.text = "bf16[9,5], bf16[40,5], i32[9]~40, f32[1], f32[40,5] {dtype=f32, chunks=2}",
+     .tolerance = 1e-2},
+};
+static const char *const rejects[] = {
+    "f32[5,4], f32[7,3], i32[5]~7, f32[1]",
+    "f32[5,4], f32[7,4], i32[4]~7, f32[1]",
+    "f32[5,4], f32[7,4], i32[5]~7, f32[2]",
+    "f32[5,4], f32[7,4], i32[5]~7, f32[1], f32[4,7]",
+    "bf16[5,4], bf16[7,4], i32[5]~7, f32[1], f32[7,4]",
+    "f32[5,4], f32[7,4], i32[5]~7, f32[1] {label_smoothing=-0.1}"};
+
+const struct op_def op_def_linear_cross_entropy_grad = {
+    .name = "linear_cross_entropy_grad",
+    .synopsis = "loss_sum and count as linear_cross_entropy; "
+                "g = d_loss (softmax(z) (1 + 2 z_loss lse) - (1-e) [target] - e / V): "
+                "dx = g w, dw = acc + g^T x",
+    .min_in = 4,
+    .max_in = 5,
+    .n_out = 4,
+    .attrs = attrs,
+    .n_attrs = ARRAY_LEN(attrs),
+    .infer = infer,
+    .no_grad = true,
+    .aliases = aliases,
+    .accumulate_in = 4,
+    .accumulate_out = 3,
+    .recompute = RECOMPUTE_NORMAL,
+    .flops = flops,
+    .workspace_is_logits = true,
+    .samples = samples,
+    .n_samples = ARRAY_LEN(samples),
+    .rejects = rejects,
+    .n_rejects = ARRAY_LEN(rejects),
+};

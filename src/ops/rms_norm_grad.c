@@ -1,0 +1,62 @@
+#include "ops/layer_support.h"
+
+enum { DTYPE };
+
+static const struct attr_def attrs[] = {{"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false}};
+
+static enum status infer(const struct op_call *c)
+{
+    TRY(need_same_float(c, 0, 1));
+    TRY(need_min_rank(c, 0, 1));
+    const struct shape *dy = &c->in[0].shape;
+    TRY(need_shape(c, 1, dy));
+    TRY(need_weight(c, 2, 0, shape_last(dy)));
+    struct shape rows = shape_without_last(*dy);
+    TRY(need_statistics(c, 3, 0, &rows));
+    enum dtype d;
+    TRY(grad_dtype(c, DTYPE, 0, &d));
+    out_like(c, 0, 0);
+    out_set(c, 1, d, shape_of(1, shape_last(dy)));
+    return OK;
+}
+
+static double flops(const struct op_call *c)
+{
+    return 9.0 * (double)shape_elems(&c->in[0].shape);
+}
+
+static const struct alias_rule aliases[] = {
+    {ALIAS_MAY, 0, 0},
+    {ALIAS_MAY, 0, 1},
+    {.kind = ALIAS_NONE},
+};
+
+static const struct op_sample samples[] = {
+    {.text = "f32[3,5], f32[3,5], f32[5], f32[3]+"},
+    {.text = "f32[2,70,17], f32[2,70,17], f32[17], f32[2,70]+"},
+    {.text = "f32[33], f32[33], f32[33], f32[]+"},
+    {.text = "bf16[4,33], bf16[4,33], f32[33], f32[4]+ {dtype=f32}", .tolerance = 1e-2},
+};
+static const char *const rejects[] = {
+    "f32[3,5], f32[3,4], f32[5], f32[3]", "f32[3,5], f32[3,5], f32[3], f32[3]",
+    "f32[3,5], f32[3,5], f32[5], f32[5]", "f32[3,5], f32[3,5], f32[5], f64[3]"};
+
+const struct op_def op_def_rms_norm_grad = {
+    .name = "rms_norm_grad",
+    .synopsis = "h = x rstd, g = dy w: dx = rstd (g - h avg(g h)), dw = sum_rows(dy h)",
+    .min_in = 4,
+    .max_in = 4,
+    .n_out = 2,
+    .attrs = attrs,
+    .n_attrs = ARRAY_LEN(attrs),
+    .infer = infer,
+    .no_grad = true,
+    .aliases = aliases,
+    OP_NO_ACCUMULATE,
+    .recompute = RECOMPUTE_NORMAL,
+    .flops = flops,
+    .samples = samples,
+    .n_samples = ARRAY_LEN(samples),
+    .rejects = rejects,
+    .n_rejects = ARRAY_LEN(rejects),
+};
