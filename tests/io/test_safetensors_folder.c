@@ -116,6 +116,28 @@ static void every_shard_limit_gives_the_same_tensors(void **state)
     }
 }
 
+static void shards_are_filled_to_the_limit_and_numbered_from_one(void **state)
+{
+    (void)state;
+    struct scratch s;
+    scratch_init(&s);
+    char path[SCRATCH_PATH];
+    /* 40+8 exactly | 16+24+0 | 100 | 12 */
+    assert_int_equal(write_folder(s.folder, 48), OK);
+    assert_true(file_exists(scratch_path(&s, "model-00001-of-00004.safetensors", path)));
+    scratch_release(&s);
+
+    /* Every tensor is over the limit; the empty one goes with its predecessor. */
+    scratch_init(&s);
+    assert_int_equal(write_folder(s.folder, 1), OK);
+    for (int i = 1; i <= 6; i++) {
+        char file[64];
+        (void)snprintf(file, sizeof(file), "model-%05d-of-00006.safetensors", i);
+        assert_true(file_exists(scratch_path(&s, file, path)));
+    }
+    scratch_release(&s);
+}
+
 static void refuse_folder(const struct scratch *s, const char *part, const char *tensor)
 {
     int64_t live = mem_live();
@@ -243,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_small_model_is_one_file_without_index),
         cmocka_unit_test(a_large_model_is_cut_into_shards_with_an_index),
         cmocka_unit_test(every_shard_limit_gives_the_same_tensors),
+        cmocka_unit_test(shards_are_filled_to_the_limit_and_numbered_from_one),
         cmocka_unit_test(a_disagreeing_index_is_refused),
         cmocka_unit_test(the_index_decides_which_shard_a_tensor_is_from),
         cmocka_unit_test(folders_survive_every_failed_allocation),

@@ -183,6 +183,33 @@ static void scalars_read_back_in_order(void **state)
     assert_int_equal(mem_live(), live);
 }
 
+static void tags_of_every_length_are_framed_right(void **state)
+{
+    (void)state;
+    enum { N_TAGS = 300 };
+    struct scratch s;
+    scratch_init(&s);
+    struct tfevents t;
+    char tag[N_TAGS + 1];
+    assert_int_equal(tfevents_open(&t, s.folder, 1700000000), OK);
+    memset(tag, 't', sizeof(tag));
+    for (int n = 0; n < N_TAGS; n++) {
+        tag[n] = '\0';
+        assert_int_equal(tfevents_scalar(&t, 1700000000, n, tag, (float)n), OK);
+        tag[n] = 't';
+    }
+    struct event *e = test_malloc((N_TAGS + 1) * sizeof(*e));
+    assert_int_equal(parse_file(t.path, e, N_TAGS + 1), N_TAGS + 1);
+    for (int n = 0; n < N_TAGS; n++) {
+        assert_int_equal(strlen(e[n + 1].tag), n);
+        assert_int_equal(e[n + 1].step, n);
+        assert_true(e[n + 1].value == (float)n);
+    }
+    test_free(e);
+    assert_int_equal(tfevents_close(&t), OK);
+    scratch_release(&s);
+}
+
 static void file_names_are_what_tensorboard_looks_for(void **state)
 {
     (void)state;
@@ -259,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crc32c_matches_its_published_check_values),
         cmocka_unit_test(scalars_read_back_in_order),
+        cmocka_unit_test(tags_of_every_length_are_framed_right),
         cmocka_unit_test(file_names_are_what_tensorboard_looks_for),
         cmocka_unit_test(failures_of_memory_and_disk_are_reported),
     };
