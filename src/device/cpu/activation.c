@@ -1,0 +1,274 @@
+/* activation.c: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients.
+ */
+#include "device/cpu/cpu_block.h"
+#include "device/cpu/cpu_math.h"
+#include "device/cpu/cpu_ref.h"
+
+/* ---- one element ---------------------------------------------------------------------------- */
+
+#define GELU_CUBIC 0.044715f
+#define GELU_SCALE 0.79788456080f /* sqrt(2 / pi) */
+#define NORMAL_PDF 0.39894228040f /* 1 / sqrt(2 pi) */
+
+static inline float silu(float x)
+{
+    return x * cpu_sigmoidf(x);
+}
+
+static inline float silu_slope(float x)
+{
+    float s = cpu_sigmoidf(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+static inline float gelu_exact(float x)
+{
+    return x * cpu_normal_cdf(x);
+}
+
+static inline float gelu_exact_slope(float x)
+{
+    float e = cpu_expf(-0.5f * x * x);
+    return cpu_normal_cdf_given(x, e) + x * NORMAL_PDF * e;
+}
+
+/* (1 + tanh t) / 2 = sigmoid(2 t), which keeps its accuracy where tanh is close to -1. */
+static inline float gelu_tanh(float x)
+{
+    return x * cpu_sigmoidf(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+}
+
+static inline float gelu_tanh_slope(float x)
+{
+    float s = cpu_sigmoidf(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+    float inner = 2.0f * GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * x * x);
+    return s + x * s * (1.0f - s) * inner;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+typedef void block_fn(float *y, const float *a, const float *b, int64_t n);
+
+#define BLOCK(name, expression)                                                   \
+    static void name##_block(float *y, const float *a, const float *b, int64_t n) \
+    {                                                                             \
+        (void)b;                                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = expression;    \
+    }
+BLOCK(silu, silu(a[i]))
+BLOCK(silu_grad, a[i] * silu_slope(b[i]))
+BLOCK(gelu_exact, gelu_exact(a[i]))
+BLOCK(gelu_exact_grad, a[i] * gelu_exact_slope(b[i]))
+BLOCK(gelu_tanh, gelu_tanh(a[i]))
+BLOCK(gelu_tanh_grad, a[i] * gelu_tanh_slope(b[i]))
+#undef BLOCK
+
+/* y = fn(a) or fn(a, b), everything of one shape. */
+static void run_blocks(const struct kernel_ctx *x, const struct op_call *c, block_fn *fn)
+{
+    int64_t n = shape_elems(&c->out[0].shape);
+#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
+        float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
+        const float *a = block_read(&c->in[0], at, size, a_buffer);
+        const float *b = c->n_in > 1 ? block_read(&c->in[1], at, size, b_buffer) : a;
+        float *y = block_open(&c->out[0], at, y_buffer);
+        fn(y, a, b, size);
+        block_close(&c->out[0], at, y, size);
+    }
+}
+
+static enum status silu_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    run_blocks(x, c, silu_block);
+    return OK;
+}
+
+static enum status silu_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    run_blocks(x, c, silu_grad_block);
+    return OK;
+}
+
+static enum status gelu_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    run_blocks(x, c, call_bool(c, 0) ? gelu_tanh_block : gelu_exact_block);
+    return OK;
+}
+
+static enum status gelu_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    run_blocks(x, c, call_bool(c, 0) ? gelu_tanh_grad_block : gelu_exact_grad_block);
+    return OK;
+}
+
+/* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
+
+static void gate_block(float *y, const float *g, const float *u, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = silu(g[i]) * u[i];
+}
+
+/* dg and du may be g and u. */
+static void gate_grad_block(float *dg, float *du, const float *dy, const float *g, const float *u,
+                            int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float s = cpu_sigmoidf(g[i]);
+        float gate = g[i] * s;
+        float slope = s * (1.0f + g[i] * (1.0f - s));
+        float up = u[i];
+        dg[i] = dy[i] * up * slope;
+        du[i] = dy[i] * gate;
+    }
+}
+
+static enum status silu_gate_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
+    int64_t per_row = block_count(width);
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+        float g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+        int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
+        int64_t size = block_size(width, column), at = row * 2 * width + column;
+        const float *g = block_read(&c->in[0], at, size, g_buffer);
+        const float *u = block_read(&c->in[0], at + width, size, u_buffer);
+        float *y = block_open(&c->out[0], row * width + column, y_buffer);
+        gate_block(y, g, u, size);
+        block_close(&c->out[0], row * width + column, y, size);
+    }
+    return OK;
+}
+
+static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
+    int64_t per_row = block_count(width);
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+        float dy_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK];
+        int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
+        int64_t size = block_size(width, column), at = row * 2 * width + column;
+        const float *dy = block_read(&c->in[0], row * width + column, size, dy_buffer);
+        const float *g = block_read(&c->in[1], at, size, g_buffer);
+        const float *u = block_read(&c->in[1], at + width, size, u_buffer);
+        float *dg = block_open(&c->out[0], at, g_buffer);
+        float *du = block_open(&c->out[0], at + width, u_buffer);
+        gate_grad_block(dg, du, dy, g, u, size);
+        block_close(&c->out[0], at, dg, size);
+        block_close(&c->out[0], at + width, du, size);
+    }
+    return OK;
+}
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+static double ref_silu(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static double ref_silu_slope(double x)
+{
+    double s = 1.0 / (1.0 + exp(-x));
+    return s + x * s * (1.0 - s);
+}
+
+static double ref_gelu(double x, bool approximate)
+{
+    if (approximate)
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * erfc(-x * M_SQRT1_2);
+}
+
+static double ref_gelu_slope(double x, bool approximate)
+{
+    if (approximate) {
+        double t = tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x));
+        double inner = sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * x * x);
+        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
+    }
+    return 0.5 * erfc(-x * M_SQRT1_2) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
+}
+
+static enum status silu_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++)
+        ref_set(&c->out[0], i, ref_silu(ref_get(&c->in[0], i)));
+    return OK;
+}
+
+static enum status silu_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++)
+        ref_set(&c->out[0], i, ref_get(&c->in[0], i) * ref_silu_slope(ref_get(&c->in[1], i)));
+    return OK;
+}
+
+static enum status gelu_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++)
+        ref_set(&c->out[0], i, ref_gelu(ref_get(&c->in[0], i), call_bool(c, 0)));
+    return OK;
+}
+
+static enum status gelu_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
+        double slope = ref_gelu_slope(ref_get(&c->in[1], i), call_bool(c, 0));
+        ref_set(&c->out[0], i, ref_get(&c->in[0], i) * slope);
+    }
+    return OK;
+}
+
+static enum status silu_gate_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    int64_t width = shape_last(&c->out[0].shape);
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
+        int64_t gate = i / width * 2 * width + i % width;
+        double g = ref_get(&c->in[0], gate), u = ref_get(&c->in[0], gate + width);
+        ref_set(&c->out[0], i, ref_silu(g) * u);
+    }
+    return OK;
+}
+
+static enum status silu_gate_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    int64_t width = shape_last(&c->in[0].shape);
+    for (int64_t i = 0; i < shape_elems(&c->in[0].shape); i++) {
+        int64_t gate = i / width * 2 * width + i % width;
+        double dy = ref_get(&c->in[0], i);
+        double g = ref_get(&c->in[1], gate), u = ref_get(&c->in[1], gate + width);
+        ref_set(&c->out[0], gate, dy * u * ref_silu_slope(g));
+        ref_set(&c->out[0], gate + width, dy * ref_silu(g));
+    }
+    return OK;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+#define KERNELS(name)                                        \
+    const struct kernel cpu_kernels_##name[] = {             \
+        {"blocked", cpu_declines_f64, NULL, name##_blocked}, \
+        {"reference", NULL, NULL, name##_reference},         \
+        KERNEL_END,                                          \
+    };
+KERNELS(silu)
+KERNELS(silu_grad)
+KERNELS(gelu)
+KERNELS(gelu_grad)
+KERNELS(silu_gate)
+KERNELS(silu_gate_grad)
