@@ -1,0 +1,217 @@
+/* config_choices.c: the words that enumerated keys accept, with other tools' spellings of the same
+ * thing and the known words this version refuses. */
+#include <string.h>
+
+#include "io/config_internal.h"
+
+#define REFUSE(name, nearest) \
+    {                         \
+        name, 0, nearest      \
+    }
+
+static const struct config_choice optim[] = {
+    {"adamw", OPTIM_ADAMW, NULL},
+    {"sgd", OPTIM_SGD, NULL},
+    {"adamw_torch", OPTIM_ADAMW, NULL},
+    {"adamw_torch_fused", OPTIM_ADAMW, NULL},
+    {"adamw_torch_xla", OPTIM_ADAMW, NULL},
+    {"adamw_torch_npu_fused", OPTIM_ADAMW, NULL},
+    {"adamw_apex_fused", OPTIM_ADAMW, NULL},
+    {"adamw_hf", OPTIM_ADAMW, NULL},
+    {"adam", OPTIM_ADAMW, NULL}, /* DeepSpeed: adam_w_mode is its default */
+    REFUSE("adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_bnb_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_torch_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_fp8", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_torch_4bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_4bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("paged_adamw", "adamw"),
+    REFUSE("paged_adamw_32bit", "adamw"),
+    REFUSE("paged_adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_anyprecision", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adafactor", "adamw with optim_state_dtype: bf16"),
+    REFUSE("lion", "sgd with momentum"),
+    REFUSE("lion_32bit", "sgd with momentum"),
+    REFUSE("lion_8bit", "sgd with momentum"),
+    REFUSE("paged_lion_32bit", "sgd with momentum"),
+    REFUSE("paged_lion_8bit", "sgd with momentum"),
+    REFUSE("adagrad", "adamw"),
+    REFUSE("rmsprop", "adamw"),
+    REFUSE("rmsprop_32bit", "adamw"),
+    REFUSE("rmsprop_bnb", "adamw"),
+    REFUSE("rmsprop_bnb_8bit", "adamw"),
+    REFUSE("rmsprop_bnb_32bit", "adamw"),
+    REFUSE("galore_adamw", "adamw"),
+    REFUSE("galore_adamw_8bit", "adamw"),
+    REFUSE("galore_adafactor", "adamw"),
+    REFUSE("galore_adamw_layerwise", "adamw"),
+    REFUSE("galore_adamw_8bit_layerwise", "adamw"),
+    REFUSE("galore_adafactor_layerwise", "adamw"),
+    REFUSE("q_galore_adamw8bit", "adamw"),
+    REFUSE("apollo_adamw", "adamw"),
+    REFUSE("apollo_adamw_layerwise", "adamw"),
+    REFUSE("lomo", "sgd"),
+    REFUSE("adalomo", "adamw"),
+    REFUSE("muon", "adamw"),
+    REFUSE("dion", "adamw"),
+    REFUSE("ademamix", "adamw"),
+    REFUSE("ademamix_8bit", "adamw"),
+    REFUSE("paged_ademamix_32bit", "adamw"),
+    REFUSE("paged_ademamix_8bit", "adamw"),
+    REFUSE("schedule_free_radam", "adamw"),
+    REFUSE("schedule_free_adamw", "adamw"),
+    REFUSE("schedule_free_sgd", "sgd"),
+    REFUSE("stable_adamw", "adamw"),
+    REFUSE("grokadamw", "adamw"),
+    REFUSE("came_pytorch", "adamw"),
+    REFUSE("optimi_adamw", "adamw"),
+    REFUSE("onebitadam", "adamw"),
+    REFUSE("zerooneadam", "adamw"),
+    REFUSE("onebitlamb", "adamw"),
+    REFUSE("lamb", "adamw"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice schedule[] = {
+    {"linear", SCHEDULE_LINEAR, NULL},
+    {"cosine", SCHEDULE_COSINE, NULL},
+    {"constant", SCHEDULE_CONSTANT, NULL},
+    {"constant_with_warmup", SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
+    {"cosine_with_min_lr", SCHEDULE_COSINE_WITH_MIN_LR, NULL},
+    REFUSE("cosine_with_restarts", "cosine"),
+    REFUSE("cosine_warmup_with_min_lr", "cosine_with_min_lr with warmup_steps"),
+    REFUSE("polynomial", "linear"),
+    REFUSE("inverse_sqrt", "linear"),
+    REFUSE("reduce_lr_on_plateau", "linear"),
+    REFUSE("warmup_stable_decay", "constant_with_warmup"),
+    REFUSE("greedy", "linear"),
+    REFUSE("wsd", "constant_with_warmup"),
+    REFUSE("rex", "linear"),
+    REFUSE("one_cycle", "cosine"),
+    REFUSE("onecycle", "cosine"),
+    REFUSE("warmuplr", "constant_with_warmup"),
+    REFUSE("warmupdecaylr", "linear with warmup_steps"),
+    REFUSE("warmupcosinelr", "cosine with warmup_steps"),
+    REFUSE("lrrangetest", "linear"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice dtype[] = {
+    {"f32", CONFIG_F32, NULL},
+    {"bf16", CONFIG_BF16, NULL},
+    {"float32", CONFIG_F32, NULL},
+    {"fp32", CONFIG_F32, NULL},
+    {"bfloat16", CONFIG_BF16, NULL},
+    REFUSE("fp16", "bf16"),
+    REFUSE("f16", "bf16"),
+    REFUSE("float16", "bf16"),
+    REFUSE("fp8", "bf16"),
+    REFUSE("int8", "bf16"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice device[] = {
+    {"auto", CONFIG_DEVICE_AUTO, NULL},
+    {"cpu", CONFIG_DEVICE_CPU, NULL},
+    {"cuda", CONFIG_DEVICE_CUDA, NULL},
+    {"gpu", CONFIG_DEVICE_CUDA, NULL},
+    REFUSE("mps", "cpu"),
+    REFUSE("xpu", "cpu"),
+    REFUSE("rocm", "cpu"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice interval[] = {
+    {"no", INTERVAL_NO, NULL},       {"steps", INTERVAL_STEPS, NULL},
+    {"epoch", INTERVAL_EPOCH, NULL}, {"none", INTERVAL_NO, NULL},
+    {"false", INTERVAL_NO, NULL},    {"off", INTERVAL_NO, NULL},
+    REFUSE("best", "steps"),         {NULL, 0, NULL},
+};
+
+static const struct config_choice log_format[] = {
+    {"text", LOG_FORMAT_TEXT, NULL},
+    {"json", LOG_FORMAT_JSON, NULL},
+    {"quiet", LOG_FORMAT_QUIET, NULL},
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice report[] = {
+    {"none", REPORT_NONE, NULL},
+    {"tensorboard", REPORT_TENSORBOARD, NULL},
+    REFUSE("all", "tensorboard"),
+    REFUSE("wandb", "tensorboard"),
+    REFUSE("mlflow", "tensorboard"),
+    REFUSE("swanlab", "tensorboard"),
+    REFUSE("comet_ml", "tensorboard"),
+    REFUSE("clearml", "tensorboard"),
+    REFUSE("neptune", "tensorboard"),
+    REFUSE("dvclive", "tensorboard"),
+    REFUSE("codecarbon", "tensorboard"),
+    REFUSE("trackio", "tensorboard"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice dataset_type[] = {
+    {"auto", DATASET_AUTO, NULL},
+    {"text", DATASET_TEXT, NULL},
+    {"jsonl", DATASET_JSONL, NULL},
+    {"tokens", DATASET_TOKENS, NULL},
+    {"nanogpt", DATASET_NANOGPT, NULL},
+    {"synthetic", DATASET_SYNTHETIC, NULL},
+    {"txt", DATASET_TEXT, NULL},
+    {"json", DATASET_JSONL, NULL},
+    {"completion", DATASET_JSONL, NULL},
+    {"llm.c", DATASET_TOKENS, NULL},
+    {"llmc", DATASET_TOKENS, NULL},
+    REFUSE("alpaca", "jsonl with text_field"),
+    REFUSE("chat_template", "jsonl with text_field"),
+    REFUSE("sharegpt", "jsonl with text_field"),
+    REFUSE("input_output", "jsonl with text_field"),
+    REFUSE("parquet", "jsonl"),
+    REFUSE("arrow", "jsonl"),
+    REFUSE("csv", "jsonl"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice token_dtype[] = {
+    {"u16", TOKEN_U16, NULL},    {"u32", TOKEN_U32, NULL}, {"uint16", TOKEN_U16, NULL},
+    {"uint32", TOKEN_U32, NULL}, {NULL, 0, NULL},
+};
+
+const struct config_choice *config_choices(const char *set)
+{
+    static const struct {
+        const char *name;
+        const struct config_choice *rows;
+    } sets[] = {
+#define SET(name) {#name, name}
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),      SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),
+#undef SET
+    };
+    size_t i = 0;
+    while (i < ARRAY_LEN(sets) && strcmp(sets[i].name, set) != 0)
+        i++;
+    BUG_ON(i == ARRAY_LEN(sets)); /* a row of config.def names a set that is not here */
+    return sets[i].rows;
+}
+
+const char *config_choice_name(const char *set, int value)
+{
+    for (const struct config_choice *c = config_choices(set); c->name; c++) {
+        if (c->value == value && !c->nearest)
+            return c->name;
+    }
+    return "?";
+}
+
+void config_list_choices(struct str *out, const char *set)
+{
+    const struct config_choice *rows = config_choices(set);
+    int n = 0;
+    for (const struct config_choice *c = rows; c->name; c++) {
+        if (!c->nearest && strcmp(config_choice_name(set, c->value), c->name) == 0)
+            str_addf(out, "%s%s", n++ ? ", " : "", c->name);
+    }
+}

@@ -1,0 +1,121 @@
+/* config_datasets.c: the entries of `datasets:` and `eval_datasets:`. */
+#include <string.h>
+
+#include "io/config_internal.h"
+
+static const char *const keys[] = {"path", "type", "text_field", "token_dtype", "split"};
+
+static const char *canonical(const char *name)
+{
+    static const char *const aliases[][2] = {
+        {"ds_type", "type"},
+        {"field", "text_field"},
+        {"text_column", "text_field"},
+        {"file", "path"},
+        {"dataset_text_field", "text_field"},
+        {"dtype", "token_dtype"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (strcmp(keys[i], name) == 0)
+            return keys[i];
+    }
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++) {
+        if (strcmp(aliases[i][0], name) == 0)
+            return aliases[i][1];
+    }
+    return NULL;
+}
+
+/* Renames the members to their canonical names. */
+static enum status admit(struct pool *pool, struct config_node *item)
+{
+    for (struct config_node *c = item->first; c; c = c->next) {
+        char *name = pool_strdup(pool, c->key);
+        if (!name)
+            return pool_status(pool);
+        config_normalise(name);
+        const char *key = canonical(name);
+        if (!key) {
+            const char *nearest = suggest(name, keys, ARRAY_LEN(keys));
+            return FAIL(ERR_CONFIG, "%s: %s: unknown key of a dataset; %s%s", c->where, c->key,
+                        nearest ? "did you mean "
+                                : "known: path, type, text_field, token_dtype, split",
+                        nearest ? nearest : "");
+        }
+        const struct config_node *first = node_member(item, key);
+        if (first && first != c)
+            return FAIL(ERR_CONFIG, "%s: %s: the same setting as %s at %s; keep one of them",
+                        c->where, c->key, node_name(first), first->where);
+        c->written = c->key;
+        c->key = key;
+    }
+    return OK;
+}
+
+/* The text of a member, or the fallback where it is absent or empty. */
+static enum status take_text(const struct config_node *item, const char *key, const char *fallback,
+                             const char **out)
+{
+    const struct config_node *node = node_member(item, key);
+    char found[FOUND_TEXT];
+    *out = fallback;
+    if (!node || node_is_null(node))
+        return OK;
+    if (node->kind != NODE_SCALAR)
+        return FAIL(ERR_CONFIG, "%s: %s: expected text, found %s", node->where, node_name(node),
+                    node_found(found, node));
+    if (node->text[0])
+        *out = node->text; /* lives in the config's pool */
+    return OK;
+}
+
+static enum status take_choice(const struct config_node *item, const char *key, const char *set,
+                               int fallback, int *out)
+{
+    const struct config_node *node = node_member(item, key);
+    *out = fallback;
+    return node && !node_is_null(node) ? config_bind_choice(node, node_name(node), set, out) : OK;
+}
+
+static enum status bind_one(struct config *cfg, struct config_node *item, const char *split,
+                            struct config_dataset *d)
+{
+    char found[FOUND_TEXT];
+    int type, token_dtype;
+    if (item->kind != NODE_MAP)
+        return FAIL(ERR_CONFIG,
+                    "%s: expected a dataset such as {path: data.txt, type: text}, found %s",
+                    item->where, node_found(found, item));
+    TRY(admit(&cfg->source->pool, item));
+    TRY(take_text(item, "path", NULL, &d->path));
+    TRY(take_text(item, "text_field", "text", &d->text_field));
+    TRY(take_text(item, "split", split, &d->split));
+    /* `path: synthetic` is how one would say it on a command line */
+    int named = d->path && strcmp(d->path, "synthetic") == 0;
+    TRY(take_choice(item, "type", "dataset_type", named ? DATASET_SYNTHETIC : DATASET_AUTO, &type));
+    TRY(take_choice(item, "token_dtype", "token_dtype", TOKEN_U16, &token_dtype));
+    if (named && type == DATASET_SYNTHETIC)
+        d->path = NULL;
+    d->type = (enum config_dataset_type)type;
+    d->token_dtype = (enum config_token_dtype)token_dtype;
+    d->where = item->where;
+    if (!d->path && type != DATASET_SYNTHETIC)
+        return FAIL(ERR_CONFIG,
+                    "%s: a dataset without a path; write path: FILE, or type: synthetic",
+                    item->where);
+    if (node_member(item, "token_dtype") && type != DATASET_NANOGPT && type != DATASET_AUTO)
+        return FAIL(ERR_CONFIG, "%s: token_dtype belongs to type: nanogpt, not to %s", item->where,
+                    config_choice_name("dataset_type", type));
+    return OK;
+}
+
+enum status config_bind_datasets(struct config *cfg, const struct config_node *node,
+                                 const char *split, struct config_datasets *out)
+{
+    if (node->n == 0)
+        return OK;
+    TRY(pool_try(&cfg->source->pool, &out->items, node->n * sizeof(*out->items)));
+    for (struct config_node *item = node->first; item; item = item->next)
+        TRY(bind_one(cfg, item, split, &out->items[out->n++]));
+    return OK;
+}
