@@ -48,6 +48,7 @@ int st_dtype_parse(const char *name, enum st_dtype *dtype)
 enum status st_tensor_bytes(enum st_dtype dtype, int rank, const int64_t *dims, int64_t *n_elems,
                             int64_t *n_bytes)
 {
+    BUG_ON(rank > 0 && !dims);
     int64_t n = 1;
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0)
@@ -354,9 +355,7 @@ enum status st_reader_add_file(struct st_reader *r, const char *path)
 
 static int compare_name(const void *a, const void *b)
 {
-    const struct st_tensor *x = *(const struct st_tensor *const *)a;
-    const struct st_tensor *y = *(const struct st_tensor *const *)b;
-    return strcmp(x->name, y->name);
+    return strcmp(((const struct st_name *)a)->name, ((const struct st_name *)b)->name);
 }
 
 enum status st_reader_index(struct st_reader *r)
@@ -364,12 +363,13 @@ enum status st_reader_index(struct st_reader *r)
     size_t n = r->tensors.n;
     TRY(mem_try_array(&r->by_name, n, sizeof(*r->by_name)));
     for (size_t i = 0; i < n; i++) {
-        r->by_name[i] = &r->tensors.items[i];
-        r->n_bytes += r->tensors.items[i].n_bytes;
+        const struct st_tensor *t = &r->tensors.items[i];
+        r->by_name[i] = (struct st_name){t->name, t};
+        r->n_bytes += t->n_bytes;
     }
     qsort(r->by_name, n, sizeof(*r->by_name), compare_name);
     for (size_t i = 1; i < n; i++)
-        BUG_ON(strcmp(r->by_name[i - 1]->name, r->by_name[i]->name) == 0);
+        BUG_ON(strcmp(r->by_name[i - 1].name, r->by_name[i].name) == 0);
     return OK;
 }
 
@@ -423,10 +423,10 @@ int64_t st_reader_bytes(const struct st_reader *r)
 
 const struct st_tensor *st_reader_find(const struct st_reader *r, const char *name)
 {
-    const struct st_tensor key = {.name = name}, *p = &key;
-    const struct st_tensor **found =
-        bsearch(&p, r->by_name, r->tensors.n, sizeof(*r->by_name), compare_name);
-    return found ? *found : NULL;
+    const struct st_name key = {.name = name};
+    const struct st_name *found =
+        bsearch(&key, r->by_name, r->tensors.n, sizeof(key), compare_name);
+    return found ? found->tensor : NULL;
 }
 
 enum status st_reader_get(const struct st_reader *r, const char *name, const struct st_tensor **out)

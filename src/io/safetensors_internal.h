@@ -19,12 +19,17 @@ struct st_pair {
     const char *key, *value;
 };
 
+struct st_name {
+    const char *name;
+    const struct st_tensor *tensor;
+};
+
 struct st_reader {
     struct pool pool; /* names, paths, dims, metadata */
     VEC(struct file_map) maps;
-    VEC(struct st_tensor) tensors;    /* file by file, by offset */
-    VEC(struct st_pair) metadata;     /* of the first file parsed */
-    const struct st_tensor **by_name; /* [tensors.n] sorted; made by st_reader_index */
+    VEC(struct st_tensor) tensors; /* file by file, by offset */
+    VEC(struct st_pair) metadata;  /* of the first file parsed */
+    struct st_name *by_name;       /* [tensors.n] sorted; made by st_reader_index */
     int64_t n_bytes;
 };
 

@@ -133,10 +133,10 @@ static enum status tensor_json(const struct declared *t, int64_t begin, json_t *
         json_decref(shape);
         return status;
     }
+    const json_int_t first = begin, last = first + t->n_bytes;
     return set_json(header, t->name,
                     json_pack("{s:s, s:o, s:[I,I]}", "dtype", st_dtype_name(t->dtype), "shape",
-                              shape, "data_offsets", (json_int_t)begin,
-                              (json_int_t)(begin + t->n_bytes)));
+                              shape, "data_offsets", first, last));
 }
 
 static enum status metadata_json(const struct st_writer *w, json_t *header)
