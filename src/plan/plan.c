@@ -68,11 +68,37 @@ void plan_move_block(struct plan *p, const struct graph *g, int block)
     treat_block(p, g, block, MOVE);
 }
 
+/* Needed in memory until the backward pass whatever we decide: storage, or read by a gradient. */
+static bool saved_anyway(const struct graph *g, value_id v)
+{
+    v = value_view_root(g, v);
+    if (graph_value(g, v)->producer == NODE_NONE)
+        return true;
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, (node_id)k);
+        for (int i = 0; i < n->n_in && n->pass == PASS_BACKWARD; i++) {
+            if (n->in[i] != VALUE_NONE && value_view_root(g, n->in[i]) == v)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool inputs_saved_anyway(const struct graph *g, const struct node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE && !saved_anyway(g, n->in[i]))
+            return false;
+    }
+    return true;
+}
+
 void plan_recompute_cheap(struct plan *p, const struct graph *g)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
-        if (n->pass != PASS_FORWARD || op_get(n->op)->recompute != RECOMPUTE_CHEAP)
+        if (n->pass != PASS_FORWARD || op_get(n->op)->recompute != RECOMPUTE_CHEAP ||
+            !inputs_saved_anyway(g, n))
             continue;
         for (int i = 0; i < n->n_out; i++) {
             bool own_memory = value_view_root(g, n->out[i]) == n->out[i];

@@ -1,0 +1,387 @@
+/* emit.c: a graph and a plan become instructions.
+ *
+ * Nodes are emitted in graph order. A backward node that reads a value the plan dropped makes its
+ * producer be emitted again first, and that one's dropped inputs before it: recompute is on demand,
+ * so what is made again lives only from there to its last use. Buffers are created as values
+ * appear; their lifetimes are the instructions that touch them, and addresses come later (place.c).
+ */
+#include "program/emit.h"
+
+#include <string.h>
+
+static enum status emitter_init(struct emitter *e)
+{
+    size_t n = MAX(e->g->values.n, (size_t)1);
+    TRY(mem_try_array(&e->where, n, sizeof(*e->where)));
+    TRY(mem_try_array(&e->home, n, sizeof(*e->home)));
+    TRY(mem_try_array(&e->moved, n, sizeof(*e->moved)));
+    TRY(mem_try_array(&e->ready, n, sizeof(*e->ready)));
+    TRY(mem_try_array(&e->again, n, sizeof(*e->again)));
+    TRY(mem_try_array(&e->dirty, n, sizeof(*e->dirty)));
+    TRY(mem_try_array(&e->last_forward, n, sizeof(*e->last_forward)));
+    TRY(mem_try_array(&e->read_backward, n, sizeof(*e->read_backward)));
+    TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
+    for (size_t v = 0; v < n; v++) {
+        e->where[v] = e->home[v] = e->moved[v] = -1;
+        e->ready[v] = -1;
+        e->last_forward[v] = NODE_NONE;
+    }
+    return OK;
+}
+
+static void emitter_release(struct emitter *e)
+{
+    mem_free(e->where);
+    mem_free(e->home);
+    mem_free(e->moved);
+    mem_free(e->ready);
+    mem_free(e->again);
+    mem_free(e->dirty);
+    mem_free(e->last_forward);
+    mem_free(e->read_backward);
+    mem_free(e->read);
+    vec_release(&e->staged);
+    vec_release(&e->pending);
+}
+
+static void find_uses(struct emitter *e)
+{
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
+        const struct node *n = graph_node(e->g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] == VALUE_NONE)
+                continue;
+            value_id root = value_root(e->g, n->in[i]);
+            e->read[root] = true;
+            if (n->pass == PASS_FORWARD)
+                e->last_forward[root] = k;
+            else if (n->pass == PASS_BACKWARD)
+                e->read_backward[root] = true;
+        }
+        for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
+            e->last_forward[value_root(e->g, n->out[i])] = k;
+    }
+    for (size_t i = 0; i < e->g->outputs.n; i++)
+        e->read[value_root(e->g, e->g->outputs.items[i].value)] = true;
+}
+
+/* ---- storage: roots that exist before the program starts ---------------------------------------
+ */
+
+/* Parameters, states and constants get storage; accumulators and metrics memory for the whole step.
+ */
+static enum status emit_roots(struct emitter *e)
+{
+    for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
+        const struct value *x = graph_value(e->g, v);
+        if (x->producer != NODE_NONE || x->role == ROLE_INPUT || !e->read[v])
+            continue;
+        enum tier tier = role_is_persistent(x->role) ? e->plan->home[v] : TIER_DEVICE;
+        enum memory_class kind = emit_class(e->g, v, false);
+        int32_t b;
+        TRY(emit_buffer(e, x->name, kind, tier, value_bytes(e->g, v), v, &b));
+        if (role_is_persistent(x->role)) {
+            if (x->name[0] == '\0')
+                return FAIL(ERR_INTERNAL, "value %d is storage and has no name", v);
+            TRY(storage_need(e->storage, x->name, kind, tier, value_bytes(e->g, v),
+                             &e->p->buffers.items[b].storage));
+        }
+        if (tier == TIER_DEVICE)
+            e->where[v] = b;
+        else
+            e->home[v] = b;
+    }
+    return OK;
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------
+ */
+
+static enum status emit_node(struct emitter *e, node_id k, bool recompute);
+
+enum status emit_ensure(struct emitter *e, value_id v, bool backward)
+{
+    value_id root = value_root(e->g, v), held = value_view_root(e->g, v);
+    const struct value *x = graph_value(e->g, held);
+    bool forward_value =
+        x->producer != NODE_NONE && graph_node(e->g, x->producer)->pass == PASS_FORWARD;
+    if (backward && forward_value && e->plan->treat[held] == RECOMPUTE && !e->again[root])
+        return emit_node(e, x->producer, true);
+    if (e->where[root] >= 0)
+        return OK;
+    if (e->home[root] >= 0)
+        return emit_stage_in(e, root);
+    if (e->moved[root] >= 0)
+        return emit_move_in(e, root);
+    return FAIL(ERR_INTERNAL, "value %d (%s) is read where it does not exist", v,
+                graph_value(e->g, v)->name);
+}
+
+static const char *buffer_name(struct emitter *e, const struct node *n, int output)
+{
+    const char *given = graph_value(e->g, n->out[output])->name;
+    if (given[0])
+        return given;
+    const char *op = op_get(n->op)->name;
+    return n->block == BLOCK_NONE ? pool_printf(&e->p->pool, "%s", op)
+                                  : pool_printf(&e->p->pool, "%d.%s", n->block, op);
+}
+
+static enum status output_buffer(struct emitter *e, const struct node *n, int i, bool recompute,
+                                 int32_t *buffer)
+{
+    value_id v = n->out[i], root = value_root(e->g, v);
+    if (node_alias(n, i)) {
+        *buffer = e->where[root];
+        if (e->home[root] >= 0)
+            e->dirty[root] = true;
+        return OK;
+    }
+    const char *name = buffer_name(e, n, i);
+    TRY(pool_status(&e->p->pool));
+    enum memory_class kind = emit_class(e->g, v, recompute);
+    TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
+    /* A kept output of a node that runs again for another output: written, never read. */
+    if (recompute && e->plan->treat[v] != RECOMPUTE)
+        return OK;
+    e->where[root] = *buffer;
+    e->again[root] = recompute;
+    return OK;
+}
+
+static enum status pick_kernel(const struct emitter *e, const struct node *n,
+                               const struct kernel **kernel, int64_t *workspace)
+{
+    struct tensor *in, out[8];
+    TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
+    struct op_call call;
+    node_call(e->g, n, in, out, &call);
+    const char *why = "";
+    *workspace = 0;
+    *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &why);
+    if (*kernel && (*kernel)->workspace)
+        *workspace = (*kernel)->workspace(&call, &e->device->env);
+    mem_free(in);
+    if (!*kernel)
+        return FAIL(ERR_UNSUPPORTED, "%s on %s: %s", op_get(n->op)->name, e->device->ops->name,
+                    why);
+    return OK;
+}
+
+static bool is_view(const struct node *n)
+{
+    const struct alias_rule *a = node_alias(n, 0);
+    return n->n_out == 1 && a && a->kind == ALIAS_VIEW;
+}
+
+static enum status emit_compute(struct emitter *e, node_id k, bool recompute)
+{
+    const struct node *n = graph_node(e->g, k);
+    struct instr instr = {
+        .kind = INSTR_COMPUTE, .queue = QUEUE_COMPUTE, .node = k, .recompute = recompute};
+    int64_t n_workspace;
+    TRY(pick_kernel(e, n, &instr.kernel, &n_workspace));
+
+    int32_t outputs[8], workspace = -1;
+    for (int i = 0; i < n->n_in; i++) {
+        bool given = n->in[i] != VALUE_NONE;
+        TRY(emit_operand(e, given ? e->where[value_root(e->g, n->in[i])] : -1,
+                         given ? ACCESS_READ : ACCESS_NONE,
+                         given ? value_view_root(e->g, n->in[i]) : VALUE_NONE));
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        TRY(output_buffer(e, n, i, recompute, &outputs[i]));
+        TRY(emit_operand(e, outputs[i], ACCESS_WRITE, n->out[i]));
+    }
+    if (n_workspace > 0) {
+        const struct op_def *d = op_get(n->op);
+        enum memory_class kind = d->workspace_is_logits ? MEMORY_LOGITS : MEMORY_WORKSPACE;
+        TRY(emit_buffer(e, d->name, kind, TIER_DEVICE, n_workspace, VALUE_NONE, &workspace));
+        TRY(emit_operand(e, workspace, ACCESS_WRITE, VALUE_NONE));
+        instr.has_workspace = true;
+    }
+    return emit_instr(e, instr, n->n_in + n->n_out + (workspace >= 0));
+}
+
+static enum status emit_node(struct emitter *e, node_id k, bool recompute)
+{
+    const struct node *n = graph_node(e->g, k);
+    bool backward = recompute || n->pass == PASS_BACKWARD || n->pass == PASS_UPDATE;
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE)
+            TRY(emit_ensure(e, n->in[i], backward));
+    }
+    if (!is_view(n))
+        TRY(emit_compute(e, k, recompute));
+    e->n_nodes++;
+    return OK;
+}
+
+/* Values the plan sends to the host leave after the forward pass has used them last. */
+static enum status emit_departures(struct emitter *e, node_id k)
+{
+    const struct node *n = graph_node(e->g, k);
+    if (n->pass != PASS_FORWARD)
+        return OK;
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        value_id v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+        if (v == VALUE_NONE)
+            continue;
+        value_id root = value_root(e->g, v);
+        if (e->plan->treat[root] == MOVE && e->last_forward[root] == k && e->read_backward[root] &&
+            e->where[root] >= 0 && e->moved[root] < 0)
+            TRY(emit_move_out(e, root));
+    }
+    return OK;
+}
+
+/* ---- sections
+ * ------------------------------------------------------------------------------------ */
+
+struct section_rule {
+    const char *name;
+    uint32_t passes; /* bits of enum pass */
+};
+
+#define PASS_BIT(p) (1u << (p))
+
+/* What a step consists of; which of these apply follows from the graph and the plan. */
+static const struct section_rule whole_step[] = {{"step", ~0u}, {NULL, 0}};
+static const struct section_rule forward_only[] = {{"forward", ~0u}, {NULL, 0}};
+static const struct section_rule micro_steps[] = {
+    {"begin", PASS_BIT(PASS_BEGIN)},
+    {"micro", PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD)},
+    {"update", PASS_BIT(PASS_UPDATE)},
+    {NULL, 0},
+};
+
+static const struct section_rule *section_rules(const struct emitter *e)
+{
+    bool trains = false;
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++)
+        trains |= graph_node(e->g, k)->pass != PASS_FORWARD;
+    if (!trains)
+        return forward_only;
+    return e->plan->n_micro > 1 ? micro_steps : whole_step;
+}
+
+/* Nothing computed in one section is visible in another, except what lives in roots. */
+static void forget_transients(struct emitter *e)
+{
+    for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
+        const struct value *x = graph_value(e->g, v);
+        if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
+            e->where[v] = -1;
+    }
+}
+
+static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last,
+                                uint8_t *in_section)
+{
+    node_id n_nodes = (node_id)e->g->nodes.n;
+    struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
+    int region_pass = -1, region_block = BLOCK_NONE;
+
+    forget_transients(e);
+    for (node_id k = 0; k < n_nodes; k++)
+        in_section[k] = (rule->passes >> graph_node(e->g, k)->pass) & 1u;
+    TRY(emit_input_copies(e, 0, n_nodes, in_section));
+    for (node_id k = 0; k < n_nodes; k++) {
+        const struct node *n = graph_node(e->g, k);
+        if (!in_section[k])
+            continue;
+        if ((int)n->pass != region_pass || n->block != region_block)
+            TRY(emit_unstage_all(e));
+        region_pass = (int)n->pass;
+        region_block = n->block;
+        TRY(emit_wait_pending(e, false));
+        TRY(emit_node(e, k, false));
+        TRY(emit_departures(e, k));
+    }
+    TRY(emit_unstage_all(e));
+    if (is_last)
+        TRY(emit_output_copies(e));
+    TRY(emit_wait_pending(e, true));
+    s.n = (int32_t)e->p->instrs.n - s.first;
+    return vec_push(&e->p->sections, s);
+}
+
+/* Storage, values carried over micro-steps and host ports live for the whole program. */
+static void extend_lifetimes(struct program *p)
+{
+    int32_t end = MAX((int32_t)p->instrs.n - 1, 0);
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        struct buffer *b = &p->buffers.items[i];
+        bool carried = b->value != VALUE_NONE && b->merged_into < 0 && b->tier == TIER_DEVICE &&
+                       graph_value(p->graph, b->value)->producer == NODE_NONE &&
+                       (graph_value(p->graph, b->value)->role == ROLE_GRADIENT ||
+                        graph_value(p->graph, b->value)->role == ROLE_METRIC);
+        if (b->storage >= 0 || carried || b->last < 0) {
+            b->first = 0;
+            b->last = end;
+        }
+    }
+    for (size_t i = 0; i < p->inputs.n; i++) {
+        p->buffers.items[p->inputs.items[i].buffer].first = 0;
+        p->buffers.items[p->inputs.items[i].buffer].last = end;
+    }
+    for (size_t i = 0; i < p->outputs.n; i++) {
+        p->buffers.items[p->outputs.items[i].buffer].first = 0;
+        p->buffers.items[p->outputs.items[i].buffer].last = end;
+    }
+}
+
+static enum status emit_all(struct emitter *e)
+{
+    uint8_t *in_section;
+    TRY(emitter_init(e));
+    find_uses(e);
+    TRY(emit_roots(e));
+    TRY(mem_try_array(&in_section, MAX(e->g->nodes.n, (size_t)1), sizeof(*in_section)));
+    enum status status = OK;
+    for (const struct section_rule *r = section_rules(e); r->name && status == OK; r++)
+        status = emit_section(e, r, (r + 1)->name == NULL, in_section);
+    mem_free(in_section);
+    return status;
+}
+
+enum status program_emit(struct program **out, const char *name, const struct graph *g,
+                         const struct plan *plan, const struct device *device,
+                         struct storage *storage)
+{
+    *out = NULL;
+    struct program *p = mem_calloc(1, sizeof(*p));
+    if (!p)
+        return FAIL(ERR_MEMORY, "out of memory for a program");
+    pool_init(&p->pool);
+    p->graph = g;
+    p->name = pool_strdup(&p->pool, name);
+
+    struct emitter e = {.p = p, .g = g, .plan = plan, .device = device, .storage = storage};
+    enum status status;
+    TRY_GOTO(pool_status(&p->pool), out);
+    TRY_GOTO(emit_all(&e), out);
+    extend_lifetimes(p);
+    TRY_GOTO(merge_in_place(p), out);
+out:
+    emitter_release(&e);
+    if (status != OK)
+        program_free(p);
+    else
+        *out = p;
+    return status;
+}
+
+void program_free(struct program *p)
+{
+    if (!p)
+        return;
+    vec_release(&p->instrs);
+    vec_release(&p->operands);
+    vec_release(&p->buffers);
+    vec_release(&p->sections);
+    vec_release(&p->inputs);
+    vec_release(&p->outputs);
+    pool_release(&p->pool);
+    mem_free(p);
+}

@@ -1,0 +1,173 @@
+/* emit_copy.c: what crosses tiers.
+ *
+ * Every copy is fenced the same way:
+ *
+ *     compute: record a      queue: wait a, copy, record b      compute: wait b
+ *
+ * `wait a` orders the copy after every earlier use of both ends by compute; `wait b` comes at once
+ * when compute needs the data (copies in), and up to COPY_WINDOW nodes later when it only needs the
+ * memory back (copies out).
+ */
+#include "program/emit.h"
+
+static enum status copy(struct emitter *e, enum queue q, int32_t src, int32_t dst, value_id value,
+                        int after, int *done)
+{
+    int start = e->p->n_events++;
+    *done = e->p->n_events++;
+    TRY(emit_event(e, INSTR_RECORD, QUEUE_COMPUTE, start));
+    TRY(emit_event(e, INSTR_WAIT, q, start));
+    if (after >= 0)
+        TRY(emit_event(e, INSTR_WAIT, q, after));
+    TRY(emit_operand(e, src, ACCESS_READ, value));
+    TRY(emit_operand(e, dst, ACCESS_WRITE, value));
+    struct instr i = {.kind = INSTR_COPY, .queue = q, .node = NODE_NONE};
+    TRY(emit_instr(e, i, 2));
+    return emit_event(e, INSTR_RECORD, q, *done);
+}
+
+static enum status copy_in(struct emitter *e, int32_t src, value_id root, value_id value,
+                           enum memory_class kind)
+{
+    int32_t dst;
+    int done;
+    const char *name = e->p->buffers.items[src].name;
+    TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, root), root, &dst));
+    TRY(copy(e, QUEUE_IN, src, dst, value, e->ready[root], &done));
+    e->where[root] = dst;
+    return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, done);
+}
+
+/* The value the root's memory holds now: the newest of its update chain emitted so far. Storage
+ * fetched again after an update holds the updated value, not the one the step began with. */
+static value_id current_value(const struct emitter *e, value_id root)
+{
+    value_id now = root;
+    for (size_t k = e->p->operands.n; k-- > 0;) {
+        const struct operand *o = &e->p->operands.items[k];
+        if (o->access != ACCESS_WRITE || o->value == VALUE_NONE)
+            continue;
+        if (value_root(e->g, o->value) == root) {
+            now = o->value;
+            break;
+        }
+    }
+    return now;
+}
+
+enum status emit_stage_in(struct emitter *e, value_id root)
+{
+    TRY(copy_in(e, e->home[root], root, current_value(e, root), MEMORY_STAGING));
+    e->dirty[root] = false;
+    return vec_push(&e->staged, root);
+}
+
+enum status emit_move_in(struct emitter *e, value_id root)
+{
+    return copy_in(e, e->moved[root], root, root, MEMORY_ACTIVATIONS);
+}
+
+static enum status copy_out(struct emitter *e, value_id root, int32_t dst)
+{
+    int done;
+    TRY(copy(e, QUEUE_OUT, e->where[root], dst, current_value(e, root), -1, &done));
+    struct pending_copy c = {e->where[root], done, e->n_nodes + COPY_WINDOW};
+    TRY(vec_push(&e->pending, c));
+    e->ready[root] = done;
+    e->where[root] = -1;
+    return OK;
+}
+
+enum status emit_move_out(struct emitter *e, value_id root)
+{
+    int32_t dst;
+    const char *name = e->p->buffers.items[e->where[root]].name;
+    TRY(emit_buffer(e, name, MEMORY_ACTIVATIONS, TIER_HOST, value_bytes(e->g, root), root, &dst));
+    e->moved[root] = dst;
+    return copy_out(e, root, dst);
+}
+
+enum status emit_unstage_all(struct emitter *e)
+{
+    for (size_t i = 0; i < e->staged.n; i++) {
+        value_id root = e->staged.items[i];
+        if (e->dirty[root])
+            TRY(copy_out(e, root, e->home[root]));
+        e->where[root] = -1;
+        e->dirty[root] = false;
+    }
+    e->staged.n = 0;
+    return OK;
+}
+
+enum status emit_wait_pending(struct emitter *e, bool all)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < e->pending.n; i++) {
+        struct pending_copy c = e->pending.items[i];
+        if (!all && c.due > e->n_nodes) {
+            e->pending.items[kept++] = c;
+            continue;
+        }
+        struct buffer *b = &e->p->buffers.items[c.buffer];
+        b->last = MAX(b->last, (int32_t)e->p->instrs.n);
+        TRY(emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c.event));
+    }
+    e->pending.n = kept;
+    return OK;
+}
+
+/* The host end of an input or output: memory the host fills or reads between sections. */
+static enum status find_port(struct emitter *e, bool input, const char *name, value_id v,
+                             int32_t *buffer)
+{
+    size_t n = input ? e->p->inputs.n : e->p->outputs.n;
+    const struct port *ports = input ? e->p->inputs.items : e->p->outputs.items;
+    for (size_t i = 0; i < n; i++) {
+        if (ports[i].value == v) {
+            *buffer = ports[i].buffer;
+            return OK;
+        }
+    }
+    struct port port = {.name = name, .value = v, .n_bytes = value_bytes(e->g, v)};
+    TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_HOST, port.n_bytes, v, &port.buffer));
+    *buffer = port.buffer;
+    return input ? vec_push(&e->p->inputs, port) : vec_push(&e->p->outputs, port);
+}
+
+enum status emit_input_copies(struct emitter *e, node_id first, node_id end,
+                              const uint8_t *in_section)
+{
+    for (node_id k = first; k < end; k++) {
+        const struct node *n = graph_node(e->g, k);
+        for (int i = 0; in_section[k] && i < n->n_in; i++) {
+            if (n->in[i] == VALUE_NONE)
+                continue;
+            value_id root = value_root(e->g, n->in[i]);
+            const struct value *v = graph_value(e->g, root);
+            bool is_input = v->producer == NODE_NONE && v->role == ROLE_INPUT;
+            if (!is_input || e->where[root] >= 0)
+                continue;
+            int32_t port;
+            TRY(find_port(e, true, v->name, root, &port));
+            TRY(copy_in(e, port, root, root, MEMORY_STAGING));
+        }
+    }
+    return OK;
+}
+
+enum status emit_output_copies(struct emitter *e)
+{
+    for (size_t i = 0; i < e->g->outputs.n; i++) {
+        const struct graph_output *o = &e->g->outputs.items[i];
+        int32_t port;
+        int done;
+        TRY(emit_ensure(e, o->value, true));
+        TRY(find_port(e, false, o->name, o->value, &port));
+        value_id held = value_view_root(e->g, o->value);
+        TRY(copy(e, QUEUE_OUT, e->where[value_root(e->g, o->value)], port, held, -1, &done));
+        struct pending_copy c = {e->where[value_root(e->g, o->value)], done, 0};
+        TRY(vec_push(&e->pending, c));
+    }
+    return OK;
+}

@@ -1,0 +1,177 @@
+/* program.h: one way of running a graph: a straight list of instructions with fixed addresses.
+ *
+ * Instructions run on queues; a queue is in order, queues are ordered only by events. Operands are
+ * (tier, offset, bytes) in the tier's arena. A program has sections the host runs one at a time,
+ * with everything finished in between:
+ *
+ *     one micro-batch per step:    step
+ *     n micro-batches per step:    begin   micro x n   update
+ *     forward only:                forward
+ *
+ * Storage that outlives a step (parameters, states) is shared between the programs of a run through
+ * struct storage; what lives inside a step is placed above it, per program, in the same arena.
+ */
+#ifndef SNUG_PROGRAM_PROGRAM_H
+#define SNUG_PROGRAM_PROGRAM_H
+
+#include "device/device.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What bytes are for, as reports name them. */
+enum memory_class {
+    MEMORY_WEIGHTS,
+    MEMORY_MASTERS,
+    MEMORY_GRADIENTS,
+    MEMORY_OPTIMIZER,
+    MEMORY_ACTIVATIONS,
+    MEMORY_RECOMPUTE,
+    MEMORY_LOGITS,
+    MEMORY_WORKSPACE,
+    MEMORY_STAGING,
+    MEMORY_CLASS_COUNT
+};
+const char *memory_class_name(enum memory_class c);
+
+/* ---- storage: what outlives a step ------------------------------------------------------------
+ */
+
+struct storage_entry {
+    const char *name;
+    enum memory_class kind;
+    enum tier tier;
+    int64_t n_bytes, offset;
+};
+
+struct storage {
+    struct pool pool;
+    VEC(struct storage_entry) entries;
+    int64_t n_bytes[TIER_COUNT]; /* end of the last entry of each tier */
+};
+
+void storage_init(struct storage *s);
+void storage_release(struct storage *s);
+/* The entry of that name, added at the end of its tier when new. The same name with other bytes or
+ * tier is an internal error. *index is stable. */
+enum status storage_need(struct storage *s, const char *name, enum memory_class kind,
+                         enum tier tier, int64_t n_bytes, int32_t *index) MUST_CHECK;
+const struct storage_entry *storage_find(const struct storage *s, const char *name);
+
+/* ---- programs ----------------------------------------------------------------------------------
+ */
+
+enum access { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE };
+
+struct operand {
+    int32_t buffer; /* -1: absent */
+    enum access access;
+    enum tier tier;
+    value_id value; /* what the bytes hold (a view root), or VALUE_NONE for workspace */
+    int64_t offset, n_bytes;
+};
+
+enum instr_kind { INSTR_COMPUTE, INSTR_COPY, INSTR_RECORD, INSTR_WAIT };
+
+struct instr {
+    enum instr_kind kind;
+    enum queue queue;
+    node_id node;                /* COMPUTE */
+    const struct kernel *kernel; /* COMPUTE */
+    bool recompute;              /* COMPUTE: the node's second run */
+    bool has_workspace;          /* COMPUTE: the last operand */
+    int event;                   /* RECORD, WAIT */
+    /* COMPUTE: inputs, outputs, workspace; COPY: source, destination */
+    int32_t first_operand, n_operands;
+};
+
+/* A run of bytes with a lifetime. Instruction indices are over the whole program. */
+struct buffer {
+    const char *name;
+    enum memory_class kind;
+    enum tier tier;
+    int64_t n_bytes, offset;
+    int32_t first, last; /* closed; whole program for storage and carried values */
+    int32_t storage;     /* index of its storage entry, or -1 */
+    int32_t merged_into; /* in-place reuse: shares that buffer's memory; -1: own */
+    value_id value;      /* root value it was made for, or VALUE_NONE */
+};
+
+struct section {
+    const char *name;
+    int32_t first, n; /* instructions */
+};
+
+/* Host-side ends of inputs and outputs. */
+struct port {
+    const char *name;
+    value_id value;
+    int64_t n_bytes, offset; /* in the host arena */
+    int32_t buffer;          /* the host buffer */
+};
+
+struct program {
+    struct pool pool;
+    const char *name;
+    const struct graph *graph; /* borrowed; outlives the program */
+    VEC(struct instr) instrs;
+    VEC(struct operand) operands;
+    VEC(struct buffer) buffers;
+    VEC(struct section) sections;
+    VEC(struct port) inputs;
+    VEC(struct port) outputs;
+    int n_events;
+    int64_t n_bytes[TIER_COUNT];     /* predicted high-water mark of each tier, storage included */
+    int64_t lower_bound[TIER_COUNT]; /* largest sum of live bytes */
+    int64_t n_storage[TIER_COUNT];   /* bytes of storage this program was laid out above */
+    const char *layout_method[TIER_COUNT];
+};
+
+/* Emits and lays out. Storage entries are added to `storage`; call program_place() once every
+ * program of the run has been emitted, since transients begin where storage ends. */
+enum status program_emit(struct program **out, const char *name, const struct graph *g,
+                         const struct plan *plan, const struct device *device,
+                         struct storage *storage) MUST_CHECK;
+enum status program_place(struct program *p, const struct storage *storage) MUST_CHECK;
+void program_free(struct program *p);
+
+const struct section *program_section(const struct program *p, const char *name); /* or NULL */
+const struct port *program_input(const struct program *p, const char *name);      /* or NULL */
+const struct port *program_output(const struct program *p, const char *name);     /* or NULL */
+
+/* Invariant 2: walks the program as the queues would run it and proves that every read finds the
+ * value it expects, that live buffers never overlap, that uses across queues are ordered, that
+ * storage ends each section as the graph says, and that the high-water marks are as predicted.
+ * ERR_PROGRAM says what went wrong and where. */
+enum status program_check(const struct program *p, const struct storage *storage) MUST_CHECK;
+
+/* Text form: one line per instruction with operands as tier+offset:bytes; and back, over the same
+ * graph. print(parse(print(p))) == print(p). */
+enum status program_print(const struct program *p, struct str *out) MUST_CHECK;
+enum status program_parse(struct program **out, const char *text, const struct graph *g,
+                          const struct device *device) MUST_CHECK;
+
+/* ---- what it costs --------------------------------------------------------------------------- */
+
+struct program_cost {
+    double flops, bytes;    /* of compute instructions */
+    double recompute_flops; /* part of flops */
+    double copy_bytes;
+    double time_s; /* by the device's rates */
+};
+void program_cost(const struct program *p, int32_t first, int32_t n, const struct device *device,
+                  struct program_cost *out);
+
+/* Bytes by class alive at an instruction, in one tier (storage included). */
+void program_memory_at(const struct program *p, const struct storage *storage, enum tier tier,
+                       int32_t instr, int64_t by_class[MEMORY_CLASS_COUNT]);
+/* The instruction at which the most bytes of the tier are alive. */
+int32_t program_peak(const struct program *p, enum tier tier);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

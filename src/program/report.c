@@ -1,0 +1,117 @@
+/* report.c: what a program costs and what its memory is for. */
+#include <string.h>
+
+#include "program/emit.h"
+
+const char *memory_class_name(enum memory_class c)
+{
+    static const char *const names[MEMORY_CLASS_COUNT] = {
+        "weights",   "masters", "gradients", "optimizer", "activations",
+        "recompute", "logits",  "workspace", "staging",
+    };
+    return names[c];
+}
+
+const struct section *program_section(const struct program *p, const char *name)
+{
+    for (size_t i = 0; i < p->sections.n; i++) {
+        if (strcmp(p->sections.items[i].name, name) == 0)
+            return &p->sections.items[i];
+    }
+    return NULL;
+}
+
+static const struct port *find_port(const struct port *ports, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(ports[i].name, name) == 0)
+            return &ports[i];
+    }
+    return NULL;
+}
+
+const struct port *program_input(const struct program *p, const char *name)
+{
+    return find_port(p->inputs.items, p->inputs.n, name);
+}
+
+const struct port *program_output(const struct program *p, const char *name)
+{
+    return find_port(p->outputs.items, p->outputs.n, name);
+}
+
+void program_memory_at(const struct program *p, const struct storage *storage, enum tier tier,
+                       int32_t instr, int64_t by_class[MEMORY_CLASS_COUNT])
+{
+    memset(by_class, 0, sizeof(*by_class) * MEMORY_CLASS_COUNT);
+    for (size_t i = 0; i < storage->entries.n; i++) {
+        const struct storage_entry *e = &storage->entries.items[i];
+        if (e->tier == tier)
+            by_class[e->kind] += align_up(e->n_bytes, ARENA_ALIGN);
+    }
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *b = &p->buffers.items[i];
+        bool alive = b->first <= instr && instr <= b->last;
+        if (b->tier == tier && b->storage < 0 && b->merged_into < 0 && alive)
+            by_class[b->kind] += align_up(b->n_bytes, ARENA_ALIGN);
+    }
+}
+
+int32_t program_peak(const struct program *p, enum tier tier)
+{
+    int64_t most = -1;
+    int32_t at = 0;
+    struct storage none = {0};
+    for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
+        int64_t by_class[MEMORY_CLASS_COUNT], total = 0;
+        program_memory_at(p, &none, tier, k, by_class);
+        for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+            total += by_class[c];
+        if (total > most) {
+            most = total;
+            at = k;
+        }
+    }
+    return at;
+}
+
+/* The time model: an instruction takes as long as its arithmetic or its memory traffic, whichever
+ * is longer, plus a fixed start. */
+static double compute_time(const struct op_call *call, const struct device_rates *r, double *flops,
+                           double *bytes)
+{
+    *flops = call_flops(call);
+    *bytes = call_bytes(call);
+    return MAX(*flops / r->matmul_flops, *bytes / r->memory_bytes) + r->launch_s;
+}
+
+void program_cost(const struct program *p, int32_t first, int32_t n, const struct device *device,
+                  struct program_cost *out)
+{
+    *out = (struct program_cost){0};
+    for (int32_t k = first; k < first + n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind == INSTR_COPY) {
+            double bytes = (double)p->operands.items[i->first_operand].n_bytes;
+            out->copy_bytes += bytes;
+            out->time_s += bytes / device->rates.copy_bytes;
+        }
+        if (i->kind != INSTR_COMPUTE)
+            continue;
+        const struct node *node = graph_node(p->graph, i->node);
+        struct tensor in_small[16], out_tensors[8];
+        struct tensor *in =
+            node->n_in <= 16 ? in_small : mem_calloc((size_t)node->n_in, sizeof(struct tensor));
+        if (!in)
+            continue; /* an estimate: leave this one out */
+        struct op_call call;
+        double flops, bytes;
+        node_call(p->graph, node, in, out_tensors, &call);
+        out->time_s += compute_time(&call, &device->rates, &flops, &bytes);
+        out->flops += flops;
+        out->bytes += bytes;
+        out->recompute_flops += i->recompute ? flops : 0;
+        if (in != in_small)
+            mem_free(in);
+    }
+}

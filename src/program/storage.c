@@ -1,0 +1,55 @@
+/* storage.c: the part of each arena that outlives a step. Entries are laid end to end in the order
+ * they are asked for, so programs that share a model share its addresses. */
+#include <string.h>
+
+#include "program/program.h"
+
+void storage_init(struct storage *s)
+{
+    *s = (struct storage){0};
+    pool_init(&s->pool);
+}
+
+void storage_release(struct storage *s)
+{
+    vec_release(&s->entries);
+    pool_release(&s->pool);
+}
+
+static int32_t find(const struct storage *s, const char *name)
+{
+    for (size_t i = 0; i < s->entries.n; i++) {
+        if (strcmp(s->entries.items[i].name, name) == 0)
+            return (int32_t)i;
+    }
+    return -1;
+}
+
+enum status storage_need(struct storage *s, const char *name, enum memory_class kind,
+                         enum tier tier, int64_t n_bytes, int32_t *index)
+{
+    *index = find(s, name);
+    if (*index >= 0) {
+        const struct storage_entry *e = &s->entries.items[*index];
+        if (e->n_bytes != n_bytes || e->tier != tier)
+            return FAIL(ERR_INTERNAL, "storage '%s' is asked for with %lld bytes, and with %lld",
+                        name, (long long)e->n_bytes, (long long)n_bytes);
+        return OK;
+    }
+    struct storage_entry e = {.name = pool_strdup(&s->pool, name),
+                              .kind = kind,
+                              .tier = tier,
+                              .n_bytes = n_bytes,
+                              .offset = s->n_bytes[tier]};
+    TRY(pool_status(&s->pool));
+    TRY(vec_push(&s->entries, e));
+    s->n_bytes[tier] += align_up(n_bytes, ARENA_ALIGN);
+    *index = (int32_t)s->entries.n - 1;
+    return OK;
+}
+
+const struct storage_entry *storage_find(const struct storage *s, const char *name)
+{
+    int32_t i = find(s, name);
+    return i < 0 ? NULL : &s->entries.items[i];
+}

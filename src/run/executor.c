@@ -1,0 +1,219 @@
+#include "run/executor.h"
+
+#include <string.h>
+#include <time.h>
+
+/* A compute instruction ready to go: its tensors with addresses. */
+struct prepared {
+    struct op_call call;
+    struct kernel_ctx ctx;
+};
+
+struct loaded {
+    const struct program *p;
+    struct pool pool;
+    struct prepared *prepared; /* per instruction; calls of compute instructions */
+    double *seconds;
+};
+
+struct executor {
+    struct device *device;
+    char *arena[TIER_COUNT];
+    int64_t n_bytes[TIER_COUNT];
+    int64_t high_water[TIER_COUNT];
+    VEC(struct loaded) programs;
+};
+
+enum status executor_new(struct executor **out, struct device *device,
+                         const int64_t n_bytes[TIER_COUNT])
+{
+    struct executor *x = mem_calloc(1, sizeof(*x));
+    *out = NULL;
+    if (!x)
+        return FAIL(ERR_MEMORY, "out of memory for the executor");
+    x->device = device;
+    for (int t = 0; t < TIER_COUNT; t++) {
+        void *p = NULL;
+        enum status status = device->ops->memory_alloc(device, (enum tier)t, n_bytes[t], &p);
+        if (status != OK) {
+            executor_free(x);
+            return status;
+        }
+        x->arena[t] = p;
+        x->n_bytes[t] = n_bytes[t];
+    }
+    *out = x;
+    return OK;
+}
+
+void executor_free(struct executor *x)
+{
+    if (!x)
+        return;
+    for (size_t i = 0; i < x->programs.n; i++)
+        pool_release(&x->programs.items[i].pool);
+    vec_release(&x->programs);
+    for (int t = 0; t < TIER_COUNT; t++) {
+        if (x->arena[t])
+            x->device->ops->memory_free(x->device, (enum tier)t, x->arena[t], x->n_bytes[t]);
+    }
+    mem_free(x);
+}
+
+static void *address(const struct executor *x, const struct operand *o)
+{
+    return o->buffer < 0 ? NULL : x->arena[o->tier] + o->offset;
+}
+
+static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
+{
+    const struct instr *i = &l->p->instrs.items[at];
+    const struct node *n = graph_node(l->p->graph, i->node);
+    const struct operand *o = &l->p->operands.items[i->first_operand];
+    struct prepared *r = &l->prepared[at];
+    struct tensor *in, *out;
+    TRY(pool_try(&l->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
+    TRY(pool_try(&l->pool, &out, sizeof(*out) * (size_t)n->n_out));
+    node_call(l->p->graph, n, in, out, &r->call);
+    for (int k = 0; k < n->n_in; k++)
+        in[k].data = address(x, &o[k]);
+    for (int k = 0; k < n->n_out; k++)
+        out[k].data = address(x, &o[n->n_in + k]);
+    r->ctx.env = x->device->env;
+    if (i->has_workspace)
+        r->ctx.workspace = address(x, &o[n->n_in + n->n_out]);
+    return OK;
+}
+
+static enum status load(struct executor *x, struct loaded *l)
+{
+    size_t n = MAX(l->p->instrs.n, (size_t)1);
+    TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
+    for (int32_t at = 0; (size_t)at < l->p->instrs.n; at++) {
+        if (l->p->instrs.items[at].kind == INSTR_COMPUTE)
+            TRY(prepare(x, l, at));
+    }
+    return OK;
+}
+
+enum status executor_load(struct executor *x, const struct program *p,
+                          const struct storage *storage, int *handle)
+{
+    *handle = -1;
+    TRY(program_check(p, storage));
+    for (int t = 0; t < TIER_COUNT; t++) {
+        if (p->n_bytes[t] > x->n_bytes[t])
+            return FAIL(ERR_INTERNAL, "program '%s' needs %lld bytes of %s, the arena has %lld",
+                        p->name, (long long)p->n_bytes[t], tier_name((enum tier)t),
+                        (long long)x->n_bytes[t]);
+        x->high_water[t] = MAX(x->high_water[t], storage->n_bytes[t]);
+    }
+    struct loaded l = {.p = p};
+    pool_init(&l.pool);
+    enum status status = load(x, &l);
+    if (status == OK)
+        status = vec_push(&x->programs, l);
+    if (status != OK) {
+        pool_release(&l.pool);
+        return status;
+    }
+    *handle = (int)x->programs.n - 1;
+    return OK;
+}
+
+static void note_use(struct executor *x, const struct program *p, const struct instr *i)
+{
+    const struct operand *o = &p->operands.items[i->first_operand];
+    for (int32_t k = 0; k < i->n_operands; k++) {
+        if (o[k].buffer >= 0)
+            x->high_water[o[k].tier] = MAX(x->high_water[o[k].tier], o[k].offset + o[k].n_bytes);
+    }
+}
+
+static enum status run_copy(struct executor *x, const struct program *p, const struct instr *i)
+{
+    const struct operand *o = &p->operands.items[i->first_operand];
+    return x->device->ops->copy(x->device, i->queue, address(x, &o[1]), address(x, &o[0]),
+                                o[0].n_bytes);
+}
+
+static enum status run_instr(struct executor *x, struct loaded *l, int32_t at)
+{
+    const struct instr *i = &l->p->instrs.items[at];
+    note_use(x, l->p, i);
+    switch (i->kind) {
+    case INSTR_COMPUTE:
+        return i->kernel->run(&l->prepared[at].ctx, &l->prepared[at].call);
+    case INSTR_COPY:
+        return run_copy(x, l->p, i);
+    case INSTR_RECORD:
+        return x->device->ops->record(x->device, i->queue, i->event);
+    case INSTR_WAIT:
+        return x->device->ops->wait(x->device, i->queue, i->event);
+    }
+    return OK;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+enum status executor_run(struct executor *x, int handle, const char *section)
+{
+    struct loaded *l = &x->programs.items[handle];
+    const struct section *s = program_section(l->p, section);
+    if (!s)
+        return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
+    for (int32_t at = s->first; at < s->first + s->n; at++) {
+        double start = l->seconds ? now_s() : 0;
+        enum status status = run_instr(x, l, at);
+        if (status != OK)
+            return status_prefix(status, "%s, instruction %d", l->p->name, at);
+        if (l->seconds)
+            l->seconds[at] += now_s() - start;
+    }
+    return x->device->ops->sync(x->device);
+}
+
+void *executor_input(struct executor *x, int handle, const char *name)
+{
+    const struct port *port = program_input(x->programs.items[handle].p, name);
+    return port ? x->arena[TIER_HOST] + port->offset : NULL;
+}
+
+const void *executor_output(struct executor *x, int handle, const char *name)
+{
+    const struct port *port = program_output(x->programs.items[handle].p, name);
+    return port ? x->arena[TIER_HOST] + port->offset : NULL;
+}
+
+void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
+{
+    return x->arena[e->tier] + e->offset;
+}
+
+enum status executor_write_storage(struct executor *x, const struct storage_entry *e,
+                                   const void *src)
+{
+    TRY(x->device->ops->copy(x->device, QUEUE_IN, x->arena[e->tier] + e->offset, src, e->n_bytes));
+    return x->device->ops->sync(x->device);
+}
+
+enum status executor_read_storage(struct executor *x, const struct storage_entry *e, void *dst)
+{
+    TRY(x->device->ops->copy(x->device, QUEUE_OUT, dst, x->arena[e->tier] + e->offset, e->n_bytes));
+    return x->device->ops->sync(x->device);
+}
+
+int64_t executor_high_water(const struct executor *x, enum tier t)
+{
+    return align_up(x->high_water[t], ARENA_ALIGN);
+}
+
+void executor_time_into(struct executor *x, int handle, double *seconds)
+{
+    x->programs.items[handle].seconds = seconds;
+}

@@ -1,0 +1,54 @@
+/* executor.h: runs checked programs.
+ *
+ * One arena per tier, sized for the largest of the programs it will run; calls are prepared up
+ * front, so a step allocates nothing. The executor also measures: the high-water mark each tier
+ * really reached, and time per instruction when asked.
+ */
+#ifndef SNUG_RUN_EXECUTOR_H
+#define SNUG_RUN_EXECUTOR_H
+
+#include "program/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct executor;
+
+/* Allocates the arenas (n_bytes per tier: the largest over the programs, staging for the caller
+ * included) and runs nothing. */
+enum status executor_new(struct executor **out, struct device *device,
+                         const int64_t n_bytes[TIER_COUNT]) MUST_CHECK;
+void executor_free(struct executor *x);
+
+/* Prepares a program's calls against the arenas. Refuses a program that has not been checked with
+ * program_check (it is checked here). *handle names it in executor_run. */
+enum status executor_load(struct executor *x, const struct program *p,
+                          const struct storage *storage, int *handle) MUST_CHECK;
+
+/* Runs one section to its end (all queues finished). */
+enum status executor_run(struct executor *x, int handle, const char *section) MUST_CHECK;
+
+/* Host addresses of a program's inputs and outputs; NULL when there is none of that name. */
+void *executor_input(struct executor *x, int handle, const char *name);
+const void *executor_output(struct executor *x, int handle, const char *name);
+
+/* Copies into and out of storage, whatever tier it lives in (initialising, checkpoints). */
+enum status executor_write_storage(struct executor *x, const struct storage_entry *e,
+                                   const void *src) MUST_CHECK;
+enum status executor_read_storage(struct executor *x, const struct storage_entry *e,
+                                  void *dst) MUST_CHECK;
+/* Direct pointer to storage on devices whose memory the host can address (the CPU); else NULL. */
+void *executor_storage_pointer(struct executor *x, const struct storage_entry *e);
+
+/* Highest byte used so far in a tier's arena (end of the highest operand, aligned). */
+int64_t executor_high_water(const struct executor *x, enum tier t);
+
+/* Time per instruction of the next runs, added up per instruction: NULL switches it off. The array
+ * has one entry per instruction of the program. */
+void executor_time_into(struct executor *x, int handle, double *seconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
