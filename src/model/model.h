@@ -29,12 +29,16 @@ enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
     value_id value;
+    struct shape shape;
     enum init_kind init;
     double std;      /* INIT_NORMAL */
     bool decay;      /* weight decay applies (matrices, not norms and biases) */
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
     const struct hf_piece *pieces;
     int n_pieces;
+    /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
+     */
+    const char *tied_name;
 };
 
 enum model_purpose {
@@ -55,14 +59,17 @@ struct model_request {
 };
 
 /* What model_build gives: value ids in the builder's graph. VALUE_NONE where the purpose has none.
- * The arrays live in the graph's pool. */
+ * The arrays live in the graph's pool. Nothing is declared an output of the graph: what the host
+ * reads is the caller's to say. */
 struct model_graph {
-    value_id tokens;   /* i32 [B, T] input */
-    value_id targets;  /* i32 [B, T] input; -100 = ignored */
-    value_id position; /* i32 [1] input (DECODE): position of the first token */
-    value_id rng;      /* i64 [2] input, when dropout is on; else VALUE_NONE */
+    value_id tokens;    /* i32 [B, T] input */
+    value_id targets;   /* i32 [B, T] input; -100 = ignored */
+    value_id position;  /* i32 [1] input (DECODE): position of the first token */
+    value_id positions; /* i32 [T] input (DECODE): position, position + 1, ... */
+    value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
     value_id loss_sum, count;
     value_id logits;
+    value_id *caches; /* [n_blocks], DECODE: states "cache.<layer>" [2, B, cache_len, KV, D] */
     struct model_param *params;
     int n_params;
     int n_blocks;
@@ -72,12 +79,13 @@ struct model;
 
 struct model_def {
     const char *name;
-    const char *const *model_types; /* HF model_type spellings, NULL-terminated */
+    const char *const *model_types;   /* HF model_type spellings, NULL-terminated */
+    const char *const *architectures; /* what each saves as architectures[0], same order */
     /* Reads HF keys into a config in the model's pool. Unknown keys are ignored (checkpoints carry
      * many), keys that ask for something we lack are errors. */
     enum status (*parse)(struct model *m, const json_t *config);
-    enum status (*build)(const struct model *m, struct builder *b,
-                         const struct model_request *r, struct model_graph *out);
+    enum status (*build)(const struct model *m, struct builder *b, const struct model_request *r,
+                         struct model_graph *out);
     /* The config as HF config.json keys (both v4 and v5 spellings where they differ). */
     json_t *(*export_config)(const struct model *m);
 };
@@ -85,9 +93,12 @@ struct model_def {
 struct model {
     struct pool pool;
     const struct model_def *def;
-    void *config; /* the architecture's own struct */
+    const char *model_type; /* which of def->model_types */
+    void *config;           /* the architecture's own struct */
+    json_t *source;         /* the config as given: export keeps keys that mean nothing to us */
     /* facts every architecture has, set by parse */
     int64_t vocab_size, context, n_layers, hidden;
+    int64_t attention_width;      /* query heads x head size */
     int64_t eos_token, bos_token; /* -1: none given */
     bool tied;
 };
@@ -97,7 +108,13 @@ enum status model_new(struct model **out, const json_t *config, const char *wher
 void model_free(struct model *m);
 enum status model_build(const struct model *m, struct builder *b, const struct model_request *r,
                         struct model_graph *out) MUST_CHECK;
-json_t *model_export_config(const struct model *m); /* new reference */
+/* New reference, NULL when out of memory. Says float32 until model_config_set_dtype. */
+json_t *model_export_config(const struct model *m);
+/* Writes the dtype of the weights beside a config under both spellings (dtype, torch_dtype). */
+enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
+
+/* Elements of all parameters together. */
+int64_t model_count_params(const struct model_graph *g);
 
 /* FLOPs per token of one training step (forward and backward, causal attention counted once). */
 double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len);

@@ -1,0 +1,66 @@
+/* weights.h: parameters in and out of Hugging Face model folders.
+ *
+ * A parameter table (model_graph.params) says which tensors of a checkpoint a parameter is made
+ * of: several stacked along axis 0 (q, k, v), transposed (GPT-2's Conv1D), possibly stored under a
+ * second name too (tied heads). Everything is checked before the first byte is read: a model that
+ * opens can be loaded.
+ *
+ *     struct weights *w;
+ *     TRY(weights_open(&w, folder, g.params, g.n_params));
+ *     for (int i = 0; i < g.n_params && status == OK; i++)
+ *         status = weights_read(w, i, &host_tensor, n_threads);
+ *     weights_close(w);
+ */
+#ifndef SNUG_IO_WEIGHTS_H
+#define SNUG_IO_WEIGHTS_H
+
+#include "io/safetensors.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weights;
+
+/* Finds every tensor and checks names, shapes and dtypes (F32, F16, BF16, F64). A missing tensor,
+ * a wrong shape, or a tensor the model has no place for is ERR_DATA. Names may lack the first part
+ * ("transformer.", "model."); masks and rotary tables are passed over; a tied head must equal the
+ * embedding. params is borrowed until weights_close. */
+enum status weights_open(struct weights **out, const char *folder, const struct model_param *params,
+                         int n_params) MUST_CHECK;
+void weights_close(struct weights *w); /* NULL is fine */
+
+/* Parameter i into dst->data: a whole host tensor of the parameter's shape, of any float dtype. */
+enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
+                         int n_threads) MUST_CHECK;
+
+/* Both for all parameters: dst[i] is where params[i] goes. */
+enum status weights_load(const char *folder, const struct model_param *params, int n_params,
+                         const struct tensor *dst, int n_threads) MUST_CHECK;
+
+/* Where parameters come from when saving: *src becomes a host tensor of params[i], valid until the
+ * next call. Called once per parameter, in order. */
+struct weights_source {
+    enum status (*get)(void *user, int i, struct tensor *src);
+    void *user;
+};
+/* A source for parameters that lie in host memory: user is an array of tensors. */
+enum status weights_get_tensor(void *tensors, int i, struct tensor *src) MUST_CHECK;
+
+struct weights_save_options {
+    enum dtype dtype;        /* in the file: F32, BF16, F16 or F64 */
+    int64_t max_shard_bytes; /* 0: ST_DEFAULT_SHARD_BYTES */
+    bool sync;               /* on disk when it returns */
+};
+
+/* Writes model.safetensors (or shards and index) into an existing folder, in Hugging Face's names
+ * and layout. A tied head is written once. Uses a buffer of a few MiB. */
+enum status weights_save(const char *folder, const struct model_param *params, int n_params,
+                         const struct weights_source *source,
+                         const struct weights_save_options *options) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,72 @@
+/* weights_convert.c: see weights_convert.h. */
+#include "io/weights_convert.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+static const struct {
+    enum dtype memory;
+    enum st_dtype file;
+} pairs[] = {{DTYPE_F32, ST_F32}, {DTYPE_F64, ST_F64}, {DTYPE_BF16, ST_BF16}, {DTYPE_F16, ST_F16}};
+
+int weights_file_dtype(enum dtype dtype, enum st_dtype *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        if (pairs[i].memory == dtype) {
+            *out = pairs[i].file;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int weights_memory_dtype(enum st_dtype dtype, enum dtype *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        if (pairs[i].file == dtype) {
+            *out = pairs[i].memory;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void weights_to_double(enum dtype dtype, const void *src, int64_t n, double *dst)
+{
+    const unsigned char *at = src;
+    if (dtype == DTYPE_F64) {
+        memcpy(dst, at, (size_t)n * sizeof(*dst));
+    } else if (dtype == DTYPE_F32) {
+        for (int64_t i = 0; i < n; i++) {
+            float x;
+            memcpy(&x, at + 4 * i, sizeof(x));
+            dst[i] = (double)x;
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t h;
+            memcpy(&h, at + 2 * i, sizeof(h));
+            dst[i] = (double)(dtype == DTYPE_BF16 ? bf16_to_f32(h) : f16_to_f32(h));
+        }
+    }
+}
+
+void weights_from_double(enum dtype dtype, const double *src, int64_t n, void *dst)
+{
+    unsigned char *at = dst;
+    if (dtype == DTYPE_F64) {
+        memcpy(at, src, (size_t)n * sizeof(*src));
+    } else if (dtype == DTYPE_F32) {
+        for (int64_t i = 0; i < n; i++) {
+            float x = (float)src[i];
+            memcpy(at + 4 * i, &x, sizeof(x));
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            float x = (float)src[i];
+            uint16_t h = dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+            memcpy(at + 2 * i, &h, sizeof(h));
+        }
+    }
+}

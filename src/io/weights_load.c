@@ -1,0 +1,256 @@
+/* weights_load.c: Hugging Face weights into parameters. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "io/hf_dir.h"
+#include "io/weights.h"
+#include "io/weights_convert.h"
+
+struct weights {
+    struct st_reader *reader;
+    const struct model_param *params;
+    int n_params;
+    /* [sum of n_pieces] in the order of the table; first[i] is where parameter i's begin */
+    const struct st_tensor **tensors;
+    int *first;
+    bool *used; /* [st_reader_count] */
+};
+
+/* ---- finding and checking ---- */
+
+/* The tensor under its full name, or without the first part of it. */
+static const struct st_tensor *find(const struct st_reader *r, const char *name)
+{
+    static const char *const roots[] = {"transformer.", "model."};
+    const struct st_tensor *t = st_reader_find(r, name);
+    for (size_t i = 0; !t && i < ARRAY_LEN(roots); i++) {
+        if (str_starts_with(name, roots[i]))
+            t = st_reader_find(r, name + strlen(roots[i]));
+    }
+    return t;
+}
+
+static void mark_used(struct weights *w, const struct st_tensor *t)
+{
+    for (size_t i = 0; i < st_reader_count(w->reader); i++) {
+        if (st_reader_at(w->reader, i) == t)
+            w->used[i] = true;
+    }
+}
+
+/* What piece k of p looks like in the file. */
+static struct shape file_shape(const struct model_param *p, int k)
+{
+    struct shape s = p->shape;
+    s.dim[0] = p->pieces[k].rows;
+    if (p->transposed) {
+        s.dim[0] = p->shape.dim[1];
+        s.dim[1] = p->pieces[k].rows;
+    }
+    return s;
+}
+
+static enum status check_tensor(const struct st_tensor *t, const struct shape *due)
+{
+    enum dtype dtype;
+    if (!weights_memory_dtype(t->dtype, &dtype))
+        return FAIL(ERR_DATA,
+                    "%s: tensor '%s' is %s; weights must be F32, BF16, F16 or F64 (quantised "
+                    "checkpoints cannot be loaded)",
+                    t->file, t->name, st_dtype_name(t->dtype));
+    struct shape s = {.rank = MIN(t->rank, MAX_RANK)};
+    for (int i = 0; i < s.rank; i++)
+        s.dim[i] = t->dims[i];
+    if (t->rank == s.rank && shape_equal(&s, due))
+        return OK;
+    char have[SHAPE_TEXT], want[SHAPE_TEXT];
+    return FAIL(ERR_DATA, "%s: tensor '%s' has shape %s, the model's config asks for %s", t->file,
+                t->name, shape_text(have, &s), shape_text(want, due));
+}
+
+/* A tied head stored beside the embedding: the same numbers, or the config is wrong about it. */
+static enum status check_tied(struct weights *w, const struct model_param *p,
+                              const struct st_tensor *own)
+{
+    const struct st_tensor *t = p->tied_name ? find(w->reader, p->tied_name) : NULL;
+    if (!t)
+        return OK;
+    struct shape due = file_shape(p, 0);
+    TRY(check_tensor(t, &due));
+    if (t->dtype != own->dtype || memcmp(t->data, own->data, (size_t)t->n_bytes) != 0)
+        return FAIL(ERR_DATA,
+                    "%s: '%s' differs from '%s', but the config ties them; set "
+                    "tie_word_embeddings: false to load both",
+                    t->file, t->name, own->name);
+    mark_used(w, t);
+    return OK;
+}
+
+static enum status find_param(struct weights *w, int i)
+{
+    const struct model_param *p = &w->params[i];
+    for (int k = 0; k < p->n_pieces; k++) {
+        const struct st_tensor *t = find(w->reader, p->pieces[k].name);
+        if (!t)
+            TRY(st_reader_get(w->reader, p->pieces[k].name, &t)); /* fails, naming the nearest */
+        struct shape due = file_shape(p, k);
+        TRY(check_tensor(t, &due));
+        w->tensors[w->first[i] + k] = t;
+        mark_used(w, t);
+    }
+    return check_tied(w, p, w->tensors[w->first[i]]);
+}
+
+/* Buffers that older checkpoints carry: causal masks, rotary tables. */
+static bool is_buffer(const char *name)
+{
+    return str_ends_with(name, ".attn.bias") || str_ends_with(name, ".attn.masked_bias") ||
+           str_ends_with(name, "rotary_emb.inv_freq");
+}
+
+static enum status check_extra(const struct weights *w, const char *folder)
+{
+    enum { LISTED = 6 };
+    int n = 0;
+    struct str list = {0};
+    for (size_t i = 0; i < st_reader_count(w->reader); i++) {
+        const char *name = st_reader_at(w->reader, i)->name;
+        if (w->used[i] || is_buffer(name))
+            continue;
+        if (n++ < LISTED)
+            str_addf(&list, "%s%s", n > 1 ? ", " : "", name);
+    }
+    enum status status = str_status(&list);
+    if (status == OK && n > 0)
+        status = FAIL(ERR_DATA,
+                      "%s: %d tensor%s the model has no place for (is config.json of this model?): "
+                      "%s%s",
+                      folder, n, n > 1 ? "s" : "", str_text(&list), n > LISTED ? ", ..." : "");
+    str_release(&list);
+    return status;
+}
+
+static enum status open_all(struct weights *w, const char *folder)
+{
+    int n_pieces = 0;
+    TRY(mem_try_array(&w->first, (size_t)w->n_params + 1, sizeof(*w->first)));
+    for (int i = 0; i < w->n_params; i++) {
+        w->first[i] = n_pieces;
+        n_pieces += w->params[i].n_pieces;
+    }
+    TRY(mem_try_array(&w->tensors, (size_t)n_pieces + 1, sizeof(*w->tensors)));
+    TRY(hf_dir_open_weights(&w->reader, folder));
+    TRY(mem_try_array(&w->used, st_reader_count(w->reader) + 1, sizeof(*w->used)));
+    for (int i = 0; i < w->n_params; i++)
+        TRY(find_param(w, i));
+    return check_extra(w, folder);
+}
+
+enum status weights_open(struct weights **out, const char *folder, const struct model_param *params,
+                         int n_params)
+{
+    *out = NULL;
+    struct weights *w;
+    TRY(mem_try_array(&w, 1, sizeof(*w)));
+    w->params = params;
+    w->n_params = n_params;
+    enum status status = open_all(w, folder);
+    if (status != OK) {
+        weights_close(w);
+        return status;
+    }
+    *out = w;
+    return OK;
+}
+
+void weights_close(struct weights *w)
+{
+    if (!w)
+        return;
+    st_reader_close(w->reader);
+    mem_free(w->tensors);
+    mem_free(w->first);
+    mem_free(w->used);
+    mem_free(w);
+}
+
+/* ---- reading ---- */
+
+enum { RUN = 4096 }; /* elements converted at a time, on the stack */
+
+static void read_plain(const struct st_tensor *t, enum dtype from, enum dtype to,
+                       unsigned char *dst, int n_threads)
+{
+    int64_t n_runs = (t->n_elems + RUN - 1) / RUN;
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_runs > 16)
+    for (int64_t k = 0; k < n_runs; k++) {
+        double x[RUN];
+        int64_t e = k * RUN, n = MIN((int64_t)RUN, t->n_elems - e);
+        const uint8_t *src = t->data + e * dtype_size(from);
+        if (from == to) {
+            memcpy(dst + e * dtype_size(to), src, (size_t)(n * dtype_size(to)));
+        } else {
+            weights_to_double(from, src, n, x);
+            weights_from_double(to, x, n, dst + e * dtype_size(to));
+        }
+    }
+}
+
+enum { TILE_IN = 16, TILE_OUT = 128 };
+
+/* File [n_in, n_out] -> memory [n_out, n_in], in tiles so that both sides see whole cache lines. */
+static void read_transposed(const struct st_tensor *t, enum dtype from, enum dtype to,
+                            unsigned char *dst, int n_threads)
+{
+    int64_t n_in = t->dims[0], n_out = t->dims[1];
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_in * n_out > 16384)
+    for (int64_t o = 0; o < n_out; o += TILE_OUT) {
+        double tile[TILE_IN][TILE_OUT], row[TILE_IN];
+        int64_t n_o = MIN((int64_t)TILE_OUT, n_out - o);
+        for (int64_t i = 0; i < n_in; i += TILE_IN) {
+            int64_t n_i = MIN((int64_t)TILE_IN, n_in - i);
+            for (int64_t k = 0; k < n_i; k++)
+                weights_to_double(from, t->data + ((i + k) * n_out + o) * dtype_size(from), n_o,
+                                  tile[k]);
+            for (int64_t j = 0; j < n_o; j++) {
+                for (int64_t k = 0; k < n_i; k++)
+                    row[k] = tile[k][j];
+                weights_from_double(to, row, n_i, dst + ((o + j) * n_in + i) * dtype_size(to));
+            }
+        }
+    }
+}
+
+enum status weights_read(const struct weights *w, int i, const struct tensor *dst, int n_threads)
+{
+    const struct model_param *p = &w->params[i];
+    if (!dtype_is_float(dst->dtype) || !shape_equal(&dst->shape, &p->shape))
+        return FAIL(ERR_SHAPE, "%s: cannot be read into a tensor of another shape or dtype %s",
+                    p->name, dtype_name(dst->dtype));
+    unsigned char *at = dst->data;
+    for (int k = 0; k < p->n_pieces; k++) {
+        const struct st_tensor *t = w->tensors[w->first[i] + k];
+        enum dtype from;
+        BUG_ON(!weights_memory_dtype(t->dtype, &from));
+        if (p->transposed)
+            read_transposed(t, from, dst->dtype, at, n_threads);
+        else
+            read_plain(t, from, dst->dtype, at, n_threads);
+        at += t->n_elems * dtype_size(dst->dtype);
+    }
+    return OK;
+}
+
+enum status weights_load(const char *folder, const struct model_param *params, int n_params,
+                         const struct tensor *dst, int n_threads)
+{
+    struct weights *w;
+    TRY(weights_open(&w, folder, params, n_params));
+    enum status status = OK;
+    for (int i = 0; i < n_params && status == OK; i++)
+        status = weights_read(w, i, &dst[i], n_threads);
+    weights_close(w);
+    return status;
+}

@@ -1,0 +1,204 @@
+/* gpt2.c: GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019):
+ * learned positions, LayerNorm before each half of a block, GELU, biases everywhere.
+ *
+ * Checkpoints hold the four matrices of a block as [in, out] (Conv1D); ours are [out, in].
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/config_keys.h"
+#include "model/parts.h"
+
+struct gpt2_config {
+    int64_t heads, inner;
+    double norm_epsilon, init_std;
+    double embed_dropout, residual_dropout, attention_dropout;
+    bool gelu_tanh, scale_attention, scale_by_layer;
+};
+
+static const char *const model_types[] = {"gpt2", NULL};
+static const char *const architectures[] = {"GPT2LMHeadModel", NULL};
+
+/* A key that also goes by the name most other architectures give it. */
+static int64_t int_or(struct keys *k, const char *name, const char *other, int64_t preset,
+                      int64_t high)
+{
+    return keys_int(k, name, keys_int(k, other, preset, 1, high), 1, high);
+}
+
+static void parse_sizes(struct model *m, struct gpt2_config *c, struct keys *k)
+{
+    m->vocab_size = keys_int(k, "vocab_size", 50257, 1, INT32_MAX);
+    m->context = int_or(k, "n_positions", "max_position_embeddings", 1024, INT32_MAX);
+    m->hidden = int_or(k, "n_embd", "hidden_size", 768, 1 << 24);
+    m->n_layers = int_or(k, "n_layer", "num_hidden_layers", 12, 1 << 16);
+    c->heads = int_or(k, "n_head", "num_attention_heads", 12, 1 << 16);
+    c->inner = keys_int(k, "n_inner", 4 * m->hidden, 1, 1 << 26);
+    m->attention_width = m->hidden;
+    if (k->status == OK && m->hidden % c->heads)
+        KEYS_FAIL(k, ERR_CONFIG, "key 'n_embd' (%lld) must be a multiple of n_head (%lld)",
+                  (long long)m->hidden, (long long)c->heads);
+}
+
+static void parse_activation(struct gpt2_config *c, struct keys *k)
+{
+    const char *name = keys_text(k, "activation_function", "gelu_new");
+    c->gelu_tanh = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+    if (!c->gelu_tanh && strcmp(name, "gelu") != 0)
+        KEYS_FAIL(k, ERR_UNSUPPORTED,
+                  "key 'activation_function' is '%s'; gpt2 here has gelu_new and gelu", name);
+}
+
+static enum status parse(struct model *m, const json_t *config)
+{
+    struct gpt2_config *c;
+    TRY(pool_try(&m->pool, &c, sizeof(*c)));
+    m->config = c;
+    struct keys k;
+    keys_init(&k, config, "");
+    parse_sizes(m, c, &k);
+    parse_activation(c, &k);
+    c->norm_epsilon = keys_float(&k, "layer_norm_epsilon", 1e-5, 0, 1);
+    c->init_std = keys_float(&k, "initializer_range", 0.02, 0, 100);
+    c->embed_dropout = keys_float(&k, "embd_pdrop", 0, 0, 0.999);
+    c->residual_dropout = keys_float(&k, "resid_pdrop", 0, 0, 0.999);
+    c->attention_dropout = keys_float(&k, "attn_pdrop", 0, 0, 0.999);
+    c->scale_attention = keys_bool(&k, "scale_attn_weights", true);
+    c->scale_by_layer = keys_bool(&k, "scale_attn_by_inverse_layer_idx", false);
+    m->tied = keys_bool(&k, "tie_word_embeddings", true);
+    m->bos_token = keys_token(&k, "bos_token_id");
+    m->eos_token = keys_token(&k, "eos_token_id");
+    keys_ignore(&k, "pad_token_id");
+    if (keys_bool(&k, "add_cross_attention", false))
+        KEYS_FAIL(&k, ERR_UNSUPPORTED, "key 'add_cross_attention': only false is supported");
+    return keys_finish(&k);
+}
+
+static value_id build_attention(struct parts *p, value_id x, int layer)
+{
+    const struct gpt2_config *c = p->m->config;
+    int64_t hidden = p->m->hidden, head_dim = hidden / c->heads;
+    double scale = c->scale_attention ? 1.0 / sqrt((double)head_dim) : 1.0;
+    if (c->scale_by_layer)
+        scale /= (double)(layer + 1);
+    x = parts_layer_norm(p, x, "attn_norm", "ln_1", c->norm_epsilon);
+    value_id qkv = parts_linear(p, x,
+                                &(struct linear_spec){.name = "qkv",
+                                                      .n_in = hidden,
+                                                      .pieces = {"attn.c_attn"},
+                                                      .rows = {3 * hidden},
+                                                      .std = c->init_std,
+                                                      .bias = true,
+                                                      .transposed = true});
+    value_id y =
+        parts_attention(p, qkv, &(struct attention_spec){c->heads, c->heads, head_dim, 0, scale});
+    y = parts_linear(p, y,
+                     &(struct linear_spec){.name = "out",
+                                           .n_in = hidden,
+                                           .pieces = {"attn.c_proj"},
+                                           .rows = {hidden},
+                                           .std = c->init_std / sqrt(2.0 * (double)p->m->n_layers),
+                                           .bias = true,
+                                           .transposed = true});
+    return parts_dropout(p, y, c->residual_dropout);
+}
+
+static value_id build_mlp(struct parts *p, value_id x)
+{
+    const struct gpt2_config *c = p->m->config;
+    int64_t hidden = p->m->hidden;
+    x = parts_layer_norm(p, x, "mlp_norm", "ln_2", c->norm_epsilon);
+    value_id y = parts_linear(p, x,
+                              &(struct linear_spec){.name = "up",
+                                                    .n_in = hidden,
+                                                    .pieces = {"mlp.c_fc"},
+                                                    .rows = {c->inner},
+                                                    .std = c->init_std,
+                                                    .bias = true,
+                                                    .transposed = true});
+    y = build(p->b, OP_gelu, IN(y), ATTRS({.name = "approximate", .i = c->gelu_tanh}));
+    y = build_name(p->b, y, parts_name(p, "gelu"));
+    y = parts_linear(p, y,
+                     &(struct linear_spec){.name = "down",
+                                           .n_in = c->inner,
+                                           .pieces = {"mlp.c_proj"},
+                                           .rows = {hidden},
+                                           .std = c->init_std / sqrt(2.0 * (double)p->m->n_layers),
+                                           .bias = true,
+                                           .transposed = true});
+    return parts_dropout(p, y, c->residual_dropout);
+}
+
+/* Token and position embeddings; *table is the token table. */
+static value_id build_embedding(struct parts *p, value_id *table)
+{
+    const struct gpt2_config *c = p->m->config;
+    const struct model *m = p->m;
+    struct builder *b = p->b;
+    *table = parts_param(p, "embed.weight", parts_hf_name(p, "wte.weight"),
+                         shape_of(2, m->vocab_size, m->hidden), INIT_NORMAL, c->init_std);
+    if (m->tied && b->status == OK)
+        p->out->params[p->out->n_params - 1].tied_name = "lm_head.weight";
+    value_id places = parts_param(p, "positions.weight", parts_hf_name(p, "wpe.weight"),
+                                  shape_of(2, m->context, m->hidden), INIT_NORMAL, c->init_std);
+    value_id at = p->r->purpose == MODEL_DECODE
+                      ? p->out->positions
+                      : build(b, OP_iota, NULL, 0, ATTRS({.name = "length", .i = p->r->seq_len}));
+    value_id x = build(b, OP_embedding, IN(*table, p->out->tokens), NO_ATTRS);
+    value_id y = build(b, OP_embedding, IN(places, at), NO_ATTRS); /* [T, C] */
+    x = build_name(b, build(b, OP_add, IN(x, y), NO_ATTRS), "embed");
+    return parts_dropout(p, x, c->embed_dropout);
+}
+
+static enum status build_graph(const struct model *m, struct builder *b,
+                               const struct model_request *r, struct model_graph *out)
+{
+    const struct gpt2_config *c = m->config;
+    if (r->purpose == MODEL_TRAIN && c->attention_dropout > 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "attn_pdrop is %g: dropout inside attention is not supported; set "
+                    "model.attn_pdrop: 0",
+                    c->attention_dropout);
+    struct parts p = {
+        .m = m, .b = b, .r = r, .out = out, .hf_root = "transformer.", .hf_layers = "h"};
+    parts_begin(&p, (int)(12 * m->n_layers + 5));
+    value_id table;
+    value_id x = build_embedding(&p, &table);
+    for (int i = 0; i < m->n_layers; i++) {
+        b->block = i;
+        x = build(b, OP_add, IN(x, build_attention(&p, x, i)), NO_ATTRS);
+        build_name(b, x, parts_name(&p, "x_mid"));
+        x = build(b, OP_add, IN(x, build_mlp(&p, x)), NO_ATTRS);
+        build_name(b, x, parts_name(&p, "x"));
+    }
+    b->block = BLOCK_NONE;
+    x = parts_layer_norm(&p, parts_head_input(&p, x), "norm", "ln_f", c->norm_epsilon);
+    if (!m->tied)
+        table = parts_param(&p, "head.weight", "lm_head.weight",
+                            shape_of(2, m->vocab_size, m->hidden), INIT_NORMAL, c->init_std);
+    parts_head(&p, x, table);
+    return builder_status(b);
+}
+
+static json_t *export_config(const struct model *m)
+{
+    const struct gpt2_config *c = m->config;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b}",
+                     "vocab_size", (json_int_t)m->vocab_size, "n_positions", (json_int_t)m->context,
+                     "n_embd", (json_int_t)m->hidden, "n_layer", (json_int_t)m->n_layers, "n_head",
+                     (json_int_t)c->heads, "n_inner", (json_int_t)c->inner, "activation_function",
+                     c->gelu_tanh ? "gelu_new" : "gelu", "layer_norm_epsilon", c->norm_epsilon,
+                     "initializer_range", c->init_std, "embd_pdrop", c->embed_dropout,
+                     "resid_pdrop", c->residual_dropout, "attn_pdrop", c->attention_dropout,
+                     "scale_attn_weights", c->scale_attention, "scale_attn_by_inverse_layer_idx",
+                     c->scale_by_layer, "tie_word_embeddings", m->tied);
+}
+
+const struct model_def model_def_gpt2 = {
+    .name = "gpt2",
+    .model_types = model_types,
+    .architectures = architectures,
+    .parse = parse,
+    .build = build_graph,
+    .export_config = export_config,
+};

@@ -1,0 +1,23 @@
+/* init.h: random initialisation of parameters.
+ *
+ * An element is a pure function of (seed, parameter name, element number): order, threads, tiers
+ * and the number of ranks do not show in the result.
+ */
+#ifndef SNUG_MODEL_INIT_H
+#define SNUG_MODEL_INIT_H
+
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Elements [first, first + n) of parameter p into dst, an array of n elements of a float dtype.
+ * n_threads >= 1. */
+enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dtype, int64_t first,
+                       int64_t n, void *dst, int n_threads) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,190 @@
+/* model.c: finding an architecture by name, and what holds for all of them. */
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+#define MODEL(name) extern const struct model_def model_def_##name;
+#include "model/models.def"
+#undef MODEL
+
+static const struct model_def *const models[] = {
+#define MODEL(name) &model_def_##name,
+#include "model/models.def"
+#undef MODEL
+};
+
+enum { MAX_NAMES = 64 };
+
+/* ERR_UNSUPPORTED that lists what exists; `name` was asked for under `key`. */
+static enum status fail_unknown(const char *key, const char *name)
+{
+    const char *names[MAX_NAMES];
+    size_t n = 0;
+    struct str list = {0};
+    bool by_type = strcmp(key, "model_type") == 0;
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        const char *const *own = by_type ? models[i]->model_types : models[i]->architectures;
+        for (; *own && n < MAX_NAMES; own++) {
+            str_addf(&list, "%s%s", n ? ", " : "", *own);
+            names[n++] = *own;
+        }
+    }
+    const char *near = suggest(name, names, n);
+    enum status status = str_status(&list);
+    if (status == OK)
+        status = FAIL(ERR_UNSUPPORTED,
+                      "%s '%s' is not an architecture of this version%s%s%s; "
+                      "there are: %s",
+                      key, name, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
+                      str_text(&list));
+    str_release(&list);
+    return status;
+}
+
+static enum status find_by(struct model *m, const char *key, const char *name)
+{
+    bool by_type = strcmp(key, "model_type") == 0;
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        const char *const *own = by_type ? models[i]->model_types : models[i]->architectures;
+        for (int j = 0; own[j]; j++) {
+            if (strcmp(own[j], name) == 0) {
+                m->def = models[i];
+                m->model_type = models[i]->model_types[j];
+                return OK;
+            }
+        }
+    }
+    return fail_unknown(key, name);
+}
+
+static enum status find_def(struct model *m, const json_t *config)
+{
+    if (!json_is_object(config))
+        return FAIL(ERR_CONFIG, "the model's config must be a mapping of keys");
+    const json_t *type = json_object_get(config, "model_type");
+    const json_t *architecture = json_array_get(json_object_get(config, "architectures"), 0);
+    if (json_is_string(type))
+        return find_by(m, "model_type", json_string_value(type));
+    if (json_is_string(architecture))
+        return find_by(m, "architectures", json_string_value(architecture));
+    return FAIL(ERR_CONFIG, "key 'model_type' is missing; it names the architecture (gpt2, llama, "
+                            "mistral, qwen2, qwen3)");
+}
+
+static enum status parse(struct model *m, const json_t *config)
+{
+    TRY(find_def(m, config));
+    const json_t *quantization = json_object_get(config, "quantization_config");
+    if (quantization && !json_is_null(quantization))
+        return FAIL(ERR_UNSUPPORTED, "key 'quantization_config': weights stored quantised cannot "
+                                     "be loaded; use the unquantised model");
+    m->source = json_deep_copy(config);
+    if (!m->source)
+        return FAIL(ERR_MEMORY, "out of memory for a config");
+    return m->def->parse(m, config);
+}
+
+enum status model_new(struct model **out, const json_t *config, const char *where)
+{
+    *out = NULL;
+    struct model *m;
+    TRY(mem_try_array(&m, 1, sizeof(*m)));
+    pool_init(&m->pool);
+    m->bos_token = m->eos_token = -1;
+    enum status status = parse(m, config);
+    if (status != OK) {
+        model_free(m);
+        return status_prefix(status, "%s", where);
+    }
+    *out = m;
+    return OK;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    json_decref(m->source);
+    pool_release(&m->pool);
+    mem_free(m);
+}
+
+static enum status check_request(const struct model *m, const struct model_request *r)
+{
+    bool decode = r->purpose == MODEL_DECODE;
+    int64_t longest = decode ? r->cache_len : r->seq_len;
+    if (r->batch < 1 || r->seq_len < 1)
+        return FAIL(ERR_CONFIG,
+                    "batch size %" PRId64 " and sequence length %" PRId64 " must be at least 1",
+                    r->batch, r->seq_len);
+    if (decode && r->cache_len < r->seq_len)
+        return FAIL(ERR_CONFIG, "a cache of %" PRId64 " positions cannot take %" PRId64 " tokens",
+                    r->cache_len, r->seq_len);
+    if (longest > m->context)
+        return FAIL(ERR_CONFIG,
+                    "%s %" PRId64 " is longer than the model's context of %" PRId64
+                    " positions; shorten it",
+                    decode ? "the cache length" : "the sequence length", longest, m->context);
+    if (!dtype_is_float(r->dtype))
+        return FAIL(ERR_CONFIG, "a model cannot have parameters of dtype %s", dtype_name(r->dtype));
+    return OK;
+}
+
+enum status model_build(const struct model *m, struct builder *b, const struct model_request *r,
+                        struct model_graph *out)
+{
+    TRY(check_request(m, r));
+    return m->def->build(m, b, r, out);
+}
+
+enum status model_config_set_dtype(json_t *config, enum dtype dtype)
+{
+    const char *name = dtype == DTYPE_BF16  ? "bfloat16"
+                       : dtype == DTYPE_F16 ? "float16"
+                       : dtype == DTYPE_F64 ? "float64"
+                                            : "float32";
+    int bad = json_object_set_new(config, "dtype", json_string(name));
+    bad |= json_object_set_new(config, "torch_dtype", json_string(name));
+    return bad ? FAIL(ERR_MEMORY, "out of memory for a config") : OK;
+}
+
+json_t *model_export_config(const struct model *m)
+{
+    json_t *config = json_deep_copy(m->source);
+    json_t *ours = m->def->export_config(m);
+    int i = 0;
+    while (m->def->model_types[i] && strcmp(m->def->model_types[i], m->model_type) != 0)
+        i++;
+    int bad = json_object_update(config, ours);
+    json_decref(ours);
+    bad |= json_object_set_new(config, "model_type", json_string(m->model_type));
+    bad |= json_object_set_new(config, "architectures", json_pack("[s]", m->def->architectures[i]));
+    /* They speak of the software and the place the config came from. */
+    json_object_del(config, "transformers_version");
+    json_object_del(config, "_name_or_path");
+    if (!bad && model_config_set_dtype(config, DTYPE_F32) == OK)
+        return config;
+    json_decref(config);
+    return NULL;
+}
+
+int64_t model_count_params(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++)
+        n += shape_elems(&g->params[i].shape);
+    return n;
+}
+
+/* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
+ * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
+double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len)
+{
+    double lookups = m->tied ? 0.0 : (double)m->vocab_size * (double)m->hidden;
+    double attention = (double)m->n_layers * (double)m->attention_width * (double)seq_len;
+    return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
+}

@@ -1,0 +1,221 @@
+/* parts.c: see parts.h. */
+#include "model/parts.h"
+
+#include <string.h>
+
+static void pool_check(const struct parts *p)
+{
+    if (p->b->status == OK)
+        p->b->status = pool_status(&p->b->g->pool);
+}
+
+const char *parts_name(const struct parts *p, const char *name)
+{
+    struct pool *pool = &p->b->g->pool;
+    const char *text = p->b->block == BLOCK_NONE
+                           ? pool_strdup(pool, name)
+                           : pool_printf(pool, "layers.%d.%s", p->b->block, name);
+    pool_check(p);
+    return text ? text : "";
+}
+
+const char *parts_hf_name(const struct parts *p, const char *name)
+{
+    struct pool *pool = &p->b->g->pool;
+    const char *text = p->b->block == BLOCK_NONE ? pool_printf(pool, "%s%s", p->hf_root, name)
+                                                 : pool_printf(pool, "%s%s.%d.%s", p->hf_root,
+                                                               p->hf_layers, p->b->block, name);
+    pool_check(p);
+    return text ? text : "";
+}
+
+void parts_begin(struct parts *p, int max_params)
+{
+    struct model_graph *out = p->out;
+    const struct model_request *r = p->r;
+    *out = (struct model_graph){.targets = VALUE_NONE,
+                                .position = VALUE_NONE,
+                                .positions = VALUE_NONE,
+                                .rng = VALUE_NONE,
+                                .loss_sum = VALUE_NONE,
+                                .count = VALUE_NONE,
+                                .logits = VALUE_NONE};
+    out->n_blocks = (int)p->m->n_layers;
+    p->max_params = max_params;
+    out->params = pool_alloc(&p->b->g->pool, sizeof(*out->params) * (size_t)max_params);
+    struct shape batch = shape_of(2, r->batch, r->seq_len);
+    out->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
+    if (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL)
+        out->targets = build_value(p->b, "targets", ROLE_INPUT, DTYPE_I32, batch);
+    if (r->purpose == MODEL_DECODE) {
+        out->position =
+            build_value(p->b, "position", ROLE_INPUT, DTYPE_I32, shape_of(1, INT64_C(1)));
+        out->positions =
+            build_value(p->b, "positions", ROLE_INPUT, DTYPE_I32, shape_of(1, r->seq_len));
+        out->caches = pool_alloc(&p->b->g->pool, sizeof(*out->caches) * (size_t)out->n_blocks);
+    }
+    pool_check(p);
+}
+
+/* Fills in what all parameters have and appends. */
+static value_id append(struct parts *p, struct model_param param)
+{
+    struct builder *b = p->b;
+    param.decay = param.shape.rank >= 2;
+    param.value = build_value(b, param.name, ROLE_PARAMETER, p->r->dtype, param.shape);
+    if (b->status != OK)
+        return VALUE_NONE;
+    BUG_ON(p->out->n_params == p->max_params);
+    p->out->params[p->out->n_params++] = param;
+    return param.value;
+}
+
+value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
+                     enum init_kind init, double std)
+{
+    struct hf_piece *piece = pool_alloc(&p->b->g->pool, sizeof(*piece));
+    pool_check(p);
+    if (p->b->status != OK)
+        return VALUE_NONE;
+    *piece = (struct hf_piece){hf_name, shape.dim[0]};
+    return append(p, (struct model_param){.name = parts_name(p, name),
+                                          .shape = shape,
+                                          .init = init,
+                                          .std = std,
+                                          .pieces = piece,
+                                          .n_pieces = 1});
+}
+
+/* The weight (n_in > 0) or bias of a linear layer. */
+static value_id linear_param(struct parts *p, const struct linear_spec *s, bool is_bias)
+{
+    struct pool *pool = &p->b->g->pool;
+    const char *suffix = is_bias ? ".bias" : ".weight";
+    struct hf_piece *pieces = pool_alloc(pool, sizeof(*pieces) * PARTS_MAX_STACK);
+    const char *name = pool_printf(pool, "%s%s", s->name, suffix);
+    pool_check(p);
+    int64_t n_rows = 0;
+    int n = 0;
+    for (; p->b->status == OK && n < PARTS_MAX_STACK && s->pieces[n]; n++) {
+        const char *piece = pool_printf(pool, "%s%s", s->pieces[n], suffix);
+        pieces[n] = (struct hf_piece){parts_hf_name(p, piece ? piece : ""), s->rows[n]};
+        n_rows += s->rows[n];
+    }
+    if (p->b->status != OK)
+        return VALUE_NONE;
+    return append(p, (struct model_param){.name = parts_name(p, name),
+                                          .shape = is_bias ? shape_of(1, n_rows)
+                                                           : shape_of(2, n_rows, s->n_in),
+                                          .init = is_bias ? INIT_ZERO : INIT_NORMAL,
+                                          .std = is_bias ? 0 : s->std,
+                                          .transposed = !is_bias && s->transposed,
+                                          .pieces = pieces,
+                                          .n_pieces = n});
+}
+
+value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)
+{
+    value_id w = linear_param(p, s, false);
+    value_id bias = s->bias ? linear_param(p, s, true) : VALUE_NONE;
+    value_id y = build(p->b, OP_linear, (const value_id[]){x, w, bias}, s->bias ? 3 : 2, NO_ATTRS);
+    return build_name(p->b, y, parts_name(p, s->name));
+}
+
+value_id parts_layer_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
+                          double epsilon)
+{
+    struct pool *pool = &p->b->g->pool;
+    struct shape s = shape_of(1, p->m->hidden);
+    const char *names[4] = {
+        pool_printf(pool, "%s.weight", name), pool_printf(pool, "%s.weight", hf_name),
+        pool_printf(pool, "%s.bias", name), pool_printf(pool, "%s.bias", hf_name)};
+    pool_check(p);
+    if (p->b->status != OK)
+        return VALUE_NONE;
+    value_id w = parts_param(p, names[0], parts_hf_name(p, names[1]), s, INIT_ONE, 0);
+    value_id bias = parts_param(p, names[2], parts_hf_name(p, names[3]), s, INIT_ZERO, 0);
+    value_id y =
+        build(p->b, OP_layer_norm, IN(x, w, bias), ATTRS({.name = "epsilon", .f = epsilon}));
+    return build_name(p->b, y, parts_name(p, name));
+}
+
+value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
+                        double epsilon)
+{
+    struct pool *pool = &p->b->g->pool;
+    const char *weight = pool_printf(pool, "%s.weight", name);
+    const char *hf_weight = pool_printf(pool, "%s.weight", hf_name);
+    pool_check(p);
+    if (p->b->status != OK)
+        return VALUE_NONE;
+    value_id w =
+        parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, p->m->hidden), INIT_ONE, 0);
+    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = epsilon}));
+    return build_name(p->b, y, parts_name(p, name));
+}
+
+value_id parts_attention(struct parts *p, value_id qkv, const struct attention_spec *s)
+{
+    struct builder *b = p->b;
+    const struct model_request *r = p->r;
+    bool decode = r->purpose == MODEL_DECODE;
+    /* A window no key can fall out of is none: kernels have a shorter path for that. */
+    int64_t reach = decode ? r->cache_len : r->seq_len;
+    const struct attr_set attrs[] = {
+        {.name = "heads", .i = s->heads},
+        {.name = "kv_heads", .i = s->kv_heads},
+        {.name = "head_dim", .i = s->head_dim},
+        {.name = "window", .i = s->window >= reach ? 0 : s->window},
+        {.name = "scale", .f = s->scale},
+    };
+    value_id y;
+    if (decode) {
+        const char *name = pool_printf(&b->g->pool, "cache.%d", b->block);
+        struct shape shape =
+            shape_of(5, INT64_C(2), r->batch, r->cache_len, s->kv_heads, s->head_dim);
+        value_id cache = build_value(b, name, ROLE_STATE, r->dtype, shape);
+        if (b->status == OK)
+            p->out->caches[b->block] = cache;
+        y = build(b, OP_attention_cached, IN(qkv, cache, p->out->position), attrs,
+                  (int)ARRAY_LEN(attrs));
+    } else {
+        y = build(b, OP_attention, IN(qkv), attrs, (int)ARRAY_LEN(attrs));
+    }
+    return build_name(b, y, parts_name(p, "attention"));
+}
+
+value_id parts_dropout(struct parts *p, value_id x, double rate)
+{
+    if (p->r->purpose != MODEL_TRAIN || rate <= 0)
+        return x;
+    if (p->out->rng == VALUE_NONE)
+        p->out->rng = build_value(p->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
+    return build(p->b, OP_dropout, IN(x, p->out->rng),
+                 ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++p->n_dropouts}));
+}
+
+value_id parts_head_input(struct parts *p, value_id x)
+{
+    if (p->r->purpose != MODEL_DECODE)
+        return x;
+    value_id last = build(p->b, OP_slice, IN(x),
+                          ATTRS({.name = "axis", .i = 1}, {.name = "start", .i = p->r->seq_len - 1},
+                                {.name = "length", .i = 1}));
+    return build_reshape(p->b, last, shape_of(2, p->r->batch, p->m->hidden));
+}
+
+void parts_head(struct parts *p, value_id x, value_id weight)
+{
+    struct builder *b = p->b;
+    struct model_graph *out = p->out;
+    if (out->targets == VALUE_NONE) {
+        out->logits = build_name(b, build(b, OP_linear, IN(x, weight), NO_ATTRS), "logits");
+        return;
+    }
+    value_id loss = build(b, OP_linear_cross_entropy, IN(x, weight, out->targets),
+                          ATTRS({.name = "chunks", .i = p->r->loss_chunks},
+                                {.name = "label_smoothing", .f = p->r->label_smoothing},
+                                {.name = "z_loss", .f = p->r->z_loss}));
+    out->loss_sum = build_name(b, loss, "loss_sum");
+    out->count = build_name(b, build_output(b, 1), "count");
+}

@@ -1,0 +1,214 @@
+/* rope.c: see rope.h. */
+#include "model/rope.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TWO_PI 6.283185307179586476925
+
+static const char *const type_names[ROPE_TYPE_COUNT] = {
+    [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_DYNAMIC] = "dynamic",
+    [ROPE_LLAMA3] = "llama3",   [ROPE_YARN] = "yarn",
+};
+
+static void parse_type(struct rope *r, struct keys *k)
+{
+    const char *text = keys_text(k, "type", "default"); /* the oldest spelling */
+    text = keys_text(k, "rope_type", text);
+    for (int i = 0; i < ROPE_TYPE_COUNT; i++) {
+        if (strcmp(text, type_names[i]) == 0) {
+            r->type = (enum rope_type)i;
+            return;
+        }
+    }
+    KEYS_FAIL(k, ERR_UNSUPPORTED,
+              "key '%srope_type' is '%s'; this version has default, linear, dynamic, "
+              "llama3 and yarn",
+              k->path, text);
+}
+
+/* The paper's temperature: cos and sin grow a little as the context is stretched. */
+static double yarn_scale(double factor, double mscale)
+{
+    return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
+}
+
+static void parse_yarn(struct rope *r, struct keys *k, int64_t context)
+{
+    r->factor = keys_float(k, "factor", (double)context / (double)r->original_context, 1e-6, 1e6);
+    r->beta_fast = keys_float(k, "beta_fast", 32, 0, 1e6);
+    r->beta_slow = keys_float(k, "beta_slow", 1, 0, 1e6);
+    if (r->beta_fast == 0) /* as in Hugging Face, 0 means the default */
+        r->beta_fast = 32;
+    if (r->beta_slow == 0)
+        r->beta_slow = 1;
+    r->truncate = keys_bool(k, "truncate", true);
+    double numerator = keys_float(k, "mscale", 0, 0, 1e6);
+    double denominator = keys_float(k, "mscale_all_dim", 0, 0, 1e6);
+    double preset = yarn_scale(r->factor, 1);
+    if (numerator > 0 && denominator > 0)
+        preset = yarn_scale(r->factor, numerator) / yarn_scale(r->factor, denominator);
+    r->attention_factor = keys_float(k, "attention_factor", preset, 0, 1e6);
+}
+
+static void parse_llama3(struct rope *r, struct keys *k)
+{
+    r->factor = keys_float(k, "factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
+    r->low_freq_factor = keys_float(k, "low_freq_factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
+    r->high_freq_factor = keys_float(k, "high_freq_factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
+    if (k->status == OK && r->high_freq_factor <= r->low_freq_factor)
+        KEYS_FAIL(k, ERR_CONFIG,
+                  "key '%shigh_freq_factor' (%g) must be greater than low_freq_factor "
+                  "(%g)",
+                  k->path, r->high_freq_factor, r->low_freq_factor);
+}
+
+static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_t beside)
+{
+    r->theta = keys_float(k, "rope_theta", r->theta, 1.0 + 1e-9, 1e15);
+    parse_type(r, k);
+    if (keys_float(k, "partial_rotary_factor", 1, 0, 1) != 1)
+        KEYS_FAIL(k, ERR_UNSUPPORTED, "key '%spartial_rotary_factor': only 1 is supported",
+                  k->path);
+    int64_t original = keys_int(k, "original_max_position_embeddings", context, 1, INT32_MAX);
+    /* Some configs say it beside the object; Hugging Face lets that one win. */
+    r->original_context = beside ? beside : original;
+    if (r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC)
+        r->factor = keys_float(k, "factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
+    if (r->type == ROPE_LLAMA3)
+        parse_llama3(r, k);
+    if (r->type == ROPE_YARN)
+        parse_yarn(r, k, context);
+}
+
+/* Nested by layer type: taken when all say the same. NULL and a failure otherwise. */
+static const json_t *flatten(struct keys *top, const json_t *object)
+{
+    static const char *const layer_types[] = {"full_attention", "sliding_attention"};
+    const json_t *found = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(layer_types); i++) {
+        const json_t *one = json_object_get(object, layer_types[i]);
+        if (!json_is_object(one))
+            continue;
+        if (found && !json_equal((json_t *)(uintptr_t)found, (json_t *)(uintptr_t)one)) {
+            KEYS_FAIL(top, ERR_UNSUPPORTED,
+                      "key 'rope_parameters': different rotary "
+                      "embeddings per layer type are not supported");
+            return NULL;
+        }
+        found = one;
+    }
+    return found ? found : object;
+}
+
+void rope_parse(struct rope *r, struct keys *top, int64_t context)
+{
+    *r = (struct rope){.factor = 1, .original_context = context, .attention_factor = 1};
+    r->theta = keys_float(top, "rope_theta", 10000, 1.0 + 1e-9, 1e15);
+    if (keys_float(top, "partial_rotary_factor", 1, 0, 1) != 1)
+        KEYS_FAIL(top, ERR_UNSUPPORTED, "key 'partial_rotary_factor': only 1 is supported");
+    int64_t beside = keys_int(top, "original_max_position_embeddings", 0, 1, INT32_MAX);
+    const json_t *scaling = keys_object(top, "rope_scaling");
+    const json_t *parameters = keys_object(top, "rope_parameters");
+    /* Where both are given rope_scaling wins, as in Hugging Face. */
+    bool old = json_object_size(scaling) > 0;
+    const json_t *object = old ? scaling : parameters;
+    object = object ? flatten(top, object) : NULL;
+    if (!object)
+        return;
+    struct keys k;
+    keys_init(&k, object, old ? "rope_scaling." : "rope_parameters.");
+    k.status = top->status; /* sticky across both */
+    parse_object(r, &k, context, beside);
+    top->status = k.status;
+}
+
+/* The (fractional) pair whose wave turns `rotations` times within the original context. */
+static double yarn_pair(const struct rope *r, double head_dim, double rotations)
+{
+    return head_dim * log((double)r->original_context / (rotations * TWO_PI)) / (2 * log(r->theta));
+}
+
+static void apply_yarn(const struct rope *r, int64_t head_dim, double *freq)
+{
+    double low = yarn_pair(r, (double)head_dim, r->beta_fast);
+    double high = yarn_pair(r, (double)head_dim, r->beta_slow);
+    if (r->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = MAX(low, 0.0);
+    high = MIN(high, (double)(head_dim - 1));
+    if (low == high)
+        high += 0.001;
+    for (int64_t i = 0; i < head_dim / 2; i++) {
+        double stretch = ((double)i - low) / (high - low);
+        stretch = MIN(MAX(stretch, 0.0), 1.0);
+        freq[i] = freq[i] / r->factor * stretch + freq[i] * (1 - stretch);
+    }
+}
+
+static double llama3_freq(const struct rope *r, double freq)
+{
+    double turns = (double)r->original_context * freq / TWO_PI;
+    if (turns > r->high_freq_factor)
+        return freq;
+    if (turns < r->low_freq_factor)
+        return freq / r->factor;
+    double keep = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+    return (1 - keep) * freq / r->factor + keep * freq;
+}
+
+void rope_inv_freq(const struct rope *r, int64_t head_dim, float *inv_freq)
+{
+    enum { MAX_PAIRS = 4096 };
+    double freq[MAX_PAIRS];
+    BUG_ON(head_dim / 2 > MAX_PAIRS);
+    for (int64_t i = 0; i < head_dim / 2; i++) {
+        freq[i] = pow(r->theta, -2.0 * (double)i / (double)head_dim);
+        if (r->type == ROPE_LINEAR)
+            freq[i] /= r->factor;
+        if (r->type == ROPE_LLAMA3)
+            freq[i] = llama3_freq(r, freq[i]);
+    }
+    if (r->type == ROPE_YARN)
+        apply_yarn(r, head_dim, freq);
+    for (int64_t i = 0; i < head_dim / 2; i++)
+        inv_freq[i] = (float)freq[i];
+}
+
+static json_t *export_object(const struct rope *r)
+{
+    json_t *o = json_object();
+    int bad = json_object_set_new(o, "rope_type", json_string(type_names[r->type]));
+    if (r->type != ROPE_DEFAULT)
+        bad |= json_object_set_new(o, "factor", json_real(r->factor));
+    if (r->type == ROPE_LLAMA3 || r->type == ROPE_YARN)
+        bad |= json_object_set_new(o, "original_max_position_embeddings",
+                                   json_integer(r->original_context));
+    if (r->type == ROPE_LLAMA3) {
+        bad |= json_object_set_new(o, "low_freq_factor", json_real(r->low_freq_factor));
+        bad |= json_object_set_new(o, "high_freq_factor", json_real(r->high_freq_factor));
+    }
+    if (r->type == ROPE_YARN) {
+        bad |= json_object_set_new(o, "beta_fast", json_real(r->beta_fast));
+        bad |= json_object_set_new(o, "beta_slow", json_real(r->beta_slow));
+        bad |= json_object_set_new(o, "truncate", json_boolean(r->truncate));
+        bad |= json_object_set_new(o, "attention_factor", json_real(r->attention_factor));
+    }
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+enum status rope_export(const struct rope *r, json_t *config)
+{
+    int bad = json_object_set_new(config, "rope_theta", json_real(r->theta));
+    json_t *scaling = r->type == ROPE_DEFAULT ? json_null() : export_object(r);
+    bad |= json_object_set_new(config, "rope_scaling", scaling);
+    json_t *parameters = export_object(r);
+    bad |= json_object_set_new(parameters, "rope_theta", json_real(r->theta));
+    bad |= json_object_set_new(config, "rope_parameters", parameters);
+    return bad ? FAIL(ERR_MEMORY, "out of memory for a config") : OK;
+}
