@@ -1,0 +1,71 @@
+/* source.h: one long stream of token ids to train on, with random access.
+ *
+ * It is the concatenation, in order, of what the paths name:
+ *   text      a plain text file is one document; its tokens, then end-of-text
+ *   JSONL     one object a line: {"text": "..."} is a document as above;
+ *             {"input_ids": [...], "labels": [...]} is taken as it is, a label of -100 does not
+ *             count, positions whose "attention_mask" is 0 are left out, and the first token of a
+ *             line is never a label (nothing of the same line comes before it)
+ *   tokens    a token file (token_file.h), read where it lies on disk
+ *   synthetic no file: a stream that is a function of the seed
+ *
+ * Text is tokenised when the source is opened, into 2 or 4 bytes a token; with a cache folder, into
+ * a token file there that the next run finds again. After that a source does not change and does
+ * not allocate: any number of threads may read it.
+ */
+#ifndef SNUG_DATA_SOURCE_H
+#define SNUG_DATA_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/token_file.h"
+#include "data/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum source_kind {
+    SOURCE_AUTO, /* by the name's ending, then by the first bytes */
+    SOURCE_TEXT,
+    SOURCE_JSONL,
+    SOURCE_TOKENS,
+    SOURCE_SYNTHETIC, /* a Markov chain over (up to) 256 ids: a model can get down to 1.75 bits */
+    SOURCE_RANDOM,    /* every id of the vocabulary equally likely: nothing to learn */
+};
+
+struct source_options {
+    enum source_kind kind;
+    const char *const *paths; /* files, folders, or patterns with * and ? */
+    size_t n_paths;
+    const struct tokenizer *tokenizer; /* for text and JSONL; only used while opening */
+    int64_t vocab_size;                /* of the model: no id reaches it */
+    enum token_dtype headerless;       /* of token files without a header */
+    const char *text_field;            /* of JSONL; NULL: "text" */
+    const char *cache_folder;          /* NULL: tokenised text is kept in memory */
+    int64_t n_tokens;                  /* of a synthetic source */
+    uint64_t seed;                     /* of a synthetic source */
+};
+
+struct source;
+
+/* ERR_IO for files that cannot be read, ERR_DATA for what is wrong in them (with file, line or
+ * position). Ids of token files are checked here up to the first 64 Mi tokens of each file, the
+ * rest when they are read. */
+enum status source_open(struct source **out, const struct source_options *options) MUST_CHECK;
+void source_free(struct source *s);
+
+int64_t source_n_tokens(const struct source *s);
+int64_t source_n_bytes(const struct source *s); /* heap memory held; mapped files do not count */
+
+/* tokens[0..n) and labels[0..n) from position `first` on; labels are the same ids, or LABEL_IGNORED
+ * (not shifted). ERR_DATA for an id outside the vocabulary. */
+enum status source_read(const struct source *s, int64_t first, int64_t n, int32_t *tokens,
+                        int32_t *labels) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
