@@ -145,6 +145,26 @@ static inline float cpu_normal_cdf(float x)
     return cpu_normal_cdf_given(x, cpu_expf(-0.5f * x * x));
 }
 
+/* An integer that orders like the float (and its own inverse): a maximum of integers vectorises
+ * everywhere, one of floats only where the compiler may forget about NaN. */
+static inline int32_t cpu_order_key(int32_t bits)
+{
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+
+/* The largest of n floats; -infinity when there is none. What a NaN does is not defined (either it
+ * or the largest number comes out). */
+static inline float cpu_max_of(const float *x, int64_t n)
+{
+    int32_t best = cpu_order_key((int32_t)0xff800000u);
+#pragma omp simd reduction(max : best)
+    for (int64_t i = 0; i < n; i++) {
+        int32_t key = cpu_order_key((int32_t)f32_bits(x[i]));
+        best = key > best ? key : best;
+    }
+    return f32_from_bits((uint32_t)cpu_order_key(best));
+}
+
 #ifdef __cplusplus
 }
 #endif
