@@ -250,16 +250,25 @@ static value_id build_mlp(struct parts *p, value_id x)
                                               .bias = c->mlp_bias});
 }
 
+/* In the accumulator's dtype, as rotary asks; the numbers are those of float either way, as in the
+ * checkpoints' own training. */
 static value_id build_inv_freq(struct parts *p)
 {
     const struct llama_config *c = p->m->config;
-    float *table = pool_alloc(&p->b->g->pool, sizeof(*table) * (size_t)(c->head_dim / 2));
-    if (!table) {
-        p->b->status = pool_status(&p->b->g->pool);
+    struct builder *b = p->b;
+    int64_t n = c->head_dim / 2;
+    float *table = pool_alloc(&b->g->pool, sizeof(*table) * (size_t)n);
+    double *wide = pool_alloc(&b->g->pool, sizeof(*wide) * (size_t)n);
+    if (!table || !wide) {
+        b->status = pool_status(&b->g->pool);
         return VALUE_NONE;
     }
     rope_inv_freq(&c->rope, c->head_dim, table);
-    return build_constant(p->b, "inv_freq", DTYPE_F32, shape_of(1, c->head_dim / 2), table);
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = (double)table[i];
+    enum dtype dtype = dtype_accumulator(p->r->dtype);
+    const void *data = dtype == DTYPE_F64 ? (const void *)wide : (const void *)table;
+    return build_constant(b, "inv_freq", dtype, shape_of(1, n), data);
 }
 
 static enum status build_graph(const struct model *m, struct builder *b,
