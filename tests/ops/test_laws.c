@@ -1,0 +1,482 @@
+/* The laws of ops and kernels, over op_table x samples: a new op gets them for nothing.
+ *
+ * Give an op's name as argument to run the laws on it alone. Gradients are in
+ * test_gradient_laws.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_ref.h"
+#include "support/law.h"
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static void check_aliases(const struct law_case *c)
+{
+    const struct op_def *d = c->def;
+    bool in_place = false;
+    for (const struct alias_rule *a = d->aliases; a && a->kind != ALIAS_NONE; a++) {
+        if (a->out < 0 || a->out >= d->n_out || a->in < 0 || (d->max_in >= 0 && a->in >= d->max_in))
+            law_failed(c, "an alias rule names output %d and input %d", a->out, a->in);
+        in_place |=
+            a->kind == ALIAS_UPDATE && a->out == d->accumulate_out && a->in == d->accumulate_in;
+    }
+    if ((d->accumulate_in >= 0 || d->accumulate_out >= 0) && !in_place)
+        law_failed(c, "accumulates, but no update rule says so");
+}
+
+static void check_row(const struct law_case *c)
+{
+    const struct op_def *d = c->def;
+    if (!d->synopsis || !d->synopsis[0])
+        law_failed(c, "has no synopsis");
+    if (d->n_samples <= 0)
+        law_failed(c, "has no samples");
+    if (d->n_rejects <= 0)
+        law_failed(c, "has no rejects");
+    if ((d->grad != NULL) == d->no_grad)
+        law_failed(c, "must have either grad or no_grad");
+    if (!d->infer)
+        law_failed(c, "has no infer");
+    const struct kernel *k = cpu_kernels(c->op);
+    if (!k || !k->name) {
+        law_failed(c, "has no kernels");
+        return;
+    }
+    for (; k[1].name; k++) {
+        if (strcmp(k->name, "reference") == 0)
+            law_failed(c, "has a kernel after the reference");
+    }
+    if (strcmp(k->name, "reference") != 0 || k->declines)
+        law_failed(c, "its last kernel '%s' is not a reference that accepts everything", k->name);
+}
+
+static void every_row_is_complete(void **state)
+{
+    struct law_report r = {.only = *state};
+    for (int op = 0; op < OP_COUNT; op++) {
+        struct law_case c = {
+            .report = &r, .op = (enum op_id)op, .def = op_get((enum op_id)op), .text = "row"};
+        r.n_cases++;
+        check_row(&c);
+        check_aliases(&c);
+    }
+    law_report_finish(&r);
+}
+
+/* ---- inference ------------------------------------------------------------------------------ */
+
+static void accept_case(struct law_case *c)
+{
+    if (graph_check(c->g) != OK)
+        law_failed(c, "%s", status_message());
+}
+
+static void inference_accepts_samples(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, false, accept_case);
+    law_report_finish(&r);
+}
+
+static void refuse(struct law_case *c)
+{
+    enum status s = sample_parse(&c->sample, c->def, c->text);
+    if (s == OK) {
+        s = law_case_build(c);
+        graph_free(c->g);
+        c->g = NULL;
+    }
+    if (s == OK)
+        law_failed(c, "should be refused");
+    else if (s != ERR_SHAPE)
+        law_failed(c, "is refused with %s: %s", status_name(s), status_message());
+    else if (!strstr(status_message(), c->def->name))
+        law_failed(c, "the refusal does not name the op: %s", status_message());
+}
+
+static void inference_refuses_rejects(void **state)
+{
+    struct law_report r = {.only = *state};
+    for (int op = 0; op < OP_COUNT; op++) {
+        const struct op_def *d = op_get((enum op_id)op);
+        for (int i = 0; i < d->n_rejects; i++) {
+            struct law_case c = {
+                .report = &r, .op = (enum op_id)op, .def = d, .text = d->rejects[i]};
+            r.n_cases++;
+            refuse(&c);
+        }
+    }
+    law_report_finish(&r);
+}
+
+/* Fewer inputs than the op needs and more than it takes are refused before inference sees them;
+ * integers and absurd sizes in their place must be refused or accepted, never crash. */
+static void disturb_inputs(struct law_case *c)
+{
+    struct sample plain = c->sample;
+    for (int i = 0; i < plain.n_in; i++) {
+        for (int how = 0; how < 5; how++) {
+            struct law_case other = *c;
+            struct sample_input *in = &other.sample.in[i];
+            other.g = NULL;
+            if (how == 0)
+                in->shape = shape_of(0);
+            else if (how == 1)
+                in->shape = shape_of(1, (int64_t)0);
+            else if (how == 2)
+                in->shape = (struct shape){MAX_RANK, {3, 1, 2, 1, 2, 5}};
+            else if (how == 3)
+                in->shape = (struct shape){2, {(int64_t)1 << 31, (int64_t)1 << 28}};
+            else
+                in->dtype = in->dtype == DTYPE_U8 ? DTYPE_I64 : DTYPE_U8;
+            if (law_case_build(&other) != OK && !strstr(status_message(), c->def->name))
+                law_failed(&other, "the refusal does not name the op: %s", status_message());
+            graph_free(other.g);
+        }
+    }
+}
+
+static void inference_survives_odd_inputs(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, false, disturb_inputs);
+    law_report_finish(&r);
+}
+
+/* ---- fast kernels against the reference -------------------------------------------------- */
+
+static double rms(const struct tensor *t)
+{
+    int64_t n = shape_elems(&t->shape), n_finite = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = ref_get(t, i);
+        if (isfinite(x)) {
+            sum += x * x;
+            n_finite++;
+        }
+    }
+    return n_finite ? sqrt(sum / (double)n_finite) : 0.0;
+}
+
+/* What two units in the last place of x are at most. */
+static double two_ulp(enum dtype d, double x)
+{
+    if (d == DTYPE_BF16)
+        return ldexp(fabs(x), -6);
+    return d == DTYPE_F16 ? ldexp(fabs(x), -9) + ldexp(1.0, -23) : 0.0;
+}
+
+static void compare_output(const struct law_case *c, int o, const struct tensor *want,
+                           const struct tensor *got, double tolerance)
+{
+    double scale = rms(want);
+    for (int64_t i = 0; i < shape_elems(&want->shape); i++) {
+        double x = ref_get(want, i), y = ref_get(got, i);
+        double allowed = dtype_is_float(want->dtype) ? tolerance * (fabs(x) + scale) + 1e-30 : 0.0;
+        allowed += two_ulp(want->dtype, x);
+        bool same = isfinite(x) ? fabs(x - y) <= allowed : (isnan(x) ? isnan(y) : x == y);
+        if (!same) {
+            law_failed(c, "output %d (%s), element %lld is %.9g, the reference gives %.9g", o,
+                       dtype_name(want->dtype), (long long)i, y, x);
+            return;
+        }
+    }
+}
+
+static void compare_to_reference(struct law_case *c)
+{
+    if (strcmp(c->kernel->name, "reference") == 0)
+        return;
+    struct eval *want = law_run(c, &(struct eval_options){.kernel = "reference", .poison = 0xFF});
+    struct eval *got =
+        law_run(c, &(struct eval_options){.kernel = c->kernel->name, .poison = 0xFF});
+    const struct node *n = graph_node(c->g, 0);
+    for (int o = 0; o < n->n_out && want && got; o++) {
+        struct tensor w = eval_tensor(want, n->out[o]), g = eval_tensor(got, n->out[o]);
+        compare_output(c, o, &w, &g, c->tolerance);
+    }
+    eval_free(want);
+    eval_free(got);
+}
+
+static void fast_case(struct law_case *c)
+{
+    law_for_each_kernel(c, compare_to_reference);
+}
+
+static void fast_kernels_agree_with_the_reference(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, fast_case);
+    law_report_finish(&r);
+}
+
+/* ---- same bits ------------------------------------------------------------------------------ */
+
+/* Reports when the outputs of two runs differ in any bit. */
+static void expect_same_bits(const struct law_case *c, const struct eval *a, const struct eval *b,
+                             const char *what)
+{
+    const struct node *n = graph_node(c->g, 0);
+    for (int o = 0; o < n->n_out && a && b; o++) {
+        struct tensor x = eval_tensor(a, n->out[o]), y = eval_tensor(b, n->out[o]);
+        if (memcmp(x.data, y.data, (size_t)tensor_bytes(&x)) != 0)
+            law_failed(c, "output %d differs %s", o, what);
+    }
+}
+
+static void repeat(struct law_case *c)
+{
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        struct eval_options o = {.kernel = c->kernel->name, .n_threads = n_threads, .poison = 0xFF};
+        struct eval *a = law_run(c, &o), *b = law_run(c, &o);
+        expect_same_bits(c, a, b, n_threads == 1 ? "in a second run" : "in a second threaded run");
+        eval_free(a);
+        eval_free(b);
+    }
+}
+
+static void repeat_case(struct law_case *c)
+{
+    law_for_each_kernel(c, repeat);
+}
+
+static void running_again_gives_the_same_bits(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, repeat_case);
+    law_report_finish(&r);
+}
+
+/* Redzones are checked inside every run; here also what memory held before must not matter. */
+static void change_poison(struct law_case *c)
+{
+    struct eval_options o = {.kernel = c->kernel->name, .poison = 0xFF};
+    struct eval *a = law_run(c, &o);
+    o.poison = 0x3C;
+    struct eval *b = law_run(c, &o);
+    expect_same_bits(c, a, b, "with what its memory or workspace held before");
+    eval_free(a);
+    eval_free(b);
+}
+
+static void poison_case(struct law_case *c)
+{
+    law_for_each_kernel(c, change_poison);
+}
+
+static void outputs_are_written_fully_and_workspace_starts_undefined(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, poison_case);
+    law_report_finish(&r);
+}
+
+static void overlay(struct law_case *c)
+{
+    const struct alias_rule *a = c->def->aliases;
+    struct eval_options o = {.kernel = c->kernel->name, .poison = 0xFF};
+    struct eval *apart = law_run(c, &o);
+    uint32_t one_each = 0, taken_in = 0, taken_out = 0;
+    for (int i = 0; a && a[i].kind != ALIAS_NONE; i++) {
+        if (a[i].kind != ALIAS_MAY || a[i].in >= SAMPLE_MAX_INPUTS)
+            continue;
+        o.overlays = 1u << i;
+        struct eval *over = law_run(c, &o);
+        expect_same_bits(c, apart, over, "when it takes an input's memory");
+        eval_free(over);
+        if (!(taken_in >> a[i].in & 1u) && !(taken_out >> a[i].out & 1u)) {
+            one_each |= 1u << i;
+            taken_in |= 1u << a[i].in;
+            taken_out |= 1u << a[i].out;
+        }
+    }
+    o.overlays = one_each;
+    struct eval *all = law_run(c, &o);
+    expect_same_bits(c, apart, all, "when several outputs take inputs' memory");
+    eval_free(all);
+    eval_free(apart);
+}
+
+static void overlay_case(struct law_case *c)
+{
+    law_for_each_kernel(c, overlay);
+}
+
+static void allowed_aliasing_gives_the_same_bits(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, overlay_case);
+    law_report_finish(&r);
+}
+
+static void leave_inputs(struct law_case *c)
+{
+    struct eval *run = law_run(c, &(struct eval_options){.kernel = c->kernel->name});
+    struct eval *fresh = NULL;
+    if (eval_new(&fresh, c->g, &(struct eval_options){0}) != OK)
+        law_failed(c, "%s", status_message());
+    const struct node *n = graph_node(c->g, 0);
+    if (run && fresh)
+        law_case_fill(c, fresh);
+    for (int i = 0; i < n->n_in && run && fresh; i++) {
+        bool updated = n->in[i] == VALUE_NONE;
+        for (int o = 0; o < n->n_out; o++)
+            updated |= node_alias(n, o) && node_alias(n, o)->in == i;
+        if (updated)
+            continue;
+        struct tensor x = eval_tensor(run, n->in[i]), y = eval_tensor(fresh, n->in[i]);
+        if (memcmp(x.data, y.data, (size_t)tensor_bytes(&x)) != 0)
+            law_failed(c, "input %d was changed", i);
+    }
+    eval_free(run);
+    eval_free(fresh);
+}
+
+static void leave_inputs_case(struct law_case *c)
+{
+    law_for_each_kernel(c, leave_inputs);
+}
+
+static void inputs_change_only_by_update_rules(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, leave_inputs_case);
+    law_report_finish(&r);
+}
+
+/* ---- accumulation ---------------------------------------------------------------------------- */
+
+/* got = acc + plain up to rounding; plain itself was rounded to the accumulator's dtype, so what
+ * counts is the size of the terms, not of their sum. */
+static void compare_terms(const struct law_case *c, const struct tensor *acc,
+                          const struct tensor *plain, const struct tensor *got)
+{
+    double scale = rms(acc) + rms(plain);
+    for (int64_t i = 0; i < shape_elems(&acc->shape); i++) {
+        double a = ref_get(acc, i), p = ref_get(plain, i), size = fabs(a) + fabs(p);
+        double allowed = c->tolerance * (size + scale) + two_ulp(acc->dtype, size);
+        if (!(fabs(ref_get(got, i) - (a + p)) <= allowed)) {
+            law_failed(c, "element %lld is %.9g but %.9g + %.9g was to be had", (long long)i,
+                       ref_get(got, i), a, p);
+            return;
+        }
+    }
+}
+
+static void compare_sum(const struct law_case *with, const struct law_case *without)
+{
+    struct eval_options o = {.kernel = with->kernel->name, .poison = 0xFF};
+    struct eval *sum = law_run(with, &o), *plain = law_run(without, &o), *fresh = NULL;
+    if (eval_new(&fresh, with->g, &o) != OK)
+        law_failed(with, "%s", status_message());
+    if (sum && plain && fresh) {
+        int out = with->def->accumulate_out;
+        law_case_fill(with, fresh);
+        struct tensor acc = eval_tensor(fresh, with->in[with->def->accumulate_in]);
+        struct tensor p = eval_tensor(plain, graph_node(without->g, 0)->out[out]);
+        struct tensor got = eval_tensor(sum, graph_node(with->g, 0)->out[out]);
+        compare_terms(with, &acc, &p, &got);
+    }
+    eval_free(sum);
+    eval_free(plain);
+    eval_free(fresh);
+}
+
+static bool accepts(const struct kernel *k, const struct law_case *c)
+{
+    struct tensor in[SAMPLE_MAX_INPUTS], out[8];
+    struct op_call call;
+    node_call(c->g, graph_node(c->g, 0), in, out, &call);
+    return !k->declines || !k->declines(&call);
+}
+
+/* The sample without its accumulator against the same with one of the output's type. */
+static void accumulate_case(struct law_case *c)
+{
+    int at = c->def->accumulate_in;
+    if (at < 0)
+        return;
+    struct law_case without = *c, with = *c;
+    without.g = with.g = NULL;
+    if (at < c->sample.n_in)
+        without.sample.in[at].dtype = DTYPE_NONE;
+    if (law_case_build(&without) != OK) {
+        law_failed(&without, "refused without an accumulator: %s", status_message());
+        goto out;
+    }
+    with.sample = without.sample;
+    value_id target = graph_node(without.g, 0)->out[c->def->accumulate_out];
+    struct tensor out = value_tensor(without.g, target);
+    with.sample.in[at] = (struct sample_input){.dtype = out.dtype, .shape = out.shape};
+    with.sample.n_in = MAX(with.sample.n_in, at + 1);
+    if (law_case_build(&with) != OK) {
+        law_failed(&with, "refused with an accumulator: %s", status_message());
+        goto out;
+    }
+    for (const struct kernel *k = cpu_kernels(c->op); k && k->name; k++) {
+        with.kernel = k;
+        if (accepts(k, &with) && accepts(k, &without))
+            compare_sum(&with, &without);
+    }
+out:
+    graph_free(with.g);
+    graph_free(without.g);
+}
+
+static void accumulating_is_adding(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, accumulate_case);
+    law_report_finish(&r);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void text_case(struct law_case *c)
+{
+    struct str once = {0}, twice = {0};
+    struct graph *again = NULL;
+    if (graph_print(c->g, &once) != OK || graph_parse(&again, once.text) != OK ||
+        graph_print(again, &twice) != OK)
+        law_failed(c, "%s", status_message());
+    else if (strcmp(once.text, twice.text) != 0)
+        law_failed(c, "prints as\n%sand after parsing as\n%s", once.text, twice.text);
+    graph_free(again);
+    str_release(&once);
+    str_release(&twice);
+}
+
+static void printing_and_parsing_is_a_fixed_point(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, true, text_case);
+    law_report_finish(&r);
+}
+
+int main(int argc, char **argv)
+{
+    void *only = argc > 1 ? argv[1] : NULL;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(every_row_is_complete, only),
+        cmocka_unit_test_prestate(inference_accepts_samples, only),
+        cmocka_unit_test_prestate(inference_refuses_rejects, only),
+        cmocka_unit_test_prestate(inference_survives_odd_inputs, only),
+        cmocka_unit_test_prestate(fast_kernels_agree_with_the_reference, only),
+        cmocka_unit_test_prestate(running_again_gives_the_same_bits, only),
+        cmocka_unit_test_prestate(outputs_are_written_fully_and_workspace_starts_undefined, only),
+        cmocka_unit_test_prestate(allowed_aliasing_gives_the_same_bits, only),
+        cmocka_unit_test_prestate(inputs_change_only_by_update_rules, only),
+        cmocka_unit_test_prestate(accumulating_is_adding, only),
+        cmocka_unit_test_prestate(printing_and_parsing_is_a_fixed_point, only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

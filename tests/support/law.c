@@ -1,0 +1,229 @@
+#include "support/law.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_ref.h"
+
+enum { MAX_REWRITES = 16 };
+
+enum status law_case_build(struct law_case *c)
+{
+    TRY(graph_new(&c->g, c->def->name));
+    for (int i = 0; i < c->sample.n_in; i++) {
+        const struct sample_input *in = &c->sample.in[i];
+        c->in[i] = VALUE_NONE;
+        if (in->dtype != DTYPE_NONE)
+            TRY(graph_add_value(c->g, "", ROLE_INPUT, in->dtype, in->shape, NULL, &c->in[i]));
+    }
+    node_id k;
+    return graph_add_node(c->g, c->op, c->in, c->sample.n_in, c->sample.attrs, PASS_FORWARD,
+                          BLOCK_NONE, &k);
+}
+
+static double draw(const struct sample_input *rule, struct rng *r)
+{
+    float x, y;
+    uint32_t a = rng_next(r), b = rng_next(r);
+    switch (rule->fill) {
+    case FILL_POSITIVE:
+        return 0.5 + (double)rng_uniform(a);
+    case FILL_EQUAL:
+        return rule->value;
+    case FILL_RANGE:
+        return (double)(rule->low + (int64_t)(a % (uint64_t)(rule->high - rule->low)));
+    case FILL_NORMAL:
+        break;
+    }
+    rng_normal2(a, b, &x, &y);
+    return x < 0.0f ? (double)x - 0.01 : (double)x + 0.01;
+}
+
+void law_fill(const struct sample_input *rule, uint64_t salt, const struct tensor *t)
+{
+    struct rng r = {.key = 20240607, .stream = salt};
+    for (int64_t i = 0; i < shape_elems(&t->shape); i++)
+        ref_set(t, i, draw(rule, &r));
+}
+
+void law_case_fill(const struct law_case *c, const struct eval *e)
+{
+    for (int i = 0; i < c->sample.n_in; i++) {
+        if (c->in[i] == VALUE_NONE)
+            continue;
+        struct tensor t = eval_tensor(e, c->in[i]);
+        law_fill(&c->sample.in[i], (uint64_t)c->op * 64 + (uint64_t)i, &t);
+    }
+}
+
+static bool infer_accepts(enum op_id op, const struct sample *s)
+{
+    struct law_case c = {.op = op, .def = op_get(op), .sample = *s};
+    bool accepted = law_case_build(&c) == OK;
+    graph_free(c.g);
+    return accepted;
+}
+
+/* `s` with the inputs of `mask` (and, for f64, dtype attributes) changed. */
+static struct sample changed(const struct op_def *d, const struct sample *s, enum dtype to,
+                             uint32_t mask)
+{
+    struct sample out = *s;
+    for (int i = 0; i < s->n_in; i++) {
+        if (mask >> i & 1u)
+            out.in[i].dtype = to;
+    }
+    for (int i = 0; i < d->n_attrs; i++) {
+        if (to == DTYPE_F64 && d->attrs[i].type == ATTR_DTYPE &&
+            dtype_is_float((enum dtype)out.attrs[i].i))
+            out.attrs[i].i = to;
+    }
+    return out;
+}
+
+static int n_bits(uint32_t x)
+{
+    int n = 0;
+    for (; x; x &= x - 1)
+        n++;
+    return n;
+}
+
+int law_rewrites(enum op_id op, const struct sample *s, enum dtype to, struct sample *out, int max)
+{
+    uint32_t may = 0;
+    int n = 0;
+    for (int i = 0; i < s->n_in; i++) {
+        enum dtype d = s->in[i].dtype;
+        if (d == DTYPE_F32 || (to == DTYPE_F64 && dtype_is_float(d)))
+            may |= 1u << i;
+    }
+    for (int wanted = n_bits(may); wanted >= 1; wanted--) {
+        for (uint32_t mask = may; mask && n < max; mask = (mask - 1) & may) {
+            struct sample candidate = changed(op_get(op), s, to, mask);
+            if (n_bits(mask) == wanted && infer_accepts(op, &candidate))
+                out[n++] = candidate;
+        }
+    }
+    return n;
+}
+
+static void run_case(struct law_case *c, void (*law)(struct law_case *c))
+{
+    c->report->n_cases++;
+    if (law_case_build(c) == OK)
+        law(c);
+    else
+        law_failed(c, "inference refuses the sample: %s", status_message());
+    graph_free(c->g);
+    c->g = NULL;
+}
+
+static void run_sample(struct law_report *r, enum op_id op, int i_sample, bool narrow,
+                       void (*law)(struct law_case *c))
+{
+    static const enum dtype narrow_dtypes[] = {DTYPE_BF16, DTYPE_F16};
+    const struct op_sample *s = &op_get(op)->samples[i_sample];
+    struct law_case c = {.report = r, .op = op, .def = op_get(op), .text = s->text};
+    c.tolerance = s->tolerance > 0 ? s->tolerance : 1e-5;
+    if (sample_parse(&c.sample, c.def, s->text) != OK) {
+        law_failed(&c, "is not a sample: %s", status_message());
+        return;
+    }
+    struct sample plain = c.sample;
+    run_case(&c, law);
+    for (size_t d = 0; narrow && d < ARRAY_LEN(narrow_dtypes); d++) {
+        struct sample rewritten[MAX_REWRITES];
+        int n = law_rewrites(op, &plain, narrow_dtypes[d], rewritten, MAX_REWRITES);
+        for (int k = 0; k < n; k++) {
+            c.sample = rewritten[k];
+            c.dtype = narrow_dtypes[d];
+            run_case(&c, law);
+        }
+    }
+}
+
+void law_for_each_case(struct law_report *r, bool narrow, void (*law)(struct law_case *c))
+{
+    for (int op = 0; op < OP_COUNT; op++) {
+        const struct op_def *d = op_get((enum op_id)op);
+        if (r->only && strcmp(r->only, d->name) != 0)
+            continue;
+        for (int i = 0; i < d->n_samples; i++)
+            run_sample(r, (enum op_id)op, i, narrow, law);
+    }
+}
+
+static bool is_pure_view(const struct node *n)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        const struct alias_rule *a = node_alias(n, i);
+        if (!a || a->kind != ALIAS_VIEW)
+            return false;
+    }
+    return true;
+}
+
+void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c))
+{
+    const struct node *n = graph_node(c->g, 0);
+    struct tensor in[SAMPLE_MAX_INPUTS], out[8];
+    struct op_call call;
+    if (is_pure_view(n))
+        return;
+    node_call(c->g, n, in, out, &call);
+    for (const struct kernel *k = cpu_kernels(c->op); k && k->name; k++) {
+        if (k->declines && k->declines(&call))
+            continue;
+        c->kernel = k;
+        law(c);
+    }
+    c->kernel = NULL;
+}
+
+void law_failed(const struct law_case *c, const char *fmt, ...)
+{
+    char message[1024], dtypes[128] = "";
+    size_t n = 0;
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(message, sizeof(message), fmt, args);
+    va_end(args);
+    for (int i = 0; i < c->sample.n_in && n + 8 < sizeof(dtypes); i++)
+        n += (size_t)snprintf(dtypes + n, sizeof(dtypes) - n, "%s%s", i ? " " : "",
+                              dtype_name(c->sample.in[i].dtype));
+    print_error("%s '%s' (%s)%s%s: %s\n", c->def->name, c->text, dtypes,
+                c->kernel ? " kernel " : "", c->kernel ? c->kernel->name : "", message);
+    c->report->n_failures++;
+}
+
+void law_report_finish(const struct law_report *r)
+{
+    assert_true(r->n_cases > 0);
+    if (r->n_failures)
+        fail_msg("%d failures in %d cases", r->n_failures, r->n_cases);
+}
+
+struct eval *law_run(const struct law_case *c, const struct eval_options *o)
+{
+    struct eval *e;
+    if (eval_new(&e, c->g, o) != OK) {
+        law_failed(c, "%s", status_message());
+        return NULL;
+    }
+    law_case_fill(c, e);
+    if (eval_run(e) != OK) {
+        law_failed(c, "%s", status_message());
+        eval_free(e);
+        return NULL;
+    }
+    return e;
+}

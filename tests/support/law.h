@@ -1,0 +1,66 @@
+/* law.h: what the law tests share: walking op_table x samples x dtypes, building one-node graphs,
+ * filling inputs, and reporting.
+ *
+ * A law is a function over one case. Failures are printed with op, sample and dtypes, collected
+ * over all ops, and fail the test at the end (law_report_finish).
+ */
+#ifndef SNUG_TESTS_LAW_H
+#define SNUG_TESTS_LAW_H
+
+#include "device/kernel.h"
+#include "graph/graph.h"
+#include "graph/sample.h"
+#include "support/eval.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct law_report {
+    const char *only; /* an op's name: while working on one; NULL: all */
+    int n_cases, n_failures;
+};
+
+/* One op on one sample, in the sample's dtypes or with some of its inputs in another. */
+struct law_case {
+    struct law_report *report;
+    enum op_id op;
+    const struct op_def *def;
+    const char *text;
+    double tolerance;
+    struct sample sample; /* after the change of dtypes */
+    enum dtype dtype;     /* what inputs were changed to; NONE: as the sample says */
+    struct graph *g;      /* node 0 is the op */
+    value_id in[SAMPLE_MAX_INPUTS];
+    const struct kernel *kernel; /* inside law_for_each_kernel */
+};
+
+/* Builds c->g from op and sample; free with graph_free(c->g). */
+enum status law_case_build(struct law_case *c) MUST_CHECK;
+
+/* Fills the inputs with the sample's values: the same for every dtype up to rounding. */
+void law_case_fill(const struct law_case *c, const struct eval *e);
+/* `salt` separates streams. Normal draws keep away from zero, where piecewise functions have
+ * kinks. */
+void law_fill(const struct sample_input *rule, uint64_t salt, const struct tensor *t);
+
+/* The samples that arise from changing float inputs to dtype `to` (for f64 all floats and the dtype
+ * attributes, otherwise f32 ones, as many as inference lets: statistics and accumulators may have
+ * to stay). Those with most changes come first; returns how many. */
+int law_rewrites(enum op_id op, const struct sample *s, enum dtype to, struct sample *out, int max);
+
+/* Every op on every sample as it is and, with `narrow`, in each bf16 and f16 form. */
+void law_for_each_case(struct law_report *r, bool narrow, void (*law)(struct law_case *c));
+/* Every CPU kernel that accepts the case (none for pure views). */
+void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c));
+
+void law_failed(const struct law_case *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void law_report_finish(const struct law_report *r);
+
+/* Fills, runs, and returns the evaluated graph; NULL after reporting a failure. */
+struct eval *law_run(const struct law_case *c, const struct eval_options *o);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
