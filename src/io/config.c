@@ -18,7 +18,7 @@ static enum status config_new(struct config **out)
     TRY_GOTO(mem_try_array(&cfg->source, 1, sizeof(*cfg->source)), out);
     pool_init(&cfg->source->pool);
     TRY_GOTO(pool_try(&cfg->source->pool, &cfg->source->state, n_config_keys), out);
-    TRY_GOTO(node_new(&cfg->source->pool, NODE_MAP, "default", &cfg->source->root), out);
+    TRY_GOTO(config_node_new(&cfg->source->pool, NODE_MAP, "default", &cfg->source->root), out);
     cfg->n_ranks = 1;
     *out = cfg;
     return OK;
@@ -47,7 +47,7 @@ enum status config_load_text(struct config **out, const char *text, size_t n_byt
     const char *kept;
     *out = NULL;
     TRY(config_new(&cfg));
-    TRY_GOTO(pool_text(&cfg->source->pool, name, &kept), out);
+    TRY_GOTO(config_keep_text(&cfg->source->pool, name, &kept), out);
     TRY_GOTO(config_yaml_parse(&cfg->source->pool, text, n_bytes, kept, NULL, &top), out);
     TRY_GOTO(config_admit(cfg, top), out);
     for (size_t i = 0; i < n_overrides; i++)
@@ -147,10 +147,11 @@ const char *config_where(const struct config *cfg, const char *key)
         segment[n] = '\0';
         path = path[n] == '.' ? path + n + 1 : NULL;
         if (node->kind == NODE_LIST)
-            node = isdigit((unsigned char)segment[0]) ? node_at(node, strtoul(segment, NULL, 10))
-                                                      : NULL;
+            node = isdigit((unsigned char)segment[0])
+                       ? config_node_at(node, strtoul(segment, NULL, 10))
+                       : NULL;
         else
-            node = node_member(node, segment);
+            node = config_node_member(node, segment);
         if (node)
             where = node->where;
     }

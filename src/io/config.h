@@ -32,37 +32,37 @@ extern "C" {
 #define CONFIG_AUTO  ((int64_t)-1)
 #define CONFIG_UNSET INT64_MIN
 
-enum config_tristate { TRISTATE_FALSE, TRISTATE_TRUE, TRISTATE_AUTO };
-enum config_optim { OPTIM_ADAMW, OPTIM_SGD };
+enum config_tristate { CONFIG_TRISTATE_FALSE, CONFIG_TRISTATE_TRUE, CONFIG_TRISTATE_AUTO };
+enum config_optim { CONFIG_OPTIM_ADAMW, CONFIG_OPTIM_SGD };
 enum config_schedule {
-    SCHEDULE_LINEAR,
-    SCHEDULE_COSINE,
-    SCHEDULE_CONSTANT,
-    SCHEDULE_CONSTANT_WITH_WARMUP,
-    SCHEDULE_COSINE_WITH_MIN_LR
+    CONFIG_SCHEDULE_LINEAR,
+    CONFIG_SCHEDULE_COSINE,
+    CONFIG_SCHEDULE_CONSTANT,
+    CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP,
+    CONFIG_SCHEDULE_COSINE_WITH_MIN_LR
 };
 enum config_dtype { CONFIG_F32, CONFIG_BF16 };
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
-enum config_interval { INTERVAL_NO, INTERVAL_STEPS, INTERVAL_EPOCH };
-enum config_log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_QUIET };
-enum config_report { REPORT_NONE, REPORT_TENSORBOARD };
+enum config_interval { CONFIG_INTERVAL_NO, CONFIG_INTERVAL_STEPS, CONFIG_INTERVAL_EPOCH };
+enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON, CONFIG_LOG_QUIET };
+enum config_report { CONFIG_REPORT_NONE, CONFIG_REPORT_TENSORBOARD };
 enum config_dataset_type {
-    DATASET_AUTO, /* by extension and first bytes */
-    DATASET_TEXT,
-    DATASET_JSONL,
-    DATASET_TOKENS,  /* llm.c .bin, with its header */
-    DATASET_NANOGPT, /* .bin without a header, token_dtype says how wide */
-    DATASET_SYNTHETIC
+    CONFIG_DATASET_AUTO, /* by extension and first bytes */
+    CONFIG_DATASET_TEXT,
+    CONFIG_DATASET_JSONL,
+    CONFIG_DATASET_TOKENS,    /* llm.c .bin, with its header */
+    CONFIG_DATASET_NANOGPT,   /* .bin without a header, token_dtype says how wide */
+    CONFIG_DATASET_SYNTHETIC, /* made up, with something to learn in it */
+    CONFIG_DATASET_RANDOM     /* every token equally likely */
 };
-enum config_token_dtype { TOKEN_U16, TOKEN_U32 };
+enum config_token_dtype { CONFIG_TOKEN_U16, CONFIG_TOKEN_U32 };
 
 struct config_dataset {
-    const char *path; /* NULL for synthetic only */
+    const char *path; /* NULL for synthetic and random data only */
     enum config_dataset_type type;
     const char *text_field; /* of a JSONL line; default "text" */
     enum config_token_dtype token_dtype;
-    const char
-        *split; /* the part of a folder to take; default "train", "validation" in eval_datasets */
+    int64_t n_tokens;  /* of synthetic and random data; 0: no end */
     const char *where; /* "demo.yaml:12", for messages */
 };
 
@@ -146,7 +146,8 @@ enum status config_print_yaml(const struct config *cfg, struct str *out) MUST_CH
 /* Every key with its value (unset: null). The caller owns the object. */
 enum status config_json(const struct config *cfg, json_t **out) MUST_CHECK;
 
-/* Canonical word of a choice, as in "cosine" for SCHEDULE_COSINE; set is the name in config.def. */
+/* Canonical word of a choice, as in "cosine" for CONFIG_SCHEDULE_COSINE; set is the name in
+ * config.def. */
 const char *config_choice_name(const char *set, int value);
 
 /* The text of docs/CONFIG.md. */

@@ -24,7 +24,7 @@ static int is_accepted(const struct config_node *node, const char *accepted)
     int value;
     if (node->kind != NODE_SCALAR)
         return node->n == 0; /* {} and [] ask for nothing */
-    if (node_is_null(node) || node->text[0] == '\0' || strcmp(node->text, accepted) == 0)
+    if (config_node_is_null(node) || node->text[0] == '\0' || strcmp(node->text, accepted) == 0)
         return 1;
     if (strcmp(accepted, "false") == 0 && strcmp(node->text, "none") == 0)
         return 1;
@@ -35,39 +35,39 @@ static enum status admit_refused(const struct config_node *node, const char *nam
 {
     const struct config_refusal *row = config_find_refusal(name);
     if (!row)
-        return unknown_key(node->where, node_name(node), name);
+        return unknown_key(node->where, config_node_name(node), name);
     if (!row->accepted) {
-        log_info("%s: ignored: %s (%s)", node->where, node_name(node), row->hint);
+        log_info("%s: ignored: %s (%s)", node->where, config_node_name(node), row->hint);
         return OK;
     }
     if (is_accepted(node, row->accepted))
         return OK;
     return FAIL(ERR_UNSUPPORTED, "%s: %s: not available in this version (%s)", node->where,
-                node_name(node), row->hint);
+                config_node_name(node), row->hint);
 }
 
 /* datasets: x.txt, datasets: {path: x.txt} and datasets: [x.txt] all become a list of mappings, so
  * that datasets.0.type=text finds its place. */
 static enum status widen_datasets(struct pool *pool, struct config_node **node)
 {
-    if (node_is_null(*node))
+    if (config_node_is_null(*node))
         return OK;
     if ((*node)->kind != NODE_LIST) {
         struct config_node *list;
-        TRY(node_new(pool, NODE_LIST, (*node)->where, &list));
+        TRY(config_node_new(pool, NODE_LIST, (*node)->where, &list));
         list->written = (*node)->written;
-        node_append(list, *node);
+        config_node_append(list, *node);
         *node = list;
     }
     for (struct config_node *item = (*node)->first; item; item = item->next) {
-        if (item->kind != NODE_SCALAR || node_is_null(item))
+        if (item->kind != NODE_SCALAR || config_node_is_null(item))
             continue;
         struct config_node *path;
-        TRY(node_new(pool, NODE_SCALAR, item->where, &path));
+        TRY(config_node_new(pool, NODE_SCALAR, item->where, &path));
         path->key = "path";
         path->text = item->text;
         item->kind = NODE_MAP;
-        node_append(item, path);
+        config_node_append(item, path);
     }
     return OK;
 }
@@ -77,20 +77,20 @@ static enum status keep(struct config *cfg, const struct config_key *key, struct
                         int is_override)
 {
     struct config_node *root = cfg->source->root;
-    struct config_node *first = node_member(root, key->name);
+    struct config_node *first = config_node_member(root, key->name);
     if (first && !is_override) {
-        if (strcmp(node_name(first), node_name(node)) == 0)
+        if (strcmp(config_node_name(first), config_node_name(node)) == 0)
             return FAIL(ERR_CONFIG, "%s: %s: given twice, first at %s", node->where,
-                        node_name(node), first->where);
+                        config_node_name(node), first->where);
         return FAIL(ERR_CONFIG, "%s: %s: the same setting as %s at %s; keep one of them",
-                    node->where, node_name(node), node_name(first), first->where);
+                    node->where, config_node_name(node), config_node_name(first), first->where);
     }
     if (first)
-        node_remove(root, first);
+        config_node_remove(root, first);
     if (key->type == TYPE_DATASETS)
         TRY(widen_datasets(&cfg->source->pool, &node));
     node->key = key->name;
-    node_append(root, node);
+    config_node_append(root, node);
     return OK;
 }
 
@@ -126,12 +126,12 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
 enum status config_admit(struct config *cfg, struct config_node *top)
 {
     struct config_node *next;
-    if (!top || node_is_null(top))
+    if (!top || config_node_is_null(top))
         return OK;
     if (top->kind != NODE_MAP) {
         char found[FOUND_TEXT];
         return FAIL(ERR_CONFIG, "%s: expected lines of `key: value`, found %s", top->where,
-                    node_found(found, top));
+                    config_node_found(found, top));
     }
     for (struct config_node *node = top->first; node; node = next) {
         next = node->next;
@@ -148,9 +148,9 @@ static enum status parse_value(struct pool *pool, const char *text, struct confi
         if (*out)
             return OK;
     }
-    TRY(node_new(pool, NODE_SCALAR, where, out));
+    TRY(config_node_new(pool, NODE_SCALAR, where, out));
     (*out)->plain = 1;
-    return pool_text(pool, text, &(*out)->text);
+    return config_keep_text(pool, text, &(*out)->text);
 }
 
 /* model.n_layer=2: sets a place inside a mapping or a list. */
@@ -170,19 +170,19 @@ static enum status override_below(struct config *cfg, const char *name, struct c
     if (key->type != TYPE_MODEL && key->type != TYPE_DATASETS)
         return FAIL(ERR_CONFIG, "%s: %s: %s takes one value and has no parts", value->where, name,
                     key->name);
-    struct config_node *node = node_member(cfg->source->root, key->name);
+    struct config_node *node = config_node_member(cfg->source->root, key->name);
     if (!node) {
-        TRY(node_new(pool, NODE_SCALAR, value->where, &node));
+        TRY(config_node_new(pool, NODE_SCALAR, value->where, &node));
         node->text = "";
         node->plain = 1;
         node->key = key->name;
-        node_append(cfg->source->root, node);
+        config_node_append(cfg->source->root, node);
     }
     if (node->kind == NODE_SCALAR) {
         node->kind = key->type == TYPE_MODEL ? NODE_MAP : NODE_LIST;
         node->where = value->where;
     }
-    TRY(node_set_path(pool, node, name + n + 1, value));
+    TRY(config_node_set_path(pool, node, name + n + 1, value));
     return key->type == TYPE_DATASETS ? widen_datasets(pool, &node) : OK;
 }
 
@@ -194,7 +194,7 @@ enum status config_override(struct config *cfg, const char *text)
     if (!equals || equals == text)
         return FAIL(ERR_CONFIG, "command line: \"%.60s\": expected key=value, as in max_steps=10",
                     text);
-    if (!text_is_utf8(text))
+    if (!config_is_utf8(text))
         return FAIL(ERR_CONFIG, "command line: an override that is not UTF-8 text");
     if ((size_t)(equals - text) >= sizeof(name))
         return FAIL(ERR_CONFIG, "command line: a key of %td letters", equals - text);
@@ -202,7 +202,7 @@ enum status config_override(struct config *cfg, const char *text)
     memcpy(flat, name, sizeof(flat));
     config_normalise(flat);
     TRY(parse_value(&cfg->source->pool, equals + 1, &value));
-    TRY(pool_text(&cfg->source->pool, name, &value->key));
+    TRY(config_keep_text(&cfg->source->pool, name, &value->key));
     value->written = value->key;
     if (strchr(name, '.') && !config_find_key(flat))
         return override_below(cfg, name, value);

@@ -1,16 +1,22 @@
 /* config_bind.c: from the tree to the fields of struct config, row by row. */
-#include <string.h>
-
 #include "io/config_internal.h"
 
 struct config_node *config_node_of(const struct config *cfg, const struct config_key *key)
 {
-    return node_member(cfg->source->root, key->name);
+    return config_node_member(cfg->source->root, key->name);
 }
 
 static void *field_of(struct config *cfg, const struct config_key *key)
 {
     return (char *)cfg + key->offset;
+}
+
+static int depth_of(const struct config_node *node)
+{
+    int deepest = 0;
+    for (const struct config_node *c = node->first; c; c = c->next)
+        deepest = MAX(deepest, depth_of(c));
+    return 1 + deepest;
 }
 
 static enum status bind_model(struct config *cfg, const struct config_key *key,
@@ -20,10 +26,13 @@ static enum status bind_model(struct config *cfg, const struct config_key *key,
     if (node->kind == NODE_SCALAR)
         return FAIL(ERR_CONFIG,
                     "%s: model: expected %s, found %s; a folder goes under model_name_or_path",
-                    node->where, config_type_word(key->type), node_found(found, node));
+                    node->where, config_type_word(key->type), config_node_found(found, node));
     if (node->kind != NODE_MAP)
         return config_wrong_type(key, node);
-    return node_to_json(node, &cfg->model);
+    if (depth_of(node) >= CONFIG_MAX_DEPTH) /* overrides can pile up what a file may not hold */
+        return FAIL(ERR_CONFIG, "%s: model: nested deeper than %d levels", node->where,
+                    CONFIG_MAX_DEPTH - 1);
+    return config_node_to_json(node, &cfg->model);
 }
 
 static enum status bind_default(struct config *cfg, const struct config_key *key)
@@ -42,17 +51,15 @@ static enum status bind_default(struct config *cfg, const struct config_key *key
 static enum status bind_row(struct config *cfg, const struct config_key *key)
 {
     const struct config_node *node = config_node_of(cfg, key);
-    int is_empty = !node || node_is_null(node) || (node->kind == NODE_SCALAR && !node->text[0]);
+    int is_empty =
+        !node || config_node_is_null(node) || (node->kind == NODE_SCALAR && !node->text[0]);
     if (is_empty)
         return bind_default(cfg, key);
     cfg->source->state[key - config_keys] = STATE_SET;
     if (key->type == TYPE_MODEL)
         return bind_model(cfg, key, node);
-    if (key->type == TYPE_DATASETS) {
-        int is_eval = strcmp(key->name, "eval_datasets") == 0;
-        return config_bind_datasets(cfg, node, is_eval ? "validation" : "train",
-                                    field_of(cfg, key));
-    }
+    if (key->type == TYPE_DATASETS)
+        return config_bind_datasets(cfg, node, field_of(cfg, key));
     return config_take_value(&cfg->source->pool, key, node, field_of(cfg, key));
 }
 

@@ -10,15 +10,15 @@
     }
 
 static const struct config_choice optim[] = {
-    {"adamw", OPTIM_ADAMW, NULL},
-    {"sgd", OPTIM_SGD, NULL},
-    {"adamw_torch", OPTIM_ADAMW, NULL},
-    {"adamw_torch_fused", OPTIM_ADAMW, NULL},
-    {"adamw_torch_xla", OPTIM_ADAMW, NULL},
-    {"adamw_torch_npu_fused", OPTIM_ADAMW, NULL},
-    {"adamw_apex_fused", OPTIM_ADAMW, NULL},
-    {"adamw_hf", OPTIM_ADAMW, NULL},
-    {"adam", OPTIM_ADAMW, NULL}, /* DeepSpeed: adam_w_mode is its default */
+    {"adamw", CONFIG_OPTIM_ADAMW, NULL},
+    {"sgd", CONFIG_OPTIM_SGD, NULL},
+    {"adamw_torch", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_xla", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_npu_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_apex_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_hf", CONFIG_OPTIM_ADAMW, NULL},
+    {"adam", CONFIG_OPTIM_ADAMW, NULL}, /* DeepSpeed: adam_w_mode is its default */
     REFUSE("adamw_8bit", "adamw with optim_state_dtype: bf16"),
     REFUSE("adamw_bnb_8bit", "adamw with optim_state_dtype: bf16"),
     REFUSE("adamw_torch_8bit", "adamw with optim_state_dtype: bf16"),
@@ -74,11 +74,11 @@ static const struct config_choice optim[] = {
 };
 
 static const struct config_choice schedule[] = {
-    {"linear", SCHEDULE_LINEAR, NULL},
-    {"cosine", SCHEDULE_COSINE, NULL},
-    {"constant", SCHEDULE_CONSTANT, NULL},
-    {"constant_with_warmup", SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
-    {"cosine_with_min_lr", SCHEDULE_COSINE_WITH_MIN_LR, NULL},
+    {"linear", CONFIG_SCHEDULE_LINEAR, NULL},
+    {"cosine", CONFIG_SCHEDULE_COSINE, NULL},
+    {"constant", CONFIG_SCHEDULE_CONSTANT, NULL},
+    {"constant_with_warmup", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
+    {"cosine_with_min_lr", CONFIG_SCHEDULE_COSINE_WITH_MIN_LR, NULL},
     REFUSE("cosine_with_restarts", "cosine"),
     REFUSE("cosine_warmup_with_min_lr", "cosine_with_min_lr with warmup_steps"),
     REFUSE("polynomial", "linear"),
@@ -123,22 +123,26 @@ static const struct config_choice device[] = {
 };
 
 static const struct config_choice interval[] = {
-    {"no", INTERVAL_NO, NULL},       {"steps", INTERVAL_STEPS, NULL},
-    {"epoch", INTERVAL_EPOCH, NULL}, {"none", INTERVAL_NO, NULL},
-    {"false", INTERVAL_NO, NULL},    {"off", INTERVAL_NO, NULL},
-    REFUSE("best", "steps"),         {NULL, 0, NULL},
+    {"no", CONFIG_INTERVAL_NO, NULL},
+    {"steps", CONFIG_INTERVAL_STEPS, NULL},
+    {"epoch", CONFIG_INTERVAL_EPOCH, NULL},
+    {"none", CONFIG_INTERVAL_NO, NULL},
+    {"false", CONFIG_INTERVAL_NO, NULL},
+    {"off", CONFIG_INTERVAL_NO, NULL},
+    REFUSE("best", "steps"),
+    {NULL, 0, NULL},
 };
 
 static const struct config_choice log_format[] = {
-    {"text", LOG_FORMAT_TEXT, NULL},
-    {"json", LOG_FORMAT_JSON, NULL},
-    {"quiet", LOG_FORMAT_QUIET, NULL},
+    {"text", CONFIG_LOG_TEXT, NULL},
+    {"json", CONFIG_LOG_JSON, NULL},
+    {"quiet", CONFIG_LOG_QUIET, NULL},
     {NULL, 0, NULL},
 };
 
 static const struct config_choice report[] = {
-    {"none", REPORT_NONE, NULL},
-    {"tensorboard", REPORT_TENSORBOARD, NULL},
+    {"none", CONFIG_REPORT_NONE, NULL},
+    {"tensorboard", CONFIG_REPORT_TENSORBOARD, NULL},
     REFUSE("all", "tensorboard"),
     REFUSE("wandb", "tensorboard"),
     REFUSE("mlflow", "tensorboard"),
@@ -153,17 +157,18 @@ static const struct config_choice report[] = {
 };
 
 static const struct config_choice dataset_type[] = {
-    {"auto", DATASET_AUTO, NULL},
-    {"text", DATASET_TEXT, NULL},
-    {"jsonl", DATASET_JSONL, NULL},
-    {"tokens", DATASET_TOKENS, NULL},
-    {"nanogpt", DATASET_NANOGPT, NULL},
-    {"synthetic", DATASET_SYNTHETIC, NULL},
-    {"txt", DATASET_TEXT, NULL},
-    {"json", DATASET_JSONL, NULL},
-    {"completion", DATASET_JSONL, NULL},
-    {"llm.c", DATASET_TOKENS, NULL},
-    {"llmc", DATASET_TOKENS, NULL},
+    {"auto", CONFIG_DATASET_AUTO, NULL},
+    {"text", CONFIG_DATASET_TEXT, NULL},
+    {"jsonl", CONFIG_DATASET_JSONL, NULL},
+    {"tokens", CONFIG_DATASET_TOKENS, NULL},
+    {"nanogpt", CONFIG_DATASET_NANOGPT, NULL},
+    {"synthetic", CONFIG_DATASET_SYNTHETIC, NULL},
+    {"random", CONFIG_DATASET_RANDOM, NULL},
+    {"txt", CONFIG_DATASET_TEXT, NULL},
+    {"json", CONFIG_DATASET_JSONL, NULL},
+    {"completion", CONFIG_DATASET_JSONL, NULL},
+    {"llm.c", CONFIG_DATASET_TOKENS, NULL},
+    {"llmc", CONFIG_DATASET_TOKENS, NULL},
     REFUSE("alpaca", "jsonl with text_field"),
     REFUSE("chat_template", "jsonl with text_field"),
     REFUSE("sharegpt", "jsonl with text_field"),
@@ -175,8 +180,11 @@ static const struct config_choice dataset_type[] = {
 };
 
 static const struct config_choice token_dtype[] = {
-    {"u16", TOKEN_U16, NULL},    {"u32", TOKEN_U32, NULL}, {"uint16", TOKEN_U16, NULL},
-    {"uint32", TOKEN_U32, NULL}, {NULL, 0, NULL},
+    {"u16", CONFIG_TOKEN_U16, NULL},
+    {"u32", CONFIG_TOKEN_U32, NULL},
+    {"uint16", CONFIG_TOKEN_U16, NULL},
+    {"uint32", CONFIG_TOKEN_U32, NULL},
+    {NULL, 0, NULL},
 };
 
 const struct config_choice *config_choices(const char *set)

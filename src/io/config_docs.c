@@ -125,15 +125,15 @@ static const char datasets[] =
     "    text_field: text\n"
     "```\n\n"
     "| key | meaning |\n|---|---|\n"
-    "| `path` | File or folder; not needed with `type: synthetic`. |\n"
+    "| `path` | File or folder; none with `type: synthetic` and `random`. |\n"
     "| `type` | `text`; `jsonl` (one object per line); `tokens` (llm.c `.bin` with its header); "
     "`nanogpt` "
-    "(`.bin` without a header); `synthetic` (made-up tokens); `auto`: by extension and first "
-    "bytes. |\n"
+    "(`.bin` without a header); `synthetic` (made up, with something to learn in it); `random` "
+    "(every "
+    "token equally likely); `auto`: by extension and first bytes. |\n"
     "| `text_field` | The member of a JSONL line to read; default `text`. |\n"
     "| `token_dtype` | `u16` (default) or `u32`: how wide the tokens of a `nanogpt` file are. |\n"
-    "| `split` | The part to take where `path` is a folder: default `train`, in `eval_datasets` "
-    "`validation`. |\n";
+    "| `n_tokens` | How much `synthetic` or `random` data there is; default 0: no end. |\n";
 
 void config_docs_markdown(struct str *out)
 {

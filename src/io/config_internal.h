@@ -40,23 +40,23 @@ struct config_node {
 enum status config_yaml_parse(struct pool *pool, const char *text, size_t n_bytes, const char *name,
                               const char *base_where, struct config_node **out) MUST_CHECK;
 
-enum status node_new(struct pool *pool, enum node_kind kind, const char *where,
-                     struct config_node **out) MUST_CHECK;
-void node_append(struct config_node *parent, struct config_node *child);
-void node_remove(struct config_node *parent, struct config_node *child);
-struct config_node *node_member(const struct config_node *map, const char *key);
-struct config_node *node_at(const struct config_node *list, size_t i);
-int node_is_null(const struct config_node *node); /* empty, ~, null */
+enum status config_node_new(struct pool *pool, enum node_kind kind, const char *where,
+                            struct config_node **out) MUST_CHECK;
+void config_node_append(struct config_node *parent, struct config_node *child);
+void config_node_remove(struct config_node *parent, struct config_node *child);
+struct config_node *config_node_member(const struct config_node *map, const char *key);
+struct config_node *config_node_at(const struct config_node *list, size_t i);
+int config_node_is_null(const struct config_node *node); /* empty, ~, null */
 /* "a mapping", "a list", "\"text\"": what was found, for messages. Lives in the buffer. */
 enum { FOUND_TEXT = 64 };
-const char *node_found(char out[FOUND_TEXT], const struct config_node *node);
+const char *config_node_found(char out[FOUND_TEXT], const struct config_node *node);
 /* Puts `value` at a dotted path below `node`, making mappings and lists on the way. */
-enum status node_set_path(struct pool *pool, struct config_node *node, const char *path,
-                          struct config_node *value) MUST_CHECK;
+enum status config_node_set_path(struct pool *pool, struct config_node *node, const char *path,
+                                 struct config_node *value) MUST_CHECK;
 /* By YAML's rules for plain scalars: null, booleans, integers, reals; else a string. */
-enum status node_to_json(const struct config_node *node, json_t **out) MUST_CHECK;
-enum status pool_text(struct pool *pool, const char *text, const char **out) MUST_CHECK;
-int text_is_utf8(const char *text);
+enum status config_node_to_json(const struct config_node *node, json_t **out) MUST_CHECK;
+enum status config_keep_text(struct pool *pool, const char *text, const char **out) MUST_CHECK;
+int config_is_utf8(const char *text);
 
 /* ---- the schema (config_schema.c) ---- */
 
@@ -133,7 +133,7 @@ struct config_source {
 
 /* The member of root that holds a row's value, or NULL; its name as the user wrote it. */
 struct config_node *config_node_of(const struct config *cfg, const struct config_key *key);
-const char *node_name(const struct config_node *node);
+const char *config_node_name(const struct config_node *node);
 
 /* Takes the members of a parsed mapping into root under canonical names (config_admit.c). */
 enum status config_admit(struct config *cfg, struct config_node *top) MUST_CHECK;
@@ -155,7 +155,7 @@ const char *config_type_word(enum config_type type);
 
 /* config_datasets.c */
 enum status config_bind_datasets(struct config *cfg, const struct config_node *node,
-                                 const char *split, struct config_datasets *out) MUST_CHECK;
+                                 struct config_datasets *out) MUST_CHECK;
 
 enum config_state config_state_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);

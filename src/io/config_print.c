@@ -146,10 +146,10 @@ static void add_model(struct str *out, const json_t *model)
 
 static enum status dataset_json(const struct config_dataset *d, json_t **out)
 {
-    *out = json_pack("{s:s?, s:s, s:s, s:s, s:s}", "path", d->path, "type",
+    *out = json_pack("{s:s?, s:s, s:s, s:s, s:I}", "path", d->path, "type",
                      config_choice_name("dataset_type", (int)d->type), "text_field", d->text_field,
-                     "token_dtype", config_choice_name("token_dtype", (int)d->token_dtype), "split",
-                     d->split);
+                     "token_dtype", config_choice_name("token_dtype", (int)d->token_dtype),
+                     "n_tokens", (json_int_t)d->n_tokens);
     return *out ? OK : FAIL(ERR_MEMORY, "out of memory while describing a dataset");
 }
 
@@ -202,7 +202,7 @@ static json_t *field_json(const struct config *cfg, const struct config_key *key
         memcpy(&word, field, sizeof(word));
         if (key->type == TYPE_CHOICE)
             return json_string(config_choice_name(key->rule, word));
-        return word == TRISTATE_AUTO ? json_string("auto") : json_boolean(word);
+        return word == CONFIG_TRISTATE_AUTO ? json_string("auto") : json_boolean(word);
     case TYPE_INT:
     case TYPE_AUTO_INT:
     case TYPE_BYTES:
@@ -240,6 +240,15 @@ enum status config_json(const struct config *cfg, json_t **out)
     return object ? OK : FAIL(ERR_MEMORY, "out of memory while describing the config");
 }
 
+/* The reader refuses keys that mean nothing for a type of dataset. */
+static int dataset_key_applies(const char *type, const char *key)
+{
+    int is_made_up = strcmp(type, "synthetic") == 0 || strcmp(type, "random") == 0;
+    if (strcmp(key, "token_dtype") == 0)
+        return strcmp(type, "nanogpt") == 0 || strcmp(type, "auto") == 0;
+    return strcmp(key, "n_tokens") == 0 ? is_made_up : 1;
+}
+
 static void add_datasets(struct str *out, const char *name, const json_t *array)
 {
     size_t i;
@@ -249,10 +258,10 @@ static void add_datasets(struct str *out, const char *name, const json_t *array)
     json_array_foreach(array, i, item)
     {
         const char *lead = "  - ";
-        int is_nanogpt = strcmp(json_string_value(json_object_get(item, "type")), "nanogpt") == 0;
+        const char *type = json_string_value(json_object_get(item, "type"));
         json_object_foreach(item, key, value)
         {
-            if (json_is_null(value) || (strcmp(key, "token_dtype") == 0 && !is_nanogpt))
+            if (json_is_null(value) || !dataset_key_applies(type, key))
                 continue;
             str_addf(out, "%s%s: ", lead, key);
             add_json_flow(out, value);

@@ -98,13 +98,16 @@ static enum status resolve_model(struct config *cfg)
     return OK;
 }
 
-static int all_synthetic(const struct config_datasets *d)
+/* Data that is made up as it is needed: epochs mean nothing. */
+static int is_endless(const struct config_datasets *d)
 {
     for (size_t i = 0; i < d->n; i++) {
-        if (d->items[i].type != DATASET_SYNTHETIC)
-            return 0;
+        const struct config_dataset *one = &d->items[i];
+        if (one->n_tokens == 0 &&
+            (one->type == CONFIG_DATASET_SYNTHETIC || one->type == CONFIG_DATASET_RANDOM))
+            return 1;
     }
-    return 1;
+    return 0;
 }
 
 static enum status resolve_data(struct config *cfg)
@@ -114,7 +117,7 @@ static enum status resolve_data(struct config *cfg)
         log_info("no datasets are given: training on synthetic tokens");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
-            .type = DATASET_SYNTHETIC, .text_field = "text", .split = "train", .where = "default"};
+            .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
         cfg->datasets.n = 1;
         config_mark_derived(cfg, &cfg->datasets);
     }
@@ -139,7 +142,7 @@ static enum status resolve_length(struct config *cfg)
     if (cfg->max_steps > 0 && is_set(cfg, &cfg->num_train_epochs) && is_set(cfg, &cfg->max_steps))
         log_info("max_steps %lld (%s) overrides num_train_epochs (%s)", (long long)cfg->max_steps,
                  config_where(cfg, "max_steps"), config_where(cfg, "num_train_epochs"));
-    if (cfg->max_steps < 0 && all_synthetic(&cfg->datasets)) {
+    if (cfg->max_steps < 0 && is_endless(&cfg->datasets)) {
         if (is_set(cfg, &cfg->max_steps))
             return FAIL(ERR_CONFIG, "%s: synthetic data has no end and so no epochs: set max_steps",
                         config_where(cfg, "max_steps"));
@@ -152,8 +155,8 @@ static enum status resolve_length(struct config *cfg)
 static enum status resolve_schedule(struct config *cfg)
 {
     const char *schedule = config_choice_name("schedule", (int)cfg->lr_scheduler_type);
-    int is_cosine = cfg->lr_scheduler_type == SCHEDULE_COSINE ||
-                    cfg->lr_scheduler_type == SCHEDULE_COSINE_WITH_MIN_LR;
+    int is_cosine = cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE ||
+                    cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR;
     int has_min = is_set(cfg, &cfg->min_lr), has_ratio = is_set(cfg, &cfg->cosine_min_lr_ratio);
     if (cfg->warmup_steps > 0 && cfg->warmup_ratio > 0)
         return FAIL(ERR_CONFIG, "warmup_steps %.17g (%s) and warmup_ratio %.17g (%s): keep one",
@@ -164,7 +167,7 @@ static enum status resolve_schedule(struct config *cfg)
                     "%s: warmup_steps %.17g: below 1 it is a fraction of all steps, otherwise a "
                     "whole number",
                     config_where(cfg, "warmup_steps"), cfg->warmup_steps);
-    if (cfg->lr_scheduler_type == SCHEDULE_CONSTANT &&
+    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT &&
         (cfg->warmup_steps > 0 || cfg->warmup_ratio > 0))
         return FAIL(ERR_CONFIG,
                     "%s: lr_scheduler_type constant has no warm-up; write constant_with_warmup",
@@ -178,7 +181,7 @@ static enum status resolve_schedule(struct config *cfg)
                     config_where(cfg, has_min ? "min_lr" : "cosine_min_lr_ratio"),
                     has_min ? "min_lr" : "cosine_min_lr_ratio", schedule,
                     config_where(cfg, "lr_scheduler_type"));
-    if (cfg->lr_scheduler_type == SCHEDULE_COSINE_WITH_MIN_LR && !has_min && !has_ratio)
+    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR && !has_min && !has_ratio)
         return FAIL(ERR_CONFIG, "%s: cosine_with_min_lr needs min_lr or cosine_min_lr_ratio",
                     config_where(cfg, "lr_scheduler_type"));
     derive_double(cfg, &cfg->min_lr, has_ratio ? cfg->cosine_min_lr_ratio * cfg->learning_rate : 0);
@@ -193,16 +196,16 @@ static enum status resolve_schedule(struct config *cfg)
 
 static enum status resolve_optimizer(struct config *cfg)
 {
-    if (cfg->momentum > 0 && cfg->optim != OPTIM_SGD)
+    if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
         return FAIL(ERR_CONFIG, "%s: momentum belongs to optim sgd; for adamw set adam_beta1",
                     config_where(cfg, "momentum"));
     if (cfg->nesterov && !(cfg->momentum > 0))
         return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
                     config_where(cfg, "nesterov"));
-    if (cfg->bf16 == TRISTATE_TRUE && cfg->fp16)
+    if (cfg->bf16 == CONFIG_TRISTATE_TRUE && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) and fp16 (%s) are both true: keep one",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
-    if (cfg->bf16 == TRISTATE_AUTO && cfg->fp16)
+    if (cfg->bf16 == CONFIG_TRISTATE_AUTO && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) is auto and fp16 (%s) is true: set bf16: false",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
     return OK;
@@ -217,7 +220,7 @@ static enum status resolve_logging(struct config *cfg)
             return pool_status(&cfg->source->pool);
         derive_text(cfg, &cfg->logging_dir, folder);
     }
-    if (config_reports_to(cfg, REPORT_NONE) && cfg->report_to.n > 1)
+    if (config_reports_to(cfg, CONFIG_REPORT_NONE) && cfg->report_to.n > 1)
         return FAIL(ERR_CONFIG, "%s: report_to: none stands alone", config_where(cfg, "report_to"));
     return OK;
 }
@@ -226,7 +229,7 @@ static enum status resolve_evaluation(struct config *cfg)
 {
     derive_int(cfg, &cfg->eval_steps, cfg->save_steps);
     derive_int(cfg, &cfg->per_device_eval_batch_size, cfg->per_device_train_batch_size);
-    int wants = cfg->eval_strategy != INTERVAL_NO || cfg->eval_on_start;
+    int wants = cfg->eval_strategy != CONFIG_INTERVAL_NO || cfg->eval_on_start;
     if (wants && cfg->eval_datasets.n == 0 && !(cfg->val_set_size > 0))
         return FAIL(ERR_CONFIG,
                     "%s: evaluation is asked for and there is nothing to evaluate on: set "

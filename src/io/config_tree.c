@@ -8,14 +8,14 @@
 #include "base/str.h"
 #include "io/config_internal.h"
 
-enum status pool_text(struct pool *pool, const char *text, const char **out)
+enum status config_keep_text(struct pool *pool, const char *text, const char **out)
 {
     *out = pool_strdup(pool, text);
     return *out ? OK : pool_status(pool);
 }
 
-enum status node_new(struct pool *pool, enum node_kind kind, const char *where,
-                     struct config_node **out)
+enum status config_node_new(struct pool *pool, enum node_kind kind, const char *where,
+                            struct config_node **out)
 {
     TRY(pool_try(pool, out, sizeof(**out)));
     (*out)->kind = kind;
@@ -23,7 +23,7 @@ enum status node_new(struct pool *pool, enum node_kind kind, const char *where,
     return OK;
 }
 
-void node_append(struct config_node *parent, struct config_node *child)
+void config_node_append(struct config_node *parent, struct config_node *child)
 {
     child->next = NULL;
     if (parent->last)
@@ -34,7 +34,7 @@ void node_append(struct config_node *parent, struct config_node *child)
     parent->n++;
 }
 
-void node_remove(struct config_node *parent, struct config_node *child)
+void config_node_remove(struct config_node *parent, struct config_node *child)
 {
     struct config_node *before = NULL;
     for (struct config_node *c = parent->first; c; before = c, c = c->next) {
@@ -51,7 +51,7 @@ void node_remove(struct config_node *parent, struct config_node *child)
     }
 }
 
-struct config_node *node_member(const struct config_node *map, const char *key)
+struct config_node *config_node_member(const struct config_node *map, const char *key)
 {
     for (struct config_node *c = map->first; c; c = c->next) {
         if (c->key && strcmp(c->key, key) == 0)
@@ -60,7 +60,7 @@ struct config_node *node_member(const struct config_node *map, const char *key)
     return NULL;
 }
 
-struct config_node *node_at(const struct config_node *list, size_t i)
+struct config_node *config_node_at(const struct config_node *list, size_t i)
 {
     struct config_node *c = list->first;
     while (c && i--)
@@ -77,19 +77,19 @@ static int is_one_of(const char *text, const char *const *words, size_t n)
     return 0;
 }
 
-int node_is_null(const struct config_node *node)
+int config_node_is_null(const struct config_node *node)
 {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
     return node->kind == NODE_SCALAR && node->plain &&
            is_one_of(node->text, words, ARRAY_LEN(words));
 }
 
-const char *node_name(const struct config_node *node)
+const char *config_node_name(const struct config_node *node)
 {
     return node->written ? node->written : node->key ? node->key : "value";
 }
 
-const char *node_found(char out[FOUND_TEXT], const struct config_node *node)
+const char *config_node_found(char out[FOUND_TEXT], const struct config_node *node)
 {
     if (node->kind != NODE_SCALAR) {
         (void)snprintf(out, FOUND_TEXT, "%s", node->kind == NODE_MAP ? "a mapping" : "a list");
@@ -117,24 +117,24 @@ static enum status step_into(struct pool *pool, struct config_node *node, const 
         if (!is_index || (uint64_t)i > node->n)
             return FAIL(ERR_CONFIG, "%s: \"%s\" is not a place in a list of %zu; the next is %zu",
                         where, segment, node->n, node->n);
-        *out = node_at(node, (size_t)i);
+        *out = config_node_at(node, (size_t)i);
     } else {
-        *out = node_member(node, segment);
+        *out = config_node_member(node, segment);
     }
     if (*out)
         return OK;
     if (node->n >= CONFIG_MAX_MEMBERS)
         return FAIL(ERR_CONFIG, "%s: too many entries", where);
-    TRY(node_new(pool, NODE_SCALAR, where, out));
-    TRY(pool_text(pool, segment, &(*out)->key));
+    TRY(config_node_new(pool, NODE_SCALAR, where, out));
+    TRY(config_keep_text(pool, segment, &(*out)->key));
     (*out)->text = "";
     (*out)->plain = 1;
-    node_append(node, *out);
+    config_node_append(node, *out);
     return OK;
 }
 
-enum status node_set_path(struct pool *pool, struct config_node *node, const char *path,
-                          struct config_node *value)
+enum status config_node_set_path(struct pool *pool, struct config_node *node, const char *path,
+                                 struct config_node *value)
 {
     for (int depth = 1; path; depth++) {
         char segment[CONFIG_MAX_KEY];
@@ -153,7 +153,7 @@ enum status node_set_path(struct pool *pool, struct config_node *node, const cha
     return OK;
 }
 
-int text_is_utf8(const char *text)
+int config_is_utf8(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
@@ -212,7 +212,7 @@ static json_t *scalar_to_json(const struct config_node *node)
     double real;
     if (!node->plain)
         return json_string(text);
-    if (node_is_null(node))
+    if (config_node_is_null(node))
         return json_null();
     if (is_one_of(text, yes, ARRAY_LEN(yes)))
         return json_true();
@@ -230,7 +230,7 @@ static json_t *scalar_to_json(const struct config_node *node)
     return json_string(text);
 }
 
-enum status node_to_json(const struct config_node *node, json_t **out)
+enum status config_node_to_json(const struct config_node *node, json_t **out)
 {
     enum status status = OK;
     json_t *made = node->kind == NODE_SCALAR ? scalar_to_json(node)
@@ -239,7 +239,7 @@ enum status node_to_json(const struct config_node *node, json_t **out)
     *out = NULL;
     for (struct config_node *c = node->first; made && c; c = c->next) {
         json_t *value;
-        TRY_GOTO(node_to_json(c, &value), out);
+        TRY_GOTO(config_node_to_json(c, &value), out);
         int failed = node->kind == NODE_MAP ? json_object_set_new(made, c->key, value)
                                             : json_array_append_new(made, value);
         if (failed) {

@@ -38,9 +38,9 @@ enum status config_wrong_type(const struct config_key *key, const struct config_
     const char *example = type_words[key->type].example;
     if ((key->type == TYPE_INT || key->type == TYPE_FLOAT) && key->preset[0])
         example = key->preset;
-    return FAIL(ERR_CONFIG, "%s: %s: expected %s%s%s, found %s", node->where, node_name(node),
-                type_words[key->type].word, example ? " such as " : "", example ? example : "",
-                node_found(found, node));
+    return FAIL(ERR_CONFIG, "%s: %s: expected %s%s%s, found %s", node->where,
+                config_node_name(node), type_words[key->type].word, example ? " such as " : "",
+                example ? example : "", config_node_found(found, node));
 }
 
 static enum status check_range(const struct config_key *key, const struct config_node *node,
@@ -52,7 +52,7 @@ static enum status check_range(const struct config_key *key, const struct config
     if (config_in_rule(&rule, x))
         return OK;
     return FAIL(ERR_CONFIG, "%s: %s: %s is out of range: it must be %s", node->where,
-                node_name(node), node_found(found, node),
+                config_node_name(node), config_node_found(found, node),
                 config_rule_words(words, sizeof(words), &rule));
 }
 
@@ -161,25 +161,25 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
         return FAIL(ERR_UNSUPPORTED,
                     "%s: %s: %.20s: not available in this version; write true, false or blocks "
                     "such as \"0-3,7\"",
-                    node->where, node_name(node), text);
+                    node->where, config_node_name(node), text);
     if (strcmp(text, "0") == 0 || strcmp(text, "1") == 0)
         return FAIL(ERR_CONFIG, "%s: %s: %s could mean %s or block %s: write %s or \"%s-%s\"",
-                    node->where, node_name(node), text, *text == '1' ? "true" : "false", text,
-                    *text == '1' ? "true" : "false", text, text);
+                    node->where, config_node_name(node), text, *text == '1' ? "true" : "false",
+                    text, *text == '1' ? "true" : "false", text, text);
     if (parse_bool(text, &value)) {
         *out = value ? "true" : "false";
         return OK;
     }
     if (!is_block_list(text))
         return config_wrong_type(key, node);
-    return pool_text(pool, text, out);
+    return config_keep_text(pool, text, out);
 }
 
 static enum status take_resume(struct pool *pool, const struct config_node *node, const char **out)
 {
     int value;
     if (!parse_bool(node->text, &value))
-        return pool_text(pool, node->text, out);
+        return config_keep_text(pool, node->text, out);
     *out = value ? "last" : NULL;
     return OK;
 }
@@ -211,8 +211,8 @@ enum status config_bind_choice(const struct config_node *node, const char *what,
     TRY_GOTO(str_status(&known), out);
     const char *nearest = word[0] ? suggest(word, words, n) : NULL;
     status = FAIL(ERR_CONFIG, "%s: %s: expected one of %s, found %s%s%s%s", node->where, what,
-                  str_text(&known), node_found(found, node), nearest ? "; did you mean " : "",
-                  nearest ? nearest : "", nearest ? "?" : "");
+                  str_text(&known), config_node_found(found, node),
+                  nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 out:
     str_release(&known);
     return status;
@@ -245,7 +245,7 @@ static enum status take_list(struct pool *pool, const struct config_key *key,
             text += strcspn(text, ",");
             text += *text == ',';
         }
-        TRY(config_bind_choice(&word, node_name(node), key->rule, &value));
+        TRY(config_bind_choice(&word, config_node_name(node), key->rule, &value));
         out->items[out->n] = config_choice_name(key->rule, value);
     }
     return OK;
@@ -254,7 +254,7 @@ static enum status take_list(struct pool *pool, const struct config_key *key,
 static enum status take_bool(const struct config_key *key, const struct config_node *node, int *out)
 {
     if (key->type == TYPE_TRISTATE && strcmp(node->text, "auto") == 0) {
-        *out = TRISTATE_AUTO;
+        *out = CONFIG_TRISTATE_AUTO;
         return OK;
     }
     return parse_bool(node->text, out) ? OK : config_wrong_type(key, node);
@@ -274,7 +274,7 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
         memcpy(field, &word, sizeof(word));
         return OK;
     case TYPE_CHOICE:
-        TRY(config_bind_choice(node, node_name(node), key->rule, &word));
+        TRY(config_bind_choice(node, config_node_name(node), key->rule, &word));
         memcpy(field, &word, sizeof(word));
         return OK;
     case TYPE_INT:
@@ -285,7 +285,7 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
     case TYPE_DURATION:
         return take_double(key, node, field);
     case TYPE_STRING:
-        return pool_text(pool, node->text, field);
+        return config_keep_text(pool, node->text, field);
     case TYPE_BLOCKS:
         return take_blocks(pool, key, node, field);
     case TYPE_RESUME:

@@ -140,7 +140,7 @@ static enum status check_key(const struct reader *r, const struct config_node *m
     if (strlen(key) >= CONFIG_MAX_KEY)
         return FAIL(ERR_CONFIG, "%s:%zu: a key of %zu letters; at most %d are read", r->name, line,
                     strlen(key), CONFIG_MAX_KEY - 1);
-    const struct config_node *first = node_member(map, key);
+    const struct config_node *first = config_node_member(map, key);
     if (first)
         return FAIL(ERR_CONFIG, "%s:%zu: %s: given twice, first at %s", r->name, line, key,
                     first->where);
@@ -156,13 +156,13 @@ static enum status parse_member(struct reader *r, struct config_node *map,
     const char *key, *where;
     TRY(check_event(r, key_event));
     TRY(check_key(r, map, key_event));
-    TRY(pool_text(r->pool, (const char *)key_event->data.scalar.value, &key));
+    TRY(config_keep_text(r->pool, (const char *)key_event->data.scalar.value, &key));
     TRY(where_of(r, key_event, &where));
     TRY_GOTO(next_event(r, &event), out);
     TRY_GOTO(parse_node(r, &event, depth, &child), out);
     child->key = key;
     child->where = where; /* the key's line, also when the value begins on the next one */
-    node_append(map, child);
+    config_node_append(map, child);
 out:
     yaml_event_delete(&event);
     return status;
@@ -187,7 +187,7 @@ static enum status parse_children(struct reader *r, struct config_node *parent, 
         } else {
             struct config_node *child;
             TRY_GOTO(parse_node(r, &event, depth, &child), out);
-            node_append(parent, child);
+            config_node_append(parent, child);
         }
         yaml_event_delete(&event);
     }
@@ -206,12 +206,12 @@ static enum status parse_node(struct reader *r, const yaml_event_t *event, int d
         return FAIL(ERR_CONFIG, "%s: nested deeper than %d levels or more than %d values", where,
                     CONFIG_MAX_DEPTH, CONFIG_MAX_NODES);
     if (event->type == YAML_SCALAR_EVENT) {
-        TRY(node_new(r->pool, NODE_SCALAR, where, out));
+        TRY(config_node_new(r->pool, NODE_SCALAR, where, out));
         (*out)->plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        return pool_text(r->pool, (const char *)event->data.scalar.value, &(*out)->text);
+        return config_keep_text(r->pool, (const char *)event->data.scalar.value, &(*out)->text);
     }
-    TRY(node_new(r->pool, event->type == YAML_MAPPING_START_EVENT ? NODE_MAP : NODE_LIST, where,
-                 out));
+    TRY(config_node_new(r->pool, event->type == YAML_MAPPING_START_EVENT ? NODE_MAP : NODE_LIST,
+                        where, out));
     return parse_children(r, *out, depth + 1);
 }
 

@@ -14,11 +14,16 @@ static void check_round_trip(const struct config *cfg)
 {
     struct str yaml = {0}, again = {0};
     struct config *back = NULL;
+    json_t *before, *after;
     BUG_ON(config_print_yaml(cfg, &yaml) != OK);
     BUG_ON(config_load_text(&back, str_text(&yaml), yaml.n, "printed", NULL, 0) != OK);
     BUG_ON(config_resolve(back, 1) != OK);
     BUG_ON(config_print_yaml(back, &again) != OK);
     BUG_ON(strcmp(str_text(&yaml), str_text(&again)) != 0);
+    BUG_ON(config_json(cfg, &before) != OK || config_json(back, &after) != OK);
+    BUG_ON(!json_equal(before, after));
+    json_decref(before);
+    json_decref(after);
     str_release(&yaml);
     str_release(&again);
     config_free(back);

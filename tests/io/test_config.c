@@ -71,8 +71,8 @@ static void defaults_are_those_of_the_schema(void **state)
     assert_true(cfg->learning_rate == 5e-5);
     assert_true(cfg->num_train_epochs == 3.0);
     assert_int_equal(cfg->max_steps, -1);
-    assert_int_equal(cfg->optim, OPTIM_ADAMW);
-    assert_int_equal(cfg->bf16, TRISTATE_FALSE);
+    assert_int_equal(cfg->optim, CONFIG_OPTIM_ADAMW);
+    assert_int_equal(cfg->bf16, CONFIG_TRISTATE_FALSE);
     assert_int_equal(cfg->lmhead_chunks, CONFIG_AUTO);
     assert_int_equal(cfg->device_memory, CONFIG_AUTO);
     assert_int_equal(cfg->data_seed, CONFIG_UNSET);
@@ -106,10 +106,10 @@ static void values_are_typed_by_the_schema(void **state)
                               "lr_scheduler: Cosine-With-Min-LR\n");
     assert_true(cfg->learning_rate == 2e-4);
     assert_int_equal(cfg->save_steps, 500000000);
-    assert_int_equal(cfg->save_strategy, INTERVAL_NO);
-    assert_int_equal(cfg->eval_strategy, INTERVAL_NO);
+    assert_int_equal(cfg->save_strategy, CONFIG_INTERVAL_NO);
+    assert_int_equal(cfg->eval_strategy, CONFIG_INTERVAL_NO);
     assert_int_equal(cfg->shuffle, 0);
-    assert_int_equal(cfg->bf16, TRISTATE_AUTO);
+    assert_int_equal(cfg->bf16, CONFIG_TRISTATE_AUTO);
     assert_string_equal(cfg->output_dir, "123");
     assert_string_equal(cfg->run_name, "no");
     assert_int_equal(cfg->device_memory, 3LL << 29);
@@ -117,15 +117,15 @@ static void values_are_typed_by_the_schema(void **state)
     assert_int_equal(cfg->lmhead_chunks, 16);
     assert_true(cfg->max_time == 5400);
     assert_string_equal(cfg->report_to.items[0], "none");
-    assert_true(config_reports_to(cfg, REPORT_NONE));
-    assert_false(config_reports_to(cfg, REPORT_TENSORBOARD));
+    assert_true(config_reports_to(cfg, CONFIG_REPORT_NONE));
+    assert_false(config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD));
     assert_string_equal(cfg->resume_from_checkpoint, "last");
-    assert_int_equal(cfg->lr_scheduler_type, SCHEDULE_COSINE_WITH_MIN_LR);
+    assert_int_equal(cfg->lr_scheduler_type, CONFIG_SCHEDULE_COSINE_WITH_MIN_LR);
     config_free(cfg);
 
     cfg = load("max_time: 01:30:05\nreport_to: [tensorboard]\nresume: false\ndisk_memory: auto\n");
     assert_true(cfg->max_time == 5405);
-    assert_true(config_reports_to(cfg, REPORT_TENSORBOARD));
+    assert_true(config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD));
     assert_null(cfg->resume_from_checkpoint);
     config_free(cfg);
 }
@@ -162,7 +162,7 @@ static void aliases_and_dashes_reach_the_canonical_key(void **state)
     assert_int_equal(cfg->max_seq_length, 256);
     assert_int_equal(cfg->device_memory, 4LL << 30);
     assert_int_equal(cfg->host_memory, 1 << 20);
-    assert_int_equal(cfg->optim, OPTIM_ADAMW);
+    assert_int_equal(cfg->optim, CONFIG_OPTIM_ADAMW);
     assert_true(cfg->min_lr == 1e-6);
     assert_true(cfg->max_grad_norm == 0.5);
     assert_string_equal(config_where(cfg, "per_device_train_batch_size"), "demo.yaml:2");
@@ -225,23 +225,23 @@ static void datasets_take_short_and_long_forms(void **state)
                               "    ds_type: json\n"
                               "    field: body\n"
                               "  - {path: c.bin, type: nanogpt, token_dtype: u32}\n"
-                              "  - type: synthetic\n"
+                              "  - {type: synthetic, n_tokens: 1e6}\n"
                               "eval_datasets: d.txt\n");
     const struct config_dataset *d = cfg->datasets.items;
     assert_int_equal(cfg->datasets.n, 4);
     assert_string_equal(d[0].path, "a.txt");
-    assert_int_equal(d[0].type, DATASET_AUTO);
+    assert_int_equal(d[0].type, CONFIG_DATASET_AUTO);
     assert_string_equal(d[0].text_field, "text");
-    assert_string_equal(d[0].split, "train");
-    assert_int_equal(d[1].type, DATASET_JSONL);
+    assert_int_equal(d[1].type, CONFIG_DATASET_JSONL);
     assert_string_equal(d[1].text_field, "body");
     assert_string_equal(d[1].where, "demo.yaml:3");
-    assert_int_equal(d[2].type, DATASET_NANOGPT);
-    assert_int_equal(d[2].token_dtype, TOKEN_U32);
-    assert_int_equal(d[3].type, DATASET_SYNTHETIC);
+    assert_int_equal(d[2].type, CONFIG_DATASET_NANOGPT);
+    assert_int_equal(d[2].token_dtype, CONFIG_TOKEN_U32);
+    assert_int_equal(d[3].type, CONFIG_DATASET_SYNTHETIC);
     assert_null(d[3].path);
+    assert_int_equal(d[3].n_tokens, 1000000);
     assert_int_equal(cfg->eval_datasets.n, 1);
-    assert_string_equal(cfg->eval_datasets.items[0].split, "validation");
+    assert_string_equal(cfg->eval_datasets.items[0].path, "d.txt");
     assert_string_equal(config_where(cfg, "datasets.1.field"), "demo.yaml:3");
     assert_string_equal(config_where(cfg, "datasets.2.type"), "demo.yaml:6");
     config_free(cfg);
@@ -278,7 +278,7 @@ static void overrides_win_and_reach_into_mappings_and_lists(void **state)
     assert_int_equal(cfg->datasets.n, 2);
     assert_string_equal(cfg->datasets.items[0].path, "z");
     assert_string_equal(cfg->datasets.items[1].path, "new.txt");
-    assert_int_equal(cfg->datasets.items[1].type, DATASET_TEXT);
+    assert_int_equal(cfg->datasets.items[1].type, CONFIG_DATASET_TEXT);
     assert_string_equal(cfg->eval_datasets.items[0].path, "e.txt");
     assert_string_equal(cfg->run_name, "a: b # c");
     assert_string_equal(cfg->output_dir, "x y");
@@ -291,7 +291,7 @@ static void overrides_win_and_reach_into_mappings_and_lists(void **state)
     const char *alone[] = {"model.model_type=gpt2", "datasets=synthetic"};
     assert_int_equal(config_load(&cfg, NULL, alone, ARRAY_LEN(alone)), OK);
     assert_string_equal(json_string_value(json_object_get(cfg->model, "model_type")), "gpt2");
-    assert_int_equal(cfg->datasets.items[0].type, DATASET_SYNTHETIC);
+    assert_int_equal(cfg->datasets.items[0].type, CONFIG_DATASET_SYNTHETIC);
     config_free(cfg);
 }
 
@@ -348,6 +348,9 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("datasets: [{path: [x]}]\n", ERR_CONFIG, "path: expected text, found a list");
     refuses("datasets: [{path: x, type: text, token_dtype: u16}]\n", ERR_CONFIG,
             "token_dtype belongs to type: nanogpt");
+    refuses("datasets: [{path: x, n_tokens: 5}]\n", ERR_CONFIG, "n_tokens belongs to");
+    refuses("datasets: [{type: random, n_tokens: few}]\n", ERR_CONFIG, "expected a whole number");
+    refuses("datasets: [{type: random, path: x}]\n", ERR_CONFIG, "type: random reads no file");
     refuses("optim: adamv\n", ERR_CONFIG,
             "expected one of adamw, sgd, found \"adamv\"|did you mean");
     refuses("save_strategy: sometimes\n", ERR_CONFIG, "expected one of no, steps, epoch");
@@ -402,6 +405,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
             "demo.yaml:1: optim: paged_adamw_8bit is not in this version; nearest is adamw");
     refuses("lr_scheduler_type: polynomial\n", ERR_UNSUPPORTED, "nearest is linear");
     refuses("gradient_checkpointing: auto\n", ERR_UNSUPPORTED, "auto: not available");
+    refuses("datasets: [{path: x, split: test}]\n", ERR_UNSUPPORTED, "split: not available");
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
     refuses("datasets: [{path: x, type: alpaca}]\n", ERR_UNSUPPORTED, "nearest is jsonl");
 
@@ -439,6 +443,8 @@ static void sizes_and_depths_are_bounded(void **state)
     memset(deep, 'k', 600);
     memcpy(deep + 600, ": 1\n", 5);
     refuses(deep, ERR_CONFIG, "a key of 600 letters");
+    refuses_with("", "model.a.b.c.d.e.f.g.h={a: {a: {a: {a: {a: {a: {a: {a: 1}}}}}}}}", ERR_CONFIG,
+                 "command line: model: nested deeper than 15 levels");
 }
 
 static void a_missing_file_is_named(void **state)

@@ -94,7 +94,7 @@ static void unset_keys_are_derived(void **state)
     assert_string_equal(cfg->tokenizer, "bytes");
     assert_true(fabs(cfg->min_lr - 1e-3) < 1e-15);
     assert_int_equal(cfg->datasets.n, 1);
-    assert_int_equal(cfg->datasets.items[0].type, DATASET_SYNTHETIC);
+    assert_int_equal(cfg->datasets.items[0].type, CONFIG_DATASET_SYNTHETIC);
     assert_int_equal(cfg->max_steps, 100);
     assert_string_equal(config_where(cfg, "data_seed"), "derived");
     assert_string_equal(config_where(cfg, "seed"), "demo.yaml:2");
@@ -173,7 +173,9 @@ static void a_printed_config_loads_back_the_same(void **state)
         "base_model: 'some folder/x: y'\n"
         "datasets:\n"
         "  - {path: \"tab\\there \\u00e9\\U0001F600 \\\"q\\\"\", type: jsonl, text_field: '12'}\n"
-        "  - {path: x.bin, type: nanogpt, token_dtype: u32, split: val}\n"
+        "  - {path: x.bin, type: nanogpt, token_dtype: u32, split: train}\n"
+        "  - {path: y.bin, token_dtype: u32}\n"
+        "  - {type: random, n_tokens: 77}\n"
         "eval_datasets: e.txt\n"
         "learning_rate: 0.1234567890123456789\nlr_scheduler: cosine\nmin_lr_ratio: 0.3\n"
         "train_batch_size: 8\ngradient_accumulation_steps: 2\n"
