@@ -47,8 +47,10 @@ static int grow(struct pool *p, size_t n_bytes)
 
 void *pool_alloc(struct pool *p, size_t n_bytes)
 {
-    if (p->failed || n_bytes > SIZE_MAX / 2)
+    if (p->failed || n_bytes > SIZE_MAX / 2) {
+        p->failed = 1;
         return NULL;
+    }
     n_bytes = (n_bytes + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
     if (!p->chunks || p->capacity - p->used < n_bytes) {
         if (!grow(p, n_bytes))

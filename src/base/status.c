@@ -64,8 +64,14 @@ enum status status_prefix(enum status s, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof(message))
-        (void)snprintf(message + n, sizeof(message) - (size_t)n, ": %s", tail);
+    if (n < 0 || (size_t)n + 2 >= sizeof(message))
+        return s;
+    size_t used = (size_t)n, n_tail = strlen(tail);
+    memcpy(message + used, ": ", 2);
+    used += 2;
+    n_tail = MIN(n_tail, sizeof(message) - 1 - used); /* a long tail is cut, never the prefix */
+    memcpy(message + used, tail, n_tail);
+    message[used + n_tail] = '\0';
     return s;
 }
 

@@ -123,6 +123,10 @@ struct op_def {
      * OP_NO_ACCUMULATE. */
     int accumulate_in, accumulate_out;
 
+    /* A gradient op that yields its forward op's outputs on the way: its first outputs equal those
+     * of this op on the same first inputs, so the forward node need not run. NULL: it does not. */
+    const struct op_def *gives_outputs_of;
+
     enum recompute_class recompute;
     double (*flops)(const struct op_call *c); /* NULL: one per output element */
     bool workspace_is_logits;                 /* names the workspace in memory reports */

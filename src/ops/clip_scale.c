@@ -3,7 +3,7 @@
  *
  * Gradients are of the loss divided by `nominal` tokens and, when scale_in (the loss scale) is
  * there, multiplied by it; `count` tokens really counted. s undoes both. count = 0 gives s = 0.
- * max_norm = 0 means no clipping. When the norm is not finite it is passed on as it is and scale
+ * max_norm = 0 means no clipping; without it the scale needs no gradient, so none has to be given. When the norm is not finite it is passed on as it is and scale
  * is 0, which updates take as "leave everything unchanged". */
 #include "ops/update_support.h"
 
@@ -30,9 +30,9 @@ static const struct op_sample samples[] = {
     {.text = "f32[1]=8, f32[1]=1024, f32[1]+, f32[1]+, f32[1]+ {max_norm=0.5, nominal=8.0}"},
     {.text = "f32[1]=8, _, f32[1]+, f32[1]+"},
     {.text = "f32[1]=0, _, f32[1]+ {max_norm=1.0}"},
+    {.text = "f32[1]=7 {nominal=8.0}"},
 };
 static const char *const rejects[] = {
-    "f32[1], _",
     "f32[1], _, f32[2]",
     "f32[1], _, i32[1]",
     "f32[1], _, _",
@@ -44,7 +44,7 @@ const struct op_def op_def_clip_scale = {
     .name = "clip_scale",
     .synopsis = "s = nominal / (count scale_in), norm = s sqrt(sum of squares), scale = s min(1, "
                 "max_norm / (norm + 1e-6))",
-    .min_in = 3,
+    .min_in = 1,
     .max_in = -1,
     .n_out = 2,
     .attrs = attrs,

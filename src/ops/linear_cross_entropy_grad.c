@@ -67,6 +67,8 @@ static const char *const rejects[] = {
     "bf16[5,4], bf16[7,4], i32[5]~7, f32[1], f32[7,4]",
     "f32[5,4], f32[7,4], i32[5]~7, f32[1] {label_smoothing=-0.1}"};
 
+extern const struct op_def op_def_linear_cross_entropy;
+
 const struct op_def op_def_linear_cross_entropy_grad = {
     .name = "linear_cross_entropy_grad",
     .synopsis = "loss_sum and count as linear_cross_entropy; "
@@ -82,6 +84,7 @@ const struct op_def op_def_linear_cross_entropy_grad = {
     .aliases = aliases,
     .accumulate_in = 4,
     .accumulate_out = 3,
+    .gives_outputs_of = &op_def_linear_cross_entropy,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,
     .workspace_is_logits = true,

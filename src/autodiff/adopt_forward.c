@@ -1,0 +1,58 @@
+/* adopt_forward.c: a gradient op that computes its forward op's outputs on the way replaces it.
+ *
+ * The head with cross-entropy makes the logits once and gets loss and gradients from them; keeping
+ * the forward node as well would make them twice. Readers of the forward node's outputs are pointed
+ * at the gradient node's, and dead-code elimination takes the rest.
+ */
+#include "autodiff/autodiff.h"
+
+static bool same_inputs(const struct node *forward, const struct node *gradient)
+{
+    for (int i = 0; i < forward->n_in; i++) {
+        if (forward->in[i] != gradient->in[i])
+            return false;
+    }
+    return true;
+}
+
+static void replace_value(struct graph *g, value_id from, value_id to)
+{
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        struct node *n = graph_node(g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] == from)
+                n->in[i] = to;
+        }
+    }
+    for (size_t i = 0; i < g->outputs.n; i++) {
+        if (g->outputs.items[i].value == from)
+            g->outputs.items[i].value = to;
+    }
+}
+
+value_id adopted_value(const struct graph *g, value_id v)
+{
+    const struct value *x = graph_value(g, v);
+    if (x->producer == NODE_NONE)
+        return v;
+    const struct node *forward = graph_node(g, x->producer);
+    for (node_id k = x->producer + 1; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (op_get(n->op)->gives_outputs_of == op_get(forward->op) && same_inputs(forward, n))
+            return n->out[x->output];
+    }
+    return v;
+}
+
+enum status adopt_forward(struct graph *g)
+{
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        for (int i = 0; i < n->n_out; i++) {
+            value_id adopted = adopted_value(g, n->out[i]);
+            if (adopted != n->out[i])
+                replace_value(g, n->out[i], adopted);
+        }
+    }
+    return OK;
+}

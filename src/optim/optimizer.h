@@ -1,0 +1,60 @@
+/* optimizer.h: the last stage of a training graph: sums over micro-steps, norm, clipping, updates.
+ *
+ * Updates are ordinary ops on ordinary values; this stage only writes the graph.
+ */
+#ifndef SNUG_OPTIM_OPTIMIZER_H
+#define SNUG_OPTIM_OPTIMIZER_H
+
+#include "graph/builder.h"
+#include "precision/precision.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+
+struct optimizer_options {
+    enum optimizer_kind kind;
+    double beta1, beta2, epsilon; /* adamw */
+    double momentum;              /* sgd; 0: plain */
+    bool nesterov;
+    double weight_decay;
+    double max_grad_norm; /* 0: no clipping */
+    int64_t n_micro;      /* micro-steps per update */
+    double nominal_count; /* tokens the loss seed divides by: those of a whole step */
+    struct precision precision;
+};
+
+/* A parameter with its gradient, as the optimizer sees it. */
+struct optimizer_param {
+    const char *name;
+    value_id value, grad; /* grad VALUE_NONE: the loss does not depend on it; left alone */
+    bool decay;
+};
+
+/* Adds to g:  inputs  "lr" f32[1], "step" i32[1]
+ *             outputs "loss" f32[1] (sum), "count" f32[1], "grad_norm" f32[1]
+ *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>"
+ * and runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
+enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
+                            struct optimizer_param *params, size_t n_params, value_id loss_sum,
+                            value_id count) MUST_CHECK;
+
+/* ---- learning-rate schedules ----------------------------------------------------------------- */
+
+enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+
+struct schedule {
+    enum schedule_kind kind;
+    double peak, floor; /* learning rates */
+    int64_t n_warmup, n_steps;
+};
+
+/* The learning rate of step i (0-based), as Hugging Face's schedulers give it. */
+double schedule_at(const struct schedule *s, int64_t i_step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,33 @@
+/* precision.h: a dtype for each role.
+ *
+ * Models are built in f32; this stage rewrites the graph to the asked-for storage and runs
+ * inference again, so that activations follow the weights they meet. Sums, statistics and losses
+ * stay in f32: the ops' inference rules say which those are.
+ */
+#ifndef SNUG_PRECISION_PRECISION_H
+#define SNUG_PRECISION_PRECISION_H
+
+#include "graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct precision {
+    enum dtype weights;   /* and activations */
+    enum dtype gradients; /* of parameters */
+    enum dtype states;    /* optimizer moments */
+    bool masters;         /* f32 copies that the updates act on */
+};
+
+/* f32 throughout. */
+struct precision precision_f32(void);
+/* bf16 weights and activations, f32 masters, gradients and states. */
+struct precision precision_bf16(void);
+
+enum status precision_apply(struct graph *g, const struct precision *p) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
