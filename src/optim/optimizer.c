@@ -188,7 +188,7 @@ enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
                             value_id count)
 {
     struct builder b;
-    value_id norm;
+    value_id norm = VALUE_NONE;
     builder_init(&b, g);
     if (o->n_micro > 1)
         TRY(build_sums(&b, params, n_params, &loss_sum, &count));
