@@ -363,7 +363,8 @@ static enum status add_template_ids(struct tokenizer *t, const json_t *special, 
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *id = json_array_get(ids, i);
         TRY(check_id(t, id, name));
-        if (json_integer_value(id) >= t->n_ids || *n == MAX_TEMPLATE)
+        if (json_integer_value(id) >= t->n_ids || !t->tokens[json_integer_value(id)].bytes ||
+            *n == MAX_TEMPLATE)
             return FAIL(ERR_DATA,
                         "%s: post_processor: \"%s\": an id outside the vocabulary, or "
                         "more than %d ids",
