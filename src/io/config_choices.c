@@ -198,11 +198,13 @@ const struct config_choice *config_choices(const char *set)
         SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),
 #undef SET
     };
-    size_t i = 0;
-    while (i < ARRAY_LEN(sets) && strcmp(sets[i].name, set) != 0)
-        i++;
-    BUG_ON(i == ARRAY_LEN(sets)); /* a row of config.def names a set that is not here */
-    return sets[i].rows;
+    const struct config_choice *rows = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+        if (strcmp(sets[i].name, set) == 0)
+            rows = sets[i].rows;
+    }
+    BUG_ON(!rows); /* a row of config.def names a set that is not here */
+    return rows;
 }
 
 const char *config_choice_name(const char *set, int value)

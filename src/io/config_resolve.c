@@ -44,7 +44,7 @@ static const char *ranks_word(int64_t n)
 }
 
 /* One of the two factors is given: the other is the rest of the total. */
-static enum status divide_batch(struct config *cfg, int64_t *given, const char *given_name,
+static enum status divide_batch(struct config *cfg, const int64_t *given, const char *given_name,
                                 int64_t *wanted, int64_t highest)
 {
     int64_t total = cfg->train_batch_size, step = *given * cfg->n_ranks;

@@ -94,10 +94,10 @@ const char *config_node_found(char out[FOUND_TEXT], const struct config_node *no
     if (node->kind != NODE_SCALAR) {
         (void)snprintf(out, FOUND_TEXT, "%s", node->kind == NODE_MAP ? "a mapping" : "a list");
     } else {
-        int n = (int)strlen(node->text) > 40 ? 37 : 40;
-        while (n == 37 && n > 0 && ((unsigned char)node->text[n] & 0xC0) == 0x80)
-            n--; /* not in the middle of a UTF-8 sequence; at most three steps */
-        (void)snprintf(out, FOUND_TEXT, "\"%.*s%s\"", n, node->text, n < 40 ? "..." : "");
+        int is_long = strlen(node->text) > 40, n = is_long ? 37 : 40;
+        while (is_long && n > 0 && ((unsigned char)node->text[n] & 0xC0) == 0x80)
+            n--; /* not in the middle of a UTF-8 sequence */
+        (void)snprintf(out, FOUND_TEXT, "\"%.*s%s\"", n, node->text, is_long ? "..." : "");
     }
     return out;
 }

@@ -233,13 +233,16 @@ static enum status take_list(struct pool *pool, const struct config_key *key,
     const char *text = node->text;
     for (out->n = 0; out->n < n; out->n++) {
         struct config_node word = *node;
-        int value;
+        int value = 0;
         if (item) {
             word = *item;
             item = item->next;
         } else {
             text += strspn(text, " ");
-            word.text = pool_strndup(pool, text, strcspn(text, ", "));
+            size_t n_letters = strcspn(text, ",");
+            while (n_letters && text[n_letters - 1] == ' ')
+                n_letters--;
+            word.text = pool_strndup(pool, text, n_letters);
             if (!word.text)
                 return pool_status(pool);
             text += strcspn(text, ",");
@@ -265,7 +268,7 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
 {
     _Static_assert(sizeof(enum config_optim) == sizeof(int), "choices are stored through an int");
     int word = 0;
-    if (node->kind != NODE_SCALAR && key->type != TYPE_LIST)
+    if (node->kind == NODE_MAP || (node->kind == NODE_LIST && key->type != TYPE_LIST))
         return config_wrong_type(key, node);
     switch (key->type) {
     case TYPE_BOOL:

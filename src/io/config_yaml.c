@@ -40,7 +40,7 @@ static char byte_at(const struct reader *r, const yaml_mark_t *mark)
         while (i < r->n_bytes && ((unsigned char)r->text[i] & 0xC0) == 0x80)
             i++;
     }
-    return i < r->n_bytes ? r->text[i] : '\0';
+    return i < r->n_bytes && r->text[i] == '\t';
 }
 
 /* What libyaml found wrong, in one sentence that begins with file:line:column. */
@@ -62,7 +62,7 @@ static enum status syntax_error(const struct reader *r)
         return FAIL(ERR_CONFIG, "%s: bad YAML: %s %s", r->base_where, problem,
                     p->context ? p->context : "");
     size_t line = p->problem_mark.line + 1, column = p->problem_mark.column + 1;
-    if (byte_at(r, &p->problem_mark) == '\t')
+    if (is_tab_at(r, &p->problem_mark))
         return FAIL(ERR_CONFIG,
                     "%s:%zu:%zu: bad YAML: a tab where spaces are due; indent with spaces", r->name,
                     line, column);
@@ -185,7 +185,7 @@ static enum status parse_children(struct reader *r, struct config_node *parent, 
         if (parent->kind == NODE_MAP) {
             TRY_GOTO(parse_member(r, parent, &event, depth), out);
         } else {
-            struct config_node *child;
+            struct config_node *child = NULL;
             TRY_GOTO(parse_node(r, &event, depth, &child), out);
             config_node_append(parent, child);
         }

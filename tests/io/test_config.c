@@ -100,7 +100,7 @@ static void values_are_typed_by_the_schema(void **state)
                               "host_memory: 2GB\n"
                               "lmhead_chunks: 16\n"
                               "max_time: 1h30m\n"
-                              "report_to: none\n"
+                              "report_to: ' none '\n"
                               "gradient_checkpointing: 0-3,7\n"
                               "resume_from_checkpoint: true\n"
                               "lr_scheduler: Cosine-With-Min-LR\n");
@@ -354,6 +354,10 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("optim: adamv\n", ERR_CONFIG,
             "expected one of adamw, sgd, found \"adamv\"|did you mean");
     refuses("save_strategy: sometimes\n", ERR_CONFIG, "expected one of no, steps, epoch");
+    refuses("report_to: tensorboard board\n", ERR_CONFIG, "found \"tensorboard board\"");
+    refuses("report_to: {a: tensorboard}\n", ERR_CONFIG, "found a mapping");
+    refuses("seed: 123456789012345678901234567890123456\xf0\x9f\x98\x80 and more\n", ERR_CONFIG,
+            "found \"123456789012345678901234567890123456...\"");
     refuses("report_to: [tensorbord]\n", ERR_CONFIG, "did you mean tensorboard?");
     refuses("- a\n- b\n", ERR_CONFIG, "demo.yaml:1: expected lines of `key: value`, found a list");
     refuses("hello\n", ERR_CONFIG, "expected lines of `key: value`");
