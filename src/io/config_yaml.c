@@ -28,9 +28,9 @@ static size_t line_of_offset(const struct reader *r, size_t offset)
     return line;
 }
 
-/* The byte at a mark; libyaml counts its index in characters, so that line and column are walked.
- */
-static char byte_at(const struct reader *r, const yaml_mark_t *mark)
+/* Whether a tab stands at a mark; libyaml counts its index in characters, so that line and column
+ * are walked. */
+static int is_tab_at(const struct reader *r, const yaml_mark_t *mark)
 {
     size_t i = 0;
     for (size_t line = 0; line < mark->line && i < r->n_bytes; i++)
