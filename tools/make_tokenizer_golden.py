@@ -109,7 +109,7 @@ def texts():
         "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> ", "<|endoftext|><|endoftext|>", "<|endoftext",
         "<|begin_of_text|>x<|eot_id|>", "<|im_start|>user\nhi<|im_end|>\n", "go <tool> now", "<tool>er", "x<tool>  y",
         "whole", "a whole b", "wholesale", "awhole", "whole_", "whole, whole!", "unwhole whole",
-        "\u0001a\u0002\u001f", "\ufeffbom", "zero\u200bwidth", "\u202eright to left", "\ufffd\ufffe\U0010ffff",
+        "\u0001a\u0002\u001f", "\ufeffbom", "zero\u200bwidth", "a \u180e\u180e b  \u180e's", "\u202eright to left", "\ufffd\ufffe\U0010ffff",
         "a" * 99, "ab " * 30, " " * 100 + "x", "\n" * 50, "th" * 60, "\u00c5\u212b\u0041\u030a", "ﬁ ﬂ",
     ]
     alphabet = ["a", "th", "e", "s", " ", "  ", "\n", "\t", "'", "'s", "'LL", "1", "23", "é", "e\u0301", "д", "日",
