@@ -1,0 +1,55 @@
+/* evaluate.c: mean loss over held-out data, in the same arena as training. */
+#include <string.h>
+#include <time.h>
+
+#include "train/session.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum status evaluate_batch(struct session *s, double *loss, double *count)
+{
+    const int32_t *tokens, *targets;
+    int64_t n_valid;
+    TRY(loader_next(s->eval_loader, &tokens, &targets, &n_valid));
+    size_t n_bytes = (size_t)(s->config->per_device_eval_batch_size * s->config->max_seq_length) *
+                     sizeof(int32_t);
+    memcpy(executor_input(s->executor, s->eval_program, "tokens"), tokens, n_bytes);
+    memcpy(executor_input(s->executor, s->eval_program, "targets"), targets, n_bytes);
+    loader_release_slot(s->eval_loader);
+    TRY(executor_run(s->executor, s->eval_program, "forward"));
+    *loss += (double)*(const float *)executor_output(s->executor, s->eval_program, "loss");
+    *count += (double)*(const float *)executor_output(s->executor, s->eval_program, "count");
+    return OK;
+}
+
+enum status session_evaluate(struct session *s, int64_t max_batches, struct evaluation *out)
+{
+    *out = (struct evaluation){0};
+    double start = now_s(), loss = 0, count = 0;
+    int64_t n = loader_n_batches(s->eval_loader);
+    if (max_batches > 0)
+        n = MIN(n, max_batches);
+    /* Always the same batches: the loader starts over each time. */
+    struct loader_cursor begin;
+    loader_get_cursor(s->eval_loader, &begin);
+    begin.epoch = 0;
+    begin.next_window = 0;
+    TRY(loader_set_cursor(s->eval_loader, &begin));
+    char *ring = executor_storage_pointer(s->executor, s->pipeline.eval_ring);
+    TRY(loader_start(s->eval_loader, ring, (size_t)s->pipeline.eval_ring->n_bytes));
+    enum status status = OK;
+    for (int64_t i = 0; i < n && status == OK; i++)
+        status = evaluate_batch(s, &loss, &count);
+    loader_stop(s->eval_loader);
+    TRY(status);
+    *out = (struct evaluation){.loss = count > 0 ? loss / count : 0,
+                               .n_tokens = (int64_t)count,
+                               .n_batches = n,
+                               .seconds = now_s() - start};
+    return OK;
+}

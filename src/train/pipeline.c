@@ -1,0 +1,287 @@
+#include "train/pipeline.h"
+
+#include <string.h>
+
+#include "autodiff/autodiff.h"
+
+/* ---- settings
+ * ------------------------------------------------------------------------------------- */
+
+enum status precision_from_config(const struct config *cfg, struct precision *out)
+{
+    if (cfg->fp16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: fp16 needs loss scaling, which this version does not have "
+                    "on the CPU; use bf16: true",
+                    config_where(cfg, "fp16"));
+    *out = cfg->bf16 == CONFIG_TRISTATE_TRUE ? precision_bf16() : precision_f32();
+    out->gradients = cfg->gradient_dtype == CONFIG_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    out->states = cfg->optim_state_dtype == CONFIG_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    if (cfg->master_dtype == CONFIG_BF16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: bf16 masters need stochastic rounding, which this version "
+                    "does not have; use master_dtype: f32",
+                    config_where(cfg, "master_dtype"));
+    return OK;
+}
+
+static struct model_request request_for(const struct config *cfg, enum model_purpose purpose)
+{
+    bool train = purpose == MODEL_TRAIN;
+    return (struct model_request){
+        .purpose = purpose,
+        .batch = train ? cfg->per_device_train_batch_size : cfg->per_device_eval_batch_size,
+        .seq_len = cfg->max_seq_length,
+        .dtype = DTYPE_F32,
+        .loss_chunks = cfg->lmhead_chunks == CONFIG_AUTO ? 0 : cfg->lmhead_chunks,
+        .label_smoothing = train ? cfg->label_smoothing_factor : 0.0,
+        .z_loss = train ? cfg->z_loss : 0.0,
+    };
+}
+
+static struct optimizer_options optimizer_for(const struct pipeline *p)
+{
+    const struct config *cfg = p->config;
+    int64_t micro = cfg->per_device_train_batch_size * cfg->max_seq_length;
+    return (struct optimizer_options){
+        .kind = cfg->optim == CONFIG_OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+        .beta1 = cfg->adam_beta1,
+        .beta2 = cfg->adam_beta2,
+        .epsilon = cfg->adam_epsilon,
+        .momentum = cfg->momentum,
+        .nesterov = cfg->nesterov,
+        .weight_decay = cfg->weight_decay,
+        .max_grad_norm = cfg->max_grad_norm,
+        .n_micro = cfg->gradient_accumulation_steps,
+        .nominal_count = (double)(micro * cfg->gradient_accumulation_steps),
+        .precision = p->precision,
+    };
+}
+
+/* ---- stages
+ * --------------------------------------------------------------------------------------- */
+
+static enum status build_model(struct pipeline *p, struct stage *s, enum model_purpose purpose)
+{
+    struct builder b;
+    struct model_request request = request_for(p->config, purpose);
+    TRY(graph_new(&s->graph, purpose == MODEL_TRAIN ? "train" : "eval"));
+    builder_init(&b, s->graph);
+    TRY(model_build(p->model, &b, &request, &s->io));
+    return builder_status(&b);
+}
+
+/* Backward nodes for every parameter, seeded by an input; params[i].grad receives the gradients. */
+static enum status build_gradients(struct stage *s, struct optimizer_param *params)
+{
+    size_t n = (size_t)s->io.n_params;
+    value_id *wanted = NULL, *grads = NULL, seed;
+    enum status status;
+    TRY_GOTO(mem_try_array(&wanted, MAX(n, (size_t)1), sizeof(*wanted)), out);
+    TRY_GOTO(mem_try_array(&grads, MAX(n, (size_t)1), sizeof(*grads)), out);
+    for (size_t i = 0; i < n; i++)
+        wanted[i] = s->io.params[i].value;
+    TRY_GOTO(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1),
+                             NULL, &seed),
+             out);
+    TRY_GOTO(autodiff(s->graph, s->io.loss_sum, seed, wanted, n, grads), out);
+    for (size_t i = 0; i < n; i++) {
+        const struct model_param *m = &s->io.params[i];
+        params[i] = (struct optimizer_param){m->name, m->value, grads[i], m->decay};
+    }
+    s->io.loss_sum = adopted_value(s->graph, s->io.loss_sum);
+    s->io.count = adopted_value(s->graph, s->io.count);
+    status = adopt_forward(s->graph);
+out:
+    mem_free(wanted);
+    mem_free(grads);
+    return status;
+}
+
+static enum status check_graph(const struct graph *g)
+{
+#ifdef NDEBUG
+    (void)g;
+    return OK;
+#else
+    return graph_check(g);
+#endif
+}
+
+static enum status build_train_graph(struct pipeline *p)
+{
+    struct stage *s = &p->train;
+    struct optimizer_options optimizer = optimizer_for(p);
+    struct optimizer_param *params = NULL;
+    enum status status;
+    TRY(build_model(p, s, MODEL_TRAIN));
+    TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
+    TRY_GOTO(build_gradients(s, params), out);
+    TRY_GOTO(precision_apply(s->graph, &p->precision), out);
+    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, s->io.loss_sum,
+                             s->io.count),
+             out);
+    if (optimizer.n_micro == 1)
+        TRY_GOTO(schedule_updates_early(s->graph), out);
+    TRY_GOTO(check_graph(s->graph), out);
+out:
+    mem_free(params);
+    return status;
+}
+
+static enum status build_eval_graph(struct pipeline *p)
+{
+    struct stage *s = &p->eval;
+    TRY(build_model(p, s, MODEL_EVAL));
+    TRY(precision_apply(s->graph, &p->precision));
+    TRY(graph_add_output(s->graph, "loss", s->io.loss_sum));
+    TRY(graph_add_output(s->graph, "count", s->io.count));
+    TRY(graph_eliminate_dead(s->graph));
+    return check_graph(s->graph);
+}
+
+static enum status plan_train(struct pipeline *p)
+{
+    struct stage *s = &p->train;
+    TRY(plan_init(&s->plan, s->graph, p->config->gradient_accumulation_steps));
+    return plan_apply_checkpointing(&s->plan, s->graph, p->config->gradient_checkpointing,
+                                    s->io.n_blocks);
+}
+
+static enum status emit_stage(struct pipeline *p, struct stage *s)
+{
+    return program_emit(&s->program, s->graph->name, s->graph, &s->plan, p->device, &p->storage);
+}
+
+static enum status reserve_ring(struct pipeline *p, const char *name, int64_t n_bytes)
+{
+    int32_t index;
+    if (n_bytes == 0)
+        return OK;
+    return storage_need(&p->storage, name, MEMORY_STAGING, TIER_HOST, n_bytes, &index);
+}
+
+static enum status place_and_check(struct pipeline *p, struct stage *s)
+{
+    if (!s->program)
+        return OK;
+    TRY(program_place(s->program, &p->storage));
+    for (int t = 0; t < TIER_COUNT; t++)
+        p->n_bytes[t] = MAX(p->n_bytes[t], s->program->n_bytes[t]);
+    return program_check(s->program, &p->storage);
+}
+
+/* ---- forecast
+ * -------------------------------------------------------------------------------------- */
+
+static double section_time(const struct pipeline *p, const struct section *x)
+{
+    struct program_cost cost;
+    program_cost(p->train.program, x->first, x->n, p->device, &cost);
+    return cost.time_s;
+}
+
+static void forecast_time(struct pipeline *p)
+{
+    struct forecast *f = &p->forecast;
+    const struct program *program = p->train.program;
+    int64_t n_micro = p->train.plan.n_micro;
+    for (size_t i = 0; program && i < program->sections.n; i++) {
+        const struct section *x = &program->sections.items[i];
+        bool repeated = strcmp(x->name, "micro") == 0;
+        f->step_s += section_time(p, x) * (double)(repeated ? n_micro : 1);
+    }
+    int64_t tokens =
+        p->config->per_device_train_batch_size * p->config->max_seq_length * MAX(n_micro, 1);
+    f->step_flops =
+        (double)tokens * model_flops_per_token(p->model, f->n_params, p->config->max_seq_length);
+}
+
+static void forecast_memory(struct pipeline *p)
+{
+    struct forecast *f = &p->forecast;
+    const struct program *fullest = p->train.program ? p->train.program : p->eval.program;
+    if (p->eval.program && p->eval.program->n_bytes[TIER_DEVICE] > fullest->n_bytes[TIER_DEVICE])
+        fullest = p->eval.program;
+    f->arena_bytes = p->n_bytes[TIER_DEVICE];
+    f->host_bytes = p->n_bytes[TIER_HOST];
+    f->disk_bytes = p->n_bytes[TIER_DISK];
+    program_memory_at(fullest, &p->storage, TIER_DEVICE, program_peak(fullest, TIER_DEVICE),
+                      f->breakdown);
+    f->fragmentation = f->arena_bytes;
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        f->fragmentation -= f->breakdown[c];
+}
+
+static void forecast_fit(struct pipeline *p)
+{
+    struct forecast *f = &p->forecast;
+    const int64_t asked[TIER_COUNT] = {p->config->device_memory, p->config->host_memory,
+                                       p->config->disk_memory};
+    f->fits = true;
+    f->binding = TIER_DEVICE;
+    for (int t = 0; t < TIER_COUNT; t++) {
+        f->budget[t] = asked[t] == CONFIG_AUTO || asked[t] == CONFIG_UNSET ? INT64_MAX : asked[t];
+        if (p->n_bytes[t] > f->budget[t]) {
+            f->binding = f->fits ? (enum tier)t : f->binding;
+            f->fits = false;
+        }
+    }
+}
+
+/* ---- the pipeline
+ * ---------------------------------------------------------------------------------- */
+
+static enum status build_all(struct pipeline *p, const struct pipeline_options *o)
+{
+    TRY(precision_from_config(p->config, &p->precision));
+    if (o->train) {
+        TRY(build_train_graph(p));
+        TRY(plan_train(p));
+        TRY(emit_stage(p, &p->train));
+    }
+    if (o->evaluate) {
+        TRY(build_eval_graph(p));
+        TRY(plan_init(&p->eval.plan, p->eval.graph, 1));
+        TRY(emit_stage(p, &p->eval));
+    }
+    TRY(reserve_ring(p, "data ring", o->ring_bytes));
+    TRY(reserve_ring(p, "evaluation ring", o->eval_ring_bytes));
+    TRY(place_and_check(p, &p->train));
+    TRY(place_and_check(p, &p->eval));
+    p->ring = storage_find(&p->storage, "data ring");
+    p->eval_ring = storage_find(&p->storage, "evaluation ring");
+
+    p->forecast.n_params = model_count_params(o->train ? &p->train.io : &p->eval.io);
+    p->forecast.context_bytes = p->device->ops->context_bytes(p->device);
+    forecast_memory(p);
+    forecast_time(p);
+    forecast_fit(p);
+    return OK;
+}
+
+enum status pipeline_build(struct pipeline *p, const struct config *cfg, const struct model *model,
+                           struct device *device, const struct pipeline_options *o)
+{
+    *p = (struct pipeline){.config = cfg, .model = model, .device = device};
+    storage_init(&p->storage);
+    enum status status = build_all(p, o);
+    if (status != OK)
+        pipeline_release(p);
+    return status;
+}
+
+static void stage_release(struct stage *s)
+{
+    program_free(s->program);
+    plan_release(&s->plan);
+    graph_free(s->graph);
+}
+
+void pipeline_release(struct pipeline *p)
+{
+    stage_release(&p->train);
+    stage_release(&p->eval);
+    storage_release(&p->storage);
+    *p = (struct pipeline){0};
+}

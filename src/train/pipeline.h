@@ -1,0 +1,80 @@
+/* pipeline.h: from a config to checked programs.
+ *
+ *     config -> model -> autodiff -> precision -> optimizer -> plan -> program -> check
+ *
+ * pipeline_build() reads as that list. What comes out says, before anything runs, what every byte
+ * is for and how long a step takes; train/trainer.h then runs it.
+ */
+#ifndef SNUG_TRAIN_PIPELINE_H
+#define SNUG_TRAIN_PIPELINE_H
+
+#include "device/device.h"
+#include "io/config.h"
+#include "model/model.h"
+#include "optim/optimizer.h"
+#include "program/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pipeline_options {
+    bool train, evaluate;    /* which programs are wanted */
+    int64_t ring_bytes;      /* of the training data's prefetch ring, in the host tier */
+    int64_t eval_ring_bytes; /* of the evaluation data's */
+};
+
+/* A graph with the plan and the program made from it. */
+struct stage {
+    struct graph *graph;
+    struct model_graph io;
+    struct plan plan;
+    struct program *program; /* NULL: not wanted */
+};
+
+/* Predictions, complete before the first step. */
+struct forecast {
+    int64_t n_params;
+    int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
+    int64_t context_bytes;                       /* the process outside its arenas */
+    double step_s;
+    double step_flops;                     /* useful ones: recompute not counted */
+    int64_t breakdown[MEMORY_CLASS_COUNT]; /* device tier, at the fullest instant */
+    int64_t fragmentation;                 /* arena - what is alive at that instant */
+    bool fits;
+    enum tier binding;          /* the tier over its budget, or the fullest one */
+    int64_t budget[TIER_COUNT]; /* INT64_MAX: none given */
+};
+
+struct pipeline {
+    const struct config *config; /* borrowed */
+    const struct model *model;   /* borrowed */
+    struct device *device;       /* borrowed */
+    struct precision precision;
+    struct stage train, eval;
+    struct storage storage;
+    int64_t n_bytes[TIER_COUNT]; /* arenas: the largest over the programs */
+    const struct storage_entry *ring, *eval_ring;
+    struct forecast forecast;
+};
+
+/* Builds, plans, emits and checks; a plan over budget is not an error here: forecast.fits says. */
+enum status pipeline_build(struct pipeline *p, const struct config *cfg, const struct model *model,
+                           struct device *device, const struct pipeline_options *o) MUST_CHECK;
+void pipeline_release(struct pipeline *p);
+
+/* ERR_FIT with the binding constraint in bytes and the nearest change that would fit (other
+ * settings are planned to find it), or OK when the plan fits. */
+enum status pipeline_require_fit(const struct pipeline *p,
+                                 const struct pipeline_options *o) MUST_CHECK;
+
+/* The dtypes a config asks for. */
+enum status precision_from_config(const struct config *cfg, struct precision *out) MUST_CHECK;
+
+/* The name of the input that seeds the backward pass: 1 / tokens of a step. */
+#define LOSS_SEED "loss_seed"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,304 @@
+#include "train/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/log.h"
+#include "io/hf_dir.h"
+#include "io/weights.h"
+#include "model/init.h"
+
+/* ---- model and device
+ * ----------------------------------------------------------------------------- */
+
+enum status session_open_model(const struct config *cfg, const char *hub_folder,
+                               struct model **model, char **folder)
+{
+    json_t *config = NULL;
+    enum status status = OK;
+    *folder = NULL;
+    *model = NULL;
+    const char *where = config_where(cfg, "model");
+    if (cfg->model_name_or_path) {
+        TRY_GOTO(hf_dir_resolve(folder, cfg->model_name_or_path, hub_folder), out);
+        TRY_GOTO(hf_dir_read_config(&config, *folder), out);
+        where = *folder;
+        if (cfg->model && json_object_update(config, cfg->model) != 0)
+            status = FAIL(ERR_MEMORY, "out of memory while reading the model's config");
+    } else {
+        config = json_deep_copy(cfg->model);
+        if (!config)
+            status = FAIL(ERR_MEMORY, "out of memory while reading the model's config");
+    }
+    if (status == OK)
+        status = model_new(model, config, where);
+out:
+    json_decref(config);
+    if (status != OK) {
+        mem_free(*folder);
+        *folder = NULL;
+    }
+    return status;
+}
+
+static enum status open_device(struct session *s)
+{
+    const struct config *cfg = s->config;
+    if (cfg->device == CONFIG_DEVICE_CUDA)
+        return FAIL(ERR_UNSUPPORTED, "%s: this build has no CUDA; use device: cpu",
+                    config_where(cfg, "device"));
+    if (cfg->offload_folder)
+        return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
+                    config_where(cfg, "offload_folder"));
+    return device_open_cpu(&s->device, (int)cfg->num_threads);
+}
+
+static struct loader_options loader_options(const struct session *s, bool eval)
+{
+    const struct config *cfg = s->config;
+    bool split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
+    return (struct loader_options){
+        .batch = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
+        .seq_len = cfg->max_seq_length,
+        .split = !split ? SPLIT_ALL
+                 : eval ? SPLIT_EVAL
+                        : SPLIT_TRAIN,
+        .val_set_size = cfg->val_set_size,
+        .shuffle = eval ? 0 : cfg->shuffle,
+        .seed = (uint64_t)cfg->data_seed,
+        .keep_last = eval,
+        .n_ranks = 1,
+        .n_slots = cfg->dataloader_prefetch,
+    };
+}
+
+enum status session_open(struct session *s, const struct config *cfg,
+                         const struct session_options *o)
+{
+    *s = (struct session){.config = cfg, .options = *o, .train_program = -1, .eval_program = -1};
+    enum status status;
+    TRY_GOTO(session_open_model(cfg, o->hub_folder, &s->model, &s->model_folder), out);
+    if (cfg->max_seq_length > s->model->context) {
+        status =
+            FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
+                 config_where(cfg, "max_seq_length"), (long long)cfg->max_seq_length,
+                 (long long)s->model->context);
+        goto out;
+    }
+    TRY_GOTO(open_device(s), out);
+    struct loader_options train = loader_options(s, false), eval = loader_options(s, true);
+    s->pipeline_options = (struct pipeline_options){
+        .train = o->train,
+        .evaluate = o->evaluate,
+        .ring_bytes = o->train ? (int64_t)loader_ring_bytes(&train) : 0,
+        .eval_ring_bytes = o->evaluate ? (int64_t)loader_ring_bytes(&eval) : 0,
+    };
+    TRY_GOTO(pipeline_build(&s->pipeline, cfg, s->model, &s->device, &s->pipeline_options), out);
+    const struct model_graph *io = o->train ? &s->pipeline.train.io : &s->pipeline.eval.io;
+    s->params = io->params;
+    s->n_params = io->n_params;
+out:
+    if (status != OK)
+        session_close(s);
+    return status;
+}
+
+enum status session_require_fit(const struct session *s)
+{
+    return pipeline_require_fit(&s->pipeline, &s->pipeline_options);
+}
+
+void session_close(struct session *s)
+{
+    loader_free(s->loader);
+    loader_free(s->eval_loader);
+    source_free(s->source);
+    source_free(s->eval_source);
+    tokenizer_free(s->tokenizer);
+    executor_free(s->executor);
+    pipeline_release(&s->pipeline);
+    device_close(&s->device);
+    model_free(s->model);
+    mem_free(s->model_folder);
+    mem_free(s->param_tensors);
+    *s = (struct session){0};
+}
+
+/* ---- data
+ * ------------------------------------------------------------------------------------------- */
+
+enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
+                                   struct tokenizer **out)
+{
+    if (cfg->tokenizer)
+        return tokenizer_open(out, cfg->tokenizer);
+    return tokenizer_open(out, model_folder ? model_folder : "bytes");
+}
+
+static enum source_kind source_kind(enum config_dataset_type type)
+{
+    static const enum source_kind kinds[] = {
+        [CONFIG_DATASET_AUTO] = SOURCE_AUTO,      [CONFIG_DATASET_TEXT] = SOURCE_TEXT,
+        [CONFIG_DATASET_JSONL] = SOURCE_JSONL,    [CONFIG_DATASET_TOKENS] = SOURCE_TOKENS,
+        [CONFIG_DATASET_NANOGPT] = SOURCE_TOKENS, [CONFIG_DATASET_SYNTHETIC] = SOURCE_SYNTHETIC,
+        [CONFIG_DATASET_RANDOM] = SOURCE_RANDOM,
+    };
+    return kinds[type];
+}
+
+/* Enough synthetic tokens that a run of max_steps never repeats; a million when epochs decide. */
+static int64_t synthetic_tokens(const struct config *cfg)
+{
+    int64_t per_step = cfg->train_batch_size * (cfg->max_seq_length + 1);
+    return cfg->max_steps > 0 ? MAX(cfg->max_steps, (int64_t)1) * per_step + per_step
+                              : MAX((int64_t)1 << 20, per_step * 8);
+}
+
+static enum status need_one_kind(const struct config *cfg, const struct config_datasets *d,
+                                 const char *key)
+{
+    for (size_t i = 1; i < d->n; i++) {
+        if (d->items[i].type != d->items[0].type)
+            return FAIL(ERR_UNSUPPORTED,
+                        "%s: %s mixes dataset types; give all of them type: auto, or "
+                        "tokenize them into one format first",
+                        config_where(cfg, key), key);
+    }
+    return OK;
+}
+
+static enum status open_source(struct session *s, const struct config_datasets *d, const char *key,
+                               struct source **out)
+{
+    const struct config *cfg = s->config;
+    const char **paths = NULL;
+    size_t n_paths = 0;
+    TRY(need_one_kind(cfg, d, key));
+    TRY(mem_try_array(&paths, MAX(d->n, (size_t)1), sizeof(*paths)));
+    struct source_options o = {
+        .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
+        .paths = paths,
+        .vocab_size = s->model->vocab_size,
+        .text_field = d->n ? d->items[0].text_field : NULL,
+        .cache_folder = cfg->dataset_prepared_path,
+        .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : synthetic_tokens(cfg),
+        .seed = (uint64_t)cfg->data_seed,
+    };
+    if (d->n && d->items[0].type == CONFIG_DATASET_NANOGPT)
+        o.headerless = d->items[0].token_dtype == CONFIG_TOKEN_U32 ? TOKEN_U32 : TOKEN_U16;
+    for (size_t i = 0; i < d->n; i++) {
+        if (d->items[i].path)
+            paths[n_paths++] = d->items[i].path;
+    }
+    o.n_paths = n_paths;
+    bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
+    enum status status = OK;
+    if (!synthetic && o.kind != SOURCE_TOKENS && !s->tokenizer)
+        status = session_open_tokenizer(cfg, s->model_folder, &s->tokenizer);
+    o.tokenizer = s->tokenizer;
+    if (status == OK)
+        status = source_open(out, &o);
+    mem_free(paths);
+    return status;
+}
+
+static enum status open_loader(struct session *s, bool eval)
+{
+    struct loader_options o = loader_options(s, eval);
+    const struct source *from = eval && s->eval_source ? s->eval_source : s->source;
+    return loader_open(eval ? &s->eval_loader : &s->loader, from, &o);
+}
+
+enum status session_data(struct session *s)
+{
+    const struct config *cfg = s->config;
+    bool own_eval = s->options.evaluate && cfg->eval_datasets.n > 0;
+    if (s->options.train || !own_eval)
+        TRY(open_source(s, &cfg->datasets, "datasets", &s->source));
+    if (own_eval)
+        TRY(open_source(s, &cfg->eval_datasets, "eval_datasets", &s->eval_source));
+    if (s->options.train)
+        TRY(open_loader(s, false));
+    if (s->options.evaluate)
+        TRY(open_loader(s, true));
+    return OK;
+}
+
+/* ---- memory and weights
+ * ---------------------------------------------------------------------------- */
+
+static enum status find_params(struct session *s)
+{
+    size_t n = (size_t)MAX(s->n_params, 1);
+    TRY(mem_try_array(&s->param_tensors, n, sizeof(*s->param_tensors)));
+    const struct graph *g = s->options.train ? s->pipeline.train.graph : s->pipeline.eval.graph;
+    for (int i = 0; i < s->n_params; i++) {
+        const struct storage_entry *e = storage_find(&s->pipeline.storage, s->params[i].name);
+        if (!e)
+            return FAIL(ERR_INTERNAL, "parameter '%s' has no storage", s->params[i].name);
+        s->param_tensors[i] = value_tensor(g, s->params[i].value);
+        s->param_tensors[i].data = executor_storage_pointer(s->executor, e);
+    }
+    return OK;
+}
+
+static enum status load_constants(struct session *s, const struct graph *g)
+{
+    for (size_t v = 0; g && v < g->values.n; v++) {
+        const struct value *x = graph_value(g, (value_id)v);
+        const struct storage_entry *e =
+            x->data ? storage_find(&s->pipeline.storage, x->name) : NULL;
+        if (e)
+            TRY(executor_write_storage(s->executor, e, x->data));
+    }
+    return OK;
+}
+
+static enum status load_weights(struct session *s)
+{
+    int n_threads = s->device.env.n_threads;
+    if (s->model_folder)
+        return weights_load(s->model_folder, s->params, s->n_params, s->param_tensors, n_threads);
+    for (int i = 0; i < s->n_params; i++) {
+        const struct tensor *t = &s->param_tensors[i];
+        TRY(init_param(&s->params[i], (uint64_t)s->config->seed, t->dtype, 0,
+                       shape_elems(&t->shape), t->data, n_threads));
+    }
+    return OK;
+}
+
+enum status session_sync_masters(struct session *s)
+{
+    for (int i = 0; i < s->n_params && s->pipeline.precision.masters; i++) {
+        char name[256];
+        (void)snprintf(name, sizeof(name), "master.%s", s->params[i].name);
+        const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
+        if (!e)
+            continue;
+        const struct tensor *t = &s->param_tensors[i];
+        float *to = executor_storage_pointer(s->executor, e);
+        int64_t n = shape_elems(&t->shape);
+        for (int64_t k = 0; k < n; k++)
+            to[k] = bf16_to_f32(((const uint16_t *)t->data)[k]);
+    }
+    return OK;
+}
+
+static enum status load_program(struct session *s, const struct stage *stage, int *handle)
+{
+    if (!stage->program)
+        return OK;
+    TRY(executor_load(s->executor, stage->program, &s->pipeline.storage, handle));
+    return load_constants(s, stage->graph);
+}
+
+enum status session_start(struct session *s)
+{
+    TRY(executor_new(&s->executor, &s->device, s->pipeline.n_bytes));
+    TRY(load_program(s, &s->pipeline.train, &s->train_program));
+    TRY(load_program(s, &s->pipeline.eval, &s->eval_program));
+    TRY(find_params(s));
+    TRY(load_weights(s));
+    return session_sync_masters(s);
+}

@@ -1,0 +1,373 @@
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "train/resume.h"
+
+struct loop {
+    struct session *s;
+    const struct train_options *o;
+    struct train_result *result;
+    struct train_state state;
+    struct schedule schedule;
+    int64_t n_steps;
+    double started;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one step
+ * ------------------------------------------------------------------------------------ */
+
+static void *input(struct loop *l, const char *name)
+{
+    return executor_input(l->s->executor, l->s->train_program, name);
+}
+
+static double output(struct loop *l, const char *name)
+{
+    const float *x = executor_output(l->s->executor, l->s->train_program, name);
+    return (double)*x;
+}
+
+/* Inputs that stay the same during a step. */
+static void set_step_inputs(struct loop *l, double lr)
+{
+    const struct config *cfg = l->s->config;
+    int64_t tokens = cfg->train_batch_size * cfg->max_seq_length;
+    *(float *)input(l, LOSS_SEED) = (float)(1.0 / (double)tokens);
+    *(float *)input(l, "lr") = (float)lr;
+    *(int32_t *)input(l, "step") = (int32_t)(l->state.step + 1);
+}
+
+static enum status set_batch(struct loop *l)
+{
+    const struct config *cfg = l->s->config;
+    size_t n_bytes =
+        (size_t)(cfg->per_device_train_batch_size * cfg->max_seq_length) * sizeof(int32_t);
+    const int32_t *tokens, *targets;
+    int64_t n_valid;
+    TRY(loader_next(l->s->loader, &tokens, &targets, &n_valid));
+    memcpy(input(l, "tokens"), tokens, n_bytes);
+    memcpy(input(l, "targets"), targets, n_bytes);
+    loader_release_slot(l->s->loader);
+    int64_t *rng = input(l, "rng");
+    if (rng) {
+        rng[0] = cfg->seed;
+        rng[1] = l->state.n_micro_steps;
+    }
+    l->state.n_micro_steps++;
+    return OK;
+}
+
+static enum status run_section(struct loop *l, const char *name)
+{
+    return executor_run(l->s->executor, l->s->train_program, name);
+}
+
+static enum status run_step(struct loop *l, double lr)
+{
+    int64_t n_micro = l->s->config->gradient_accumulation_steps;
+    set_step_inputs(l, lr);
+    if (n_micro == 1) {
+        TRY(set_batch(l));
+        return run_section(l, "step");
+    }
+    TRY(run_section(l, "begin"));
+    for (int64_t i = 0; i < n_micro; i++) {
+        TRY(set_batch(l));
+        TRY(run_section(l, "micro"));
+    }
+    return run_section(l, "update");
+}
+
+/* ---- bookkeeping
+ * ---------------------------------------------------------------------------------- */
+
+static double epoch_of(const struct loop *l)
+{
+    struct loader_cursor c;
+    loader_get_cursor(l->s->loader, &c);
+    return (double)c.epoch + (double)c.next_window / (double)MAX(c.n_windows, (int64_t)1);
+}
+
+static enum status check_finite(const struct loop *l, const struct step_record *r)
+{
+    if (isfinite(r->loss) && isfinite(r->grad_norm))
+        return OK;
+    return FAIL(ERR_NUMERIC,
+                "step %lld: the %s is %s. Lower learning_rate (%g), warm up longer, or set "
+                "max_grad_norm; %s%s",
+                (long long)r->step, isfinite(r->loss) ? "gradient norm" : "loss",
+                isnan(isfinite(r->loss) ? r->grad_norm : r->loss) ? "NaN" : "infinite", r->lr,
+                l->result->last_checkpoint ? "the last good checkpoint is " : "nothing was saved",
+                l->result->last_checkpoint ? l->result->last_checkpoint : "");
+}
+
+static void measure_memory(struct loop *l, struct step_record *r)
+{
+    struct session *s = l->s;
+    struct train_result *result = l->result;
+    const struct forecast *f = &s->pipeline.forecast;
+    result->arena_bytes = executor_high_water(s->executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(s->executor, TIER_HOST);
+    result->device_bytes = MAX(result->device_bytes, s->device.ops->used_bytes(&s->device));
+    r->arena_bytes = result->arena_bytes;
+    r->host_bytes = result->host_bytes;
+    r->device_bytes = result->device_bytes;
+    r->arena_predicted = f->arena_bytes;
+    r->device_predicted = f->arena_bytes + f->context_bytes;
+}
+
+static struct step_record record_step(struct loop *l, double lr, double seconds)
+{
+    const struct config *cfg = l->s->config;
+    double count = output(l, "count");
+    double flops = l->s->pipeline.forecast.step_flops;
+    struct step_record r = {
+        .step = l->state.step,
+        .n_steps = l->n_steps,
+        .epoch = epoch_of(l),
+        .loss = output(l, "loss") / count,
+        .grad_norm = output(l, "grad_norm"),
+        .lr = lr,
+        .n_tokens = (int64_t)count,
+        .seconds = seconds,
+        .tokens_per_s = (double)(cfg->train_batch_size * cfg->max_seq_length) / seconds,
+        .mfu = flops / seconds / l->s->device.rates.matmul_flops,
+    };
+    l->state.n_tokens += r.n_tokens;
+    r.n_tokens_total = l->state.n_tokens;
+    double mean = (now_s() - l->started) / (double)MAX(l->result->n_steps, (int64_t)1);
+    r.eta_s = mean * (double)(l->n_steps - l->state.step);
+    measure_memory(l, &r);
+    return r;
+}
+
+static enum status tell_step(struct loop *l, const struct step_record *r)
+{
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_step)
+            TRY(x->on_step(x->user, r));
+    }
+    return OK;
+}
+
+/* ---- between steps
+ * ----------------------------------------------------------------------------------- */
+
+static enum status evaluate(struct loop *l)
+{
+    struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
+    TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
+    TRY(train_state_note_eval(&l->state, r.step, r.epoch, r.result.loss, r.result.seconds));
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_eval)
+            TRY(x->on_eval(x->user, &r));
+    }
+    return OK;
+}
+
+static enum status save(struct loop *l)
+{
+    if (l->state.saved_step == l->state.step)
+        return OK;
+    double start = now_s();
+    char *path = NULL;
+    TRY(train_save(l->s, &l->state, epoch_of(l), &path));
+    mem_free(l->result->last_checkpoint);
+    l->result->last_checkpoint = path;
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_save)
+            TRY(x->on_save(x->user, l->state.step, path, now_s() - start));
+    }
+    return OK;
+}
+
+/* True when a step-counted or epoch-counted action is due after the step just done. */
+static bool due(const struct loop *l, enum config_interval when, int64_t every, bool epoch_ended)
+{
+    if (when == CONFIG_INTERVAL_STEPS)
+        return every > 0 && l->state.step % every == 0;
+    return when == CONFIG_INTERVAL_EPOCH && epoch_ended;
+}
+
+static enum status stopped(const struct loop *l)
+{
+    if (!l->o->stop || !*l->o->stop)
+        return OK;
+    l->result->signal = (int)*l->o->stop;
+    return l->result->signal == SIGTERM
+               ? FAIL(ERR_TERMINATED, "stopped by SIGTERM after step %lld",
+                      (long long)l->state.step)
+               : FAIL(ERR_INTERRUPTED, "interrupted after step %lld", (long long)l->state.step);
+}
+
+/* `touch output_dir/SAVE` and STOP: requests from outside, taken once. */
+static bool requested(const struct loop *l, const char *name)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof(path), "%s/%s", l->s->config->output_dir, name);
+    if (!file_exists(path))
+        return false;
+    if (file_remove_tree(path) != OK)
+        log_warn("%s", status_message());
+    return true;
+}
+
+static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
+{
+    const struct config *cfg = l->s->config;
+    bool out_of_time = cfg->max_time > 0 && now_s() - l->started >= cfg->max_time;
+    bool last = l->state.step >= l->n_steps || out_of_time || requested(l, "STOP");
+    enum status stop = stopped(l);
+    if (stop == OK && (due(l, cfg->eval_strategy, cfg->eval_steps, epoch_ended) ||
+                       (last && cfg->eval_strategy != CONFIG_INTERVAL_NO)))
+        TRY(evaluate(l));
+    bool keep = cfg->save_strategy != CONFIG_INTERVAL_NO;
+    if (requested(l, "SAVE") || due(l, cfg->save_strategy, cfg->save_steps, epoch_ended) ||
+        stop != OK || (last && keep)) {
+        /* FAIL keeps one message: say the reason for stopping again after saving. */
+        TRY(save(l));
+        stop = stopped(l);
+    }
+    *done = last || stop != OK;
+    return stop;
+}
+
+static enum status train_step(struct loop *l, bool *done)
+{
+    struct loader_cursor before, after;
+    double lr = schedule_at(&l->schedule, l->state.step);
+    loader_get_cursor(l->s->loader, &before);
+    double start = now_s();
+    TRY(run_step(l, lr));
+    l->state.step++;
+    double seconds = now_s() - start;
+    l->result->losses[l->result->n_steps] = 0;
+    l->result->step_seconds[l->result->n_steps] = seconds;
+    l->result->n_steps++;
+    l->result->last_step = l->state.step;
+    struct step_record r = record_step(l, lr, seconds);
+    l->result->losses[l->result->n_steps - 1] = r.loss;
+    TRY(check_finite(l, &r));
+    TRY(train_state_note_step(&l->state, &r));
+    TRY(tell_step(l, &r));
+    loader_get_cursor(l->s->loader, &after);
+    return after_step(l, after.epoch != before.epoch, done);
+}
+
+/* ---- the loop
+ * -------------------------------------------------------------------------------------------- */
+
+int64_t train_total_steps(const struct session *s)
+{
+    const struct config *cfg = s->config;
+    if (cfg->max_steps > 0)
+        return cfg->max_steps;
+    double batches = cfg->num_train_epochs * (double)loader_n_batches(s->loader);
+    return MAX((int64_t)(batches / (double)cfg->gradient_accumulation_steps), (int64_t)1);
+}
+
+static struct schedule schedule_for(const struct config *cfg, int64_t n_steps)
+{
+    static const enum schedule_kind kinds[] = {
+        [CONFIG_SCHEDULE_LINEAR] = SCHEDULE_LINEAR,
+        [CONFIG_SCHEDULE_COSINE] = SCHEDULE_COSINE,
+        [CONFIG_SCHEDULE_CONSTANT] = SCHEDULE_CONSTANT,
+        [CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP] = SCHEDULE_CONSTANT,
+        [CONFIG_SCHEDULE_COSINE_WITH_MIN_LR] = SCHEDULE_COSINE,
+    };
+    bool plain = cfg->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT;
+    return (struct schedule){
+        .kind = kinds[cfg->lr_scheduler_type],
+        .peak = cfg->learning_rate,
+        .floor = isnan(cfg->min_lr) ? 0.0 : cfg->min_lr,
+        .n_warmup = plain ? 0 : config_warmup_steps(cfg, n_steps),
+        .n_steps = n_steps,
+    };
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void summarise(struct loop *l)
+{
+    struct train_result *r = l->result;
+    const struct config *cfg = l->s->config;
+    double *sorted;
+    if (r->n_steps == 0 || mem_try_array(&sorted, (size_t)r->n_steps, sizeof(*sorted)) != OK)
+        return;
+    memcpy(sorted, r->step_seconds, (size_t)r->n_steps * sizeof(*sorted));
+    qsort(sorted, (size_t)r->n_steps, sizeof(*sorted), compare_doubles);
+    r->median_step_s = sorted[r->n_steps / 2];
+    mem_free(sorted);
+    r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
+    r->tokens_per_s = r->samples_per_s * (double)cfg->max_seq_length;
+    r->mfu =
+        l->s->pipeline.forecast.step_flops / r->median_step_s / l->s->device.rates.matmul_flops;
+}
+
+static enum status start_loader(struct session *s)
+{
+    void *ring = executor_storage_pointer(s->executor, s->pipeline.ring);
+    return loader_start(s->loader, ring, (size_t)s->pipeline.ring->n_bytes);
+}
+
+static enum status run_loop(struct loop *l)
+{
+    const struct config *cfg = l->s->config;
+    bool done = l->state.step >= l->n_steps;
+    TRY(start_loader(l->s));
+    if (cfg->eval_on_start && l->s->eval_program >= 0)
+        TRY(evaluate(l));
+    l->started = now_s();
+    while (!done)
+        TRY(train_step(l, &done));
+    return OK;
+}
+
+enum status train_run(struct session *s, const struct train_options *o, struct train_result *result)
+{
+    struct loop l = {.s = s, .o = o, .result = result};
+    *result = (struct train_result){0};
+    enum status status;
+    l.n_steps = train_total_steps(s);
+    l.schedule = schedule_for(s->config, l.n_steps);
+    TRY_GOTO(train_state_init(&l.state), out);
+    TRY_GOTO(file_make_folders(s->config->output_dir), out);
+    TRY_GOTO(train_resume(s, &l.state), out);
+    size_t n = (size_t)MAX(l.n_steps - l.state.step, (int64_t)1);
+    TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
+    TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);
+    status = run_loop(&l);
+    loader_stop(s->loader);
+    summarise(&l);
+out:
+    train_state_release(&l.state);
+    return status;
+}
+
+void train_result_release(struct train_result *r)
+{
+    mem_free(r->losses);
+    mem_free(r->step_seconds);
+    mem_free(r->last_checkpoint);
+    *r = (struct train_result){0};
+}

@@ -1,0 +1,78 @@
+/* trainer.h: the training loop.
+ *
+ * A step runs the train program's sections, reads three numbers back (loss, count, gradient norm)
+ * and tells the observer. Evaluation, saving and stopping happen between steps. The loop never
+ * prints: observers do (terminal, metrics.jsonl, TensorBoard).
+ */
+#ifndef SNUG_TRAIN_TRAINER_H
+#define SNUG_TRAIN_TRAINER_H
+
+#include <signal.h>
+
+#include "train/session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What one optimizer step was. */
+struct step_record {
+    int64_t step, n_steps; /* 1-based */
+    double epoch;
+    double loss, grad_norm, lr;
+    int64_t n_tokens; /* that counted in the loss */
+    int64_t n_tokens_total;
+    double seconds;
+    double tokens_per_s, mfu;
+    int64_t arena_bytes, arena_predicted;   /* high-water mark so far, device tier */
+    int64_t device_bytes, device_predicted; /* as the system sees the process */
+    int64_t host_bytes;
+    double eta_s;
+};
+
+struct eval_record {
+    int64_t step;
+    double epoch;
+    struct evaluation result;
+};
+
+/* Called between steps, in the order things happen; any may be NULL. */
+struct train_observer {
+    void *user;
+    enum status (*on_step)(void *user, const struct step_record *r);
+    enum status (*on_eval)(void *user, const struct eval_record *r);
+    enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+};
+
+struct train_result {
+    int64_t n_steps;      /* run in this call */
+    int64_t last_step;    /* number of the last one */
+    double *losses;       /* one per step of this call; freed with train_result_release */
+    double *step_seconds; /* likewise */
+    double median_step_s;
+    double tokens_per_s, samples_per_s, mfu;
+    int64_t arena_bytes, host_bytes, device_bytes; /* measured */
+    char *last_checkpoint;                         /* NULL: none saved */
+    int signal;                                    /* that stopped it; 0: none */
+};
+void train_result_release(struct train_result *r);
+
+struct train_options {
+    struct train_observer *observers;
+    size_t n_observers;
+    volatile sig_atomic_t *stop; /* set to a signal number to finish the step, save and return */
+};
+
+/* Number of optimizer steps the config asks for over the session's data. */
+int64_t train_total_steps(const struct session *s);
+
+/* Runs from the session's state (fresh, or resumed by train_resume) to the end. Returns
+ * ERR_INTERRUPTED / ERR_TERMINATED after saving when a signal stopped it. The result is filled in
+ * every case. */
+enum status train_run(struct session *s, const struct train_options *o,
+                      struct train_result *result) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
