@@ -21,6 +21,6 @@ file(GLOB SNUG_SOURCES CONFIGURE_DEPENDS
     src/device/*.c src/plan/*.c src/program/*.c src/run/*.c src/dist/*.c src/data/*.c
     src/io/*.c src/train/*.c src/api/*.c)
 # Files of a device that belong to no single family: the op's table, memory, shared loops.
-list(APPEND SNUG_SOURCES src/ops/op_table.c ${op_sources})
+list(APPEND SNUG_SOURCES src/ops/op_table.c src/ops/op_support.c ${op_sources})
 file(GLOB cpu_support CONFIGURE_DEPENDS src/device/cpu/cpu*.c)
 list(APPEND SNUG_SOURCES ${cpu_support})
