@@ -1,8 +1,17 @@
-/* init.c: see init.h. */
+/* init.c: see init.h.
+ *
+ * Normal draws come from one 32-bit word each, through the inverse of the normal distribution
+ * (Wichura, "Algorithm AS 241", 1988, the single-precision version, 7 digits): unlike Box-Muller
+ * it is rational functions for most words, so that billions of weights take seconds.
+ */
 #include "model/init.h"
+
+#include <math.h>
 
 #include "base/half.h"
 #include "base/rng.h"
+
+enum { BLOCK = 1024 }; /* elements drawn at a time, on the stack */
 
 /* FNV-1a, 64 bit: which stream of the generator a name draws from. */
 static uint64_t hash_name(const char *name)
@@ -11,6 +20,59 @@ static uint64_t hash_name(const char *name)
     for (; *name; name++)
         h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
     return h;
+}
+
+/* Distance of word w from the nearer end of the range, as a probability below 1/2. */
+static inline float tail_of(uint32_t w)
+{
+    uint32_t t = w & 0x80000000u ? ~w : w;
+    return ((float)t + 0.5f) * (1.0f / 4294967296.0f);
+}
+
+/* Quantile for |p - 1/2| = q <= 0.425. */
+static inline float central(float q)
+{
+    float r = 0.180625f - q * q;
+    float a = ((59.109374720f * r + 159.29113202f) * r + 50.434271938f) * r + 3.3871327179f;
+    float b = ((67.187563600f * r + 78.757757664f) * r + 17.895169469f) * r + 1.0f;
+    return q * a / b;
+}
+
+/* Quantile (its size) where the tail beyond has probability p. */
+static float outer(float p)
+{
+    float r = sqrtf(-logf(p));
+    if (r <= 5.0f) {
+        r -= 1.6f;
+        float a = ((0.17023821103f * r + 1.3067284816f) * r + 2.7568153900f) * r + 1.4234372777f;
+        return a / ((0.12021132975f * r + 0.73700164250f) * r + 1.0f);
+    }
+    r -= 5.0f;
+    float a = ((0.017337203997f * r + 0.42868294337f) * r + 3.0812263860f) * r + 6.6579051150f;
+    return a / ((0.012258202635f * r + 0.24197894225f) * r + 1.0f);
+}
+
+/* Elements [BLOCK i_block, BLOCK (i_block + 1)) of a stream of standard normal draws. */
+static void draw_block(uint64_t seed, uint64_t stream, int64_t i_block, float x[BLOCK])
+{
+    uint32_t words[BLOCK];
+    uint64_t group = (uint64_t)i_block * (BLOCK / 4);
+    for (int i = 0; i < BLOCK / 4; i++) {
+        struct philox4 w = philox(seed, stream, group + (uint64_t)i);
+        for (int j = 0; j < 4; j++)
+            words[4 * i + j] = w.v[j];
+    }
+#pragma omp simd
+    for (int i = 0; i < BLOCK; i++)
+        x[i] = central(0.5f - tail_of(words[i]));
+    for (int i = 0; i < BLOCK; i++) {
+        float p = tail_of(words[i]);
+        if (p < 0.075f)
+            x[i] = outer(p);
+    }
+#pragma omp simd
+    for (int i = 0; i < BLOCK; i++)
+        x[i] = words[i] & 0x80000000u ? x[i] : -x[i];
 }
 
 static void store(enum dtype dtype, void *dst, int64_t i, float x)
@@ -23,14 +85,6 @@ static void store(enum dtype dtype, void *dst, int64_t i, float x)
         ((uint16_t *)dst)[i] = dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
 }
 
-/* Four normal draws: elements 4 group .. 4 group + 3 of the stream. */
-static void draw(uint64_t seed, uint64_t stream, int64_t group, float out[4])
-{
-    struct philox4 w = philox(seed, stream, (uint64_t)group);
-    rng_normal2(w.v[0], w.v[1], &out[0], &out[1]);
-    rng_normal2(w.v[2], w.v[3], &out[2], &out[3]);
-}
-
 enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dtype, int64_t first,
                        int64_t n, void *dst, int n_threads)
 {
@@ -39,18 +93,18 @@ enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dt
     BUG_ON(first < 0 || n < 0 || n_threads < 1);
     uint64_t stream = hash_name(p->name);
     bool normal = p->init == INIT_NORMAL;
-    float same = p->init == INIT_ONE ? 1.0f : 0.0f;
+    float scale = normal ? (float)p->std : 1.0f, same = p->init == INIT_ONE ? 1.0f : 0.0f;
     int64_t last = first + n; /* one past */
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n > 16384)
-    for (int64_t group = first / 4; group < (last + 3) / 4; group++) {
-        float x[4] = {0};
+    for (int64_t block = first / BLOCK; block < (last + BLOCK - 1) / BLOCK; block++) {
+        float x[BLOCK];
+        for (int i = 0; i < BLOCK; i++)
+            x[i] = same;
         if (normal)
-            draw(seed, stream, group, x);
-        for (int j = 0; j < 4; j++) {
-            int64_t e = 4 * group + j;
-            if (e >= first && e < last)
-                store(dtype, dst, e - first, normal ? (float)(p->std * (double)x[j]) : same);
-        }
+            draw_block(seed, stream, block, x);
+        int64_t begin = MAX(first, block * BLOCK), end = MIN(last, (block + 1) * BLOCK);
+        for (int64_t e = begin; e < end; e++)
+            store(dtype, dst, e - first, scale * x[e - block * BLOCK]);
     }
     return OK;
 }
