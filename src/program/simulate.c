@@ -405,8 +405,10 @@ static enum status simulator_init(struct simulator *s)
         s->label[v] = UNDEFINED;
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
-        if (b->storage >= 0)
-            s->label[b->value] = b->value;
+        if (b->storage < 0)
+            continue;
+        s->label[b->value] = b->value;
+        TRY(set_content(s, b, b->value));
     }
     return OK;
 }
