@@ -1,0 +1,132 @@
+/* checkpoint.h: what a run needs to go on, on disk, whole or not at all.
+ *
+ *   <output_dir>/checkpoint-<step>/
+ *       config.json, model.safetensors (or shards + index), tokenizer files   a Hugging Face model
+ *       optimizer.safetensors     every state and master by name, in its own dtype
+ *       trainer_state.json        global_step, epoch, log_history: what plotting scripts read
+ *       state.json                written last: step, the trainer's state, and a manifest with size
+ *                                 and XXH64 of every other file; it carries a checksum of itself
+ *
+ * Everything is written to <output_dir>/.tmp-checkpoint-<step>-<pid>, synced, and renamed, so a
+ * folder named checkpoint-<step> is a finished one. A checkpoint of the same step (saved again
+ * after a resume) is first renamed to .old-checkpoint-<step>-<pid>: see replace_folder.h for the
+ * order. What a killed run leaves behind is put right by checkpoint_recover, called at the start
+ * of a run.
+ *
+ *     TRY(checkpoint_recover(output_dir));
+ *     TRY(checkpoint_find(output_dir, "auto", &path));
+ *     if (path) {
+ *         TRY(checkpoint_open(&c, path, CHECKPOINT_QUICK));
+ *         ... checkpoint_state(c), checkpoint_read_params, checkpoint_read_states ...
+ *         checkpoint_close(c);
+ *     }
+ *     ...
+ *     TRY(checkpoint_save(output_dir, step, &content, save_total_limit, NULL));
+ *
+ * Saving and reading stream from and to the caller's tensors; beside them they use at most
+ * CHECKPOINT_BUFFER_BYTES, and the text of the JSON files.
+ */
+#ifndef SNUG_IO_CHECKPOINT_H
+#define SNUG_IO_CHECKPOINT_H
+
+#include <jansson.h>
+
+#include "io/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CHECKPOINT_BUFFER_BYTES = 10 << 20 };
+
+struct checkpoint_tensor {
+    const char *name;     /* "m.<param>", "v.<param>", "master.<param>", ... */
+    struct tensor tensor; /* in host memory */
+};
+
+/* ---- saving ---- */
+
+/* Everything is borrowed for the call. */
+struct checkpoint_content {
+    const struct model *model;
+    const struct model_param *params; /* [n_params] */
+    int n_params;
+    /* [n_params]: their dtype is what the file stores. When they differ among themselves the file
+     * gets the narrowest one that holds all of them exactly. */
+    const struct tensor *param_tensors;
+    const struct checkpoint_tensor *states; /* [n_states] */
+    size_t n_states;
+    json_t *state;       /* an object: whatever the trainer needs back (RNG, cursor, scaler, ...) */
+    double epoch;        /* for trainer_state.json */
+    json_t *log_history; /* an array of objects (loss, grad_norm, ..., step), or NULL */
+    /* Where tokenizer and generation files are copied from, or NULL. It should be a folder that
+     * stays: not a checkpoint, which rotation removes. */
+    const char *extras_folder;
+    int64_t max_shard_bytes; /* 0: what Hugging Face cuts at */
+};
+
+/* Writes checkpoint-<step>, then removes the oldest ones until `keep` are left (0: all stay), never
+ * the one just written; folders that Snug did not write do not count and are not touched. On
+ * failure nothing of it remains and older checkpoints are as they were. *path (may be NULL; freed
+ * by the caller with mem_free) = where it is. */
+enum status checkpoint_save(const char *output_dir, int64_t step,
+                            const struct checkpoint_content *content, int keep,
+                            char **path) MUST_CHECK;
+
+/* ---- finding ---- */
+
+/* Puts right what dead runs left: removes their temporary folders, and brings back a checkpoint
+ * that was set aside when its replacement did not arrive. Folders of processes that are alive are
+ * left alone. Call it before a run's first save, not during one. */
+enum status checkpoint_recover(const char *output_dir) MUST_CHECK;
+
+/* *path (freed by the caller with mem_free) = the checkpoint that `spec` means:
+ *   "last"  the newest complete one in output_dir, its checksums verified; none is ERR_CHECKPOINT
+ *   "auto"  the same, but none is OK and *path is NULL
+ *   other   a path, as it is or inside output_dir; not verified: checkpoint_open does
+ * Incomplete or damaged ones are passed over with a warning that says why. */
+enum status checkpoint_find(const char *output_dir, const char *spec, char **path) MUST_CHECK;
+
+/* ---- reading ---- */
+
+struct checkpoint;
+
+/* Sizes and the checksums of the small files are always verified. */
+enum checkpoint_check {
+    CHECKPOINT_FULL,  /* and the checksums of all tensors: reads every byte once */
+    CHECKPOINT_QUICK, /* after checkpoint_find has done that already */
+};
+
+/* Whatever is wrong with it is ERR_CHECKPOINT, with the file and the reason. */
+enum status checkpoint_open(struct checkpoint **out, const char *path,
+                            enum checkpoint_check check) MUST_CHECK;
+void checkpoint_close(struct checkpoint *c); /* NULL is fine */
+
+int64_t checkpoint_step(const struct checkpoint *c);
+/* The object given as `state`; borrowed. */
+const json_t *checkpoint_state(const struct checkpoint *c);
+/* *history = the array given as log_history, a new reference. */
+enum status checkpoint_log_history(const struct checkpoint *c, json_t **history) MUST_CHECK;
+
+/* OK when the checkpoint is of this model: each key both configs have is equal. */
+enum status checkpoint_check_model(const struct checkpoint *c,
+                                   const struct model *model) MUST_CHECK;
+
+/* Parameters into host tensors of the parameters' shapes (any float dtype; the same dtype as at
+ * saving gives the same bits). */
+enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
+                                   int n_params, const struct tensor *dst,
+                                   int n_threads) MUST_CHECK;
+
+/* One state into a host tensor of exactly its dtype and shape. */
+enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
+                                  const struct tensor *dst) MUST_CHECK;
+/* All of them; the checkpoint must hold these and no others, or the optimizer is another one. */
+enum status checkpoint_read_states(const struct checkpoint *c,
+                                   const struct checkpoint_tensor *states,
+                                   size_t n_states) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,184 @@
+/* checkpoint_save.c: writing a checkpoint, and removing the oldest. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "io/checkpoint_internal.h"
+#include "io/json_file.h"
+#include "io/replace_folder.h"
+
+/* ---- the files ---- */
+
+/* The narrowest dtype that holds every parameter exactly. */
+static enum dtype common_dtype(const struct tensor *tensors, int n)
+{
+    enum dtype common = n > 0 ? tensors[0].dtype : DTYPE_F32;
+    for (int i = 1; i < n; i++)
+        if (tensors[i].dtype != common)
+            common = tensors[i].dtype == DTYPE_F64 || common == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    return common;
+}
+
+static enum status write_model(const char *folder, const struct checkpoint_content *c)
+{
+    struct export_content content = {
+        .model = c->model,
+        .params = c->params,
+        .n_params = c->n_params,
+        .tensors = c->param_tensors,
+        .dtype = common_dtype(c->param_tensors, c->n_params),
+        .extras_folder = c->extras_folder,
+        .max_shard_bytes = c->max_shard_bytes,
+    };
+    /* A checkpoint without a tokenizer is worth more than none. */
+    if (content.extras_folder && !file_is_folder(content.extras_folder)) {
+        log_warn("%s: no such folder any more; the checkpoint is saved without tokenizer files",
+                 content.extras_folder);
+        content.extras_folder = NULL;
+    }
+    return export_write(folder, &content);
+}
+
+/* The keys of Hugging Face's TrainerState; it refuses others. */
+static enum status write_trainer_state(const char *folder, int64_t step,
+                                       const struct checkpoint_content *c)
+{
+    json_t *history = c->log_history ? json_incref(c->log_history) : json_array();
+    json_t *root = json_pack("{s:n, s:n, s:f, s:I, s:b, s:b, s:b, s:o}", "best_metric",
+                             "best_model_checkpoint", "epoch", c->epoch, "global_step",
+                             (json_int_t)step, "is_hyper_param_search", 0, "is_local_process_zero",
+                             1, "is_world_process_zero", 1, "log_history", history);
+    enum status status = json_file_write(folder, CHECKPOINT_TRAINER_FILE, root);
+    json_decref(root);
+    return status;
+}
+
+/* state.json last: its manifest lists the others. */
+static enum status write_files(const char *folder, int64_t step, const struct checkpoint_content *c)
+{
+    TRY(write_model(folder, c));
+    TRY(checkpoint_write_tensors(folder, c->states, c->n_states));
+    TRY(write_trainer_state(folder, step, c));
+    return checkpoint_write_state(folder, step, c->state);
+}
+
+/* ---- the folder ---- */
+
+struct place {
+    struct pool pool;
+    const char *final, *temporary, *aside;
+    bool keep_aside; /* it is not ours to remove */
+};
+
+static enum status name_place(struct place *p, const char *output_dir, int64_t step)
+{
+    p->final = checkpoint_folder(&p->pool, output_dir, CHECKPOINT_FINISHED, step);
+    p->temporary = checkpoint_folder(&p->pool, output_dir, CHECKPOINT_TEMPORARY, step);
+    p->aside = checkpoint_folder(&p->pool, output_dir, CHECKPOINT_ASIDE, step);
+    TRY(pool_status(&p->pool));
+    if (!file_exists(p->final) || checkpoint_is_ours(p->final))
+        return OK;
+    /* Something under our name without a state.json: another program's, or the rest of a damaged
+     * one. It is moved out of the way, not removed. */
+    p->keep_aside = true;
+    int i = 0;
+    do {
+        p->aside = pool_printf(&p->pool, "%s.replaced-%d", p->final, ++i);
+        TRY(pool_status(&p->pool));
+    } while (file_exists(p->aside));
+    return OK;
+}
+
+static enum status write_and_place(const struct place *p, const char *output_dir, int64_t step,
+                                   const struct checkpoint_content *content)
+{
+    enum status status;
+    TRY(file_make_folders(output_dir));
+    TRY(file_remove_tree(p->temporary));
+    TRY_GOTO(file_make_folders(p->temporary), out);
+    TRY_GOTO(write_files(p->temporary, step, content), out);
+    TRY_GOTO(replace_folder(output_dir, p->temporary, p->final, p->aside), out);
+out:
+    if (status != OK)
+        (void)!file_remove_tree(p->temporary);
+    return status;
+}
+
+/* Removes what replace_folder set aside. The checkpoint is written: trouble here is no failure. */
+static void clear_aside(const struct place *p)
+{
+    if (p->keep_aside)
+        log_warn("%s was there already and is not Snug's: it is now %s", p->final, p->aside);
+    else if (file_remove_tree(p->aside) != OK)
+        log_warn("the old checkpoint of this step could not be removed: %s", status_message());
+}
+
+/* ---- rotation ---- */
+
+/* Renamed first, so that a crash half-way leaves a temporary folder and not half a checkpoint. */
+static enum status remove_one(struct pool *pool, const char *output_dir, int64_t step)
+{
+    const char *folder = checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, step);
+    const char *doomed = checkpoint_folder(pool, output_dir, CHECKPOINT_TEMPORARY, step);
+    TRY(pool_status(pool));
+    TRY(file_rename(folder, doomed));
+    return file_remove_tree(doomed);
+}
+
+static enum status rotate(const char *output_dir, int64_t step_written, int keep)
+{
+    struct pool pool;
+    struct checkpoint_list list;
+    size_t n = 0;
+    pool_init(&pool);
+    enum status status = checkpoint_list(&pool, output_dir, &list);
+    for (size_t i = 0; i < list.n && status == OK; i++) {
+        const struct checkpoint_name *name = &list.names[i];
+        if (name->kind != CHECKPOINT_FINISHED)
+            continue;
+        const char *folder = checkpoint_folder(&pool, output_dir, name->kind, name->step);
+        status = pool_status(&pool);
+        if (status == OK && checkpoint_is_ours(folder))
+            list.names[n++] = *name;
+    }
+    size_t n_excess = n > (size_t)keep ? n - (size_t)keep : 0;
+    for (size_t i = 0; i < n && n_excess > 0 && status == OK; i++) {
+        if (list.names[i].step == step_written)
+            continue;
+        status = remove_one(&pool, output_dir, list.names[i].step);
+        n_excess--;
+    }
+    pool_release(&pool);
+    return status;
+}
+
+enum status checkpoint_save(const char *output_dir, int64_t step,
+                            const struct checkpoint_content *content, int keep, char **path)
+{
+    struct place p = {0};
+    char *copy = NULL;
+    enum status status;
+    BUG_ON(step < 0 || keep < 0);
+    pool_init(&p.pool);
+    TRY_GOTO(name_place(&p, output_dir, step), out);
+    if (path && !(copy = mem_strdup(p.final))) {
+        status = FAIL(ERR_MEMORY, "%s: out of memory", p.final);
+        goto out;
+    }
+    TRY_GOTO(write_and_place(&p, output_dir, step, content), out);
+    if (file_exists(p.aside))
+        clear_aside(&p);
+    if (keep > 0 && rotate(output_dir, step, keep) != OK)
+        log_warn("old checkpoints could not be removed (tried again at the next save): %s",
+                 status_message());
+out:
+    if (path)
+        *path = status == OK ? copy : NULL;
+    if (status != OK) {
+        mem_free(copy);
+        status = status_prefix(status, "the checkpoint of step %lld is not saved", (long long)step);
+    }
+    pool_release(&p.pool);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* checkpoint_tensors.c: optimizer.safetensors: states by name, bit for bit. */
+#include <string.h>
+
+#include "base/str.h"
+#include "io/checkpoint_internal.h"
+#include "io/file_hash.h"
+
+/* What a dtype is called in the file. */
+static bool file_dtype(enum dtype dtype, enum st_dtype *out)
+{
+    static const struct {
+        enum dtype ours;
+        enum st_dtype file;
+    } pairs[] = {
+        {DTYPE_F32, ST_F32}, {DTYPE_F64, ST_F64}, {DTYPE_BF16, ST_BF16}, {DTYPE_F16, ST_F16},
+        {DTYPE_I32, ST_I32}, {DTYPE_I64, ST_I64}, {DTYPE_U8, ST_U8},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        if (pairs[i].ours == dtype) {
+            *out = pairs[i].file;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status write_all(struct st_writer *w, const char *path,
+                             const struct checkpoint_tensor *states, size_t n_states)
+{
+    for (size_t i = 0; i < n_states; i++) {
+        const struct tensor *t = &states[i].tensor;
+        enum st_dtype dtype;
+        if (!file_dtype(t->dtype, &dtype))
+            return FAIL(ERR_INTERNAL, "state '%s': dtype %s has no place in a file", states[i].name,
+                        dtype_name(t->dtype));
+        TRY(st_writer_add(w, states[i].name, dtype, t->shape.rank, t->shape.dim));
+    }
+    TRY(st_writer_open_file(w, path));
+    for (int64_t i = st_writer_next(w); i >= 0; i = st_writer_next(w)) {
+        const struct tensor *t = &states[i].tensor;
+        TRY(st_writer_append(w, t->data, (size_t)tensor_bytes(t)));
+    }
+    return st_writer_finish(w, 1);
+}
+
+enum status checkpoint_write_tensors(const char *folder, const struct checkpoint_tensor *states,
+                                     size_t n_states)
+{
+    struct str path = {0};
+    struct st_writer *w = NULL;
+    enum status status;
+    str_addf(&path, "%s/" CHECKPOINT_OPTIMIZER_FILE, folder);
+    TRY_GOTO(str_status(&path), out);
+    TRY_GOTO(st_writer_new(&w), out);
+    TRY_GOTO(write_all(w, path.text, states, n_states), out);
+out:
+    st_writer_free(w);
+    str_release(&path);
+    return status;
+}
+
+enum status checkpoint_read_tensor(const struct st_reader *reader, const char *name,
+                                   const struct tensor *dst)
+{
+    const struct st_tensor *t;
+    enum st_dtype dtype;
+    TRY(st_reader_get(reader, name, &t));
+    struct shape shape = {.rank = MIN(t->rank, MAX_RANK)};
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = t->dims[i];
+    bool fits = t->rank == shape.rank && shape_equal(&shape, &dst->shape) &&
+                file_dtype(dst->dtype, &dtype) && dtype == t->dtype;
+    if (!fits) {
+        char have[SHAPE_TEXT], want[SHAPE_TEXT];
+        return FAIL(ERR_CHECKPOINT,
+                    "%s: '%s' is %s %s, this run needs %s %s; the model, the optimizer or the "
+                    "precision is not the one it was saved with",
+                    t->file, name, st_dtype_name(t->dtype), shape_text(have, &shape),
+                    dtype_name(dst->dtype), shape_text(want, &dst->shape));
+    }
+    return file_read_part(t->file, t->offset, dst->data, (size_t)t->n_bytes);
+}

@@ -1,0 +1,212 @@
+/* export.c: see export.h. */
+#include "io/export.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "io/hf_dir.h"
+#include "io/json_file.h"
+#include "io/replace_folder.h"
+#include "io/weights.h"
+#include "io/weights_convert.h"
+
+/* Marks a config.json as ours; other readers keep unknown keys and do nothing with them. */
+static const char marker_key[] = "exported_by", marker_value[] = "snug";
+
+/* ---- the files ---- */
+
+/* Finite values of 65520 and above would become infinities. */
+static enum status check_fits_f16(const struct model_param *p, const struct tensor *t)
+{
+    enum { RUN = 1024 };
+    double x[RUN];
+    if (!dtype_is_float(t->dtype) || t->dtype == DTYPE_F16)
+        return OK;
+    int64_t n = shape_elems(&t->shape);
+    for (int64_t e = 0; e < n; e += RUN) {
+        int64_t n_now = MIN((int64_t)RUN, n - e);
+        weights_to_double(t->dtype, (const char *)t->data + e * dtype_size(t->dtype), n_now, x);
+        for (int64_t i = 0; i < n_now; i++)
+            if (isfinite(x[i]) && fabs(x[i]) >= 65520.0)
+                return FAIL(ERR_CONFIG,
+                            "%s: element %lld is %g, which f16 cannot hold; save as bf16 or f32",
+                            p->name, (long long)(e + i), x[i]);
+    }
+    return OK;
+}
+
+static enum status write_config(const char *folder, const struct export_content *c)
+{
+    enum status status;
+    json_t *config = model_export_config(c->model);
+    if (!config || json_object_set_new(config, marker_key, json_string(marker_value)) != 0) {
+        status = FAIL(ERR_MEMORY, "%s: out of memory for config.json", folder);
+        goto out;
+    }
+    TRY_GOTO(model_config_set_dtype(config, c->dtype), out);
+    TRY_GOTO(json_file_write(folder, "config.json", config), out);
+out:
+    json_decref(config);
+    return status;
+}
+
+enum status export_write(const char *folder, const struct export_content *c)
+{
+    for (int i = 0; c->dtype == DTYPE_F16 && i < c->n_params; i++)
+        TRY(check_fits_f16(&c->params[i], &c->tensors[i]));
+    struct weights_source source = {weights_get_tensor, (void *)(uintptr_t)c->tensors};
+    struct weights_save_options options = {
+        .dtype = c->dtype, .max_shard_bytes = c->max_shard_bytes, .sync = true};
+    TRY(write_config(folder, c));
+    TRY(weights_save(folder, c->params, c->n_params, &source, &options));
+    return c->extras_folder ? hf_dir_copy_extras(c->extras_folder, folder) : OK;
+}
+
+/* ---- the folder ---- */
+
+struct contents {
+    int n_entries;
+    bool has_folder;
+    char foreign[256]; /* an entry that no export writes, or "" */
+};
+
+/* A name an export may have written. A checkpoint holds more: what a run needs to go on. */
+static bool is_export_file(const char *name)
+{
+    static const char *const endings[] = {".json", ".safetensors", ".txt", ".jinja", ".model"};
+    if (strcmp(name, "state.json") == 0 || strcmp(name, "optimizer.safetensors") == 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++)
+        if (str_ends_with(name, endings[i]))
+            return true;
+    return false;
+}
+
+static enum status look_into(const char *folder, struct contents *out)
+{
+    *out = (struct contents){0};
+    DIR *d = opendir(folder);
+    if (!d)
+        return FAIL(ERR_IO, "%s: cannot open folder", folder);
+    struct str path = {0};
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        out->n_entries++;
+        str_clear(&path);
+        str_addf(&path, "%s/%s", folder, e->d_name);
+        if (path.failed)
+            break;
+        out->has_folder |= file_is_folder(path.text) != 0;
+        if (!is_export_file(e->d_name))
+            memcpy(out->foreign, e->d_name, strlen(e->d_name) + 1);
+    }
+    (void)closedir(d);
+    enum status status = out->n_entries ? str_status(&path) : OK;
+    str_release(&path);
+    return status;
+}
+
+/* *ours = whether config.json says that Snug wrote it. */
+static enum status read_marker(const char *folder, bool *ours)
+{
+    json_t *config;
+    enum status status = hf_dir_read_config(&config, folder);
+    const char *value = json_string_value(json_object_get(config, marker_key));
+    *ours = value && strcmp(value, marker_value) == 0;
+    json_decref(config);
+    return status == ERR_MEMORY ? status : OK; /* an unreadable config is not ours */
+}
+
+/* OK when out_dir can be made or replaced. */
+static enum status check_target(const char *out_dir, bool force)
+{
+    if (!file_exists(out_dir))
+        return OK;
+    if (!file_is_folder(out_dir))
+        return FAIL(ERR_USAGE, "%s: exists and is not a folder; choose another name", out_dir);
+    struct contents contents;
+    TRY(look_into(out_dir, &contents));
+    if (contents.n_entries == 0)
+        return OK;
+    if (contents.has_folder)
+        return FAIL(ERR_USAGE,
+                    "%s: has folders in it, so it is not replaced; choose another name, or move it "
+                    "away first",
+                    out_dir);
+    if (force)
+        return OK;
+    if (contents.foreign[0])
+        return FAIL(ERR_USAGE,
+                    "%s: holds '%s', which is not part of an export; choose another folder, or "
+                    "force it, which removes what is there",
+                    out_dir, contents.foreign);
+    bool ours;
+    TRY(read_marker(out_dir, &ours));
+    if (!ours)
+        return FAIL(ERR_USAGE,
+                    "%s: not empty, and not an export of Snug's; choose another folder, or force "
+                    "it, which removes what is there",
+                    out_dir);
+    return OK;
+}
+
+struct target {
+    struct pool pool;
+    const char *parent, *final, *temporary, *aside;
+};
+
+static enum status name_target(struct target *t, const char *out_dir)
+{
+    size_t n = strlen(out_dir);
+    while (n > 1 && out_dir[n - 1] == '/')
+        n--;
+    t->final = pool_strndup(&t->pool, out_dir, n);
+    TRY(pool_status(&t->pool));
+    const char *slash = strrchr(t->final, '/');
+    const char *name = slash ? slash + 1 : t->final;
+    if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return FAIL(ERR_USAGE, "'%s': give the name of the folder to make", out_dir);
+    t->parent = !slash              ? pool_strdup(&t->pool, ".")
+                : slash == t->final ? pool_strdup(&t->pool, "/")
+                                    : pool_strndup(&t->pool, t->final, (size_t)(slash - t->final));
+    TRY(pool_status(&t->pool));
+    t->temporary = pool_printf(&t->pool, "%s/.tmp-export-%s-%ld", t->parent, name, (long)getpid());
+    t->aside = pool_printf(&t->pool, "%s/.old-export-%s-%ld", t->parent, name, (long)getpid());
+    return pool_status(&t->pool);
+}
+
+enum status export_model(const char *out_dir, const struct export_content *content, bool force)
+{
+    struct target t = {0};
+    pool_init(&t.pool);
+    bool started = false;
+    enum status status;
+    if (content->extras_folder && !file_is_folder(content->extras_folder)) {
+        status =
+            FAIL(ERR_IO, "%s: no such folder to copy the tokenizer from", content->extras_folder);
+        goto out;
+    }
+    TRY_GOTO(name_target(&t, out_dir), out);
+    TRY_GOTO(check_target(t.final, force), out);
+    TRY_GOTO(file_make_folders(t.parent), out);
+    TRY_GOTO(file_remove_tree(t.temporary), out);
+    started = true;
+    TRY_GOTO(file_make_folders(t.temporary), out);
+    TRY_GOTO(export_write(t.temporary, content), out);
+    TRY_GOTO(replace_folder(t.parent, t.temporary, t.final, t.aside), out);
+    started = false;
+    if (file_remove_tree(t.aside) != OK)
+        log_warn("the export is written, but the old one is still there: %s", status_message());
+out:
+    if (started)
+        (void)!file_remove_tree(t.temporary);
+    pool_release(&t.pool);
+    return status;
+}
