@@ -1,0 +1,71 @@
+/* timeline.h: the memory of one tier over a program, by class, for people to look at.
+ *
+ *     struct timeline t;
+ *     TRY(timeline_init(&t, program, storage, TIER_DEVICE, 72));
+ *     TRY(timeline_draw(&t, &(struct timeline_style){.budget = budget}, &text));
+ *     timeline_release(&t);
+ *
+ * Instructions are the time axis: a column stands for a run of them and shows the fullest instant
+ * in it. All sizes are bytes with every buffer rounded up to ARENA_ALIGN, storage included.
+ */
+#ifndef SNUG_PROGRAM_TIMELINE_H
+#define SNUG_PROGRAM_TIMELINE_H
+
+#include "base/str.h"
+#include "program/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct timeline_column {
+    int64_t by_class[MEMORY_CLASS_COUNT];
+    int64_t total;
+    int32_t instr; /* where the column is fullest */
+};
+
+/* Where a part of the step begins ("forward", "backward", "update"; "begin" of the accumulators).
+ */
+struct timeline_mark {
+    const char *name;
+    int column;
+};
+
+struct timeline {
+    struct pool pool;
+    const char *program; /* its name */
+    enum tier tier;
+    int n_columns; /* at most the number asked for, and at least 1 */
+    struct timeline_column *columns;
+    struct timeline_mark *marks;
+    int n_marks;
+    struct timeline_column peak; /* the fullest instant of all */
+    int peak_column;
+    const char *peak_place; /* "backward of block 3, attention_grad" */
+    int64_t arena_bytes;    /* the arena: peak.total plus what addresses leave unused */
+};
+
+/* The program is placed. Strings are copied: the timeline outlives program and storage. */
+enum status timeline_init(struct timeline *t, const struct program *p,
+                          const struct storage *storage, enum tier tier, int n_columns) MUST_CHECK;
+void timeline_release(struct timeline *t);
+
+struct timeline_style {
+    int64_t budget;    /* bytes; 0 or INT64_MAX: none */
+    int n_rows;        /* of the terminal drawing; 0: 12 */
+    bool colour;       /* ANSI colours; without them classes are told apart by letters */
+    const char *title; /* of the picture; NULL: the program's name */
+};
+
+/* Appends a drawing for a terminal (UTF-8, about n_columns + 14 wide) with a legend. */
+enum status timeline_draw(const struct timeline *t, const struct timeline_style *style,
+                          struct str *out) MUST_CHECK;
+/* Appends a whole SVG document: stacked areas per class, budget line, peak, legend. Use a few
+ * hundred columns. */
+enum status timeline_svg(const struct timeline *t, const struct timeline_style *style,
+                         struct str *out) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
