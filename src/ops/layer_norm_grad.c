@@ -10,6 +10,8 @@ static enum status infer(const struct op_call *c)
     TRY(need_min_rank(c, 0, 1));
     const struct shape *dy = &c->in[0].shape;
     TRY(need_shape(c, 1, dy));
+    if (!call_has(c, 3) || !call_has(c, 4))
+        return REJECT(c, "mean and rstd must be given");
     if (call_has(c, 2))
         TRY(need_weight(c, 2, 0, shape_last(dy)));
     struct shape rows = shape_without_last(*dy);
@@ -43,13 +45,14 @@ static const struct op_sample samples[] = {
 };
 static const char *const rejects[] = {
     "f32[3,5], f32[3,4], f32[5], f32[3], f32[3]", "f32[3,5], f32[3,5], f32[3], f32[3], f32[3]",
-    "f32[3,5], f32[3,5], f32[5], f32[5], f32[3]", "f32[3,5], f32[3,5], f32[5], f32[3], f64[3]"};
+    "f32[3,5], f32[3,5], f32[5], f32[5], f32[3]", "f32[3,5], f32[3,5], f32[5]",
+    "f32[3,5], f32[3,5], f32[5], f32[3], f64[3]"};
 
 const struct op_def op_def_layer_norm_grad = {
     .name = "layer_norm_grad",
     .synopsis = "h = (x - mean) rstd, g = dy w: dx = rstd (g - avg(g) - h avg(g h)), "
                 "dw = sum_rows(dy h), db = sum_rows(dy)",
-    .min_in = 5,
+    .min_in = 2, /* w may be absent before mean and rstd, which may not */
     .max_in = 5,
     .n_out = 3,
     .attrs = attrs,

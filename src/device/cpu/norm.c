@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_norm.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
 
@@ -179,31 +180,37 @@ static enum status reference_head_norm_grad(const struct kernel_ctx *x, const st
 }
 
 const struct kernel cpu_kernels_layer_norm[] = {
+    {"rows", cpu_declines_f64, cpu_layer_norm_workspace, cpu_layer_norm},
     {"reference", NULL, NULL, reference_layer_norm},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_layer_norm_grad[] = {
+    {"rows", cpu_declines_f64, cpu_layer_norm_grad_workspace, cpu_layer_norm_grad},
     {"reference", NULL, NULL, reference_layer_norm_grad},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_rms_norm[] = {
+    {"rows", cpu_declines_f64, cpu_rms_norm_workspace, cpu_rms_norm},
     {"reference", NULL, NULL, reference_rms_norm},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_rms_norm_grad[] = {
+    {"rows", cpu_declines_f64, cpu_rms_norm_grad_workspace, cpu_rms_norm_grad},
     {"reference", NULL, NULL, reference_rms_norm_grad},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_head_norm[] = {
+    {"rows", cpu_declines_f64, cpu_head_norm_workspace, cpu_head_norm},
     {"reference", NULL, NULL, reference_head_norm},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_head_norm_grad[] = {
+    {"rows", cpu_declines_f64, cpu_head_norm_grad_workspace, cpu_head_norm_grad},
     {"reference", NULL, NULL, reference_head_norm_grad},
     KERNEL_END,
 };

@@ -1,0 +1,333 @@
+/* cpu_gemm.c: blocked matrix products around the tile of cpu_micro.h.
+ *
+ * The threads form a grid over C; each computes its rectangle alone:
+ *
+ *     for each block of C columns (BLOCK_COLUMNS)        C columns
+ *       for each block of k (BLOCK_DEPTH)              +-----+-----+
+ *         pack B's block: panels of MICRO_COLUMNS      |  0  |  1  |   threads
+ *         for each block of C rows (BLOCK_ROWS)        +-----+-----+
+ *           pack A's block: panels of MICRO_ROWS       |  2  |  3  |
+ *             for each panel of B, each panel of A:    +-----+-----+
+ *               one register tile
+ *
+ * A panel of B stays in the first-level cache while the panels of A pass by; A's block stays in the
+ * second level. When C is stored in 16 bits, sums over blocks of k are held in f32 beside it.
+ */
+#include "device/cpu/cpu_gemm.h"
+
+#include <cblas.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_micro.h"
+
+enum {
+    BLOCK_ROWS = 20 * MICRO_ROWS,
+    BLOCK_COLUMNS = 1024,
+    BLOCK_DEPTH = 384,
+    FEW_ROWS = 8, /* below this, products by rows of B beat packing it */
+};
+
+/* The part of one thread: a rectangle of C, and its slice of the workspace. */
+struct part {
+    int64_t row, n_rows, column, n_columns;
+    float *a, *b, *c;
+};
+
+struct cpu_matrix cpu_matrix_of(const struct tensor *t, int64_t first, int64_t row)
+{
+    struct cpu_matrix a = {
+        .data = t->data, .dtype = t->dtype, .first = first, .row = row, .column = 1};
+    return a;
+}
+
+struct cpu_matrix cpu_matrix_transposed(struct cpu_matrix a)
+{
+    int64_t row = a.row;
+    a.row = a.column;
+    a.column = row;
+    return a;
+}
+
+static int64_t align_floats(int64_t n)
+{
+    return micro_round_up(n, 16);
+}
+
+static int64_t a_floats(int64_t m, int64_t k)
+{
+    return align_floats(MIN(micro_round_up(m, MICRO_ROWS), BLOCK_ROWS) * MIN(k, BLOCK_DEPTH));
+}
+
+static int64_t b_floats(int64_t n, int64_t k)
+{
+    return align_floats(MIN(micro_round_up(n, MICRO_COLUMNS), BLOCK_COLUMNS) * MIN(k, BLOCK_DEPTH));
+}
+
+static int64_t c_floats(int64_t m, int64_t n)
+{
+    return align_floats(MIN(m, BLOCK_ROWS) * MIN(n, BLOCK_COLUMNS));
+}
+
+static int64_t thread_floats(int64_t m, int64_t n, int64_t k)
+{
+    int64_t few = m < FEW_ROWS ? align_floats(k) * (m + 1) : 0; /* rows of A and one of B */
+    return MAX(a_floats(m, k) + b_floats(n, k) + c_floats(m, n), few);
+}
+
+int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, int64_t k)
+{
+    return env->n_threads * thread_floats(m, n, k) * (int64_t)sizeof(float);
+}
+
+static inline float get(const struct cpu_matrix *a, int64_t at)
+{
+    switch (a->dtype) {
+    case DTYPE_BF16:
+        return bf16_to_f32(((const uint16_t *)a->data)[at]);
+    case DTYPE_F16:
+        return f16_to_f32(((const uint16_t *)a->data)[at]);
+    default:
+        return ((const float *)a->data)[at];
+    }
+}
+
+/* dst[p * width + i] = line i's element p, for n lines that lie `stride` apart, each contiguous in
+ * p; lines n .. width - 1 become zero. Eight elements of each line at a time: whole cache lines
+ * are read, and the strided writes stay within a few lines. */
+static void pack_across(float *restrict dst, int64_t width, const struct cpu_matrix *src,
+                        int64_t first, int64_t stride, int64_t n, int64_t depth)
+{
+    for (int64_t p0 = 0; p0 < depth; p0 += 16) {
+        int64_t n_p = MIN(depth - p0, 16);
+        for (int64_t i = 0; i < n; i++) {
+            float line[16];
+            int64_t at = first + i * stride + p0;
+            if (src->dtype == DTYPE_F32)
+                memcpy(line, (const float *)src->data + at, (size_t)n_p * sizeof(float));
+            else
+                cpu_load_f32(line, src->data, src->dtype, at, n_p);
+            for (int64_t p = 0; p < n_p; p++)
+                dst[(p0 + p) * width + i] = line[p];
+        }
+        for (int64_t i = n; i < width; i++) {
+            for (int64_t p = 0; p < n_p; p++)
+                dst[(p0 + p) * width + i] = 0.0f;
+        }
+    }
+}
+
+/* dst[p * width + i] = element i of line p, for lines that lie `stride` apart. */
+static void pack_along(float *restrict dst, int64_t width, const struct cpu_matrix *src,
+                       int64_t first, int64_t stride, int64_t n, int64_t depth)
+{
+    for (int64_t p = 0; p < depth; p++) {
+        cpu_load_f32(dst + p * width, src->data, src->dtype, first + p * stride, n);
+        for (int64_t i = n; i < width; i++)
+            dst[p * width + i] = 0.0f;
+    }
+}
+
+/* Panels of `width` lines of a matrix whose panel axis has stride `across` and whose k axis has
+ * stride `along`; one of the two is 1. */
+static void pack(float *dst, int64_t width, const struct cpu_matrix *src, int64_t first,
+                 int64_t across, int64_t along, int64_t n, int64_t depth)
+{
+    for (int64_t i = 0; i < n; i += width) {
+        int64_t lines = MIN(n - i, width);
+        if (along == 1)
+            pack_across(dst, width, src, first + i * across, across, lines, depth);
+        else
+            pack_along(dst, width, src, first + i, along, lines, depth);
+        dst += width * depth;
+    }
+}
+
+/* c[m, n] = (add ? c : bias or 0) + packed A packed B. */
+static void multiply_block(const float *a, const float *b, int64_t m, int64_t n, int64_t depth,
+                           bool add, const float *bias, float *c, int64_t c_row)
+{
+    for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
+        int64_t n_columns = MIN(n - j, MICRO_COLUMNS);
+        if (!add && bias) {
+            for (int64_t i = 0; i < m; i++)
+                memcpy(c + i * c_row + j, bias + j, (size_t)n_columns * sizeof(float));
+        }
+        for (int64_t i = 0; i < m; i += MICRO_ROWS)
+            micro_tile(depth, a + i * depth, 1, MICRO_ROWS, b + j * depth, MICRO_COLUMNS, 1.0f,
+                       add || bias, c + i * c_row + j, c_row, MIN(m - i, MICRO_ROWS), n_columns);
+    }
+}
+
+static void pack_a(const struct cpu_gemm *g, const struct part *t, int64_t i, int64_t m, int64_t p,
+                   int64_t depth)
+{
+    pack(t->a, MICRO_ROWS, &g->a, g->a.first + i * g->a.row + p * g->a.column, g->a.row,
+         g->a.column, m, depth);
+}
+
+static void pack_b(const struct cpu_gemm *g, const struct part *t, int64_t j, int64_t n, int64_t p,
+                   int64_t depth)
+{
+    pack(t->b, MICRO_COLUMNS, &g->b, g->b.first + j * g->b.column + p * g->b.row, g->b.column,
+         g->b.row, n, depth);
+}
+
+static const float *bias_at(const struct cpu_gemm *g, int64_t j)
+{
+    return g->bias ? g->bias + j : NULL;
+}
+
+/* C in f32: blocks of k are added into C itself. */
+static void run_f32(const struct cpu_gemm *g, const struct part *t)
+{
+    float *c = (float *)g->c + g->c_first;
+    for (int64_t j = t->column; j < t->column + t->n_columns; j += BLOCK_COLUMNS) {
+        int64_t n = MIN(t->column + t->n_columns - j, BLOCK_COLUMNS);
+        for (int64_t p = 0; p < g->k; p += BLOCK_DEPTH) {
+            int64_t depth = MIN(g->k - p, BLOCK_DEPTH);
+            pack_b(g, t, j, n, p, depth);
+            for (int64_t i = t->row; i < t->row + t->n_rows; i += BLOCK_ROWS) {
+                int64_t m = MIN(t->row + t->n_rows - i, BLOCK_ROWS);
+                pack_a(g, t, i, m, p, depth);
+                multiply_block(t->a, t->b, m, n, depth, g->add || p > 0, bias_at(g, j),
+                               c + i * g->c_row + j, g->c_row);
+            }
+        }
+    }
+}
+
+/* C in 16 bits: one block of C at a time is finished in f32, then stored. */
+static void run_half(const struct cpu_gemm *g, const struct part *t)
+{
+    for (int64_t j = t->column; j < t->column + t->n_columns; j += BLOCK_COLUMNS) {
+        int64_t n = MIN(t->column + t->n_columns - j, BLOCK_COLUMNS);
+        for (int64_t i = t->row; i < t->row + t->n_rows; i += BLOCK_ROWS) {
+            int64_t m = MIN(t->row + t->n_rows - i, BLOCK_ROWS);
+            for (int64_t r = 0; g->add && r < m; r++)
+                cpu_load_f32(t->c + r * n, g->c, g->c_dtype, g->c_first + (i + r) * g->c_row + j,
+                             n);
+            for (int64_t p = 0; p < g->k; p += BLOCK_DEPTH) {
+                int64_t depth = MIN(g->k - p, BLOCK_DEPTH);
+                pack_b(g, t, j, n, p, depth);
+                pack_a(g, t, i, m, p, depth);
+                multiply_block(t->a, t->b, m, n, depth, g->add || p > 0, bias_at(g, j), t->c, n);
+            }
+            for (int64_t r = 0; r < m; r++)
+                cpu_store_f32(g->c, g->c_dtype, g->c_first + (i + r) * g->c_row + j, t->c + r * n,
+                              n);
+        }
+    }
+}
+
+static float dot(const float *restrict a, const float *restrict b, int64_t n)
+{
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* A few rows against a B that is contiguous along k (generation's products with weights): bound by
+ * reading B once, so B is not packed. */
+static void run_few_rows(const struct cpu_gemm *g, const struct part *t)
+{
+    int64_t stride = align_floats(g->k);
+    float *line = t->a, *rows = t->a + stride;
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t p = 0; p < g->k; p++)
+            rows[i * stride + p] = get(&g->a, g->a.first + i * g->a.row + p * g->a.column);
+    }
+    for (int64_t j = t->column; j < t->column + t->n_columns; j++) {
+        int64_t at = g->b.first + j * g->b.column;
+        const float *b = (const float *)g->b.data + at;
+        if (g->b.dtype != DTYPE_F32) {
+            cpu_load_f32(line, g->b.data, g->b.dtype, at, g->k);
+            b = line;
+        }
+        for (int64_t i = 0; i < g->m; i++) {
+            int64_t to = g->c_first + i * g->c_row + j;
+            float y = dot(rows + i * stride, b, g->k), old = 0.0f;
+            if (g->add)
+                cpu_load_f32(&old, g->c, g->c_dtype, to, 1);
+            else if (g->bias)
+                old = g->bias[j];
+            y += old;
+            cpu_store_f32(g->c, g->c_dtype, to, &y, 1);
+        }
+    }
+}
+
+/* How many thread rows the grid has: the divisor of n_threads with the least packing per thread. */
+static int grid_rows(int n_threads, int64_t m, int64_t n)
+{
+    int best = 1;
+    double least = 0.0;
+    for (int rows = 1; rows <= n_threads; rows++) {
+        if (n_threads % rows != 0)
+            continue;
+        /* Whole tiles per thread: what counts is the thread with the most. */
+        double tile_rows = (double)micro_round_up((m + rows - 1) / rows, MICRO_ROWS);
+        int columns = n_threads / rows;
+        double tile_columns = (double)micro_round_up((n + columns - 1) / columns, MICRO_COLUMNS);
+        double cost = tile_rows * tile_columns / 26.0 + tile_rows + tile_columns;
+        if (rows == 1 || cost < least) {
+            best = rows;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+/* Slice i of `parts` of [0, n), in whole tiles. */
+static void slice(int64_t n, int64_t tile, int i, int parts, int64_t *first, int64_t *count)
+{
+    int64_t tiles = (n + tile - 1) / tile;
+    int64_t from = tiles * i / parts * tile, to = tiles * (i + 1) / parts * tile;
+    *first = MIN(from, n);
+    *count = MIN(to, n) - *first;
+}
+
+static void run_blas(const struct cpu_gemm *g)
+{
+    float *c = (float *)g->c + g->c_first;
+    for (int64_t i = 0; g->bias && !g->add && i < g->m; i++)
+        memcpy(c + i * g->c_row, g->bias, (size_t)g->n * sizeof(float));
+    bool ta = g->a.column != 1, tb = g->b.column != 1;
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
+                (int)g->m, (int)g->n, (int)g->k, 1.0f, (const float *)g->a.data + g->a.first,
+                (int)(ta ? g->a.column : g->a.row), (const float *)g->b.data + g->b.first,
+                (int)(tb ? g->b.column : g->b.row), g->add || g->bias ? 1.0f : 0.0f, c,
+                (int)g->c_row);
+}
+
+void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)
+{
+    bool f32 = g->c_dtype == DTYPE_F32;
+    bool few = g->m < FEW_ROWS && g->b.row == 1;
+    if (!MICRO_IS_FAST && f32 && g->a.dtype == DTYPE_F32 && g->b.dtype == DTYPE_F32) {
+        run_blas(g); /* it knows vector instructions that this build was not allowed to use */
+        return;
+    }
+    int n_threads = env->n_threads;
+    if ((double)g->m * (double)g->n * (double)g->k < 1e5)
+        n_threads = 1;
+    int rows = few ? 1 : grid_rows(n_threads, g->m, g->n), columns = n_threads / rows;
+    int64_t floats = thread_floats(g->m, g->n, g->k);
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
+    for (int i = 0; i < n_threads; i++) {
+        struct part t = {.a = (float *)workspace + i * floats};
+        t.b = t.a + a_floats(g->m, g->k);
+        t.c = t.b + b_floats(g->n, g->k);
+        slice(g->m, MICRO_ROWS, i / columns, rows, &t.row, &t.n_rows);
+        slice(g->n, MICRO_COLUMNS, i % columns, columns, &t.column, &t.n_columns);
+        if (few)
+            run_few_rows(g, &t);
+        else if (f32)
+            run_f32(g, &t);
+        else
+            run_half(g, &t);
+    }
+}
