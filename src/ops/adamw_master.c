@@ -19,6 +19,8 @@ static enum status infer(const struct op_call *c)
     TRY(need_number(c, 4));
     TRY(need_number(c, 6));
     TRY(need_step(c, 5));
+    if (c->in[7].dtype != dtype_accumulator(c->in[7].dtype))
+        return REJECT(c, "master must be f32 or f64, not %s", dtype_name(c->in[7].dtype));
     double beta1 = call_float(c, 0), beta2 = call_float(c, 1);
     if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
         return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
@@ -53,6 +55,7 @@ static const char *const rejects[] = {
     "bf16[3], f32[4], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3]",
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], f32[4]",
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], _",
+    "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], bf16[3]",
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3] {beta2=1.5}",
 };
 

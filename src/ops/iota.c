@@ -23,7 +23,7 @@ static const struct op_sample samples[] = {
 };
 static const char *const rejects[] = {
     "{length=0}",
-    "{length=5, start=2147483640}",
+    "{length=5, start=2147483645}",
     "{length=5, start=-3000000000}",
 };
 

@@ -2,7 +2,7 @@
  * vectorise. No branches, no tables, no calls: both sides of a choice are computed and selected.
  *
  * Accuracy against the exact value, in f32: about 2 units in the last place over the whole range
- * (subnormal results included); the lower tail of the normal distribution 1e-6 relative down to -6
+ * (subnormal results included); the lower tail of the normal distribution 2e-6 relative down to -6
  * and 1e-5 beyond. NaN in, NaN out; infinities give the limits. tests/device/test_cpu_math.c holds
  * this.
  *

@@ -310,30 +310,28 @@ static bool is_reduced(const struct op_call *c, int axis)
     return axes->n_ints == 0;
 }
 
-/* The output element that element i of x goes to. */
-static int64_t target_of(const struct op_call *c, int64_t i)
+/* Element of x for the i-th index over its reduced (or its other) axes, the rest of the index 0. */
+static int64_t spread(const struct op_call *c, bool reduced, int64_t i)
 {
     const struct shape *x = &c->in[0].shape;
-    int64_t target = 0, step = 1;
+    int64_t element = 0;
     for (int a = x->rank - 1; a >= 0; a--) {
-        if (!is_reduced(c, a)) {
-            target += i % x->dim[a] * step;
-            step *= x->dim[a];
-        }
+        if (is_reduced(c, a) != reduced)
+            continue;
+        element += i % x->dim[a] * shape_inner(x, a + 1);
         i /= x->dim[a];
     }
-    return target;
+    return element;
 }
 
 static void sum_reference_scaled(const struct op_call *c, double factor)
 {
-    int64_t n_in = shape_elems(&c->in[0].shape), n_out = shape_elems(&c->out[0].shape);
+    int64_t n_out = shape_elems(&c->out[0].shape);
+    int64_t n_each = shape_elems(&c->in[0].shape) / n_out;
     for (int64_t o = 0; o < n_out; o++) {
         double sum = 0.0;
-        for (int64_t i = 0; i < n_in; i++) {
-            if (target_of(c, i) == o)
-                sum += ref_get(&c->in[0], i);
-        }
+        for (int64_t i = 0; i < n_each; i++)
+            sum += ref_get(&c->in[0], spread(c, false, o) + spread(c, true, i));
         ref_set(&c->out[0], o, sum * factor);
     }
 }
