@@ -1,7 +1,8 @@
 /* head_loss.c: the output projection and cross entropy in one op: the kernel lists and the plain
- * reference kernels. */
+ * reference kernels. The chunked kernels are in cpu_head_loss.c. */
 #include <math.h>
 
+#include "device/cpu/cpu_head_loss.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
@@ -15,20 +16,6 @@ static struct sizes sizes_of(const struct op_call *c)
     struct sizes s = {.n_words = c->in[1].shape.dim[0], .n_columns = c->in[1].shape.dim[1]};
     s.n_rows = shape_elems(&c->in[2].shape);
     return s;
-}
-
-static enum status check_targets(const struct op_call *c)
-{
-    struct sizes s = sizes_of(c);
-    const int32_t *target = c->in[2].data;
-    for (int64_t i = 0; i < s.n_rows; i++) {
-        if (target[i] != call_int(c, HEAD_LOSS_IGNORE) && (target[i] < 0 || target[i] >= s.n_words))
-            return FAIL(ERR_DATA,
-                        "%s: target %d at position %lld is outside the vocabulary of "
-                        "%lld",
-                        op_get(c->op)->name, (int)target[i], (long long)i, (long long)s.n_words);
-    }
-    return OK;
 }
 
 /* Row i's loss; z receives its logits and then, when gradient is not 0, the loss's gradient with
@@ -81,7 +68,7 @@ static int64_t reference_workspace(const struct op_call *c, const struct kernel_
 
 static enum status reference(const struct kernel_ctx *x, const struct op_call *c)
 {
-    TRY(check_targets(c));
+    TRY(cpu_head_loss_check(c));
     reference_loss(c, 1.0, x->workspace, 0);
     return OK;
 }
@@ -96,7 +83,7 @@ static enum status reference_grad(const struct kernel_ctx *x, const struct op_ca
 {
     struct sizes s = sizes_of(c);
     double *g = x->workspace; /* [n_rows, n_words] */
-    TRY(check_targets(c));
+    TRY(cpu_head_loss_check(c));
     reference_loss(c, ref_get(&c->in[3], 0), g, s.n_words);
     for (int64_t at = 0; at < s.n_words * s.n_columns; at++) {
         int64_t v = at / s.n_columns, k = at % s.n_columns;
@@ -116,11 +103,13 @@ static enum status reference_grad(const struct kernel_ctx *x, const struct op_ca
 }
 
 const struct kernel cpu_kernels_linear_cross_entropy[] = {
+    {"chunks", cpu_declines_f64, cpu_head_loss_workspace, cpu_head_loss},
     {"reference", NULL, reference_workspace, reference},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_linear_cross_entropy_grad[] = {
+    {"chunks", cpu_declines_f64, cpu_head_loss_grad_workspace, cpu_head_loss_grad},
     {"reference", NULL, reference_grad_workspace, reference_grad},
     KERNEL_END,
 };
