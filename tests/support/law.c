@@ -13,7 +13,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 
-enum { MAX_REWRITES = 16 };
+enum { MAX_REWRITES = 16, LARGE_ELEMS = 40000 };
 
 enum status law_case_build(struct law_case *c)
 {
@@ -29,10 +29,9 @@ enum status law_case_build(struct law_case *c)
                           BLOCK_NONE, &k);
 }
 
-static double draw(const struct sample_input *rule, struct rng *r)
+static double draw(const struct sample_input *rule, uint32_t a, uint32_t b)
 {
     float x, y;
-    uint32_t a = rng_next(r), b = rng_next(r);
     switch (rule->fill) {
     case FILL_POSITIVE:
         return 0.5 + (double)rng_uniform(a);
@@ -49,9 +48,10 @@ static double draw(const struct sample_input *rule, struct rng *r)
 
 void law_fill(const struct sample_input *rule, uint64_t salt, const struct tensor *t)
 {
-    struct rng r = {.key = 20240607, .stream = salt};
-    for (int64_t i = 0; i < shape_elems(&t->shape); i++)
-        ref_set(t, i, draw(rule, &r));
+    for (int64_t i = 0; i < shape_elems(&t->shape); i++) {
+        struct philox4 bits = philox(20240607, salt, (uint64_t)i);
+        ref_set(t, i, draw(rule, bits.v[0], bits.v[1]));
+    }
 }
 
 void law_case_fill(const struct law_case *c, const struct eval *e)
@@ -116,6 +116,45 @@ int law_rewrites(enum op_id op, const struct sample *s, enum dtype to, struct sa
     return n;
 }
 
+/* Inference accepts and no output is out of proportion. */
+static bool is_affordable(enum op_id op, const struct sample *s)
+{
+    struct law_case c = {.op = op, .def = op_get(op), .sample = *s};
+    bool ok = law_case_build(&c) == OK;
+    for (int i = 0; ok && i < c.def->n_out; i++) {
+        value_id out = graph_node(c.g, 0)->out[i];
+        ok = shape_elems(&graph_value(c.g, out)->shape) <= 8 * LARGE_ELEMS;
+    }
+    graph_free(c.g);
+    return ok;
+}
+
+bool law_enlarge(enum op_id op, const struct sample *s, int anchor, struct sample *out,
+                 uint32_t *mask)
+{
+    uint32_t may = 0;
+    for (int i = 0; i < s->n_in; i++) {
+        if (s->in[i].dtype != DTYPE_NONE && s->in[i].shape.rank > 0)
+            may |= 1u << i;
+    }
+    int64_t n = shape_elems(&s->in[anchor].shape);
+    if (!(may >> anchor & 1u) || n == 0 || n > LARGE_ELEMS)
+        return false;
+    int64_t factor = LARGE_ELEMS / n + 1;
+    for (int wanted = 1; wanted <= n_bits(may); wanted++) {
+        for (*mask = may; *mask; *mask = (*mask - 1) & may) {
+            if (n_bits(*mask) != wanted || !(*mask >> anchor & 1u))
+                continue;
+            *out = *s;
+            for (int i = 0; i < s->n_in; i++)
+                out->in[i].shape.dim[0] *= *mask >> i & 1u ? factor : 1;
+            if (is_affordable(op, out))
+                return true;
+        }
+    }
+    return false;
+}
+
 static void run_case(struct law_case *c, void (*law)(struct law_case *c))
 {
     c->report->n_cases++;
@@ -127,38 +166,61 @@ static void run_case(struct law_case *c, void (*law)(struct law_case *c))
     c->g = NULL;
 }
 
-static void run_sample(struct law_report *r, enum op_id op, int i_sample, bool narrow,
-                       void (*law)(struct law_case *c))
+static void run_narrow(struct law_case c, enum dtype dtype, void (*law)(struct law_case *c))
 {
-    static const enum dtype narrow_dtypes[] = {DTYPE_BF16, DTYPE_F16};
-    const struct op_sample *s = &op_get(op)->samples[i_sample];
+    struct sample rewritten[MAX_REWRITES];
+    int n = law_rewrites(c.op, &c.sample, dtype, rewritten, MAX_REWRITES);
+    for (int k = 0; k < n; k++) {
+        c.sample = rewritten[k];
+        run_case(&c, law);
+    }
+}
+
+static void run_enlarged(struct law_case c, void (*law)(struct law_case *c))
+{
+    struct sample plain = c.sample;
+    uint32_t done[SAMPLE_MAX_INPUTS] = {0}, mask;
+    for (int i = 0; i < plain.n_in; i++) {
+        bool again = false;
+        if (!law_enlarge(c.op, &plain, i, &c.sample, &mask))
+            continue;
+        for (int k = 0; k < i; k++)
+            again |= done[k] == mask;
+        done[i] = mask;
+        c.enlarged = true;
+        if (!again)
+            run_case(&c, law);
+    }
+}
+
+static void run_sample(struct law_report *r, enum op_id op, const struct op_sample *s,
+                       enum law_forms forms, void (*law)(struct law_case *c))
+{
     struct law_case c = {.report = r, .op = op, .def = op_get(op), .text = s->text};
     c.tolerance = s->tolerance > 0 ? s->tolerance : 1e-5;
     if (sample_parse(&c.sample, c.def, s->text) != OK) {
         law_failed(&c, "is not a sample: %s", status_message());
         return;
     }
-    struct sample plain = c.sample;
     run_case(&c, law);
-    for (size_t d = 0; narrow && d < ARRAY_LEN(narrow_dtypes); d++) {
-        struct sample rewritten[MAX_REWRITES];
-        int n = law_rewrites(op, &plain, narrow_dtypes[d], rewritten, MAX_REWRITES);
-        for (int k = 0; k < n; k++) {
-            c.sample = rewritten[k];
-            c.dtype = narrow_dtypes[d];
-            run_case(&c, law);
-        }
+    if (forms >= LAW_NARROW) {
+        run_narrow(c, DTYPE_BF16, law);
+        run_narrow(c, DTYPE_F16, law);
     }
+    if (forms == LAW_ALL)
+        run_enlarged(c, law);
 }
 
-void law_for_each_case(struct law_report *r, bool narrow, void (*law)(struct law_case *c))
+bool law_asked(const struct law_report *r, enum op_id op)
 {
-    for (int op = 0; op < OP_COUNT; op++) {
-        const struct op_def *d = op_get((enum op_id)op);
-        if (r->only && strcmp(r->only, d->name) != 0)
-            continue;
-        for (int i = 0; i < d->n_samples; i++)
-            run_sample(r, (enum op_id)op, i, narrow, law);
+    return !r->only || strcmp(r->only, op_get(op)->name) == 0;
+}
+
+void law_for_each_case(struct law_report *r, enum law_forms forms, void (*law)(struct law_case *c))
+{
+    for (enum op_id op = 0; op < OP_COUNT; op++) {
+        for (int i = 0; law_asked(r, op) && i < op_get(op)->n_samples; i++)
+            run_sample(r, op, &op_get(op)->samples[i], forms, law);
     }
 }
 
@@ -183,6 +245,8 @@ void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c))
     for (const struct kernel *k = cpu_kernels(c->op); k && k->name; k++) {
         if (k->declines && k->declines(&call))
             continue;
+        if (c->enlarged && strcmp(k->name, "reference") == 0)
+            continue; /* slow, and has no threads to be tested */
         c->kernel = k;
         law(c);
     }
@@ -191,17 +255,20 @@ void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c))
 
 void law_failed(const struct law_case *c, const char *fmt, ...)
 {
-    char message[1024], dtypes[128] = "";
-    size_t n = 0;
+    char message[1024];
+    struct str inputs = {0};
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
-    for (int i = 0; i < c->sample.n_in && n + 8 < sizeof(dtypes); i++)
-        n += (size_t)snprintf(dtypes + n, sizeof(dtypes) - n, "%s%s", i ? " " : "",
-                              dtype_name(c->sample.in[i].dtype));
-    print_error("%s '%s' (%s)%s%s: %s\n", c->def->name, c->text, dtypes,
+    for (int i = 0; i < c->sample.n_in; i++) {
+        char shape[SHAPE_TEXT];
+        str_addf(&inputs, "%s%s%s", i ? " " : "", dtype_name(c->sample.in[i].dtype),
+                 shape_text(shape, &c->sample.in[i].shape));
+    }
+    print_error("%s '%s' (%s)%s%s: %s\n", c->def->name, c->text, str_text(&inputs),
                 c->kernel ? " kernel " : "", c->kernel ? c->kernel->name : "", message);
+    str_release(&inputs);
     c->report->n_failures++;
 }
 

@@ -29,8 +29,8 @@ struct law_case {
     const char *text;
     double tolerance;
     struct sample sample; /* after the change of dtypes */
-    enum dtype dtype;     /* what inputs were changed to; NONE: as the sample says */
-    struct graph *g;      /* node 0 is the op */
+    bool enlarged;
+    struct graph *g; /* node 0 is the op */
     value_id in[SAMPLE_MAX_INPUTS];
     const struct kernel *kernel; /* inside law_for_each_kernel */
 };
@@ -49,9 +49,22 @@ void law_fill(const struct sample_input *rule, uint64_t salt, const struct tenso
  * to stay). Those with most changes come first; returns how many. */
 int law_rewrites(enum op_id op, const struct sample *s, enum dtype to, struct sample *out, int max);
 
-/* Every op on every sample as it is and, with `narrow`, in each bf16 and f16 form. */
-void law_for_each_case(struct law_report *r, bool narrow, void (*law)(struct law_case *c));
-/* Every CPU kernel that accepts the case (none for pure views). */
+/* The sample with input `anchor`, and as few others as inference needs to agree, made longer along
+ * the first axis until kernels find it worth several threads. False when there is none; *mask says
+ * which inputs grew. */
+bool law_enlarge(enum op_id op, const struct sample *s, int anchor, struct sample *out,
+                 uint32_t *mask);
+
+enum law_forms {
+    LAW_PLAIN,  /* samples as they are */
+    LAW_NARROW, /* and in each bf16 and f16 form */
+    LAW_ALL,    /* and enlarged */
+};
+/* Every op on every sample. */
+void law_for_each_case(struct law_report *r, enum law_forms forms, void (*law)(struct law_case *c));
+/* Does the report ask for this op? */
+bool law_asked(const struct law_report *r, enum op_id op);
+/* Every CPU kernel that accepts the case; none for pure views, no reference for enlarged ones. */
 void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c));
 
 void law_failed(const struct law_case *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
