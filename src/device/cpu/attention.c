@@ -1,6 +1,8 @@
-/* attention.c: softmax attention over packed rows. */
+/* attention.c: softmax attention over packed rows. The tiled kernel splits every head's queries
+ * into blocks (cpu_attention.c); a block's results do not depend on who computes it. */
 #include <math.h>
 
+#include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
@@ -57,7 +59,54 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
+static int64_t tiles_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    return env->n_threads * cpu_attention_scratch(qkv_dims_of(c, 0).head_dim) *
+           (int64_t)sizeof(float);
+}
+
+static struct attention_job job_of(const struct op_call *c, const struct qkv_dims *d, int64_t batch,
+                                   int64_t head)
+{
+    int64_t kv = d->heads + head / (d->heads / d->kv_heads);
+    int64_t row = batch * d->n_tokens;
+    struct attention_job job = {
+        .q = {&c->in[0], row * d->width + head * d->head_dim, d->width},
+        .k = {&c->in[0], row * d->width + kv * d->head_dim, d->width},
+        .v = {&c->in[0], row * d->width + (kv + d->kv_heads) * d->head_dim, d->width},
+        .mask = {.causal = call_bool(c, ATTENTION_CAUSAL),
+                 .window = call_int(c, ATTENTION_WINDOW),
+                 .n_keys = d->n_tokens},
+        .head_dim = d->head_dim,
+        .scale = (float)attention_scale(c, ATTENTION_SCALE, d),
+        .out = &c->out[0],
+        .out_first = (row * d->heads + head) * d->head_dim,
+        .out_stride = d->heads * d->head_dim,
+        .lse = (float *)c->out[1].data + (batch * d->heads + head) * d->n_tokens,
+    };
+    return job;
+}
+
+static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t n_blocks = (d.n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
+    int64_t n_tasks = d.batch * d.heads * n_blocks, n_scratch = cpu_attention_scratch(d.head_dim);
+    double work = (double)(d.batch * d.n_tokens) * (double)(d.n_tokens * d.heads * d.head_dim);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(x->env.n_threads) if (work > 1e5)
+    for (int64_t task = 0; task < n_tasks; task++) {
+        /* The last blocks of a head see the most keys: they go first. */
+        int64_t i = (n_blocks - 1 - task / (d.batch * d.heads)) * CPU_QUERIES;
+        int64_t head = task % (d.batch * d.heads);
+        struct attention_job job = job_of(c, &d, head / d.heads, head % d.heads);
+        cpu_attention_block(&job, i, MIN(d.n_tokens - i, CPU_QUERIES),
+                            (float *)x->workspace + cpu_thread_index() * n_scratch);
+    }
+    return OK;
+}
+
 const struct kernel cpu_kernels_attention[] = {
+    {"tiles", cpu_declines_f64, tiles_workspace, tiles},
     {"reference", NULL, reference_workspace, reference},
     KERNEL_END,
 };

@@ -1,7 +1,9 @@
-/* attention_grad.c: the gradient of softmax attention, from the saved output and log-sum-exp. */
+/* attention_grad.c: the gradient of softmax attention, from the saved output and log-sum-exp: the
+ * kernel list and the plain reference. The tiled kernel is in cpu_attention_grad.c. */
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
@@ -67,6 +69,7 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
 }
 
 const struct kernel cpu_kernels_attention_grad[] = {
+    {"tiles", cpu_declines_f64, cpu_attention_grad_workspace, cpu_attention_grad},
     {"reference", NULL, reference_workspace, reference},
     KERNEL_END,
 };

@@ -1,0 +1,149 @@
+/* cpu_attention.c: products of tiles, and the forward pass of attention over a block of queries
+ * with an online softmax.
+ *
+ * For each tile of keys: load it once, transpose the keys; for each tile of the block's queries
+ * that sees it: scores, then the running maximum m and sum l of each query are brought up to date
+ * (what was summed under an older maximum is scaled by exp(old m - new m)), then out += p v.
+ */
+#include "device/cpu/cpu_attention.h"
+
+#include <math.h>
+
+#include "device/cpu/cpu_math.h"
+
+void cpu_tile_product(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
+                      const float *b, int64_t b_row, float alpha, int beta, float *c, int64_t c_row)
+{
+    for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
+        for (int64_t i = 0; i < m; i += MICRO_ROWS)
+            micro_tile(k, a + i * a_row, a_row, 1, b + j, b_row, alpha, beta, c + i * c_row + j,
+                       c_row, MICRO_ROWS, MICRO_COLUMNS);
+    }
+}
+
+void cpu_tile_product_transposed(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
+                                 const float *b, int64_t b_row, float *c, int64_t c_row)
+{
+    for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
+        for (int64_t i = 0; i < m; i += MICRO_ROWS)
+            micro_tile(k, a + i, 1, a_row, b + j, b_row, 1.0f, 1, c + i * c_row + j, c_row,
+                       MICRO_ROWS, MICRO_COLUMNS);
+    }
+}
+
+struct scratch {
+    float *q, *out;   /* [CPU_QUERIES, width] */
+    float *k, *v;     /* [CPU_TILE, width] */
+    float *k_across;  /* [head_dim, CPU_TILE] */
+    float *scores;    /* [CPU_TILE, CPU_TILE] */
+    float *top, *sum; /* [CPU_QUERIES] */
+};
+
+int64_t cpu_attention_scratch(int64_t head_dim)
+{
+    return 2 * (CPU_QUERIES + CPU_TILE) * tile_width(head_dim) + head_dim * CPU_TILE +
+           CPU_TILE * CPU_TILE + 2 * CPU_QUERIES;
+}
+
+static struct scratch lay_out(float *base, int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    struct scratch s = {.q = base};
+    s.out = s.q + CPU_QUERIES * width;
+    s.k = s.out + CPU_QUERIES * width;
+    s.v = s.k + CPU_TILE * width;
+    s.k_across = s.v + CPU_TILE * width;
+    s.scores = s.k_across + head_dim * CPU_TILE;
+    s.top = s.scores + CPU_TILE * CPU_TILE;
+    s.sum = s.top + CPU_QUERIES;
+    return s;
+}
+
+/* One query's scores over keys first .. last - 1 of a tile become weights; keys outside get 0. */
+static void soften(float *p, int64_t first, int64_t last, int64_t n_keys, float *top, float *sum,
+                   float *out, int64_t width)
+{
+    float highest = *top, added = 0.0f;
+#pragma omp simd reduction(max : highest)
+    for (int64_t j = first; j < last; j++)
+        highest = p[j] > highest ? p[j] : highest;
+#pragma omp simd reduction(+ : added)
+    for (int64_t j = first; j < last; j++) {
+        p[j] = cpu_expf(p[j] - highest);
+        added += p[j];
+    }
+    for (int64_t j = 0; j < first; j++)
+        p[j] = 0.0f;
+    for (int64_t j = MAX(last, 0); j < n_keys; j++)
+        p[j] = 0.0f;
+    if (highest > *top) {
+        float factor = cpu_expf(*top - highest); /* 0 the first time, when top is -infinity */
+        *sum *= factor;
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++)
+            out[e] *= factor;
+        *top = highest;
+    }
+    *sum += added;
+}
+
+/* Queries i .. i + n (one tile, the r-th of the block) against keys k .. k + n_k. */
+static void meet(const struct attention_job *job, const struct scratch *s, int64_t r, int64_t i,
+                 int64_t n, int64_t k, int64_t n_k)
+{
+    int64_t width = tile_width(job->head_dim);
+    cpu_tile_product(n, n_k, job->head_dim, s->q + r * width, width, s->k_across, CPU_TILE,
+                     job->scale, 0, s->scores, CPU_TILE);
+    for (int64_t row = 0; row < n; row++) {
+        int64_t p = job->position + i + row;
+        int64_t first = MAX(mask_first(&job->mask, p) - k, 0);
+        int64_t last = MIN(mask_last(&job->mask, p) + 1 - k, n_k);
+        if (first >= last)
+            first = last = 0; /* it sees none of these keys */
+        soften(s->scores + row * CPU_TILE, first, last, n_k, s->top + r + row, s->sum + r + row,
+               s->out + (r + row) * width, width);
+    }
+    cpu_tile_product(n, width, n_k, s->scores, CPU_TILE, s->v, width, 1.0f, 1, s->out + r * width,
+                     width);
+}
+
+static void finish(const struct attention_job *job, const struct scratch *s, int64_t i, int64_t n)
+{
+    int64_t width = tile_width(job->head_dim);
+    for (int64_t row = 0; row < n; row++) {
+        float *out = s->out + row * width, factor = 1.0f / s->sum[row];
+#pragma omp simd
+        for (int64_t e = 0; e < job->head_dim; e++)
+            out[e] *= factor;
+        cpu_store_f32(job->out->data, job->out->dtype, job->out_first + (i + row) * job->out_stride,
+                      out, job->head_dim);
+        if (job->lse)
+            job->lse[i + row] = s->top[row] + logf(s->sum[row]);
+    }
+}
+
+void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch)
+{
+    struct scratch s = lay_out(scratch, job->head_dim);
+    int64_t width = tile_width(job->head_dim), n_padded = micro_round_up(n, MICRO_ROWS);
+    int64_t begin = mask_first(&job->mask, job->position + i);
+    int64_t end = mask_last(&job->mask, job->position + i + n - 1) + 1;
+    tile_load(s.q, &job->q, i, n, n_padded, job->head_dim);
+    memset(s.out, 0, (size_t)(n_padded * width) * sizeof(float));
+    for (int64_t row = 0; row < n; row++) {
+        s.top[row] = -INFINITY;
+        s.sum[row] = 0.0f;
+    }
+    for (int64_t k = begin; k < end; k += CPU_TILE) {
+        int64_t n_k = MIN(end - k, CPU_TILE);
+        tile_load(s.k, &job->k, k, n_k, CPU_TILE, job->head_dim);
+        tile_load(s.v, &job->v, k, n_k, n_k, job->head_dim);
+        tile_transpose(s.k_across, s.k, job->head_dim);
+        for (int64_t r = 0; r < n; r += CPU_TILE) {
+            int64_t n_q = MIN(n - r, CPU_TILE);
+            if (mask_meets(&job->mask, job->position + i + r, n_q, k, n_k))
+                meet(job, &s, r, i + r, n_q, k, n_k);
+        }
+    }
+    finish(job, &s, i, n);
+}

@@ -1,0 +1,126 @@
+/* cpu_attention.h: what the attention kernels share: which keys a query sees, tiles of rows as
+ * padded f32, products of tiles, and the forward pass over a block of queries.
+ *
+ * Everything is computed tile by tile, CPU_TILE queries by CPU_TILE keys; no matrix of scores over
+ * all tokens exists. Tiles hold rows of `width` floats: head_dim rounded up to whole vector tiles,
+ * the rest zero, so that products need no edge cases.
+ */
+#ifndef SNUG_DEVICE_CPU_CPU_ATTENTION_H
+#define SNUG_DEVICE_CPU_CPU_ATTENTION_H
+
+#include <omp.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_micro.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    CPU_TILE = 96,              /* a multiple of every MICRO_ROWS and MICRO_COLUMNS */
+    CPU_QUERIES = 4 * CPU_TILE, /* queries that share a loaded tile of keys */
+};
+
+/* This thread's number within the parallel region, for its slice of scratch. */
+static inline int64_t cpu_thread_index(void)
+{
+    return omp_get_thread_num();
+}
+
+/* Which keys a query sees. The query at position p sees keys first .. last. */
+struct attention_mask {
+    bool causal;
+    int64_t window; /* 0: none */
+    int64_t n_keys;
+};
+
+static inline int64_t mask_first(const struct attention_mask *m, int64_t p)
+{
+    return m->window > 0 && p - m->window + 1 > 0 ? p - m->window + 1 : 0;
+}
+
+static inline int64_t mask_last(const struct attention_mask *m, int64_t p)
+{
+    return m->causal ? MIN(p, m->n_keys - 1) : m->n_keys - 1;
+}
+
+/* Does any query of positions [p, p + n_p) see any key of [k, k + n_k)? */
+static inline bool mask_meets(const struct attention_mask *m, int64_t p, int64_t n_p, int64_t k,
+                              int64_t n_k)
+{
+    return k <= mask_last(m, p + n_p - 1) && k + n_k - 1 >= mask_first(m, p);
+}
+
+/* Rows of one head in a tensor: row i begins at element first + i * stride. */
+struct head_rows {
+    const struct tensor *t;
+    int64_t first, stride;
+};
+
+static inline int64_t tile_width(int64_t head_dim)
+{
+    return micro_round_up(head_dim, MICRO_COLUMNS);
+}
+
+/* dst[n_padded, width]: rows i .. i + n, zero elsewhere. */
+static inline void tile_load(float *dst, const struct head_rows *src, int64_t i, int64_t n,
+                             int64_t n_padded, int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    for (int64_t r = 0; r < n; r++) {
+        cpu_load_f32(dst + r * width, src->t->data, src->t->dtype,
+                     src->first + (i + r) * src->stride, head_dim);
+        memset(dst + r * width + head_dim, 0, (size_t)(width - head_dim) * sizeof(float));
+    }
+    memset(dst + n * width, 0, (size_t)((n_padded - n) * width) * sizeof(float));
+}
+
+/* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. */
+static inline void tile_transpose(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src,
+                                  int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    for (int64_t first = 0; first < CPU_TILE; first += 16) {
+        for (int64_t e = 0; e < head_dim; e++) {
+            for (int64_t r = first; r < first + 16; r++)
+                dst[e * CPU_TILE + r] = src[r * width + e];
+        }
+    }
+}
+
+/* C[m, n] = alpha A[m, k] B[k, n] + beta C with A row-major: m and n are rounded up to whole vector
+ * tiles, and operands are padded that far. */
+void cpu_tile_product(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
+                      const float *b, int64_t b_row, float alpha, int beta, float *c,
+                      int64_t c_row);
+/* C[m, n] += A^T B with A[k, m] row-major. */
+void cpu_tile_product_transposed(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
+                                 const float *b, int64_t b_row, float *c, int64_t c_row);
+
+/* One head's attention of queries against keys; query i is at position `position` + i. */
+struct attention_job {
+    struct head_rows q, k, v;
+    struct attention_mask mask;
+    int64_t position, head_dim;
+    float scale;
+    const struct tensor *out; /* its row for query i at element out_first + i * out_stride */
+    int64_t out_first, out_stride;
+    float *lse; /* per query, or NULL */
+};
+
+/* Floats of scratch for cpu_attention_block, a multiple of 16. */
+int64_t cpu_attention_scratch(int64_t head_dim);
+/* Queries i .. i + n of a job, n <= CPU_QUERIES. */
+void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch);
+
+/* The gradient kernel (cpu_attention_grad.c), listed in attention_grad.c. */
+int64_t cpu_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env);
+enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,312 @@
+/* cpu_attention_grad.c: the gradient of attention by tiles, from the saved log-sum-exp.
+ *
+ * For a tile of queries and a tile of keys, with p = exp(scale q k - lse) made again:
+ *
+ *     dv += p^T dout     dp = dout v^T     ds = p (dp - delta) scale
+ *     dk += ds^T q       dq += ds k        delta = rowsum(dout out), once per query
+ *
+ * A unit is one key/value head of one batch entry with the query heads that read it. Where there
+ * are enough units, a thread takes whole units and each tile of scores is made once. Where there
+ * are not, the work is split finer into two passes: tiles of keys (dk, dv), then tiles of queries
+ * (dq); scores are made twice, but any number of threads has work. Either way each output is summed
+ * by one thread in a fixed order.
+ */
+#include <math.h>
+
+#include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_block.h"
+#include "device/cpu/cpu_math.h"
+#include "ops/layer_support.h"
+
+struct problem {
+    const struct op_call *c;
+    struct qkv_dims d;
+    struct attention_mask mask;
+    int64_t group, width, n_padded; /* query heads per unit; tile width; tokens in whole tiles */
+    float scale;
+    bool by_unit;
+    float *delta; /* [batch, heads, n_tokens] */
+};
+
+struct scratch {
+    float *k, *v, *q, *dout;    /* [CPU_TILE, width] */
+    float *k_across, *v_across; /* [head_dim, CPU_TILE] */
+    float *p, *ds;              /* [CPU_TILE, CPU_TILE] */
+    float *dk, *dv;             /* [CPU_TILE, width] */
+    float *dq;                  /* [group, n_padded, width] by unit, else [CPU_TILE, width] */
+};
+
+static struct problem problem_of(const struct op_call *c, const struct kernel_env *env)
+{
+    struct problem s = {.c = c, .d = qkv_dims_of(c, 1)};
+    s.mask = (struct attention_mask){.causal = call_bool(c, ATTENTION_CAUSAL),
+                                     .window = call_int(c, ATTENTION_WINDOW),
+                                     .n_keys = s.d.n_tokens};
+    s.group = s.d.heads / s.d.kv_heads;
+    s.width = tile_width(s.d.head_dim);
+    s.n_padded = micro_round_up(s.d.n_tokens, CPU_TILE);
+    s.scale = (float)attention_scale(c, ATTENTION_SCALE, &s.d);
+    int64_t n_units = s.d.batch * s.d.kv_heads;
+    s.by_unit = n_units >= 4 * env->n_threads || n_units % env->n_threads == 0;
+    return s;
+}
+
+static int64_t dq_floats(const struct problem *s)
+{
+    return s->by_unit ? s->group * s->n_padded * s->width : CPU_TILE * s->width;
+}
+
+static int64_t scratch_floats(const struct problem *s)
+{
+    return 6 * CPU_TILE * s->width + 2 * s->d.head_dim * CPU_TILE + 2 * CPU_TILE * CPU_TILE +
+           dq_floats(s);
+}
+
+static int64_t delta_floats(const struct problem *s)
+{
+    return micro_round_up(s->d.batch * s->d.heads * s->d.n_tokens, 16);
+}
+
+static struct scratch lay_out(const struct problem *s, const struct kernel_ctx *x, int64_t thread)
+{
+    float *base = (float *)x->workspace + delta_floats(s) + thread * scratch_floats(s);
+    struct scratch w = {.k = base};
+    w.v = w.k + CPU_TILE * s->width;
+    w.q = w.v + CPU_TILE * s->width;
+    w.dout = w.q + CPU_TILE * s->width;
+    w.dk = w.dout + CPU_TILE * s->width;
+    w.dv = w.dk + CPU_TILE * s->width;
+    w.dq = w.dv + CPU_TILE * s->width;
+    w.k_across = w.dq + dq_floats(s);
+    w.v_across = w.k_across + s->d.head_dim * CPU_TILE;
+    w.p = w.v_across + s->d.head_dim * CPU_TILE;
+    w.ds = w.p + CPU_TILE * CPU_TILE;
+    return w;
+}
+
+/* The rows of head `head` of the packed layout (any of q, k, v) in t, laid out as qkv. */
+static struct head_rows packed_rows(const struct problem *s, const struct tensor *t, int64_t batch,
+                                    int64_t head)
+{
+    struct head_rows h = {.t = t, .stride = s->d.width};
+    h.first = batch * s->d.n_tokens * s->d.width + head * s->d.head_dim;
+    return h;
+}
+
+static struct head_rows output_rows(const struct problem *s, const struct tensor *t, int64_t batch,
+                                    int64_t head)
+{
+    struct head_rows h = {.t = t, .stride = s->d.heads * s->d.head_dim};
+    h.first = batch * s->d.n_tokens * h.stride + head * s->d.head_dim;
+    return h;
+}
+
+static void store_rows(const struct problem *s, const struct head_rows *to, int64_t i, int64_t n,
+                       const float *from)
+{
+    for (int64_t r = 0; r < n; r++)
+        cpu_store_f32(to->t->data, to->t->dtype, to->first + (i + r) * to->stride,
+                      from + r * s->width, s->d.head_dim);
+}
+
+static void load_keys(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv,
+                      int64_t k, int64_t n_k)
+{
+    struct head_rows keys = packed_rows(s, &s->c->in[1], batch, s->d.heads + kv);
+    struct head_rows values = packed_rows(s, &s->c->in[1], batch, s->d.heads + s->d.kv_heads + kv);
+    tile_load(w->k, &keys, k, n_k, CPU_TILE, s->d.head_dim);
+    tile_load(w->v, &values, k, n_k, CPU_TILE, s->d.head_dim);
+    tile_transpose(w->k_across, w->k, s->d.head_dim);
+    tile_transpose(w->v_across, w->v, s->d.head_dim);
+}
+
+static void load_queries(const struct problem *s, const struct scratch *w, int64_t batch,
+                         int64_t head, int64_t i, int64_t n)
+{
+    struct head_rows queries = packed_rows(s, &s->c->in[1], batch, head);
+    struct head_rows dout = output_rows(s, &s->c->in[0], batch, head);
+    tile_load(w->q, &queries, i, n, CPU_TILE, s->d.head_dim);
+    tile_load(w->dout, &dout, i, n, CPU_TILE, s->d.head_dim);
+}
+
+/* Row of one query: scores p -> weights, dp in ds -> score gradients; 0 outside first .. last. */
+static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t last, float lse,
+                   float delta, float scale)
+{
+    for (int64_t j = 0; j < first; j++)
+        p[j] = ds[j] = 0.0f;
+#pragma omp simd
+    for (int64_t j = first; j < last; j++) {
+        p[j] = cpu_expf(p[j] - lse);
+        ds[j] = p[j] * (ds[j] - delta) * scale;
+    }
+    for (int64_t j = last; j < CPU_TILE; j++)
+        p[j] = ds[j] = 0.0f;
+}
+
+/* p and ds of queries i .. i + n and keys k .. k + n_k, whose tiles are loaded. */
+static void scores(const struct problem *s, const struct scratch *w, int64_t i_head, int64_t i,
+                   int64_t n, int64_t k, int64_t n_k)
+{
+    const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
+    const float *delta = s->delta + i_head * s->d.n_tokens;
+    cpu_tile_product(n, n_k, s->d.head_dim, w->q, s->width, w->k_across, CPU_TILE, s->scale, 0,
+                     w->p, CPU_TILE);
+    cpu_tile_product(n, n_k, s->d.head_dim, w->dout, s->width, w->v_across, CPU_TILE, 1.0f, 0,
+                     w->ds, CPU_TILE);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
+        int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
+        if (first >= last)
+            first = last = 0;
+        soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
+               s->scale);
+    }
+}
+
+static void add_keys(const struct problem *s, const struct scratch *w, int64_t n, int64_t n_k)
+{
+    cpu_tile_product_transposed(n_k, s->width, n, w->p, CPU_TILE, w->dout, s->width, w->dv,
+                                s->width);
+    cpu_tile_product_transposed(n_k, s->width, n, w->ds, CPU_TILE, w->q, s->width, w->dk, s->width);
+}
+
+static void add_queries(const struct problem *s, const struct scratch *w, int64_t n, int64_t n_k,
+                        float *dq)
+{
+    cpu_tile_product(n, s->width, n_k, w->ds, CPU_TILE, w->k, s->width, 1.0f, 1, dq, s->width);
+}
+
+/* dk and dv of one tile of keys, over all query heads of the unit; with all_dq also their dq. */
+static void key_tile(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv,
+                     int64_t k, bool all_dq)
+{
+    int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
+    load_keys(s, w, batch, kv, k, n_k);
+    memset(w->dk, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    memset(w->dv, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    for (int64_t g = 0; g < s->group; g++) {
+        int64_t head = kv * s->group + g;
+        for (int64_t i = 0; i < s->d.n_tokens; i += CPU_TILE) {
+            int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
+            if (!mask_meets(&s->mask, i, n, k, n_k))
+                continue;
+            load_queries(s, w, batch, head, i, n);
+            scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
+            add_keys(s, w, n, n_k);
+            if (all_dq)
+                add_queries(s, w, n, n_k, w->dq + (g * s->n_padded + i) * s->width);
+        }
+    }
+    struct head_rows dk = packed_rows(s, &s->c->out[0], batch, s->d.heads + kv);
+    struct head_rows dv = packed_rows(s, &s->c->out[0], batch, s->d.heads + s->d.kv_heads + kv);
+    store_rows(s, &dk, k, n_k, w->dk);
+    store_rows(s, &dv, k, n_k, w->dv);
+}
+
+/* dq of one tile of queries of one head. */
+static void query_tile(const struct problem *s, const struct scratch *w, int64_t batch,
+                       int64_t head, int64_t i)
+{
+    int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
+    load_queries(s, w, batch, head, i, n);
+    memset(w->dq, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    for (int64_t k = 0; k < s->d.n_tokens; k += CPU_TILE) {
+        int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
+        if (!mask_meets(&s->mask, i, n, k, n_k))
+            continue;
+        load_keys(s, w, batch, head / s->group, k, n_k);
+        scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
+        add_queries(s, w, n, n_k, w->dq);
+    }
+    struct head_rows dq = packed_rows(s, &s->c->out[0], batch, head);
+    store_rows(s, &dq, i, n, w->dq);
+}
+
+static void unit(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv)
+{
+    memset(w->dq, 0, (size_t)dq_floats(s) * sizeof(float));
+    for (int64_t k = 0; k < s->d.n_tokens; k += CPU_TILE)
+        key_tile(s, w, batch, kv, k, true);
+    for (int64_t g = 0; g < s->group; g++) {
+        struct head_rows dq = packed_rows(s, &s->c->out[0], batch, kv * s->group + g);
+        store_rows(s, &dq, 0, s->d.n_tokens, w->dq + g * s->n_padded * s->width);
+    }
+}
+
+/* delta of every query: dout . out. */
+static void fill_delta(const struct problem *s, const struct kernel_ctx *x)
+{
+    const struct op_call *c = s->c;
+    int64_t n_rows = s->d.batch * s->d.n_tokens, n = s->d.head_dim;
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_rows * s->d.width > CPU_SERIAL)
+    for (int64_t row = 0; row < n_rows; row++) {
+        for (int64_t head = 0; head < s->d.heads; head++) {
+            float sum = 0.0f, a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK];
+            for (int64_t e = 0; e < n; e += CPU_BLOCK) {
+                int64_t at = (row * s->d.heads + head) * n + e, n_e = block_size(n, e);
+                const float *a = block_read(&c->in[0], at, n_e, a_buffer);
+                const float *b = block_read(&c->in[2], at, n_e, b_buffer);
+#pragma omp simd reduction(+ : sum)
+                for (int64_t i = 0; i < n_e; i++)
+                    sum += a[i] * b[i];
+            }
+            int64_t batch = row / s->d.n_tokens;
+            s->delta[(batch * s->d.heads + head) * s->d.n_tokens + row % s->d.n_tokens] = sum;
+        }
+    }
+}
+
+int64_t cpu_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct problem s = problem_of(c, env);
+    return (delta_floats(&s) + env->n_threads * scratch_floats(&s)) * (int64_t)sizeof(float);
+}
+
+/* Task i of the current pass: a unit; or a tile of keys; or a tile of queries. */
+enum pass_kind { BY_UNIT, BY_KEYS, BY_QUERIES };
+
+static void run_task(const struct problem *s, const struct scratch *w, enum pass_kind kind,
+                     int64_t i)
+{
+    int64_t n_tiles = s->n_padded / CPU_TILE;
+    if (kind == BY_UNIT)
+        unit(s, w, i / s->d.kv_heads, i % s->d.kv_heads);
+    else if (kind == BY_KEYS)
+        key_tile(s, w, i / n_tiles / s->d.kv_heads, i / n_tiles % s->d.kv_heads,
+                 i % n_tiles * CPU_TILE, false);
+    else
+        query_tile(s, w, i / n_tiles / s->d.heads, i / n_tiles % s->d.heads,
+                   i % n_tiles * CPU_TILE);
+}
+
+static void run_pass(const struct problem *s, const struct kernel_ctx *x, enum pass_kind kind,
+                     int64_t n_tasks)
+{
+    double work = (double)s->d.batch * (double)s->d.heads * (double)s->d.n_tokens *
+                  (double)s->d.n_tokens * (double)s->d.head_dim;
+    int n_threads = work > 1e5 ? x->env.n_threads : 1;
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        struct scratch w = lay_out(s, x, cpu_thread_index());
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < n_tasks; i++)
+            run_task(s, &w, kind, i);
+    }
+}
+
+enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct problem s = problem_of(c, &x->env);
+    int64_t n_tiles = s.n_padded / CPU_TILE;
+    s.delta = x->workspace;
+    fill_delta(&s, x);
+    if (s.by_unit) {
+        run_pass(&s, x, BY_UNIT, s.d.batch * s.d.kv_heads);
+    } else {
+        run_pass(&s, x, BY_KEYS, s.d.batch * s.d.kv_heads * n_tiles);
+        run_pass(&s, x, BY_QUERIES, s.d.batch * s.d.heads * n_tiles);
+    }
+    return OK;
+}
