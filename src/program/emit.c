@@ -17,13 +17,14 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->moved, n, sizeof(*e->moved)));
     TRY(mem_try_array(&e->ready, n, sizeof(*e->ready)));
     TRY(mem_try_array(&e->again, n, sizeof(*e->again)));
-    TRY(mem_try_array(&e->dirty, n, sizeof(*e->dirty)));
+    TRY(mem_try_array(&e->now, n, sizeof(*e->now)));
     TRY(mem_try_array(&e->last_forward, n, sizeof(*e->last_forward)));
-    TRY(mem_try_array(&e->read_backward, n, sizeof(*e->read_backward)));
+    TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
     for (size_t v = 0; v < n; v++) {
         e->where[v] = e->home[v] = e->moved[v] = -1;
         e->ready[v] = -1;
+        e->now[v] = (value_id)v;
         e->last_forward[v] = NODE_NONE;
     }
     return OK;
@@ -36,60 +37,84 @@ static void emitter_release(struct emitter *e)
     mem_free(e->moved);
     mem_free(e->ready);
     mem_free(e->again);
-    mem_free(e->dirty);
+    mem_free(e->now);
     mem_free(e->last_forward);
-    mem_free(e->read_backward);
+    mem_free(e->read_later);
     mem_free(e->read);
     vec_release(&e->staged);
     vec_release(&e->pending);
+}
+
+/* Will the plan make node n run a second time? */
+static bool runs_again(const struct emitter *e, const struct node *n)
+{
+    bool again = false;
+    for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
+        again |= e->plan->treat[n->out[i]] == RECOMPUTE;
+    return again;
 }
 
 static void find_uses(struct emitter *e)
 {
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
+        bool later = n->pass != PASS_FORWARD || runs_again(e, n);
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
             value_id root = value_root(e->g, n->in[i]);
             e->read[root] = true;
+            e->read_later[root] |= later;
             if (n->pass == PASS_FORWARD)
                 e->last_forward[root] = k;
-            else if (n->pass == PASS_BACKWARD)
-                e->read_backward[root] = true;
         }
         for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
             e->last_forward[value_root(e->g, n->out[i])] = k;
     }
-    for (size_t i = 0; i < e->g->outputs.n; i++)
-        e->read[value_root(e->g, e->g->outputs.items[i].value)] = true;
+    for (size_t i = 0; i < e->g->outputs.n; i++) {
+        value_id root = value_root(e->g, e->g->outputs.items[i].value);
+        e->read[root] = e->read_later[root] = true;
+    }
 }
 
 /* ---- storage: roots that exist before the program starts ---------------------------------------
  */
 
-/* Parameters, states and constants get storage; accumulators and metrics memory for the whole step.
- */
+/* Parameters, states and constants get storage; accumulators and metrics memory that is carried
+ * from section to section. Each lives in the tier the plan calls its home. */
+static enum status emit_root(struct emitter *e, value_id v)
+{
+    const struct value *x = graph_value(e->g, v);
+    bool persistent = role_is_persistent(x->role);
+    enum tier tier = persistent || x->role == ROLE_GRADIENT ? e->plan->home[v] : TIER_DEVICE;
+    enum memory_class kind = emit_class(e->g, v, false);
+    int32_t b;
+    if (tier == TIER_DISK)
+        return FAIL(ERR_UNSUPPORTED,
+                    "'%s' cannot live on disk: this version keeps storage on the "
+                    "device or on the host",
+                    x->name);
+    TRY(emit_buffer(e, x->name, kind, tier, value_bytes(e->g, v), v, &b));
+    e->p->buffers.items[b].carried = !persistent;
+    if (persistent) {
+        if (x->name[0] == '\0')
+            return FAIL(ERR_INTERNAL, "value %d is storage and has no name", v);
+        TRY(storage_need(e->storage, x->name, kind, tier, value_bytes(e->g, v),
+                         &e->p->buffers.items[b].storage));
+    }
+    if (tier == TIER_DEVICE)
+        e->where[v] = b;
+    else
+        e->home[v] = b;
+    return OK;
+}
+
 static enum status emit_roots(struct emitter *e)
 {
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
-        if (x->producer != NODE_NONE || x->role == ROLE_INPUT || !e->read[v])
-            continue;
-        enum tier tier = role_is_persistent(x->role) ? e->plan->home[v] : TIER_DEVICE;
-        enum memory_class kind = emit_class(e->g, v, false);
-        int32_t b;
-        TRY(emit_buffer(e, x->name, kind, tier, value_bytes(e->g, v), v, &b));
-        if (role_is_persistent(x->role)) {
-            if (x->name[0] == '\0')
-                return FAIL(ERR_INTERNAL, "value %d is storage and has no name", v);
-            TRY(storage_need(e->storage, x->name, kind, tier, value_bytes(e->g, v),
-                             &e->p->buffers.items[b].storage));
-        }
-        if (tier == TIER_DEVICE)
-            e->where[v] = b;
-        else
-            e->home[v] = b;
+        if (x->producer == NODE_NONE && x->role != ROLE_INPUT && e->read[v])
+            TRY(emit_root(e, v));
     }
     return OK;
 }
@@ -133,8 +158,7 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     value_id v = n->out[i], root = value_root(e->g, v);
     if (node_alias(n, i)) {
         *buffer = e->where[root];
-        if (e->home[root] >= 0)
-            e->dirty[root] = true;
+        e->now[root] = v;
         return OK;
     }
     const char *name = buffer_name(e, n, i);
@@ -203,6 +227,12 @@ static enum status emit_compute(struct emitter *e, node_id k, bool recompute)
     return emit_instr(e, instr, n->n_in + n->n_out + (workspace >= 0));
 }
 
+/* Does output i overwrite a root whose home is off the device? */
+static bool updates_elsewhere(const struct emitter *e, const struct node *n, int i)
+{
+    return node_alias(n, i) && e->home[value_root(e->g, n->out[i])] >= 0;
+}
+
 static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
@@ -211,9 +241,19 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
         if (n->in[i] != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
     }
-    if (!is_view(n))
-        TRY(emit_compute(e, k, recompute));
     e->n_nodes++;
+    if (is_view(n))
+        return OK;
+    /* An earlier value on its way home must not be overwritten before it has left. */
+    for (int i = 0; i < n->n_out; i++) {
+        if (updates_elsewhere(e, n, i))
+            TRY(emit_wait_buffer(e, e->where[value_root(e->g, n->out[i])]));
+    }
+    TRY(emit_compute(e, k, recompute));
+    for (int i = 0; i < n->n_out; i++) {
+        if (updates_elsewhere(e, n, i))
+            TRY(emit_write_back(e, value_root(e->g, n->out[i])));
+    }
     return OK;
 }
 
@@ -228,7 +268,7 @@ static enum status emit_departures(struct emitter *e, node_id k)
         if (v == VALUE_NONE)
             continue;
         value_id root = value_root(e->g, v);
-        if (e->plan->treat[root] == MOVE && e->last_forward[root] == k && e->read_backward[root] &&
+        if (e->plan->treat[root] == MOVE && e->last_forward[root] == k && e->read_later[root] &&
             e->where[root] >= 0 && e->moved[root] < 0)
             TRY(emit_move_out(e, root));
     }
@@ -238,111 +278,83 @@ static enum status emit_departures(struct emitter *e, node_id k)
 /* ---- sections
  * ------------------------------------------------------------------------------------ */
 
-struct section_rule {
-    const char *name;
-    uint32_t passes; /* bits of enum pass */
-};
-
-#define PASS_BIT(p) (1u << (p))
-
-/* What a step consists of; which of these apply follows from the graph and the plan. */
-static const struct section_rule whole_step[] = {{"step", ~0u}, {NULL, 0}};
-static const struct section_rule forward_only[] = {{"forward", ~0u}, {NULL, 0}};
-static const struct section_rule micro_steps[] = {
-    {"begin", PASS_BIT(PASS_BEGIN)},
-    {"micro", PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD)},
-    {"update", PASS_BIT(PASS_UPDATE)},
-    {NULL, 0},
-};
-
-static const struct section_rule *section_rules(const struct emitter *e)
-{
-    bool trains = false;
-    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++)
-        trains |= graph_node(e->g, k)->pass != PASS_FORWARD;
-    if (!trains)
-        return forward_only;
-    return e->plan->n_micro > 1 ? micro_steps : whole_step;
-}
-
-/* Nothing computed in one section is visible in another, except what lives in roots. */
+/* Nothing computed in one section is visible in another, except what lives in roots; and everything
+ * is finished in between, so that no event reaches across. */
 static void forget_transients(struct emitter *e)
 {
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
             e->where[v] = -1;
+        e->moved[v] = e->ready[v] = -1;
+        e->again[v] = false;
     }
 }
 
-static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last,
-                                uint8_t *in_section)
+static enum status emit_nodes(struct emitter *e, uint32_t passes)
 {
-    node_id n_nodes = (node_id)e->g->nodes.n;
-    struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
-    int region_pass = -1, region_block = BLOCK_NONE;
-
-    forget_transients(e);
-    for (node_id k = 0; k < n_nodes; k++)
-        in_section[k] = (rule->passes >> graph_node(e->g, k)->pass) & 1u;
-    TRY(emit_input_copies(e, 0, n_nodes, in_section));
-    for (node_id k = 0; k < n_nodes; k++) {
+    bool forward = false;
+    int block = BLOCK_NONE;
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
-        if (!in_section[k])
+        if (!(passes >> n->pass & 1u))
             continue;
-        if ((int)n->pass != region_pass || n->block != region_block)
-            TRY(emit_unstage_all(e));
-        region_pass = (int)n->pass;
-        region_block = n->block;
-        TRY(emit_wait_pending(e, false));
+        /* Storage that lives elsewhere is fetched once for a block's forward part and once for its
+         * backward part. */
+        if (n->block != block || (n->pass == PASS_FORWARD) != forward)
+            emit_unstage_all(e);
+        forward = n->pass == PASS_FORWARD;
+        block = n->block;
+        TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
         TRY(emit_departures(e, k));
     }
-    TRY(emit_unstage_all(e));
+    emit_unstage_all(e);
+    return OK;
+}
+
+static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last)
+{
+    struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
+    forget_transients(e);
+    TRY(emit_input_copies(e, rule->passes));
+    TRY(emit_nodes(e, rule->passes));
     if (is_last)
         TRY(emit_output_copies(e));
-    TRY(emit_wait_pending(e, true));
+    TRY(emit_wait_all(e));
+    emit_unstage_all(e);
     s.n = (int32_t)e->p->instrs.n - s.first;
     return vec_push(&e->p->sections, s);
+}
+
+static void live_throughout(struct program *p, struct buffer *b)
+{
+    b->first = 0;
+    b->last = MAX((int32_t)p->instrs.n - 1, 0);
 }
 
 /* Storage, values carried over micro-steps and host ports live for the whole program. */
 static void extend_lifetimes(struct program *p)
 {
-    int32_t end = MAX((int32_t)p->instrs.n - 1, 0);
     for (size_t i = 0; i < p->buffers.n; i++) {
         struct buffer *b = &p->buffers.items[i];
-        bool carried = b->value != VALUE_NONE && b->merged_into < 0 && b->tier == TIER_DEVICE &&
-                       graph_value(p->graph, b->value)->producer == NODE_NONE &&
-                       (graph_value(p->graph, b->value)->role == ROLE_GRADIENT ||
-                        graph_value(p->graph, b->value)->role == ROLE_METRIC);
-        if (b->storage >= 0 || carried || b->last < 0) {
-            b->first = 0;
-            b->last = end;
-        }
+        if (b->storage >= 0 || b->carried)
+            live_throughout(p, b);
     }
-    for (size_t i = 0; i < p->inputs.n; i++) {
-        p->buffers.items[p->inputs.items[i].buffer].first = 0;
-        p->buffers.items[p->inputs.items[i].buffer].last = end;
-    }
-    for (size_t i = 0; i < p->outputs.n; i++) {
-        p->buffers.items[p->outputs.items[i].buffer].first = 0;
-        p->buffers.items[p->outputs.items[i].buffer].last = end;
-    }
+    for (size_t i = 0; i < p->inputs.n; i++)
+        live_throughout(p, &p->buffers.items[p->inputs.items[i].buffer]);
+    for (size_t i = 0; i < p->outputs.n; i++)
+        live_throughout(p, &p->buffers.items[p->outputs.items[i].buffer]);
 }
 
 static enum status emit_all(struct emitter *e)
 {
-    uint8_t *in_section;
     TRY(emitter_init(e));
     find_uses(e);
     TRY(emit_roots(e));
-    TRY(mem_try_array(&in_section, MAX(e->g->nodes.n, (size_t)1), sizeof(*in_section)));
-    enum status status = OK;
-    for (const struct section_rule *r = section_rules(e); r->name && status == OK; r++)
-        status = emit_section(e, r, (r + 1)->name == NULL, in_section);
-    mem_free(in_section);
-    return status;
+    for (const struct section_rule *r = section_rules(e->g, e->plan->n_micro); r->name; r++)
+        TRY(emit_section(e, r, (r + 1)->name == NULL));
+    return OK;
 }
 
 enum status program_emit(struct program **out, const char *name, const struct graph *g,
@@ -355,6 +367,7 @@ enum status program_emit(struct program **out, const char *name, const struct gr
         return FAIL(ERR_MEMORY, "out of memory for a program");
     pool_init(&p->pool);
     p->graph = g;
+    p->env = device->env;
     p->name = pool_strdup(&p->pool, name);
 
     struct emitter e = {.p = p, .g = g, .plan = plan, .device = device, .storage = storage};

@@ -1,9 +1,13 @@
-/* emit.h: inside program/: the state of one emission.
+/* emit.h: inside program/: the state of one emission, and what the files here share.
  *
- *   emit.c        sections, nodes, recompute on demand
- *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage kept on the
- * host emit_parts.c  buffers, operands, instructions merge.c       outputs that take over the
- * memory of an input that dies place.c       lifetimes to addresses
+ *   emit.c        sections and nodes, recompute on demand
+ *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
+ *   emit_parts.c  buffers, operands, instructions
+ *   sections.c    which parts a step has, and what roots hold between them
+ *   merge.c       outputs that take over the memory of an input that dies
+ *   place.c       lifetimes to addresses
+ *   check.c       the program says what the graph says; lifetimes do not collide
+ *   simulate.c    contents of memory and order between queues
  */
 #ifndef SNUG_PROGRAM_EMIT_H
 #define SNUG_PROGRAM_EMIT_H
@@ -31,13 +35,13 @@ struct emitter {
     struct storage *storage;
 
     int32_t *where;        /* device buffer that holds the root now; -1: none */
-    int32_t *home;         /* storage off the device: its buffer there; -1 */
+    int32_t *home;         /* root kept off the device: its buffer there; -1 */
     int32_t *moved;        /* host buffer of a moved value; -1 */
     int *ready;            /* event after which the off-device copy is complete; -1: long ago */
     bool *again;           /* where[] holds a recomputed instance */
-    bool *dirty;           /* where[] is newer than home[] */
+    value_id *now;         /* the value of its update chain that the root's memory holds */
     node_id *last_forward; /* last forward node that touches the root */
-    bool *read_backward;   /* some backward node reads it */
+    bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
 
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
@@ -55,20 +59,45 @@ enum status emit_event(struct emitter *e, enum instr_kind kind, enum queue q, in
 enum memory_class emit_class(const struct graph *g, value_id root, bool recomputed);
 
 /* emit_copy.c */
-enum status emit_input_copies(struct emitter *e, node_id first, node_id end,
-                              const uint8_t *in_section) MUST_CHECK;
+enum status emit_input_copies(struct emitter *e, uint32_t passes) MUST_CHECK;
 enum status emit_output_copies(struct emitter *e) MUST_CHECK;
 enum status emit_move_out(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_move_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
-enum status emit_unstage_all(struct emitter *e) MUST_CHECK;
-enum status emit_wait_pending(struct emitter *e, bool all) MUST_CHECK;
+/* Copies a root that was just updated on the device back to its home. */
+enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
+/* Fetched copies are let go: the next reader fetches again. */
+void emit_unstage_all(struct emitter *e);
+/* Compute waits for copies out: those whose window is over, those of one buffer, all. */
+enum status emit_wait_due(struct emitter *e) MUST_CHECK;
+enum status emit_wait_buffer(struct emitter *e, int32_t buffer) MUST_CHECK;
+enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 
 /* emit.c: makes v's memory present on the device (fetches, or recomputes for a backward reader). */
 enum status emit_ensure(struct emitter *e, value_id v, bool backward) MUST_CHECK;
 
+/* sections.c: the parts the host runs one at a time. */
+struct section_rule {
+    const char *name;
+    uint32_t passes; /* bits of enum pass */
+};
+enum { MAX_SECTIONS = 3 };
+/* The list a graph needs, ended by a NULL name. */
+const struct section_rule *section_rules(const struct graph *g, int64_t n_micro);
+/* The list a program says it has; NULL when its sections are none of ours or do not tile its
+ * instructions. */
+const struct section_rule *section_rules_of(const struct program *p);
+/* Where the update chain of every root without a producer has come when `n_sections` of the list
+ * are done: held[root], for all values of the graph (others are VALUE_NONE). */
+void section_held(const struct graph *g, const struct section_rule *rules, int n_sections,
+                  value_id *held);
+
 /* merge.c */
 enum status merge_in_place(struct program *p) MUST_CHECK;
+
+/* simulate.c: the walk over memory that check.c has prepared the ground for. */
+enum status simulate(const struct program *p, const struct storage *storage,
+                     const struct section_rule *rules) MUST_CHECK;
 
 /* The buffer whose memory b shares. */
 int32_t buffer_root(const struct program *p, int32_t b);

@@ -38,43 +38,24 @@ static enum status copy_in(struct emitter *e, int32_t src, value_id root, value_
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, done);
 }
 
-/* The value the root's memory holds now: the newest of its update chain emitted so far. Storage
- * fetched again after an update holds the updated value, not the one the step began with. */
-static value_id current_value(const struct emitter *e, value_id root)
-{
-    value_id now = root;
-    for (size_t k = e->p->operands.n; k-- > 0;) {
-        const struct operand *o = &e->p->operands.items[k];
-        if (o->access != ACCESS_WRITE || o->value == VALUE_NONE)
-            continue;
-        if (value_root(e->g, o->value) == root) {
-            now = o->value;
-            break;
-        }
-    }
-    return now;
-}
-
 enum status emit_stage_in(struct emitter *e, value_id root)
 {
-    TRY(copy_in(e, e->home[root], root, current_value(e, root), MEMORY_STAGING));
-    e->dirty[root] = false;
+    TRY(copy_in(e, e->home[root], root, e->now[root], MEMORY_STAGING));
     return vec_push(&e->staged, root);
 }
 
 enum status emit_move_in(struct emitter *e, value_id root)
 {
-    return copy_in(e, e->moved[root], root, root, MEMORY_ACTIVATIONS);
+    return copy_in(e, e->moved[root], root, e->now[root], MEMORY_ACTIVATIONS);
 }
 
 static enum status copy_out(struct emitter *e, value_id root, int32_t dst)
 {
     int done;
-    TRY(copy(e, QUEUE_OUT, e->where[root], dst, current_value(e, root), -1, &done));
+    TRY(copy(e, QUEUE_OUT, e->where[root], dst, e->now[root], e->ready[root], &done));
     struct pending_copy c = {e->where[root], done, e->n_nodes + COPY_WINDOW};
     TRY(vec_push(&e->pending, c));
     e->ready[root] = done;
-    e->where[root] = -1;
     return OK;
 }
 
@@ -84,28 +65,33 @@ enum status emit_move_out(struct emitter *e, value_id root)
     const char *name = e->p->buffers.items[e->where[root]].name;
     TRY(emit_buffer(e, name, MEMORY_ACTIVATIONS, TIER_HOST, value_bytes(e->g, root), root, &dst));
     e->moved[root] = dst;
-    return copy_out(e, root, dst);
-}
-
-enum status emit_unstage_all(struct emitter *e)
-{
-    for (size_t i = 0; i < e->staged.n; i++) {
-        value_id root = e->staged.items[i];
-        if (e->dirty[root])
-            TRY(copy_out(e, root, e->home[root]));
-        e->where[root] = -1;
-        e->dirty[root] = false;
-    }
-    e->staged.n = 0;
+    TRY(copy_out(e, root, dst));
+    e->where[root] = -1;
     return OK;
 }
 
-enum status emit_wait_pending(struct emitter *e, bool all)
+enum status emit_write_back(struct emitter *e, value_id root)
+{
+    return copy_out(e, root, e->home[root]);
+}
+
+void emit_unstage_all(struct emitter *e)
+{
+    for (size_t i = 0; i < e->staged.n; i++)
+        e->where[e->staged.items[i]] = -1;
+    e->staged.n = 0;
+}
+
+/* Compute waits for the copies out that `asked` names; the rest stays pending. */
+static enum status wait_for(struct emitter *e,
+                            bool (*asked)(const struct emitter *e, const struct pending_copy *c,
+                                          int32_t buffer),
+                            int32_t buffer)
 {
     size_t kept = 0;
     for (size_t i = 0; i < e->pending.n; i++) {
         struct pending_copy c = e->pending.items[i];
-        if (!all && c.due > e->n_nodes) {
+        if (!asked(e, &c, buffer)) {
             e->pending.items[kept++] = c;
             continue;
         }
@@ -115,6 +101,33 @@ enum status emit_wait_pending(struct emitter *e, bool all)
     }
     e->pending.n = kept;
     return OK;
+}
+
+static bool is_due(const struct emitter *e, const struct pending_copy *c, int32_t buffer)
+{
+    (void)buffer;
+    return c->due <= e->n_nodes;
+}
+
+static bool any(const struct emitter *e, const struct pending_copy *c, int32_t buffer)
+{
+    (void)e;
+    return buffer < 0 || c->buffer == buffer;
+}
+
+enum status emit_wait_due(struct emitter *e)
+{
+    return wait_for(e, is_due, -1);
+}
+
+enum status emit_wait_buffer(struct emitter *e, int32_t buffer)
+{
+    return wait_for(e, any, buffer);
+}
+
+enum status emit_wait_all(struct emitter *e)
+{
+    return wait_for(e, any, -1);
 }
 
 /* The host end of an input or output: memory the host fills or reads between sections. */
@@ -135,12 +148,11 @@ static enum status find_port(struct emitter *e, bool input, const char *name, va
     return input ? vec_push(&e->p->inputs, port) : vec_push(&e->p->outputs, port);
 }
 
-enum status emit_input_copies(struct emitter *e, node_id first, node_id end,
-                              const uint8_t *in_section)
+enum status emit_input_copies(struct emitter *e, uint32_t passes)
 {
-    for (node_id k = first; k < end; k++) {
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
-        for (int i = 0; in_section[k] && i < n->n_in; i++) {
+        for (int i = 0; (passes >> n->pass & 1u) && i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
             value_id root = value_root(e->g, n->in[i]);

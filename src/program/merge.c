@@ -32,7 +32,8 @@ static void try_merge(struct program *p, int32_t at, const struct alias_rule *ru
     int32_t out = p->operands.items[i->first_operand + n->n_in + rule->out].buffer;
     int32_t in = buffer_root(p, p->operands.items[i->first_operand + rule->in].buffer);
     struct buffer *from = &p->buffers.items[in], *to = &p->buffers.items[out];
-    bool free_to_merge = from->storage < 0 && to->storage < 0 && to->merged_into < 0 && in != out;
+    bool free_to_merge = from->storage < 0 && !from->carried && to->storage < 0 && !to->carried &&
+                         to->merged_into < 0 && in != out;
     if (!free_to_merge || from->last != at || to->first != at || from->n_bytes != to->n_bytes ||
         inputs_in(p, i, n->n_in, in) != 1)
         return;

@@ -98,6 +98,7 @@ struct buffer {
     int32_t storage;     /* index of its storage entry, or -1 */
     int32_t merged_into; /* in-place reuse: shares that buffer's memory; -1: own */
     value_id value;      /* root value it was made for, or VALUE_NONE */
+    bool carried;        /* home of a root that lives from section to section of one step */
 };
 
 struct section {
@@ -123,6 +124,7 @@ struct program {
     VEC(struct section) sections;
     VEC(struct port) inputs;
     VEC(struct port) outputs;
+    struct kernel_env env; /* of the device it was emitted for: what workspaces were sized by */
     int n_events;
     int64_t n_bytes[TIER_COUNT];     /* predicted high-water mark of each tier, storage included */
     int64_t lower_bound[TIER_COUNT]; /* largest sum of live bytes */
@@ -142,10 +144,11 @@ const struct section *program_section(const struct program *p, const char *name)
 const struct port *program_input(const struct program *p, const char *name);      /* or NULL */
 const struct port *program_output(const struct program *p, const char *name);     /* or NULL */
 
-/* Invariant 2: walks the program as the queues would run it and proves that every read finds the
- * value it expects, that live buffers never overlap, that uses across queues are ordered, that
- * storage ends each section as the graph says, and that the high-water marks are as predicted.
- * ERR_PROGRAM says what went wrong and where. */
+/* Invariant 2: walks the program as the queues would run it and proves that every instruction is a
+ * call the graph has, that every read finds the value it expects, that live buffers never overlap,
+ * that uses across queues are ordered, that storage ends each section as the graph says, and that
+ * the high-water marks are as predicted. Trusts nothing in the program: a program read from a file
+ * can be checked. ERR_PROGRAM says what went wrong and where. */
 enum status program_check(const struct program *p, const struct storage *storage) MUST_CHECK;
 
 /* Text form: one line per instruction with operands as tier+offset:bytes; and back, over the same

@@ -1,16 +1,18 @@
-/* simulate.c: the check of invariant 2: a program is proved before it runs.
+/* simulate.c: the check of invariant 2, second half: contents of memory and order between queues.
  *
- * The simulator knows only what the program says: instructions, operands, events. It keeps, for
- * every tier, a map from byte ranges to the value they hold, who wrote it and who read it since;
- * and for every queue, how much of every other queue is known to be finished (a vector clock,
- * advanced by waits on events). It then runs two steps with two micro-steps each and demands:
+ * For every tier there is a map from byte ranges to the value they hold, who wrote it and who read
+ * it since; for every queue, how much of every other queue is known to be finished (a vector clock,
+ * carried by events). Instructions are walked in program order, and:
  *
- *   1. a read finds its whole range holding the value it expects, written by something ordered
- *      before it;
+ *   1. a read finds its whole range holding the value it expects, and the write is ordered before;
  *   2. a write is ordered after every earlier write and read of its range;
- *   3. storage and carried values end each section holding what the graph says they hold;
- *   4. buffers alive at the same time do not overlap;
- *   5. the high-water mark of each tier is the predicted one.
+ *   3. roots end each section in their home holding what the graph says, outputs in their ports;
+ *   4. the high-water mark of each tier is the predicted one.
+ *
+ * Conflicting uses being ordered, every interleaving the queues may take gives what program order
+ * gives. Everything is finished between sections and only roots reach across, so a section is
+ * proved on its own: from what its roots hold on entry to what they must hold when it ends. A
+ * micro-step begins where the one before it ended, which the graph calls by the same name.
  */
 #include <string.h>
 
@@ -31,22 +33,15 @@ struct clocks {
     bool recorded;
 };
 
-/* What a section finds in a buffer and leaves there; VALUE_NONE: it does not say. */
-struct section_label {
-    value_id entry, leaves;
-};
-
 struct simulator {
     const struct program *p;
-    const struct storage *storage;
     VEC(struct region) map[TIER_COUNT];
     int64_t position[QUEUE_COUNT];    /* instructions executed on each queue */
     struct clocks queue[QUEUE_COUNT]; /* what each queue knows to be finished */
     struct clocks *events;            /* snapshot at the record */
+    value_id *held;                   /* per root: what its home holds at a section's border */
     int64_t high_water[TIER_COUNT];
-    value_id *label;              /* per root: the value its memory holds between sections */
-    struct section_label *labels; /* per section and buffer */
-    int32_t at;                   /* instruction, for messages */
+    int32_t at; /* instruction, for messages */
 };
 
 static enum status fail_at(const struct simulator *s, const char *what, const struct operand *o)
@@ -54,15 +49,13 @@ static enum status fail_at(const struct simulator *s, const char *what, const st
     const struct instr *i = &s->p->instrs.items[s->at];
     const char *op =
         i->kind == INSTR_COMPUTE ? op_get(graph_node(s->p->graph, i->node)->op)->name : "copy";
-    const char *name = o && o->buffer >= 0 ? s->p->buffers.items[o->buffer].name : "";
-    return FAIL(ERR_PROGRAM, "%s: instruction %d (%s on %s): %s: %s at %s+%lld, %lld bytes",
-                s->p->name, s->at, op, queue_name(i->queue), what, name,
-                o ? tier_name(o->tier) : "", o ? (long long)o->offset : 0,
-                o ? (long long)o->n_bytes : 0);
+    return FAIL(ERR_PROGRAM, "%s: instruction %d (%s on %s) %s: '%s' at %s+%lld, %lld bytes",
+                s->p->name, s->at, op, queue_name(i->queue), what,
+                s->p->buffers.items[o->buffer].name, tier_name(o->tier), (long long)o->offset,
+                (long long)o->n_bytes);
 }
 
-/* ---- the map of a tier -------------------------------------------------------------------------
- */
+/* ---- the map of a tier ----------------------------------------------------------------------- */
 
 /* Splits regions so that one begins exactly at `offset`; its index. */
 static enum status split(struct simulator *s, enum tier t, int64_t offset, size_t *index)
@@ -92,16 +85,22 @@ static enum status split(struct simulator *s, enum tier t, int64_t offset, size_
 static enum status range(struct simulator *s, enum tier t, int64_t offset, int64_t n_bytes,
                          size_t *first, size_t *end)
 {
-    if (offset < 0 || n_bytes < 0 || offset + n_bytes > s->p->n_bytes[t])
-        return FAIL(ERR_PROGRAM, "%s: %s+%lld, %lld bytes, is outside the arena of %lld bytes",
-                    s->p->name, tier_name(t), (long long)offset, (long long)n_bytes,
-                    (long long)s->p->n_bytes[t]);
     TRY(split(s, t, offset, first));
-    TRY(split(s, t, offset + n_bytes, end));
-    return split(s, t, offset, first);
+    return split(s, t, offset + n_bytes, end); /* lies above: first stays what it is */
 }
 
-/* Sets content without an instruction: what the host put there, between sections. */
+/* One write over many regions leaves one: the map stays as small as what is alive. */
+static void unite(struct simulator *s, enum tier t, size_t first, size_t end)
+{
+    if (end - first < 2)
+        return;
+    s->map[t].items[first].end = s->map[t].items[end - 1].end;
+    memmove(&s->map[t].items[first + 1], &s->map[t].items[end],
+            (s->map[t].n - end) * sizeof(struct region));
+    s->map[t].n -= end - first - 1;
+}
+
+/* Sets content without an instruction: what was there before the section. */
 static enum status set_content(struct simulator *s, const struct buffer *b, value_id content)
 {
     size_t first, end;
@@ -111,21 +110,21 @@ static enum status set_content(struct simulator *s, const struct buffer *b, valu
     return OK;
 }
 
-static enum status has_content(struct simulator *s, const struct buffer *b, value_id content)
+static enum status has_content(struct simulator *s, const struct buffer *b, value_id content,
+                               const char *section)
 {
     size_t first, end;
     TRY(range(s, b->tier, b->offset, b->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
         if (s->map[b->tier].items[k].content != content)
-            return FAIL(ERR_PROGRAM,
-                        "%s: '%s' must hold value %d at the end of a section but holds %d",
-                        s->p->name, b->name, content, s->map[b->tier].items[k].content);
+            return FAIL(ERR_PROGRAM, "%s: when %s ends, '%s' in %s must hold value %d, not %d",
+                        s->p->name, section, b->name, tier_name(b->tier), content,
+                        s->map[b->tier].items[k].content);
     }
     return OK;
 }
 
-/* ---- instructions
- * --------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 static bool knows(const struct simulator *s, enum queue q, enum queue other, int64_t position)
 {
@@ -166,14 +165,12 @@ static enum status simulate_write(struct simulator *s, enum queue q, const struc
         r->written = s->position[q];
         memset(r->read, 0, sizeof(r->read));
     }
+    unite(s, o->tier, first, end);
     return OK;
 }
 
 static enum status simulate_event(struct simulator *s, const struct instr *i)
 {
-    if (i->event < 0 || i->event >= s->p->n_events)
-        return FAIL(ERR_PROGRAM, "%s: instruction %d: event %d does not exist", s->p->name, s->at,
-                    i->event);
     struct clocks *e = &s->events[i->event], *q = &s->queue[i->queue];
     if (i->kind == INSTR_RECORD) {
         *e = *q;
@@ -208,179 +205,87 @@ static enum status simulate_instr(struct simulator *s, const struct instr *i)
     return OK;
 }
 
-/* ---- sections
- * --------------------------------------------------------------------------------------- */
+/* ---- sections -------------------------------------------------------------------------------- */
 
-/* Everything is finished between sections: all queues know all positions. */
-static void synchronise(struct simulator *s)
-{
-    for (int q = 0; q < QUEUE_COUNT; q++) {
-        for (int other = 0; other < QUEUE_COUNT; other++)
-            s->queue[q].seen[other] = s->position[other];
-    }
-    for (int e = 0; e < s->p->n_events; e++)
-        s->events[e].recorded = false;
-}
-
-/* A root that lives between sections: storage, or carried over the micro-steps. */
-static bool is_root_buffer(const struct program *p, const struct buffer *b)
-{
-    if (b->storage >= 0)
-        return true;
-    if (b->value == VALUE_NONE || b->tier != TIER_DEVICE || b->merged_into >= 0)
-        return false;
-    const struct value *v = graph_value(p->graph, b->value);
-    return v->producer == NODE_NONE && (v->role == ROLE_GRADIENT || v->role == ROLE_METRIC);
-}
-
-/* Notes, for each section and buffer, the first value its operands mention and the last they write.
- */
-static void find_labels(struct simulator *s)
+/* Nothing in flight, nothing known to be anywhere but in the homes of roots and the input ports. */
+static enum status enter_section(struct simulator *s)
 {
     const struct program *p = s->p;
-    size_t n_buffers = p->buffers.n;
-    for (size_t i = 0; i < p->sections.n * n_buffers; i++)
-        s->labels[i] = (struct section_label){VALUE_NONE, VALUE_NONE};
+    memset(s->position, 0, sizeof(s->position));
+    memset(s->queue, 0, sizeof(s->queue));
+    memset(s->events, 0, (size_t)MAX(p->n_events, 1) * sizeof(*s->events));
+    for (int t = 0; t < TIER_COUNT; t++) {
+        struct region all = {.end = p->n_bytes[t], .content = UNDEFINED};
+        s->map[t].n = 0;
+        TRY(vec_push(&s->map[t], all));
+    }
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *b = &p->buffers.items[i];
+        if (b->storage >= 0 || b->carried)
+            TRY(set_content(s, b, s->held[b->value]));
+    }
+    for (size_t i = 0; i < p->inputs.n; i++)
+        TRY(set_content(s, &p->buffers.items[p->inputs.items[i].buffer], p->inputs.items[i].value));
+    return OK;
+}
+
+static enum status leave_section(struct simulator *s, const struct section *x, bool is_last)
+{
+    const struct program *p = s->p;
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *b = &p->buffers.items[i];
+        if (b->storage >= 0 || (b->carried && !is_last))
+            TRY(has_content(s, b, s->held[b->value], x->name));
+    }
+    for (size_t i = 0; is_last && i < p->outputs.n; i++) {
+        const struct port *o = &p->outputs.items[i];
+        TRY(has_content(s, &p->buffers.items[o->buffer], value_view_root(p->graph, o->value),
+                        x->name));
+    }
+    return OK;
+}
+
+/* A root that some node of the graph updates has a home, or its update would be lost unseen. */
+static enum status check_homes(const struct simulator *s)
+{
+    const struct graph *g = s->p->graph;
+    bool *has_home;
+    TRY(mem_try_array(&has_home, MAX(g->values.n, (size_t)1), sizeof(*has_home)));
+    for (size_t i = 0; i < s->p->buffers.n; i++) {
+        const struct buffer *b = &s->p->buffers.items[i];
+        if (b->storage >= 0 || b->carried)
+            has_home[b->value] = true;
+    }
+    enum status status = OK;
+    for (value_id v = 0; (size_t)v < g->values.n && status == OK; v++) {
+        bool updated = s->held[v] != VALUE_NONE && s->held[v] != v;
+        if (updated && !has_home[v] && graph_value(g, v)->role != ROLE_INPUT)
+            status = FAIL(ERR_PROGRAM, "%s: '%s' is updated but has no home", s->p->name,
+                          graph_value(g, v)->name);
+    }
+    mem_free(has_home);
+    return status;
+}
+
+static enum status simulate_sections(struct simulator *s, const struct section_rule *rules)
+{
+    const struct program *p = s->p;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        for (int32_t k = section->first; k < section->first + section->n; k++) {
-            const struct instr *i = &p->instrs.items[k];
-            for (int32_t n = 0; n < i->n_operands; n++) {
-                const struct operand *o = &p->operands.items[i->first_operand + n];
-                if (o->access == ACCESS_NONE)
-                    continue;
-                struct section_label *l = &s->labels[x * n_buffers + (size_t)o->buffer];
-                if (l->entry == VALUE_NONE)
-                    l->entry = o->value;
-                if (o->access == ACCESS_WRITE)
-                    l->leaves = o->value;
-            }
-        }
+        section_held(p->graph, rules, (int)x, s->held);
+        TRY(enter_section(s));
+        for (s->at = section->first; s->at < section->first + section->n; s->at++)
+            TRY(simulate_instr(s, &p->instrs.items[s->at]));
+        section_held(p->graph, rules, (int)x + 1, s->held);
+        TRY(leave_section(s, section, x + 1 == p->sections.n));
     }
+    return check_homes(s);
 }
 
-static const struct section_label *label_of(const struct simulator *s, const struct section *x,
-                                            size_t buffer)
-{
-    size_t index = (size_t)(x - s->p->sections.items);
-    return &s->labels[index * s->p->buffers.n + buffer];
-}
-
-static enum status enter_section(struct simulator *s, const struct section *x, bool first_of_step)
-{
-    for (size_t i = 0; i < s->p->buffers.n; i++) {
-        const struct buffer *b = &s->p->buffers.items[i];
-        if (!is_root_buffer(s->p, b))
-            continue;
-        value_id entry = label_of(s, x, i)->entry;
-        bool carried = b->storage < 0;
-        if (entry == VALUE_NONE)
-            continue;
-        /* Carried memory starts a step with whatever was there; the first section fills it. */
-        if (carried && first_of_step)
-            s->label[b->value] = entry;
-        if (s->label[b->value] == UNDEFINED)
-            return FAIL(ERR_PROGRAM, "%s: '%s' is used in %s before anything filled it", s->p->name,
-                        b->name, x->name);
-        s->label[b->value] = entry;
-        TRY(set_content(s, b, entry));
-    }
-    for (size_t i = 0; i < s->p->inputs.n; i++)
-        TRY(set_content(s, &s->p->buffers.items[s->p->inputs.items[i].buffer],
-                        s->p->inputs.items[i].value));
-    return OK;
-}
-
-static enum status leave_section(struct simulator *s, const struct section *x)
-{
-    for (size_t i = 0; i < s->p->buffers.n; i++) {
-        const struct buffer *b = &s->p->buffers.items[i];
-        if (!is_root_buffer(s->p, b))
-            continue;
-        value_id leaves = label_of(s, x, i)->leaves;
-        if (leaves != VALUE_NONE)
-            s->label[b->value] = leaves;
-        if (s->label[b->value] != UNDEFINED)
-            TRY(has_content(s, b, s->label[b->value]));
-    }
-    return OK;
-}
-
-/* Storage whose newest value exists only on the device was not written back: the newest value any
- * operand of the section gives a root must be the one its home holds at the end. */
-static enum status check_written_back(const struct simulator *s, const struct section *x)
-{
-    const struct program *p = s->p;
-    for (int32_t k = x->first; k < x->first + x->n; k++) {
-        const struct instr *i = &p->instrs.items[k];
-        for (int32_t n = 0; i->kind == INSTR_COMPUTE && n < i->n_operands; n++) {
-            const struct operand *o = &p->operands.items[i->first_operand + n];
-            if (o->access != ACCESS_WRITE || o->value == VALUE_NONE)
-                continue;
-            value_id root = value_root(p->graph, o->value);
-            const struct value *v = graph_value(p->graph, root);
-            if (v->producer != NODE_NONE || !role_is_persistent(v->role))
-                continue;
-            if (s->label[root] < o->value)
-                return FAIL(ERR_PROGRAM, "%s: '%s' was updated in %s but not written back", p->name,
-                            v->name, x->name);
-        }
-    }
-    return OK;
-}
-
-static enum status simulate_section(struct simulator *s, const struct section *x,
-                                    bool first_of_step)
-{
-    synchronise(s);
-    TRY(enter_section(s, x, first_of_step));
-    for (s->at = x->first; s->at < x->first + x->n; s->at++)
-        TRY(simulate_instr(s, &s->p->instrs.items[s->at]));
-    TRY(leave_section(s, x));
-    return check_written_back(s, x);
-}
-
-static enum status check_outputs(struct simulator *s)
-{
-    for (size_t i = 0; i < s->p->outputs.n; i++) {
-        const struct port *o = &s->p->outputs.items[i];
-        TRY(has_content(s, &s->p->buffers.items[o->buffer],
-                        value_view_root(s->p->graph, o->value)));
-    }
-    return OK;
-}
-
-/* ---- whole-program checks
- * ------------------------------------------------------------------------ */
-
-static bool overlap(const struct buffer *a, const struct buffer *b)
-{
-    bool in_time = a->first <= b->last && b->first <= a->last;
-    bool in_space = a->offset < b->offset + b->n_bytes && b->offset < a->offset + a->n_bytes;
-    return a->tier == b->tier && in_time && in_space;
-}
-
-static enum status check_buffers(const struct program *p)
-{
-    for (size_t i = 0; i < p->buffers.n; i++) {
-        const struct buffer *a = &p->buffers.items[i];
-        if (a->merged_into >= 0)
-            continue;
-        for (size_t k = i + 1; k < p->buffers.n; k++) {
-            const struct buffer *b = &p->buffers.items[k];
-            if (b->merged_into < 0 && overlap(a, b))
-                return FAIL(ERR_PROGRAM, "%s: '%s' and '%s' overlap in %s while both are alive",
-                            p->name, a->name, b->name, tier_name(a->tier));
-        }
-    }
-    return OK;
-}
-
-static enum status check_high_water(const struct simulator *s)
+static enum status check_high_water(const struct simulator *s, const struct storage *storage)
 {
     for (int t = 0; t < TIER_COUNT; t++) {
-        int64_t reached = MAX(s->high_water[t], s->storage->n_bytes[t]);
-        reached = align_up(reached, ARENA_ALIGN);
+        int64_t reached = align_up(MAX(s->high_water[t], storage->n_bytes[t]), ARENA_ALIGN);
         if (reached != s->p->n_bytes[t])
             return FAIL(ERR_PROGRAM, "%s: %s reaches %lld bytes, but %lld were predicted",
                         s->p->name, tier_name((enum tier)t), (long long)reached,
@@ -389,57 +294,19 @@ static enum status check_high_water(const struct simulator *s)
     return OK;
 }
 
-static enum status simulator_init(struct simulator *s)
+enum status simulate(const struct program *p, const struct storage *storage,
+                     const struct section_rule *rules)
 {
-    const struct program *p = s->p;
-    TRY(mem_try_array(&s->events, (size_t)MAX(p->n_events, 1), sizeof(*s->events)));
-    TRY(mem_try_array(&s->label, MAX(p->graph->values.n, (size_t)1), sizeof(*s->label)));
-    TRY(mem_try_array(&s->labels, MAX(p->sections.n * p->buffers.n, (size_t)1),
-                      sizeof(*s->labels)));
-    find_labels(s);
-    for (int t = 0; t < TIER_COUNT; t++) {
-        struct region all = {.end = p->n_bytes[t], .content = UNDEFINED};
-        TRY(vec_push(&s->map[t], all));
-    }
-    for (size_t v = 0; v < p->graph->values.n; v++)
-        s->label[v] = UNDEFINED;
-    for (size_t i = 0; i < p->buffers.n; i++) {
-        const struct buffer *b = &p->buffers.items[i];
-        if (b->storage < 0)
-            continue;
-        s->label[b->value] = b->value;
-        TRY(set_content(s, b, b->value));
-    }
-    return OK;
-}
-
-static enum status simulate_steps(struct simulator *s)
-{
-    for (int step = 0; step < 2; step++) {
-        for (size_t i = 0; i < s->p->sections.n; i++) {
-            const struct section *x = &s->p->sections.items[i];
-            int repeats = strcmp(x->name, "micro") == 0 ? 2 : 1;
-            for (int n = 0; n < repeats; n++)
-                TRY(simulate_section(s, x, i == 0));
-        }
-        TRY(check_outputs(s));
-    }
-    return OK;
-}
-
-enum status program_check(const struct program *p, const struct storage *storage)
-{
-    struct simulator s = {.p = p, .storage = storage};
+    struct simulator s = {.p = p};
     enum status status;
-    TRY(check_buffers(p));
-    TRY_GOTO(simulator_init(&s), out);
-    TRY_GOTO(simulate_steps(&s), out);
-    TRY_GOTO(check_high_water(&s), out);
+    TRY_GOTO(mem_try_array(&s.events, (size_t)MAX(p->n_events, 1), sizeof(*s.events)), out);
+    TRY_GOTO(mem_try_array(&s.held, MAX(p->graph->values.n, (size_t)1), sizeof(*s.held)), out);
+    TRY_GOTO(simulate_sections(&s, rules), out);
+    TRY_GOTO(check_high_water(&s, storage), out);
 out:
     for (int t = 0; t < TIER_COUNT; t++)
         vec_release(&s.map[t]);
     mem_free(s.events);
-    mem_free(s.label);
-    mem_free(s.labels);
+    mem_free(s.held);
     return status;
 }
