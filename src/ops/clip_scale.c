@@ -3,8 +3,8 @@
  *
  * Gradients are of the loss divided by `nominal` tokens and, when scale_in (the loss scale) is
  * there, multiplied by it; `count` tokens really counted. s undoes both. count = 0 gives s = 0.
- * max_norm = 0 means no clipping; without it the scale needs no gradient, so none has to be given. When the norm is not finite it is passed on as it is and scale
- * is 0, which updates take as "leave everything unchanged". */
+ * max_norm = 0 means no clipping; then no sum of squares need be given. When the norm is not finite
+ * it is passed on as it is and scale is 0, which updates take as "leave everything unchanged". */
 #include "ops/update_support.h"
 
 static const struct attr_def attrs[] = {
@@ -20,6 +20,8 @@ static enum status infer(const struct op_call *c)
     }
     if (!(call_float(c, 0) >= 0.0) || !(call_float(c, 1) > 0.0))
         return REJECT(c, "max_norm must not be negative and nominal must be positive");
+    if (call_float(c, 0) > 0.0 && c->n_in < 3)
+        return REJECT(c, "clipping to max_norm needs the gradients' sums of squares");
     out_set(c, 0, DTYPE_F32, shape_of(1, (int64_t)1));
     out_set(c, 1, DTYPE_F32, shape_of(1, (int64_t)1));
     return OK;
@@ -33,6 +35,7 @@ static const struct op_sample samples[] = {
     {.text = "f32[1]=7 {nominal=8.0}"},
 };
 static const char *const rejects[] = {
+    "f32[1], _ {max_norm=1.0}",
     "f32[1], _, f32[2]",
     "f32[1], _, i32[1]",
     "f32[1], _, _",

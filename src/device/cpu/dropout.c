@@ -25,7 +25,6 @@ static struct draw draw_of(const struct op_call *c)
 static void draw_block(float *restrict multiplier, const struct draw *draw, int64_t at)
 {
     const struct draw d = *draw;
-#pragma omp simd
     for (int64_t i = 0; i < CPU_BLOCK / 4; i++) {
         struct philox4 r = philox(d.key, d.counter_hi, (uint64_t)(at / 4 + i));
         multiplier[4 * i] = rng_uniform(r.v[0]) >= d.p ? d.factor : 0.0f;
