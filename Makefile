@@ -1,0 +1,53 @@
+# The tasks by name; CMake does the work. `make help` lists them.
+BUILD ?= build
+CMAKE ?= cmake
+JOBS  ?= $(shell nproc)
+
+.DEFAULT_GOAL := build
+.PHONY: help build deps deps-all test demo check format asan fuzz clang bench install clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+build: ## the program (build/snug) and the library (build/libsnug.a)
+	@$(CMAKE) --preset release -B $(BUILD) >/dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+deps: ## install the packages needed (Debian); without root prints the command
+	@tools/deps.sh
+
+deps-all: ## and those of `make check`, `make asan`, `make fuzz`
+	@tools/deps.sh all
+
+test: deps build ## build and run every test
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+demo: deps build ## plan and train a small model on real text, then let it write
+	@tools/demo.sh $(BUILD)
+
+check: deps-all ## formatting, layers, headers, static analysis
+	@tools/check.sh
+
+format: ## run clang-format over the tree
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+asan: deps ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(CMAKE) --preset asan >/dev/null
+	@$(CMAKE) --build build-asan -j $(JOBS)
+	@ctest --test-dir build-asan --output-on-failure
+
+fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, default 10)
+	@tools/fuzz.sh
+
+clang: deps-all ## build everything with clang
+	@$(CMAKE) --preset clang >/dev/null
+	@$(CMAKE) --build build-clang -j $(JOBS)
+
+bench: deps build ## matrix products, and a training step beside PyTorch where there is one
+	@bench/run.sh $(BUILD)
+
+install: build ## into PREFIX (default /usr/local)
+	@$(CMAKE) --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+clean: ## remove build folders
+	@rm -rf build build-asan build-clang build-debug build-fuzz

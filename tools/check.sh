@@ -1,0 +1,62 @@
+#!/bin/sh
+# The checks that are not tests: format, words, layers, headers that stand alone, static analysis.
+set -u
+failed=0
+step() { printf '%-34s' "$1"; shift; if "$@" >/tmp/snug-check.$$ 2>&1; then echo ok; else
+    echo FAILED; cat /tmp/snug-check.$$; failed=1; fi; rm -f /tmp/snug-check.$$; }
+
+formatted() { git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
+
+# A folder includes only from itself and from folders above it in this list.
+layers() {
+    order="base graph ops autodiff model precision optim device plan program run dist data io train api cli"
+    status=0
+    for file in $(git ls-files 'src/*.c' 'src/*.h'); do
+        folder=$(echo "$file" | cut -d/ -f2)
+        allowed=$(echo "$order" | sed "s/\(.*\b$folder\b\).*/\1/")
+        for used in $(sed -n 's/^#include "\([a-z]*\)\/.*/\1/p' "$file" | sort -u); do
+            case " $allowed " in *" $used "*) ;; *)
+                echo "$file: $folder may not include from $used"; status=1 ;; esac
+        done
+    done
+    return $status
+}
+
+headers_stand_alone() {
+    flags="-Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
+    for h in $(git ls-files 'src/*.h' 'include/*.h'); do
+        echo "#include \"$h\"" | gcc -std=c11 -D_GNU_SOURCE -Wall -Werror $flags -x c -fsyntax-only - || return 1
+        case $h in src/device/cpu/*|*_internal.h) continue ;; esac
+        echo "#include \"$h\"" | g++ -std=c++17 -D_GNU_SOURCE -Wall -Werror $flags -x c++ -fsyntax-only - || return 1
+    done
+}
+
+no_switch_on_ops() { ! git grep -n 'case OP_' -- src; }
+one_door_to_the_heap() {
+    ! git grep -nwE '(malloc|calloc|realloc|free|strdup|asprintf)\(' -- 'src/*.c' 'src/*.h' ':!src/base/alloc.c'
+}
+no_exit_in_the_library() { ! git grep -nwE '(exit|abort)\(' -- 'src/*.c' ':!src/base/status.c' ':!src/cli'; }
+no_environment_below_cli() { ! git grep -nw 'getenv(' -- 'src/*.c' ':!src/cli'; }
+no_whitespace_errors() { git diff --check "$(git hash-object -t tree /dev/null)" HEAD -- ':!tests/fuzz/corpus' ':!tests/golden'; }
+file_lengths() {
+    for f in $(git ls-files '*.c' '*.h'); do
+        n=$(wc -l <"$f"); [ "$n" -le 1000 ] || { echo "$f has $n lines (1000 at most)"; return 1; }
+    done
+}
+static_analysis() {
+    cppcheck -q -j "$(nproc)" --std=c11 --error-exitcode=1 --inline-suppr -Isrc -Iinclude \
+        --enable=warning,performance,portability --suppress=missingIncludeSystem \
+        --suppress=normalCheckLevelMaxBranches -D_GNU_SOURCE src
+}
+
+step 'clang-format'                     formatted
+step 'layers of folders'                layers
+step 'headers compile alone (C, C++)'   headers_stand_alone
+step 'no switch over op ids'            no_switch_on_ops
+step 'heap only through base/alloc'     one_door_to_the_heap
+step 'the library never exits'          no_exit_in_the_library
+step 'environment read in cli only'     no_environment_below_cli
+step 'white space'                      no_whitespace_errors
+step 'file lengths'                     file_lengths
+step 'cppcheck'                         static_analysis
+exit $failed
