@@ -33,9 +33,9 @@ struct kernel {
 };
 
 /* Ends a kernel list. */
-#define KERNEL_END                                                                                 \
-    {                                                                                              \
-        NULL, NULL, NULL, NULL                                                                     \
+#define KERNEL_END             \
+    {                          \
+        NULL, NULL, NULL, NULL \
     }
 
 /* The first kernel of the list that accepts the call; NULL when none does (last reason in *why). */

@@ -114,8 +114,7 @@ const char *shape_text(char out[SHAPE_TEXT], const struct shape *s)
     size_t n = 0;
     n += (size_t)snprintf(out, SHAPE_TEXT, "[");
     for (int i = 0; i < s->rank; i++)
-        n += (size_t)snprintf(out + n, SHAPE_TEXT - n, i ? ", %lld" : "%lld",
-                              (long long)s->dim[i]);
+        n += (size_t)snprintf(out + n, SHAPE_TEXT - n, i ? ", %lld" : "%lld", (long long)s->dim[i]);
     (void)snprintf(out + n, SHAPE_TEXT - n, "]");
     return out;
 }
