@@ -159,7 +159,7 @@ enum status checkpoint_save(const char *output_dir, int64_t step,
     struct place p = {0};
     char *copy = NULL;
     enum status status;
-    BUG_ON(step < 0 || keep < 0);
+    BUG_ON(step < 0);
     pool_init(&p.pool);
     TRY_GOTO(name_place(&p, output_dir, step), out);
     if (path && !(copy = mem_strdup(p.final))) {
