@@ -65,10 +65,10 @@ struct checkpoint_content {
     int64_t max_shard_bytes; /* 0: what Hugging Face cuts at */
 };
 
-/* Writes checkpoint-<step>, then removes the oldest ones until `keep` are left (0 or less: all stay), never
- * the one just written; folders that Snug did not write do not count and are not touched. On
- * failure nothing of it remains and older checkpoints are as they were. *path (may be NULL; freed
- * by the caller with mem_free) = where it is. */
+/* Writes checkpoint-<step>, then removes the oldest ones until `keep` are left (0 or less: all
+ * stay), never the one just written; folders that Snug did not write do not count and are not
+ * touched. On failure nothing of it remains and older checkpoints are as they were. *path (may be
+ * NULL; freed by the caller with mem_free) = where it is. */
 enum status checkpoint_save(const char *output_dir, int64_t step,
                             const struct checkpoint_content *content, int keep,
                             char **path) MUST_CHECK;
