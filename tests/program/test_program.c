@@ -1,0 +1,219 @@
+/* Every way of running a step gives the same bits, in exactly the predicted memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/golden.h"
+#include "support/training.h"
+
+enum { N_STEPS = 20 };
+
+/* ---- ways of running a step ------------------------------------------------------------------ */
+
+static void keep_everything(struct plan *p, const struct graph *g)
+{
+    (void)p;
+    (void)g;
+}
+
+static void recompute_all_blocks(struct plan *p, const struct graph *g)
+{
+    for (int b = 0; b < p->n_blocks; b++)
+        plan_recompute_block(p, g, b);
+}
+
+static void recompute_the_last_block(struct plan *p, const struct graph *g)
+{
+    plan_recompute_block(p, g, p->n_blocks - 1);
+}
+
+static void recompute_what_is_cheap(struct plan *p, const struct graph *g)
+{
+    plan_recompute_cheap(p, g);
+}
+
+static void move_all_blocks(struct plan *p, const struct graph *g)
+{
+    for (int b = 0; b < p->n_blocks; b++)
+        plan_move_block(p, g, b);
+}
+
+static void states_on_the_host(struct plan *p, const struct graph *g)
+{
+    plan_set_home(p, g, ROLE_STATE, TIER_HOST);
+    plan_set_home(p, g, ROLE_MASTER, TIER_HOST);
+}
+
+static void parameters_on_the_host(struct plan *p, const struct graph *g)
+{
+    plan_set_home(p, g, ROLE_PARAMETER, TIER_HOST);
+}
+
+static void gradient_sums_on_the_host(struct plan *p, const struct graph *g)
+{
+    plan_set_home(p, g, ROLE_GRADIENT, TIER_HOST);
+}
+
+/* Recompute in one block, activations of the others and all storage on the host. */
+static void everything_at_once(struct plan *p, const struct graph *g)
+{
+    plan_recompute_block(p, g, 0);
+    for (int b = 1; b < p->n_blocks; b++)
+        plan_move_block(p, g, b);
+    plan_recompute_cheap(p, g);
+    states_on_the_host(p, g);
+    parameters_on_the_host(p, g);
+    gradient_sums_on_the_host(p, g);
+    plan_set_home(p, g, ROLE_CONSTANT, TIER_HOST);
+}
+
+static const struct way {
+    const char *name;
+    void (*decide)(struct plan *p, const struct graph *g);
+} ways[] = {
+    {"everything kept", keep_everything}, /* what the others are held against */
+    {"all blocks recomputed", recompute_all_blocks},
+    {"the last block recomputed", recompute_the_last_block},
+    {"cheap ops recomputed", recompute_what_is_cheap},
+    {"activations moved", move_all_blocks},
+    {"states on the host", states_on_the_host},
+    {"parameters on the host", parameters_on_the_host},
+    {"gradient sums on the host", gradient_sums_on_the_host},
+    {"everything at once", everything_at_once},
+};
+
+struct result {
+    float losses[N_STEPS], norms[N_STEPS];
+    uint64_t digest;
+    int64_t n_bytes[TIER_COUNT];
+};
+
+static void run(const struct training_options *o, const struct way *way, struct result *r)
+{
+    struct training t;
+    training_init(&t, o);
+    way->decide(&t.plan, t.graph);
+    training_emit(&t);
+    training_start(&t);
+    for (int i = 0; i < N_STEPS; i++) {
+        training_step(&t, i);
+        r->losses[i] = training_output(&t, "loss");
+        r->norms[i] = training_output(&t, "grad_norm");
+    }
+    r->digest = training_digest(&t);
+    training_expect_prediction(&t);
+    memcpy(r->n_bytes, t.program->n_bytes, sizeof(r->n_bytes));
+    training_release(&t);
+}
+
+static void expect_same_bits(const struct way *way, const struct result *want,
+                             const struct result *got)
+{
+    for (int i = 0; i < N_STEPS; i++) {
+        if (memcmp(&want->losses[i], &got->losses[i], sizeof(float)) != 0 ||
+            memcmp(&want->norms[i], &got->norms[i], sizeof(float)) != 0)
+            fail_msg("%s, step %d: loss %.9g, norm %.9g instead of %.9g, %.9g", way->name, i,
+                     (double)got->losses[i], (double)got->norms[i], (double)want->losses[i],
+                     (double)want->norms[i]);
+    }
+    if (want->digest != got->digest)
+        fail_msg("%s: weights or states differ", way->name);
+}
+
+static void every_way_gives_the_same_bits(const struct training_options *o)
+{
+    struct result kept, other;
+    run(o, &ways[0], &kept);
+    assert_true(kept.losses[N_STEPS - 1] == kept.losses[N_STEPS - 1]); /* not NaN */
+    assert_true(kept.losses[0] != kept.losses[N_STEPS - 1]);
+    for (size_t i = 1; i < ARRAY_LEN(ways); i++) {
+        run(o, &ways[i], &other);
+        expect_same_bits(&ways[i], &kept, &other);
+    }
+}
+
+static void gpt2_gives_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    every_way_gives_the_same_bits(
+        &(struct training_options){.golden = "gpt2", .batch = 3, .seq_len = 24});
+}
+
+static void llama_gives_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    every_way_gives_the_same_bits(&(struct training_options){
+        .golden = "llama", .batch = 3, .seq_len = 24, .max_grad_norm = 1.0});
+}
+
+static void micro_steps_give_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    every_way_gives_the_same_bits(&(struct training_options){
+        .golden = "gpt2", .batch = 1, .seq_len = 24, .n_micro = 3, .max_grad_norm = 1.0});
+    every_way_gives_the_same_bits(
+        &(struct training_options){.golden = "llama", .batch = 1, .seq_len = 24, .n_micro = 3});
+}
+
+static void bf16_gives_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    every_way_gives_the_same_bits(&(struct training_options){
+        .golden = "gpt2", .batch = 1, .seq_len = 24, .n_micro = 3, .bf16 = true});
+    every_way_gives_the_same_bits(&(struct training_options){
+        .golden = "qwen3", .batch = 3, .seq_len = 24, .bf16 = true, .max_grad_norm = 1.0});
+}
+
+/* ---- what each way is for -------------------------------------------------------------------- */
+
+static void each_way_saves_device_memory(void **state)
+{
+    (void)state;
+    struct training_options o = {.golden = "llama", .batch = 8, .seq_len = 64, .n_micro = 2};
+    int64_t kept = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct training t;
+        training_init(&t, &o);
+        ways[i].decide(&t.plan, t.graph);
+        training_emit(&t);
+        expect_ok(program_check(t.program, &t.storage));
+        int64_t n_bytes = t.program->n_bytes[TIER_DEVICE];
+        print_message("%-28s device %8lld, host %8lld bytes\n", ways[i].name, (long long)n_bytes,
+                      (long long)t.program->n_bytes[TIER_HOST]);
+        if (i == 0)
+            kept = n_bytes;
+        else if (n_bytes >= kept)
+            fail_msg("%s takes %lld bytes, keeping everything %lld", ways[i].name,
+                     (long long)n_bytes, (long long)kept);
+        training_release(&t);
+    }
+}
+
+static void storage_on_disk_is_refused(void **state)
+{
+    (void)state;
+    struct training t;
+    struct program *p;
+    training_init(&t, &(struct training_options){.golden = "gpt2", .batch = 1, .seq_len = 8});
+    plan_set_home(&t.plan, t.graph, ROLE_STATE, TIER_DISK);
+    assert_int_equal(program_emit(&p, "train", t.graph, &t.plan, &t.device, &t.storage),
+                     ERR_UNSUPPORTED);
+    training_release(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_gives_the_same_bits_in_every_way),
+        cmocka_unit_test(llama_gives_the_same_bits_in_every_way),
+        cmocka_unit_test(micro_steps_give_the_same_bits_in_every_way),
+        cmocka_unit_test(bf16_gives_the_same_bits_in_every_way),
+        cmocka_unit_test(each_way_saves_device_memory),
+        cmocka_unit_test(storage_on_disk_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
