@@ -17,6 +17,7 @@ extern "C" {
 /* What is known about the machine when workspace is asked for. */
 struct kernel_env {
     int n_threads;
+    void *libraries; /* handles of the device's libraries (cuBLASLt, cuDNN); NULL on the CPU */
 };
 
 struct kernel_ctx {
