@@ -1,7 +1,182 @@
+/* main.c: finds the command, reads the environment, reports how it ended. */
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-int main(void)
+#include "base/log.h"
+#include "cli/cli.h"
+
+const struct command *const commands[] = {&cmd_plan,     &cmd_train,    &cmd_eval,
+                                          &cmd_generate, &cmd_tokenize, &cmd_export,
+                                          &cmd_env,      &cmd_help,     NULL};
+
+const struct command *find_command(const char *name)
 {
-    (void)fputs("snug\n", stderr);
-    return 0;
+    for (size_t i = 0; commands[i]; i++) {
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
+enum snug_status usage_error(const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    (void)FAIL(ERR_USAGE, "%s", text);
+    return SNUG_ERR_USAGE;
+}
+
+static enum snug_status unknown_command(const char *name)
+{
+    const char *names[16];
+    size_t n = 0;
+    for (; commands[n]; n++)
+        names[n] = commands[n]->name;
+    const char *near = suggest(name, names, n);
+    return usage_error("there is no command '%s'%s%s%s; see snug help", name,
+                       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* ---- environment
+ * --------------------------------------------------------------------------------------- */
+
+/* A variable that is set to something. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+static void read_environment(struct cli *cli)
+{
+    const char *cache = variable("HF_HUB_CACHE"), *root = variable("HF_HOME");
+    const char *home = variable("HOME");
+    if (cache)
+        str_add(&cli->hub_folder, cache);
+    else if (root)
+        str_addf(&cli->hub_folder, "%s/hub", root);
+    else if (home)
+        str_addf(&cli->hub_folder, "%s/.cache/huggingface/hub", home);
+    cli->settings.hub_folder = cli->hub_folder.text;
+    cli->settings.logging_dir = variable("TENSORBOARD_LOGGING_DIR");
+    if (variable("NO_COLOR"))
+        log_set_colour(0);
+}
+
+/* ---- signals
+ * ------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first one asks to finish the step and save; a second Ctrl-C does not wait. */
+static void on_signal(int number)
+{
+    if (stop_signal != 0 && number == SIGINT)
+        _exit(130);
+    stop_signal = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction catch = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigemptyset(&catch.sa_mask);
+    (void)sigaction(SIGINT, &catch, NULL);
+    (void)sigaction(SIGTERM, &catch, NULL);
+    (void)sigaction(SIGUSR1, &catch, NULL);
+    /* A write past the file size limit or into a closed pipe is an error to report, not an end. */
+    (void)sigaction(SIGXFSZ, &ignore, NULL);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+}
+
+/* ---- running
+ * ------------------------------------------------------------------------------------------- */
+
+static void apply_common(const struct args *args)
+{
+    if (args->no_color)
+        log_set_colour(0);
+    if (args->quiet)
+        log_set_level(LOG_WARN);
+    if (args->verbose)
+        log_set_level(LOG_DEBUG);
+}
+
+/* Prints the error for people, and for machines unless the command has printed its object. */
+static int report(struct cli *cli, bool json, enum snug_status status)
+{
+    bool interrupted = status == SNUG_ERR_INTERRUPTED || status == SNUG_ERR_TERMINATED;
+    if (interrupted)
+        log_warn("%s", snug_error_message());
+    else
+        log_error("%s", snug_error_message());
+    log_debug("%s at %s", snug_status_name(status), snug_error_place());
+    if (json && !cli->printed_json) {
+        char *text = NULL;
+        if (snug_error_json(status, &text) == SNUG_OK)
+            (void)print_json(cli, text);
+    }
+    return snug_exit_code(status);
+}
+
+static enum snug_status run_command(struct cli *cli, const struct command *c, int argc, char **argv)
+{
+    enum snug_status status = parse_args(c, argc, argv, &cli->args);
+    if (status != SNUG_OK)
+        return status;
+    apply_common(&cli->args);
+    if (!cli->args.help)
+        return c->run(cli);
+    print_command_help(c);
+    return SNUG_OK;
+}
+
+static enum snug_status dispatch(struct cli *cli, int argc, char **argv)
+{
+    if (argc < 2)
+        return usage_error("no command given; snug help lists them");
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        (void)printf("snug %s\n", snug_version());
+        return SNUG_OK;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    const struct command *c = find_command(name);
+    return c ? run_command(cli, c, argc - 2, argv + 2) : unknown_command(name);
+}
+
+/* True when the arguments ask for JSON, also when they cannot be parsed. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.stop = &stop_signal,
+                      .args = {.max_new_tokens = 100, .temperature = 0.8, .top_p = 1.0}};
+    pool_init(&cli.args.pool);
+    catch_signals();
+    read_environment(&cli);
+    enum snug_status status = dispatch(&cli, argc, argv);
+    int code = status == SNUG_OK ? 0 : report(&cli, wants_json(argc, argv), status);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        log_error("stdout could not be written");
+        code = code == 0 ? 1 : code;
+    }
+    args_release(&cli.args);
+    str_release(&cli.hub_folder);
+    return code;
 }

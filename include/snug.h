@@ -1,0 +1,345 @@
+/* snug.h: Snug as a library: training neural networks inside a memory budget.
+ *
+ *     struct snug_config *config;
+ *     struct snug_run *run;
+ *     snug_config_load(&config, "demo.yaml", NULL, 0);
+ *     snug_run_open(&run, config, NULL, SNUG_TRAIN);         plans; allocates nothing large
+ *     snug_run_forecast(run, &forecast);                     what every byte is for
+ *     snug_run_train(run, &(struct snug_train_options){0});  trains, saves checkpoints
+ *     snug_run_close(run);
+ *     snug_config_free(config);
+ *
+ * Every function that can fail returns enum snug_status; snug_error_message() then says what was
+ * wrong, where, and what would help. Nothing here prints, except that train and generate write to
+ * stderr when they are asked to (options.terminal). Handles are opaque; a handle is used by one
+ * thread at a time; different handles may be used by different threads. The library reads no
+ * environment variables (OpenMP and OpenBLAS read theirs): what the program knows from its
+ * environment it passes in struct snug_settings.
+ *
+ * Bytes are int64_t, times are seconds unless the name ends in _ms. Text that is handed out
+ * (char **) is NUL-terminated UTF-8 and is freed with snug_free().
+ */
+#ifndef SNUG_H
+#define SNUG_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SNUG_VERSION "0.1.0"
+
+#if defined(__GNUC__) || defined(__clang__)
+#define SNUG_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define SNUG_MUST_CHECK
+#endif
+
+/* ---- status
+ * ------------------------------------------------------------------------------------------ */
+
+enum snug_status {
+    SNUG_OK = 0,
+    SNUG_ERR_FAILED = 1,
+    SNUG_ERR_INTERNAL = 2, /* a bug in Snug */
+    SNUG_ERR_IO = 3,
+    SNUG_ERR_MEMORY = 4, /* of the host, outside the plan */
+    SNUG_ERR_SHAPE = 5,
+    SNUG_ERR_PROGRAM = 6, /* a program failed its check: a bug in Snug */
+    SNUG_ERR_NUMERIC = 7, /* a loss or gradient is not finite */
+    SNUG_ERR_USAGE = 8,
+    SNUG_ERR_CONFIG = 9,
+    SNUG_ERR_UNSUPPORTED = 10,   /* this build or machine does not have it */
+    SNUG_ERR_FIT = 11,           /* no way to run it inside the budget */
+    SNUG_ERR_DEVICE_MEMORY = 12, /* the device ran out all the same: a bug in Snug */
+    SNUG_ERR_DATA = 13,
+    SNUG_ERR_CHECKPOINT = 14,
+    SNUG_ERR_INTERRUPTED = 15, /* stopped on request, after saving */
+    SNUG_ERR_TERMINATED = 16,  /* stopped by SIGTERM, after saving */
+};
+
+/* The exit code of a process that ends with this status: 0 done, 1 failure, 2 bad usage or config,
+ * 3 does not fit, 4 the device ran out of memory, 5 bad data or checkpoint, 130/143 interrupted
+ * after saving. */
+int snug_exit_code(enum snug_status status);
+const char *snug_status_name(enum snug_status status); /* "ERR_CONFIG" */
+
+/* The last error of this thread: what was wrong, and the place in Snug's source that noticed.
+ * Never NULL; valid until the next call that fails. */
+const char *snug_error_message(void);
+const char *snug_error_place(void);
+/* {"error": {"status": "ERR_CONFIG", "message": "...", "exit_code": 2}} */
+enum snug_status snug_error_json(enum snug_status status, char **text) SNUG_MUST_CHECK;
+
+const char *snug_version(void);
+void snug_free(void *text); /* NULL is fine */
+
+/* ---- what the program knows from its environment -----------------------------------------------
+ */
+
+/* Borrowed for as long as the handle that was opened with it. NULL in place of a pointer to one:
+ * all unset. */
+struct snug_settings {
+    const char *hub_folder;  /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
+    const char *logging_dir; /* TensorBoard events go here; NULL: where the config says */
+};
+
+/* ---- configs
+ * ----------------------------------------------------------------------------------------- */
+
+struct snug_config;
+
+/* Reads a YAML file, applies overrides ("key=value", "model.n_layer=2") in order and resolves what
+ * was left open. When `path` is a model folder in Hugging Face layout (a checkpoint, say), the
+ * config is that model with defaults. `path` may be NULL: overrides only. */
+enum snug_status snug_config_load(struct snug_config **out, const char *path,
+                                  const char *const *overrides, size_t n_overrides) SNUG_MUST_CHECK;
+void snug_config_free(struct snug_config *config); /* NULL is fine */
+/* As YAML that loads back to the same config, and as one JSON object. */
+enum snug_status snug_config_yaml(const struct snug_config *config, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_config_json(const struct snug_config *config, char **text) SNUG_MUST_CHECK;
+/* True when the user gave the key (in the file or as an override). */
+bool snug_config_is_set(const struct snug_config *config, const char *key);
+const char *snug_config_output_dir(const struct snug_config *config);
+/* Names of all keys, for command lines. NULL when i is past the last. */
+const char *snug_config_key(size_t i);
+
+/* ---- runs: a model planned on this machine
+ * ----------------------------------------------------------- */
+
+struct snug_run;
+
+enum snug_purpose { SNUG_TRAIN = 1, SNUG_EVALUATE = 2 };
+
+/* What bytes are for, in the order of the reports. */
+enum snug_memory {
+    SNUG_MEMORY_WEIGHTS,
+    SNUG_MEMORY_MASTERS,
+    SNUG_MEMORY_GRADIENTS,
+    SNUG_MEMORY_OPTIMIZER,
+    SNUG_MEMORY_ACTIVATIONS,
+    SNUG_MEMORY_RECOMPUTE,
+    SNUG_MEMORY_LOGITS,
+    SNUG_MEMORY_WORKSPACE,
+    SNUG_MEMORY_STAGING,
+    SNUG_MEMORY_COUNT
+};
+const char *snug_memory_name(enum snug_memory m); /* "weights" */
+
+#define SNUG_NO_BUDGET INT64_MAX
+
+/* Everything that is known before the first step. Text is owned by the run. */
+struct snug_forecast {
+    bool fits;
+    const char
+        *binding; /* tier that is over its budget, or the fullest: "device", "host", "disk" */
+
+    const char *model; /* architecture: "llama" */
+    int64_t n_params, n_trainable, n_layers, vocab_size;
+    const char *precision; /* "f32", "bf16 with f32 masters" */
+    const char *device;    /* "cpu, 2 threads, Haswell" */
+    const char *weights;   /* folder they come from; NULL: initialised from the seed */
+    const char *output_dir;
+
+    int64_t micro_batch, n_micro, n_ranks, seq_len;
+    int64_t tokens_per_step;
+
+    int64_t arena_bytes, host_bytes, disk_bytes; /* one allocation per tier, to the byte */
+    int64_t context_bytes;                       /* the process outside its arenas */
+    int64_t device_bytes;                        /* arena + context: what the system will show */
+    int64_t arena_lower_bound;                   /* no layout of this program can be smaller */
+    const char *layout_method;
+    int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
+    int64_t breakdown[SNUG_MEMORY_COUNT];            /* of the arena, at its fullest instant */
+    int64_t fragmentation;                           /* of the arena, at that instant */
+    const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
+
+    double step_s, tokens_per_s; /* 0 when nothing is trained */
+    double step_flops;           /* useful ones: what is computed twice counts once */
+    double recompute_flops;      /* what is computed twice, per step */
+    int n_blocks, n_blocks_recomputed;
+};
+
+/* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,
+ * and snug_run_require_fit. `purposes` are snug_purpose bits; SNUG_EVALUATE is added to SNUG_TRAIN
+ * when the config asks for evaluations. The config must outlive the run. */
+enum snug_status snug_run_open(struct snug_run **out, const struct snug_config *config,
+                               const struct snug_settings *settings,
+                               unsigned purposes) SNUG_MUST_CHECK;
+void snug_run_close(struct snug_run *run); /* NULL is fine */
+
+void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out);
+/* SNUG_ERR_FIT with the binding constraint in bytes and the nearest change that would fit. */
+enum snug_status snug_run_require_fit(const struct snug_run *run) SNUG_MUST_CHECK;
+/* What was decided without being asked for, one line each. */
+enum snug_status snug_run_decisions(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* Memory over the instructions of a step: characters for a terminal, or an SVG document. */
+enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
+                                   bool colour, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* One JSON object: the forecast and, once there is one, the result of training. `status` is how
+ * the last call ended: anything but SNUG_OK adds "error". */
+enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status,
+                               char **text) SNUG_MUST_CHECK;
+
+/* ---- training
+ * ---------------------------------------------------------------------------------------- */
+
+/* One optimizer step, as it was. */
+struct snug_step {
+    int64_t step, n_steps; /* 1-based; of how many */
+    double epoch, loss, grad_norm, learning_rate;
+    int64_t n_tokens, n_tokens_total; /* that counted in the loss */
+    double seconds, tokens_per_s, mfu, eta_s;
+    int64_t arena_bytes, arena_predicted;   /* high-water mark so far */
+    int64_t device_bytes, device_predicted; /* as the system sees the process */
+    int64_t host_bytes;
+};
+
+struct snug_evaluation {
+    int64_t step; /* after which; 0 outside training */
+    double loss, seconds;
+    int64_t n_tokens, n_batches;
+    const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
+    const char *data;    /* "eval_datasets", "val_set_size", "datasets" */
+};
+
+/* Called between steps; any may be NULL. Anything but SNUG_OK ends the run with that status. */
+struct snug_observer {
+    void *user;
+    enum snug_status (*on_step)(void *user, const struct snug_step *step);
+    enum snug_status (*on_eval)(void *user, const struct snug_evaluation *evaluation);
+    enum snug_status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+};
+
+struct snug_train_options {
+    const struct snug_observer *observer; /* NULL: none */
+    volatile sig_atomic_t *stop; /* set it to a signal's number: finish the step, save, return */
+    bool terminal;               /* log lines and a progress bar on stderr, as the config says */
+};
+
+struct snug_train_result {
+    int64_t n_steps, last_step;                    /* run in this call; number of the last */
+    const double *losses;                          /* [n_steps] */
+    const double *step_s;                          /* [n_steps] */
+    double median_step_s, seconds;                 /* of one step; of all of them */
+    double tokens_per_s, samples_per_s, mfu;       /* by the median step */
+    int64_t arena_bytes, host_bytes, device_bytes; /* measured */
+    const char *last_checkpoint;                   /* NULL: none was saved */
+};
+
+/* Trains from where the config says (fresh, or resume_from_checkpoint) to the end. metrics.jsonl
+ * and TensorBoard events are written as the config says. SNUG_ERR_INTERRUPTED or
+ * SNUG_ERR_TERMINATED after saving, when *stop was set. Once per run. */
+enum snug_status snug_run_train(struct snug_run *run,
+                                const struct snug_train_options *options) SNUG_MUST_CHECK;
+/* Of the last snug_run_train, also of one that failed; owned by the run. */
+void snug_run_result(const struct snug_run *run, struct snug_train_result *out);
+
+/* Mean loss over the evaluation data. `checkpoint`: see snug_generator_open. Once per run. */
+enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
+                                   struct snug_evaluation *out) SNUG_MUST_CHECK;
+enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
+                                      char **text) SNUG_MUST_CHECK;
+
+/* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
+enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
+
+/* ---- generation
+ * ------------------------------------------------------------------------------------- */
+
+struct snug_generator;
+
+struct snug_generate_request {
+    const char *prompt; /* "": begin from the model's first token */
+    int64_t max_new_tokens;
+    double temperature; /* 0: always the likeliest token */
+    int64_t top_k;      /* 0: all tokens */
+    double top_p;       /* 1: all tokens */
+    uint64_t seed;
+};
+
+struct snug_generation {
+    int64_t n_prompt_tokens, n_new_tokens;
+    const int32_t *tokens; /* [n_new_tokens], without the end-of-text token */
+    const char *text;      /* of the new tokens; bytes that are no UTF-8 became U+FFFD */
+    bool ended;            /* by the model's end of text; false: max_new_tokens or context full */
+    double prefill_s, decode_s;
+    int64_t arena_bytes, arena_predicted, host_bytes; /* measured and predicted */
+    const char *weights; /* folder they came from; NULL: initialised from the seed */
+};
+
+/* Plans a prefill and a decode program inside device_memory, and loads weights.
+ * `checkpoint` says which: a folder (a checkpoint, or any model folder), "last" (the newest
+ * complete one in output_dir), "none" (the model as configured), or NULL: the newest complete one
+ * if there is one, else the model as configured. The request's prompt and max_new_tokens size the
+ * key/value cache. */
+enum snug_status snug_generator_open(struct snug_generator **out, const struct snug_config *config,
+                                     const struct snug_settings *settings, const char *checkpoint,
+                                     const struct snug_generate_request *request) SNUG_MUST_CHECK;
+void snug_generator_close(struct snug_generator *g); /* NULL is fine */
+
+/* Called with whole UTF-8 characters as they come; not NUL-terminated. */
+typedef enum snug_status (*snug_text_callback)(void *user, const char *text, size_t n_bytes);
+
+/* Generates for the request it was opened with. on_text may be NULL. *stop (may be NULL) ends it
+ * between two tokens. The result is owned by the generator. */
+enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_text, void *user,
+                               volatile sig_atomic_t *stop,
+                               struct snug_generation *out) SNUG_MUST_CHECK;
+enum snug_status snug_generation_json(const struct snug_generate_request *request,
+                                      const struct snug_generation *generation,
+                                      char **text) SNUG_MUST_CHECK;
+
+/* ---- files
+ * ------------------------------------------------------------------------------------------ */
+
+struct snug_tokenized {
+    int64_t n_tokens, vocab_size;
+    int64_t n_bytes;      /* of the file */
+    int64_t n_unlabelled; /* tokens that the input marked as no label: the file cannot say so */
+};
+
+/* Text, JSONL or token files into one llm.c token file, with the config's tokenizer. */
+enum snug_status snug_tokenize(const struct snug_config *config,
+                               const struct snug_settings *settings, const char *const *inputs,
+                               size_t n_inputs, const char *out_path,
+                               struct snug_tokenized *out) SNUG_MUST_CHECK;
+enum snug_status snug_tokenized_json(const struct snug_tokenized *t, const char *out_path,
+                                     char **text) SNUG_MUST_CHECK;
+
+struct snug_export_options {
+    const char *checkpoint; /* see snug_generator_open */
+    const char *out_dir;
+    const char *dtype; /* "f32", "bf16", "f16"; NULL: f32, or bf16 when the config says bf16 */
+    bool force;        /* replace a folder that is not an earlier export */
+};
+
+struct snug_exported {
+    int64_t n_params, n_tensors;
+    const char *dtype;
+    char *weights; /* folder they came from (freed with snug_free); NULL: initialised */
+};
+
+/* Writes a Hugging Face model folder. */
+enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
+                             const struct snug_export_options *options,
+                             struct snug_exported *out) SNUG_MUST_CHECK;
+enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir,
+                                    char **text) SNUG_MUST_CHECK;
+
+/* ---- the machine and this build
+ * ---------------------------------------------------------------------- */
+
+/* Version, compiler, features, processor, memory, measured rates; with `ops`, the op table. */
+enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_env_json(bool ops, char **text) SNUG_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,108 @@
+/* config.c: configs for users of the library. */
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/vec.h"
+#include "train/json_text.h"
+
+/* A folder stands for a config that names it as its model. */
+static enum status load_folder(struct snug_config *c, const char *folder,
+                               const char *const *overrides, size_t n_overrides)
+{
+    struct str model = {0};
+    VEC(const char *) all = {0};
+    enum status status;
+    str_addf(&model, "model_name_or_path=%s", folder);
+    TRY_GOTO(str_status(&model), out);
+    TRY_GOTO(vec_push(&all, (const char *)model.text), out);
+    for (size_t i = 0; i < n_overrides; i++)
+        TRY_GOTO(vec_push(&all, overrides[i]), out);
+    c->is_model_folder = true;
+    status = config_load(&c->config, NULL, all.items, all.n);
+out:
+    vec_release(&all);
+    str_release(&model);
+    return status;
+}
+
+enum snug_status snug_config_load(struct snug_config **out, const char *path,
+                                  const char *const *overrides, size_t n_overrides)
+{
+    struct snug_config *c;
+    enum status status;
+    *out = NULL;
+    status = mem_try_array(&c, 1, sizeof(*c));
+    if (status != OK)
+        return public_status(status);
+    status = path && file_is_folder(path) ? load_folder(c, path, overrides, n_overrides)
+                                          : config_load(&c->config, path, overrides, n_overrides);
+    if (status == OK)
+        status = config_resolve(c->config, 1);
+    if (status == OK)
+        *out = c;
+    else
+        snug_config_free(c);
+    return public_status(status);
+}
+
+void snug_config_free(struct snug_config *config)
+{
+    if (!config)
+        return;
+    config_free(config->config);
+    mem_free(config);
+}
+
+enum snug_status snug_config_yaml(const struct snug_config *config, char **text)
+{
+    struct str s = {0};
+    return hand_out(&s, config_print_yaml(config->config, &s), text);
+}
+
+enum snug_status snug_config_json(const struct snug_config *config, char **text)
+{
+    struct str s = {0};
+    json_t *all;
+    enum status status = config_json(config->config, &all);
+    if (status == OK)
+        status = json_text_take(all, JSON_INDENT(2), &s);
+    return hand_out(&s, status, text);
+}
+
+bool snug_config_is_set(const struct snug_config *config, const char *key)
+{
+    return config_is_set(config->config, key) != 0;
+}
+
+const char *snug_config_output_dir(const struct snug_config *config)
+{
+    return config->config->output_dir;
+}
+
+const char *snug_config_key(size_t i)
+{
+    static const char *const keys[] = {
+#define GROUP(title)
+#define KEY(name, type, preset, rule, aliases, meaning) #name,
+#define CHOICE(name, set, preset, aliases, meaning)     #name,
+#include "io/config.def"
+#undef GROUP
+#undef KEY
+#undef CHOICE
+    };
+    return i < ARRAY_LEN(keys) ? keys[i] : NULL;
+}
+
+const char *checkpoint_spec(const struct snug_config *config, const char *given)
+{
+    if (given)
+        return given;
+    return config->is_model_folder ? "none" : NULL;
+}
+
+struct snug_settings settings_or_none(const struct snug_settings *settings)
+{
+    return settings ? *settings : (struct snug_settings){0};
+}

@@ -1,0 +1,146 @@
+/* files.c: token files and model folders. */
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/alloc.h"
+#include "data/source.h"
+#include "io/export.h"
+#include "train/inference.h"
+#include "train/weights_origin.h"
+
+/* ---- tokenize
+ * ------------------------------------------------------------------------------------------ */
+
+enum { COPY_TOKENS = 1 << 14 };
+
+static enum status copy_tokens(const struct source *from, struct token_writer *to,
+                               struct snug_tokenized *out)
+{
+    int32_t *tokens;
+    enum status status = OK;
+    TRY(mem_try_array(&tokens, (size_t)2 * COPY_TOKENS, sizeof(*tokens)));
+    int32_t *labels = tokens + COPY_TOKENS;
+    for (int64_t at = 0; at < out->n_tokens; at += COPY_TOKENS) {
+        int64_t n = MIN((int64_t)COPY_TOKENS, out->n_tokens - at);
+        TRY_GOTO(source_read(from, at, n, tokens, labels), out);
+        TRY_GOTO(token_writer_add(to, tokens, (size_t)n), out);
+        for (int64_t i = 0; i < n; i++)
+            out->n_unlabelled += labels[i] == LABEL_IGNORED;
+    }
+out:
+    mem_free(tokens);
+    return status;
+}
+
+static enum status write_tokens(const struct source *from, const char *path,
+                                struct snug_tokenized *out)
+{
+    struct token_writer *w;
+    out->n_tokens = source_n_tokens(from);
+    TRY(token_writer_open(&w, path, out->vocab_size));
+    enum status status = copy_tokens(from, w, out);
+    if (status != OK) {
+        token_writer_abandon(w);
+        return status;
+    }
+    int width = token_dtype_bytes(token_dtype_for_vocab(out->vocab_size));
+    out->n_bytes = 1024 + out->n_tokens * width;
+    return token_writer_commit(w);
+}
+
+enum snug_status snug_tokenize(const struct snug_config *config,
+                               const struct snug_settings *settings, const char *const *inputs,
+                               size_t n_inputs, const char *out_path, struct snug_tokenized *out)
+{
+    const struct config *cfg = config->config;
+    struct model *model = NULL;
+    char *folder = NULL;
+    struct tokenizer *tokenizer = NULL;
+    struct source *source = NULL;
+    enum status status;
+    *out = (struct snug_tokenized){0};
+    TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(session_open_tokenizer(cfg, folder, &tokenizer), out);
+    out->vocab_size = model->vocab_size;
+    struct source_options o = {
+        .kind = SOURCE_AUTO,
+        .paths = inputs,
+        .n_paths = n_inputs,
+        .tokenizer = tokenizer,
+        .vocab_size = model->vocab_size,
+        .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
+    };
+    TRY_GOTO(source_open(&source, &o), out);
+    TRY_GOTO(write_tokens(source, out_path, out), out);
+out:
+    source_free(source);
+    tokenizer_free(tokenizer);
+    model_free(model);
+    mem_free(folder);
+    return public_status(status);
+}
+
+/* ---- export
+ * -------------------------------------------------------------------------------------------- */
+
+static enum status parse_dtype(const struct config *cfg, const char *text, enum dtype *dtype)
+{
+    *dtype = cfg->bf16 == CONFIG_TRISTATE_TRUE ? DTYPE_BF16 : DTYPE_F32;
+    if (!text)
+        return OK;
+    if (dtype_parse(text, dtype) &&
+        (*dtype == DTYPE_F32 || *dtype == DTYPE_BF16 || *dtype == DTYPE_F16))
+        return OK;
+    return FAIL(ERR_USAGE, "dtype '%s': write f32, bf16 or f16", text);
+}
+
+static int64_t count_tensors(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++)
+        n += g->params[i].n_pieces;
+    return n;
+}
+
+enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
+                             const struct snug_export_options *options, struct snug_exported *out)
+{
+    const struct config *cfg = config->config;
+    struct inference x = {0};
+    enum dtype dtype;
+    enum status status;
+    *out = (struct snug_exported){0};
+    /* In f32 while in memory: every dtype goes through it unchanged. */
+    struct inference_options o = {.hub_folder = settings_or_none(settings).hub_folder,
+                                  .chunk = 1,
+                                  .cache_len = 1,
+                                  .dtype = DTYPE_F32};
+    status = parse_dtype(cfg, options->dtype, &dtype);
+    if (status == OK)
+        status = inference_open(&x, cfg, &o);
+    if (status != OK)
+        return public_status(status);
+    TRY_GOTO(weights_origin(cfg, x.model, x.model_folder,
+                            checkpoint_spec(config, options->checkpoint), &out->weights),
+             out);
+    TRY_GOTO(inference_load(&x, out->weights), out);
+    struct export_content content = {
+        .model = x.model,
+        .params = x.decode.io.params,
+        .n_params = x.decode.io.n_params,
+        .tensors = x.param_tensors,
+        .dtype = dtype,
+        .extras_folder = x.model_folder ? x.model_folder : out->weights,
+    };
+    out->dtype = dtype_name(dtype);
+    out->n_params = model_count_params(&x.decode.io);
+    out->n_tensors = count_tensors(&x.decode.io);
+    TRY_GOTO(export_model(options->out_dir, &content, options->force), out);
+out:
+    if (status != OK) {
+        mem_free(out->weights);
+        out->weights = NULL;
+    }
+    inference_close(&x);
+    return public_status(status);
+}

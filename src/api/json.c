@@ -1,0 +1,163 @@
+/* json.c: results as JSON objects. The keys are part of the interface: docs/snug.1 lists them. */
+#include <math.h>
+
+#include "api/api_internal.h"
+#include "io/metrics.h"
+#include "train/json_text.h"
+
+static json_t *budget(int64_t n_bytes)
+{
+    return n_bytes == SNUG_NO_BUDGET ? json_null() : json_integer((json_int_t)n_bytes);
+}
+
+static json_t *pack_breakdown(const struct snug_forecast *f)
+{
+    json_t *o = json_pack("{s:I, s:I}", "context", (json_int_t)f->context_bytes, "fragmentation",
+                          (json_int_t)f->fragmentation);
+    for (int c = 0; o && c < SNUG_MEMORY_COUNT; c++) {
+        const char *name = snug_memory_name((enum snug_memory)c);
+        if (json_object_set_new(o, name, json_integer((json_int_t)f->breakdown[c])) != 0) {
+            json_decref(o);
+            return NULL;
+        }
+    }
+    return o;
+}
+
+static json_t *pack_predicted(const struct snug_forecast *f)
+{
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f}", "arena_bytes",
+        (json_int_t)f->arena_bytes, "device_bytes", (json_int_t)f->device_bytes, "host_bytes",
+        (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
+        (json_int_t)f->context_bytes, "arena_lower_bound", (json_int_t)f->arena_lower_bound,
+        "step_ms", metrics_number(1e3 * f->step_s), "tokens_per_s", metrics_number(f->tokens_per_s),
+        "step_flops", f->step_flops, "recompute_flops", f->recompute_flops);
+}
+
+static json_t *pack_forecast(const struct snug_forecast *f)
+{
+    json_t *batch = json_pack("{s:I, s:I, s:I, s:I, s:I}", "micro_batch",
+                              (json_int_t)f->micro_batch, "accumulation", (json_int_t)f->n_micro,
+                              "ranks", (json_int_t)f->n_ranks, "seq_len", (json_int_t)f->seq_len,
+                              "tokens_per_step", (json_int_t)f->tokens_per_step);
+    json_t *budgets =
+        json_pack("{s:o, s:o, s:o}", "device_bytes", budget(f->device_budget), "host_bytes",
+                  budget(f->host_budget), "disk_bytes", budget(f->disk_budget));
+    json_t *recompute =
+        json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
+    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
+                     "s:o}",
+                     "fits", f->fits, "binding", f->binding, "model", f->model, "params",
+                     (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable,
+                     "precision", f->precision, "device", f->device, "weights", f->weights,
+                     "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
+                     budgets, "recompute", recompute, "predicted", pack_predicted(f), "breakdown",
+                     pack_breakdown(f));
+}
+
+static json_t *pack_losses(const struct snug_train_result *r)
+{
+    json_t *losses = json_array();
+    for (int64_t i = 0; losses && i < r->n_steps; i++) {
+        if (json_array_append_new(losses, metrics_number(r->losses[i])) != 0) {
+            json_decref(losses);
+            return NULL;
+        }
+    }
+    return losses;
+}
+
+/* What training adds to the forecast. */
+static json_t *pack_result(const struct snug_train_result *r)
+{
+    json_t *measured = json_pack("{s:I, s:I, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes,
+                                 "device_bytes", (json_int_t)r->device_bytes, "host_bytes",
+                                 (json_int_t)r->host_bytes, "step_ms", 1e3 * r->median_step_s);
+    return json_pack("{s:o, s:o, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured", measured,
+                     "losses", pack_losses(r), "steps", (json_int_t)r->n_steps, "last_step",
+                     (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s, "samples_per_s",
+                     r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds, "last_checkpoint",
+                     r->last_checkpoint);
+}
+
+/* Adds the members of `more` and drops it; NULL (and `root` dropped) when out of memory. */
+static json_t *merge(json_t *root, json_t *more)
+{
+    if (root && (!more || json_object_update(root, more) != 0)) {
+        json_decref(root);
+        root = NULL;
+    }
+    json_decref(more);
+    return root;
+}
+
+enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status, char **text)
+{
+    struct str s = {0};
+    struct snug_forecast f;
+    /* First: packing must not touch the message. */
+    json_t *error = status == SNUG_OK ? NULL : error_object(internal_status(status));
+    snug_run_forecast(run, &f);
+    json_t *root = pack_forecast(&f);
+    if (run->has_trained) {
+        struct snug_train_result r;
+        snug_run_result(run, &r);
+        root = merge(root, pack_result(&r));
+    }
+    if (status != SNUG_OK)
+        root = merge(root, json_pack("{s:o}", "error", error));
+    return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
+}
+
+enum snug_status snug_evaluation_json(const struct snug_evaluation *e, char **text)
+{
+    struct str s = {0};
+    json_t *root = json_pack("{s:o, s:o, s:I, s:I, s:f, s:s?, s:s?}", "eval_loss",
+                             metrics_number(e->loss), "perplexity", metrics_number(exp(e->loss)),
+                             "tokens", (json_int_t)e->n_tokens, "batches", (json_int_t)e->n_batches,
+                             "seconds", e->seconds, "weights", e->weights, "data", e->data);
+    return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
+}
+
+enum snug_status snug_generation_json(const struct snug_generate_request *request,
+                                      const struct snug_generation *g, char **text)
+{
+    struct str s = {0};
+    json_t *tokens = json_array();
+    for (int64_t i = 0; tokens && i < g->n_new_tokens; i++) {
+        if (json_array_append_new(tokens, json_integer((json_int_t)g->tokens[i])) != 0) {
+            json_decref(tokens);
+            tokens = NULL;
+        }
+    }
+    json_t *prompt = json_string(request->prompt);
+    json_t *root = json_pack(
+        "{s:o, s:s, s:o, s:I, s:I, s:b, s:f, s:f, s:f, s:{s:I}, s:{s:I, s:I}, s:s?}", "prompt",
+        prompt ? prompt : json_null(), "text", g->text, "tokens", tokens, "prompt_tokens",
+        (json_int_t)g->n_prompt_tokens, "new_tokens", (json_int_t)g->n_new_tokens, "ended",
+        g->ended, "prefill_s", g->prefill_s, "decode_s", g->decode_s, "tokens_per_s",
+        g->decode_s > 0 ? (double)g->n_new_tokens / g->decode_s : 0.0, "predicted", "arena_bytes",
+        (json_int_t)g->arena_predicted, "measured", "arena_bytes", (json_int_t)g->arena_bytes,
+        "host_bytes", (json_int_t)g->host_bytes, "weights", g->weights);
+    return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
+}
+
+enum snug_status snug_tokenized_json(const struct snug_tokenized *t, const char *out_path,
+                                     char **text)
+{
+    struct str s = {0};
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I}", "path", out_path, "tokens",
+                             (json_int_t)t->n_tokens, "bytes", (json_int_t)t->n_bytes, "vocab_size",
+                             (json_int_t)t->vocab_size, "unlabelled", (json_int_t)t->n_unlabelled);
+    return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
+}
+
+enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir, char **text)
+{
+    struct str s = {0};
+    json_t *root =
+        json_pack("{s:s, s:I, s:I, s:s, s:s?}", "path", out_dir, "params", (json_int_t)e->n_params,
+                  "tensors", (json_int_t)e->n_tensors, "dtype", e->dtype, "weights", e->weights);
+    return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
+}

@@ -1,0 +1,240 @@
+/* run.c: a planned model: opening it and what is known before it runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/alloc.h"
+
+enum { DRAWING_COLUMNS = 72, SVG_COLUMNS = 400 };
+
+const struct stage *fullest_stage(const struct pipeline *p)
+{
+    const struct stage *s = p->train.program ? &p->train : &p->eval;
+    bool other =
+        p->eval.program && p->eval.program->n_bytes[TIER_DEVICE] > s->program->n_bytes[TIER_DEVICE];
+    return other ? &p->eval : s;
+}
+
+static void name_precision(struct snug_run *r)
+{
+    const struct precision *p = &r->session.pipeline.precision;
+    (void)snprintf(r->precision, sizeof(r->precision), "%s%s", dtype_name(p->weights),
+                   p->masters ? " with f32 masters" : "");
+}
+
+static enum status make_timeline(const struct snug_run *r, int n_columns, struct timeline *t)
+{
+    const struct pipeline *p = &r->session.pipeline;
+    return timeline_init(t, fullest_stage(p)->program, &p->storage, TIER_DEVICE, n_columns);
+}
+
+static enum status open_run(struct snug_run *r, unsigned purposes)
+{
+    const struct config *cfg = r->config->config;
+    bool train = (purposes & SNUG_TRAIN) != 0;
+    bool asked = cfg->eval_strategy != CONFIG_INTERVAL_NO || cfg->eval_on_start;
+    struct session_options o = {
+        .train = train,
+        .evaluate = (purposes & SNUG_EVALUATE) != 0 || (train && asked),
+        .hub_folder = r->settings.hub_folder,
+    };
+    if (!o.train && !o.evaluate)
+        return FAIL(ERR_USAGE, "a run is for training or for evaluation: neither was asked for");
+    TRY(session_open(&r->session, cfg, &o));
+    r->is_open = true;
+    name_precision(r);
+    return make_timeline(r, DRAWING_COLUMNS, &r->timeline);
+}
+
+enum snug_status snug_run_open(struct snug_run **out, const struct snug_config *config,
+                               const struct snug_settings *settings, unsigned purposes)
+{
+    struct snug_run *r;
+    *out = NULL;
+    enum status status = mem_try_array(&r, 1, sizeof(*r));
+    if (status != OK)
+        return public_status(status);
+    r->config = config;
+    r->settings = settings_or_none(settings);
+    status = open_run(r, purposes);
+    if (status == OK)
+        *out = r;
+    else
+        snug_run_close(r);
+    return public_status(status);
+}
+
+void snug_run_close(struct snug_run *run)
+{
+    if (!run)
+        return;
+    timeline_release(&run->timeline);
+    if (run->is_open)
+        session_close(&run->session);
+    train_result_release(&run->trained);
+    mem_free(run->weights);
+    mem_free(run);
+}
+
+enum snug_status snug_run_require_fit(const struct snug_run *run)
+{
+    return public_status(session_require_fit(&run->session));
+}
+
+/* ---- the forecast
+ * ------------------------------------------------------------------------------------- */
+
+_Static_assert((int)SNUG_MEMORY_COUNT == (int)MEMORY_CLASS_COUNT, "snug.h lacks a memory class");
+_Static_assert((int)SNUG_MEMORY_LOGITS == (int)MEMORY_LOGITS, "snug.h has another order");
+_Static_assert((int)SNUG_MEMORY_STAGING == (int)MEMORY_STAGING, "snug.h has another order");
+
+const char *snug_memory_name(enum snug_memory m)
+{
+    return memory_class_name((enum memory_class)m);
+}
+
+static void forecast_model(const struct snug_run *run, struct snug_forecast *out)
+{
+    const struct session *s = &run->session;
+    const struct config *cfg = s->config;
+    out->model = s->model->model_type;
+    out->n_params = s->pipeline.forecast.n_params;
+    out->n_trainable = s->pipeline.train.program ? out->n_params : 0;
+    out->n_layers = s->model->n_layers;
+    out->vocab_size = s->model->vocab_size;
+    out->precision = run->precision;
+    out->device = s->device.description;
+    out->weights = s->model_folder;
+    out->output_dir = cfg->output_dir;
+    out->micro_batch = cfg->per_device_train_batch_size;
+    out->n_micro = cfg->gradient_accumulation_steps;
+    out->n_ranks = cfg->n_ranks;
+    out->seq_len = cfg->max_seq_length;
+    out->tokens_per_step = cfg->train_batch_size * cfg->max_seq_length;
+}
+
+static void forecast_memory(const struct snug_run *run, struct snug_forecast *out)
+{
+    const struct pipeline *p = &run->session.pipeline;
+    const struct forecast *f = &p->forecast;
+    const struct program *fullest = fullest_stage(p)->program;
+    out->fits = f->fits;
+    out->binding = tier_name(f->binding);
+    out->arena_bytes = f->arena_bytes;
+    out->host_bytes = f->host_bytes;
+    out->disk_bytes = f->disk_bytes;
+    out->context_bytes = f->context_bytes;
+    out->device_bytes = f->arena_bytes + f->context_bytes;
+    out->arena_lower_bound = fullest->lower_bound[TIER_DEVICE];
+    out->layout_method = fullest->layout_method[TIER_DEVICE];
+    out->device_budget = f->budget[TIER_DEVICE];
+    out->host_budget = f->budget[TIER_HOST];
+    out->disk_budget = f->budget[TIER_DISK];
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        out->breakdown[c] = f->breakdown[c];
+    out->fragmentation = f->fragmentation;
+    out->fullest = run->timeline.peak_place;
+}
+
+static void forecast_time(const struct snug_run *run, struct snug_forecast *out)
+{
+    const struct pipeline *p = &run->session.pipeline;
+    const struct program *program = p->train.program;
+    out->step_s = p->forecast.step_s;
+    out->step_flops = p->forecast.step_flops;
+    out->tokens_per_s = out->step_s > 0 ? (double)out->tokens_per_step / out->step_s : 0;
+    out->n_blocks = p->train.plan.n_blocks;
+    out->n_blocks_recomputed = p->train.plan.n_blocks_recomputed;
+    if (!program)
+        return;
+    struct program_cost cost;
+    program_cost(program, 0, (int32_t)program->instrs.n, p->device, &cost);
+    out->recompute_flops = cost.recompute_flops * (double)out->n_micro;
+}
+
+void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
+{
+    *out = (struct snug_forecast){0};
+    forecast_model(run, out);
+    forecast_memory(run, out);
+    forecast_time(run, out);
+}
+
+/* ---- texts
+ * ------------------------------------------------------------------------------------------- */
+
+/* Settings that config_resolve filled in, in one line. */
+static void add_derived(const struct snug_run *run, struct str *s)
+{
+    const struct config *cfg = run->config->config;
+    json_t *all = NULL;
+    const char *key, *before = "settings filled in: ";
+    if (config_json(cfg, &all) != OK)
+        return;
+    for (size_t i = 0; (key = snug_config_key(i)); i++) {
+        const json_t *value = json_object_get(all, key);
+        if (strcmp(config_where(cfg, key), "derived") != 0 || json_is_null(value))
+            continue;
+        if (json_is_integer(value))
+            str_addf(s, "%s%s=%lld", before, key, (long long)json_integer_value(value));
+        else if (json_is_string(value))
+            str_addf(s, "%s%s=%s", before, key, json_string_value(value));
+        else if (json_is_real(value))
+            str_addf(s, "%s%s=%g", before, key, json_real_value(value));
+        before = " ";
+    }
+    str_add(s, "\n");
+    json_decref(all);
+}
+
+static void add_choices(const struct snug_run *run, struct str *s)
+{
+    const struct session *x = &run->session;
+    const struct config *cfg = run->config->config;
+    if (cfg->lmhead_chunks == CONFIG_AUTO)
+        str_add(s, "the loss is computed in chunks as the kernel chooses: the logits of a batch "
+                   "never exist\n");
+    if (x->options.train && cfg->gradient_accumulation_steps == 1)
+        str_add(s, "each weight is updated as soon as its gradient is complete\n");
+    if (cfg->num_threads == 0)
+        str_addf(s, "num_threads: %d\n", x->device.env.n_threads);
+    if (x->options.train && x->options.evaluate)
+        str_add(s, "evaluation shares the arena of training\n");
+}
+
+enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
+{
+    struct str s = {0};
+    add_choices(run, &s);
+    add_derived(run, &s);
+    return hand_out(&s, str_status(&s), text);
+}
+
+enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
+                                   bool colour, char **text)
+{
+    struct str s = {0};
+    struct timeline t;
+    struct timeline_style style = {.budget = run->session.pipeline.forecast.budget[TIER_DEVICE],
+                                   .n_rows = n_rows,
+                                   .colour = colour};
+    enum status status = make_timeline(run, n_columns, &t);
+    if (status == OK) {
+        status = timeline_draw(&t, &style, &s);
+        timeline_release(&t);
+    }
+    return hand_out(&s, status, text);
+}
+
+enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
+{
+    struct str s = {0};
+    struct timeline t;
+    struct timeline_style style = {.budget = run->session.pipeline.forecast.budget[TIER_DEVICE]};
+    enum status status = make_timeline(run, SVG_COLUMNS, &t);
+    if (status == OK) {
+        status = timeline_svg(&t, &style, &s);
+        timeline_release(&t);
+    }
+    return hand_out(&s, status, text);
+}

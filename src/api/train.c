@@ -1,0 +1,225 @@
+/* train.c: training and evaluation of a planned run. */
+#include <time.h>
+
+#include "api/api_internal.h"
+#include "base/alloc.h"
+#include "io/checkpoint.h"
+#include "train/observe.h"
+#include "train/weights_origin.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the caller's observer behind the trainer's interface
+ * --------------------------------------------- */
+
+static enum status tell_step(void *user, const struct step_record *r)
+{
+    const struct snug_observer *o = user;
+    struct snug_step s = {
+        .step = r->step,
+        .n_steps = r->n_steps,
+        .epoch = r->epoch,
+        .loss = r->loss,
+        .grad_norm = r->grad_norm,
+        .learning_rate = r->lr,
+        .n_tokens = r->n_tokens,
+        .n_tokens_total = r->n_tokens_total,
+        .seconds = r->seconds,
+        .tokens_per_s = r->tokens_per_s,
+        .mfu = r->mfu,
+        .eta_s = r->eta_s,
+        .arena_bytes = r->arena_bytes,
+        .arena_predicted = r->arena_predicted,
+        .device_bytes = r->device_bytes,
+        .device_predicted = r->device_predicted,
+        .host_bytes = r->host_bytes,
+    };
+    return o->on_step ? internal_status(o->on_step(o->user, &s)) : OK;
+}
+
+static enum status tell_eval(void *user, const struct eval_record *r)
+{
+    const struct snug_observer *o = user;
+    struct snug_evaluation e = {.step = r->step,
+                                .loss = r->result.loss,
+                                .seconds = r->result.seconds,
+                                .n_tokens = r->result.n_tokens,
+                                .n_batches = r->result.n_batches};
+    return o->on_eval ? internal_status(o->on_eval(o->user, &e)) : OK;
+}
+
+static enum status tell_save(void *user, int64_t step, const char *path, double seconds)
+{
+    const struct snug_observer *o = user;
+    return o->on_save ? internal_status(o->on_save(o->user, step, path, seconds)) : OK;
+}
+
+/* ---- training
+ * ----------------------------------------------------------------------------------------- */
+
+/* Everything that watches a run. */
+struct watchers {
+    struct observe_terminal terminal;
+    struct observe_metrics metrics;
+    struct observe_tensorboard tensorboard;
+    struct snug_observer caller;
+    struct train_observer list[4];
+    size_t n;
+};
+
+static enum status open_watchers(struct watchers *w, struct snug_run *run,
+                                 const struct snug_train_options *o)
+{
+    const struct config *cfg = run->config->config;
+    const char *folder = run->settings.logging_dir ? run->settings.logging_dir : cfg->logging_dir;
+    *w = (struct watchers){.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
+    TRY(observe_metrics_open(&w->metrics, cfg, &run->session.pipeline.forecast));
+    w->list[w->n++] = observe_metrics(&w->metrics);
+    if (config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD)) {
+        TRY(observe_tensorboard_open(&w->tensorboard, cfg, folder));
+        w->list[w->n++] = observe_tensorboard(&w->tensorboard);
+    }
+    if (o->terminal)
+        w->list[w->n++] = observe_terminal(&w->terminal, cfg);
+    if (o->observer) {
+        w->caller = *o->observer;
+        w->list[w->n++] = (struct train_observer){
+            .user = &w->caller, .on_step = tell_step, .on_eval = tell_eval, .on_save = tell_save};
+    }
+    return OK;
+}
+
+static void close_watchers(struct watchers *w)
+{
+    observe_metrics_close(&w->metrics);
+    observe_tensorboard_close(&w->tensorboard);
+}
+
+/* The folder also gets the config as it was resolved: what the run was. */
+static enum status save_config(const struct config *cfg)
+{
+    struct str path = {0}, text = {0};
+    str_addf(&path, "%s/config.yaml", cfg->output_dir);
+    enum status status = str_status(&path);
+    if (status == OK)
+        status = file_make_folders(cfg->output_dir);
+    if (status == OK)
+        status = config_print_yaml(cfg, &text);
+    if (status == OK)
+        status = file_write_atomic(path.text, str_text(&text), text.n);
+    str_release(&path);
+    str_release(&text);
+    return status;
+}
+
+static enum status train(struct snug_run *run, const struct snug_train_options *o,
+                         struct watchers *w)
+{
+    struct session *s = &run->session;
+    TRY(session_require_fit(s));
+    TRY(session_data(s));
+    TRY(save_config(s->config));
+    TRY(open_watchers(w, run, o));
+    TRY(session_start(s));
+    struct train_options options = {.observers = w->list, .n_observers = w->n, .stop = o->stop};
+    double start = now_s();
+    run->has_trained = true;
+    enum status status = train_run(s, &options, &run->trained);
+    run->train_s = now_s() - start;
+    return status;
+}
+
+enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_options *options)
+{
+    struct watchers w = {.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
+    enum status status;
+    if (!run->session.options.train || run->session.executor)
+        return public_status(FAIL(ERR_USAGE, "this run was not opened for training, or has been "
+                                             "used already"));
+    status = train(run, options, &w);
+    /* A run that failed keeps its own message, whatever becomes of the last line. */
+    enum status ended = status == OK ? observe_metrics_end(&w.metrics, &run->trained, status) : OK;
+    if (status != OK) {
+        struct str message = {0};
+        str_add(&message, status_message());
+        if (observe_metrics_end(&w.metrics, &run->trained, status) != OK)
+            (void)FAIL(status, "%s", str_text(&message));
+        str_release(&message);
+    }
+    close_watchers(&w);
+    return public_status(status != OK ? status : ended);
+}
+
+void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
+{
+    const struct train_result *r = &run->trained;
+    *out = (struct snug_train_result){
+        .n_steps = r->n_steps,
+        .last_step = r->last_step,
+        .losses = r->losses,
+        .step_s = r->step_seconds,
+        .median_step_s = r->median_step_s,
+        .seconds = run->train_s,
+        .tokens_per_s = r->tokens_per_s,
+        .samples_per_s = r->samples_per_s,
+        .mfu = r->mfu,
+        .arena_bytes = r->arena_bytes,
+        .host_bytes = r->host_bytes,
+        .device_bytes = r->device_bytes,
+        .last_checkpoint = r->last_checkpoint,
+    };
+}
+
+/* ---- evaluation
+ * --------------------------------------------------------------------------------------- */
+
+static enum status evaluate(struct snug_run *run, const char *checkpoint, struct evaluation *out)
+{
+    struct session *s = &run->session;
+    TRY(session_require_fit(s));
+    TRY(session_data(s));
+    /* From here on the session's model folder is where its weights are loaded from. */
+    TRY(weights_origin(s->config, s->model, s->model_folder,
+                       checkpoint_spec(run->config, checkpoint), &run->weights));
+    mem_free(s->model_folder);
+    s->model_folder = run->weights ? mem_strdup(run->weights) : NULL;
+    if (run->weights && !s->model_folder)
+        return FAIL(ERR_MEMORY, "out of memory");
+    TRY(session_start(s));
+    return session_evaluate(s, s->config->eval_max_batches, out);
+}
+
+enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
+                                   struct snug_evaluation *out)
+{
+    struct evaluation e = {0};
+    const struct config *cfg = run->config->config;
+    *out = (struct snug_evaluation){0};
+    if (!run->session.options.evaluate || run->session.options.train || run->session.executor)
+        return public_status(FAIL(ERR_USAGE, "this run was not opened for evaluation alone, or "
+                                             "has been used already"));
+    enum status status = evaluate(run, checkpoint, &e);
+    *out = (struct snug_evaluation){.loss = e.loss,
+                                    .seconds = e.seconds,
+                                    .n_tokens = e.n_tokens,
+                                    .n_batches = e.n_batches,
+                                    .weights = run->weights,
+                                    .data = cfg->eval_datasets.n    ? "eval_datasets"
+                                            : cfg->val_set_size > 0 ? "val_set_size"
+                                                                    : "datasets"};
+    return public_status(status);
+}
+
+enum snug_status snug_checkpoint_verify(const char *path)
+{
+    struct checkpoint *c;
+    enum status status = checkpoint_open(&c, path, CHECKPOINT_FULL);
+    if (status == OK)
+        checkpoint_close(c);
+    return public_status(status);
+}

@@ -1,0 +1,103 @@
+/* cli.h: inside cli/: commands, options, and what they share.
+ *
+ * The command line is a user of the library: it knows snug.h, and from base/ only text, errors and
+ * the log. Machine output goes to stdout, people's to stderr (except that `env`, `help` and
+ * `generate` are asked for their text: it goes to stdout unless --json).
+ */
+#ifndef SNUG_CLI_CLI_H
+#define SNUG_CLI_CLI_H
+
+#include <snug.h>
+
+#include "base/pool.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every option of every command; a command's table says which it has. */
+struct args {
+    bool help, json, no_color, quiet, verbose;
+    bool resume, dry_run, force, no_echo, ops, version;
+    int64_t fast_dev_run, max_new_tokens, top_k, seed, n_columns;
+    double temperature, top_p;
+    const char *svg, *prompt, *checkpoint, *output, *dtype;
+    VEC(const char *) words;     /* what is neither option nor override, in order */
+    VEC(const char *) overrides; /* key=value */
+    struct pool pool;            /* overrides made out of --key value */
+};
+
+enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_INT, OPTION_FLOAT };
+
+struct option {
+    const char *name; /* "max-new-tokens" */
+    char letter;      /* 'o'; 0: none */
+    enum option_kind kind;
+    size_t offset;          /* in struct args */
+    const char *value_name; /* "N"; NULL for flags */
+    const char *help;
+};
+
+/* What a command gets: its arguments and what the environment says. */
+struct cli {
+    struct args args;
+    struct snug_settings settings;
+    struct str hub_folder;       /* settings point into it */
+    bool printed_json;           /* the command has put its object on stdout, or tried to */
+    volatile sig_atomic_t *stop; /* number of the signal that asked to stop; 0: none */
+};
+
+struct command {
+    const char *name;
+    const char *usage;   /* after "snug " */
+    const char *summary; /* one line */
+    const char *text;    /* what it does, for its --help */
+    const char *examples;
+    const struct option *options;
+    size_t n_options;
+    size_t min_words, max_words;
+    bool takes_overrides;
+    enum snug_status (*run)(struct cli *cli);
+};
+
+/* One file each: cmd_<name>.c. */
+extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_tokenize, cmd_export,
+    cmd_env, cmd_help;
+
+/* main.c */
+extern const struct command *const commands[]; /* NULL-terminated */
+const struct command *find_command(const char *name);
+/* Sets the thread's error and returns SNUG_ERR_USAGE. */
+enum snug_status usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+/* options.c */
+extern const struct option common_options[];
+extern const size_t n_common_options;
+/* argv[0] is the first argument after the command's name. */
+enum snug_status parse_args(const struct command *c, int argc, char **argv,
+                            struct args *args) SNUG_MUST_CHECK;
+void args_release(struct args *args);
+
+/* help.c */
+void print_overview(void);
+void print_command_help(const struct command *c);
+
+/* output.c: everything that is printed about a plan or a run */
+enum snug_status print_json(struct cli *cli, char *text); /* takes over text; NULL: does nothing */
+void show_plan(const struct snug_run *run);               /* the whole report */
+void show_banner(const struct snug_run *run);             /* the short one of `train` */
+enum snug_status show_timeline(const struct snug_run *run);
+void show_summary(const struct snug_run *run, enum snug_status status);
+
+/* shared.c */
+/* The config the first word names, with all overrides. */
+enum snug_status load_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
+/* Plan only: prints the report, or the JSON object; SNUG_ERR_FIT when it does not fit. */
+enum snug_status run_plan(struct cli *cli, const struct snug_config *config) SNUG_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

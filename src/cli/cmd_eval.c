@@ -1,0 +1,71 @@
+/* cmd_eval.c: mean loss over held-out data. */
+#include <math.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+static const struct option options[] = {
+    {"checkpoint", 'c', OPTION_TEXT, offsetof(struct args, checkpoint), "PATH",
+     "weights to evaluate: a folder, `last`, or `none` for the model as configured; default: the "
+     "newest checkpoint in output_dir if there is one"},
+};
+
+static void show(const struct snug_evaluation *e)
+{
+    char tokens[BYTES_TEXT], time[BYTES_TEXT];
+    log_info("weights   %s", e->weights ? e->weights : "untrained, from the seed");
+    log_info("data      %s", e->data);
+    log_info("loss      %.6f   perplexity %.4f   %s tokens, %lld batches, %s", e->loss,
+             exp(e->loss), format_count(tokens, e->n_tokens), (long long)e->n_batches,
+             format_duration(time, e->seconds));
+}
+
+static enum snug_status evaluate(struct cli *cli, const struct snug_config *config)
+{
+    struct snug_run *run;
+    struct snug_evaluation e;
+    char *json = NULL;
+    enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_EVALUATE);
+    if (status != SNUG_OK)
+        return status;
+    status = snug_run_evaluate(run, cli->args.checkpoint, &e);
+    if (status == SNUG_OK) {
+        show(&e);
+        if (cli->args.json)
+            status = snug_evaluation_json(&e, &json);
+    }
+    if (status == SNUG_OK)
+        status = print_json(cli, json);
+    snug_run_close(run);
+    return status;
+}
+
+static enum snug_status run(struct cli *cli)
+{
+    struct snug_config *config;
+    enum snug_status status = load_config(cli, &config);
+    if (status != SNUG_OK)
+        return status;
+    status = evaluate(cli, config);
+    snug_config_free(config);
+    return status;
+}
+
+const struct command cmd_eval = {
+    .name = "eval",
+    .usage = "eval CONFIG|FOLDER [key=value ...] [--checkpoint PATH|last|none] [--json]",
+    .summary = "mean loss of a model over evaluation data",
+    .text = "Evaluates on eval_datasets, or on the part that val_set_size holds out, or, when the\n"
+            "config has neither, on the training data. eval_max_batches bounds it. FOLDER is a\n"
+            "checkpoint or any Hugging Face model folder; its data is given as key=value.",
+    .examples = "  snug eval configs/demo.yaml\n"
+                "  snug eval configs/demo.yaml --checkpoint out/demo/checkpoint-200\n"
+                "  snug eval out/demo/checkpoint-200 tokenizer=bytes datasets.0.path=test.txt "
+                "max_seq_length=128",
+    .options = options,
+    .n_options = ARRAY_LEN(options),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = true,
+    .run = run,
+};

@@ -1,0 +1,38 @@
+/* cmd_plan.c: what a run will need, before it runs. */
+#include "cli/cli.h"
+
+static const struct option options[] = {
+    {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
+     "draw the memory timeline into this file"},
+};
+
+static enum snug_status run(struct cli *cli)
+{
+    struct snug_config *config;
+    enum snug_status status = load_config(cli, &config);
+    if (status != SNUG_OK)
+        return status;
+    status = run_plan(cli, config);
+    snug_config_free(config);
+    return status;
+}
+
+const struct command cmd_plan = {
+    .name = "plan",
+    .usage = "plan CONFIG [key=value ...] [--svg FILE] [--json]",
+    .summary = "say what every byte and second of a training step will be, and whether it fits",
+    .text = "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
+            "what every byte is for, how long a step will take, what binds, and the memory over\n"
+            "the step. Nothing is trained and no large memory is taken. When the plan does not\n"
+            "fit the memory given (device_memory, host_memory), it names the nearest change that\n"
+            "would, and exits with 3.",
+    .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
+                "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
+                "  snug plan configs/demo.yaml --svg memory.svg",
+    .options = options,
+    .n_options = ARRAY_LEN(options),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = true,
+    .run = run,
+};

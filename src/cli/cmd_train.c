@@ -1,0 +1,135 @@
+/* cmd_train.c: trains. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+static const struct option options[] = {
+    {"resume", 0, OPTION_FLAG, offsetof(struct args, resume), NULL,
+     "go on from the newest complete checkpoint in output_dir (resume_from_checkpoint=last)"},
+    {"dry-run", 0, OPTION_FLAG, offsetof(struct args, dry_run), NULL,
+     "plan only, as snug plan does: exit status 0 when it fits, 3 when not"},
+    {"fast-dev-run", 0, OPTION_INT, offsetof(struct args, fast_dev_run), "N",
+     "a rehearsal: N steps, an evaluation if there is data for one, a checkpoint that is read "
+     "back; in output_dir/fast-dev-run"},
+};
+
+static enum snug_status add(struct args *args, const char *key, const char *value)
+{
+    const char *text = pool_printf(&args->pool, "%s=%s", key, value);
+    if (!text || vec_push(&args->overrides, text) != OK)
+        return usage_error("out of memory for the command line");
+    return SNUG_OK;
+}
+
+/* Overrides that make a rehearsal out of the config, which is loaded once to see what it has. */
+static enum snug_status shorten(struct cli *cli)
+{
+    struct args *a = &cli->args;
+    struct snug_config *config;
+    char steps[32];
+    (void)snprintf(steps, sizeof(steps), "%lld", (long long)a->fast_dev_run);
+    enum snug_status status = load_config(cli, &config);
+    if (status != SNUG_OK)
+        return status;
+    const char *folder = pool_printf(&a->pool, "%s/fast-dev-run", snug_config_output_dir(config));
+    bool evaluates =
+        snug_config_is_set(config, "eval_datasets") || snug_config_is_set(config, "val_set_size");
+    snug_config_free(config);
+    const struct {
+        const char *key, *value;
+    } changes[] = {
+        {"max_steps", steps},           {"output_dir", folder ? folder : ""},
+        {"logging_steps", "1"},         {"save_strategy", "steps"},
+        {"save_steps", steps},          {"eval_strategy", evaluates ? "steps" : "no"},
+        {"eval_steps", steps},          {"eval_max_batches", "1"},
+        {"resume_from_checkpoint", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(changes) && status == SNUG_OK; i++)
+        status = add(a, changes[i].key, changes[i].value);
+    return status;
+}
+
+static enum snug_status prepare(struct cli *cli, struct snug_config **config)
+{
+    const struct args *a = &cli->args;
+    enum snug_status status = SNUG_OK;
+    if (a->fast_dev_run < 0 || (a->fast_dev_run > 0 && a->resume))
+        return usage_error(a->resume ? "--fast-dev-run starts fresh: leave --resume out"
+                                     : "--fast-dev-run must be at least 1");
+    if (a->resume)
+        status = add(&cli->args, "resume_from_checkpoint", "last");
+    if (a->fast_dev_run > 0 && status == SNUG_OK)
+        status = shorten(cli);
+    return status == SNUG_OK ? load_config(cli, config) : status;
+}
+
+/* A rehearsal ends with reading its checkpoint back. */
+static enum snug_status read_back(const struct snug_run *run)
+{
+    struct snug_train_result r;
+    snug_run_result(run, &r);
+    if (!r.last_checkpoint)
+        return SNUG_OK;
+    enum snug_status status = snug_checkpoint_verify(r.last_checkpoint);
+    if (status == SNUG_OK)
+        log_info("%s reads back whole", r.last_checkpoint);
+    return status;
+}
+
+static enum snug_status train(struct cli *cli, const struct snug_config *config)
+{
+    struct snug_run *run;
+    char *json = NULL;
+    struct snug_train_options o = {.stop = cli->stop, .terminal = !cli->args.quiet};
+    enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
+    if (status != SNUG_OK)
+        return status;
+    show_banner(run);
+    status = snug_run_train(run, &o);
+    show_summary(run, status);
+    if (status == SNUG_OK && cli->args.fast_dev_run > 0)
+        status = read_back(run);
+    if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK) {
+        enum snug_status printed = print_json(cli, json);
+        status = status == SNUG_OK ? printed : status;
+    }
+    snug_run_close(run);
+    return status;
+}
+
+static enum snug_status run(struct cli *cli)
+{
+    struct snug_config *config = NULL;
+    enum snug_status status = prepare(cli, &config);
+    if (status != SNUG_OK)
+        return status;
+    status = cli->args.dry_run ? run_plan(cli, config) : train(cli, config);
+    snug_config_free(config);
+    return status;
+}
+
+const struct command cmd_train = {
+    .name = "train",
+    .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] [--json]",
+    .summary = "train a model inside the memory given",
+    .text =
+        "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
+        "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"
+        "against predicted, the process measured against predicted. output_dir receives\n"
+        "checkpoints (Hugging Face model folders with everything a run needs to go on),\n"
+        "config.yaml, metrics.jsonl and TensorBoard events.\n\n"
+        "Ctrl-C, SIGTERM and SIGUSR1 finish the step, save a checkpoint and exit with 130 (143\n"
+        "for SIGTERM); a second Ctrl-C ends at once. `touch output_dir/SAVE` saves after the\n"
+        "step, `touch output_dir/STOP` saves and ends.",
+    .examples = "  snug train configs/demo.yaml\n"
+                "  snug train configs/demo.yaml max_steps=50 learning_rate=3e-4\n"
+                "  snug train configs/demo.yaml --resume\n"
+                "  snug train configs/demo.yaml --fast-dev-run 3 --json",
+    .options = options,
+    .n_options = ARRAY_LEN(options),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = true,
+    .run = run,
+};

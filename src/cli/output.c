@@ -1,0 +1,188 @@
+/* output.c: plans and runs in words. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+enum snug_status print_json(struct cli *cli, char *text)
+{
+    if (!text)
+        return SNUG_OK;
+    cli->printed_json = true;
+    bool written = fputs(text, stdout) >= 0 && fputc('\n', stdout) >= 0 && fflush(stdout) == 0;
+    snug_free(text);
+    if (written)
+        return SNUG_OK;
+    (void)FAIL(ERR_IO, "stdout could not be written");
+    return SNUG_ERR_IO;
+}
+
+/* ---- parts
+ * --------------------------------------------------------------------------------------------- */
+
+static void show_model(const struct snug_forecast *f)
+{
+    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT];
+    log_info("model     %s, %s parameters (%s trained), %lld layers, vocabulary %lld, %s", f->model,
+             format_count(all, f->n_params), format_count(trained, f->n_trainable),
+             (long long)f->n_layers, (long long)f->vocab_size, f->precision);
+    log_info("weights   %s", f->weights ? f->weights : "from scratch");
+    log_info("device    %s", f->device);
+    log_info("batch     %lld sequences x %lld accumulated x %lld rank%s x %lld tokens = %s tokens "
+             "per step",
+             (long long)f->micro_batch, (long long)f->n_micro, (long long)f->n_ranks,
+             f->n_ranks == 1 ? "" : "s", (long long)f->seq_len,
+             format_count(tokens, f->tokens_per_step));
+}
+
+static void show_row(const char *name, int64_t n_bytes, double share, const char *note)
+{
+    char text[BYTES_TEXT], exact[BYTES_TEXT], percent[16] = "";
+    if (share >= 0)
+        (void)snprintf(percent, sizeof(percent), "%5.1f%%", 100.0 * share);
+    log_info("  %-14s %10s  %6s  %16s%s%s", name, format_bytes(text, n_bytes), percent,
+             format_count(exact, n_bytes), *note ? "  " : "", note);
+}
+
+static void show_memory(const struct snug_forecast *f)
+{
+    char note[160];
+    double arena = f->arena_bytes > 0 ? (double)f->arena_bytes : 1;
+    log_info("memory    fullest in %s", f->fullest ? f->fullest : "the step");
+    for (int c = 0; c < SNUG_MEMORY_COUNT; c++) {
+        if (f->breakdown[c] > 0)
+            show_row(snug_memory_name((enum snug_memory)c), f->breakdown[c],
+                     (double)f->breakdown[c] / arena, "");
+    }
+    if (f->fragmentation > 0)
+        show_row("unused", f->fragmentation, (double)f->fragmentation / arena,
+                 "(gaps between buffers)");
+    double above =
+        f->arena_lower_bound > 0 ? (double)f->arena_bytes / (double)f->arena_lower_bound - 1.0 : 0;
+    (void)snprintf(note, sizeof(note), "bytes; %.3f%% above the lower bound (layout: %s)",
+                   100.0 * above, f->layout_method ? f->layout_method : "trivial");
+    show_row("arena", f->arena_bytes, 1.0, note);
+    show_row("context", f->context_bytes, -1, "bytes; the process outside the arena");
+    show_row("process total", f->device_bytes, -1, "bytes; as the system will show it");
+    show_row("host", f->host_bytes, -1, "bytes; inputs, outputs, data read ahead");
+    if (f->disk_bytes > 0)
+        show_row("disk", f->disk_bytes, -1, "bytes");
+}
+
+static void show_budget(const struct snug_forecast *f)
+{
+    char have[BYTES_TEXT], spare[BYTES_TEXT];
+    if (f->device_budget == SNUG_NO_BUDGET && f->host_budget == SNUG_NO_BUDGET) {
+        log_info("budget    none given: nothing binds (device_memory=2GiB sets one)");
+        return;
+    }
+    int64_t budget = strcmp(f->binding, "host") == 0 ? f->host_budget : f->device_budget;
+    int64_t used = strcmp(f->binding, "host") == 0 ? f->host_bytes : f->arena_bytes;
+    if (budget == SNUG_NO_BUDGET) {
+        log_info("budget    kept; %s memory is the fullest and has none", f->binding);
+        return;
+    }
+    bool over = used > budget;
+    log_info("budget    %s of %s memory binds: %s %s", format_bytes(have, budget), f->binding,
+             format_bytes(spare, over ? used - budget : budget - used),
+             over ? "too little" : "to spare");
+}
+
+static void show_time(const struct snug_forecast *f)
+{
+    char step[BYTES_TEXT], rate[BYTES_TEXT];
+    log_info("time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted)",
+             format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
+             f->step_flops / 1e9);
+    log_info("recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed, f->n_blocks,
+             f->recompute_flops / 1e9);
+}
+
+static void show_decisions(const struct snug_run *run)
+{
+    char *text;
+    if (snug_run_decisions(run, &text) != SNUG_OK)
+        return;
+    if (*text)
+        log_info("decided without being asked:");
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        log_info("  %s", line);
+    snug_free(text);
+}
+
+/* ---- whole reports
+ * -------------------------------------------------------------------------------------- */
+
+void show_plan(const struct snug_run *run)
+{
+    struct snug_forecast f;
+    snug_run_forecast(run, &f);
+    show_model(&f);
+    show_memory(&f);
+    show_budget(&f);
+    show_time(&f);
+    show_decisions(run);
+}
+
+void show_banner(const struct snug_run *run)
+{
+    struct snug_forecast f;
+    snug_run_forecast(run, &f);
+    show_model(&f);
+    show_memory(&f);
+    show_budget(&f);
+    show_time(&f);
+    log_info("output    %s", f.output_dir);
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40)
+        return MIN((int)size.ws_col, 160);
+    return 88;
+}
+
+enum snug_status show_timeline(const struct snug_run *run)
+{
+    char *text;
+    if (log_get_level() < LOG_INFO)
+        return SNUG_OK;
+    enum snug_status status =
+        snug_run_timeline(run, terminal_columns() - 16, 12, log_use_colour() != 0, &text);
+    if (status != SNUG_OK)
+        return status;
+    size_t n = strlen(text);
+    while (n > 0 && text[n - 1] == '\n')
+        text[--n] = '\0';
+    log_info("%s", text);
+    snug_free(text);
+    return SNUG_OK;
+}
+
+void show_summary(const struct snug_run *run, enum snug_status status)
+{
+    struct snug_train_result r;
+    struct snug_forecast f;
+    char total[BYTES_TEXT], step[BYTES_TEXT], rate[BYTES_TEXT], predicted[BYTES_TEXT],
+        measured[BYTES_TEXT];
+    snug_run_result(run, &r);
+    snug_run_forecast(run, &f);
+    if (r.n_steps == 0)
+        return;
+    log_info("%s %lld steps in %s, median step %s, %s tokens/s, MFU %.0f%%, last loss %.4f",
+             status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
+             format_duration(total, r.seconds), format_duration(step, r.median_step_s),
+             format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_steps - 1]);
+    log_info("arena     predicted %s bytes, measured %s: %s",
+             format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
+             f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");
+    log_info("process   predicted %s, measured %s (%+.1f%%)",
+             format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
+             100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
+    if (r.last_checkpoint)
+        log_info("saved     %s", r.last_checkpoint);
+}

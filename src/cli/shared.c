@@ -1,0 +1,46 @@
+/* shared.c: what several commands do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cli.h"
+
+enum snug_status load_config(struct cli *cli, struct snug_config **out)
+{
+    const struct args *a = &cli->args;
+    return snug_config_load(out, a->words.items[0], a->overrides.items, a->overrides.n);
+}
+
+static enum snug_status write_svg(const struct snug_run *run, const char *path)
+{
+    char *text;
+    enum snug_status status = snug_run_timeline_svg(run, &text);
+    if (status != SNUG_OK)
+        return status;
+    if (file_write_atomic(path, text, strlen(text)) == OK)
+        log_info("wrote %s", path);
+    else
+        status = SNUG_ERR_IO;
+    snug_free(text);
+    return status;
+}
+
+enum snug_status run_plan(struct cli *cli, const struct snug_config *config)
+{
+    struct snug_run *run;
+    char *json = NULL;
+    enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
+    if (status != SNUG_OK)
+        return status;
+    show_plan(run);
+    status = show_timeline(run);
+    if (status == SNUG_OK && cli->args.svg)
+        status = write_svg(run, cli->args.svg);
+    if (status == SNUG_OK)
+        status = snug_run_require_fit(run);
+    if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK)
+        (void)print_json(cli, json);
+    snug_run_close(run);
+    return status;
+}

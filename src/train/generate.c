@@ -1,0 +1,227 @@
+#include "train/generate.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "train/session.h"
+#include "train/weights_origin.h"
+
+struct generator {
+    struct generate_options options;
+    struct inference x;
+    struct tokenizer *tokenizer;
+    struct token_list prompt, made;
+    struct sampler sampler;
+    struct utf8_stream stream;
+    struct str piece; /* text that the last token completed */
+    struct str text;  /* all of it */
+    int64_t max_new, vocab_size;
+    char *weights;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- opening
+ * ------------------------------------------------------------------------------------------ */
+
+static enum status check_options(const struct generate_options *o)
+{
+    if (o->max_new_tokens < 1)
+        return FAIL(ERR_USAGE, "max_new_tokens is %lld; it must be at least 1",
+                    (long long)o->max_new_tokens);
+    if (!(o->temperature >= 0))
+        return FAIL(ERR_USAGE, "temperature is %g; it must not be negative", o->temperature);
+    if (o->top_k < 0)
+        return FAIL(ERR_USAGE, "top_k is %lld; it must not be negative (0: all tokens)",
+                    (long long)o->top_k);
+    if (!(o->top_p > 0 && o->top_p <= 1))
+        return FAIL(ERR_USAGE, "top_p is %g; it must be above 0 and at most 1", o->top_p);
+    return OK;
+}
+
+/* A prompt has at least one token: an empty one begins where documents begin. */
+static enum status encode_prompt(struct generator *g, const struct model *model)
+{
+    const char *text = g->options.prompt;
+    TRY(tokenizer_encode(g->tokenizer, text, strlen(text), ENCODE_TEMPLATE, &g->prompt));
+    if (g->prompt.n == 0) {
+        int64_t first = tokenizer_bos(g->tokenizer);
+        first = first < 0 ? tokenizer_eos(g->tokenizer) : first;
+        first = first < 0 ? model->bos_token : first;
+        if (first < 0 || first >= model->vocab_size)
+            return FAIL(ERR_USAGE, "the prompt is empty and the model has no token to begin with; "
+                                   "give a prompt");
+        TRY(vec_push(&g->prompt, (int32_t)first));
+    }
+    for (size_t i = 0; i < g->prompt.n; i++) {
+        if (g->prompt.items[i] >= model->vocab_size)
+            return FAIL(ERR_DATA,
+                        "token %d of the prompt is outside the model's vocabulary of %lld: the "
+                        "tokenizer belongs to another model",
+                        (int)g->prompt.items[i], (long long)model->vocab_size);
+    }
+    return OK;
+}
+
+static enum status choose_length(struct generator *g, const struct model *model)
+{
+    int64_t n = (int64_t)g->prompt.n;
+    if (n >= model->context)
+        return FAIL(ERR_USAGE, "the prompt has %lld tokens; the model has positions for %lld",
+                    (long long)n, (long long)model->context);
+    g->max_new = MIN(g->options.max_new_tokens, model->context - n);
+    if (g->max_new < g->options.max_new_tokens)
+        log_warn("the model has positions for %lld tokens: at most %lld new ones",
+                 (long long)model->context, (long long)g->max_new);
+    return OK;
+}
+
+/* Everything that sizes the programs. (inference_open reads the model's config once more.) */
+static enum status prepare_prompt(struct generator *g, const struct config *cfg)
+{
+    struct model *model;
+    char *folder;
+    enum status status;
+    TRY(session_open_model(cfg, g->options.hub_folder, &model, &folder));
+    TRY_GOTO(session_open_tokenizer(cfg, folder, &g->tokenizer), out);
+    TRY_GOTO(encode_prompt(g, model), out);
+    TRY_GOTO(choose_length(g, model), out);
+    TRY_GOTO(vec_reserve(&g->made, g->max_new), out);
+    g->vocab_size = model->vocab_size;
+out:
+    model_free(model);
+    mem_free(folder);
+    return status;
+}
+
+static enum status open_inference(struct generator *g, const struct config *cfg)
+{
+    /* The last token's successor is never computed: one position less. */
+    int64_t n = (int64_t)g->prompt.n;
+    struct inference_options o = {
+        .hub_folder = g->options.hub_folder,
+        .chunk = MIN(n, (int64_t)PREFILL_CHUNK),
+        .cache_len = n + g->max_new - 1,
+        .scratch_bytes = sampler_scratch_bytes(g->vocab_size),
+    };
+    TRY(inference_open(&g->x, cfg, &o));
+    TRY(weights_origin(cfg, g->x.model, g->x.model_folder, g->options.checkpoint, &g->weights));
+    if (!g->weights)
+        log_warn("the weights are untrained, fresh from the seed: train first, or give "
+                 "--checkpoint");
+    return inference_load(&g->x, g->weights);
+}
+
+enum status generator_open(struct generator **out, const struct config *cfg,
+                           const struct generate_options *o)
+{
+    struct generator *g;
+    enum status status;
+    *out = NULL;
+    TRY(check_options(o));
+    TRY(mem_try_array(&g, 1, sizeof(*g)));
+    g->options = *o;
+    g->sampler = (struct sampler){.temperature = o->temperature,
+                                  .top_k = o->top_k,
+                                  .top_p = o->top_p,
+                                  .rng = {.key = o->seed, .stream = 1}};
+    TRY_GOTO(prepare_prompt(g, cfg), out);
+    TRY_GOTO(open_inference(g, cfg), out);
+    *out = g;
+out:
+    if (status != OK)
+        generator_close(g);
+    return status;
+}
+
+void generator_close(struct generator *g)
+{
+    if (!g)
+        return;
+    inference_close(&g->x);
+    tokenizer_free(g->tokenizer);
+    token_list_release(&g->prompt);
+    token_list_release(&g->made);
+    str_release(&g->piece);
+    str_release(&g->text);
+    mem_free(g->weights);
+    mem_free(g);
+}
+
+/* ---- generating
+ * ---------------------------------------------------------------------------------------- */
+
+static bool ends_text(const struct generator *g, int32_t token)
+{
+    return token == tokenizer_eos(g->tokenizer) || (int64_t)token == g->x.model->eos_token;
+}
+
+static enum status hand_on(struct generator *g, generate_callback on_text, void *user)
+{
+    str_add_n(&g->text, str_text(&g->piece), g->piece.n);
+    TRY(str_status(&g->piece));
+    TRY(str_status(&g->text));
+    if (on_text && g->piece.n > 0)
+        TRY(on_text(user, g->piece.text, g->piece.n));
+    str_clear(&g->piece);
+    return OK;
+}
+
+static enum status add_token(struct generator *g, int32_t token)
+{
+    size_t n_bytes = 0;
+    /* Ids between the tokenizer's and the model's vocabulary size are padding: no text. */
+    const char *bytes = tokenizer_token_bytes(g->tokenizer, token, &n_bytes);
+    if (bytes && !tokenizer_is_special(g->tokenizer, token))
+        utf8_stream_add(&g->stream, bytes, n_bytes, &g->piece);
+    return vec_push(&g->made, token);
+}
+
+static enum status decode_all(struct generator *g, struct tensor logits, generate_callback on_text,
+                              void *user, volatile sig_atomic_t *stop, bool *ended)
+{
+    int64_t at = (int64_t)g->prompt.n;
+    *ended = false;
+    while ((int64_t)g->made.n < g->max_new && !(stop && *stop)) {
+        int32_t token;
+        TRY(sampler_draw(&g->sampler, &logits, g->x.scratch, &token));
+        *ended = ends_text(g, token);
+        if (*ended)
+            break;
+        TRY(add_token(g, token));
+        TRY(hand_on(g, on_text, user));
+        if ((int64_t)g->made.n < g->max_new)
+            TRY(inference_extend(&g->x, &token, 1, at++, &logits));
+    }
+    utf8_stream_finish(&g->stream, &g->piece);
+    return hand_on(g, on_text, user);
+}
+
+enum status generator_run(struct generator *g, generate_callback on_text, void *user,
+                          volatile sig_atomic_t *stop, struct generate_result *result)
+{
+    struct tensor logits;
+    g->made.n = 0;
+    str_clear(&g->text);
+    *result = (struct generate_result){.n_prompt_tokens = (int64_t)g->prompt.n,
+                                       .tokens = &g->made,
+                                       .arena_predicted = g->x.n_bytes[TIER_DEVICE],
+                                       .weights = g->weights};
+    double start = now_s();
+    TRY(inference_extend(&g->x, g->prompt.items, (int64_t)g->prompt.n, 0, &logits));
+    double filled = now_s();
+    TRY(decode_all(g, logits, on_text, user, stop, &result->ended));
+    result->prefill_s = filled - start;
+    result->decode_s = now_s() - filled;
+    result->text = str_text(&g->text);
+    result->arena_bytes = executor_high_water(g->x.executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(g->x.executor, TIER_HOST);
+    return OK;
+}

@@ -1,0 +1,26 @@
+/* weights_origin.h: which weights a model that is not being trained gets (evaluation, generation,
+ * export).
+ */
+#ifndef SNUG_TRAIN_WEIGHTS_ORIGIN_H
+#define SNUG_TRAIN_WEIGHTS_ORIGIN_H
+
+#include "io/config.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* *folder (freed by the caller with mem_free) = the model folder to load from, NULL: initialise
+ * from the seed. model_folder is where the config's own model lies (or NULL). `spec`: NULL     the
+ * newest complete checkpoint in output_dir if there is one, else the config's model "last"   the
+ * newest complete checkpoint in output_dir; none is ERR_CHECKPOINT "none"   the config's model
+ *   other    that folder: a checkpoint (verified whole) or any Hugging Face model folder
+ * A checkpoint of another model is ERR_CHECKPOINT. */
+enum status weights_origin(const struct config *cfg, const struct model *model,
+                           const char *model_folder, const char *spec, char **folder) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
