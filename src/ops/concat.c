@@ -20,6 +20,8 @@ static enum status infer(const struct op_call *c)
         struct shape want = c->in[0].shape;
         want.dim[axis] = c->in[i].shape.dim[axis];
         TRY(need_shape(c, i, &want));
+        if (want.dim[axis] > INT64_MAX - s.dim[axis])
+            return REJECT(c, "axis %lld gets too long", (long long)axis);
         s.dim[axis] += want.dim[axis];
     }
     out_set(c, 0, c->in[0].dtype, s);

@@ -21,6 +21,7 @@ extern "C" {
 
 /* Attribute positions. All ops on the packed layout begin with the same three. */
 enum { QKV_HEADS, QKV_KV_HEADS, QKV_HEAD_DIM, QKV_N_ATTRS };
+enum { QKV_MOST = 1 << 24 }; /* of each: their products fit 64 bits */
 enum { ATTENTION_CAUSAL = QKV_N_ATTRS, ATTENTION_WINDOW, ATTENTION_SCALE };
 enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE };
 enum { ROTARY_INVERSE = QKV_N_ATTRS, ROTARY_SCALE };
@@ -59,8 +60,13 @@ static inline struct qkv_dims qkv_dims_of(const struct op_call *c, int i)
 
 static inline enum status MUST_CHECK qkv_check(const struct op_call *c, int i, struct qkv_dims *d)
 {
+    *d = (struct qkv_dims){0};
     TRY(need_float(c, i));
     TRY(need_rank(c, i, 3));
+    for (int k = QKV_HEADS; k <= QKV_HEAD_DIM; k++) {
+        if (call_int(c, k) < 0 || call_int(c, k) > QKV_MOST)
+            return REJECT(c, "heads, kv_heads and head_dim must be from 0 to %d", QKV_MOST);
+    }
     *d = qkv_dims_of(c, i);
     if (d->heads < 1 || d->kv_heads < 1 || d->head_dim < 1)
         return REJECT(c, "heads, kv_heads and head_dim must be positive");

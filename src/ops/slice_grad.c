@@ -13,7 +13,7 @@ static enum status infer(const struct op_call *c)
     TRY(need_float(c, 0));
     if (axis < 0 || axis >= s.rank)
         return REJECT(c, "axis %lld of a tensor of rank %d", (long long)axis, s.rank);
-    if (start < 0 || start > size - s.dim[axis])
+    if (start < 0 || size < s.dim[axis] || start > size - s.dim[axis])
         return REJECT(c, "[%lld, +%lld) leaves an axis of %lld", (long long)start,
                       (long long)s.dim[axis], (long long)size);
     s.dim[axis] = size;

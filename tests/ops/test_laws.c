@@ -116,37 +116,85 @@ static void inference_refuses_rejects(void **state)
     law_report_finish(&r);
 }
 
-/* Fewer inputs than the op needs and more than it takes are refused before inference sees them;
- * integers and absurd sizes in their place must be refused or accepted, never crash. */
-static void disturb_inputs(struct law_case *c)
+static const int64_t odd_numbers[] = {
+    0, 1, 7, -1, (int64_t)1 << 31, (int64_t)1 << 62, INT64_MAX, INT64_MIN,
+};
+
+/* Accepted or refused, as it likes, but the sanitizers have nothing to say. */
+static void try_odd(const struct law_case *c, const struct sample *s)
 {
-    struct sample plain = c->sample;
-    for (int i = 0; i < plain.n_in; i++) {
-        for (int how = 0; how < 5; how++) {
-            struct law_case other = *c;
-            struct sample_input *in = &other.sample.in[i];
-            other.g = NULL;
-            if (how == 0)
-                in->shape = shape_of(0);
-            else if (how == 1)
-                in->shape = shape_of(1, (int64_t)0);
-            else if (how == 2)
-                in->shape = (struct shape){MAX_RANK, {3, 1, 2, 1, 2, 5}};
-            else if (how == 3)
-                in->shape = (struct shape){2, {(int64_t)1 << 31, (int64_t)1 << 28}};
-            else
-                in->dtype = in->dtype == DTYPE_U8 ? DTYPE_I64 : DTYPE_U8;
-            if (law_case_build(&other) != OK && !strstr(status_message(), c->def->name))
-                law_failed(&other, "the refusal does not name the op: %s", status_message());
-            graph_free(other.g);
+    struct law_case other = *c;
+    other.g = NULL;
+    other.sample = *s;
+    if (law_case_build(&other) != OK && status_message()[0] == '\0')
+        law_failed(&other, "is refused without a message");
+    graph_free(other.g);
+}
+
+static void disturb_inputs(const struct law_case *c, int64_t odd)
+{
+    for (int i = 0; i < c->sample.n_in; i++) {
+        struct sample s = c->sample;
+        s.in[i].shape = shape_of(0);
+        try_odd(c, &s);
+        s.in[i].shape = (struct shape){MAX_RANK, {3, 1, 2, 1, 2, 5}};
+        try_odd(c, &s);
+        s = c->sample;
+        s.in[i].dtype = s.in[i].dtype == DTYPE_U8 ? DTYPE_I64 : DTYPE_U8;
+        try_odd(c, &s);
+        for (int k = 0; k < c->sample.in[i].shape.rank; k++) {
+            s = c->sample;
+            s.in[i].shape.dim[k] = odd;
+            try_odd(c, &s);
+            for (int m = 0; m < s.n_in; m++) /* and the same everywhere, so that they agree */
+                s.in[m].shape.dim[k] = odd;
+            try_odd(c, &s);
         }
     }
 }
 
-static void inference_survives_odd_inputs(void **state)
+static void disturb_attrs(const struct law_case *c, int64_t odd)
+{
+    for (int i = 0; i < c->def->n_attrs; i++) {
+        struct sample s = c->sample;
+        enum attr_type type = c->def->attrs[i].type;
+        s.attrs[i].f = (double)odd;
+        if (type == ATTR_INT)
+            s.attrs[i].i = odd;
+        try_odd(c, &s);
+        s.attrs[i].f = (double)NAN;
+        try_odd(c, &s);
+        for (int k = 0; type == ATTR_INTS && k <= MAX_ATTR_INTS; k++) {
+            s = c->sample;
+            s.attrs[i].n_ints = k;
+            s.attrs[i].ints[k % MAX_ATTR_INTS] = odd;
+            try_odd(c, &s);
+            s.attrs[i].n_ints = c->sample.attrs[i].n_ints;
+            try_odd(c, &s);
+        }
+    }
+}
+
+static void disturb(struct law_case *c)
+{
+    for (size_t i = 0; i < ARRAY_LEN(odd_numbers); i++) {
+        disturb_inputs(c, odd_numbers[i]);
+        disturb_attrs(c, odd_numbers[i]);
+    }
+    for (int n = 0; n < c->sample.n_in; n++) {
+        struct sample s = c->sample;
+        s.n_in = n;
+        try_odd(c, &s);
+        s = c->sample;
+        s.in[n].dtype = DTYPE_NONE;
+        try_odd(c, &s);
+    }
+}
+
+static void inference_survives_odd_calls(void **state)
 {
     struct law_report r = {.only = *state};
-    law_for_each_case(&r, LAW_PLAIN, disturb_inputs);
+    law_for_each_case(&r, LAW_PLAIN, disturb);
     law_report_finish(&r);
 }
 
@@ -469,7 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(every_row_is_complete, only),
         cmocka_unit_test_prestate(inference_accepts_samples, only),
         cmocka_unit_test_prestate(inference_refuses_rejects, only),
-        cmocka_unit_test_prestate(inference_survives_odd_inputs, only),
+        cmocka_unit_test_prestate(inference_survives_odd_calls, only),
         cmocka_unit_test_prestate(fast_kernels_agree_with_the_reference, only),
         cmocka_unit_test_prestate(running_again_gives_the_same_bits, only),
         cmocka_unit_test_prestate(outputs_are_written_fully_and_workspace_starts_undefined, only),
