@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,7 +20,8 @@ struct philox4 {
     uint32_t v[4];
 };
 
-static inline struct philox4 philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+static inline HOST_DEVICE struct philox4 philox(uint64_t key, uint64_t counter_hi,
+                                                uint64_t counter_lo)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
@@ -40,13 +43,13 @@ static inline struct philox4 philox(uint64_t key, uint64_t counter_hi, uint64_t 
 }
 
 /* Uniform in [0, 1) with 24 bits, exact in float. */
-static inline float rng_uniform(uint32_t bits)
+static inline HOST_DEVICE float rng_uniform(uint32_t bits)
 {
     return (float)(bits >> 8) * (1.0f / 16777216.0f);
 }
 
 /* Two normal draws from two words (Box-Muller). */
-static inline void rng_normal2(uint32_t a, uint32_t b, float *x, float *y)
+static inline HOST_DEVICE void rng_normal2(uint32_t a, uint32_t b, float *x, float *y)
 {
     double u = ((double)a + 0.5) * (1.0 / 4294967296.0);
     double r = sqrt(-2.0 * log(u));

@@ -1,0 +1,43 @@
+#include "device/cuda/cuda_kernels.h"
+
+#include <stddef.h>
+
+#define LIST_YES(sym) sym
+#define LIST_NO(sym)  NULL
+
+static const struct kernel *const lists[OP_COUNT] = {
+#define OP(name, family, cpu, cuda) [OP_##name] = LIST_##cuda(cuda_kernels_##name),
+#include "graph/ops.def"
+#undef OP
+};
+
+const struct kernel *cuda_kernels(enum op_id op)
+{
+    return lists[op];
+}
+
+static bool any_dtype_is(const struct op_call *c, enum dtype d)
+{
+    for (int i = 0; i < c->n_in; i++) {
+        if (c->in[i].dtype == d)
+            return true;
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        if (c->out[i].dtype == d)
+            return true;
+    }
+    return false;
+}
+
+const char *cuda_declines_f64(const struct op_call *c)
+{
+    return any_dtype_is(c, DTYPE_F64) ? "does not take f64" : NULL;
+}
+
+const char *cuda_declines_unless_half(const struct op_call *c)
+{
+    bool bf16 = any_dtype_is(c, DTYPE_BF16), f16 = any_dtype_is(c, DTYPE_F16);
+    if (any_dtype_is(c, DTYPE_F64) || bf16 == f16)
+        return "takes one 16-bit float dtype";
+    return NULL;
+}

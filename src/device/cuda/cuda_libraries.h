@@ -1,0 +1,58 @@
+/* cuda_libraries.h: what the CUDA kernels share on one GPU: library handles, the device's limits,
+ * and the matrix products' chosen algorithms.
+ *
+ * kernel_env.libraries points to one of these. It is made when the device is opened and lives until
+ * it is closed. Workspace functions may add to the caches when a program is planned; run() only
+ * looks things up in them (or asks the library again: never an allocation of ours).
+ * One thread at a time.
+ */
+#ifndef SNUG_DEVICE_CUDA_CUDA_LIBRARIES_H
+#define SNUG_DEVICE_CUDA_CUDA_LIBRARIES_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cuda_gemm_cache;
+
+/* Something a kernel family keeps between calls (built cuDNN plans). The family that sets `data`
+ * sets `release`, which the device calls when it closes. */
+struct cuda_keep {
+    void *data;
+    void (*release)(void *data);
+};
+
+struct cuda_libraries {
+    cublasLtHandle_t cublaslt;
+    cudnnHandle_t cudnn; /* its stream is set by the kernels that use it */
+    struct cuda_gemm_cache *gemm_cache;
+    struct cuda_keep attention, attention_grad;
+
+    int device; /* CUDA's index of the GPU */
+    int n_multiprocessors;
+    int major, minor;           /* compute capability */
+    int shared_per_block;       /* bytes without asking */
+    int shared_per_block_optin; /* bytes a kernel may ask for */
+    int shared_per_multiprocessor;
+    int threads_per_multiprocessor;
+    int64_t l2_bytes;
+    int64_t memory_bytes; /* of the GPU */
+};
+
+static inline struct cuda_libraries *cuda_libraries_of(const struct kernel_env *env)
+{
+    return (struct cuda_libraries *)env->libraries;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
