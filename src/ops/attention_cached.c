@@ -42,6 +42,7 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,1,24], f32[2,2,6,2,4], i32[1]=5 {heads=2}"},
     {.text = "f32[1,3,32], f32[2,1,9,2,4], i32[1]=4 {heads=4, kv_heads=2, window=3}"},
     {.text = "f32[1,5,36], f32[2,1,5,1,9], i32[1]=0 {heads=2, kv_heads=1, scale=0.7}"},
+    {.text = "f32[1,11,36], f32[2,1,16,1,9], i32[1]=4 {heads=2, kv_heads=1}"},
 };
 static const char *const rejects[] = {"f32[2,1,24], f32[2,2,6,4,2], i32[1]=0 {heads=2}",
                                       "f32[2,1,24], f32[1,2,6,2,4], i32[1]=0 {heads=2}",

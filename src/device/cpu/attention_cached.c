@@ -1,8 +1,16 @@
-/* attention_cached.c: attention of new tokens over a cache of keys and values, for generation. */
+/* attention_cached.c: attention of new tokens over a cache of keys and values, for generation.
+ *
+ * Many tokens at once (a prompt) go through the tiles of cpu_attention.c. A few (one token at a
+ * time) are bound by reading the cache: each row of keys and values is read once for all the
+ * queries of its head.
+ */
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_math.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
 
@@ -78,7 +86,147 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
+enum { FEW_TOKENS = 8 }; /* below this, tiles would be mostly padding */
+
+/* One batch entry's head of keys or values in the cache. */
+static struct head_rows cache_rows(const struct op_call *c, const struct qkv_dims *d, int64_t kind,
+                                   int64_t batch, int64_t kv)
+{
+    int64_t stride = d->kv_heads * d->head_dim;
+    struct head_rows h = {.t = &c->out[1], .stride = stride};
+    h.first = (kind * d->batch + batch) * c->out[1].shape.dim[2] * stride + kv * d->head_dim;
+    return h;
+}
+
+static struct attention_job job_of(const struct op_call *c, const struct qkv_dims *d,
+                                   int64_t position, int64_t batch, int64_t head)
+{
+    int64_t kv = head / (d->heads / d->kv_heads), row = batch * d->n_tokens;
+    struct attention_job job = {
+        .q = {&c->in[0], row * d->width + head * d->head_dim, d->width},
+        .k = cache_rows(c, d, 0, batch, kv),
+        .v = cache_rows(c, d, 1, batch, kv),
+        .mask = {.causal = true,
+                 .window = call_int(c, CACHED_WINDOW),
+                 .n_keys = position + d->n_tokens},
+        .position = position,
+        .head_dim = d->head_dim,
+        .scale = (float)attention_scale(c, CACHED_SCALE, d),
+        .out = &c->out[0],
+        .out_first = (row * d->heads + head) * d->head_dim,
+        .out_stride = d->heads * d->head_dim,
+    };
+    return job;
+}
+
+/* ---- a few tokens ------------------------------------------------------------------------- */
+
+/* p[0 .. n) = softmax; everything outside first .. last is 0. */
+static void soften(float *p, int64_t first, int64_t last, int64_t n)
+{
+    float top = -INFINITY, sum = 0.0f;
+#pragma omp simd reduction(max : top)
+    for (int64_t j = first; j <= last; j++)
+        top = p[j] > top ? p[j] : top;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = first; j <= last; j++) {
+        p[j] = micro_flush(cpu_expf(p[j] - top));
+        sum += p[j];
+    }
+    float factor = 1.0f / sum;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        p[j] = j >= first && j <= last ? p[j] * factor : 0.0f;
+}
+
+static int64_t few_floats(const struct op_call *c, const struct qkv_dims *d)
+{
+    int64_t n_queries = d->heads / d->kv_heads * d->n_tokens;
+    return micro_round_up(n_queries * (c->in[1].shape.dim[2] + 2 * d->head_dim) + d->head_dim, 16);
+}
+
+/* All queries of one key/value head; query r is token r % n_tokens of the r / n_tokens-th head. */
+static void few_tokens(const struct op_call *c, const struct qkv_dims *d, int64_t position,
+                       int64_t batch, int64_t kv, float *scratch)
+{
+    int64_t group = d->heads / d->kv_heads, n = group * d->n_tokens, dim = d->head_dim;
+    int64_t n_keys = position + d->n_tokens;
+    float *q = scratch, *out = q + n * dim, *row = out + n * dim, *p = row + dim; /* p: [n, keys] */
+    struct attention_job job = job_of(c, d, position, batch, kv * group);
+    int64_t first = mask_first(&job.mask, position);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t at = job.q.first + r / d->n_tokens * dim + r % d->n_tokens * job.q.stride;
+        cpu_load_f32(q + r * dim, c->in[0].data, c->in[0].dtype, at, dim);
+    }
+    memset(out, 0, (size_t)(n * dim) * sizeof(float));
+    for (int64_t j = first; j < n_keys; j++) {
+        const float *k = block_read(job.k.t, job.k.first + j * job.k.stride, dim, row);
+        for (int64_t r = 0; r < n; r++) {
+            float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t e = 0; e < dim; e++)
+                sum += q[r * dim + e] * k[e];
+            p[r * n_keys + j] = sum * job.scale;
+        }
+    }
+    for (int64_t r = 0; r < n; r++) {
+        int64_t at = position + r % d->n_tokens;
+        soften(p + r * n_keys, mask_first(&job.mask, at), mask_last(&job.mask, at), n_keys);
+    }
+    for (int64_t j = first; j < n_keys; j++) {
+        const float *v = block_read(job.v.t, job.v.first + j * job.v.stride, dim, row);
+        for (int64_t r = 0; r < n; r++) {
+            float weight = p[r * n_keys + j];
+#pragma omp simd
+            for (int64_t e = 0; e < dim; e++)
+                out[r * dim + e] += weight * v[e];
+        }
+    }
+    for (int64_t r = 0; r < n; r++)
+        cpu_store_f32(c->out[0].data, c->out[0].dtype,
+                      job.out_first + r / d->n_tokens * dim + r % d->n_tokens * job.out_stride,
+                      out + r * dim, dim);
+}
+
+/* ---- the kernel --------------------------------------------------------------------------- */
+
+static int64_t thread_floats(const struct op_call *c, const struct qkv_dims *d)
+{
+    return d->n_tokens < FEW_TOKENS ? few_floats(c, d) : cpu_attention_scratch(d->head_dim);
+}
+
+static int64_t tiles_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    return env->n_threads * thread_floats(c, &d) * (int64_t)sizeof(float);
+}
+
+static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t position;
+    TRY(append(c, &d, &position));
+    bool few = d.n_tokens < FEW_TOKENS;
+    int64_t n_blocks = few ? 1 : (d.n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
+    int64_t n_heads = few ? d.kv_heads : d.heads, n_floats = thread_floats(c, &d);
+    int64_t work = d.batch * d.n_tokens * d.heads * d.head_dim * (position + d.n_tokens);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(x->env.n_threads) if (work > 100000)
+    for (int64_t task = 0; task < d.batch * n_heads * n_blocks; task++) {
+        float *scratch = (float *)x->workspace + cpu_thread_index() * n_floats;
+        int64_t batch = task / n_blocks / n_heads, head = task / n_blocks % n_heads;
+        if (few) {
+            few_tokens(c, &d, position, batch, head, scratch);
+        } else {
+            struct attention_job job = job_of(c, &d, position, batch, head);
+            int64_t i = task % n_blocks * CPU_QUERIES;
+            cpu_attention_block(&job, i, MIN(d.n_tokens - i, CPU_QUERIES), scratch);
+        }
+    }
+    return OK;
+}
+
 const struct kernel cpu_kernels_attention_cached[] = {
+    {"tiles", cpu_declines_f64, tiles_workspace, tiles},
     {"reference", NULL, reference_workspace, reference},
     KERNEL_END,
 };

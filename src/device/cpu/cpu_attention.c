@@ -69,7 +69,7 @@ static void soften(float *p, int64_t first, int64_t last, int64_t n_keys, float 
         highest = p[j] > highest ? p[j] : highest;
 #pragma omp simd reduction(+ : added)
     for (int64_t j = first; j < last; j++) {
-        p[j] = cpu_expf(p[j] - highest);
+        p[j] = micro_flush(cpu_expf(p[j] - highest));
         added += p[j];
     }
     for (int64_t j = 0; j < first; j++)

@@ -137,8 +137,8 @@ static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t
         p[j] = ds[j] = 0.0f;
 #pragma omp simd
     for (int64_t j = first; j < last; j++) {
-        p[j] = cpu_expf(p[j] - lse);
-        ds[j] = p[j] * (ds[j] - delta) * scale;
+        p[j] = micro_flush(cpu_expf(p[j] - lse));
+        ds[j] = micro_flush(p[j] * (ds[j] - delta) * scale);
     }
     for (int64_t j = last; j < CPU_TILE; j++)
         p[j] = ds[j] = 0.0f;

@@ -25,7 +25,7 @@
 enum {
     BLOCK_ROWS = 20 * MICRO_ROWS,
     BLOCK_COLUMNS = 1024,
-    BLOCK_DEPTH = 384,
+    BLOCK_DEPTH = 256,
     FEW_ROWS = 8, /* below this, products by rows of B beat packing it */
 };
 
@@ -93,46 +93,87 @@ static inline float get(const struct cpu_matrix *a, int64_t at)
     }
 }
 
-/* dst[p * width + i] = line i's element p, for n lines that lie `stride` apart, each contiguous in
- * p; lines n .. width - 1 become zero. Eight elements of each line at a time: whole cache lines
- * are read, and the strided writes stay within a few lines. */
-static void pack_across(float *restrict dst, int64_t width, const struct cpu_matrix *src,
-                        int64_t first, int64_t stride, int64_t n, int64_t depth)
+enum { SQUARE = 16 }; /* side of the squares that are transposed at once */
+
+/* n <= SQUARE elements as floats, zero behind them. */
+static inline void load_line(float *restrict dst, const struct cpu_matrix *src, int64_t at,
+                             int64_t n)
 {
-    for (int64_t p0 = 0; p0 < depth; p0 += 16) {
-        int64_t n_p = MIN(depth - p0, 16);
-        for (int64_t i = 0; i < n; i++) {
-            float line[16];
-            int64_t at = first + i * stride + p0;
-            if (src->dtype == DTYPE_F32)
-                memcpy(line, (const float *)src->data + at, (size_t)n_p * sizeof(float));
-            else
-                cpu_load_f32(line, src->data, src->dtype, at, n_p);
-            for (int64_t p = 0; p < n_p; p++)
-                dst[(p0 + p) * width + i] = line[p];
-        }
-        for (int64_t i = n; i < width; i++) {
-            for (int64_t p = 0; p < n_p; p++)
-                dst[(p0 + p) * width + i] = 0.0f;
+    if (n == SQUARE && src->dtype == DTYPE_F32) {
+        const float *from = (const float *)src->data + at;
+        for (int i = 0; i < SQUARE; i++)
+            dst[i] = from[i];
+        return;
+    }
+    for (int64_t i = 0; i < SQUARE; i++)
+        dst[i] = i < n ? get(src, at + i) : 0.0f;
+}
+
+/* dst = rows 0 and 8, 1 and 9, ... of src, element by element in turn. */
+static inline void shuffle(float *restrict dst, const float *restrict src)
+{
+    for (int row = 0; row < SQUARE / 2; row++) {
+        for (int i = 0; i < SQUARE; i++) {
+            dst[2 * (row * SQUARE + i)] = src[row * SQUARE + i];
+            dst[2 * (row * SQUARE + i) + 1] = src[(row + SQUARE / 2) * SQUARE + i];
         }
     }
 }
 
-/* dst[p * width + i] = element i of line p, for lines that lie `stride` apart. */
-static void pack_along(float *restrict dst, int64_t width, const struct cpu_matrix *src,
-                       int64_t first, int64_t stride, int64_t n, int64_t depth)
+/* dst[p * width + i] = line i's element p, for n <= SQUARE lines that lie `stride` apart, each
+ * contiguous in p, and n_p <= SQUARE elements of each; lines n .. n_write - 1 become zero.
+ * A shuffle rotates the bits of an element's index by one; four of them exchange row and column,
+ * and vectorise where a plain transposition does not. */
+static inline void transpose(float *restrict dst, int64_t width, int64_t n_write,
+                             const struct cpu_matrix *src, int64_t first, int64_t stride, int64_t n,
+                             int64_t n_p)
 {
+    float a[SQUARE * SQUARE], b[SQUARE * SQUARE];
+    for (int64_t i = 0; i < SQUARE; i++)
+        load_line(a + i * SQUARE, src, first + i * stride, i < n ? n_p : 0);
+    shuffle(b, a);
+    shuffle(a, b);
+    shuffle(b, a);
+    shuffle(a, b);
+    for (int64_t p = 0; p < n_p; p++) {
+        for (int64_t i = 0; i < n_write; i++)
+            dst[p * width + i] = a[p * SQUARE + i];
+    }
+}
+
+/* dst[p * width + i] = line i's element p, for n lines contiguous in p; zero behind them. */
+static inline void pack_across(float *restrict dst, int64_t width, const struct cpu_matrix *src,
+                               int64_t first, int64_t stride, int64_t n, int64_t depth)
+{
+    for (int64_t p = 0; p < depth; p += SQUARE) {
+        for (int64_t i = 0; i < width; i += SQUARE)
+            transpose(dst + p * width + i, width, MIN(width - i, SQUARE), src,
+                      first + i * stride + p, stride, n - i, MIN(depth - p, SQUARE));
+    }
+}
+
+/* dst[p * width + i] = element i of line p, for lines that lie `stride` apart. */
+static inline void pack_along(float *restrict dst, int64_t width, const struct cpu_matrix *src,
+                              int64_t first, int64_t stride, int64_t n, int64_t depth)
+{
+    bool whole = n == width && src->dtype == DTYPE_F32;
     for (int64_t p = 0; p < depth; p++) {
-        cpu_load_f32(dst + p * width, src->data, src->dtype, first + p * stride, n);
-        for (int64_t i = n; i < width; i++)
-            dst[p * width + i] = 0.0f;
+        int64_t at = first + p * stride;
+        if (whole) {
+            const float *from = (const float *)src->data + at;
+            for (int64_t i = 0; i < width; i++)
+                dst[p * width + i] = from[i];
+            continue;
+        }
+        for (int64_t i = 0; i < width; i++)
+            dst[p * width + i] = i < n ? get(src, at + i) : 0.0f;
     }
 }
 
 /* Panels of `width` lines of a matrix whose panel axis has stride `across` and whose k axis has
  * stride `along`; one of the two is 1. */
-static void pack(float *dst, int64_t width, const struct cpu_matrix *src, int64_t first,
-                 int64_t across, int64_t along, int64_t n, int64_t depth)
+static inline void pack(float *dst, int64_t width, const struct cpu_matrix *src, int64_t first,
+                        int64_t across, int64_t along, int64_t n, int64_t depth)
 {
     for (int64_t i = 0; i < n; i += width) {
         int64_t lines = MIN(n - i, width);

@@ -20,6 +20,7 @@
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_math.h"
+#include "device/cpu/cpu_micro.h"
 #include "ops/layer_support.h"
 
 enum {
@@ -115,7 +116,7 @@ static double row_loss(const struct op_call *c, float *z, int64_t n, int64_t tar
     float shift = (float)(d_loss * e / (double)n);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        z[i] = z[i] * factor - shift;
+        z[i] = micro_flush(z[i] * factor - shift);
     z[target] -= (float)(d_loss * (1.0 - e));
     return lse - (1.0 - e) * z_target - e * z_sum / (double)n + z_loss * lse * lse;
 }

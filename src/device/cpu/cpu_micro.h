@@ -41,6 +41,13 @@ static inline float micro_fma(float a, float b, float c)
 #endif
 }
 
+/* x, or 0 where x is next to nothing. Softmax tails reach the subnormal numbers, and products with
+ * those take hundreds of cycles each. */
+static inline float micro_flush(float x)
+{
+    return fabsf(x) < 1e-30f ? 0.0f : x;
+}
+
 /* n rounded up to a multiple of m. */
 static inline int64_t micro_round_up(int64_t n, int64_t m)
 {
