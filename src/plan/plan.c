@@ -1,18 +1,48 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 
+/* Walks once over the graph, so that every question after it is a look-up. */
+static void find_facts(struct plan *p, const struct graph *g)
+{
+    for (size_t v = 0; v < g->values.n; v++)
+        p->facts[v].first_backward = p->facts[v].overwritten = NODE_NONE;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        p->n_blocks = MAX(p->n_blocks, n->block + 1);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] == VALUE_NONE)
+                continue;
+            value_id v = value_view_root(g, n->in[i]);
+            struct plan_fact *f = &p->facts[v];
+            node_id producer = graph_value(g, v)->producer;
+            bool crosses = producer != NODE_NONE && graph_node(g, producer)->block != n->block;
+            f->leaves_block |= n->pass == PASS_FORWARD && crosses;
+            f->read_at_update |= n->pass == PASS_UPDATE;
+            if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)
+                f->first_backward = k;
+        }
+        for (int i = 0; i < n->n_out; i++) {
+            const struct alias_rule *a = node_alias(n, i);
+            if (a && a->kind == ALIAS_UPDATE)
+                p->facts[value_view_root(g, n->in[a->in])].overwritten = k;
+        }
+    }
+    for (size_t i = 0; i < g->outputs.n; i++)
+        p->facts[value_view_root(g, g->outputs.items[i].value)].is_output = true;
+}
+
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
 {
+    size_t n = MAX(g->values.n, (size_t)1);
     *p = (struct plan){.n_micro = n_micro};
     pool_init(&p->pool);
-    TRY(pool_try(&p->pool, &p->treat, MAX(g->values.n, (size_t)1) * sizeof(*p->treat)));
-    TRY(pool_try(&p->pool, &p->home, MAX(g->values.n, (size_t)1) * sizeof(*p->home)));
-    for (size_t k = 0; k < g->nodes.n; k++)
-        p->n_blocks = MAX(p->n_blocks, graph_node(g, (node_id)k)->block + 1);
+    TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
+    TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
+    TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
+    find_facts(p, g);
     return OK;
 }
 
@@ -22,36 +52,59 @@ void plan_release(struct plan *p)
     *p = (struct plan){0};
 }
 
-/* A forward value of block b that only block b reads: droppable once the forward pass has left the
- * block. What other blocks' forward nodes read stays, or recomputing them would reach back. */
-static bool stays_inside(const struct graph *g, value_id v, int block)
+/* ---- what is allowed ------------------------------------------------------------------------- */
+
+/* Its own memory, made by the forward pass and never overwritten. */
+static bool is_plain_forward_value(const struct plan *p, const struct graph *g, value_id v)
 {
-    for (size_t k = 0; k < g->nodes.n; k++) {
-        const struct node *n = graph_node(g, (node_id)k);
-        if (n->pass != PASS_FORWARD || n->block == block)
+    node_id producer = graph_value(g, v)->producer;
+    return producer != NODE_NONE && graph_node(g, producer)->pass == PASS_FORWARD &&
+           value_root(g, v) == v && p->facts[v].overwritten == NODE_NONE;
+}
+
+/* Would the producer, run again when the backward pass first asks for v, find its inputs as they
+ * were? Inputs that are themselves dropped are made again first. */
+static bool inputs_last(const struct plan *p, const struct graph *g, value_id v)
+{
+    const struct node *n = graph_node(g, graph_value(g, v)->producer);
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
             continue;
-        for (int i = 0; i < n->n_in; i++) {
-            if (n->in[i] != VALUE_NONE && value_view_root(g, n->in[i]) == v)
-                return false;
-        }
-    }
-    for (size_t i = 0; i < g->outputs.n; i++) {
-        if (value_view_root(g, g->outputs.items[i].value) == v)
+        node_id overwritten = p->facts[value_view_root(g, n->in[i])].overwritten;
+        if (overwritten != NODE_NONE && overwritten <= p->facts[v].first_backward)
             return false;
     }
     return true;
+}
+
+bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum treatment t)
+{
+    if (t == KEEP)
+        return true;
+    if (!is_plain_forward_value(p, g, v))
+        return false;
+    if (t == MOVE)
+        return true;
+    const struct plan_fact *f = &p->facts[v];
+    const struct node *n = graph_node(g, graph_value(g, v)->producer);
+    return op_get(n->op)->recompute != RECOMPUTE_NEVER && !f->is_output && !f->read_at_update &&
+           inputs_last(p, g, v);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* What other blocks' forward nodes read stays, or recomputing them would reach back. */
+static bool stays_inside(const struct plan *p, value_id v)
+{
+    return !p->facts[v].leaves_block && !p->facts[v].is_output;
 }
 
 static void treat_block(struct plan *p, const struct graph *g, int block, enum treatment t)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
-        if (n->pass != PASS_FORWARD || n->block != block)
-            continue;
-        if (t == RECOMPUTE && op_get(n->op)->recompute == RECOMPUTE_NEVER)
-            continue;
-        for (int i = 0; i < n->n_out; i++) {
-            if (value_view_root(g, n->out[i]) == n->out[i] && stays_inside(g, n->out[i], block))
+        for (int i = 0; n->pass == PASS_FORWARD && n->block == block && i < n->n_out; i++) {
+            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], t))
                 p->treat[n->out[i]] = t;
         }
     }
@@ -69,25 +122,13 @@ void plan_move_block(struct plan *p, const struct graph *g, int block)
 }
 
 /* Needed in memory until the backward pass whatever we decide: storage, or read by a gradient. */
-static bool saved_anyway(const struct graph *g, value_id v)
-{
-    v = value_view_root(g, v);
-    if (graph_value(g, v)->producer == NODE_NONE)
-        return true;
-    for (size_t k = 0; k < g->nodes.n; k++) {
-        const struct node *n = graph_node(g, (node_id)k);
-        for (int i = 0; i < n->n_in && n->pass == PASS_BACKWARD; i++) {
-            if (n->in[i] != VALUE_NONE && value_view_root(g, n->in[i]) == v)
-                return true;
-        }
-    }
-    return false;
-}
-
-static bool inputs_saved_anyway(const struct graph *g, const struct node *n)
+static bool inputs_saved_anyway(const struct plan *p, const struct graph *g, const struct node *n)
 {
     for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i] != VALUE_NONE && !saved_anyway(g, n->in[i]))
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        value_id v = value_view_root(g, n->in[i]);
+        if (graph_value(g, v)->producer != NODE_NONE && p->facts[v].first_backward == NODE_NONE)
             return false;
     }
     return true;
@@ -98,12 +139,12 @@ void plan_recompute_cheap(struct plan *p, const struct graph *g)
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
         if (n->pass != PASS_FORWARD || op_get(n->op)->recompute != RECOMPUTE_CHEAP ||
-            !inputs_saved_anyway(g, n))
+            !inputs_saved_anyway(p, g, n))
             continue;
         for (int i = 0; i < n->n_out; i++) {
-            bool own_memory = value_view_root(g, n->out[i]) == n->out[i];
-            if (own_memory && p->treat[n->out[i]] == KEEP && stays_inside(g, n->out[i], n->block))
-                p->treat[n->out[i]] = RECOMPUTE;
+            value_id v = n->out[i];
+            if (p->treat[v] == KEEP && stays_inside(p, v) && plan_allows(p, g, v, RECOMPUTE))
+                p->treat[v] = RECOMPUTE;
         }
     }
 }
@@ -117,6 +158,26 @@ void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum t
     }
 }
 
+/* ---- gradient_checkpointing ------------------------------------------------------------------ */
+
+/* "0-3,7" at *at: one item of the list, and past the comma behind it. */
+static bool parse_range(const char **at, long *first, long *last)
+{
+    char *end;
+    *first = *last = strtol(*at, &end, 10);
+    if (end == *at)
+        return false;
+    if (*end == '-') {
+        *at = end + 1;
+        *last = strtol(*at, &end, 10);
+        if (end == *at)
+            return false;
+    }
+    bool more = *end == ',' && end[1] != '\0';
+    *at = more ? end + 1 : end;
+    return more || *end == '\0';
+}
+
 enum status plan_apply_checkpointing(struct plan *p, const struct graph *g, const char *spec,
                                      int n_blocks)
 {
@@ -126,27 +187,26 @@ enum status plan_apply_checkpointing(struct plan *p, const struct graph *g, cons
             plan_recompute_block(p, g, b);
         return OK;
     }
-    for (const char *at = spec; *at;) {
-        char *end;
-        long first = strtol(at, &end, 10), last = first;
-        if (end == at)
-            return FAIL(ERR_CONFIG,
-                        "gradient_checkpointing: '%s' is not true, false or a list of "
-                        "blocks such as 0-3,7",
-                        spec);
-        if (*end == '-') {
-            at = end + 1;
-            last = strtol(at, &end, 10);
+    bool *chosen;
+    TRY(mem_try_array(&chosen, (size_t)MAX(n_blocks, 1), sizeof(*chosen)));
+    enum status status = OK;
+    const char *at = spec;
+    do {
+        long first, last;
+        if (!parse_range(&at, &first, &last) || first < 0 || last < first || last >= n_blocks) {
+            status = FAIL(ERR_CONFIG,
+                          "gradient_checkpointing: '%s' is not true, false or a list of blocks "
+                          "between 0 and %d such as 0-3,7",
+                          spec, n_blocks - 1);
+            break;
         }
-        if (end == at || (*end != ',' && *end != '\0') || first < 0 || last < first ||
-            last >= n_blocks)
-            return FAIL(ERR_CONFIG,
-                        "gradient_checkpointing: '%s' is not a list of blocks between 0 "
-                        "and %d",
-                        spec, n_blocks - 1);
         for (long b = first; b <= last; b++)
-            plan_recompute_block(p, g, (int)b);
-        at = *end == ',' ? end + 1 : end;
+            chosen[b] = true;
+    } while (*at);
+    for (int b = 0; b < n_blocks && status == OK; b++) {
+        if (chosen[b])
+            plan_recompute_block(p, g, b);
     }
-    return OK;
+    mem_free(chosen);
+    return status;
 }

@@ -21,11 +21,21 @@ enum treatment {
     MOVE,      /* copied to the host and back */
 };
 
+/* What a plan asks of the graph, gathered once; per value, meaningful for view roots. */
+struct plan_fact {
+    node_id first_backward; /* first backward node that reads it; NODE_NONE: none does */
+    node_id overwritten;    /* node that overwrites its memory; NODE_NONE: none does */
+    bool leaves_block;      /* forward nodes of other blocks read it */
+    bool read_at_update;    /* an update reads it */
+    bool is_output;         /* the host reads it */
+};
+
 struct plan {
     struct pool pool;
     int64_t n_micro;         /* micro-steps per optimizer step */
     enum treatment *treat;   /* per value (view roots are asked) */
-    enum tier *home;         /* per value: persistent roots' tier */
+    enum tier *home;         /* per value: tier of persistent roots and gradient sums */
+    struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
 };
@@ -33,6 +43,11 @@ struct plan {
 /* Everything kept, everything at home on the device. */
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MUST_CHECK;
 void plan_release(struct plan *p);
+
+/* Can value v be treated so? What a plan sets in treat[] by hand it asks here first: a value that
+ * is overwritten, read by the host or an update, or made by an op with effects is not made again,
+ * and neither is one whose inputs have changed by the time it is needed. */
+bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum treatment t);
 
 /* Block b keeps only what crosses into other blocks; the rest of its forward is run again. */
 void plan_recompute_block(struct plan *p, const struct graph *g, int block);

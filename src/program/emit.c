@@ -21,6 +21,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->last_forward, n, sizeof(*e->last_forward)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
+    TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
     for (size_t v = 0; v < n; v++) {
         e->where[v] = e->home[v] = e->moved[v] = -1;
         e->ready[v] = -1;
@@ -41,6 +42,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->last_forward);
     mem_free(e->read_later);
     mem_free(e->read);
+    mem_free(e->gradient);
     vec_release(&e->staged);
     vec_release(&e->pending);
 }
@@ -71,6 +73,10 @@ static void find_uses(struct emitter *e)
         for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
             e->last_forward[value_root(e->g, n->out[i])] = k;
     }
+    for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
+        if (graph_value(e->g, v)->role == ROLE_GRADIENT)
+            e->gradient[value_root(e->g, v)] = true;
+    }
     for (size_t i = 0; i < e->g->outputs.n; i++) {
         value_id root = value_root(e->g, e->g->outputs.items[i].value);
         e->read[root] = e->read_later[root] = true;
@@ -87,7 +93,7 @@ static enum status emit_root(struct emitter *e, value_id v)
     const struct value *x = graph_value(e->g, v);
     bool persistent = role_is_persistent(x->role);
     enum tier tier = persistent || x->role == ROLE_GRADIENT ? e->plan->home[v] : TIER_DEVICE;
-    enum memory_class kind = emit_class(e->g, v, false);
+    enum memory_class kind = emit_class(e, v, false);
     int32_t b;
     if (tier == TIER_DISK)
         return FAIL(ERR_UNSUPPORTED,
@@ -163,7 +169,7 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     }
     const char *name = buffer_name(e, n, i);
     TRY(pool_status(&e->p->pool));
-    enum memory_class kind = emit_class(e->g, v, recompute);
+    enum memory_class kind = emit_class(e, v, recompute);
     TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
     /* A kept output of a node that runs again for another output: written, never read. */
     if (recompute && e->plan->treat[v] != RECOMPUTE)

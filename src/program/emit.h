@@ -43,6 +43,7 @@ struct emitter {
     node_id *last_forward; /* last forward node that touches the root */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
+    bool *gradient;        /* its memory ends up holding a parameter's gradient */
 
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
     VEC(struct pending_copy) pending;
@@ -56,7 +57,7 @@ enum status emit_operand(struct emitter *e, int32_t buffer, enum access access,
                          value_id value) MUST_CHECK;
 enum status emit_instr(struct emitter *e, struct instr i, int32_t n_operands) MUST_CHECK;
 enum status emit_event(struct emitter *e, enum instr_kind kind, enum queue q, int event) MUST_CHECK;
-enum memory_class emit_class(const struct graph *g, value_id root, bool recomputed);
+enum memory_class emit_class(const struct emitter *e, value_id root, bool recomputed);
 
 /* emit_copy.c */
 enum status emit_input_copies(struct emitter *e, uint32_t passes) MUST_CHECK;

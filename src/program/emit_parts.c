@@ -1,6 +1,6 @@
 #include "program/emit.h"
 
-enum memory_class emit_class(const struct graph *g, value_id root, bool recomputed)
+enum memory_class emit_class(const struct emitter *e, value_id root, bool recomputed)
 {
     static const enum memory_class by_role[ROLE_COUNT] = {
         [ROLE_ACTIVATION] = MEMORY_ACTIVATIONS, [ROLE_GRADIENT] = MEMORY_GRADIENTS,
@@ -8,7 +8,9 @@ enum memory_class emit_class(const struct graph *g, value_id root, bool recomput
         [ROLE_MASTER] = MEMORY_MASTERS,         [ROLE_STATE] = MEMORY_OPTIMIZER,
         [ROLE_CONSTANT] = MEMORY_WEIGHTS,       [ROLE_METRIC] = MEMORY_WORKSPACE,
     };
-    return recomputed ? MEMORY_RECOMPUTE : by_role[graph_value(g, root)->role];
+    if (e->gradient[root])
+        return MEMORY_GRADIENTS;
+    return recomputed ? MEMORY_RECOMPUTE : by_role[graph_value(e->g, root)->role];
 }
 
 enum status emit_buffer(struct emitter *e, const char *name, enum memory_class kind, enum tier tier,

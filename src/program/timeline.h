@@ -50,6 +50,11 @@ enum status timeline_init(struct timeline *t, const struct program *p,
                           const struct storage *storage, enum tier tier, int n_columns) MUST_CHECK;
 void timeline_release(struct timeline *t);
 
+/* The classes from the bottom of a drawing up: what lives longest first. */
+extern const enum memory_class timeline_stack[MEMORY_CLASS_COUNT];
+/* Does any column hold bytes of the class? */
+bool timeline_has(const struct timeline *t, enum memory_class kind);
+
 struct timeline_style {
     int64_t budget;    /* bytes; 0 or INT64_MAX: none */
     int n_rows;        /* of the terminal drawing; 0: 12 */

@@ -1,0 +1,155 @@
+/* timeline.c: bytes by class over the instructions, gathered into columns. */
+#include "program/timeline.h"
+
+#include <string.h>
+
+#include "program/emit.h"
+
+const enum memory_class timeline_stack[MEMORY_CLASS_COUNT] = {
+    MEMORY_WEIGHTS,   MEMORY_MASTERS, MEMORY_OPTIMIZER, MEMORY_GRADIENTS, MEMORY_ACTIVATIONS,
+    MEMORY_RECOMPUTE, MEMORY_LOGITS,  MEMORY_WORKSPACE, MEMORY_STAGING,
+};
+
+bool timeline_has(const struct timeline *t, enum memory_class kind)
+{
+    bool any = false;
+    for (int k = 0; k < t->n_columns; k++)
+        any |= t->columns[k].by_class[kind] > 0;
+    return any;
+}
+
+/* Bytes by class alive at each instruction, from the differences at births and deaths. */
+static void sweep(const struct program *p, const struct storage *storage, enum tier tier,
+                  struct timeline_column *at)
+{
+    size_t n = MAX(p->instrs.n, (size_t)1);
+    for (size_t i = 0; i < storage->entries.n; i++) {
+        const struct storage_entry *e = &storage->entries.items[i];
+        if (e->tier == tier)
+            at[0].by_class[e->kind] += align_up(e->n_bytes, ARENA_ALIGN);
+    }
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *b = &p->buffers.items[i];
+        if (b->tier != tier || b->storage >= 0 || b->merged_into >= 0)
+            continue;
+        int64_t n_bytes = align_up(b->n_bytes, ARENA_ALIGN);
+        at[b->first].by_class[b->kind] += n_bytes;
+        if ((size_t)b->last + 1 < n)
+            at[b->last + 1].by_class[b->kind] -= n_bytes;
+    }
+    for (size_t k = 0; k < n; k++) {
+        at[k].instr = (int32_t)k;
+        for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
+            at[k].by_class[c] += k ? at[k - 1].by_class[c] : 0;
+            at[k].total += at[k].by_class[c];
+        }
+    }
+}
+
+static void gather(struct timeline *t, const struct timeline_column *at, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        int column = (int)(k * (size_t)t->n_columns / n);
+        if (at[k].total > t->columns[column].total)
+            t->columns[column] = at[k];
+        if (k == 0 || at[k].total > t->peak.total) {
+            t->peak = at[k];
+            t->peak_column = column;
+        }
+    }
+}
+
+/* The compute instruction an instant belongs to: the one there, or the next one after a copy. */
+static const struct instr *compute_near(const struct program *p, int32_t at)
+{
+    for (size_t k = (size_t)at; k < p->instrs.n; k++) {
+        if (p->instrs.items[k].kind == INSTR_COMPUTE)
+            return &p->instrs.items[k];
+    }
+    for (int32_t k = at; k-- > 0;) {
+        if (p->instrs.items[k].kind == INSTR_COMPUTE)
+            return &p->instrs.items[k];
+    }
+    return NULL;
+}
+
+/* An update scheduled into the backward pass belongs to it, as reports see it. */
+static const char *part_name(const struct instr *i, const struct node *n)
+{
+    return i->recompute ? "recompute" : pass_name(n->pass);
+}
+
+static const char *place_name(struct timeline *t, const struct program *p, int32_t at)
+{
+    const struct instr *i = compute_near(p, at);
+    if (!i)
+        return pool_strdup(&t->pool, "copies");
+    const struct node *n = graph_node(p->graph, i->node);
+    const char *op = op_get(n->op)->name;
+    if (n->block == BLOCK_NONE)
+        return pool_printf(&t->pool, "%s, %s", part_name(i, n), op);
+    return pool_printf(&t->pool, "%s of block %d, %s", part_name(i, n), n->block, op);
+}
+
+static enum status add_mark(struct timeline *t, const char *name, size_t at, size_t n)
+{
+    int column = (int)(at * (size_t)t->n_columns / n);
+    t->marks[t->n_marks].name = pool_strdup(&t->pool, name);
+    t->marks[t->n_marks++].column = column;
+    return pool_status(&t->pool);
+}
+
+/* Sections, and inside a step or micro-step where the backward pass begins. */
+static enum status find_marks(struct timeline *t, const struct program *p)
+{
+    size_t n = MAX(p->instrs.n, (size_t)1);
+    TRY(pool_try(&t->pool, &t->marks, sizeof(*t->marks) * (2 * p->sections.n + 1)));
+    for (size_t x = 0; x < p->sections.n; x++) {
+        const struct section *s = &p->sections.items[x];
+        int pass = -1;
+        int32_t first = s->first;
+        for (int32_t k = s->first; k < s->first + s->n; k++) {
+            const struct instr *i = &p->instrs.items[k];
+            if (i->kind != INSTR_COMPUTE || i->recompute)
+                continue;
+            int here = (int)graph_node(p->graph, i->node)->pass;
+            bool begins = pass < 0 || (here == PASS_BACKWARD && pass == PASS_FORWARD);
+            if (begins) {
+                TRY(add_mark(t, pass_name((enum pass)here), (size_t)(pass < 0 ? first : k), n));
+                pass = here;
+            }
+        }
+    }
+    return OK;
+}
+
+enum status timeline_init(struct timeline *t, const struct program *p,
+                          const struct storage *storage, enum tier tier, int n_columns)
+{
+    size_t n = MAX(p->instrs.n, (size_t)1);
+    struct timeline_column *at = NULL;
+    enum status status;
+    *t = (struct timeline){.tier = tier, .arena_bytes = p->n_bytes[tier]};
+    pool_init(&t->pool);
+    t->n_columns = (int)MIN((size_t)MAX(n_columns, 1), n);
+    t->program = pool_strdup(&t->pool, p->name);
+    TRY_GOTO(pool_status(&t->pool), out);
+    TRY_GOTO(pool_try(&t->pool, &t->columns, sizeof(*t->columns) * (size_t)t->n_columns), out);
+    TRY_GOTO(mem_try_array(&at, n, sizeof(*at)), out);
+    sweep(p, storage, tier, at);
+    gather(t, at, n);
+    t->peak_place = place_name(t, p, t->peak.instr);
+    TRY_GOTO(pool_status(&t->pool), out);
+    TRY_GOTO(find_marks(t, p), out);
+out:
+    mem_free(at);
+    if (status != OK)
+        timeline_release(t);
+    return status;
+}
+
+void timeline_release(struct timeline *t)
+{
+    pool_release(&t->pool);
+    *t = (struct timeline){0};
+}
