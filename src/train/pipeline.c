@@ -144,6 +144,8 @@ static enum status plan_train(struct pipeline *p)
 {
     struct stage *s = &p->train;
     TRY(plan_init(&s->plan, s->graph, p->config->gradient_accumulation_steps));
+    plan_recompute_cheap(&s->plan,
+                         s->graph); /* norms and activations cost less than their memory */
     return plan_apply_checkpointing(&s->plan, s->graph, p->config->gradient_checkpointing,
                                     s->io.n_blocks);
 }
