@@ -337,11 +337,14 @@ static void run_blas(const struct cpu_gemm *g)
     for (int64_t i = 0; g->bias && !g->add && i < g->m; i++)
         memcpy(c + i * g->c_row, g->bias, (size_t)g->n * sizeof(float));
     bool ta = g->a.column != 1, tb = g->b.column != 1;
+    /* A matrix of one row may have any stride from row to row; BLAS wants no less than its width.
+     */
+    int64_t a_stride = MAX(ta ? g->a.column : g->a.row, ta ? g->m : g->k);
+    int64_t b_stride = MAX(tb ? g->b.column : g->b.row, tb ? g->k : g->n);
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
                 (int)g->m, (int)g->n, (int)g->k, 1.0f, (const float *)g->a.data + g->a.first,
-                (int)(ta ? g->a.column : g->a.row), (const float *)g->b.data + g->b.first,
-                (int)(tb ? g->b.column : g->b.row), g->add || g->bias ? 1.0f : 0.0f, c,
-                (int)g->c_row);
+                (int)a_stride, (const float *)g->b.data + g->b.first, (int)b_stride,
+                g->add || g->bias ? 1.0f : 0.0f, c, (int)g->c_row);
 }
 
 void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)
