@@ -94,6 +94,8 @@ void show_summary(const struct snug_run *run, enum snug_status status);
 /* shared.c */
 /* The config the first word names, with all overrides. */
 enum snug_status load_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
+/* The same for commands that only want the model: without remarks about training data. */
+enum snug_status load_model_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
 /* Plan only: prints the report, or the JSON object; SNUG_ERR_FIT when it does not fit. */
 enum snug_status run_plan(struct cli *cli, const struct snug_config *config) SNUG_MUST_CHECK;
 

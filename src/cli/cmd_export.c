@@ -31,7 +31,7 @@ static enum snug_status run(struct cli *cli)
     char *json = NULL;
     if (!a->output)
         return usage_error("where to? give -o DIR");
-    enum snug_status status = load_config(cli, &config);
+    enum snug_status status = load_model_config(cli, &config);
     if (status != SNUG_OK)
         return status;
     status = snug_export(config, &cli->settings, &o, &made);

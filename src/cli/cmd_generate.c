@@ -83,7 +83,7 @@ static enum snug_status run(struct cli *cli)
         .seed = (uint64_t)a->seed,
     };
     struct snug_config *config;
-    enum snug_status status = load_config(cli, &config);
+    enum snug_status status = load_model_config(cli, &config);
     if (status != SNUG_OK)
         return status;
     status = generate(cli, config, &request);

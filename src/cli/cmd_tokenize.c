@@ -25,7 +25,7 @@ static enum snug_status run(struct cli *cli)
     char *json = NULL;
     if (!a->output)
         return usage_error("where to? give -o FILE");
-    enum snug_status status = load_config(cli, &config);
+    enum snug_status status = load_model_config(cli, &config);
     if (status != SNUG_OK)
         return status;
     status =

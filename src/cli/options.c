@@ -143,7 +143,8 @@ static enum snug_status parse_long(const struct command *c, int argc, char **arg
         return unknown_option(c, name, n);
     if (o && o->kind == OPTION_FLAG)
         return equals ? usage_error("--%s takes no value", o->name) : set_value(o, NULL, args);
-    if (!equals && *i + 1 >= argc)
+    /* What looks like the next option is not taken for a value: --prompt=--x says it is one. */
+    if (!equals && (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0))
         return usage_error("--%.*s needs a value", (int)n, name);
     const char *value = equals ? equals + 1 : argv[++*i];
     return o ? set_value(o, value, args) : add_override(args, key, value);

@@ -12,6 +12,16 @@ enum snug_status load_config(struct cli *cli, struct snug_config **out)
     return snug_config_load(out, a->words.items[0], a->overrides.items, a->overrides.n);
 }
 
+enum snug_status load_model_config(struct cli *cli, struct snug_config **out)
+{
+    enum log_level level = log_get_level();
+    if (level == LOG_INFO)
+        log_set_level(LOG_WARN);
+    enum snug_status status = load_config(cli, out);
+    log_set_level(level);
+    return status;
+}
+
 static enum snug_status write_svg(const struct snug_run *run, const char *path)
 {
     char *text;
