@@ -72,7 +72,9 @@ static int64_t c_floats(int64_t m, int64_t n)
 
 static int64_t thread_floats(int64_t m, int64_t n, int64_t k)
 {
-    int64_t few = m < FEW_ROWS ? align_floats(k) * (m + 1) : 0; /* rows of A and one of B */
+    /* A few rows of A and one of B; also for larger m, since a smaller product may follow in the
+     * same workspace. */
+    int64_t few = align_floats(k) * (MIN(m, FEW_ROWS - 1) + 1);
     return MAX(a_floats(m, k) + b_floats(n, k) + c_floats(m, n), few);
 }
 
