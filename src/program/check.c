@@ -225,15 +225,21 @@ static enum status check_sharing(const struct checker *c, const struct node *n,
     return OK;
 }
 
-static enum status check_workspace(const struct checker *c, const struct instr *i,
-                                   const struct node *n, const struct operand *o)
+/* The kernel takes the call, and its workspace is as large as it asks for. */
+static enum status check_kernel(const struct checker *c, const struct instr *i,
+                                const struct node *n, const struct operand *o)
 {
     struct tensor *in, out[8];
     struct op_call call;
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     node_call(c->p->graph, n, in, out, &call);
-    int64_t needed = i->kernel->workspace ? i->kernel->workspace(&call, &c->p->env) : 0;
+    bool declined = i->kernel->declines && i->kernel->declines(&call);
+    int64_t needed = 0;
+    if (!declined && i->kernel->workspace)
+        needed = i->kernel->workspace(&call, &c->p->env);
     mem_free(in);
+    if (declined)
+        return fail_at(c, "the kernel declines the call", 0);
     if (!i->has_workspace)
         return needed == 0 ? OK : fail_at(c, "workspace is missing", n->n_in + n->n_out);
     const struct operand *w = &o[n->n_in + n->n_out];
@@ -261,7 +267,7 @@ static enum status check_compute(const struct checker *c, const struct instr *i,
     }
     for (int k = 0; k < n->n_out; k++)
         TRY(need_operand(c, n->n_in + k, &o[n->n_in + k], ACCESS_WRITE, n->out[k]));
-    TRY(check_workspace(c, i, n, o));
+    TRY(check_kernel(c, i, n, o));
     return check_sharing(c, n, o, i->n_operands);
 }
 
@@ -344,6 +350,8 @@ enum status program_check(const struct program *p, const struct storage *storage
     const struct section_rule *rules = section_rules_of(p);
     if (!rules)
         return FAIL(ERR_PROGRAM, "%s: the sections are not those of a step", p->name);
+    if (p->n_events < 0 || (size_t)p->n_events > p->instrs.n)
+        return FAIL(ERR_PROGRAM, "%s: more events than instructions", p->name);
     TRY(check_buffers(p, storage));
     TRY(check_ports(p));
     struct checker c = {.p = p, .storage = storage};
