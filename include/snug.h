@@ -289,7 +289,7 @@ typedef enum snug_status (*snug_text_callback)(void *user, const char *text, siz
 /* Generates for the request it was opened with. on_text may be NULL. *stop (may be NULL) ends it
  * between two tokens. The result is owned by the generator. */
 enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_text, void *user,
-                               volatile sig_atomic_t *stop,
+                               const volatile sig_atomic_t *stop,
                                struct snug_generation *out) SNUG_MUST_CHECK;
 enum snug_status snug_generation_json(const struct snug_generate_request *request,
                                       const struct snug_generation *generation,

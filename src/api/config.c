@@ -4,7 +4,6 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/vec.h"
 #include "train/json_text.h"
 
 /* A folder stands for a config that names it as its model. */
@@ -12,17 +11,18 @@ static enum status load_folder(struct snug_config *c, const char *folder,
                                const char *const *overrides, size_t n_overrides)
 {
     struct str model = {0};
-    VEC(const char *) all = {0};
+    const char **all = NULL;
     enum status status;
     str_addf(&model, "model_name_or_path=%s", folder);
     TRY_GOTO(str_status(&model), out);
-    TRY_GOTO(vec_push(&all, (const char *)model.text), out);
+    TRY_GOTO(mem_try_array(&all, n_overrides + 1, sizeof(*all)), out);
+    all[0] = model.text;
     for (size_t i = 0; i < n_overrides; i++)
-        TRY_GOTO(vec_push(&all, overrides[i]), out);
+        all[i + 1] = overrides[i];
     c->is_model_folder = true;
-    status = config_load(&c->config, NULL, all.items, all.n);
+    status = config_load(&c->config, NULL, all, n_overrides + 1);
 out:
-    vec_release(&all);
+    mem_free(all);
     str_release(&model);
     return status;
 }

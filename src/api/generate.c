@@ -55,7 +55,7 @@ static enum status tell(void *user, const char *text, size_t n_bytes)
 }
 
 enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_text, void *user,
-                               volatile sig_atomic_t *stop, struct snug_generation *out)
+                               const volatile sig_atomic_t *stop, struct snug_generation *out)
 {
     struct generate_result r;
     struct listener l = {on_text, user};

@@ -29,8 +29,8 @@ static bool same_name(const char *a, size_t n, const char *b)
     if (strlen(b) != n)
         return false;
     for (size_t i = 0; i < n; i++) {
-        char x = a[i] == '_' ? '-' : a[i], y = b[i] == '_' ? '-' : b[i];
-        if (x != y)
+        bool both_dashes = strchr("-_", a[i]) && strchr("-_", b[i]);
+        if (a[i] != b[i] && !both_dashes)
             return false;
     }
     return true;

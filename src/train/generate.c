@@ -185,7 +185,7 @@ static enum status add_token(struct generator *g, int32_t token)
 }
 
 static enum status decode_all(struct generator *g, struct tensor logits, generate_callback on_text,
-                              void *user, volatile sig_atomic_t *stop, bool *ended)
+                              void *user, const volatile sig_atomic_t *stop, bool *ended)
 {
     int64_t at = (int64_t)g->prompt.n;
     *ended = false;
@@ -205,7 +205,7 @@ static enum status decode_all(struct generator *g, struct tensor logits, generat
 }
 
 enum status generator_run(struct generator *g, generate_callback on_text, void *user,
-                          volatile sig_atomic_t *stop, struct generate_result *result)
+                          const volatile sig_atomic_t *stop, struct generate_result *result)
 {
     struct tensor logits;
     g->made.n = 0;

@@ -55,7 +55,8 @@ typedef enum status (*generate_callback)(void *user, const char *text, size_t n_
 
 /* on_text and stop may be NULL. *result points into the generator. */
 enum status generator_run(struct generator *g, generate_callback on_text, void *user,
-                          volatile sig_atomic_t *stop, struct generate_result *result) MUST_CHECK;
+                          const volatile sig_atomic_t *stop,
+                          struct generate_result *result) MUST_CHECK;
 
 /* ---- for the text that is handed on ------------------------------------------------------------
  */

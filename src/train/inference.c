@@ -233,6 +233,7 @@ enum status inference_extend(struct inference *x, const int32_t *tokens, int64_t
     }
     *logits = value_tensor(used->graph, used->io.logits);
     logits->shape = shape_of(1, x->model->vocab_size);
-    logits->data = (void *)(uintptr_t)executor_output(x->executor, used->handle, "logits");
+    const void *data = executor_output(x->executor, used->handle, "logits");
+    memcpy(&logits->data, &data, sizeof(data)); /* a tensor's pointer is not const; it is read */
     return OK;
 }

@@ -46,7 +46,7 @@ json_t *line_plan(const struct forecast *f)
     return line("plan",
                 json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "params", (json_int_t)f->n_params,
                           "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes",
-                          (json_int_t)(f->arena_bytes + f->context_bytes), "host_bytes",
+                          (json_int_t)f->arena_bytes + (json_int_t)f->context_bytes, "host_bytes",
                           (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes,
                           "step_ms", 1e3 * f->step_s, "breakdown", breakdown(f)));
 }

@@ -6,6 +6,7 @@
  * mem is the arena: its high-water mark so far against its predicted size; proc is the whole
  * process as the system sees it, against its prediction.
  */
+#include <string.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -53,8 +54,10 @@ static void show_bar(struct observe_terminal *o, const struct step_record *r)
     char bar[BAR_WIDTH + 1], eta[BYTES_TEXT];
     double share = (double)r->step / (double)r->n_steps;
     int filled = (int)(share * BAR_WIDTH);
-    for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
+    memset(bar, ' ', BAR_WIDTH);
+    memset(bar, '=', (size_t)MIN(filled, BAR_WIDTH));
+    if (filled < BAR_WIDTH)
+        bar[filled] = '>';
     bar[BAR_WIDTH] = '\0';
     log_progress("[%s] %lld/%lld  %.1f%%  loss %.4f  %.0f tok/s  ETA %s", bar, (long long)r->step,
                  (long long)r->n_steps, 100.0 * share, r->loss, r->tokens_per_s,

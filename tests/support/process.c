@@ -49,12 +49,13 @@ static void run_child(const struct process *p, const struct process_options *o, 
 void process_start(struct process *p, const struct scratch *s, const struct process_options *o,
                    const char *const *args)
 {
-    char *argv[MAX_ARGS + 2] = {(char *)(uintptr_t) "snug"};
-    int n = 1;
-    for (; args[n - 1]; n++) {
+    const char *words[MAX_ARGS + 2] = {"snug"};
+    char *argv[MAX_ARGS + 2];
+    for (int n = 1; args[n - 1]; n++) {
         assert_in_range(n, 1, MAX_ARGS);
-        argv[n] = (char *)(uintptr_t)args[n - 1];
+        words[n] = args[n - 1];
     }
+    memcpy(argv, words, sizeof(argv)); /* execv does not change what it is given */
     *p = (struct process){.exit_code = -1};
     scratch_path(s, "stdout", p->out_path);
     scratch_path(s, "stderr", p->err_path);

@@ -99,7 +99,7 @@ static void metrics_have_one_object_for_each_event(void **state)
     expect_ok(x.on_step(x.user, &r));
     expect_ok(x.on_eval(x.user, &e));
     expect_ok(x.on_save(x.user, 1, "out/checkpoint-1", 0.5));
-    r.loss = NAN;
+    r.loss = (double)NAN;
     expect_ok(x.on_step(x.user, &r));
     (void)FAIL(ERR_NUMERIC, "the loss is NaN");
     expect_ok(observe_metrics_end(&o, &result, ERR_NUMERIC));
