@@ -7,11 +7,15 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# OpenBLAS: the OpenMP flavour, so that it shares the thread pool of our own loops.
+# OpenBLAS: the OpenMP flavour where there is one, so that it shares the thread pool of our own
+# loops; else whichever the system has.
 file(GLOB openblas_dirs /usr/lib/*/openblas-openmp)
-find_library(OPENBLAS_LIBRARY NAMES openblas HINTS ${openblas_dirs} REQUIRED)
-find_path(OPENBLAS_INCLUDE cblas.h HINTS ${openblas_dirs} PATH_SUFFIXES openblas-openmp openblas
-          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp REQUIRED)
+find_library(OPENBLAS_LIBRARY NAMES openblas libopenblas.so.0 HINTS ${openblas_dirs}
+             PATH_SUFFIXES openblas-openmp openblas openblas-pthread REQUIRED)
+find_path(OPENBLAS_INCLUDE cblas.h HINTS ${openblas_dirs}
+          PATH_SUFFIXES openblas-openmp openblas openblas-pthread
+          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+                /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp REQUIRED)
 
 add_library(snug_dependencies INTERFACE)
 target_include_directories(snug_dependencies SYSTEM INTERFACE ${OPENBLAS_INCLUDE})

@@ -20,3 +20,18 @@ void device_close(struct device *d)
         d->ops->close(d);
     *d = (struct device){0};
 }
+
+#ifndef SNUG_HAVE_CUDA
+enum status device_open_cuda(struct device *d, int index)
+{
+    (void)index;
+    *d = (struct device){0};
+    return FAIL(ERR_UNSUPPORTED, "this build has no CUDA; build with -DSNUG_CUDA=ON, or use "
+                                 "device: cpu");
+}
+
+int device_count_cuda(void)
+{
+    return 0;
+}
+#endif

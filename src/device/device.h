@@ -6,6 +6,7 @@
 #ifndef SNUG_DEVICE_DEVICE_H
 #define SNUG_DEVICE_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -33,16 +34,18 @@ static inline int64_t align_up(int64_t n, int64_t to)
 
 /* What the machine can do, measured: the time model's constants. */
 struct device_rates {
-    double matmul_flops; /* per second, large f32 product */
-    double memory_bytes; /* per second, streaming read + write */
-    double copy_bytes;   /* per second between tiers */
-    double launch_s;     /* fixed cost of one instruction */
+    double matmul_flops;      /* per second, large f32 product */
+    double half_matmul_flops; /* per second, large product of 16-bit floats */
+    double memory_bytes;      /* per second, streaming read + write */
+    double copy_bytes;        /* per second between tiers, the slower direction */
+    double launch_s;          /* fixed cost of one instruction */
 };
 
 struct device;
 
 struct device_ops {
     const char *name;
+    bool memory_is_apart; /* the host cannot read or write the device tier */
     const struct kernel *(*kernels)(enum op_id op);
     /* The one allocation of a tier; freed by memory_free. Zero-filled, ARENA_ALIGN-aligned. */
     enum status (*memory_alloc)(struct device *d, enum tier t, int64_t n_bytes, void **out);
@@ -50,10 +53,22 @@ struct device_ops {
     /* Enqueues a copy; the tiers say what the pointers are. */
     enum status (*copy)(struct device *d, enum queue q, void *dst, const void *src,
                         int64_t n_bytes);
+    /* Makes events 0 .. n_events - 1 (more are kept), so that record and wait allocate nothing.
+     * NULL: there is nothing to make. */
+    enum status (*prepare)(struct device *d, int n_events);
+    /* What kernels on this queue get as kernel_ctx.queue. NULL: they run where they are called. */
+    void *(*queue)(struct device *d, enum queue q);
     enum status (*record)(struct device *d, enum queue q, int event);
     enum status (*wait)(struct device *d, enum queue q, int event);
     /* Waits for everything enqueued so far. */
     enum status (*sync)(struct device *d);
+    /* Between capture_begin and capture_end, what is enqueued is written down instead of run;
+     * replay enqueues all of it at once. Nothing else may be pending when a capture begins.
+     * capture_end with NULL throws it away. All NULL: the device cannot (run/capture.h). */
+    enum status (*capture_begin)(struct device *d);
+    enum status (*capture_end)(struct device *d, void **recording);
+    enum status (*replay)(struct device *d, void *recording);
+    void (*capture_free)(struct device *d, void *recording);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
     /* Bytes of the device this process holds now, as the system sees it. */
@@ -71,6 +86,11 @@ struct device {
 
 /* n_threads 0: all processors this process may use. */
 enum status device_open_cpu(struct device *d, int n_threads) MUST_CHECK;
+/* The GPU of that index (CUDA's order). ERR_UNSUPPORTED, with the reason, when there is none, when
+ * its driver is too old, or when this build has no code for it or no CUDA at all. */
+enum status device_open_cuda(struct device *d, int index) MUST_CHECK;
+/* How many GPUs device_open_cuda can be asked for; 0 without CUDA. */
+int device_count_cuda(void);
 void device_close(struct device *d);
 
 #ifdef __cplusplus

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/capture.h"
+
 /* A compute instruction ready to go: its tensors with addresses. */
 struct prepared {
     struct op_call call;
@@ -13,6 +15,7 @@ struct loaded {
     const struct program *p;
     struct pool pool;
     struct prepared *prepared; /* per instruction; calls of compute instructions */
+    struct capture *captures;  /* per section */
     double *seconds;
 };
 
@@ -50,8 +53,12 @@ void executor_free(struct executor *x)
 {
     if (!x)
         return;
-    for (size_t i = 0; i < x->programs.n; i++)
-        pool_release(&x->programs.items[i].pool);
+    for (size_t i = 0; i < x->programs.n; i++) {
+        struct loaded *l = &x->programs.items[i];
+        for (size_t k = 0; k < l->p->sections.n; k++)
+            capture_release(&l->captures[k], x->device);
+        pool_release(&l->pool);
+    }
     vec_release(&x->programs);
     for (int t = 0; t < TIER_COUNT; t++) {
         if (x->arena[t])
@@ -80,6 +87,8 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     for (int k = 0; k < n->n_out; k++)
         out[k].data = address(x, &o[n->n_in + k]);
     r->ctx.env = x->device->env;
+    if (x->device->ops->queue)
+        r->ctx.queue = x->device->ops->queue(x->device, i->queue);
     if (i->has_workspace)
         r->ctx.workspace = address(x, &o[n->n_in + n->n_out]);
     return OK;
@@ -89,6 +98,9 @@ static enum status load(struct executor *x, struct loaded *l)
 {
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
+    TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
+    if (x->device->ops->prepare)
+        TRY(x->device->ops->prepare(x->device, l->p->n_events));
     for (int32_t at = 0; (size_t)at < l->p->instrs.n; at++) {
         if (l->p->instrs.items[at].kind == INSTR_COMPUTE)
             TRY(prepare(x, l, at));
@@ -161,20 +173,39 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+struct section_run {
+    struct executor *x;
+    struct loaded *l;
+    const struct section *section;
+};
+
+static enum status run_section(void *user)
+{
+    const struct section_run *r = user;
+    struct loaded *l = r->l;
+    const struct section *s = r->section;
+    for (int32_t at = s->first; at < s->first + s->n; at++) {
+        double start = l->seconds ? now_s() : 0;
+        enum status status = run_instr(r->x, l, at);
+        if (status != OK)
+            return status_prefix(status, "%s, instruction %d", l->p->name, at);
+        if (l->seconds)
+            l->seconds[at] += now_s() - start;
+    }
+    return OK;
+}
+
 enum status executor_run(struct executor *x, int handle, const char *section)
 {
     struct loaded *l = &x->programs.items[handle];
     const struct section *s = program_section(l->p, section);
     if (!s)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
-    for (int32_t at = s->first; at < s->first + s->n; at++) {
-        double start = l->seconds ? now_s() : 0;
-        enum status status = run_instr(x, l, at);
-        if (status != OK)
-            return status_prefix(status, "%s, instruction %d", l->p->name, at);
-        if (l->seconds)
-            l->seconds[at] += now_s() - start;
-    }
+    struct section_run run = {x, l, s};
+    if (l->seconds)
+        TRY(run_section(&run)); /* times belong to single instructions */
+    else
+        TRY(capture_run(&l->captures[s - l->p->sections.items], x->device, run_section, &run));
     return x->device->ops->sync(x->device);
 }
 
@@ -192,7 +223,8 @@ const void *executor_output(struct executor *x, int handle, const char *name)
 
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
 {
-    return x->arena[e->tier] + e->offset;
+    bool visible = e->tier != TIER_DEVICE || !x->device->ops->memory_is_apart;
+    return visible ? x->arena[e->tier] + e->offset : NULL;
 }
 
 enum status executor_write_storage(struct executor *x, const struct storage_entry *e,

@@ -1,0 +1,44 @@
+# The CUDA device (SNUG_CUDA=ON): kernels of the rows whose fourth column in ops.def says YES, and
+# src/device/cuda/cuda*. Its objects go into the library; everything still links as C.
+set(SNUG_CUDA_ARCHITECTURES "90" CACHE STRING
+    "GPU architectures to build for; 'release' means 75 80 86 89 90 and PTX for newer ones")
+if(SNUG_CUDA_ARCHITECTURES STREQUAL "release")
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+else()
+    set(CMAKE_CUDA_ARCHITECTURES ${SNUG_CUDA_ARCHITECTURES})
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 12.4 REQUIRED)
+
+foreach(row IN LISTS rows)
+    string(REGEX MATCH "^OP\\(([a-z0-9_]+), +([a-z0-9_]+), +(YES|NO), +YES\\)" matched "${row}")
+    if(matched)
+        list(APPEND cuda_sources src/device/cuda/${CMAKE_MATCH_2}.cu)
+    endif()
+endforeach()
+list(REMOVE_DUPLICATES cuda_sources)
+file(GLOB cuda_support CONFIGURE_DEPENDS src/device/cuda/cuda*.cu)
+file(GLOB cuda_c_sources CONFIGURE_DEPENDS src/device/cuda/cuda*.c)
+list(APPEND SNUG_SOURCES ${cuda_c_sources})
+
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+
+add_library(snug_cuda OBJECT ${cuda_sources} ${cuda_support})
+target_include_directories(snug_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(snug_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
+target_compile_definitions(snug_cuda PRIVATE _GNU_SOURCE SNUG_HAVE_CUDA)
+# A kernel launched on the default stream would escape its queue: an error.
+target_compile_options(snug_cuda PRIVATE -std=c++20 -lineinfo --expt-relaxed-constexpr
+    "SHELL:-Werror cross-execution-space-call,default-stream-launch"
+    "SHELL:-Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers,-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_link_libraries(snug_cuda PRIVATE CUDA::cudart_static)
+
+target_compile_definitions(snug_flags INTERFACE SNUG_HAVE_CUDA)
+target_include_directories(snug_dependencies SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE})
+# NVML is loaded at run time: the program starts on machines without a driver.
+target_link_libraries(snug_dependencies INTERFACE CUDA::cublasLt ${CUDNN_LIBRARY}
+    CUDA::cudart_static stdc++ ${CMAKE_DL_LIBS})
+get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
+list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR} ${cudnn_folder})
+list(REMOVE_DUPLICATES CMAKE_BUILD_RPATH)

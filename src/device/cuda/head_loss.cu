@@ -1,0 +1,362 @@
+/* head_loss.cu: output projection and cross entropy over chunks of rows, so that only one chunk's
+ * logits exist at a time, in workspace.
+ *
+ * For each chunk of rows of x:
+ *
+ *     logits = x_chunk w^T              [rows, V], f32 in rows of `row` elements (V rounded up)
+ *     loss of each row; its gradient with respect to the logits over them, in x's dtype
+ *     dw += logits^T x_chunk
+ *     dx_chunk = logits w               dx may lie over x: this chunk of x is not read again
+ *
+ * and at the end the row losses are summed in double in a fixed order. Workspace:
+ *
+ *     | logits [chunk_rows, row] f32 | losses [n_rows] f32 | the matrix products' own |
+ *
+ * A dw stored in 16 bits is rounded once per chunk (each chunk's sum is taken in f32).
+ *
+ * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
+ * trainer stops at. The loader checks them before.
+ */
+#include "device/cuda/cuda_gemm.cuh"
+#include "ops/layer_support.h"
+
+enum {
+    THREADS = 512,
+    VECTOR = 8,
+    ROW_TILE = THREADS * VECTOR, /* elements a block takes at a time */
+    SUM_THREADS = 1024,
+    ALIGN = 256,
+    ROW_ALIGN = 64, /* elements: keeps rows on vector boundaries in f32 and in 16 bits */
+    /* Rows enough that a pass over w and dw is paid for by the products with it. */
+    AUTO_BYTES = 256 << 20,
+    AUTO_ROWS = 128,
+};
+
+struct sizes {
+    int64_t n_rows, n_words, n_columns;
+    int64_t chunk_rows;
+    int64_t row; /* of the logits, elements of f32 */
+};
+
+static struct sizes sizes_of(const struct op_call *c)
+{
+    struct sizes s;
+    s.n_words = c->in[1].shape.dim[0];
+    s.n_columns = c->in[1].shape.dim[1];
+    s.n_rows = shape_elems(&c->in[2].shape);
+    s.row = ceil_div(s.n_words, ROW_ALIGN) * ROW_ALIGN;
+    int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
+    if (n_chunks > 0) {
+        s.chunk_rows = ceil_div(s.n_rows, n_chunks);
+    } else {
+        int64_t most = AUTO_BYTES / (s.row * (int64_t)sizeof(float));
+        n_chunks = ceil_div(s.n_rows, most > AUTO_ROWS ? most : (int64_t)AUTO_ROWS);
+        s.chunk_rows =
+            ceil_div(ceil_div(s.n_rows, n_chunks > 1 ? n_chunks : 1), AUTO_ROWS) * AUTO_ROWS;
+    }
+    s.chunk_rows = s.chunk_rows < s.n_rows ? s.chunk_rows : s.n_rows;
+    s.chunk_rows = s.chunk_rows > 1 ? s.chunk_rows : 1;
+    return s;
+}
+
+static int64_t align(int64_t n_bytes)
+{
+    return ceil_div(n_bytes, ALIGN) * ALIGN;
+}
+
+static int64_t logits_bytes(const struct sizes *s)
+{
+    return align(s->chunk_rows * s->row * (int64_t)sizeof(float));
+}
+
+static int64_t losses_bytes(const struct sizes *s)
+{
+    return align(s->n_rows * (int64_t)sizeof(float));
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+struct row_rule {
+    int64_t n_words, row;
+    int64_t ignore;
+    float smoothing, z_loss;
+};
+
+/* Maximum and sum of exponentials so far: sum of exp(z - top). */
+struct running {
+    float top, sum, plain;
+};
+
+static __device__ __forceinline__ void take(struct running *r, const float (&z)[VECTOR], int64_t n)
+{
+    float top = r->top;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        top = i < n ? fmaxf(top, z[i]) : top;
+    float sum = r->sum * expf(r->top - top); /* the first time 0 * exp(-inf) */
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) {
+        sum += i < n ? expf(z[i] - top) : 0.0f;
+        r->plain += i < n ? z[i] : 0.0f;
+    }
+    r->sum = sum;
+    r->top = top;
+}
+
+/* One block per row. z: this row's logits; on return its loss's gradient in T over the same memory,
+ * at the row's start, when `gradient`. Element j of the gradient overwrites logits at or before j;
+ * the barrier in each round comes after the block has read all logits of the round. */
+template <typename T>
+static __device__ void put_gradient(float *z, const struct row_rule &rule, int64_t target,
+                                    float lse, float factor, float shift, float peak)
+{
+    T *out = reinterpret_cast<T *>(z);
+    for (int64_t first = 0; first < rule.n_words; first += ROW_TILE) {
+        int64_t at = first + (int64_t)threadIdx.x * VECTOR;
+        float v[VECTOR];
+        if (at < rule.n_words)
+            load_f32<VECTOR>(v, z + at);
+        __syncthreads();
+        if (at < rule.n_words) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                v[i] = expf(v[i] - lse) * factor - shift;
+                v[i] -= at + i == target ? peak : 0.0f;
+            }
+            store_f32<VECTOR>(out + at, v);
+        }
+    }
+}
+
+template <typename T> static __device__ void put_zeros(float *z, const struct row_rule &rule)
+{
+    T *out = reinterpret_cast<T *>(z);
+    float v[VECTOR] = {};
+    for (int64_t at = (int64_t)threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE)
+        store_f32<VECTOR>(out + at, v);
+}
+
+template <typename T, bool GRADIENT>
+static __global__ void __launch_bounds__(THREADS)
+    row_losses(float *logits, const int32_t *targets, const float *d_loss, float *losses,
+               struct row_rule rule)
+{
+    __shared__ float scratch[WARP];
+    float *z = logits + (int64_t)blockIdx.x * rule.row;
+    int64_t target = targets[blockIdx.x];
+    if (target == rule.ignore) {
+        if (threadIdx.x == 0)
+            losses[blockIdx.x] = 0.0f;
+        if (GRADIENT)
+            put_zeros<T>(z, rule);
+        return;
+    }
+    bool inside = target >= 0 && target < rule.n_words;
+    float z_target = inside ? z[target] : NAN;
+    struct running r = {-INFINITY, 0.0f, 0.0f};
+    for (int64_t at = (int64_t)threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
+        float v[VECTOR];
+        load_f32<VECTOR>(v, z + at); /* rows are padded: the tail is memory of this row */
+        take(&r, v, rule.n_words - at);
+    }
+    float top = block_max<THREADS>(r.top, scratch);
+    float mine = r.sum > 0.0f || r.sum != r.sum ? r.sum * expf(r.top - top) : 0.0f;
+    float sum = block_sum<THREADS>(mine, scratch);
+    float plain = block_sum<THREADS>(r.plain, scratch);
+    float lse = top + logf(sum), e = rule.smoothing;
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = lse - (1.0f - e) * z_target - e * (plain / (float)rule.n_words) +
+                             rule.z_loss * lse * lse;
+    if (GRADIENT) {
+        float d = d_loss[0];
+        put_gradient<T>(z, rule, target, lse, d * (1.0f + 2.0f * rule.z_loss * lse),
+                        d * e / (float)rule.n_words, d * (1.0f - e));
+    }
+}
+
+/* loss[0] = sum of the row losses, count[0] = rows with a target. One block. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_losses(const float *losses, const int32_t *targets, int64_t n, int64_t ignore, float *loss,
+               float *count)
+{
+    __shared__ double scratch[WARP];
+    double sum = 0.0, valid = 0.0;
+    for (int64_t i = threadIdx.x; i < n; i += SUM_THREADS) {
+        sum += (double)losses[i];
+        valid += targets[i] != ignore ? 1.0 : 0.0;
+    }
+    sum = block_sum<SUM_THREADS>(sum, scratch);
+    valid = block_sum<SUM_THREADS>(valid, scratch);
+    if (threadIdx.x == 0) {
+        *loss = (float)sum;
+        *count = (float)valid;
+    }
+}
+
+/* ---- chunks --------------------------------------------------------------------------------- */
+
+struct work {
+    float *logits, *losses;
+    void *gemm;
+};
+
+static struct work work_of(const struct sizes *s, void *workspace)
+{
+    char *base = (char *)workspace;
+    struct work w;
+    w.logits = (float *)base;
+    w.losses = (float *)(base + logits_bytes(s));
+    w.gemm = base + logits_bytes(s) + losses_bytes(s);
+    return w;
+}
+
+/* logits[n, V] = x[first .. first + n, C] w[V, C]^T */
+static struct cuda_gemm logits_product(const struct op_call *c, const struct sizes *s,
+                                       float *logits, int64_t first, int64_t n)
+{
+    struct cuda_gemm g = {};
+    g.m = n;
+    g.n = s->n_words;
+    g.k = s->n_columns;
+    g.a = {c->in[0].data, first * s->n_columns, s->n_columns, false};
+    g.b = {c->in[1].data, 0, s->n_columns, true};
+    g.dtype = c->in[0].dtype;
+    g.c = logits;
+    g.c_row = s->row;
+    g.c_dtype = DTYPE_F32;
+    return g;
+}
+
+/* Elements of x's dtype from one row of the logits' gradient to the next. */
+static int64_t gradient_row(const struct op_call *c, const struct sizes *s)
+{
+    return s->row * (int64_t)sizeof(float) / dtype_size(c->in[0].dtype);
+}
+
+/* dw[V, C] += logits[n, V]^T x[first .. first + n, C] */
+static struct cuda_gemm weight_product(const struct op_call *c, const struct sizes *s,
+                                       const float *logits, int64_t first, int64_t n)
+{
+    struct cuda_gemm g = {};
+    g.m = s->n_words;
+    g.n = s->n_columns;
+    g.k = n;
+    g.a = {logits, 0, gradient_row(c, s), true};
+    g.b = {c->in[0].data, first * s->n_columns, s->n_columns, false};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[3].data;
+    g.c_row = s->n_columns;
+    g.c_dtype = c->out[3].dtype;
+    g.add = first > 0 || call_has(c, 4);
+    return g;
+}
+
+/* dx[first .. first + n, C] = logits[n, V] w[V, C] */
+static struct cuda_gemm input_product(const struct op_call *c, const struct sizes *s,
+                                      const float *logits, int64_t first, int64_t n)
+{
+    struct cuda_gemm g = {};
+    g.m = n;
+    g.n = s->n_columns;
+    g.k = s->n_words;
+    g.a = {logits, 0, gradient_row(c, s), false};
+    g.b = {c->in[1].data, 0, s->n_columns, false};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[2].data;
+    g.c_offset = first * s->n_columns;
+    g.c_row = s->n_columns;
+    g.c_dtype = c->out[2].dtype;
+    return g;
+}
+
+template <bool GRADIENT>
+static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c,
+                             const struct sizes *s, const struct work *w, int64_t first, int64_t n)
+{
+    struct row_rule rule = {s->n_words, s->row, call_int(c, HEAD_LOSS_IGNORE),
+                            (float)call_float(c, HEAD_LOSS_SMOOTHING),
+                            (float)call_float(c, HEAD_LOSS_Z)};
+    const int32_t *targets = (const int32_t *)c->in[2].data + first;
+    const float *d_loss = GRADIENT ? (const float *)c->in[3].data : NULL;
+    CUDA_DISPATCH_FLOAT(c->in[0].dtype, T,
+                        (row_losses<T, GRADIENT><<<(unsigned)n, THREADS, 0, cuda_stream(x)>>>(
+                            w->logits, targets, d_loss, w->losses + first, rule)));
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+static enum status store_sums(const struct kernel_ctx *x, const struct op_call *c,
+                              const struct sizes *s, const struct work *w)
+{
+    sum_losses<<<1, SUM_THREADS, 0, cuda_stream(x)>>>(
+        w->losses, (const int32_t *)c->in[2].data, s->n_rows, call_int(c, HEAD_LOSS_IGNORE),
+        (float *)c->out[0].data, (float *)c->out[1].data);
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+/* Workspace for the products of all chunks: the offset of a chunk decides its alignment, and with
+ * it the algorithm, so every chunk is asked. */
+template <bool GRADIENT>
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct sizes s = sizes_of(c);
+    int64_t most = 0;
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm products[3] = {logits_product(c, &s, NULL, first, n)};
+        int n_products = 1;
+        if (GRADIENT) {
+            products[n_products++] = weight_product(c, &s, NULL, first, n);
+            products[n_products++] = input_product(c, &s, NULL, first, n);
+        }
+        for (int i = 0; i < n_products; i++) {
+            int64_t n_bytes = cuda_gemm_workspace(env, &products[i]);
+            most = n_bytes > most ? n_bytes : most;
+        }
+    }
+    return logits_bytes(&s) + losses_bytes(&s) + most;
+}
+
+static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct sizes s = sizes_of(c);
+    struct work w = work_of(&s, x->workspace);
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm logits = logits_product(c, &s, w.logits, first, n);
+        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(losses_of<false>(x, c, &s, &w, first, n));
+    }
+    return store_sums(x, c, &s, &w);
+}
+
+static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct sizes s = sizes_of(c);
+    struct work w = work_of(&s, x->workspace);
+    if (call_has(c, 4) && c->in[4].data != c->out[3].data)
+        CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data, (size_t)tensor_bytes(&c->out[3]),
+                                 cudaMemcpyDeviceToDevice, cuda_stream(x)));
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm logits = logits_product(c, &s, w.logits, first, n);
+        struct cuda_gemm dw = weight_product(c, &s, w.logits, first, n);
+        struct cuda_gemm dx = input_product(c, &s, w.logits, first, n);
+        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(losses_of<true>(x, c, &s, &w, first, n));
+        TRY(cuda_gemm(x, w.gemm, &dw));
+        TRY(cuda_gemm(x, w.gemm, &dx));
+    }
+    return store_sums(x, c, &s, &w);
+}
+
+extern "C" const struct kernel cuda_kernels_linear_cross_entropy[] = {
+    {"chunks", cuda_declines_f64, workspace<false>, forward},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_linear_cross_entropy_grad[] = {
+    {"chunks", cuda_declines_f64, workspace<true>, gradient},
+    KERNEL_END,
+};

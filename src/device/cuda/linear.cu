@@ -1,0 +1,119 @@
+/* linear.cu: y = x w^T + bias and its two gradients, through cuBLASLt. */
+#include "device/cuda/cuda_gemm.cuh"
+
+/* y[rows, n_out] = x[rows, n_in] w[n_out, n_in]^T + bias */
+static struct cuda_gemm forward_of(const struct op_call *c)
+{
+    int64_t n_out = c->in[1].shape.dim[0], n_in = c->in[1].shape.dim[1];
+    struct cuda_gemm g = {};
+    g.m = shape_elems(&c->out[0].shape) / n_out;
+    g.n = n_out;
+    g.k = n_in;
+    g.a = {c->in[0].data, 0, n_in, false};
+    g.b = {c->in[1].data, 0, n_in, true};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[0].data;
+    g.c_row = n_out;
+    g.c_dtype = c->out[0].dtype;
+    if (call_has(c, 2)) {
+        /* At plan time there is no address, yet the choice must know that a bias comes. */
+        static const char planned = 0;
+        g.bias = c->in[2].data ? c->in[2].data : &planned;
+    }
+    return g;
+}
+
+/* dx[rows, n_in] = dy[rows, n_out] w[n_out, n_in] */
+static struct cuda_gemm grad_input_of(const struct op_call *c)
+{
+    int64_t n_out = c->in[1].shape.dim[0], n_in = c->in[1].shape.dim[1];
+    struct cuda_gemm g = {};
+    g.m = shape_elems(&c->out[0].shape) / n_in;
+    g.n = n_in;
+    g.k = n_out;
+    g.a = {c->in[0].data, 0, n_out, false};
+    g.b = {c->in[1].data, 0, n_in, false};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[0].data;
+    g.c_row = n_in;
+    g.c_dtype = c->out[0].dtype;
+    return g;
+}
+
+/* dw[n_out, n_in] = dy[rows, n_out]^T x[rows, n_in] (+ acc) */
+static struct cuda_gemm grad_weight_of(const struct op_call *c)
+{
+    int64_t n_out = c->out[0].shape.dim[0], n_in = c->out[0].shape.dim[1];
+    struct cuda_gemm g = {};
+    g.m = n_out;
+    g.n = n_in;
+    g.k = shape_rows(&c->in[0].shape);
+    g.a = {c->in[0].data, 0, n_out, true};
+    g.b = {c->in[1].data, 0, n_in, false};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[0].data;
+    g.c_row = n_in;
+    g.c_dtype = c->out[0].dtype;
+    g.add = call_has(c, 2);
+    return g;
+}
+
+/* Gradients are summed in place; a caller that gives the sum elsewhere gets a copy first. */
+static enum status bring_accumulator(const struct kernel_ctx *x, const struct op_call *c)
+{
+    if (call_has(c, 2) && c->in[2].data != c->out[0].data)
+        CUDA_TRY(cudaMemcpyAsync(c->out[0].data, c->in[2].data, (size_t)tensor_bytes(&c->out[0]),
+                                 cudaMemcpyDeviceToDevice, cuda_stream(x)));
+    return OK;
+}
+
+template <struct cuda_gemm (*OF)(const struct op_call *)>
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cuda_gemm g = OF(c);
+    return cuda_gemm_workspace(env, &g);
+}
+
+template <struct cuda_gemm (*OF)(const struct op_call *)>
+static enum status product(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct cuda_gemm g = OF(c);
+    return cuda_gemm(x, x->workspace, &g);
+}
+
+template <struct cuda_gemm (*OF)(const struct op_call *)>
+static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct cuda_gemm g = OF(c);
+    return cuda_gemm_tiled(x, &g);
+}
+
+static enum status grad_weight(const struct kernel_ctx *x, const struct op_call *c)
+{
+    TRY(bring_accumulator(x, c));
+    return product<grad_weight_of>(x, c);
+}
+
+static enum status plain_grad_weight(const struct kernel_ctx *x, const struct op_call *c)
+{
+    TRY(bring_accumulator(x, c));
+    return plain<grad_weight_of>(x, c);
+}
+
+extern "C" const struct kernel cuda_kernels_linear[] = {
+    {"cublaslt", cuda_declines_f64, workspace<forward_of>, product<forward_of>},
+    {"plain", cuda_declines_f64, NULL, plain<forward_of>},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_linear_grad_input[] = {
+    {"cublaslt", cuda_declines_f64, workspace<grad_input_of>, product<grad_input_of>},
+    {"plain", cuda_declines_f64, NULL, plain<grad_input_of>},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_linear_grad_weight[] = {
+    {"cublaslt", cuda_declines_f64, workspace<grad_weight_of>, grad_weight},
+    {"plain", cuda_declines_f64, NULL, plain_grad_weight},
+    KERNEL_END,
+};
