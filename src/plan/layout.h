@@ -17,7 +17,7 @@ extern "C" {
 
 struct layout_item {
     int64_t n_bytes;     /* rounded up to the alignment by the solver */
-    int32_t first, last; /* closed interval of time */
+    int32_t first, last; /* closed interval of time, from 0 */
     int64_t offset;      /* out */
 };
 
@@ -29,9 +29,9 @@ struct layout_result {
     int n_tries;
 };
 
-/* Greedy placement into the lowest gap, over a portfolio of orders (size, area, width, start), then
- * local search that hoists the buffers at the top; stops as soon as the lower bound is met. Pure
- * function of its input: the same program gets the same addresses everywhere. */
+/* Greedy placement into the lowest gap over a portfolio of orders, then a search over which full
+ * instants are packed first; stops as soon as the lower bound is met. Pure function of its input:
+ * the same program gets the same addresses everywhere. */
 enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
                          struct layout_result *result) MUST_CHECK;
 

@@ -1,0 +1,278 @@
+/* Addresses: never overlapping, near the lower bound on real programs, the same every time; and
+ * quick enough for the largest models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "plan/layout.h"
+#include "support/golden.h"
+#include "support/training.h"
+
+/* Planning and checking the largest models. */
+#ifdef NDEBUG
+#define TIME_LIMIT_S 2.0
+#else
+#define TIME_LIMIT_S 15.0 /* sanitizers, no optimisation */
+#endif
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may share the machine */
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+static void expect_valid(const struct layout_item *items, size_t n, int64_t align,
+                         const struct layout_result *r)
+{
+    int64_t height = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(items[i].offset >= 0 && items[i].offset % align == 0);
+        height = MAX(height, items[i].offset + (items[i].n_bytes + align - 1) / align * align);
+        for (size_t k = i + 1; k < n; k++) {
+            bool in_time = items[i].first <= items[k].last && items[k].first <= items[i].last;
+            bool in_space = items[i].offset < items[k].offset + items[k].n_bytes &&
+                            items[k].offset < items[i].offset + items[i].n_bytes;
+            assert_false(in_time && in_space);
+        }
+    }
+    assert_int_equal(height, r->height);
+    assert_true(r->lower_bound <= r->height);
+}
+
+static void random_items(struct rng *rng, struct layout_item *items, size_t n, int32_t n_times,
+                         uint64_t max_bytes)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t first = (int32_t)rng_below(rng, (uint64_t)n_times);
+        int32_t length = (int32_t)rng_below(rng, (uint64_t)(n_times - first));
+        if (rng_below(rng, 3))
+            length = MIN(length, 4);
+        items[i] = (struct layout_item){
+            .n_bytes = (int64_t)rng_below(rng, max_bytes), .first = first, .last = first + length};
+    }
+}
+
+static void random_instances_never_overlap(void **state)
+{
+    (void)state;
+    enum { MAX_ITEMS = 300 };
+    struct layout_item items[MAX_ITEMS], again[MAX_ITEMS];
+    double worst = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct rng rng = {.key = seed};
+        size_t n = rng_below(&rng, MAX_ITEMS);
+        int64_t align = 1 << rng_below(&rng, 9);
+        struct layout_result r, s;
+        random_items(&rng, items, n, 60, 5000);
+        memcpy(again, items, sizeof(items));
+        expect_ok(layout_solve(items, n, align, &r));
+        expect_valid(items, n, align, &r);
+        expect_ok(layout_solve(again, n, align, &s));
+        assert_memory_equal(items, again, n * sizeof(*items));
+        assert_int_equal(r.height, s.height);
+        if (r.lower_bound > 0)
+            worst = MAX(worst, (double)r.height / (double)r.lower_bound - 1);
+    }
+    print_message("300 random instances: at most %.2f %% over the lower bound\n", 100 * worst);
+    assert_true(worst < 0.35);
+}
+
+/* The least height of all placements: items are tried at 0 and on top of every other, in every
+ * order (some order places an optimal layout bottom-up that way). */
+struct brute {
+    struct layout_item *items;
+    size_t n;
+    unsigned placed;
+    int64_t best;
+};
+
+static bool fits(const struct brute *b, size_t i, int64_t at)
+{
+    for (size_t k = 0; k < b->n; k++) {
+        const struct layout_item *x = &b->items[i], *y = &b->items[k];
+        if (k != i && (b->placed >> k & 1u) && x->first <= y->last && y->first <= x->last &&
+            at < y->offset + y->n_bytes && y->offset < at + x->n_bytes)
+            return false;
+    }
+    return true;
+}
+
+static void search(struct brute *b, int64_t height)
+{
+    if (height >= b->best)
+        return;
+    if (b->placed == (1u << b->n) - 1) {
+        b->best = height;
+        return;
+    }
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->placed >> i & 1u)
+            continue;
+        for (size_t k = 0; k <= b->n; k++) { /* k == n: at the bottom */
+            if (k < b->n && !(b->placed >> k & 1u))
+                continue;
+            int64_t at = k == b->n ? 0 : b->items[k].offset + b->items[k].n_bytes;
+            if (!fits(b, i, at))
+                continue;
+            b->items[i].offset = at;
+            b->placed |= 1u << i;
+            search(b, MAX(height, at + b->items[i].n_bytes));
+            b->placed &= ~(1u << i);
+        }
+    }
+}
+
+static void small_instances_are_near_the_best_there_is(void **state)
+{
+    (void)state;
+    enum { N = 6, N_CASES = 400 };
+    int n_best = 0;
+    double worst = 0;
+    for (uint64_t seed = 1; seed <= N_CASES; seed++) {
+        struct layout_item items[N];
+        struct rng rng = {.key = seed, .stream = 9};
+        struct layout_result r;
+        random_items(&rng, items, N, 5, 8);
+        for (size_t i = 0; i < N; i++)
+            items[i].n_bytes++;
+        expect_ok(layout_solve(items, N, 1, &r));
+        expect_valid(items, N, 1, &r);
+        struct brute b = {.items = items, .n = N, .best = r.height + 1};
+        search(&b, 0);
+        assert_true(b.best <= r.height && b.best >= r.lower_bound);
+        n_best += b.best == r.height;
+        worst = MAX(worst, (double)r.height / (double)b.best - 1);
+    }
+    print_message("%d of %d small instances solved exactly; at most %.1f %% over\n", n_best,
+                  N_CASES, 100 * worst);
+    assert_true(n_best >= N_CASES * 99 / 100);
+}
+
+static void odd_instances_are_solved(void **state)
+{
+    (void)state;
+    struct layout_result r;
+    expect_ok(layout_solve(NULL, 0, 256, &r));
+    assert_int_equal(r.height, 0);
+    struct layout_item nothing[] = {{.n_bytes = 0, .first = 0, .last = 9},
+                                    {.n_bytes = 0, .first = 0, .last = 9}};
+    expect_ok(layout_solve(nothing, 2, 256, &r));
+    assert_int_equal(r.height, 0);
+    struct layout_item huge[] = {{.n_bytes = (int64_t)1 << 45, .first = 0, .last = 1},
+                                 {.n_bytes = 1, .first = 1, .last = 2},
+                                 {.n_bytes = (int64_t)1 << 45, .first = 2, .last = 2}};
+    expect_ok(layout_solve(huge, 3, 256, &r));
+    expect_valid(huge, 3, 256, &r);
+    assert_int_equal(r.height, ((int64_t)1 << 45) + 256);
+}
+
+/* ---- real programs --------------------------------------------------------------------------- */
+
+static const char gpt2_124m[] =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":50304,\"n_positions\":1024,\"n_embd\":768,"
+    "\"n_layer\":12,\"n_head\":12,\"activation_function\":\"gelu_new\",\"embd_pdrop\":0,"
+    "\"attn_pdrop\":0,\"resid_pdrop\":0,\"layer_norm_epsilon\":1e-5}";
+static const char gpt2_1558m[] =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":50304,\"n_positions\":1024,\"n_embd\":1600,"
+    "\"n_layer\":48,\"n_head\":25,\"activation_function\":\"gelu_new\",\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0,\"resid_pdrop\":0.1,\"layer_norm_epsilon\":1e-5}";
+static const char llama_7b[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":32000,\"hidden_size\":4096,"
+    "\"intermediate_size\":11008,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+    "\"num_key_value_heads\":32,\"max_position_embeddings\":2048,\"rms_norm_eps\":1e-5,"
+    "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
+static const char llama_70b[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":128256,\"hidden_size\":8192,"
+    "\"intermediate_size\":28672,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
+    "\"num_key_value_heads\":8,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
+    "\"hidden_act\":\"silu\",\"rope_theta\":500000.0}";
+
+enum way { KEPT, RECOMPUTED, CHEAP, MOVED, ON_HOST };
+
+static void decide(struct training *t, enum way way)
+{
+    for (int b = 0; b < t->plan.n_blocks; b++) {
+        if (way == RECOMPUTED || (way == ON_HOST && b % 2))
+            plan_recompute_block(&t->plan, t->graph, b);
+        else if (way == MOVED || way == ON_HOST)
+            plan_move_block(&t->plan, t->graph, b);
+    }
+    if (way == CHEAP)
+        plan_recompute_cheap(&t->plan, t->graph);
+    if (way == ON_HOST) {
+        plan_set_home(&t->plan, t->graph, ROLE_PARAMETER, TIER_HOST);
+        plan_set_home(&t->plan, t->graph, ROLE_STATE, TIER_HOST);
+        plan_set_home(&t->plan, t->graph, ROLE_MASTER, TIER_HOST);
+    }
+}
+
+static void plan_and_judge(const char *name, struct training_options o, enum way way)
+{
+    static const char *const ways[] = {"kept", "recomputed", "cheap", "moved", "on host"};
+    struct training t;
+    double start = now_s();
+    training_init(&t, &o);
+    double built = now_s();
+    decide(&t, way);
+    training_emit(&t);
+    double placed = now_s();
+    expect_ok(program_check(t.program, &t.storage));
+    double checked = now_s();
+    for (int k = 0; k < TIER_COUNT; k++) {
+        int64_t above = t.program->n_bytes[k] - t.program->lower_bound[k];
+        int64_t transient = t.program->lower_bound[k] - t.program->n_storage[k];
+        double over = transient ? (double)above / (double)transient : 0;
+        if (k == TIER_DEVICE)
+            print_message(
+                "%-10s %-10s %lld x %-5lld micro %lld: %6zu instr, %6zu buffers, %5.2f %% "
+                "over (%s); build %.2f s, plan %.3f s, check %.3f s\n",
+                name, ways[way], (long long)o.batch, (long long)o.seq_len, (long long)o.n_micro,
+                t.program->instrs.n, t.program->buffers.n, 100 * over, t.program->layout_method[k],
+                built - start, placed - built, checked - placed);
+        if (over > (way == ON_HOST ? 0.01 : 0.001))
+            fail_msg("%s is %.3f %% over the lower bound", tier_name((enum tier)k), 100 * over);
+    }
+    assert_true(checked - built < TIME_LIMIT_S);
+    training_release(&t);
+}
+
+static void real_programs_reach_the_lower_bound_in_time(void **state)
+{
+    (void)state;
+    for (int way = KEPT; way <= ON_HOST; way++) {
+        static const struct {
+            const char *name;
+            struct training_options options;
+        } models[] = {
+            {"gpt2-124m", {.config = gpt2_124m, .batch = 4, .seq_len = 256, .n_micro = 1}},
+            {"gpt2-124m", {.config = gpt2_124m, .batch = 4, .seq_len = 256, .n_micro = 4}},
+            {"gpt2-1558m", {.config = gpt2_1558m, .batch = 1, .seq_len = 1024, .n_micro = 1}},
+            {"llama-7b", {.config = llama_7b, .batch = 1, .seq_len = 2048, .n_micro = 4}},
+            {"llama-7b", {.config = llama_7b, .batch = 2, .seq_len = 512, .n_micro = 1}},
+            {"llama-70b",
+             {.config = llama_70b, .batch = 1, .seq_len = 8192, .n_micro = 1, .bf16 = true}},
+        };
+        for (size_t i = 0; i < ARRAY_LEN(models); i++)
+            plan_and_judge(models[i].name, models[i].options, (enum way)way);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_instances_never_overlap),
+        cmocka_unit_test(small_instances_are_near_the_best_there_is),
+        cmocka_unit_test(odd_instances_are_solved),
+        cmocka_unit_test(real_programs_reach_the_lower_bound_in_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
