@@ -35,14 +35,14 @@ struct scratch {
     float *q, *out;   /* [CPU_QUERIES, width] */
     float *k, *v;     /* [CPU_TILE, width] */
     float *k_across;  /* [head_dim, CPU_TILE] */
-    float *scores;    /* [CPU_TILE, CPU_TILE] */
+    float *scores;    /* [MICRO_ROWS, CPU_TILE] */
     float *top, *sum; /* [CPU_QUERIES] */
 };
 
 int64_t cpu_attention_scratch(int64_t head_dim)
 {
-    return 2 * (CPU_QUERIES + CPU_TILE) * tile_width(head_dim) + head_dim * CPU_TILE +
-           CPU_TILE * CPU_TILE + 2 * CPU_QUERIES;
+    return 2 * (CPU_QUERIES + CPU_TILE) * tile_width(head_dim) + tile_across(head_dim) +
+           MICRO_ROWS * CPU_TILE + 2 * CPU_QUERIES;
 }
 
 static struct scratch lay_out(float *base, int64_t head_dim)
@@ -53,29 +53,60 @@ static struct scratch lay_out(float *base, int64_t head_dim)
     s.k = s.out + CPU_QUERIES * width;
     s.v = s.k + CPU_TILE * width;
     s.k_across = s.v + CPU_TILE * width;
-    s.scores = s.k_across + head_dim * CPU_TILE;
-    s.top = s.scores + CPU_TILE * CPU_TILE;
+    s.scores = s.k_across + tile_across(head_dim);
+    s.top = s.scores + MICRO_ROWS * CPU_TILE;
     s.sum = s.top + CPU_QUERIES;
     return s;
 }
 
-/* One query's scores over keys first .. last - 1 of a tile become weights; keys outside get 0. */
-static void soften(float *p, int64_t first, int64_t last, int64_t n_keys, float *top, float *sum,
+/* Scores outside first .. last - 1 become -infinity; returns the largest of the n (whole groups of
+ * lanes) and `top`. */
+static float mask_scores(float *p, int first, int last, int n, float top)
+{
+    float tops[CPU_LANES];
+    for (int lane = 0; lane < CPU_LANES; lane++)
+        tops[lane] = top;
+    for (int j = 0; j < n; j += CPU_LANES) {
+#pragma omp simd
+        for (int lane = 0; lane < CPU_LANES; lane++) {
+            float x = j + lane >= first && j + lane < last ? p[j + lane] : -INFINITY;
+            p[j + lane] = x;
+            tops[lane] = x > tops[lane] ? x : tops[lane];
+        }
+    }
+    for (int lane = 0; lane < CPU_LANES; lane++)
+        top = tops[lane] > top ? tops[lane] : top;
+    return top;
+}
+
+/* p = exp(p - top) for n scores; returns their sum. */
+static float exponentiate(float *p, int n, float top)
+{
+    float sums[CPU_LANES] = {0.0f}, sum = 0.0f;
+    for (int j = 0; j < n; j += CPU_LANES) {
+#pragma omp simd
+        for (int lane = 0; lane < CPU_LANES; lane++) {
+            p[j + lane] = micro_flush(cpu_expf(p[j + lane] - top));
+            sums[lane] += p[j + lane];
+        }
+    }
+    for (int lane = 0; lane < CPU_LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
+/* One query's scores over keys first .. last - 1 of n become weights, the others 0; its running
+ * maximum, sum and output follow. */
+static void soften(float *p, int64_t first, int64_t last, int64_t n, float *top, float *sum,
                    float *out, int64_t width)
 {
-    float highest = *top, added = 0.0f;
-#pragma omp simd reduction(max : highest)
-    for (int64_t j = first; j < last; j++)
-        highest = p[j] > highest ? p[j] : highest;
-#pragma omp simd reduction(+ : added)
-    for (int64_t j = first; j < last; j++) {
-        p[j] = micro_flush(cpu_expf(p[j] - highest));
-        added += p[j];
+    int n_lanes = (int)micro_round_up(n, CPU_LANES);
+    if (first >= last) { /* it sees none of these keys */
+        memset(p, 0, (size_t)n_lanes * sizeof(float));
+        return;
     }
-    for (int64_t j = 0; j < first; j++)
-        p[j] = 0.0f;
-    for (int64_t j = MAX(last, 0); j < n_keys; j++)
-        p[j] = 0.0f;
+    float highest = mask_scores(p, (int)first, (int)last, n_lanes, *top);
+    float added = exponentiate(p, n_lanes, highest);
     if (highest > *top) {
         float factor = cpu_expf(*top - highest); /* 0 the first time, when top is -infinity */
         *sum *= factor;
@@ -87,24 +118,30 @@ static void soften(float *p, int64_t first, int64_t last, int64_t n_keys, float 
     *sum += added;
 }
 
-/* Queries i .. i + n (one tile, the r-th of the block) against keys k .. k + n_k. */
+/* Queries i .. i + n (one tile, from row r of the block) against keys k .. k + n_k, a strip of
+ * MICRO_ROWS queries at a time: a strip goes only as far as its last query sees, so the masked half
+ * of a tile on the diagonal costs little. */
 static void meet(const struct attention_job *job, const struct scratch *s, int64_t r, int64_t i,
                  int64_t n, int64_t k, int64_t n_k)
 {
     int64_t width = tile_width(job->head_dim);
-    cpu_tile_product(n, n_k, job->head_dim, s->q + r * width, width, s->k_across, CPU_TILE,
-                     job->scale, 0, s->scores, CPU_TILE);
-    for (int64_t row = 0; row < n; row++) {
-        int64_t p = job->position + i + row;
-        int64_t first = MAX(mask_first(&job->mask, p) - k, 0);
-        int64_t last = MIN(mask_last(&job->mask, p) + 1 - k, n_k);
-        if (first >= last)
-            first = last = 0; /* it sees none of these keys */
-        soften(s->scores + row * CPU_TILE, first, last, n_k, s->top + r + row, s->sum + r + row,
-               s->out + (r + row) * width, width);
+    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
+        int64_t p = job->position + i + strip, n_rows = MIN(n - strip, MICRO_ROWS);
+        int64_t seen = MIN(mask_last(&job->mask, p + n_rows - 1) + 1 - k, n_k);
+        float *q = s->q + (r + strip) * width, *out = s->out + (r + strip) * width;
+        if (seen <= 0)
+            continue;
+        cpu_tile_product(MICRO_ROWS, seen, job->head_dim, q, width, s->k_across, CPU_TILE,
+                         job->scale, 0, s->scores, CPU_TILE);
+        for (int64_t row = 0; row < n_rows; row++) {
+            int64_t first = MAX(mask_first(&job->mask, p + row) - k, 0);
+            int64_t last = MIN(mask_last(&job->mask, p + row) + 1 - k, n_k);
+            soften(s->scores + row * CPU_TILE, first, last, seen, s->top + r + strip + row,
+                   s->sum + r + strip + row, out + row * width, width);
+        }
+        cpu_tile_product(MICRO_ROWS, width, seen, s->scores, CPU_TILE, s->v, width, 1.0f, 1, out,
+                         width);
     }
-    cpu_tile_product(n, width, n_k, s->scores, CPU_TILE, s->v, width, 1.0f, 1, s->out + r * width,
-                     width);
 }
 
 static void finish(const struct attention_job *job, const struct scratch *s, int64_t i, int64_t n)

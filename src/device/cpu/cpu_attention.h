@@ -22,6 +22,7 @@ extern "C" {
 enum {
     CPU_TILE = 96,              /* a multiple of every MICRO_ROWS and MICRO_COLUMNS */
     CPU_QUERIES = 4 * CPU_TILE, /* queries that share a loaded tile of keys */
+    CPU_LANES = 16,             /* softmax loops go by whole groups of this many keys */
 };
 
 /* This thread's number within the parallel region, for its slice of scratch. */
@@ -78,17 +79,33 @@ static inline void tile_load(float *dst, const struct head_rows *src, int64_t i,
     memset(dst + n * width, 0, (size_t)((n_padded - n) * width) * sizeof(float));
 }
 
-/* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. */
+/* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. dst has room for head_dim rounded up
+ * to MICRO_SQUARE rows. */
 static inline void tile_transpose(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src,
                                   int64_t head_dim)
 {
     int64_t width = tile_width(head_dim);
-    for (int64_t first = 0; first < CPU_TILE; first += 16) {
-        for (int64_t e = 0; e < head_dim; e++) {
-            for (int64_t r = first; r < first + 16; r++)
-                dst[e * CPU_TILE + r] = src[r * width + e];
+    for (int64_t r = 0; r < CPU_TILE; r += MICRO_SQUARE) {
+        for (int64_t e = 0; e < head_dim; e += MICRO_SQUARE) {
+            float a[MICRO_SQUARE * MICRO_SQUARE];
+            int64_t n_e = MIN(width - e, MICRO_SQUARE);
+            for (int64_t i = 0; i < MICRO_SQUARE; i++) {
+                for (int64_t j = 0; j < MICRO_SQUARE; j++)
+                    a[i * MICRO_SQUARE + j] = j < n_e ? src[(r + i) * width + e + j] : 0.0f;
+            }
+            micro_transpose(a);
+            for (int64_t j = 0; j < MICRO_SQUARE; j++) {
+                for (int64_t i = 0; i < MICRO_SQUARE; i++)
+                    dst[(e + j) * CPU_TILE + r + i] = a[j * MICRO_SQUARE + i];
+            }
         }
     }
+}
+
+/* Floats of a transposed tile. */
+static inline int64_t tile_across(int64_t head_dim)
+{
+    return micro_round_up(head_dim, MICRO_SQUARE) * CPU_TILE;
 }
 
 /* C[m, n] = alpha A[m, k] B[k, n] + beta C with A row-major: m and n are rounded up to whole vector

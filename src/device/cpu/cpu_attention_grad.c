@@ -58,7 +58,7 @@ static int64_t dq_floats(const struct problem *s)
 
 static int64_t scratch_floats(const struct problem *s)
 {
-    return 6 * CPU_TILE * s->width + 2 * s->d.head_dim * CPU_TILE + 2 * CPU_TILE * CPU_TILE +
+    return 6 * CPU_TILE * s->width + 2 * tile_across(s->d.head_dim) + 2 * CPU_TILE * CPU_TILE +
            dq_floats(s);
 }
 
@@ -78,8 +78,8 @@ static struct scratch lay_out(const struct problem *s, const struct kernel_ctx *
     w.dv = w.dk + CPU_TILE * s->width;
     w.dq = w.dv + CPU_TILE * s->width;
     w.k_across = w.dq + dq_floats(s);
-    w.v_across = w.k_across + s->d.head_dim * CPU_TILE;
-    w.p = w.v_across + s->d.head_dim * CPU_TILE;
+    w.v_across = w.k_across + tile_across(s->d.head_dim);
+    w.p = w.v_across + tile_across(s->d.head_dim);
     w.ds = w.p + CPU_TILE * CPU_TILE;
     return w;
 }
@@ -129,52 +129,83 @@ static void load_queries(const struct problem *s, const struct scratch *w, int64
     tile_load(w->dout, &dout, i, n, CPU_TILE, s->d.head_dim);
 }
 
-/* Row of one query: scores p -> weights, dp in ds -> score gradients; 0 outside first .. last. */
+/* Row of one query: scores p -> weights, dp in ds -> score gradients; 0 outside first .. last - 1.
+ * The whole tile in groups of lanes, chosen rather than multiplied by 0: what lies outside may be
+ * anything. */
 static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t last, float lse,
                    float delta, float scale)
 {
-    for (int64_t j = 0; j < first; j++)
-        p[j] = ds[j] = 0.0f;
+    int begin = (int)first, end = (int)last;
+    int computed = (int)micro_round_up(end, CPU_LANES);
+    for (int j = 0; j < computed; j += CPU_LANES) {
 #pragma omp simd
-    for (int64_t j = first; j < last; j++) {
-        p[j] = micro_flush(cpu_expf(p[j] - lse));
-        ds[j] = micro_flush(p[j] * (ds[j] - delta) * scale);
+        for (int lane = 0; lane < CPU_LANES; lane++) {
+            bool sees = j + lane >= begin && j + lane < end;
+            float weight = micro_flush(cpu_expf(p[j + lane] - lse));
+            float gradient = micro_flush(weight * (ds[j + lane] - delta) * scale);
+            p[j + lane] = sees ? weight : 0.0f;
+            ds[j + lane] = sees ? gradient : 0.0f;
+        }
     }
-    for (int64_t j = last; j < CPU_TILE; j++)
-        p[j] = ds[j] = 0.0f;
+    memset(p + computed, 0, (size_t)(CPU_TILE - computed) * sizeof(float));
+    memset(ds + computed, 0, (size_t)(CPU_TILE - computed) * sizeof(float));
 }
 
-/* p and ds of queries i .. i + n and keys k .. k + n_k, whose tiles are loaded. */
+/* How many of keys k .. k + n_k the queries up to position p see, from the first on. */
+static int64_t n_seen(const struct problem *s, int64_t p, int64_t k, int64_t n_k)
+{
+    return MAX(MIN(mask_last(&s->mask, p) + 1 - k, n_k), 0);
+}
+
+/* p and ds of queries i .. i + n and keys k .. k + n_k, whose tiles are loaded; by strips of
+ * MICRO_ROWS queries, each as far as its last query sees. */
 static void scores(const struct problem *s, const struct scratch *w, int64_t i_head, int64_t i,
                    int64_t n, int64_t k, int64_t n_k)
 {
     const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
     const float *delta = s->delta + i_head * s->d.n_tokens;
-    cpu_tile_product(n, n_k, s->d.head_dim, w->q, s->width, w->k_across, CPU_TILE, s->scale, 0,
-                     w->p, CPU_TILE);
-    cpu_tile_product(n, n_k, s->d.head_dim, w->dout, s->width, w->v_across, CPU_TILE, 1.0f, 0,
-                     w->ds, CPU_TILE);
-    for (int64_t r = 0; r < n; r++) {
-        int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
-        int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
-        if (first >= last)
-            first = last = 0;
-        soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
-               s->scale);
+    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
+        int64_t end = MIN(strip + MICRO_ROWS, n), seen = n_seen(s, i + end - 1, k, n_k);
+        int64_t at = strip * s->width, to = strip * CPU_TILE;
+        cpu_tile_product(MICRO_ROWS, seen, s->d.head_dim, w->q + at, s->width, w->k_across,
+                         CPU_TILE, s->scale, 0, w->p + to, CPU_TILE);
+        cpu_tile_product(MICRO_ROWS, seen, s->d.head_dim, w->dout + at, s->width, w->v_across,
+                         CPU_TILE, 1.0f, 0, w->ds + to, CPU_TILE);
+        for (int64_t r = strip; r < end; r++) {
+            int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
+            int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
+            if (first >= last)
+                first = last = 0;
+            soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
+                   s->scale);
+        }
     }
 }
 
-static void add_keys(const struct problem *s, const struct scratch *w, int64_t n, int64_t n_k)
+/* By strips of keys; the queries before a strip do not see it when attention is causal. */
+static void add_keys(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
+                     int64_t k, int64_t n_k)
 {
-    cpu_tile_product_transposed(n_k, s->width, n, w->p, CPU_TILE, w->dout, s->width, w->dv,
-                                s->width);
-    cpu_tile_product_transposed(n_k, s->width, n, w->ds, CPU_TILE, w->q, s->width, w->dk, s->width);
+    for (int64_t strip = 0; strip < n_k; strip += MICRO_ROWS) {
+        int64_t r = s->mask.causal ? MAX(k + strip - i, 0) : 0;
+        int64_t at = r * CPU_TILE + strip, from = r * s->width, to = strip * s->width;
+        if (r >= n)
+            break;
+        cpu_tile_product_transposed(MICRO_ROWS, s->width, n - r, w->p + at, CPU_TILE,
+                                    w->dout + from, s->width, w->dv + to, s->width);
+        cpu_tile_product_transposed(MICRO_ROWS, s->width, n - r, w->ds + at, CPU_TILE, w->q + from,
+                                    s->width, w->dk + to, s->width);
+    }
 }
 
-static void add_queries(const struct problem *s, const struct scratch *w, int64_t n, int64_t n_k,
-                        float *dq)
+static void add_queries(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
+                        int64_t k, int64_t n_k, float *dq)
 {
-    cpu_tile_product(n, s->width, n_k, w->ds, CPU_TILE, w->k, s->width, 1.0f, 1, dq, s->width);
+    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
+        int64_t seen = n_seen(s, i + MIN(strip + MICRO_ROWS, n) - 1, k, n_k);
+        cpu_tile_product(MICRO_ROWS, s->width, seen, w->ds + strip * CPU_TILE, CPU_TILE, w->k,
+                         s->width, 1.0f, 1, dq + strip * s->width, s->width);
+    }
 }
 
 /* dk and dv of one tile of keys, over all query heads of the unit; with all_dq also their dq. */
@@ -193,9 +224,9 @@ static void key_tile(const struct problem *s, const struct scratch *w, int64_t b
                 continue;
             load_queries(s, w, batch, head, i, n);
             scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
-            add_keys(s, w, n, n_k);
+            add_keys(s, w, i, n, k, n_k);
             if (all_dq)
-                add_queries(s, w, n, n_k, w->dq + (g * s->n_padded + i) * s->width);
+                add_queries(s, w, i, n, k, n_k, w->dq + (g * s->n_padded + i) * s->width);
         }
     }
     struct head_rows dk = packed_rows(s, &s->c->out[0], batch, s->d.heads + kv);
@@ -217,7 +248,7 @@ static void query_tile(const struct problem *s, const struct scratch *w, int64_t
             continue;
         load_keys(s, w, batch, head / s->group, k, n_k);
         scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
-        add_queries(s, w, n, n_k, w->dq);
+        add_queries(s, w, i, n, k, n_k, w->dq);
     }
     struct head_rows dq = packed_rows(s, &s->c->out[0], batch, head);
     store_rows(s, &dq, i, n, w->dq);

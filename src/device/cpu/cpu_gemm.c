@@ -95,51 +95,34 @@ static inline float get(const struct cpu_matrix *a, int64_t at)
     }
 }
 
-enum { SQUARE = 16 }; /* side of the squares that are transposed at once */
-
-/* n <= SQUARE elements as floats, zero behind them. */
+/* n <= MICRO_SQUARE elements as floats, zero behind them. */
 static inline void load_line(float *restrict dst, const struct cpu_matrix *src, int64_t at,
                              int64_t n)
 {
-    if (n == SQUARE && src->dtype == DTYPE_F32) {
+    if (n == MICRO_SQUARE && src->dtype == DTYPE_F32) {
         const float *from = (const float *)src->data + at;
-        for (int i = 0; i < SQUARE; i++)
+        for (int i = 0; i < MICRO_SQUARE; i++)
             dst[i] = from[i];
         return;
     }
-    for (int64_t i = 0; i < SQUARE; i++)
+    for (int64_t i = 0; i < MICRO_SQUARE; i++)
         dst[i] = i < n ? get(src, at + i) : 0.0f;
 }
 
-/* dst = rows 0 and 8, 1 and 9, ... of src, element by element in turn. */
-static inline void shuffle(float *restrict dst, const float *restrict src)
-{
-    for (int row = 0; row < SQUARE / 2; row++) {
-        for (int i = 0; i < SQUARE; i++) {
-            dst[2 * (row * SQUARE + i)] = src[row * SQUARE + i];
-            dst[2 * (row * SQUARE + i) + 1] = src[(row + SQUARE / 2) * SQUARE + i];
-        }
-    }
-}
-
-/* dst[p * width + i] = line i's element p, for n <= SQUARE lines that lie `stride` apart, each
- * contiguous in p, and n_p <= SQUARE elements of each; lines n .. n_write - 1 become zero.
- * A shuffle rotates the bits of an element's index by one; four of them exchange row and column,
- * and vectorise where a plain transposition does not. */
+/* dst[p * width + i] = line i's element p, for n <= MICRO_SQUARE lines that lie `stride` apart,
+ * each contiguous in p, and n_p <= MICRO_SQUARE elements of each; lines n .. n_write - 1 become
+ * zero. */
 static inline void transpose(float *restrict dst, int64_t width, int64_t n_write,
                              const struct cpu_matrix *src, int64_t first, int64_t stride, int64_t n,
                              int64_t n_p)
 {
-    float a[SQUARE * SQUARE], b[SQUARE * SQUARE];
-    for (int64_t i = 0; i < SQUARE; i++)
-        load_line(a + i * SQUARE, src, first + i * stride, i < n ? n_p : 0);
-    shuffle(b, a);
-    shuffle(a, b);
-    shuffle(b, a);
-    shuffle(a, b);
+    float a[MICRO_SQUARE * MICRO_SQUARE];
+    for (int64_t i = 0; i < MICRO_SQUARE; i++)
+        load_line(a + i * MICRO_SQUARE, src, first + i * stride, i < n ? n_p : 0);
+    micro_transpose(a);
     for (int64_t p = 0; p < n_p; p++) {
         for (int64_t i = 0; i < n_write; i++)
-            dst[p * width + i] = a[p * SQUARE + i];
+            dst[p * width + i] = a[p * MICRO_SQUARE + i];
     }
 }
 
@@ -147,10 +130,10 @@ static inline void transpose(float *restrict dst, int64_t width, int64_t n_write
 static inline void pack_across(float *restrict dst, int64_t width, const struct cpu_matrix *src,
                                int64_t first, int64_t stride, int64_t n, int64_t depth)
 {
-    for (int64_t p = 0; p < depth; p += SQUARE) {
-        for (int64_t i = 0; i < width; i += SQUARE)
-            transpose(dst + p * width + i, width, MIN(width - i, SQUARE), src,
-                      first + i * stride + p, stride, n - i, MIN(depth - p, SQUARE));
+    for (int64_t p = 0; p < depth; p += MICRO_SQUARE) {
+        for (int64_t i = 0; i < width; i += MICRO_SQUARE)
+            transpose(dst + p * width + i, width, MIN(width - i, MICRO_SQUARE), src,
+                      first + i * stride + p, stride, n - i, MIN(depth - p, MICRO_SQUARE));
     }
 }
 

@@ -54,6 +54,31 @@ static inline int64_t micro_round_up(int64_t n, int64_t m)
     return (n + m - 1) / m * m;
 }
 
+enum { MICRO_SQUARE = 16 }; /* side of the squares that are transposed at once */
+
+/* dst = rows 0 and 8, 1 and 9, ... of src, element by element in turn. */
+static inline void micro_shuffle(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src)
+{
+    for (int row = 0; row < MICRO_SQUARE / 2; row++) {
+        for (int i = 0; i < MICRO_SQUARE; i++) {
+            dst[2 * (row * MICRO_SQUARE + i)] = src[row * MICRO_SQUARE + i];
+            dst[2 * (row * MICRO_SQUARE + i) + 1] =
+                src[(row + MICRO_SQUARE / 2) * MICRO_SQUARE + i];
+        }
+    }
+}
+
+/* Transposes the square a. A shuffle rotates the bits of an element's index by one; four of them
+ * exchange row and column, and vectorise where a plain transposition does not. */
+static inline void micro_transpose(float a[MICRO_SQUARE * MICRO_SQUARE])
+{
+    float b[MICRO_SQUARE * MICRO_SQUARE];
+    micro_shuffle(b, a);
+    micro_shuffle(a, b);
+    micro_shuffle(b, a);
+    micro_shuffle(a, b);
+}
+
 /* A's element (i, p) is a[i * a_row + p * a_step], B's (p, j) is b[p * b_row + j]; all of
  * MICRO_ROWS rows and MICRO_COLUMNS columns are read, so operands are padded. C is written in its
  * first n_rows rows and n_columns columns. beta is 0 (C is not read) or 1. */
