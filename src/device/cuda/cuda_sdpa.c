@@ -1,0 +1,163 @@
+/* The plans of the shapes asked for so far, in a list per op that the device releases. A shape
+ * without a plan keeps its place in the list, so that cuDNN is asked once. */
+#include "device/cuda/cuda_sdpa.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "device/cuda/cuda_libraries.h"
+#include "device/cuda/cuda_sdpa_plan.h"
+#include "ops/layer_support.h"
+
+struct entry {
+    struct entry *next;
+    struct sdpa_shape shape;
+    struct sdpa_plan *plan; /* NULL: there is none */
+};
+
+static void release_entries(void *data)
+{
+    for (struct entry *e = data, *next; e; e = next) {
+        next = e->next;
+        sdpa_plan_free(e->plan);
+        mem_free(e);
+    }
+}
+
+/* qkv is input i. Zeroed first: shapes are compared field by field, not as bytes. */
+static struct sdpa_shape shape_of_call(const struct op_call *c, int i, enum sdpa_kind kind)
+{
+    struct qkv_dims d = qkv_dims_of(c, i);
+    int64_t window = call_int(c, ATTENTION_WINDOW);
+    struct sdpa_shape s = {
+        .kind = kind,
+        .dtype = c->in[i].dtype,
+        .batch = d.batch,
+        .n_tokens = d.n_tokens,
+        .heads = d.heads,
+        .kv_heads = d.kv_heads,
+        .head_dim = d.head_dim,
+        .window = window < d.n_tokens ? window : 0,
+        .causal = call_bool(c, ATTENTION_CAUSAL),
+        .scale = (float)attention_scale(c, ATTENTION_SCALE, &d),
+    };
+    return s;
+}
+
+static bool same_shape(const struct sdpa_shape *a, const struct sdpa_shape *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->batch == b->batch &&
+           a->n_tokens == b->n_tokens && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->head_dim == b->head_dim && a->window == b->window && a->causal == b->causal &&
+           memcmp(&a->scale, &b->scale, sizeof a->scale) == 0;
+}
+
+/* What cuDNN is known not to do, or not to do right. */
+static bool is_worth_asking(const struct cuda_libraries *l, const struct sdpa_shape *s)
+{
+    size_t version = cudnnGetVersion();
+    int64_t most = l->major == 9 ? 256 : 128;
+    if (version < 90000 || version == 91000 || version == 91001 || l->major < 8)
+        return false;
+    /* Backwards, partly filled tiles of keys went wrong without a padding mask. */
+    if (s->kind != SDPA_FORWARD && version <= 91500 && s->n_tokens % 128 != 0)
+        return false;
+    return s->batch > 0 && s->n_tokens > 1 && s->head_dim % 8 == 0 && s->head_dim <= most;
+}
+
+/* Memory like that of the activations is fair; memory for every pair of tokens is not. */
+static int64_t fair_bytes(const struct sdpa_shape *s)
+{
+    int64_t width = (s->heads + 2 * s->kv_heads) * s->head_dim;
+    return 2 * s->batch * s->n_tokens * width * dtype_size(s->dtype) + ((int64_t)64 << 20);
+}
+
+static struct entry *find(const struct cuda_keep *keep, const struct sdpa_shape *s)
+{
+    for (struct entry *e = keep->data; e; e = e->next) {
+        if (same_shape(&e->shape, s))
+            return e;
+    }
+    return NULL;
+}
+
+/* The entry of a shape, made when there is none yet; NULL when memory is short. */
+static struct entry *find_or_make(struct cuda_libraries *l, struct cuda_keep *keep,
+                                  const struct sdpa_shape *s)
+{
+    struct entry *e = find(keep, s);
+    if (e)
+        return e;
+    e = mem_calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->shape = *s;
+    e->next = keep->data;
+    keep->data = e;
+    keep->release = release_entries;
+    if (is_worth_asking(l, s) && sdpa_plan_new(&e->plan, l->cudnn, s, fair_bytes(s)) != OK)
+        e->plan = NULL;
+    return e;
+}
+
+static int64_t workspace_of(struct cuda_libraries *l, struct cuda_keep *keep,
+                            const struct sdpa_shape *s)
+{
+    struct entry *e = l && l->cudnn ? find_or_make(l, keep, s) : NULL;
+    return e && e->plan ? sdpa_plan_bytes(e->plan) : 0;
+}
+
+/* Only plans whose workspace was planned for may run. */
+static enum status run(const struct kernel_ctx *x, struct cuda_keep *keep,
+                       const struct sdpa_shape *s, const struct sdpa_pointers *p, bool *done)
+{
+    struct entry *e = find(keep, s);
+    *done = e && e->plan;
+    if (!*done)
+        return OK;
+    return sdpa_plan_run(e->plan, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
+}
+
+int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
+    return l ? workspace_of(l, &l->attention, &s) : 0;
+}
+
+int64_t cuda_sdpa_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
+    return l ? workspace_of(l, &l->attention_grad, &s) : 0;
+}
+
+enum status cuda_sdpa_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
+{
+    struct cuda_libraries *l = cuda_libraries_of(&x->env);
+    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
+    struct sdpa_pointers p = {
+        .qkv = c->in[0].data,
+        .out = c->out[0].data,
+        .lse = c->out[1].data,
+        .workspace = x->workspace,
+    };
+    *done = false;
+    return l ? run(x, &l->attention, &s, &p, done) : OK;
+}
+
+enum status cuda_sdpa_grad_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
+{
+    struct cuda_libraries *l = cuda_libraries_of(&x->env);
+    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
+    struct sdpa_pointers p = {
+        .qkv = c->in[1].data,
+        .out = c->in[2].data,
+        .lse = c->in[3].data,
+        .dout = c->in[0].data,
+        .dqkv = c->out[0].data,
+        .workspace = x->workspace,
+    };
+    *done = false;
+    return l ? run(x, &l->attention_grad, &s, &p, done) : OK;
+}
