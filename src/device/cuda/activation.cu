@@ -1,0 +1,186 @@
+/* activation.cu: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients.
+ */
+#include "device/cuda/cuda_map.cuh"
+
+#define GELU_CUBIC 0.044715f
+#define GELU_SCALE 0.79788456080f /* sqrt(2 / pi) */
+#define NORMAL_PDF 0.39894228040f /* 1 / sqrt(2 pi) */
+
+/* ---- one element ---------------------------------------------------------------------------- */
+
+template <bool FAST> static __device__ __forceinline__ float silu_slope(float x)
+{
+    float s = map_sigmoid<FAST>(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+struct silu_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float x)
+    {
+        return x * map_sigmoid<FAST>(x);
+    }
+};
+
+struct silu_grad_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    {
+        return dy * silu_slope<FAST>(x);
+    }
+};
+
+struct gelu_exact_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float x)
+    {
+        return x * normcdff(x);
+    }
+};
+
+struct gelu_exact_grad_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    {
+        return dy * (normcdff(x) + x * NORMAL_PDF * map_exp<FAST>(-0.5f * x * x));
+    }
+};
+
+/* (1 + tanh t) / 2 = sigmoid(2 t), which keeps its accuracy where tanh is close to -1. */
+template <bool FAST> static __device__ __forceinline__ float gelu_gate(float x)
+{
+    return map_sigmoid<FAST>(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+}
+
+struct gelu_tanh_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float x)
+    {
+        return x * gelu_gate<FAST>(x);
+    }
+};
+
+struct gelu_tanh_grad_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    {
+        float s = gelu_gate<FAST>(x);
+        float inner = 2.0f * GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * x * x);
+        return dy * (s + x * s * (1.0f - s) * inner);
+    }
+};
+
+static enum status silu_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return cuda_map1<silu_fn>(x, c);
+}
+
+static enum status silu_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return cuda_map2<silu_grad_fn>(x, c);
+}
+
+static enum status gelu_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return call_bool(c, 0) ? cuda_map1<gelu_tanh_fn>(x, c) : cuda_map1<gelu_exact_fn>(x, c);
+}
+
+static enum status gelu_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return call_bool(c, 0) ? cuda_map2<gelu_tanh_grad_fn>(x, c)
+                           : cuda_map2<gelu_exact_grad_fn>(x, c);
+}
+
+/* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
+
+/* Rows of `width` elements, a multiple of N; n_packs counts vectors of y. */
+template <int N, typename T>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    gate_kernel(T *y, const T *x, int64_t n_packs, int64_t width)
+{
+    constexpr bool FAST = sizeof(T) == 2;
+    const int64_t row_packs = width / N;
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        int64_t row = i / row_packs, column = (i - row * row_packs) * N;
+        const T *gate = x + row * 2 * width + column;
+        float g[N], u[N];
+        load_f32(g, gate);
+        load_f32(u, gate + width);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            g[k] = g[k] * map_sigmoid<FAST>(g[k]) * u[k];
+        store_f32(y + i * N, g);
+    }
+}
+
+/* dx may be x: a thread reads both halves before it writes them. */
+template <int N, typename T>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    gate_grad_kernel(T *dx, const T *dy, const T *x, int64_t n_packs, int64_t width)
+{
+    constexpr bool FAST = sizeof(T) == 2;
+    const int64_t row_packs = width / N;
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        int64_t row = i / row_packs, column = (i - row * row_packs) * N;
+        int64_t at = row * 2 * width + column;
+        float d[N], g[N], u[N];
+        load_f32(d, dy + i * N);
+        load_f32(g, x + at);
+        load_f32(u, x + at + width);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            float s = map_sigmoid<FAST>(g[k]);
+            float gate = g[k] * s, slope = s * (1.0f + g[k] * (1.0f - s));
+            g[k] = d[k] * u[k] * slope;
+            u[k] = d[k] * gate;
+        }
+        store_f32(dx + at, g);
+        store_f32(dx + at + width, u);
+    }
+}
+
+static enum status silu_gate_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t n = shape_elems(&c->out[0].shape), width = shape_last(&c->out[0].shape);
+    CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
+        constexpr int N = per_16_bytes<T>::n;
+        T *y = (T *)c->out[0].data;
+        const T *in = (const T *)c->in[0].data;
+        if (width % N == 0 && is_aligned(y, 16) && is_aligned(in, 16))
+            gate_kernel<N, T><<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+                y, in, n / N, width);
+        else
+            gate_kernel<1, T>
+                <<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(y, in, n, width);
+    });
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+static enum status silu_gate_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t n = shape_elems(&c->in[0].shape), width = shape_last(&c->in[0].shape);
+    CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
+        constexpr int N = per_16_bytes<T>::n;
+        T *dx = (T *)c->out[0].data;
+        const T *dy = (const T *)c->in[0].data;
+        const T *in = (const T *)c->in[1].data;
+        if (width % N == 0 && is_aligned(dx, 16) && is_aligned(dy, 16) && is_aligned(in, 16))
+            gate_grad_kernel<N, T>
+                <<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(dx, dy, in,
+                                                                                   n / N, width);
+        else
+            gate_grad_kernel<1, T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+                dx, dy, in, n, width);
+    });
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+#define LIST(name)                                            \
+    extern "C" const struct kernel cuda_kernels_##name[] = {  \
+        {"vectors", cuda_declines_f64, NULL, name##_vectors}, \
+        KERNEL_END,                                           \
+    };
+LIST(silu)
+LIST(silu_grad)
+LIST(gelu)
+LIST(gelu_grad)
+LIST(silu_gate)
+LIST(silu_gate_grad)
