@@ -41,7 +41,7 @@ enum { CHECKPOINT_BUFFER_BYTES = 10 << 20 };
 
 struct checkpoint_tensor {
     const char *name;     /* "m.<param>", "v.<param>", "master.<param>", ... */
-    struct tensor tensor; /* in host memory */
+    struct tensor tensor; /* in host memory, or where a stage reads and writes it */
 };
 
 /* ---- saving ---- */
@@ -56,6 +56,7 @@ struct checkpoint_content {
     const struct tensor *param_tensors;
     const struct checkpoint_tensor *states; /* [n_states] */
     size_t n_states;
+    const struct tensor_stage *stage; /* how to read both; NULL: they are in host memory */
     json_t *state;       /* an object: whatever the trainer needs back (RNG, cursor, scaler, ...) */
     double epoch;        /* for trainer_state.json */
     json_t *log_history; /* an array of objects (loss, grad_norm, ..., step), or NULL */
@@ -101,6 +102,9 @@ enum checkpoint_check {
 enum status checkpoint_open(struct checkpoint **out, const char *path,
                             enum checkpoint_check check) MUST_CHECK;
 void checkpoint_close(struct checkpoint *c); /* NULL is fine */
+
+/* From here on tensors are written through the stage (borrowed; NULL: they are in host memory). */
+void checkpoint_set_stage(struct checkpoint *c, const struct tensor_stage *stage);
 
 int64_t checkpoint_step(const struct checkpoint *c);
 /* The object given as `state`; borrowed. */

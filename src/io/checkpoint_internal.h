@@ -68,10 +68,11 @@ enum status checkpoint_verify(const json_t *root, const char *folder,
 /* ---- optimizer.safetensors (checkpoint_tensors.c) ---- */
 
 enum status checkpoint_write_tensors(const char *folder, const struct checkpoint_tensor *states,
-                                     size_t n_states) MUST_CHECK;
+                                     size_t n_states, const struct tensor_stage *stage) MUST_CHECK;
 /* One tensor into dst, which must have its dtype and shape. */
 enum status checkpoint_read_tensor(const struct st_reader *reader, const char *name,
-                                   const struct tensor *dst) MUST_CHECK;
+                                   const struct tensor *dst,
+                                   const struct tensor_stage *stage) MUST_CHECK;
 
 #ifdef __cplusplus
 }

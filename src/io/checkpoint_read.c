@@ -12,6 +12,7 @@ struct checkpoint {
     char *folder;
     json_t *root;             /* state.json */
     struct st_reader *states; /* optimizer.safetensors */
+    const struct tensor_stage *stage;
 };
 
 /* Readers of single formats say ERR_DATA or ERR_IO: in a checkpoint both are a bad checkpoint. */
@@ -58,6 +59,11 @@ void checkpoint_close(struct checkpoint *c)
     json_decref(c->root);
     mem_free(c->folder);
     mem_free(c);
+}
+
+void checkpoint_set_stage(struct checkpoint *c, const struct tensor_stage *stage)
+{
+    c->stage = stage;
 }
 
 int64_t checkpoint_step(const struct checkpoint *c)
@@ -153,7 +159,8 @@ out:
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
                                    int n_params, const struct tensor *dst, int n_threads)
 {
-    return as_checkpoint(weights_load(c->folder, params, n_params, dst, n_threads));
+    return as_checkpoint(
+        weights_load_staged(c->folder, params, n_params, dst, c->stage, n_threads));
 }
 
 /* ---- the states ---- */
@@ -161,7 +168,7 @@ enum status checkpoint_read_params(const struct checkpoint *c, const struct mode
 enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
                                   const struct tensor *dst)
 {
-    return as_checkpoint(checkpoint_read_tensor(c->states, name, dst));
+    return as_checkpoint(checkpoint_read_tensor(c->states, name, dst, c->stage));
 }
 
 enum status checkpoint_read_states(const struct checkpoint *c,

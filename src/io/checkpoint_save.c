@@ -27,6 +27,7 @@ static enum status write_model(const char *folder, const struct checkpoint_conte
         .params = c->params,
         .n_params = c->n_params,
         .tensors = c->param_tensors,
+        .stage = c->stage,
         .dtype = common_dtype(c->param_tensors, c->n_params),
         .extras_folder = c->extras_folder,
         .max_shard_bytes = c->max_shard_bytes,
@@ -58,7 +59,7 @@ static enum status write_trainer_state(const char *folder, int64_t step,
 static enum status write_files(const char *folder, int64_t step, const struct checkpoint_content *c)
 {
     TRY(write_model(folder, c));
-    TRY(checkpoint_write_tensors(folder, c->states, c->n_states));
+    TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
     TRY(write_trainer_state(folder, step, c));
     return checkpoint_write_state(folder, step, c->state);
 }

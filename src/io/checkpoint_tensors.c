@@ -25,7 +25,8 @@ static bool file_dtype(enum dtype dtype, enum st_dtype *out)
 }
 
 static enum status write_all(struct st_writer *w, const char *path,
-                             const struct checkpoint_tensor *states, size_t n_states)
+                             const struct checkpoint_tensor *states, size_t n_states,
+                             const struct tensor_stage *stage)
 {
     for (size_t i = 0; i < n_states; i++) {
         const struct tensor *t = &states[i].tensor;
@@ -37,14 +38,15 @@ static enum status write_all(struct st_writer *w, const char *path,
     }
     TRY(st_writer_open_file(w, path));
     for (int64_t i = st_writer_next(w); i >= 0; i = st_writer_next(w)) {
-        const struct tensor *t = &states[i].tensor;
-        TRY(st_writer_append(w, t->data, (size_t)tensor_bytes(t)));
+        struct tensor t;
+        TRY(stage_fetch(stage, &states[i].tensor, &t));
+        TRY(st_writer_append(w, t.data, (size_t)tensor_bytes(&t)));
     }
     return st_writer_finish(w, 1);
 }
 
 enum status checkpoint_write_tensors(const char *folder, const struct checkpoint_tensor *states,
-                                     size_t n_states)
+                                     size_t n_states, const struct tensor_stage *stage)
 {
     struct str path = {0};
     struct st_writer *w = NULL;
@@ -52,7 +54,7 @@ enum status checkpoint_write_tensors(const char *folder, const struct checkpoint
     str_addf(&path, "%s/" CHECKPOINT_OPTIMIZER_FILE, folder);
     TRY_GOTO(str_status(&path), out);
     TRY_GOTO(st_writer_new(&w), out);
-    TRY_GOTO(write_all(w, path.text, states, n_states), out);
+    TRY_GOTO(write_all(w, path.text, states, n_states, stage), out);
 out:
     st_writer_free(w);
     str_release(&path);
@@ -60,7 +62,7 @@ out:
 }
 
 enum status checkpoint_read_tensor(const struct st_reader *reader, const char *name,
-                                   const struct tensor *dst)
+                                   const struct tensor *dst, const struct tensor_stage *stage)
 {
     const struct st_tensor *t;
     enum st_dtype dtype;
@@ -78,5 +80,7 @@ enum status checkpoint_read_tensor(const struct st_reader *reader, const char *n
                     t->file, name, st_dtype_name(t->dtype), shape_text(have, &shape),
                     dtype_name(dst->dtype), shape_text(want, &dst->shape));
     }
-    return file_read_part(t->file, t->offset, dst->data, (size_t)t->n_bytes);
+    struct tensor host = stage_tensor(stage, dst);
+    TRY(file_read_part(t->file, t->offset, host.data, (size_t)t->n_bytes));
+    return stage_store(stage, dst);
 }

@@ -56,11 +56,27 @@ out:
     return status;
 }
 
+static enum status get_tensor(void *content, int i, struct tensor *src)
+{
+    const struct export_content *c = content;
+    return stage_fetch(c->stage, &c->tensors[i], src);
+}
+
+static enum status check_all_fit_f16(const struct export_content *c)
+{
+    for (int i = 0; i < c->n_params; i++) {
+        struct tensor t;
+        TRY(stage_fetch(c->stage, &c->tensors[i], &t));
+        TRY(check_fits_f16(&c->params[i], &t));
+    }
+    return OK;
+}
+
 enum status export_write(const char *folder, const struct export_content *c)
 {
-    for (int i = 0; c->dtype == DTYPE_F16 && i < c->n_params; i++)
-        TRY(check_fits_f16(&c->params[i], &c->tensors[i]));
-    struct weights_source source = {weights_get_tensor, (void *)(uintptr_t)c->tensors};
+    if (c->dtype == DTYPE_F16)
+        TRY(check_all_fit_f16(c));
+    struct weights_source source = {get_tensor, (void *)(uintptr_t)c};
     struct weights_save_options options = {
         .dtype = c->dtype, .max_shard_bytes = c->max_shard_bytes, .sync = true};
     TRY(write_config(folder, c));

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "io/stage.h"
 #include "model/model.h"
 
 #ifdef __cplusplus
@@ -19,10 +20,11 @@ struct export_content {
     const struct model *model;
     const struct model_param *params; /* [n_params] */
     int n_params;
-    const struct tensor *tensors; /* [n_params], in host memory, any float dtype */
-    enum dtype dtype;             /* in the file: F32, BF16 or F16 (F64 is possible too) */
-    const char *extras_folder;    /* where tokenizer files are copied from; NULL: there are none */
-    int64_t max_shard_bytes;      /* 0: what Hugging Face cuts at */
+    const struct tensor *tensors;     /* [n_params], any float dtype */
+    const struct tensor_stage *stage; /* how to read them; NULL: they are in host memory */
+    enum dtype dtype;                 /* in the file: F32, BF16 or F16 (F64 is possible too) */
+    const char *extras_folder; /* where tokenizer files are copied from; NULL: there are none */
+    int64_t max_shard_bytes;   /* 0: what Hugging Face cuts at */
 };
 
 /* Writes the files into an existing folder and syncs them. No atomicity: the folder is the caller's

@@ -15,6 +15,7 @@
 #define SNUG_IO_WEIGHTS_H
 
 #include "io/safetensors.h"
+#include "io/stage.h"
 #include "model/model.h"
 
 #ifdef __cplusplus
@@ -38,6 +39,10 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
 /* Both for all parameters: dst[i] is where params[i] goes. */
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *dst, int n_threads) MUST_CHECK;
+/* The same through a stage (NULL: dst is host memory). */
+enum status weights_load_staged(const char *folder, const struct model_param *params, int n_params,
+                                const struct tensor *dst, const struct tensor_stage *stage,
+                                int n_threads) MUST_CHECK;
 
 /* Where parameters come from when saving: *src becomes a host tensor of params[i], valid until the
  * next call. Called once per parameter, in order. */

@@ -243,14 +243,25 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
     return OK;
 }
 
-enum status weights_load(const char *folder, const struct model_param *params, int n_params,
-                         const struct tensor *dst, int n_threads)
+enum status weights_load_staged(const char *folder, const struct model_param *params, int n_params,
+                                const struct tensor *dst, const struct tensor_stage *stage,
+                                int n_threads)
 {
     struct weights *w;
     TRY(weights_open(&w, folder, params, n_params));
     enum status status = OK;
-    for (int i = 0; i < n_params && status == OK; i++)
-        status = weights_read(w, i, &dst[i], n_threads);
+    for (int i = 0; i < n_params && status == OK; i++) {
+        struct tensor host = stage_tensor(stage, &dst[i]);
+        status = weights_read(w, i, &host, n_threads);
+        if (status == OK)
+            status = stage_store(stage, &dst[i]);
+    }
     weights_close(w);
     return status;
+}
+
+enum status weights_load(const char *folder, const struct model_param *params, int n_params,
+                         const struct tensor *dst, int n_threads)
+{
+    return weights_load_staged(folder, params, n_params, dst, NULL, n_threads);
 }

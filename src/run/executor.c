@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/poison.h"
+
 #include "run/capture.h"
 
 /* A compute instruction ready to go: its tensors with addresses. */
@@ -94,8 +96,15 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     return OK;
 }
 
-static enum status load(struct executor *x, struct loaded *l)
+/* Can the host touch the arenas? Only then can dead memory be marked. */
+static bool is_addressable(const struct device *d)
 {
+    return strcmp(d->ops->name, "cpu") == 0;
+}
+
+static enum status load(struct executor *x, struct loaded *l, const struct storage *storage)
+{
+    TRY(poison_init(&l->poison, l->p, storage, x->arena, is_addressable(x->device), &l->pool));
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
     TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
@@ -122,7 +131,7 @@ enum status executor_load(struct executor *x, const struct program *p,
     }
     struct loaded l = {.p = p};
     pool_init(&l.pool);
-    enum status status = load(x, &l);
+    enum status status = load(x, &l, storage);
     if (status == OK)
         status = vec_push(&x->programs, l);
     if (status != OK) {
@@ -195,18 +204,31 @@ static enum status run_section(void *user)
     return OK;
 }
 
+static enum status run_section(struct executor *x, struct loaded *l, const struct section *s)
+{
+    for (int32_t at = s->first; at < s->first + s->n; at++) {
+        double start = l->seconds ? now_s() : 0;
+        poison_before(&l->poison, at);
+        enum status status = run_instr(x, l, at);
+        if (status != OK)
+            return status_prefix(status, "%s, instruction %d", l->p->name, at);
+        poison_after(&l->poison, at);
+        if (l->seconds)
+            l->seconds[at] += now_s() - start;
+    }
+    return x->device->ops->sync(x->device);
+}
+
 enum status executor_run(struct executor *x, int handle, const char *section)
 {
     struct loaded *l = &x->programs.items[handle];
     const struct section *s = program_section(l->p, section);
     if (!s)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
-    struct section_run run = {x, l, s};
-    if (l->seconds)
-        TRY(run_section(&run)); /* times belong to single instructions */
-    else
-        TRY(capture_run(&l->captures[s - l->p->sections.items], x->device, run_section, &run));
-    return x->device->ops->sync(x->device);
+    poison_enter(&l->poison);
+    enum status status = run_section(x, l, s);
+    poison_leave(&l->poison);
+    return status;
 }
 
 void *executor_input(struct executor *x, int handle, const char *name)
@@ -221,10 +243,15 @@ const void *executor_output(struct executor *x, int handle, const char *name)
     return port ? x->arena[TIER_HOST] + port->offset : NULL;
 }
 
+void *executor_storage_address(struct executor *x, const struct storage_entry *e)
+{
+    return x->arena[e->tier] + e->offset;
+}
+
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
 {
     bool visible = e->tier != TIER_DEVICE || !x->device->ops->memory_is_apart;
-    return visible ? x->arena[e->tier] + e->offset : NULL;
+    return visible ? executor_storage_address(x, e) : NULL;
 }
 
 enum status executor_write_storage(struct executor *x, const struct storage_entry *e,

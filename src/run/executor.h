@@ -2,7 +2,11 @@
  *
  * One arena per tier, sized for the largest of the programs it will run; calls are prepared up
  * front, so a step allocates nothing. The executor also measures: the high-water mark each tier
- * really reached, and time per instruction when asked.
+ * really reached, and time per instruction when asked. In debug builds dead memory is made visible
+ * (poison.h).
+ *
+ * Between sections a program's inputs keep what the host put there only until another program of
+ * the same executor runs: programs share the memory above storage. Fill inputs before every step.
  */
 #ifndef SNUG_RUN_EXECUTOR_H
 #define SNUG_RUN_EXECUTOR_H
@@ -40,6 +44,10 @@ enum status executor_read_storage(struct executor *x, const struct storage_entry
                                   void *dst) MUST_CHECK;
 /* Direct pointer to storage on devices whose memory the host can address (the CPU); else NULL. */
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e);
+
+/* Where storage lies, for copies by the device; to be followed only where the pointer above is not
+ * NULL. */
+void *executor_storage_address(struct executor *x, const struct storage_entry *e);
 
 /* Highest byte used so far in a tier's arena (end of the highest operand, aligned). */
 int64_t executor_high_water(const struct executor *x, enum tier t);

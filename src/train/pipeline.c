@@ -163,6 +163,21 @@ static enum status reserve_ring(struct pipeline *p, const char *name, int64_t n_
     return storage_need(&p->storage, name, MEMORY_STAGING, TIER_HOST, n_bytes, &index);
 }
 
+/* Host memory through which parameters and states come and go where the host cannot address the
+ * device: room for the largest of them. */
+static enum status reserve_staging(struct pipeline *p)
+{
+    int64_t most = 0;
+    if (!p->device->ops->memory_is_apart)
+        return OK;
+    for (size_t i = 0; i < p->storage.entries.n; i++) {
+        const struct storage_entry *e = &p->storage.entries.items[i];
+        if (e->tier == TIER_DEVICE)
+            most = MAX(most, e->n_bytes);
+    }
+    return reserve_ring(p, "staging", most);
+}
+
 static enum status place_and_check(struct pipeline *p, struct stage *s)
 {
     if (!s->program)
@@ -249,6 +264,7 @@ static enum status build_all(struct pipeline *p, const struct pipeline_options *
     }
     TRY(reserve_ring(p, "data ring", o->ring_bytes));
     TRY(reserve_ring(p, "evaluation ring", o->eval_ring_bytes));
+    TRY(reserve_staging(p));
     TRY(place_and_check(p, &p->train));
     TRY(place_and_check(p, &p->eval));
     p->ring = storage_find(&p->storage, "data ring");

@@ -64,7 +64,7 @@ static enum status collect_states(struct session *s, struct states *out)
         if (!e)
             continue;
         struct checkpoint_tensor c = {.name = x->name, .tensor = value_tensor(g, v)};
-        c.tensor.data = executor_storage_pointer(s->executor, e);
+        c.tensor.data = executor_storage_address(s->executor, e);
         TRY(vec_push(&out->list, c));
     }
     return OK;
@@ -101,6 +101,7 @@ enum status train_save(struct session *s, struct train_state *t, double epoch, c
         .params = s->params,
         .n_params = s->n_params,
         .param_tensors = s->param_tensors,
+        .stage = s->stage,
         .states = states.list.items,
         .n_states = states.list.n,
         .state = state,
@@ -188,6 +189,7 @@ enum status train_resume(struct session *s, struct train_state *t)
         return OK;
     bool verified = strcmp(spec, "last") == 0 || strcmp(spec, "auto") == 0;
     TRY_GOTO(checkpoint_open(&c, path, verified ? CHECKPOINT_QUICK : CHECKPOINT_FULL), out);
+    checkpoint_set_stage(c, s->stage);
     TRY_GOTO(read_all(s, c, t), out);
     log_info("resumed from %s at step %lld", path, (long long)t->step);
 out:

@@ -45,13 +45,15 @@ out:
 static enum status open_device(struct session *s)
 {
     const struct config *cfg = s->config;
-    if (cfg->device == CONFIG_DEVICE_CUDA)
-        return FAIL(ERR_UNSUPPORTED, "%s: this build has no CUDA; use device: cpu",
-                    config_where(cfg, "device"));
+    bool gpu = cfg->device == CONFIG_DEVICE_CUDA ||
+               (cfg->device == CONFIG_DEVICE_AUTO && device_count_cuda() > 0);
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    return device_open_cpu(&s->device, (int)cfg->num_threads);
+    if (!gpu)
+        return device_open_cpu(&s->device, (int)cfg->num_threads);
+    enum status status = device_open_cuda(&s->device, 0);
+    return status == OK ? OK : status_prefix(status, "%s", config_where(cfg, "device"));
 }
 
 static struct loader_options loader_options(const struct session *s, bool eval)
@@ -228,6 +230,30 @@ enum status session_data(struct session *s)
 /* ---- memory and weights
  * ---------------------------------------------------------------------------- */
 
+static enum status fetch(void *user, const struct tensor *t, void *buffer)
+{
+    struct device *d = user;
+    TRY(d->ops->copy(d, QUEUE_OUT, buffer, t->data, tensor_bytes(t)));
+    return d->ops->sync(d);
+}
+
+static enum status store(void *user, const struct tensor *t, const void *buffer)
+{
+    struct device *d = user;
+    TRY(d->ops->copy(d, QUEUE_IN, t->data, buffer, tensor_bytes(t)));
+    return d->ops->sync(d);
+}
+
+static void open_stage(struct session *s)
+{
+    const struct storage_entry *e = storage_find(&s->pipeline.storage, "staging");
+    if (!e)
+        return;
+    s->staging =
+        (struct tensor_stage){executor_storage_pointer(s->executor, e), fetch, store, &s->device};
+    s->stage = &s->staging;
+}
+
 static enum status find_params(struct session *s)
 {
     size_t n = (size_t)MAX(s->n_params, 1);
@@ -238,7 +264,7 @@ static enum status find_params(struct session *s)
         if (!e)
             return FAIL(ERR_INTERNAL, "parameter '%s' has no storage", s->params[i].name);
         s->param_tensors[i] = value_tensor(g, s->params[i].value);
-        s->param_tensors[i].data = executor_storage_pointer(s->executor, e);
+        s->param_tensors[i].data = executor_storage_address(s->executor, e);
     }
     return OK;
 }
@@ -259,11 +285,13 @@ static enum status load_weights(struct session *s)
 {
     int n_threads = s->device.env.n_threads;
     if (s->model_folder)
-        return weights_load(s->model_folder, s->params, s->n_params, s->param_tensors, n_threads);
+        return weights_load_staged(s->model_folder, s->params, s->n_params, s->param_tensors,
+                                   s->stage, n_threads);
     for (int i = 0; i < s->n_params; i++) {
-        const struct tensor *t = &s->param_tensors[i];
-        TRY(init_param(&s->params[i], (uint64_t)s->config->seed, t->dtype, 0,
-                       shape_elems(&t->shape), t->data, n_threads));
+        struct tensor t = stage_tensor(s->stage, &s->param_tensors[i]);
+        TRY(init_param(&s->params[i], (uint64_t)s->config->seed, t.dtype, 0, shape_elems(&t.shape),
+                       t.data, n_threads));
+        TRY(stage_store(s->stage, &s->param_tensors[i]));
     }
     return OK;
 }
@@ -276,11 +304,15 @@ enum status session_sync_masters(struct session *s)
         const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
         if (!e)
             continue;
-        const struct tensor *t = &s->param_tensors[i];
-        float *to = executor_storage_pointer(s->executor, e);
-        int64_t n = shape_elems(&t->shape);
-        for (int64_t k = 0; k < n; k++)
-            to[k] = bf16_to_f32(((const uint16_t *)t->data)[k]);
+        struct tensor t, master = s->param_tensors[i];
+        master.dtype = DTYPE_F32;
+        master.data = executor_storage_address(s->executor, e);
+        TRY(stage_fetch(s->stage, &s->param_tensors[i], &t));
+        struct tensor to = stage_tensor(s->stage, &master);
+        /* From the end: in the stage both share one buffer, and f32 is the wider. */
+        for (int64_t k = shape_elems(&t.shape) - 1; k >= 0; k--)
+            ((float *)to.data)[k] = bf16_to_f32(((const uint16_t *)t.data)[k]);
+        TRY(stage_store(s->stage, &master));
     }
     return OK;
 }
@@ -296,6 +328,7 @@ static enum status load_program(struct session *s, const struct stage *stage, in
 enum status session_start(struct session *s)
 {
     TRY(executor_new(&s->executor, &s->device, s->pipeline.n_bytes));
+    open_stage(s);
     TRY(load_program(s, &s->pipeline.train, &s->train_program));
     TRY(load_program(s, &s->pipeline.eval, &s->eval_program));
     TRY(find_params(s));

@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
+#include "io/stage.h"
 #include "run/executor.h"
 #include "train/pipeline.h"
 
@@ -42,7 +43,9 @@ struct session {
     int train_program, eval_program;  /* handles; -1: none */
     const struct model_param *params; /* of the graph that is trained or evaluated */
     int n_params;
-    struct tensor *param_tensors; /* host view of the weights, in the order of params */
+    struct tensor *param_tensors; /* in the order of params; read and written through `stage` */
+    struct tensor_stage staging;
+    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
 };
 
 enum status session_open(struct session *s, const struct config *cfg,
