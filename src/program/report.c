@@ -1,4 +1,5 @@
 /* report.c: what a program costs and what its memory is for. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "program/emit.h"
@@ -57,21 +58,45 @@ void program_memory_at(const struct program *p, const struct storage *storage, e
     }
 }
 
+/* Deaths before births at the same instant, so that sums are those of instants. */
+struct change {
+    int32_t at;
+    int64_t n_bytes;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct change *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
+}
+
 int32_t program_peak(const struct program *p, enum tier tier)
 {
-    int64_t most = -1;
+    struct change *changes = mem_calloc(2 * p->buffers.n + 1, sizeof(*changes));
+    size_t n = 0;
+    if (!changes)
+        return 0; /* a report: the first instant is as good as any */
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *b = &p->buffers.items[i];
+        if (b->tier != tier || b->storage >= 0 || b->merged_into >= 0)
+            continue;
+        int64_t n_bytes = align_up(b->n_bytes, ARENA_ALIGN);
+        changes[n++] = (struct change){b->first, n_bytes};
+        changes[n++] = (struct change){b->last + 1, -n_bytes};
+    }
+    qsort(changes, n, sizeof(*changes), by_time);
+    int64_t live = 0, most = 0;
     int32_t at = 0;
-    struct storage none = {0};
-    for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
-        int64_t by_class[MEMORY_CLASS_COUNT], total = 0;
-        program_memory_at(p, &none, tier, k, by_class);
-        for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
-            total += by_class[c];
-        if (total > most) {
-            most = total;
-            at = k;
+    for (size_t i = 0; i < n; i++) {
+        live += changes[i].n_bytes;
+        if (live > most) {
+            most = live;
+            at = changes[i].at;
         }
     }
+    mem_free(changes);
     return at;
 }
 

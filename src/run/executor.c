@@ -3,9 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "run/poison.h"
-
 #include "run/capture.h"
+#include "run/poison.h"
 
 /* A compute instruction ready to go: its tensors with addresses. */
 struct prepared {
@@ -18,6 +17,7 @@ struct loaded {
     struct pool pool;
     struct prepared *prepared; /* per instruction; calls of compute instructions */
     struct capture *captures;  /* per section */
+    struct poison poison;
     double *seconds;
 };
 
@@ -96,15 +96,10 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     return OK;
 }
 
-/* Can the host touch the arenas? Only then can dead memory be marked. */
-static bool is_addressable(const struct device *d)
-{
-    return strcmp(d->ops->name, "cpu") == 0;
-}
-
 static enum status load(struct executor *x, struct loaded *l, const struct storage *storage)
 {
-    TRY(poison_init(&l->poison, l->p, storage, x->arena, is_addressable(x->device), &l->pool));
+    bool addressable = !x->device->ops->memory_is_apart;
+    TRY(poison_init(&l->poison, l->p, storage, x->arena, addressable, &l->pool));
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
     TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
@@ -195,28 +190,24 @@ static enum status run_section(void *user)
     const struct section *s = r->section;
     for (int32_t at = s->first; at < s->first + s->n; at++) {
         double start = l->seconds ? now_s() : 0;
-        enum status status = run_instr(r->x, l, at);
-        if (status != OK)
-            return status_prefix(status, "%s, instruction %d", l->p->name, at);
-        if (l->seconds)
-            l->seconds[at] += now_s() - start;
-    }
-    return OK;
-}
-
-static enum status run_section(struct executor *x, struct loaded *l, const struct section *s)
-{
-    for (int32_t at = s->first; at < s->first + s->n; at++) {
-        double start = l->seconds ? now_s() : 0;
         poison_before(&l->poison, at);
-        enum status status = run_instr(x, l, at);
+        enum status status = run_instr(r->x, l, at);
         if (status != OK)
             return status_prefix(status, "%s, instruction %d", l->p->name, at);
         poison_after(&l->poison, at);
         if (l->seconds)
             l->seconds[at] += now_s() - start;
     }
-    return x->device->ops->sync(x->device);
+    return OK;
+}
+
+/* Times belong to single instructions, so they are taken without a recording. */
+static enum status enqueue_section(struct executor *x, struct loaded *l, const struct section *s)
+{
+    struct section_run run = {x, l, s};
+    if (l->seconds)
+        return run_section(&run);
+    return capture_run(&l->captures[s - l->p->sections.items], x->device, run_section, &run);
 }
 
 enum status executor_run(struct executor *x, int handle, const char *section)
@@ -226,7 +217,9 @@ enum status executor_run(struct executor *x, int handle, const char *section)
     if (!s)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
     poison_enter(&l->poison);
-    enum status status = run_section(x, l, s);
+    enum status status = enqueue_section(x, l, s);
+    if (status == OK)
+        status = x->device->ops->sync(x->device);
     poison_leave(&l->poison);
     return status;
 }
