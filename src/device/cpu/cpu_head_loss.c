@@ -26,7 +26,7 @@
 enum {
     /* Rows enough that each pass over w and dw is paid for by the products with it, in logits that
      * still are a small part of a training step's memory. */
-    AUTO_BYTES = 32 << 20,
+    AUTO_BYTES = 64 << 20,
     AUTO_ROWS = 64,
     SUM_BLOCK = 1024, /* terms added in f32 before they go into a double */
 };
