@@ -112,7 +112,7 @@ static enum status read_buffer(struct reader *r)
     TRY(read_place(r, &b.tier, &b.offset, &b.n_bytes));
     TRY(need_word(r, "life"));
     TRY(read_int32(r, &b.first));
-    TRY(text_need(&r->t, ".."));
+    TRY(need_word(r, "to"));
     TRY(read_int32(r, &b.last));
     if (text_take_word(&r->t, "storage"))
         TRY(read_int32(r, &b.storage));

@@ -4,8 +4,8 @@
  *       threads 2
  *       events 12
  *       device 8192 lower 7936 storage 4096 method "size"
- *       buffer 0 "wte" weights device+0:4096 life 0..97 storage 0 value 3
- *       buffer 7 "0.gelu" activations device+4096:512 life 3..8 into 5 value 21
+ *       buffer 0 "wte" weights device+0:4096 life 0 to 97 storage 0 value 3
+ *       buffer 7 "0.gelu" activations device+4096:512 life 3 to 8 into 5 value 21
  *       input "tokens" value 0 buffer 40
  *       output "loss" value 55 buffer 41
  *       section "step" {
@@ -43,7 +43,7 @@ static void add_buffer(const struct program *p, size_t i, struct str *out)
     text_add_quoted(out, b->name);
     str_addf(out, " %s ", memory_class_name(b->kind));
     add_place(out, b->tier, b->offset, b->n_bytes);
-    str_addf(out, " life %d..%d", b->first, b->last);
+    str_addf(out, " life %d to %d", b->first, b->last);
     if (b->storage >= 0)
         str_addf(out, " storage %d", b->storage);
     if (b->merged_into >= 0)

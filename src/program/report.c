@@ -107,7 +107,8 @@ static double compute_time(const struct op_call *call, const struct device_rates
 {
     *flops = call_flops(call);
     *bytes = call_bytes(call);
-    return MAX(*flops / r->matmul_flops, *bytes / r->memory_bytes) + r->launch_s;
+    bool half = call->n_in > 0 && dtype_size(call->in[0].dtype) == 2;
+    return MAX(*flops / device_matmul_rate(r, half), *bytes / r->memory_bytes) + r->launch_s;
 }
 
 void program_cost(const struct program *p, int32_t first, int32_t n, const struct device *device,
