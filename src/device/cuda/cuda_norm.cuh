@@ -1,0 +1,68 @@
+/* cuda_norm.cuh: what layer_norm, rms_norm and head_norm share: weights in one of two dtypes, sums
+ * over the threads that hold a row, and the entries of head_norm's kernels (cuda_head_norm.cu),
+ * which norm.cu lists. */
+#ifndef SNUG_DEVICE_CUDA_CUDA_NORM_CUH
+#define SNUG_DEVICE_CUDA_CUDA_NORM_CUH
+
+#include "device/cuda/cuda_support.cuh"
+
+/* A vector of parameters in the activations' dtype or in f32; both NULL: absent. */
+template <typename T> struct weight {
+    const T *as_t;
+    const float *as_f32;
+};
+
+template <typename T> static inline struct weight<T> weight_of(const struct op_call *c, int i) {
+    struct weight<T> w = {
+        NULL, NULL
+    };
+    if (call_has(c, i) && c->in[i].dtype == DTYPE_F32)
+        w.as_f32 = (const float *)c->in[i].data;
+    else if (call_has(c, i))
+        w.as_t = (const T *)c->in[i].data;
+    return w;
+}
+
+template <typename T>
+static inline bool weight_aligned(const struct weight<T> &w)
+{
+    return is_aligned(w.as_t, 16) && is_aligned(w.as_f32, 16);
+}
+
+/* Elements [j, j + N), or `absent` N times. j is a multiple of N. */
+template <int N, typename T>
+static __device__ __forceinline__ void weight_load(float (&v)[N], const struct weight<T> &w,
+                                                   int64_t j, float absent)
+{
+    if (w.as_f32) {
+        load_f32(v, w.as_f32 + j);
+    } else if (w.as_t) {
+        load_f32(v, w.as_t + j);
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            v[k] = absent;
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ float weight_at(const struct weight<T> &w, int64_t j,
+                                                  float absent)
+{
+    return w.as_f32 ? w.as_f32[j] : w.as_t ? to_f32(w.as_t[j]) : absent;
+}
+
+/* Over the G threads that share a row: a warp, or the block. */
+template <int G> static __device__ __forceinline__ float group_sum(float v, float *scratch)
+{
+    if constexpr (G == WARP)
+        return warp_sum(v);
+    else
+        return block_sum<G>(v, scratch);
+}
+
+enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
+int64_t cuda_head_norm_grad_workspace(const struct op_call *c, const struct kernel_env *env);
+enum status cuda_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
+
+#endif

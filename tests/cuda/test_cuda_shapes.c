@@ -1,0 +1,446 @@
+/* CUDA kernels on shapes the samples are too small for: long rows, many rows, vocabularies of more
+ * than 2^16, runs of one id over many pieces, hundreds of inputs, offsets past 2^31; against the
+ * CPU's fast kernels. Then the speed of the memory-bound ones on the shapes of GPT-2 124M with 32
+ * sequences of 1024 tokens, printed in GB/s (each input read once, each output written once).
+ *
+ * Skipped without a GPU. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu_ref.h"
+#include "device/device.h"
+#include "support/law.h"
+
+enum { MAX_OUT = 8, SKIPPED = 77, N_MANY = 1000, TILE_ELEMS = 1 << 20 };
+static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)512 << 20;
+
+struct gpu {
+    struct device device;
+    void *arena, *host;
+    int64_t n_taken; /* bytes of the arena */
+};
+
+static struct gpu gpu; /* one device for the whole program; opening it is slow */
+
+/* ---- calls on the GPU ----------------------------------------------------------------------- */
+
+static void must(enum status s)
+{
+    if (s != OK)
+        fail_msg("%s (%s)", status_message(), status_place());
+}
+
+static void *take(int64_t n_bytes)
+{
+    char *p = (char *)gpu.arena + gpu.n_taken;
+    gpu.n_taken += align_up(n_bytes, ARENA_ALIGN);
+    assert_true(gpu.n_taken <= arena_bytes);
+    return p;
+}
+
+static void move_bytes(void *dst, const void *src, int64_t n_bytes)
+{
+    must(gpu.device.ops->copy(&gpu.device, QUEUE_COMPUTE, dst, src, n_bytes));
+    must(gpu.device.ops->sync(&gpu.device));
+}
+
+/* Host memory into the arena, through pinned memory. */
+static void upload(void *dst, const void *src, int64_t n_bytes)
+{
+    for (int64_t at = 0; at < n_bytes; at += host_bytes) {
+        int64_t n = MIN(host_bytes, n_bytes - at);
+        memcpy(gpu.host, (const char *)src + at, (size_t)n);
+        move_bytes((char *)dst + at, gpu.host, n);
+    }
+}
+
+/* The first kernel that accepts the call, `n_times` over, in workspace of the arena's own. */
+static void run_kernel(const struct op_call *call, int n_times)
+{
+    const char *why = NULL;
+    const struct kernel *k = kernel_pick(gpu.device.ops->kernels(call->op), call, &why);
+    if (!k)
+        fail_msg("%s: %s", op_get(call->op)->name, why);
+    int64_t before = gpu.n_taken;
+    int64_t n_bytes = k->workspace ? k->workspace(call, &gpu.device.env) : 0;
+    struct kernel_ctx x = {.env = gpu.device.env,
+                           .workspace = take(n_bytes),
+                           .queue = gpu.device.ops->queue(&gpu.device, QUEUE_COMPUTE)};
+    for (int i = 0; i < n_times; i++)
+        must(k->run(&x, call));
+    must(gpu.device.ops->sync(&gpu.device));
+    gpu.n_taken = before;
+}
+
+/* ---- against the CPU ------------------------------------------------------------------------ */
+
+static double rms(const struct tensor *t)
+{
+    double sum = 0;
+    int64_t n = shape_elems(&t->shape);
+    for (int64_t i = 0; i < n; i++)
+        sum += ref_get(t, i) * ref_get(t, i);
+    return sqrt(sum / (double)n);
+}
+
+/* Sums over thousands of rows differ by their order. */
+static void compare(const struct law_case *c, int o, const struct tensor *want,
+                    const struct tensor *got)
+{
+    double scale = rms(want);
+    double ulp = want->dtype == DTYPE_BF16 ? 1.0 / 128 : want->dtype == DTYPE_F16 ? 1.0 / 1024 : 0;
+    for (int64_t i = 0; i < shape_elems(&want->shape); i++) {
+        double x = ref_get(want, i), y = ref_get(got, i);
+        double allowed = (c->tolerance + ulp) * (fabs(x) + scale);
+        if (!(fabs(x - y) <= allowed)) {
+            law_failed(c, "output %d, element %lld is %.9g, the CPU gives %.9g", o, (long long)i, y,
+                       x);
+            return;
+        }
+    }
+}
+
+/* The call of the case's one node, with memory in the arena: fresh outputs hold NaN. */
+static void place_call(const struct law_case *c, const struct eval *values, struct tensor *in,
+                       struct tensor *out, struct op_call *call)
+{
+    const struct node *n = graph_node(c->g, 0);
+    node_call(c->g, n, in, out, call);
+    gpu.n_taken = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        in[i].data = take(tensor_bytes(&in[i]));
+        upload(in[i].data, eval_tensor(values, n->in[i]).data, tensor_bytes(&in[i]));
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        const struct alias_rule *a = node_alias(n, o);
+        out[o].data = a ? in[a->in].data : take(tensor_bytes(&out[o]));
+        if (a)
+            continue;
+        memset(gpu.host, 0xFF, (size_t)tensor_bytes(&out[o]));
+        move_bytes(out[o].data, gpu.host, tensor_bytes(&out[o]));
+    }
+}
+
+static void check_case(struct law_case *c)
+{
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUT];
+    struct op_call call;
+    struct eval *values, *want;
+    const struct node *n = graph_node(c->g, 0);
+    must(eval_new(&values, c->g, &(struct eval_options){.n_threads = 8}));
+    law_case_fill(c, values);
+    place_call(c, values, in, out, &call);
+    run_kernel(&call, 1);
+    want = law_run(c, &(struct eval_options){.n_threads = 8});
+    for (int o = 0; want && o < n->n_out; o++) {
+        struct tensor got = out[o], expected = eval_tensor(want, n->out[o]);
+        got.data = gpu.host;
+        assert_true(tensor_bytes(&got) <= host_bytes);
+        move_bytes(gpu.host, out[o].data, tensor_bytes(&got));
+        compare(c, o, &expected, &got);
+    }
+    eval_free(want);
+    eval_free(values);
+}
+
+struct shape_case {
+    const char *op, *text;
+};
+
+static void build_case(struct law_case *c, const struct shape_case *s)
+{
+    assert_true(op_find(s->op, &c->op));
+    c->def = op_get(c->op);
+    c->text = s->text;
+    must(sample_parse(&c->sample, c->def, s->text));
+    must(law_case_build(c));
+}
+
+static const struct shape_case shapes[] = {
+    {"layer_norm", "bf16[4096,768], f32[768], f32[768]"},
+    {"layer_norm", "f16[33,1600], f16[1600], f16[1600]"},
+    {"layer_norm", "f32[300,8192], f32[8192], f32[8192]"},
+    {"layer_norm", "f32[40,12290], f32[12290], f32[12290]"},
+    {"layer_norm_grad", "bf16[4096,768], bf16[4096,768], f32[768], f32[4096], f32[4096]+ "
+                        "{dtype=f32}"},
+    {"layer_norm_grad", "f32[3000,768], f32[3000,768], f32[768], f32[3000], f32[3000]+"},
+    {"layer_norm_grad", "f32[300,4096], f32[300,4096], f32[4096], f32[300], f32[300]+"},
+    {"layer_norm_grad", "f32[300,8192], f32[300,8192], f32[8192], f32[300], f32[300]+"},
+    {"layer_norm_grad", "bf16[200,8192], bf16[200,8192], bf16[8192], f32[200], f32[200]+"},
+    {"layer_norm_grad", "f32[2000,1026], f32[2000,1026], f32[1026], f32[2000], f32[2000]+"},
+    {"rms_norm", "bf16[500,4096], bf16[4096]"},
+    {"rms_norm_grad", "bf16[500,4096], bf16[500,4096], bf16[4096], f32[500]+"},
+    {"rms_norm_grad", "f32[500,2050], f32[500,2050], f32[2050], f32[500]+"},
+    {"head_norm", "bf16[2,700,3072], bf16[128], bf16[128] {heads=16, kv_heads=4, head_dim=128}"},
+    {"head_norm", "f32[2,100,2560], f32[320], f32[320] {heads=4, kv_heads=2, head_dim=320}"},
+    {"head_norm_grad", "bf16[2,700,3072], bf16[2,700,3072], bf16[128], bf16[128], "
+                       "f32[2,700,20]+ {heads=16, kv_heads=4, head_dim=128}"},
+    {"head_norm_grad", "f32[2,300,960], f32[2,300,960], f32[80], f32[80], f32[2,300,10]+ "
+                       "{heads=8, kv_heads=2, head_dim=80}"},
+    {"head_norm_grad", "f32[2,300,2560], f32[2,300,2560], f32[320], f32[320], f32[2,300,6]+ "
+                       "{heads=4, kv_heads=2, head_dim=320}"},
+    {"sum_rows", "bf16[9000,768], f32[768] {dtype=f32}"},
+    {"sum_rows", "bf16[600,20000]"},
+    {"sum_rows", "f32[5000,2303], f32[2303]"},
+    {"sum", "f32[3,1000003] {axes=[1]}"},
+    {"mean", "bf16[2000003]"},
+    {"sum", "f32[40,500,60] {axes=[1]}"},
+    {"sum", "f32[40,500,60] {axes=[0,2]}"},
+    {"sum_squares", "f32[5000011]"},
+    {"sum_squares", "bf16[5000011]"},
+    {"max", "f32[7,100003]"},
+    {"softmax", "f32[100,5003]"},
+    {"softmax_grad", "bf16[100,5003], bf16[100,5003]"},
+    {"embedding", "bf16[20000,768], i32[8192]~20000"},
+    {"embedding_grad", "bf16[8192,768], i32[8192]~300, f32[300,768] {rows=300, dtype=f32}"},
+    {"embedding_grad", "bf16[8192,256], i32[8192]~152000 {rows=152000, dtype=f32}"},
+    {"embedding_grad", "f32[5000,66], i32[5000]~1 {rows=70000}"},
+    {"embedding_grad", "f16[5001,64], i32[5001]~40 {rows=65536}"},
+    {"transpose", "bf16[8,256,12,64] {axes=[0,2,1,3]}"},
+    {"transpose", "bf16[3000,1111] {axes=[1,0]}"},
+    {"transpose", "f32[5,70,33,90] {axes=[3,1,0,2]}"},
+    {"dropout", "bf16[1000003], i64[2]~1000 {p=0.1, seed=7}"},
+    {"add", "bf16[1000,777], bf16[777]"},
+    {"mul", "f32[1000,768], f32[768]"},
+    {"gelu", "f32[1000003] {approximate=true}"},
+    {"silu_gate_grad", "bf16[1000,1536], bf16[1000,3072]"},
+    {"adamw", "bf16[1000003], f32[1000003], f32[1000003], f32[1000003]+, f32[1]=0.01, i32[1]=1000, "
+              "f32[1]=0.5"},
+    {"adamw_master", "bf16[1000003], bf16[1000003], f32[1000003], f32[1000003]+, f32[1]=0.01, "
+                     "i32[1]=3, f32[1]=0.5, f32[1000003]"},
+};
+
+static void large_shapes_agree_with_the_cpu(void **state)
+{
+    (void)state;
+    struct law_report r = {0};
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        struct law_case c = {.report = &r, .tolerance = 1e-4};
+        build_case(&c, &shapes[i]);
+        r.n_cases++;
+        check_case(&c);
+        graph_free(c.g);
+    }
+    law_report_finish(&r);
+}
+
+/* ---- many inputs, long offsets -------------------------------------------------------------- */
+
+static struct tensor tensor_in_arena(enum dtype d, struct shape s)
+{
+    struct tensor t = {.dtype = d, .shape = s};
+    t.data = take(tensor_bytes(&t));
+    return t;
+}
+
+static float read_number(const struct tensor *t)
+{
+    float x;
+    move_bytes(gpu.host, t->data, sizeof(x));
+    memcpy(&x, gpu.host, sizeof(x));
+    return x;
+}
+
+static void write_number(const struct tensor *t, float x)
+{
+    upload(t->data, &x, sizeof(x));
+}
+
+static void run_op(enum op_id op, struct tensor *in, int n_in, struct tensor *out, int n_out,
+                   const struct attr *attrs)
+{
+    struct op_call call = {
+        .op = op, .n_in = n_in, .n_out = n_out, .in = in, .out = out, .attrs = attrs};
+    run_kernel(&call, 1);
+}
+
+static void clip_scale_takes_a_thousand_sums(void **state)
+{
+    (void)state;
+    static struct tensor in[2 + N_MANY];
+    struct shape one = shape_of(1, (int64_t)1);
+    gpu.n_taken = 0;
+    in[0] = tensor_in_arena(DTYPE_F32, one);
+    write_number(&in[0], 4.0f);
+    in[1] = (struct tensor){.dtype = DTYPE_NONE};
+    for (int i = 0; i < N_MANY; i++) {
+        in[2 + i] = tensor_in_arena(DTYPE_F32, one);
+        write_number(&in[2 + i], (float)(i + 1));
+    }
+    struct tensor out[2] = {tensor_in_arena(DTYPE_F32, one), tensor_in_arena(DTYPE_F32, one)};
+    const struct attr attrs[] = {{.f = 1.0}, {.f = 8.0}};
+    run_op(OP_clip_scale, in, 2 + N_MANY, out, 2, attrs);
+    double norm = 2.0 * sqrt(N_MANY * (N_MANY + 1) / 2.0);
+    assert_true(fabs((double)read_number(&out[1]) - norm) < 1e-6 * norm);
+    assert_true(fabs((double)read_number(&out[0]) - 2.0 / norm) < 1e-5);
+}
+
+/* fill, add, sum_squares over more than 2^31 elements. */
+static void elements_past_two_to_the_31_are_reached(void **state)
+{
+    (void)state;
+    gpu.n_taken = 0;
+    const int64_t n = ((int64_t)1 << 31) + 12347;
+    struct tensor x = tensor_in_arena(DTYPE_BF16, shape_of(1, n));
+    struct tensor y = tensor_in_arena(DTYPE_F32, shape_of(1, (int64_t)1));
+    const struct attr value = {.f = 1.5};
+    run_op(OP_fill, &x, 1, &x, 1, &value);
+    struct tensor two[2] = {x, x};
+    run_op(OP_add, two, 2, &x, 1, NULL);
+    run_op(OP_sum_squares, &x, 1, &y, 1, NULL);
+    assert_true(fabs((double)read_number(&y) / (9.0 * (double)n) - 1.0) < 1e-6);
+}
+
+/* A table of more than 2^31 elements: gradients land in its last rows, and are found there. */
+static void rows_past_two_to_the_31_elements_are_reached(void **state)
+{
+    (void)state;
+    enum { N = 64, C = 4096 };
+    const int64_t n_rows = 560000;
+    int32_t ids[N];
+    gpu.n_taken = 0;
+    for (int i = 0; i < N; i++)
+        ids[i] = (int32_t)(n_rows - 1 - i / 2);
+    struct tensor in[2] = {tensor_in_arena(DTYPE_BF16, shape_of(2, (int64_t)N, (int64_t)C)),
+                           tensor_in_arena(DTYPE_I32, shape_of(1, (int64_t)N))};
+    struct tensor table = tensor_in_arena(DTYPE_BF16, shape_of(2, n_rows, (int64_t)C));
+    struct tensor y = tensor_in_arena(DTYPE_F32, shape_of(1, (int64_t)1));
+    const struct attr value = {.f = 1.5};
+    upload(in[1].data, ids, sizeof(ids));
+    run_op(OP_fill, &in[0], 1, &in[0], 1, &value);
+    const struct attr attrs[] = {{.i = n_rows}, {.i = DTYPE_NONE}};
+    run_op(OP_embedding_grad, in, 2, &table, 1, attrs);
+    run_op(OP_sum_squares, &table, 1, &y, 1, NULL);
+    assert_true(fabs((double)read_number(&y) - 9.0 * N / 2 * C) < 1.0); /* 3 in half of N rows */
+    struct tensor gather[2] = {table, in[1]};
+    run_op(OP_embedding, gather, 2, &in[0], 1, NULL);
+    run_op(OP_sum_squares, &in[0], 1, &y, 1, NULL);
+    assert_true(fabs((double)read_number(&y) - 9.0 * N * C) < 1.0);
+}
+
+/* ---- speed ---------------------------------------------------------------------------------- */
+
+static const struct shape_case timed[] = {
+    {"layer_norm", "bf16[32768,768], f32[768], f32[768]"},
+    {"layer_norm_grad", "bf16[32768,768], bf16[32768,768], f32[768], f32[32768], f32[32768]+ "
+                        "{dtype=f32}"},
+    {"rms_norm", "bf16[32768,768], f32[768]"},
+    {"rms_norm_grad", "bf16[32768,768], bf16[32768,768], f32[768], f32[32768]+ {dtype=f32}"},
+    {"gelu", "bf16[32768,3072] {approximate=true}"},
+    {"gelu_grad", "bf16[32768,3072], bf16[32768,3072] {approximate=true}"},
+    {"gelu", "f32[32768,3072] {approximate=true}"},
+    {"silu_gate", "bf16[32768,4096]"},
+    {"add", "bf16[32768,768], bf16[32768,768]"},
+    {"dropout", "bf16[32768,768], i64[2]~1000 {p=0.1}"},
+    {"sum_rows", "bf16[32768,3072], f32[3072] {dtype=f32}"},
+    {"sum_rows", "bf16[32768,768], f32[768] {dtype=f32}"},
+    {"transpose", "bf16[32,1024,12,64] {axes=[0,2,1,3]}"},
+    {"transpose", "bf16[32768,768] {axes=[1,0]}"},
+    {"cast", "f32[32768,768] {dtype=bf16}"},
+    {"embedding", "bf16[50304,768], i32[32768]~50304"},
+    {"embedding_grad", "bf16[32768,768], i32[32768]~50304, f32[50304,768] {rows=50304, dtype=f32}"},
+    {"embedding_grad", "bf16[32768,768], i32[32768]~5000 {rows=50304, dtype=f32}"},
+    {"embedding_grad", "bf16[32768,768], i32[32768]~1, f32[50304,768] {rows=50304, dtype=f32}"},
+    {"adamw", "f32[38633472], f32[38633472], f32[38633472], f32[38633472]+, f32[1]=0.001, "
+              "i32[1]=1000, f32[1]=1"},
+    {"adamw_master", "bf16[38633472], bf16[38633472], f32[38633472], f32[38633472]+, f32[1]=0.001, "
+                     "i32[1]=1000, f32[1]=1, f32[38633472]"},
+    {"accumulate", "f32[38633472], bf16[38633472]"},
+    {"sum_squares", "f32[38633472]"},
+    {"sum_squares", "f32[768]"},
+};
+
+/* An input of the sample: drawn up to TILE_ELEMS elements, then repeated. */
+static void fill_input(const struct sample_input *rule, const struct tensor *t)
+{
+    struct tensor tile = *t;
+    struct sample_input small = *rule;
+    int64_t n = shape_elems(&t->shape), size = dtype_size(t->dtype);
+    int64_t n_tile = MIN(n, (int64_t)TILE_ELEMS);
+    tile.shape = small.shape = shape_of(1, n_tile);
+    tile.data = gpu.host;
+    law_fill(&small, 1, &tile);
+    for (int64_t at = 0; at < n; at += n_tile)
+        move_bytes((char *)t->data + at * size, gpu.host, MIN(n_tile, n - at) * size);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void time_case(const struct shape_case *s)
+{
+    enum { N_TIMES = 50 };
+    struct law_report r = {0};
+    struct law_case c = {.report = &r};
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUT];
+    struct op_call call;
+    build_case(&c, s);
+    const struct node *n = graph_node(c.g, 0);
+    node_call(c.g, n, in, out, &call);
+    gpu.n_taken = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        in[i].data = take(tensor_bytes(&in[i]));
+        fill_input(&c.sample.in[i], &in[i]);
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        const struct alias_rule *a = node_alias(n, o);
+        out[o].data = a ? in[a->in].data : take(tensor_bytes(&out[o]));
+    }
+    run_kernel(&call, 3);
+    double start = seconds();
+    run_kernel(&call, N_TIMES);
+    double each = (seconds() - start) / N_TIMES;
+    (void)printf("%-16s %8.1f us %7.0f GB/s  %s\n", s->op, each * 1e6,
+                 call_bytes(&call) / each * 1e-9, s->text);
+    graph_free(c.g);
+}
+
+static void speeds_are_printed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(timed); i++)
+        time_case(&timed[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_shapes_agree_with_the_cpu),
+        cmocka_unit_test(clip_scale_takes_a_thousand_sums),
+        cmocka_unit_test(elements_past_two_to_the_31_are_reached),
+        cmocka_unit_test(rows_past_two_to_the_31_elements_are_reached),
+        cmocka_unit_test(speeds_are_printed),
+    };
+    if (device_open_cuda(&gpu.device, 0) != OK) {
+        (void)fprintf(stderr, "skipped: %s\n", status_message());
+        return SKIPPED;
+    }
+    const struct device_ops *ops = gpu.device.ops;
+    if (ops->memory_alloc(&gpu.device, TIER_DEVICE, arena_bytes, &gpu.arena) != OK ||
+        ops->memory_alloc(&gpu.device, TIER_HOST, host_bytes, &gpu.host) != OK) {
+        (void)fprintf(stderr, "skipped: %s\n", status_message());
+        device_close(&gpu.device);
+        return SKIPPED;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ops->memory_free(&gpu.device, TIER_DEVICE, gpu.arena, arena_bytes);
+    ops->memory_free(&gpu.device, TIER_HOST, gpu.host, host_bytes);
+    device_close(&gpu.device);
+    return failed;
+}
