@@ -94,7 +94,7 @@ static enum snug_status unknown_option(const struct command *c, const char *word
 
 static enum snug_status set_value(const struct option *o, const char *value, struct args *args)
 {
-    char *field = (char *)args + o->offset;
+    void *field = (char *)args + o->offset;
     int64_t i;
     double x;
     switch (o->kind) {

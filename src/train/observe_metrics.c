@@ -20,7 +20,7 @@ enum status observe_metrics_open(struct observe_metrics *o, const struct config 
     struct str path = {0};
     str_addf(&path, "%s/metrics.jsonl", cfg->output_dir);
     enum status status = str_status(&path);
-    *o = (struct observe_metrics){.file = {.file = {.fd = -1}}};
+    *o = (struct observe_metrics){.file.file.fd = -1};
     if (status == OK)
         status = file_make_folders(cfg->output_dir);
     if (status == OK)

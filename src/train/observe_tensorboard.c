@@ -5,8 +5,7 @@
 enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct config *cfg,
                                      const char *folder)
 {
-    *o = (struct observe_tensorboard){.file = {.file = {.fd = -1}},
-                                      .logging_steps = cfg->logging_steps};
+    *o = (struct observe_tensorboard){.file.file.fd = -1, .logging_steps = cfg->logging_steps};
     return tfevents_open(&o->file, folder, observe_wall_time());
 }
 
