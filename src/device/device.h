@@ -41,6 +41,12 @@ struct device_rates {
     double launch_s;          /* fixed cost of one instruction */
 };
 
+/* The rate of products of 16-bit floats (`half`) or of f32. */
+static inline double device_matmul_rate(const struct device_rates *r, bool half)
+{
+    return half && r->half_matmul_flops > 0 ? r->half_matmul_flops : r->matmul_flops;
+}
+
 struct device;
 
 struct device_ops {

@@ -129,6 +129,13 @@ static void measure_memory(struct loop *l, struct step_record *r)
     r->device_predicted = f->arena_bytes + f->context_bytes;
 }
 
+/* What the model's matrix products could reach. */
+static double peak_flops(const struct session *s)
+{
+    bool half = dtype_size(s->pipeline.precision.weights) == 2;
+    return device_matmul_rate(&s->device.rates, half);
+}
+
 static struct step_record record_step(struct loop *l, double lr, double seconds)
 {
     const struct config *cfg = l->s->config;
@@ -144,7 +151,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .n_tokens = (int64_t)count,
         .seconds = seconds,
         .tokens_per_s = (double)(cfg->train_batch_size * cfg->max_seq_length) / seconds,
-        .mfu = flops / seconds / l->s->device.rates.matmul_flops,
+        .mfu = flops / seconds / peak_flops(l->s),
     };
     l->state.n_tokens += r.n_tokens;
     r.n_tokens_total = l->state.n_tokens;
@@ -320,8 +327,7 @@ static void summarise(struct loop *l)
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->tokens_per_s = r->samples_per_s * (double)cfg->max_seq_length;
-    r->mfu =
-        l->s->pipeline.forecast.step_flops / r->median_step_s / l->s->device.rates.matmul_flops;
+    r->mfu = l->s->pipeline.forecast.step_flops / r->median_step_s / peak_flops(l->s);
 }
 
 static enum status start_loader(struct session *s)

@@ -57,7 +57,7 @@ static enum status read_properties(struct cuda_libraries *l, char *name, size_t 
     l->threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
     l->l2_bytes = p.l2CacheSize;
     l->memory_bytes = (int64_t)p.totalGlobalMem;
-    (void)snprintf(name, n_name, "%s", p.name);
+    (void)snprintf(name, n_name, "%.*s", (int)n_name - 1, p.name);
     return OK;
 }
 

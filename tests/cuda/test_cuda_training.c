@@ -1,0 +1,103 @@
+/* Whole training steps on a GPU: the models of tests/golden against PyTorch, the same bits from run
+ * to run, the predicted arena to the byte. Skipped without a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/golden.h"
+#include "support/golden_training.h"
+
+enum { SKIPPED = 77 };
+
+static void f32_losses_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct trained t;
+        double want[N_STEPS];
+        train_golden("cuda", *name, 1, NULL, NULL, &t);
+        golden_losses(*name, want);
+        expect_near(*name, t.losses, want, 1e-4);
+    }
+}
+
+static void bf16_losses_follow_those_of_pytorch(void **state)
+{
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct trained t;
+        double want[N_STEPS];
+        train_golden("cuda", *name, 1, "bf16=true", NULL, &t);
+        golden_losses(*name, want);
+        expect_near(*name, t.losses, want, 2e-2);
+    }
+}
+
+static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
+{
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct trained whole, parts;
+        train_golden("cuda", *name, 1, NULL, NULL, &whole);
+        train_golden("cuda", *name, GOLDEN_BATCH, NULL, NULL, &parts);
+        expect_near(*name, parts.losses, whole.losses, 1e-4);
+    }
+}
+
+static void a_second_run_gives_the_same_bits(void **state)
+{
+    static const char *const precisions[] = {"bf16=false", "bf16=true"};
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        for (size_t i = 0; i < ARRAY_LEN(precisions); i++) {
+            struct trained a, b;
+            train_golden("cuda", *name, 1, precisions[i], NULL, &a);
+            train_golden("cuda", *name, 1, precisions[i], NULL, &b);
+            assert_memory_equal(a.losses, b.losses, sizeof(a.losses));
+            assert_memory_equal(a.norms, b.norms, sizeof(a.norms));
+        }
+    }
+}
+
+static void recompute_changes_no_bit_of_any_loss(void **state)
+{
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct trained kept, again;
+        train_golden("cuda", *name, 1, "bf16=true", "gradient_checkpointing=false", &kept);
+        train_golden("cuda", *name, 1, "bf16=true", "gradient_checkpointing=true", &again);
+        assert_memory_equal(kept.losses, again.losses, sizeof(kept.losses));
+    }
+}
+
+static void the_high_water_mark_is_the_prediction(void **state)
+{
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct trained t;
+        train_golden("cuda", *name, 1, "bf16=true", NULL, &t);
+        for (int k = 0; k < TIER_COUNT; k++)
+            assert_int_equal(t.measured[k], t.predicted[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f32_losses_are_those_of_pytorch),
+        cmocka_unit_test(bf16_losses_follow_those_of_pytorch),
+        cmocka_unit_test(micro_batches_give_the_losses_of_the_whole_batch),
+        cmocka_unit_test(a_second_run_gives_the_same_bits),
+        cmocka_unit_test(recompute_changes_no_bit_of_any_loss),
+        cmocka_unit_test(the_high_water_mark_is_the_prediction),
+    };
+    if (device_count_cuda() == 0) {
+        (void)fprintf(stderr, "skipped: no GPU\n");
+        return SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+#include "support/golden_training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/golden.h"
+#include "train/session.h"
+
+static void copy_rows(void *to, const struct st_tensor *from, int64_t first_row, int64_t n_rows)
+{
+    size_t row = (size_t)GOLDEN_LENGTH * sizeof(int32_t);
+    memcpy(to, (const char *)from->data + (size_t)first_row * row, (size_t)n_rows * row);
+}
+
+static void run_section(struct session *s, const char *name)
+{
+    expect_ok(executor_run(s->executor, s->train_program, name));
+}
+
+static void set_batch(struct session *s, const struct st_reader *golden, int64_t first, int64_t n)
+{
+    int h = s->train_program;
+    copy_rows(executor_input(s->executor, h, "tokens"), st_reader_find(golden, "tokens"), first, n);
+    copy_rows(executor_input(s->executor, h, "targets"), st_reader_find(golden, "targets"), first,
+              n);
+}
+
+/* 20 steps of the golden recipe on the golden batch, in `n_micro` micro-batches. */
+void train_golden(const char *device, const char *name, int n_micro, const char *extra1,
+                  const char *extra2, struct trained *out)
+{
+    char folder[256], model[300], batch[64], accumulation[64], file[300], where[32];
+    (void)snprintf(folder, sizeof(folder), "tests/golden/%s", name);
+    (void)snprintf(model, sizeof(model), "model_name_or_path=%s", folder);
+    (void)snprintf(batch, sizeof(batch), "per_device_train_batch_size=%d", GOLDEN_BATCH / n_micro);
+    (void)snprintf(accumulation, sizeof(accumulation), "gradient_accumulation_steps=%d", n_micro);
+    (void)snprintf(file, sizeof(file), "%s/golden.safetensors", folder);
+    (void)snprintf(where, sizeof(where), "device=%s", device);
+    const char *overrides[] = {model,
+                               where,
+                               batch,
+                               accumulation,
+                               "max_seq_length=24",
+                               "learning_rate=3e-3",
+                               "adam_beta2=0.95",
+                               "weight_decay=0.1",
+                               "max_grad_norm=1.0",
+                               extra1 ? extra1 : "seed=1",
+                               extra2 ? extra2 : "data_seed=1"};
+    struct config *cfg;
+    struct session s;
+    struct st_reader *golden;
+    expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(cfg, 1));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
+    expect_ok(session_start(&s));
+    expect_ok(st_reader_open_file(&golden, file));
+
+    int h = s.train_program;
+    for (int step = 0; step < N_STEPS; step++) {
+        *(float *)executor_input(s.executor, h, LOSS_SEED) = 1.0f / (GOLDEN_BATCH * GOLDEN_LENGTH);
+        *(float *)executor_input(s.executor, h, "lr") = 3e-3f;
+        *(int32_t *)executor_input(s.executor, h, "step") = step + 1;
+        if (n_micro == 1) {
+            set_batch(&s, golden, 0, GOLDEN_BATCH);
+            run_section(&s, "step");
+        } else {
+            run_section(&s, "begin");
+            for (int i = 0; i < n_micro; i++) {
+                set_batch(&s, golden, i * (GOLDEN_BATCH / n_micro), GOLDEN_BATCH / n_micro);
+                run_section(&s, "micro");
+            }
+            run_section(&s, "update");
+        }
+        float loss = *(const float *)executor_output(s.executor, h, "loss");
+        float count = *(const float *)executor_output(s.executor, h, "count");
+        out->losses[step] = (double)loss / (double)count;
+        out->norms[step] = (double)*(const float *)executor_output(s.executor, h, "grad_norm");
+    }
+    for (int t = 0; t < TIER_COUNT; t++) {
+        out->predicted[t] = s.pipeline.n_bytes[t];
+        out->measured[t] = executor_high_water(s.executor, (enum tier)t);
+    }
+    st_reader_close(golden);
+    session_close(&s);
+    config_free(cfg);
+}
+
+void golden_losses(const char *name, double *losses)
+{
+    char file[300];
+    struct st_reader *golden;
+    (void)snprintf(file, sizeof(file), "tests/golden/%s/golden.safetensors", name);
+    expect_ok(st_reader_open_file(&golden, file));
+    memcpy(losses, st_reader_find(golden, "adamw_losses")->data, N_STEPS * sizeof(double));
+    st_reader_close(golden);
+}
+
+void expect_near(const char *name, const double *got, const double *want, double tolerance)
+{
+    for (int i = 0; i < N_STEPS; i++) {
+        double error = (got[i] - want[i]) / want[i];
+        if (!(error < tolerance && error > -tolerance))
+            fail_msg("%s, step %d: loss %.9g, PyTorch %.9g (relative error %.2g)", name, i + 1,
+                     got[i], want[i], error);
+    }
+}

@@ -1,0 +1,32 @@
+/* golden_training.h: the golden recipe: 20 AdamW steps on the models of tests/golden, on a device.
+ * Everything fails the test instead of returning an error. */
+#ifndef SNUG_TESTS_GOLDEN_TRAINING_H
+#define SNUG_TESTS_GOLDEN_TRAINING_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { N_STEPS = 20 };
+
+struct trained {
+    double losses[N_STEPS], norms[N_STEPS];
+    int64_t predicted[TIER_COUNT], measured[TIER_COUNT];
+};
+
+/* On the golden batch in `n_micro` micro-batches. device: "cpu" or "cuda"; extras: further settings
+ * (key=value), or NULL. */
+void train_golden(const char *device, const char *name, int n_micro, const char *extra1,
+                  const char *extra2, struct trained *out);
+
+/* The losses PyTorch had. */
+void golden_losses(const char *name, double *losses);
+/* Fails unless every loss is within the relative tolerance. */
+void expect_near(const char *name, const double *got, const double *want, double tolerance);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
