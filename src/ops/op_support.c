@@ -3,8 +3,7 @@
 enum status need_float(const struct op_call *c, int i)
 {
     if (!dtype_is_float(c->in[i].dtype))
-        return REJECT(c, "input %d must be a float tensor, not %s", i,
-                      dtype_name(c->in[i].dtype));
+        return REJECT(c, "input %d must be a float tensor, not %s", i, dtype_name(c->in[i].dtype));
     return OK;
 }
 

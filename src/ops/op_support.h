@@ -11,8 +11,7 @@ extern "C" {
 #endif
 
 /* FAIL(ERR_SHAPE) with the op's name in front: return REJECT(c, "x has rank %d", r); */
-#define REJECT(c, ...)                                                                             \
-    status_prefix(FAIL(ERR_SHAPE, __VA_ARGS__), "%s", op_get((c)->op)->name)
+#define REJECT(c, ...) status_prefix(FAIL(ERR_SHAPE, __VA_ARGS__), "%s", op_get((c)->op)->name)
 
 /* All present inputs in [first, last] are floats of one dtype. */
 enum status need_same_float(const struct op_call *c, int first, int last) MUST_CHECK;

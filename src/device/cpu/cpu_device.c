@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/device.h"
 
@@ -92,17 +93,28 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A matrix product large enough to reach the steady rate and to make the BLAS touch the packing
- * buffers it keeps, so that the context constant read afterwards is the whole one. */
-static void measure_matmul(struct device_rates *r, float *a, float *b, float *c, int n)
+/* A matrix product large enough to reach the steady rate of the kernels the ops use; it also makes
+ * the BLAS behind them touch what it keeps, so that the context read afterwards is the whole one.
+ */
+static void measure_matmul(struct device *d, float *a, float *b, float *c, int64_t n,
+                           void *workspace)
 {
+    struct cpu_gemm g = {.m = n,
+                         .n = n,
+                         .k = n,
+                         .a = {a, DTYPE_F32, 0, n, 1},
+                         .b = {b, DTYPE_F32, 0, 1, n},
+                         .c = c,
+                         .c_dtype = DTYPE_F32,
+                         .c_row = n};
     double best = 1e30;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         double t = now_s();
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
+        cpu_gemm(&d->env, workspace, &g);
         best = fmin(best, now_s() - t);
     }
-    r->matmul_flops = 2.0 * n * n * n / best;
+    d->rates.matmul_flops = 2.0 * (double)(n * n * n) / best;
+    d->rates.half_matmul_flops = d->rates.matmul_flops; /* 16-bit operands are products in f32 */
 }
 
 static void measure_memory(struct device_rates *r, float *dst, const float *src, int64_t n,
@@ -124,16 +136,18 @@ static void measure_memory(struct device_rates *r, float *dst, const float *src,
 /* Measures the machine on scratch memory that is returned to the system before it comes back. */
 static enum status measure(struct device *d)
 {
-    enum { N = 768 };
+    enum { N = 1024 };
     const int64_t stream = 6 << 20, matrix = N * N;
-    const int64_t n_bytes = (2 * stream + 3 * matrix) * (int64_t)sizeof(float);
+    const int64_t n_floats = 2 * stream + 3 * matrix;
+    const int64_t n_bytes = n_floats * 4 + cpu_gemm_workspace(&d->env, N, N, N);
     void *scratch;
     TRY(memory_alloc(d, TIER_HOST, n_bytes, &scratch));
     float *p = scratch;
-    for (int64_t i = 0; i < n_bytes / 4; i++)
+    for (int64_t i = 0; i < n_floats; i++)
         p[i] = (float)(i % 13) * 0.25f;
-    measure_matmul(&d->rates, p, p + matrix, p + 2 * matrix, N);
-    measure_memory(&d->rates, p + 3 * matrix, p + 3 * matrix + stream, stream, d->env.n_threads);
+    float *streams = p + 3 * matrix;
+    measure_matmul(d, p, p + matrix, p + 2 * matrix, N, p + n_floats);
+    measure_memory(&d->rates, streams, streams + stream, stream, d->env.n_threads);
     memory_free(d, TIER_HOST, scratch, n_bytes);
     return OK;
 }
