@@ -23,7 +23,7 @@ layers() {
 }
 
 headers_stand_alone() {
-    flags="-Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
+    flags="-fopenmp -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
     for h in $(git ls-files 'src/*.h' 'include/*.h'); do
         echo "#include \"$h\"" | gcc -std=c11 -D_GNU_SOURCE -Wall -Werror $flags -x c -fsyntax-only - || return 1
         case $h in src/device/cpu/*|*_internal.h) continue ;; esac

@@ -137,8 +137,10 @@ static enum status infer(const struct graph *g, const struct node *n, struct ten
 {
     struct tensor *in;
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
-    for (int i = 0; i < n->n_in; i++)
-        in[i] = n->in[i] == VALUE_NONE ? (struct tensor){0} : value_tensor(g, n->in[i]);
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE) /* absent ones stay dtype NONE */
+            in[i] = value_tensor(g, n->in[i]);
+    }
     struct op_call call = {n->op, n->n_in, n->n_out, in, out, n->attrs};
     enum status status = op_get(n->op)->infer(&call);
     for (int i = 0; i < n->n_out && status == OK; i++)
@@ -236,8 +238,9 @@ int64_t value_bytes(const struct graph *g, value_id v)
 void node_call(const struct graph *g, const struct node *n, struct tensor *in, struct tensor *out,
                struct op_call *call)
 {
+    static const struct tensor absent = {0};
     for (int i = 0; i < n->n_in; i++)
-        in[i] = n->in[i] == VALUE_NONE ? (struct tensor){0} : value_tensor(g, n->in[i]);
+        in[i] = n->in[i] == VALUE_NONE ? absent : value_tensor(g, n->in[i]);
     for (int i = 0; i < n->n_out; i++)
         out[i] = value_tensor(g, n->out[i]);
     *call = (struct op_call){n->op, n->n_in, n->n_out, in, out, n->attrs};

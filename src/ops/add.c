@@ -19,7 +19,8 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
     return builder_status(b);
 }
 
-static const struct alias_rule aliases[] = {{ALIAS_MAY, 0, 0}, {ALIAS_MAY, 0, 1}, {ALIAS_NONE, 0, 0}};
+static const struct alias_rule aliases[] = {
+    {ALIAS_MAY, 0, 0}, {ALIAS_MAY, 0, 1}, {ALIAS_NONE, 0, 0}};
 
 static const struct op_sample samples[] = {
     {.text = "f32[3,5], f32[3,5]"},

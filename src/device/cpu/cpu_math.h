@@ -149,7 +149,7 @@ static inline float cpu_normal_cdf(float x)
  * everywhere, one of floats only where the compiler may forget about NaN. */
 static inline int32_t cpu_order_key(int32_t bits)
 {
-    return bits ^ ((bits >> 31) & 0x7fffffff);
+    return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
 /* The largest of n floats; -infinity when there is none. What a NaN does is not defined (either it

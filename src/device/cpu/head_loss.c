@@ -36,7 +36,7 @@ static double reference_row(const struct op_call *c, int64_t i, double gradient,
     }
     for (int64_t v = 0; v < s.n_words; v++)
         sum += exp(z[v] - top);
-    double lse = top + log(sum);
+    double lse = top + log(sum); // cppcheck-suppress invalidFunctionArg ; there is a word
     bool valid = target != call_int(c, HEAD_LOSS_IGNORE);
     double loss = valid ? lse - (1.0 - e) * z[target] - e * avg + z_loss * lse * lse : 0.0;
     for (int64_t v = 0; v < s.n_words; v++) {
