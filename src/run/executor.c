@@ -16,7 +16,8 @@ struct loaded {
     const struct program *p;
     struct pool pool;
     struct prepared *prepared; /* per instruction; calls of compute instructions */
-    struct capture *captures;  /* per section */
+    size_t n_captures;
+    struct capture *captures; /* per section */
     struct poison poison;
     double *seconds;
 };
@@ -57,7 +58,7 @@ void executor_free(struct executor *x)
         return;
     for (size_t i = 0; i < x->programs.n; i++) {
         struct loaded *l = &x->programs.items[i];
-        for (size_t k = 0; k < l->p->sections.n; k++)
+        for (size_t k = 0; k < l->n_captures; k++)
             capture_release(&l->captures[k], x->device);
         pool_release(&l->pool);
     }
@@ -103,6 +104,7 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
     TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
+    l->n_captures = l->p->sections.n;
     if (x->device->ops->prepare)
         TRY(x->device->ops->prepare(x->device, l->p->n_events));
     for (int32_t at = 0; (size_t)at < l->p->instrs.n; at++) {

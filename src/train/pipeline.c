@@ -239,7 +239,9 @@ static void forecast_fit(struct pipeline *p)
     f->binding = TIER_DEVICE;
     for (int t = 0; t < TIER_COUNT; t++) {
         f->budget[t] = asked[t] == CONFIG_AUTO || asked[t] == CONFIG_UNSET ? INT64_MAX : asked[t];
-        if (p->n_bytes[t] > f->budget[t]) {
+        /* A GPU's budget is for all the driver counts: the context too. */
+        bool whole = t == TIER_DEVICE && p->device->ops->memory_is_apart;
+        if (p->n_bytes[t] + (whole ? f->context_bytes : 0) > f->budget[t]) {
             f->binding = f->fits ? (enum tier)t : f->binding;
             f->fits = false;
         }

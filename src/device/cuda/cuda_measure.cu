@@ -7,7 +7,7 @@
 enum {
     MATRIX = 4096,
     F32_MATRIX = 2048,
-    STREAM_BYTES = 128 << 20,
+    STREAM_BYTES = 512 << 20,
     LINK_BYTES = 32 << 20,
     ROUNDS = 5,
     LAUNCHES = 200
