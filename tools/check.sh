@@ -24,7 +24,10 @@ layers() {
 
 headers_stand_alone() {
     flags="-fopenmp -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
+    cuda=$(dirname "$(dirname "$(command -v nvcc)")" 2>/dev/null)/include
+    [ -f "$cuda/cuda_runtime_api.h" ] && flags="$flags -isystem $cuda" || cuda=
     for h in $(git ls-files 'src/*.h' 'include/*.h'); do
+        case $h in src/device/cuda/*) [ -n "$cuda" ] || continue ;; esac
         echo "#include \"$h\"" | gcc -std=c11 -D_GNU_SOURCE -Wall -Werror $flags -x c -fsyntax-only - || return 1
         case $h in src/device/cpu/*|*_internal.h) continue ;; esac
         echo "#include \"$h\"" | g++ -std=c++17 -D_GNU_SOURCE -Wall -Werror $flags -x c++ -fsyntax-only - || return 1

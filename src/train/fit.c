@@ -20,7 +20,7 @@ static int64_t bytes_with(const struct pipeline *p, const struct config *changed
     struct pipeline trial;
     if (pipeline_build(&trial, changed, p->model, p->device, o) != OK)
         return -1;
-    int64_t n_bytes = trial.n_bytes[tier];
+    int64_t n_bytes = pipeline_needs(&trial, tier);
     pipeline_release(&trial);
     return n_bytes;
 }
@@ -72,20 +72,20 @@ enum status pipeline_require_fit(const struct pipeline *p, const struct pipeline
     enum tier t = f->binding;
     struct change change = {.text = ""};
     bool found = find_change(p, o, &change);
-    format_bytes(need, p->n_bytes[t]);
+    int64_t n_bytes = pipeline_needs(p, t);
+    format_bytes(need, n_bytes);
     format_bytes(have, f->budget[t]);
-    format_bytes(over, p->n_bytes[t] - f->budget[t]);
+    format_bytes(over, n_bytes - f->budget[t]);
     if (found)
         return FAIL(ERR_FIT,
                     "does not fit: %s memory needs %s (%lld bytes), the budget is %s (%lld bytes), "
                     "%s too little; it fits in %s with %s",
-                    tier_name(t), need, (long long)p->n_bytes[t], have, (long long)f->budget[t],
-                    over, format_bytes(then, change.n_bytes), change.text);
+                    tier_name(t), need, (long long)n_bytes, have, (long long)f->budget[t], over,
+                    format_bytes(then, change.n_bytes), change.text);
     return FAIL(
         ERR_FIT,
         "does not fit: %s memory needs %s (%lld bytes), the budget is %s (%lld bytes), %s "
         "too little; recomputing every block and a micro-batch of 1 do not bring it down far "
         "enough: raise %s_memory, shorten max_seq_length or choose a smaller model",
-        tier_name(t), need, (long long)p->n_bytes[t], have, (long long)f->budget[t], over,
-        tier_name(t));
+        tier_name(t), need, (long long)n_bytes, have, (long long)f->budget[t], over, tier_name(t));
 }

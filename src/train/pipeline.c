@@ -230,6 +230,12 @@ static void forecast_memory(struct pipeline *p)
         f->fragmentation -= f->breakdown[c];
 }
 
+int64_t pipeline_needs(const struct pipeline *p, enum tier t)
+{
+    bool whole = t == TIER_DEVICE && p->device->ops->memory_is_apart;
+    return p->n_bytes[t] + (whole ? p->forecast.context_bytes : 0);
+}
+
 static void forecast_fit(struct pipeline *p)
 {
     struct forecast *f = &p->forecast;
@@ -239,9 +245,7 @@ static void forecast_fit(struct pipeline *p)
     f->binding = TIER_DEVICE;
     for (int t = 0; t < TIER_COUNT; t++) {
         f->budget[t] = asked[t] == CONFIG_AUTO || asked[t] == CONFIG_UNSET ? INT64_MAX : asked[t];
-        /* A GPU's budget is for all the driver counts: the context too. */
-        bool whole = t == TIER_DEVICE && p->device->ops->memory_is_apart;
-        if (p->n_bytes[t] + (whole ? f->context_bytes : 0) > f->budget[t]) {
+        if (pipeline_needs(p, (enum tier)t) > f->budget[t]) {
             f->binding = f->fits ? (enum tier)t : f->binding;
             f->fits = false;
         }

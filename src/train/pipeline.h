@@ -63,6 +63,9 @@ enum status pipeline_build(struct pipeline *p, const struct config *cfg, const s
                            struct device *device, const struct pipeline_options *o) MUST_CHECK;
 void pipeline_release(struct pipeline *p);
 
+/* What counts against a tier's budget: its arena and, on a GPU, the context beside it. */
+int64_t pipeline_needs(const struct pipeline *p, enum tier t);
+
 /* ERR_FIT with the binding constraint in bytes and the nearest change that would fit (other
  * settings are planned to find it), or OK when the plan fits. */
 enum status pipeline_require_fit(const struct pipeline *p,
