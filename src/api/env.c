@@ -18,7 +18,11 @@ static const struct feature {
 #else
     {"openmp", "threads in CPU kernels", false},
 #endif
+#ifdef SNUG_HAVE_CUDA
+    {"cuda", "NVIDIA GPUs", true},
+#else
     {"cuda", "NVIDIA GPUs", false},
+#endif
     {"mpi", "many processes", false},
     {"io_uring", "the disk tier", false},
     {"http", "the monitor's web page", false},

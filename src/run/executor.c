@@ -197,8 +197,10 @@ static enum status run_section(void *user)
         if (status != OK)
             return status_prefix(status, "%s, instruction %d", l->p->name, at);
         poison_after(&l->poison, at);
-        if (l->seconds)
+        if (l->seconds) { /* a queue is timed by waiting for it */
+            TRY(x->device->ops->sync(x->device));
             l->seconds[at] += now_s() - start;
+        }
     }
     return OK;
 }

@@ -149,13 +149,10 @@ static enum source_kind source_kind(enum config_dataset_type type)
     return kinds[type];
 }
 
-/* Enough synthetic tokens that a run of max_steps never repeats; a million when epochs decide. */
-static int64_t synthetic_tokens(const struct config *cfg)
-{
-    int64_t per_step = cfg->train_batch_size * (cfg->max_seq_length + 1);
-    return cfg->max_steps > 0 ? MAX(cfg->max_steps, (int64_t)1) * per_step + per_step
-                              : MAX((int64_t)1 << 20, per_step * 8);
-}
+/* Synthetic data without an end: so much that no run comes round to it again, and the same amount
+ * for every run, so that one can be resumed with more steps. */
+#define ENDLESS_TOKENS  ((int64_t)1 << 40)
+#define ENDLESS_BATCHES ((int64_t)1 << 24)
 
 static enum status need_one_kind(const struct config *cfg, const struct config_datasets *d,
                                  const char *key)
@@ -184,7 +181,7 @@ static enum status open_source(struct session *s, const struct config_datasets *
         .vocab_size = s->model->vocab_size,
         .text_field = d->n ? d->items[0].text_field : NULL,
         .cache_folder = cfg->dataset_prepared_path,
-        .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : synthetic_tokens(cfg),
+        .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
         .seed = (uint64_t)cfg->data_seed,
     };
     if (d->n && d->items[0].type == CONFIG_DATASET_NANOGPT)
@@ -224,6 +221,10 @@ enum status session_data(struct session *s)
         TRY(open_loader(s, false));
     if (s->options.evaluate)
         TRY(open_loader(s, true));
+    bool endless = s->eval_loader && loader_n_batches(s->eval_loader) > ENDLESS_BATCHES;
+    if (endless && cfg->eval_max_batches == 0)
+        return FAIL(ERR_CONFIG, "%s: synthetic data has no end: set eval_max_batches",
+                    config_where(cfg, "eval_max_batches"));
     return OK;
 }
 
@@ -327,6 +328,8 @@ static enum status load_program(struct session *s, const struct stage *stage, in
 
 enum status session_start(struct session *s)
 {
+    /* With data and tokenizer open, what the process holds beside its arenas is known better. */
+    s->pipeline.forecast.context_bytes = s->device.ops->context_bytes(&s->device);
     TRY(executor_new(&s->executor, &s->device, s->pipeline.n_bytes));
     open_stage(s);
     TRY(load_program(s, &s->pipeline.train, &s->train_program));

@@ -93,11 +93,9 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A matrix product large enough to reach the steady rate of the kernels the ops use; it also makes
- * the BLAS behind them touch what it keeps, so that the context read afterwards is the whole one.
- */
-static void measure_matmul(struct device *d, float *a, float *b, float *c, int64_t n,
-                           void *workspace)
+/* Rate of a product of n x n matrices, the best of a few. */
+static double matmul_rate(struct device *d, float *a, float *b, float *c, int64_t n,
+                          void *workspace)
 {
     struct cpu_gemm g = {.m = n,
                          .n = n,
@@ -108,13 +106,24 @@ static void measure_matmul(struct device *d, float *a, float *b, float *c, int64
                          .c_dtype = DTYPE_F32,
                          .c_row = n};
     double best = 1e30;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         double t = now_s();
         cpu_gemm(&d->env, workspace, &g);
         best = fmin(best, now_s() - t);
     }
-    d->rates.matmul_flops = 2.0 * (double)(n * n * n) / best;
-    d->rates.half_matmul_flops = d->rates.matmul_flops; /* 16-bit operands are products in f32 */
+    return 2.0 * (double)(n * n * n) / best;
+}
+
+/* A small product first: only where it is fast is one run that is large enough for the steady rate
+ * (builds with sanitizers would take seconds over it). */
+static void measure_matmul(struct device *d, float *a, float *b, float *c, int64_t n,
+                           void *workspace)
+{
+    double rate = matmul_rate(d, a, b, c, n / 8, workspace);
+    if (2.0 * (double)(n * n * n) / rate < 0.1)
+        rate = matmul_rate(d, a, b, c, n, workspace);
+    d->rates.matmul_flops = rate;
+    d->rates.half_matmul_flops = rate; /* 16-bit operands are products in f32 */
 }
 
 static void measure_memory(struct device_rates *r, float *dst, const float *src, int64_t n,
@@ -137,7 +146,7 @@ static void measure_memory(struct device_rates *r, float *dst, const float *src,
 static enum status measure(struct device *d)
 {
     enum { N = 1024 };
-    const int64_t stream = 6 << 20, matrix = N * N;
+    const int64_t stream = 4 << 20, matrix = N * N;
     const int64_t n_floats = 2 * stream + 3 * matrix;
     const int64_t n_bytes = n_floats * 4 + cpu_gemm_workspace(&d->env, N, N, N);
     void *scratch;
