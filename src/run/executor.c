@@ -198,7 +198,7 @@ static enum status run_section(void *user)
             return status_prefix(status, "%s, instruction %d", l->p->name, at);
         poison_after(&l->poison, at);
         if (l->seconds) { /* a queue is timed by waiting for it */
-            TRY(x->device->ops->sync(x->device));
+            TRY(r->x->device->ops->sync(r->x->device));
             l->seconds[at] += now_s() - start;
         }
     }
