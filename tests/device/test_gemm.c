@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_ref.h"
@@ -99,8 +100,9 @@ static void check(struct product p)
 static void blocks_meet_without_gap_or_overlap(void **state)
 {
     (void)state;
-    const int64_t sizes[][3] = {{1, 1, 1},     {13, 33, 17},   {12, 32, 256}, {241, 40, 257},
-                                {30, 1030, 9}, {500, 70, 530}, {7, 100, 300}, {9, 2100, 20}};
+    const int64_t sizes[][3] = {{1, 1, 1},      {13, 33, 17},   {12, 32, 256}, {241, 40, 257},
+                                {30, 1030, 9},  {500, 70, 530}, {7, 100, 300}, {9, 2100, 20},
+                                {525, 49, 777}, {24, 96, 1600}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int layout = 0; layout < 4; layout++) {
             struct product p = {sizes[i][0], sizes[i][1], sizes[i][2],     layout & 1,
@@ -138,6 +140,30 @@ static void storage_may_be_any_mix_of_16_and_32_bits(void **state)
     }
 }
 
+/* A C in 16 bits is finished in f32 over blocks of k and of columns before it is rounded. */
+static void a_16_bit_result_is_rounded_once(void **state)
+{
+    (void)state;
+    struct product p = {18,         1030,       1700,  false, true, DTYPE_F32,
+                        DTYPE_BF16, DTYPE_BF16, false, true,  2};
+    check(p);
+    p.c = DTYPE_F32;
+    struct tensor a = tensor_new(p.a, p.m * p.k, 1), b = tensor_new(p.b, p.k * p.n, 2);
+    struct tensor bias = tensor_new(DTYPE_F32, p.n, 4);
+    struct tensor whole = run(&p, &a, &b, bias.data);
+    p.c = DTYPE_BF16;
+    struct tensor half = run(&p, &a, &b, bias.data);
+    for (int64_t at = 0; at < p.m * p.n; at++) {
+        uint16_t want = bf16_from_f32(((const float *)whole.data)[at]);
+        assert_int_equal(((const uint16_t *)half.data)[at], want);
+    }
+    mem_free(a.data);
+    mem_free(b.data);
+    mem_free(bias.data);
+    mem_free(whole.data);
+    mem_free(half.data);
+}
+
 static void the_number_of_threads_does_not_show_in_the_result(void **state)
 {
     (void)state;
@@ -160,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_meet_without_gap_or_overlap),
         cmocka_unit_test(storage_may_be_any_mix_of_16_and_32_bits),
+        cmocka_unit_test(a_16_bit_result_is_rounded_once),
         cmocka_unit_test(the_number_of_threads_does_not_show_in_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,8 @@
  *
  * A panel of B stays in the first-level cache while the panels of A pass by; A's block stays in the
  * second level. When C is stored in 16 bits, sums over blocks of k are held in f32 beside it.
+ *
+ * Builds for AVX-512 use cpu_gemm_avx512.c instead, except for products with a few rows.
  */
 #include "device/cpu/cpu_gemm.h"
 
@@ -19,6 +21,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "device/cpu/cpu_gemm_avx512.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 
@@ -75,12 +78,15 @@ static int64_t thread_floats(int64_t m, int64_t n, int64_t k)
     /* A few rows of A and one of B; also for larger m, since a smaller product may follow in the
      * same workspace. */
     int64_t few = align_floats(k) * (MIN(m, FEW_ROWS - 1) + 1);
+    if (CPU_GEMM_AVX512)
+        return few;
     return MAX(a_floats(m, k) + b_floats(n, k) + c_floats(m, n), few);
 }
 
 int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, int64_t k)
 {
-    return env->n_threads * thread_floats(m, n, k) * (int64_t)sizeof(float);
+    int64_t n_bytes = env->n_threads * thread_floats(m, n, k) * (int64_t)sizeof(float);
+    return MAX(n_bytes, cpu_gemm_avx512_workspace(env->n_threads, m, n, k));
 }
 
 static inline float get(const struct cpu_matrix *a, int64_t at)
@@ -343,6 +349,10 @@ void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_ge
     int n_threads = env->n_threads;
     if ((double)g->m * (double)g->n * (double)g->k < 1e5)
         n_threads = 1;
+    if (CPU_GEMM_AVX512 && !few) {
+        cpu_gemm_avx512(n_threads, workspace, g);
+        return;
+    }
     int rows = few ? 1 : grid_rows(n_threads, g->m, g->n), columns = n_threads / rows;
     int64_t floats = thread_floats(g->m, g->n, g->k);
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)

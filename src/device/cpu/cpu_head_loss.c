@@ -26,7 +26,7 @@
 enum {
     /* Rows enough that each pass over w and dw is paid for by the products with it, in logits that
      * still are a small part of a training step's memory. */
-    AUTO_BYTES = 64 << 20,
+    AUTO_BYTES = 68 << 20,
     AUTO_ROWS = 64,
     SUM_BLOCK = 1024, /* terms added in f32 before they go into a double */
 };
@@ -36,6 +36,14 @@ struct sizes {
     int64_t chunk_rows;
 };
 
+/* Chunks of one size, whole tiles of rows, no larger than the limits above. */
+static int64_t auto_rows(int64_t n_rows, int64_t n_words)
+{
+    int64_t most = MAX(AUTO_BYTES / (n_words * (int64_t)sizeof(float)), AUTO_ROWS);
+    int64_t n_chunks = (n_rows + most - 1) / most;
+    return n_chunks > 1 ? micro_round_up((n_rows + n_chunks - 1) / n_chunks, 8) : n_rows;
+}
+
 static struct sizes sizes_of(const struct op_call *c)
 {
     struct sizes s = {.n_words = c->in[1].shape.dim[0], .n_columns = c->in[1].shape.dim[1]};
@@ -44,7 +52,7 @@ static struct sizes sizes_of(const struct op_call *c)
     if (n_chunks > 0)
         s.chunk_rows = (s.n_rows + n_chunks - 1) / n_chunks;
     else
-        s.chunk_rows = MAX(AUTO_BYTES / (s.n_words * (int64_t)sizeof(float)), AUTO_ROWS);
+        s.chunk_rows = auto_rows(s.n_rows, s.n_words);
     s.chunk_rows = MAX(MIN(s.chunk_rows, s.n_rows), 1);
     return s;
 }

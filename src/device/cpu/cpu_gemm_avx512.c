@@ -1,0 +1,456 @@
+/* cpu_gemm_avx512.c: packed matrix products with AVX-512 (see "Anatomy of High-Performance Matrix
+ * Multiplication", Goto and van de Geijn, 2008).
+ *
+ * C is computed in tiles of TILE_ROWS x TILE_COLUMNS = 8 x 48: 24 sums, 3 registers of B and one
+ * broadcast of A, so 24 multiply-adds for 11 loads. Both operands are first packed, so that a tile
+ * reads them front to back:
+ *
+ *     packed A   [tile][k][8]   one block of BLOCK_ROWS x BLOCK_DEPTH that all threads share; 1.5
+ *                               MiB, it stays in each core's second-level cache
+ *     packed B   [k][48]        one sliver of BLOCK_DEPTH x 48 per thread
+ *
+ * Threads take slivers as they become free (a core that is busy with something else takes fewer)
+ * and run down the rows of the block with each. Which thread takes what never shows: the sum of an
+ * element is cut by k alone. Partial tiles are padded with zeros in the packed copies and masked
+ * when they are stored.
+ *
+ * When C is stored in 16 bits, sums over blocks of k are held in f32 in workspace, for at most
+ * HALF_COLUMNS columns at a time.
+ */
+#include "device/cpu/cpu_gemm_avx512.h"
+
+#if CPU_GEMM_AVX512
+
+#include <immintrin.h>
+#include <omp.h>
+
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_micro.h"
+
+enum {
+    LANES = 16,
+    VECTORS = 3,
+    TILE_ROWS = 8,
+    TILE_COLUMNS = VECTORS * LANES,
+    PAIR_ROWS = 2 * TILE_ROWS, /* A is packed two tiles at a time: one vector, one cache line */
+    BLOCK_ROWS = 512,
+    BLOCK_DEPTH = 768,
+    HALF_COLUMNS = 21 * TILE_COLUMNS,
+    AHEAD_A = 16, /* steps of k that prefetches run ahead */
+    AHEAD_LINES = 12,
+};
+
+#ifdef __clang__
+#define UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#define UNROLL   _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_4 _Pragma("GCC unroll 4")
+#define UNROLL   _Pragma("GCC unroll 16")
+#endif
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+static inline __mmask16 first_lanes(int64_t n)
+{
+    unsigned count = (unsigned)MAX(MIN(n, LANES), 0);
+    return (__mmask16)((1u << count) - 1u);
+}
+
+/* The lanes of `keep` of 16 elements from element `at`, as f32; zero in the others, which are not
+ * read. */
+static inline __m512 load(const void *data, enum dtype dtype, int64_t at, __mmask16 keep)
+{
+    if (dtype == DTYPE_F32)
+        return _mm512_maskz_loadu_ps(keep, (const float *)data + at);
+    __m256i half = _mm256_maskz_loadu_epi16(keep, (const uint16_t *)data + at);
+    if (dtype == DTYPE_F16)
+        return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+static inline void prefetch(const void *data, enum dtype dtype, int64_t at)
+{
+    const char *line = (const char *)data + at * (dtype == DTYPE_F32 ? 4 : 2);
+    _mm_prefetch(line, _MM_HINT_T0);
+}
+
+/* r[i][j] -> r[j][i], in four rounds of shuffles: pairs, fours, eights, sixteens. */
+static inline void transpose(__m512 r[LANES])
+{
+    __m512 t[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 2)
+    {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL for (int i = 0; i < LANES; i += 4)
+    {
+        __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 1]);
+        __m512d c = _mm512_castps_pd(t[i + 2]), d = _mm512_castps_pd(t[i + 3]);
+        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+        r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+        r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0x88);
+        t[4 + i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0xdd);
+        t[8 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0x88);
+        t[12 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0xdd);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0x88);
+        r[8 + i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0xdd);
+        r[4 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0x88);
+        r[12 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0xdd);
+    }
+}
+
+/* 16 lines of an operand: rows of A or columns of B. */
+struct lines {
+    const void *data;
+    int64_t first;         /* element of line 0 at the block's first k */
+    int64_t across, along; /* elements from line to line, and from k to k; one of them is 1 */
+    int64_t n;             /* lines there are, 16 or fewer; the rest are taken as zeros */
+    int64_t depth;
+};
+
+/* Where 16 packed lines go: 8 lines from low + k * step, the other 8 from high + k * step. */
+struct packed {
+    float *low, *high;
+    int64_t step;
+};
+
+static inline void store(const struct packed *to, int64_t k, __m512 x)
+{
+    _mm256_store_ps(to->low + k * to->step, _mm512_castps512_ps256(x));
+    _mm256_store_ps(to->high + k * to->step, _mm512_extractf32x8_ps(x, 1));
+}
+
+static inline void pack_across(const struct packed *to, const struct lines *s, enum dtype dtype)
+{
+    int64_t last = MAX(s->n - 1, 0);
+    for (int64_t k = 0; k < s->depth; k += LANES) {
+        __mmask16 keep = first_lanes(s->depth - k);
+        __m512 r[LANES];
+        UNROLL for (int i = 0; i < LANES; i++)
+        {
+            int64_t at = s->first + MIN(i, last) * s->across + k;
+            prefetch(s->data, dtype, at + 4 * LANES);
+            r[i] = load(s->data, dtype, at, i < s->n ? keep : first_lanes(0));
+        }
+        transpose(r);
+        if (s->depth - k >= LANES) {
+            UNROLL for (int i = 0; i < LANES; i++)
+            {
+                store(to, k + i, r[i]);
+            }
+            continue;
+        }
+        for (int i = 0; i < s->depth - k; i++)
+            store(to, k + i, r[i]);
+    }
+}
+
+static inline void pack_along(const struct packed *to, const struct lines *s, enum dtype dtype)
+{
+    __mmask16 keep = first_lanes(s->n);
+    for (int64_t k = 0; k < s->depth; k++) {
+        int64_t at = s->first + k * s->along;
+        prefetch(s->data, dtype, at + AHEAD_LINES * s->along);
+        store(to, k, load(s->data, dtype, at, keep));
+    }
+}
+
+static inline void pack_as(const struct packed *to, const struct lines *s, enum dtype dtype)
+{
+    if (s->along == 1)
+        pack_across(to, s, dtype);
+    else
+        pack_along(to, s, dtype);
+}
+
+/* One copy of the loops for each storage. */
+static void pack(const struct packed *to, const struct lines *s, enum dtype dtype)
+{
+    if (dtype == DTYPE_F32)
+        pack_as(to, s, DTYPE_F32);
+    else if (dtype == DTYPE_BF16)
+        pack_as(to, s, DTYPE_BF16);
+    else
+        pack_as(to, s, DTYPE_F16);
+}
+
+/* ---- one tile ------------------------------------------------------------------------------- */
+
+struct tile {
+    int64_t m, n; /* at most TILE_ROWS and TILE_COLUMNS */
+    float *c;
+    int64_t c_row;
+    const float *start; /* what the sums are added to: C itself, or the bias; NULL: nothing */
+    int64_t start_row;  /* 0 for the bias, the same in each row */
+};
+
+static inline void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
+{
+    UNROLL for (int i = 0; i < TILE_ROWS; i++)
+    {
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            __m512 y = sum[i][v];
+            if (t->start)
+                y = _mm512_add_ps(_mm512_loadu_ps(t->start + i * t->start_row + LANES * v), y);
+            _mm512_storeu_ps(t->c + i * t->c_row + LANES * v, y);
+        }
+    }
+}
+
+static inline void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
+{
+    UNROLL for (int i = 0; i < TILE_ROWS; i++)
+    {
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            __mmask16 keep = first_lanes(i < t->m ? t->n - LANES * v : 0);
+            int64_t at = MIN(LANES * v, t->n - 1), row = MIN(i, t->m - 1);
+            __m512 y = sum[i][v];
+            if (t->start)
+                y = _mm512_add_ps(_mm512_maskz_loadu_ps(keep, t->start + row * t->start_row + at),
+                                  y);
+            _mm512_mask_storeu_ps(t->c + row * t->c_row + at, keep, y);
+        }
+    }
+}
+
+static void multiply_tile(const float *a, const float *b, int64_t depth, const struct tile *t)
+{
+    __m512 sum[TILE_ROWS][VECTORS];
+    UNROLL for (int i = 0; i < TILE_ROWS; i++)
+    {
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            /* The tile of C is on its way while the products are summed. */
+            prefetch(t->c, DTYPE_F32, MIN(i, t->m - 1) * t->c_row + MIN(LANES * v, t->n - 1));
+            sum[i][v] = _mm512_setzero_ps();
+        }
+    }
+    UNROLL_4 for (int64_t k = 0; k < depth; k++, a += TILE_ROWS, b += TILE_COLUMNS)
+    {
+        __m512 row[VECTORS];
+        prefetch(a, DTYPE_F32, AHEAD_A * TILE_ROWS);
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            row[v] = _mm512_load_ps(b + LANES * v);
+        }
+        UNROLL for (int i = 0; i < TILE_ROWS; i++)
+        {
+            __m512 x = _mm512_set1_ps(a[i]);
+            UNROLL for (int v = 0; v < VECTORS; v++)
+            {
+                sum[i][v] = _mm512_fmadd_ps(x, row[v], sum[i][v]);
+            }
+        }
+    }
+    if (t->m == TILE_ROWS && t->n == TILE_COLUMNS)
+        store_whole(t, sum);
+    else
+        store_part(t, sum);
+}
+
+/* ---- a block -------------------------------------------------------------------------------- */
+
+/* Rows i .. i + m and columns j .. j + n of C, over k .. k + depth. */
+struct block {
+    const struct cpu_gemm *g;
+    int64_t i, m, j, n, k, depth;
+    bool first, last; /* of the blocks of k */
+    float *a;         /* packed A */
+    float *sums;      /* [m, n] between blocks of k where C is stored in 16 bits */
+};
+
+/* Two tiles of A from row i of the block. */
+static void pack_a(const struct block *s, int64_t i)
+{
+    const struct cpu_matrix *a = &s->g->a;
+    struct lines from = {
+        .data = a->data,
+        .first = a->first + (s->i + i) * a->row + s->k * a->column,
+        .across = a->row,
+        .along = a->column,
+        .n = MIN(s->m - i, LANES),
+        .depth = s->depth,
+    };
+    struct packed to = {.low = s->a + i * s->depth, .step = TILE_ROWS};
+    to.high = to.low + TILE_ROWS * s->depth;
+    pack(&to, &from, a->dtype);
+}
+
+/* The sliver of B from column j of the block. */
+static void pack_b(const struct block *s, int64_t j, float *sliver)
+{
+    const struct cpu_matrix *b = &s->g->b;
+    for (int v = 0; v < VECTORS; v++) {
+        int64_t column = j + v * LANES;
+        struct lines from = {
+            .data = b->data,
+            .first = b->first + (s->j + MIN(column, s->n - 1)) * b->column + s->k * b->row,
+            .across = b->column,
+            .along = b->row,
+            .n = MAX(MIN(s->n - column, LANES), 0),
+            .depth = s->depth,
+        };
+        struct packed to = {.low = sliver + v * LANES, .step = TILE_COLUMNS};
+        to.high = to.low + TILE_ROWS;
+        pack(&to, &from, b->dtype);
+    }
+}
+
+static void multiply_f32(const struct block *s, const float *a, const float *b, int64_t i,
+                         int64_t j, struct tile *t)
+{
+    const struct cpu_gemm *g = s->g;
+    t->c = (float *)g->c + g->c_first + (s->i + i) * g->c_row + s->j + j;
+    t->c_row = g->c_row;
+    if (g->add || !s->first) {
+        t->start = t->c;
+        t->start_row = g->c_row;
+    } else if (g->bias) {
+        t->start = g->bias + s->j + j;
+    }
+    multiply_tile(a, b, s->depth, t);
+}
+
+/* C in 16 bits: the first block of k starts from it or the bias, the last one rounds into it. */
+static void multiply_half(const struct block *s, const float *a, const float *b, int64_t i,
+                          int64_t j, struct tile *t)
+{
+    const struct cpu_gemm *g = s->g;
+    float c[TILE_ROWS * TILE_COLUMNS];
+    int64_t first = g->c_first + (s->i + i) * g->c_row + s->j + j;
+    float *sums = s->sums + i * s->n + j;
+    t->c = s->last ? c : sums;
+    t->c_row = s->last ? TILE_COLUMNS : s->n;
+    if (!s->first) {
+        t->start = sums;
+        t->start_row = s->n;
+    } else if (g->add) {
+        for (int64_t r = 0; r < t->m; r++)
+            cpu_load_f32(c + r * TILE_COLUMNS, g->c, g->c_dtype, first + r * g->c_row, t->n);
+        t->start = c;
+        t->start_row = TILE_COLUMNS;
+    } else if (g->bias) {
+        t->start = g->bias + s->j + j;
+    }
+    multiply_tile(a, b, s->depth, t);
+    for (int64_t r = 0; s->last && r < t->m; r++)
+        cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, c + r * TILE_COLUMNS, t->n);
+}
+
+/* Rows i .. i_end of the sliver of columns from j. */
+static void multiply_sliver(const struct block *s, int64_t i, int64_t i_end, int64_t j,
+                            float *sliver)
+{
+    pack_b(s, j, sliver);
+    for (; i < i_end; i += TILE_ROWS) {
+        struct tile t = {.m = MIN(s->m - i, TILE_ROWS), .n = MIN(s->n - j, TILE_COLUMNS)};
+        const float *a = s->a + i * s->depth;
+        if (s->g->c_dtype == DTYPE_F32)
+            multiply_f32(s, a, sliver, i, j, &t);
+        else
+            multiply_half(s, a, sliver, i, j, &t);
+    }
+}
+
+/* Run by every thread of a team. */
+static void run_block(const struct block *s, int n_threads, float *sliver)
+{
+    int64_t n_slivers = (s->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    /* Where the slivers are few for so many threads, rows are divided too. */
+    int64_t n_parts = n_threads > 1 ? (4 * n_threads + n_slivers - 1) / n_slivers : 1;
+    int64_t part = micro_round_up((s->m + n_parts - 1) / n_parts, TILE_ROWS);
+    part = MAX(part, MIN(s->m, 8 * TILE_ROWS));
+    n_parts = (s->m + part - 1) / part;
+#pragma omp for schedule(dynamic, 4)
+    for (int64_t i = 0; i < s->m; i += PAIR_ROWS)
+        pack_a(s, i);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t item = 0; item < n_slivers * n_parts; item++) {
+        int64_t i = item % n_parts * part;
+        multiply_sliver(s, i, MIN(i + part, s->m), item / n_parts * TILE_COLUMNS, sliver);
+    }
+}
+
+/* ---- the product ---------------------------------------------------------------------------- */
+
+/* k is cut into equal blocks, whole vectors long: the cut depends on k alone. */
+static int64_t depth_of(int64_t k)
+{
+    int64_t n_blocks = MAX((k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, 1);
+    return MAX(micro_round_up((k + n_blocks - 1) / n_blocks, LANES), 1);
+}
+
+static int64_t a_floats(int64_t m, int64_t k)
+{
+    return micro_round_up(MIN(m, BLOCK_ROWS), PAIR_ROWS) *
+           MIN(micro_round_up(k, LANES), BLOCK_DEPTH);
+}
+
+static int64_t b_floats(int64_t k)
+{
+    return MIN(micro_round_up(k, LANES), BLOCK_DEPTH) * TILE_COLUMNS;
+}
+
+static int64_t sums_floats(int64_t m, int64_t n, int64_t k)
+{
+    if (k <= BLOCK_DEPTH)
+        return 0;
+    return micro_round_up(MIN(m, BLOCK_ROWS) * MIN(n, HALF_COLUMNS), LANES);
+}
+
+int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
+{
+    return (a_floats(m, k) + n_threads * b_floats(k) + sums_floats(m, n, k)) *
+           (int64_t)sizeof(float);
+}
+
+void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g)
+{
+    int64_t depth = depth_of(g->k);
+    bool in_parts = g->c_dtype != DTYPE_F32 && g->k > depth;
+    int64_t columns = in_parts ? HALF_COLUMNS : g->n;
+    float *a = workspace, *slivers = a + a_floats(g->m, g->k);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        float *sliver = slivers + omp_get_thread_num() * b_floats(g->k);
+        struct block s = {.g = g, .a = a, .sums = slivers + n_threads * b_floats(g->k)};
+        for (s.i = 0; s.i < g->m; s.i += BLOCK_ROWS) {
+            s.m = MIN(g->m - s.i, BLOCK_ROWS);
+            for (s.j = 0; s.j < g->n; s.j += columns) {
+                s.n = MIN(g->n - s.j, columns);
+                for (s.k = 0; s.k == 0 || s.k < g->k; s.k += depth) {
+                    s.depth = MIN(g->k - s.k, depth);
+                    s.first = s.k == 0;
+                    s.last = s.k + depth >= g->k;
+                    run_block(&s, n_threads, sliver);
+                }
+            }
+        }
+    }
+}
+
+#else
+
+int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
+{
+    (void)n_threads, (void)m, (void)n, (void)k;
+    return 0;
+}
+
+void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g)
+{
+    (void)n_threads, (void)workspace, (void)g;
+}
+
+#endif
