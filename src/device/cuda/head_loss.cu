@@ -3,15 +3,16 @@
  *
  * For each chunk of rows of x:
  *
- *     logits = x_chunk w^T              [rows, V], f32 in rows of `row` elements (V rounded up)
- *     loss of each row; its gradient with respect to the logits over them, in x's dtype
- *     dw += logits^T x_chunk
- *     dx_chunk = logits w               dx may lie over x: this chunk of x is not read again
+ *     logits = x_chunk w^T              [rows, V], in x's dtype, `row` elements apart (V rounded
+ * up) loss of each row in f32; its gradient with respect to the logits over them dw += logits^T
+ * x_chunk dx_chunk = logits w               dx may lie over x: this chunk of x is not read again
  *
  * and at the end the row losses are summed in double in a fixed order. Workspace:
  *
- *     | logits [chunk_rows, row] f32 | losses [n_rows] f32 | the matrix products' own |
+ *     | logits [chunk_rows, row] x's dtype | losses [n_rows] f32 | the matrix products' own |
  *
+ * Logits in 16 bits halve what a chunk moves, so a chunk can have twice the rows: fewer passes over
+ * w and dw. The price is one rounding of each logit, as where the projection is an op of its own.
  * A dw stored in 16 bits is rounded once per chunk (each chunk's sum is taken in f32).
  *
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
@@ -21,7 +22,9 @@
 #include "ops/layer_support.h"
 
 enum {
-    THREADS = 512,
+    /* Whole multiprocessors of threads on few rows: what a block reads a second time is then still
+     * in the L2 cache. */
+    THREADS = 1024,
     VECTOR = 8,
     ROW_TILE = THREADS * VECTOR, /* elements a block takes at a time */
     SUM_THREADS = 1024,
@@ -32,10 +35,19 @@ enum {
     AUTO_ROWS = 128,
 };
 
+/* Two blocks on a multiprocessor where it has room for 2048 threads. */
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+#define ROW_BLOCKS 2
+#else
+#define ROW_BLOCKS 1
+#endif
+
 struct sizes {
     int64_t n_rows, n_words, n_columns;
     int64_t chunk_rows;
-    int64_t row; /* of the logits, elements of f32 */
+    int64_t row;       /* of the logits, elements */
+    int64_t row_bytes; /* the same in bytes */
 };
 
 static struct sizes sizes_of(const struct op_call *c)
@@ -45,11 +57,12 @@ static struct sizes sizes_of(const struct op_call *c)
     s.n_columns = c->in[1].shape.dim[1];
     s.n_rows = shape_elems(&c->in[2].shape);
     s.row = ceil_div(s.n_words, ROW_ALIGN) * ROW_ALIGN;
+    s.row_bytes = s.row * dtype_size(c->in[0].dtype);
     int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
     if (n_chunks > 0) {
         s.chunk_rows = ceil_div(s.n_rows, n_chunks);
     } else {
-        int64_t most = AUTO_BYTES / (s.row * (int64_t)sizeof(float));
+        int64_t most = AUTO_BYTES / s.row_bytes;
         n_chunks = ceil_div(s.n_rows, most > AUTO_ROWS ? most : (int64_t)AUTO_ROWS);
         s.chunk_rows =
             ceil_div(ceil_div(s.n_rows, n_chunks > 1 ? n_chunks : 1), AUTO_ROWS) * AUTO_ROWS;
@@ -66,7 +79,7 @@ static int64_t align(int64_t n_bytes)
 
 static int64_t logits_bytes(const struct sizes *s)
 {
-    return align(s->chunk_rows * s->row * (int64_t)sizeof(float));
+    return align(s->chunk_rows * s->row_bytes);
 }
 
 static int64_t losses_bytes(const struct sizes *s)
@@ -77,87 +90,97 @@ static int64_t losses_bytes(const struct sizes *s)
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 struct row_rule {
-    int64_t n_words, row;
+    int64_t row;
+    int n_words;
     int64_t ignore;
     float smoothing, z_loss;
 };
+
+/* exp(x) for x <= 0 or not far above. For 16-bit logits a short form, whose relative error is
+ * |x| 2^-23, far below their rounding. */
+template <typename T> static __device__ __forceinline__ float exponential(float x)
+{
+    if constexpr (sizeof(T) == 2)
+        return exp2f(x * 1.44269504f);
+    else
+        return expf(x);
+}
 
 /* Maximum and sum of exponentials so far: sum of exp(z - top). */
 struct running {
     float top, sum, plain;
 };
 
-static __device__ __forceinline__ void take(struct running *r, const float (&z)[VECTOR], int64_t n)
+/* The first n of the vector; all of them when n >= VECTOR. */
+template <typename T>
+static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR], int n)
 {
     float top = r->top;
+    if (n < VECTOR) { /* exp(-inf) adds nothing; the plain sum leaves the rest out */
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            z[i] = i < n ? z[i] : -INFINITY;
+    }
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
-        top = i < n ? fmaxf(top, z[i]) : top;
-    float sum = r->sum * expf(r->top - top); /* the first time 0 * exp(-inf) */
+        top = fmaxf(top, z[i]);
+    float sum = r->sum * exponential<T>(r->top - top); /* the first time 0 * exp(-inf) */
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) {
-        sum += i < n ? expf(z[i] - top) : 0.0f;
+        sum += exponential<T>(z[i] - top);
         r->plain += i < n ? z[i] : 0.0f;
     }
     r->sum = sum;
     r->top = top;
 }
 
-/* One block per row. z: this row's logits; on return its loss's gradient in T over the same memory,
- * at the row's start, when `gradient`. Element j of the gradient overwrites logits at or before j;
- * the barrier in each round comes after the block has read all logits of the round. */
+/* Element j of the gradient lies where logit j was; a thread writes what it alone has read. The
+ * last vector reaches into the row's padding. */
 template <typename T>
-static __device__ void put_gradient(float *z, const struct row_rule &rule, int64_t target,
-                                    float lse, float factor, float shift, float peak)
+static __device__ void put_gradient(T *z, int n_words, float lse, float factor, float shift)
 {
-    T *out = reinterpret_cast<T *>(z);
-    for (int64_t first = 0; first < rule.n_words; first += ROW_TILE) {
-        int64_t at = first + (int64_t)threadIdx.x * VECTOR;
+#pragma unroll 2
+    for (int at = threadIdx.x * VECTOR; at < n_words; at += ROW_TILE) {
         float v[VECTOR];
-        if (at < rule.n_words)
-            load_f32<VECTOR>(v, z + at);
-        __syncthreads();
-        if (at < rule.n_words) {
+        load_f32<VECTOR>(v, z + at);
 #pragma unroll
-            for (int i = 0; i < VECTOR; i++) {
-                v[i] = expf(v[i] - lse) * factor - shift;
-                v[i] -= at + i == target ? peak : 0.0f;
-            }
-            store_f32<VECTOR>(out + at, v);
-        }
+        for (int i = 0; i < VECTOR; i++)
+            v[i] = exponential<T>(v[i] - lse) * factor - shift;
+        store_f32<VECTOR>(z + at, v);
     }
 }
 
-template <typename T> static __device__ void put_zeros(float *z, const struct row_rule &rule)
+template <typename T> static __device__ void put_zeros(T *z, int n_words)
 {
-    T *out = reinterpret_cast<T *>(z);
     float v[VECTOR] = {};
-    for (int64_t at = (int64_t)threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE)
-        store_f32<VECTOR>(out + at, v);
+    for (int at = threadIdx.x * VECTOR; at < n_words; at += ROW_TILE)
+        store_f32<VECTOR>(z + at, v);
 }
 
+/* One block per row: its loss, and with GRADIENT the loss's gradient over its logits. */
 template <typename T, bool GRADIENT>
-static __global__ void __launch_bounds__(THREADS)
-    row_losses(float *logits, const int32_t *targets, const float *d_loss, float *losses,
+static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
+    row_losses(T *logits, const int32_t *targets, const float *d_loss, float *losses,
                struct row_rule rule)
 {
     __shared__ float scratch[WARP];
-    float *z = logits + (int64_t)blockIdx.x * rule.row;
+    T *z = logits + (int64_t)blockIdx.x * rule.row;
     int64_t target = targets[blockIdx.x];
     if (target == rule.ignore) {
         if (threadIdx.x == 0)
             losses[blockIdx.x] = 0.0f;
         if (GRADIENT)
-            put_zeros<T>(z, rule);
+            put_zeros<T>(z, rule.n_words);
         return;
     }
     bool inside = target >= 0 && target < rule.n_words;
-    float z_target = inside ? z[target] : NAN;
+    float z_target = inside ? to_f32(z[target]) : NAN; /* before a gradient lies over it */
     struct running r = {-INFINITY, 0.0f, 0.0f};
-    for (int64_t at = (int64_t)threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
+#pragma unroll 2
+    for (int at = threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
         float v[VECTOR];
         load_f32<VECTOR>(v, z + at); /* rows are padded: the tail is memory of this row */
-        take(&r, v, rule.n_words - at);
+        take<T>(&r, v, rule.n_words - at);
     }
     float top = block_max<THREADS>(r.top, scratch);
     float mine = r.sum > 0.0f || r.sum != r.sum ? r.sum * expf(r.top - top) : 0.0f;
@@ -168,9 +191,14 @@ static __global__ void __launch_bounds__(THREADS)
         losses[blockIdx.x] = lse - (1.0f - e) * z_target - e * (plain / (float)rule.n_words) +
                              rule.z_loss * lse * lse;
     if (GRADIENT) {
-        float d = d_loss[0];
-        put_gradient<T>(z, rule, target, lse, d * (1.0f + 2.0f * rule.z_loss * lse),
-                        d * e / (float)rule.n_words, d * (1.0f - e));
+        float d = d_loss[0], factor = d * (1.0f + 2.0f * rule.z_loss * lse);
+        float shift = d * e / (float)rule.n_words;
+        put_gradient<T>(z, rule.n_words, lse, factor, shift);
+        __syncthreads();
+        /* The target's own element once more, from the logit: rounded once. */
+        if (threadIdx.x == 0 && inside)
+            z[target] =
+                from_f32<T>(exponential<T>(z_target - lse) * factor - shift - d * (1.0f - e));
     }
 }
 
@@ -181,6 +209,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
 {
     __shared__ double scratch[WARP];
     double sum = 0.0, valid = 0.0;
+#pragma unroll 8
     for (int64_t i = threadIdx.x; i < n; i += SUM_THREADS) {
         sum += (double)losses[i];
         valid += targets[i] != ignore ? 1.0 : 0.0;
@@ -196,23 +225,23 @@ static __global__ void __launch_bounds__(SUM_THREADS)
 /* ---- chunks --------------------------------------------------------------------------------- */
 
 struct work {
-    float *logits, *losses;
-    void *gemm;
+    void *logits, *gemm;
+    float *losses;
 };
 
 static struct work work_of(const struct sizes *s, void *workspace)
 {
     char *base = (char *)workspace;
     struct work w;
-    w.logits = (float *)base;
+    w.logits = base;
     w.losses = (float *)(base + logits_bytes(s));
     w.gemm = base + logits_bytes(s) + losses_bytes(s);
     return w;
 }
 
 /* logits[n, V] = x[first .. first + n, C] w[V, C]^T */
-static struct cuda_gemm logits_product(const struct op_call *c, const struct sizes *s,
-                                       float *logits, int64_t first, int64_t n)
+static struct cuda_gemm logits_product(const struct op_call *c, const struct sizes *s, void *logits,
+                                       int64_t first, int64_t n)
 {
     struct cuda_gemm g = {};
     g.m = n;
@@ -223,25 +252,19 @@ static struct cuda_gemm logits_product(const struct op_call *c, const struct siz
     g.dtype = c->in[0].dtype;
     g.c = logits;
     g.c_row = s->row;
-    g.c_dtype = DTYPE_F32;
+    g.c_dtype = g.dtype;
     return g;
-}
-
-/* Elements of x's dtype from one row of the logits' gradient to the next. */
-static int64_t gradient_row(const struct op_call *c, const struct sizes *s)
-{
-    return s->row * (int64_t)sizeof(float) / dtype_size(c->in[0].dtype);
 }
 
 /* dw[V, C] += logits[n, V]^T x[first .. first + n, C] */
 static struct cuda_gemm weight_product(const struct op_call *c, const struct sizes *s,
-                                       const float *logits, int64_t first, int64_t n)
+                                       const void *logits, int64_t first, int64_t n)
 {
     struct cuda_gemm g = {};
     g.m = s->n_words;
     g.n = s->n_columns;
     g.k = n;
-    g.a = {logits, 0, gradient_row(c, s), true};
+    g.a = {logits, 0, s->row, true};
     g.b = {c->in[0].data, first * s->n_columns, s->n_columns, false};
     g.dtype = c->in[0].dtype;
     g.c = c->out[3].data;
@@ -253,13 +276,13 @@ static struct cuda_gemm weight_product(const struct op_call *c, const struct siz
 
 /* dx[first .. first + n, C] = logits[n, V] w[V, C] */
 static struct cuda_gemm input_product(const struct op_call *c, const struct sizes *s,
-                                      const float *logits, int64_t first, int64_t n)
+                                      const void *logits, int64_t first, int64_t n)
 {
     struct cuda_gemm g = {};
     g.m = n;
     g.n = s->n_columns;
     g.k = s->n_words;
-    g.a = {logits, 0, gradient_row(c, s), false};
+    g.a = {logits, 0, s->row, false};
     g.b = {c->in[1].data, 0, s->n_columns, false};
     g.dtype = c->in[0].dtype;
     g.c = c->out[2].data;
@@ -273,14 +296,14 @@ template <bool GRADIENT>
 static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c,
                              const struct sizes *s, const struct work *w, int64_t first, int64_t n)
 {
-    struct row_rule rule = {s->n_words, s->row, call_int(c, HEAD_LOSS_IGNORE),
+    struct row_rule rule = {s->row, (int)s->n_words, call_int(c, HEAD_LOSS_IGNORE),
                             (float)call_float(c, HEAD_LOSS_SMOOTHING),
                             (float)call_float(c, HEAD_LOSS_Z)};
     const int32_t *targets = (const int32_t *)c->in[2].data + first;
     const float *d_loss = GRADIENT ? (const float *)c->in[3].data : NULL;
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T,
                         (row_losses<T, GRADIENT><<<(unsigned)n, THREADS, 0, cuda_stream(x)>>>(
-                            w->logits, targets, d_loss, w->losses + first, rule)));
+                            (T *)w->logits, targets, d_loss, w->losses + first, rule)));
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
