@@ -213,35 +213,62 @@ static double error_of(const struct tensor *got, const struct tensor *want)
     return worst / size;
 }
 
-/* One kernel: the errors of all outputs against `want`, and the same bits a second time. */
+typedef enum status run_function(void *data);
+
+/* Runs f, which is a call's way to g's outputs, twice: the errors of all outputs against `want`,
+ * and the same bits the second time. */
+static bool outputs_agree(struct gpu_call *g, run_function *f, void *data,
+                          const struct tensor *want, double limit, const char *label)
+{
+    struct device *d = g->device;
+    struct tensor got[MAX_TENSORS];
+    bool good = true;
+    for (int run = 0; run < 2; run++) {
+        if (f(data) != OK || d->ops->sync(d) != OK) {
+            print_error("%s: %s\n", label, status_message());
+            return false;
+        }
+        for (int i = 0; i < g->call.n_out; i++) {
+            int64_t n_bytes = tensor_bytes(&g->out[i]);
+            struct tensor t = tensor_new(g->out[i].dtype, g->out[i].shape);
+            gpu_copy(d, t.data, g->out[i].data, n_bytes);
+            if (run == 0) {
+                got[i] = t;
+                continue;
+            }
+            double error = error_of(&got[i], &want[i]);
+            bool same = memcmp(got[i].data, t.data, (size_t)n_bytes) == 0;
+            if (error > limit || !same)
+                print_error("%s: output %d error %.2e (limit %.1e)%s\n", label, i, error, limit,
+                            same ? "" : ", and other bits the second time");
+            good = good && error <= limit && same;
+            mem_free(got[i].data);
+            mem_free(t.data);
+        }
+    }
+    return good;
+}
+
+struct kernel_call {
+    struct gpu_call *g;
+    const struct kernel *k;
+};
+
+static enum status run_kernel(void *data)
+{
+    struct kernel_call *t = data;
+    return gpu_run(t->g, t->k);
+}
+
 static bool kernel_agrees(struct device *d, const struct op_call *c, const struct kernel *k,
                           const struct tensor *want, double limit, const char *label)
 {
     struct gpu_call g;
-    bool good = true;
+    struct kernel_call t = {&g, k};
+    char name[192];
+    (void)snprintf(name, sizeof name, "%s %s", label, k->name);
     gpu_open(&g, d, c, k);
-    enum status status = gpu_run(&g, k);
-    if (status != OK || d->ops->sync(d) != OK) {
-        print_error("%s %s: %s\n", label, k->name, status_message());
-        return false; /* the device may be gone: nothing to release that could matter */
-    }
-    for (int i = 0; i < c->n_out; i++) {
-        int64_t n_bytes = tensor_bytes(&c->out[i]);
-        struct tensor got = tensor_new(c->out[i].dtype, c->out[i].shape);
-        struct tensor again = tensor_new(c->out[i].dtype, c->out[i].shape);
-        gpu_copy(d, got.data, g.out[i].data, n_bytes);
-        if (i == 0)
-            good = gpu_run(&g, k) == OK && good;
-        gpu_copy(d, again.data, g.out[i].data, n_bytes);
-        double error = error_of(&got, &want[i]);
-        bool same = memcmp(got.data, again.data, (size_t)n_bytes) == 0;
-        if (error > limit || !same)
-            print_error("%s %s: output %d error %.2e (limit %.1e)%s\n", label, k->name, i, error,
-                        limit, same ? "" : ", and other bits the second time");
-        good = good && error <= limit && same;
-        mem_free(got.data);
-        mem_free(again.data);
-    }
+    bool good = outputs_agree(&g, run_kernel, &t, want, limit, name);
     gpu_close(&g);
     return good;
 }
@@ -284,44 +311,61 @@ static void forward_call(struct host_call *h, const struct shape_case *s, enum d
     bind(h, OP_attention, 1, 2);
 }
 
-/* Forward and backward of one shape; returns how many kernels were wrong. */
-static int check_case(struct device *d, const struct shape_case *s, enum dtype dtype)
-{
-    struct host_call f, b = {0};
+/* A call forwards and backwards with what the reference says; the reference's own outputs, rounded,
+ * are inputs backwards. */
+struct both_calls {
+    struct host_call f, b;
     struct tensor wide[2], wide_grad;
     char label[128];
-    forward_call(&f, s, dtype);
-    (void)snprintf(label, sizeof label, "B%lld T%lld H%lld KV%lld D%lld window %lld%s %s",
+};
+
+static void both_open(struct both_calls *t, const struct shape_case *s, enum dtype dtype)
+{
+    struct host_call *f = &t->f, *b = &t->b;
+    *t = (struct both_calls){0};
+    forward_call(f, s, dtype);
+    (void)snprintf(t->label, sizeof t->label, "B%lld T%lld H%lld KV%lld D%lld window %lld%s %s",
                    (long long)s->batch, (long long)s->tokens, (long long)s->heads,
                    (long long)s->kv_heads, (long long)s->head_dim, (long long)s->window,
                    s->causal ? "" : " full", dtype_name(dtype));
-    widen(wide, f.out, 2);
-    struct op_call reference = f.call;
-    reference.out = wide;
+    widen(t->wide, f->out, 2);
+    struct op_call reference = f->call;
+    reference.out = t->wide;
     run_reference(&reference);
-    int n_bad = check_kernels(d, &f.call, wide, limit_of(dtype), label);
 
-    set_attrs(&b, s);
-    b.in[0] = random_tensor(dtype, f.out[0].shape, 8);
-    b.in[1] = f.in[0];
-    b.in[2] = f.out[0];
-    b.in[3] = f.out[1];
-    narrow(&b.in[2], &wide[0]);
-    narrow(&b.in[3], &wide[1]);
-    b.out[0] = tensor_new(dtype, f.in[0].shape);
-    bind(&b, OP_attention_grad, 4, 1);
-    widen(&wide_grad, b.out, 1);
-    reference = b.call;
-    reference.out = &wide_grad;
+    set_attrs(b, s);
+    b->in[0] = random_tensor(dtype, f->out[0].shape, 8);
+    b->in[1] = f->in[0];
+    b->in[2] = f->out[0];
+    b->in[3] = f->out[1];
+    narrow(&b->in[2], &t->wide[0]);
+    narrow(&b->in[3], &t->wide[1]);
+    b->out[0] = tensor_new(dtype, f->in[0].shape);
+    bind(b, OP_attention_grad, 4, 1);
+    widen(&t->wide_grad, b->out, 1);
+    reference = b->call;
+    reference.out = &t->wide_grad;
     run_reference(&reference);
-    n_bad += check_kernels(d, &b.call, &wide_grad, limit_of(dtype), label);
+}
 
-    mem_free(b.in[0].data);
-    mem_free(b.out[0].data);
-    mem_free(wide[0].data);
-    mem_free(wide[1].data);
-    mem_free(wide_grad.data);
-    release(&f);
+static void both_close(struct both_calls *t)
+{
+    mem_free(t->b.in[0].data);
+    mem_free(t->b.out[0].data);
+    mem_free(t->wide[0].data);
+    mem_free(t->wide[1].data);
+    mem_free(t->wide_grad.data);
+    release(&t->f);
+}
+
+/* Forward and backward of one shape; returns how many kernels were wrong. */
+static int check_case(struct device *d, const struct shape_case *s, enum dtype dtype)
+{
+    struct both_calls t;
+    both_open(&t, s, dtype);
+    int n_bad = check_kernels(d, &t.f.call, t.wide, limit_of(dtype), t.label);
+    n_bad += check_kernels(d, &t.b.call, &t.wide_grad, limit_of(dtype), t.label);
+    both_close(&t);
     return n_bad;
 }
 
@@ -334,6 +378,123 @@ static void attention_and_its_gradient_equal_the_reference(void **state)
             n_bad += check_case(*state, &cases[i], dtypes[k]);
     }
     assert_int_equal(n_bad, 0);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------
+ */
+
+static const struct shape_case part_cases[] = {
+    {4, 256, 4, 2, 64, 0, true, 0.0},   /* grouped heads */
+    {2, 128, 8, 4, 128, 50, true, 0.0}, /* window */
+    {3, 256, 6, 6, 64, 0, false, 0.0},  /* not causal */
+    {2, 384, 4, 4, 128, 0, true, 0.3},  /* a scale of its own */
+};
+
+static struct sdpa_shape sdpa_shape_of(const struct shape_case *s, enum dtype dtype,
+                                       enum sdpa_kind kind)
+{
+    double scale = s->scale > 0.0 ? s->scale : 1.0 / sqrt((double)s->head_dim);
+    return (struct sdpa_shape){.kind = kind,
+                               .dtype = dtype,
+                               .batch = s->batch,
+                               .n_tokens = s->tokens,
+                               .heads = s->heads,
+                               .kv_heads = s->kv_heads,
+                               .head_dim = s->head_dim,
+                               .row_heads = s->heads,
+                               .row_kv_heads = s->kv_heads,
+                               .window = s->window,
+                               .causal = s->causal,
+                               .scale = (float)scale};
+}
+
+/* A plan of parts of a call on the GPU. */
+struct plan_call {
+    struct device *d;
+    struct sdpa_shape whole;
+    struct sdpa_plan *plan;
+    struct sdpa_pointers p;
+};
+
+static enum status run_plan(void *data)
+{
+    struct plan_call *t = data;
+    return sdpa_plan_run(t->plan, &t->whole, cuda_libraries_of(&t->d->env)->cudnn,
+                         t->d->ops->queue(t->d, QUEUE_COMPUTE), &t->p);
+}
+
+/* Parts of n groups, whatever their workspace, over g's tensors; false, with a message, when cuDNN
+ * has no plan. */
+static bool plan_open(struct plan_call *t, const struct gpu_call *g, const struct sdpa_shape *whole,
+                      int64_t n)
+{
+    struct sdpa_shape part = sdpa_part_shape(whole, n);
+    bool backward = whole->kind != SDPA_FORWARD;
+    *t = (struct plan_call){.d = g->device, .whole = *whole};
+    if (sdpa_plan_new(&t->plan, cuda_libraries_of(&t->d->env)->cudnn, &part, (int64_t)16 << 30) !=
+        OK)
+        return false;
+    if (g->call.op == OP_attention_grad)
+        t->p = (struct sdpa_pointers){.qkv = g->in[1].data,
+                                      .out = g->in[2].data,
+                                      .lse = g->in[3].data,
+                                      .dout = backward ? g->in[0].data : NULL,
+                                      .dqkv = backward ? g->out[0].data : NULL};
+    else
+        t->p = (struct sdpa_pointers){
+            .qkv = g->in[0].data, .out = g->out[0].data, .lse = g->out[1].data};
+    t->p.workspace = gpu_alloc(t->d, sdpa_plan_bytes(t->plan));
+    return true;
+}
+
+static void plan_close(struct plan_call *t)
+{
+    int64_t n_bytes = sdpa_plan_bytes(t->plan) + ARENA_ALIGN;
+    t->d->ops->memory_free(t->d, TIER_DEVICE, t->p.workspace, n_bytes);
+    sdpa_plan_free(t->plan);
+}
+
+/* Counts the plans that cuDNN has. */
+static bool part_agrees(struct device *d, const struct op_call *c, const struct sdpa_shape *whole,
+                        int64_t n, const struct tensor *want, const char *label, int *n_plans)
+{
+    const struct kernel no_workspace = {.name = "parts"};
+    struct gpu_call g;
+    struct plan_call t;
+    char name[192];
+    bool good = true;
+    (void)snprintf(name, sizeof name, "%s, parts of %lld groups", label, (long long)n);
+    gpu_open(&g, d, c, &no_workspace);
+    if (plan_open(&t, &g, whole, n)) {
+        ++*n_plans;
+        good = outputs_agree(&g, run_plan, &t, want, limit_of(whole->dtype), name);
+        plan_close(&t);
+    }
+    gpu_close(&g);
+    return good;
+}
+
+static void attention_in_parts_of_any_size_equals_the_reference(void **state)
+{
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16};
+    struct device *d = *state;
+    int n_bad = 0, n_grad = 0, n_forward = 0;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(part_cases); i++) {
+        const struct shape_case *s = &part_cases[i / 2];
+        struct both_calls t;
+        both_open(&t, s, dtypes[i % 2]);
+        struct sdpa_shape forward = sdpa_shape_of(s, dtypes[i % 2], SDPA_FORWARD), grad = forward;
+        grad.kind = SDPA_GRAD;
+        for (int64_t n = sdpa_part_next(&grad, 0); n > 0; n = sdpa_part_next(&grad, n)) {
+            n_bad += !part_agrees(d, &t.f.call, &forward, n, t.wide, t.label, &n_forward);
+            n_bad += !part_agrees(d, &t.b.call, &grad, n, &t.wide_grad, t.label, &n_grad);
+        }
+        both_close(&t);
+    }
+    print_message("compared %d plans of attention and %d of its gradient\n", n_forward, n_grad);
+    assert_int_equal(n_bad, 0);
+    if (n_grad == 0)
+        skip(); /* cuDNN has no deterministic gradient for this GPU */
 }
 
 /* ---- rotary and cached ------------------------------------------------------------------------
@@ -405,10 +566,8 @@ static void gpu_fill(struct device *d, const struct tensor *t)
     mem_free(piece.data);
 }
 
-typedef enum status timed_function(void *data);
-
 /* Median of ten, after three to warm up. */
-static double time_ms(struct device *d, timed_function *f, void *data)
+static double time_ms(struct device *d, run_function *f, void *data)
 {
     cudaStream_t stream = d->ops->queue(d, QUEUE_COMPUTE);
     cudaEvent_t from, to;
@@ -437,68 +596,42 @@ static double time_ms(struct device *d, timed_function *f, void *data)
     return (double)ms[5];
 }
 
-struct kernel_timing {
-    struct gpu_call *g;
-    const struct kernel *k;
-};
-
-static enum status time_kernel(void *data)
-{
-    struct kernel_timing *t = data;
-    return gpu_run(t->g, t->k);
-}
-
-struct plan_timing {
-    struct device *d;
-    struct sdpa_plan *plan;
-    struct sdpa_pointers p;
-};
-
-static enum status time_plan(void *data)
-{
-    struct plan_timing *t = data;
-    struct cuda_libraries *l = cuda_libraries_of(&t->d->env);
-    return sdpa_plan_run(t->plan, l->cudnn, t->d->ops->queue(t->d, QUEUE_COMPUTE), &t->p);
-}
-
 static void print_speed(const char *name, double ms, double flops, int64_t n_workspace)
 {
     print_message("  %-28s %8.3f ms %8.1f TFLOP/s  workspace %.1f MiB\n", name, ms,
                   flops / ms / 1e9, (double)n_workspace / 1048576.0);
 }
 
-/* cuDNN's plans whatever their workspace, the one with atomics too: what the choice costs. */
-static void speed_of_plans(struct device *d, const struct shape_case *s, struct gpu_call *g,
-                           double flops)
+static void speed_of_part(const struct gpu_call *g, const struct sdpa_shape *whole, int64_t n,
+                          const char *name, double flops)
+{
+    struct plan_call t;
+    if (!plan_open(&t, g, whole, n)) {
+        print_message("  %-28s none: %s\n", name, status_message());
+        return;
+    }
+    print_speed(name, time_ms(g->device, run_plan, &t), flops, sdpa_plan_bytes(t.plan));
+    plan_close(&t);
+}
+
+/* cuDNN's plans whatever their workspace, the one with atomics too: what the choice costs. Then the
+ * deterministic one in parts of every size. */
+static void speed_of_plans(const struct shape_case *s, const struct gpu_call *g, double flops)
 {
     static const char *const names[] = {"plan", "plan, gradient", "plan, gradient, atomics"};
+    struct sdpa_shape whole = sdpa_shape_of(s, DTYPE_BF16, SDPA_FORWARD);
+    int64_t all = sdpa_part_whole(&whole);
     for (int kind = SDPA_FORWARD; kind <= SDPA_GRAD_ATOMIC; kind++) {
-        bool backward = kind != SDPA_FORWARD;
-        struct sdpa_shape shape = {.kind = (enum sdpa_kind)kind,
-                                   .dtype = DTYPE_BF16,
-                                   .batch = s->batch,
-                                   .n_tokens = s->tokens,
-                                   .heads = s->heads,
-                                   .kv_heads = s->kv_heads,
-                                   .head_dim = s->head_dim,
-                                   .causal = true,
-                                   .scale = 1.0f / sqrtf((float)s->head_dim)};
-        struct plan_timing t = {.d = d};
-        if (sdpa_plan_new(&t.plan, cuda_libraries_of(&d->env)->cudnn, &shape, (int64_t)16 << 30) !=
-            OK) {
-            print_message("  %-28s none: %s\n", names[kind], status_message());
-            continue;
-        }
-        t.p = (struct sdpa_pointers){.qkv = g->in[1].data,
-                                     .out = g->in[2].data,
-                                     .lse = g->in[3].data,
-                                     .dout = g->in[0].data,
-                                     .dqkv = g->out[0].data,
-                                     .workspace = gpu_alloc(d, sdpa_plan_bytes(t.plan))};
-        print_speed(names[kind], time_ms(d, time_plan, &t), backward ? 2.5 * flops : flops,
-                    sdpa_plan_bytes(t.plan));
-        d->ops->memory_free(d, TIER_DEVICE, t.p.workspace, sdpa_plan_bytes(t.plan) + ARENA_ALIGN);
-        sdpa_plan_free(t.plan);
+        whole.kind = (enum sdpa_kind)kind;
+        speed_of_part(g, &whole, all, names[kind], kind == SDPA_FORWARD ? flops : 2.5 * flops);
+    }
+    whole.kind = SDPA_GRAD;
+    for (int64_t n = sdpa_part_next(&whole, 0); n < all; n = sdpa_part_next(&whole, n)) {
+        struct sdpa_shape part = sdpa_part_shape(&whole, n);
+        char name[64];
+        (void)snprintf(name, sizeof name, "gradient in parts: B%lld H%lld", (long long)part.batch,
+                       (long long)part.heads);
+        speed_of_part(g, &whole, n, name, 2.5 * flops);
     }
 }
 
@@ -533,11 +666,11 @@ static void speed_of_op(struct device *d, const struct shape_case *s, bool backw
             g.out[i].data = gpu_alloc(d, tensor_bytes(&g.out[i]));
         g.n_workspace = k->workspace ? k->workspace(&g.call, &d->env) : 0;
         g.workspace = gpu_alloc(d, g.n_workspace);
-        struct kernel_timing t = {&g, k};
-        print_speed(k->name, time_ms(d, time_kernel, &t), backward ? 2.5 * flops : flops,
+        struct kernel_call t = {&g, k};
+        print_speed(k->name, time_ms(d, run_kernel, &t), backward ? 2.5 * flops : flops,
                     g.n_workspace);
         if (backward && strcmp(k->name, "tiles") == 0)
-            speed_of_plans(d, s, &g, flops);
+            speed_of_plans(s, &g, flops);
         gpu_close(&g);
     }
 }
@@ -566,6 +699,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(attention_and_its_gradient_equal_the_reference, &d),
+        cmocka_unit_test_prestate(attention_in_parts_of_any_size_equals_the_reference, &d),
         cmocka_unit_test_prestate(rotary_equals_the_reference_far_from_the_beginning, &d),
         cmocka_unit_test_prestate(cached_attention_equals_the_reference, &d),
     };

@@ -12,7 +12,7 @@
 struct entry {
     struct entry *next;
     struct sdpa_shape shape;
-    struct sdpa_plan *plan; /* NULL: there is none */
+    struct sdpa_plan *plan; /* of the shape or of its parts; NULL: there is none */
 };
 
 static void release_entries(void *data)
@@ -37,6 +37,8 @@ static struct sdpa_shape shape_of_call(const struct op_call *c, int i, enum sdpa
         .heads = d.heads,
         .kv_heads = d.kv_heads,
         .head_dim = d.head_dim,
+        .row_heads = d.heads,
+        .row_kv_heads = d.kv_heads,
         .window = window < d.n_tokens ? window : 0,
         .causal = call_bool(c, ATTENTION_CAUSAL),
         .scale = (float)attention_scale(c, ATTENTION_SCALE, &d),
@@ -65,11 +67,25 @@ static bool is_worth_asking(const struct cuda_libraries *l, const struct sdpa_sh
     return s->batch > 0 && s->n_tokens > 1 && s->head_dim % 8 == 0 && s->head_dim <= most;
 }
 
-/* Memory like that of the activations is fair; memory for every pair of tokens is not. */
-static int64_t fair_bytes(const struct sdpa_shape *s)
+/* The largest acceptable part of the call. Workspace is known only once there is a plan: that of
+ * the whole call says how large a part to take, and is itself the plan where nothing is to be
+ * saved. */
+static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
 {
-    int64_t width = (s->heads + 2 * s->kv_heads) * s->head_dim;
-    return 2 * s->batch * s->n_tokens * width * dtype_size(s->dtype) + ((int64_t)64 << 20);
+    struct sdpa_plan *plan = NULL;
+    int64_t all = sdpa_part_whole(whole), most = sdpa_part_most_bytes(whole);
+    if (sdpa_plan_new(&plan, l->cudnn, whole, INT64_MAX) != OK)
+        return NULL;
+    int64_t n = sdpa_part_choose(whole, sdpa_plan_bytes(plan), l->n_multiprocessors);
+    if (n == all)
+        return plan;
+    sdpa_plan_free(plan);
+    for (; n > 0; n = sdpa_part_previous(whole, n)) {
+        struct sdpa_shape part = sdpa_part_shape(whole, n);
+        if (sdpa_plan_new(&plan, l->cudnn, &part, most) == OK)
+            return plan;
+    }
+    return NULL;
 }
 
 static struct entry *find(const struct cuda_keep *keep, const struct sdpa_shape *s)
@@ -95,8 +111,7 @@ static struct entry *find_or_make(struct cuda_libraries *l, struct cuda_keep *ke
     e->next = keep->data;
     keep->data = e;
     keep->release = release_entries;
-    if (is_worth_asking(l, s) && sdpa_plan_new(&e->plan, l->cudnn, s, fair_bytes(s)) != OK)
-        e->plan = NULL;
+    e->plan = is_worth_asking(l, s) ? new_plan(l, s) : NULL;
     return e;
 }
 
@@ -115,7 +130,7 @@ static enum status run(const struct kernel_ctx *x, struct cuda_keep *keep,
     *done = e && e->plan;
     if (!*done)
         return OK;
-    return sdpa_plan_run(e->plan, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
+    return sdpa_plan_run(e->plan, s, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
 }
 
 int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env)

@@ -2,8 +2,10 @@
  * is (queries, keys and values are strided views of one buffer).
  *
  * A plan for a shape is built once, when workspace is asked for, and kept with the device's
- * libraries. Where cuDNN has no plan for a shape on this GPU (or wants an absurd workspace), that
- * is kept too: run then sets *done to false and the caller computes the call itself.
+ * libraries. Where the plan of the whole call wants too much workspace, the call runs in equal
+ * parts, one after the other (cuda_sdpa_part.h). Where cuDNN has no plan for a shape on this GPU,
+ * or even small parts want an absurd workspace, that is kept too: run then sets *done to false and
+ * the caller computes the call itself.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_SDPA_H
 #define SNUG_DEVICE_CUDA_CUDA_SDPA_H

@@ -54,7 +54,7 @@ static struct sdpa_tensor packed(struct build *b, enum slot slot, bool transpose
 {
     const struct sdpa_shape *s = b->s;
     bool is_query = slot == SLOT_Q || slot == SLOT_DQ;
-    int64_t width = (s->heads + 2 * s->kv_heads) * s->head_dim;
+    int64_t width = (s->row_heads + 2 * s->row_kv_heads) * s->head_dim;
     int64_t dim[4] = {s->batch, is_query ? s->heads : s->kv_heads, s->n_tokens, s->head_dim};
     int64_t stride[4] = {s->n_tokens * width, s->head_dim, width, 1};
     if (transposed) {
@@ -68,13 +68,14 @@ static struct sdpa_tensor packed(struct build *b, enum slot slot, bool transpose
 static struct sdpa_tensor output(struct build *b, enum slot slot)
 {
     const struct sdpa_shape *s = b->s;
-    int64_t width = s->heads * s->head_dim;
+    int64_t width = s->row_heads * s->head_dim;
     int64_t dim[4] = {s->batch, s->heads, s->n_tokens, s->head_dim};
     int64_t stride[4] = {s->n_tokens * width, s->head_dim, width, 1};
     return sdpa_tensor_new(b->g, (int)slot, b->type, dim, stride);
 }
 
-/* One number per query and head: lse, delta, or inside the graph. */
+/* One number per query and head: lse, delta, or inside the graph. Row by row even in a part: that
+ * has all heads, or one row. */
 static struct sdpa_tensor statistic(struct build *b, int slot)
 {
     const struct sdpa_shape *s = b->s;
@@ -305,52 +306,49 @@ const struct sdpa_shape *sdpa_plan_shape(const struct sdpa_plan *plan)
 /* ---- running ----------------------------------------------------------------------------------
  */
 
-/* A head's elements of a packed buffer, n heads in. */
-static void *heads_in(const struct sdpa_shape *s, const void *packed_rows, int64_t n)
+/* Where a part begins. */
+struct start {
+    int64_t row, head, kv_head;
+};
+
+/* The beginning of a head in a buffer whose rows of tokens have `width` heads. */
+static void *head_at(const struct sdpa_shape *s, const void *rows, int64_t row, int64_t width,
+                     int64_t head)
 {
-    return (char *)(uintptr_t)packed_rows + n * s->head_dim * dtype_size(s->dtype);
+    int64_t n = (row * s->n_tokens * width + head) * s->head_dim;
+    return (char *)(uintptr_t)rows + n * dtype_size(s->dtype);
 }
 
 static void fill_pointers(const struct sdpa_plan *plan, const struct sdpa_pointers *p,
-                          void *by_slot[SLOT_COUNT])
+                          const struct start *at, void *by_slot[SLOT_COUNT])
 {
     const struct sdpa_shape *s = &plan->shape;
+    int64_t width = s->row_heads + 2 * s->row_kv_heads;
+    int64_t key = s->row_heads + at->kv_head, value = key + s->row_kv_heads;
     char *workspace = p->workspace;
     for (int i = 0; i < SLOT_COUNT; i++)
         by_slot[i] = (void *)(uintptr_t)&plan->number[i];
-    by_slot[SLOT_Q] = heads_in(s, p->qkv, 0);
-    by_slot[SLOT_K] = heads_in(s, p->qkv, s->heads);
-    by_slot[SLOT_V] = heads_in(s, p->qkv, s->heads + s->kv_heads);
-    by_slot[SLOT_OUT] = p->out;
-    by_slot[SLOT_LSE] = p->lse;
+    by_slot[SLOT_Q] = head_at(s, p->qkv, at->row, width, at->head);
+    by_slot[SLOT_K] = head_at(s, p->qkv, at->row, width, key);
+    by_slot[SLOT_V] = head_at(s, p->qkv, at->row, width, value);
+    by_slot[SLOT_OUT] = head_at(s, p->out, at->row, s->row_heads, at->head);
+    by_slot[SLOT_LSE] = (float *)p->lse + (at->row * s->row_heads + at->head) * s->n_tokens;
     if (s->kind == SDPA_FORWARD)
         return;
-    by_slot[SLOT_DOUT] = (void *)(uintptr_t)p->dout;
-    by_slot[SLOT_DQ] = heads_in(s, p->dqkv, 0);
-    by_slot[SLOT_DK] = heads_in(s, p->dqkv, s->heads);
-    by_slot[SLOT_DV] = heads_in(s, p->dqkv, s->heads + s->kv_heads);
+    by_slot[SLOT_DOUT] = head_at(s, p->dout, at->row, s->row_heads, at->head);
+    by_slot[SLOT_DQ] = head_at(s, p->dqkv, at->row, width, at->head);
+    by_slot[SLOT_DK] = head_at(s, p->dqkv, at->row, width, key);
+    by_slot[SLOT_DV] = head_at(s, p->dqkv, at->row, width, value);
     by_slot[SLOT_DELTA] = workspace + plan->delta_at;
     by_slot[SLOT_DQ_SUM] = workspace + plan->dq_sum_at;
 }
 
-enum status sdpa_plan_run(const struct sdpa_plan *plan, cudnnHandle_t handle, cudaStream_t stream,
-                          const struct sdpa_pointers *p)
+static cudnnStatus_t execute(const struct sdpa_plan *plan, cudnnHandle_t handle, void **data,
+                             void *engine)
 {
     const struct sdpa_graph *g = &plan->graph;
-    void *by_slot[SLOT_COUNT], *data[SDPA_MAX_DATA];
-    char *engine = (char *)p->workspace + plan->engine_at;
     cudnnBackendDescriptor_t pack = NULL;
-    fill_pointers(plan, p, by_slot);
-    for (int i = 0; i < g->n_data; i++)
-        data[i] = by_slot[g->slot[i]];
-    if (plan->shape.kind == SDPA_GRAD_ATOMIC && cudnnGetVersion() < 90600) {
-        size_t n_bytes = (size_t)(plan->engine_at - plan->dq_sum_at);
-        if (cudaMemsetAsync(by_slot[SLOT_DQ_SUM], 0, n_bytes, stream) != cudaSuccess)
-            return FAIL(ERR_FAILED, "cuDNN attention: cannot clear the workspace");
-    }
-    cudnnStatus_t s = cudnnSetStream(handle, stream);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     if (s == CUDNN_STATUS_SUCCESS)
         s = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
                                      g->n_data, g->uid);
@@ -366,7 +364,40 @@ enum status sdpa_plan_run(const struct sdpa_plan *plan, cudnnHandle_t handle, cu
         s = cudnnBackendExecute(handle, g->plan, pack);
     if (pack)
         (void)cudnnBackendDestroyDescriptor(pack);
+    return s;
+}
+
+static enum status run_part(const struct sdpa_plan *plan, cudnnHandle_t handle, cudaStream_t stream,
+                            const struct sdpa_pointers *p, const struct start *at)
+{
+    const struct sdpa_graph *g = &plan->graph;
+    void *by_slot[SLOT_COUNT], *data[SDPA_MAX_DATA];
+    fill_pointers(plan, p, at, by_slot);
+    for (int i = 0; i < g->n_data; i++)
+        data[i] = by_slot[g->slot[i]];
+    if (plan->shape.kind == SDPA_GRAD_ATOMIC && cudnnGetVersion() < 90600) {
+        size_t n_bytes = (size_t)(plan->engine_at - plan->dq_sum_at);
+        if (cudaMemsetAsync(by_slot[SLOT_DQ_SUM], 0, n_bytes, stream) != cudaSuccess)
+            return FAIL(ERR_FAILED, "cuDNN attention: cannot clear the workspace");
+    }
+    cudnnStatus_t s = execute(plan, handle, data, (char *)p->workspace + plan->engine_at);
     if (s != CUDNN_STATUS_SUCCESS)
         return FAIL(ERR_FAILED, "cuDNN attention: %s", cudnnGetErrorString(s));
+    return OK;
+}
+
+enum status sdpa_plan_run(const struct sdpa_plan *plan, const struct sdpa_shape *whole,
+                          cudnnHandle_t handle, cudaStream_t stream, const struct sdpa_pointers *p)
+{
+    const struct sdpa_shape *part = &plan->shape;
+    cudnnStatus_t s = cudnnSetStream(handle, stream);
+    if (s != CUDNN_STATUS_SUCCESS)
+        return FAIL(ERR_FAILED, "cuDNN attention: %s", cudnnGetErrorString(s));
+    for (int64_t row = 0; row < whole->batch; row += part->batch) {
+        for (int64_t kv = 0; kv < whole->kv_heads; kv += part->kv_heads) {
+            struct start at = {row, kv * (whole->heads / whole->kv_heads), kv};
+            TRY(run_part(plan, handle, stream, p, &at));
+        }
+    }
     return OK;
 }

@@ -1,4 +1,5 @@
-/* cuda_sdpa_plan.h: one cuDNN plan of attention or its gradient for one shape.
+/* cuda_sdpa_plan.h: one cuDNN plan of attention or its gradient for one shape: a call, or each of
+ * the parts of one.
  *
  * Tensors are the packed layout's heads as they lie in memory: [B, H, T, D] with the strides of
  * [B, T, width]. A plan is made for one handle and runs on any stream; it holds host memory only.
@@ -8,32 +9,16 @@
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "graph/tensor.h"
+#include "device/cuda/cuda_sdpa_part.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum sdpa_kind {
-    SDPA_FORWARD,
-    SDPA_GRAD,        /* the same bits every time */
-    SDPA_GRAD_ATOMIC, /* query gradients summed with atomics: bits differ from run to run */
-};
-
-struct sdpa_shape {
-    enum sdpa_kind kind;
-    enum dtype dtype;
-    int64_t batch, n_tokens, heads, kv_heads, head_dim;
-    int64_t window; /* 0: none */
-    bool causal;
-    float scale;
-};
-
-/* Device pointers of a call; those a kind does not use are NULL. */
+/* Device pointers of a whole call; those a kind does not use are NULL. */
 struct sdpa_pointers {
     const void *qkv; /* [B, T, (H + 2 KV) D] */
     void *out;       /* [B, T, H D] */
@@ -52,7 +37,9 @@ enum status sdpa_plan_new(struct sdpa_plan **plan, cudnnHandle_t handle,
 void sdpa_plan_free(struct sdpa_plan *plan);
 int64_t sdpa_plan_bytes(const struct sdpa_plan *plan); /* of workspace */
 const struct sdpa_shape *sdpa_plan_shape(const struct sdpa_plan *plan);
-enum status sdpa_plan_run(const struct sdpa_plan *plan, cudnnHandle_t handle, cudaStream_t stream,
+/* The call whose shape is `whole`, part after part; every part uses the same workspace. */
+enum status sdpa_plan_run(const struct sdpa_plan *plan, const struct sdpa_shape *whole,
+                          cudnnHandle_t handle, cudaStream_t stream,
                           const struct sdpa_pointers *p) MUST_CHECK;
 
 #ifdef __cplusplus
