@@ -205,6 +205,49 @@ static void storage_on_disk_is_refused(void **state)
     training_release(&t);
 }
 
+/* ---- debug aid ------------------------------------------------------------------------------- */
+
+/* Does anything use b's bytes after it died, or for the whole program? */
+static bool is_reused(const struct program *p, const struct buffer *b)
+{
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        const struct buffer *x = &p->buffers.items[i];
+        if (x != b && x->merged_into < 0 && x->tier == b->tier && x->last > b->last &&
+            x->offset < b->offset + b->n_bytes && b->offset < x->offset + x->n_bytes)
+            return true;
+    }
+    return false;
+}
+
+static void dead_memory_is_filled_in_debug_builds(void **state)
+{
+    (void)state;
+#ifdef NDEBUG
+    skip();
+#endif
+    struct training t;
+    int n_dead = 0;
+    training_init(&t, &(struct training_options){.golden = "llama", .batch = 1, .seq_len = 8});
+    move_all_blocks(&t.plan, t.graph);
+    training_emit(&t);
+    training_start(&t);
+    training_step(&t, 0);
+    int32_t end = (int32_t)t.program->instrs.n - 1;
+    for (size_t i = 0; i < t.program->buffers.n; i++) {
+        const struct buffer *b = &t.program->buffers.items[i];
+        bool whole = b->first == 0 && b->last == end;
+        if (whole || b->storage >= 0 || b->merged_into >= 0 || is_reused(t.program, b))
+            continue;
+        struct storage_entry place = {.tier = b->tier, .offset = b->offset};
+        const unsigned char *bytes = executor_storage_pointer(t.executor, &place);
+        for (int64_t k = 0; k < b->n_bytes; k++)
+            assert_int_equal(bytes[k], 0xA5);
+        n_dead++;
+    }
+    assert_true(n_dead > 10);
+    training_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +257,7 @@ int main(void)
         cmocka_unit_test(bf16_gives_the_same_bits_in_every_way),
         cmocka_unit_test(each_way_saves_device_memory),
         cmocka_unit_test(storage_on_disk_is_refused),
+        cmocka_unit_test(dead_memory_is_filled_in_debug_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

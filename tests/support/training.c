@@ -15,6 +15,15 @@
 #include "model/init.h"
 #include "support/golden.h"
 
+/* One for the whole test program: opening it measures the machine, which takes a while. */
+static struct device shared_device(void)
+{
+    static struct device device;
+    if (!device.ops)
+        expect_ok(device_open_cpu(&device, 2));
+    return device;
+}
+
 static void open_model(struct training *t)
 {
     json_t *config;
@@ -70,7 +79,7 @@ void training_init(struct training *t, const struct training_options *o)
     *t = (struct training){.options = *o, .handle = -1};
     t->options.n_micro = MAX(o->n_micro, (int64_t)1);
     t->precision = o->bf16 ? precision_bf16() : precision_f32();
-    expect_ok(device_open_cpu(&t->device, 2));
+    t->device = shared_device();
     open_model(t);
     build_model(t);
     expect_ok(mem_try_array(&params, (size_t)t->io.n_params, sizeof(*params)));
@@ -215,5 +224,4 @@ void training_release(struct training *t)
     storage_release(&t->storage);
     graph_free(t->graph);
     model_free(t->model);
-    device_close(&t->device);
 }

@@ -27,7 +27,7 @@ struct training {
     struct model *model;
     struct model_graph io;
     struct precision precision;
-    struct device device;
+    struct device device; /* the CPU, shared by all trainings of a test program */
     struct graph *graph;
     struct plan plan;
     struct storage storage;
