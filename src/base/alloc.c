@@ -37,6 +37,8 @@ void *mem_alloc(size_t n_bytes)
 
 void *mem_calloc(size_t n, size_t size)
 {
+    if (size != 0 && n > SIZE_MAX / size)
+        return NULL;
     return injected_failure() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
 }
 

@@ -4,6 +4,9 @@
 
 #include "train/session.h"
 
+/* Synthetic data has no end; without eval_max_batches a sample of it is taken. */
+enum { ENDLESS_BATCHES = 1 << 24, SAMPLE_BATCHES = 64 };
+
 static double now_s(void)
 {
     struct timespec t;
@@ -34,6 +37,8 @@ enum status session_evaluate(struct session *s, int64_t max_batches, struct eval
     int64_t n = loader_n_batches(s->eval_loader);
     if (max_batches > 0)
         n = MIN(n, max_batches);
+    else if (n > ENDLESS_BATCHES)
+        n = SAMPLE_BATCHES;
     /* Always the same batches: the loader starts over each time. */
     struct loader_cursor begin;
     loader_get_cursor(s->eval_loader, &begin);

@@ -151,8 +151,7 @@ static enum source_kind source_kind(enum config_dataset_type type)
 
 /* Synthetic data without an end: so much that no run comes round to it again, and the same amount
  * for every run, so that one can be resumed with more steps. */
-#define ENDLESS_TOKENS  ((int64_t)1 << 40)
-#define ENDLESS_BATCHES ((int64_t)1 << 24)
+#define ENDLESS_TOKENS ((int64_t)1 << 40)
 
 static enum status need_one_kind(const struct config *cfg, const struct config_datasets *d,
                                  const char *key)
@@ -221,10 +220,6 @@ enum status session_data(struct session *s)
         TRY(open_loader(s, false));
     if (s->options.evaluate)
         TRY(open_loader(s, true));
-    bool endless = s->eval_loader && loader_n_batches(s->eval_loader) > ENDLESS_BATCHES;
-    if (endless && cfg->eval_max_batches == 0)
-        return FAIL(ERR_CONFIG, "%s: synthetic data has no end: set eval_max_batches",
-                    config_where(cfg, "eval_max_batches"));
     return OK;
 }
 
