@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(WARP *FINISH_LINES)
     double sum = 0.0;
     if (column < f.n_columns) {
         const float *from = f.partial + outer * f.n_bands * f.n_columns + column;
-#pragma unroll 4
+#pragma unroll 8
         for (int64_t band = threadIdx.y; band < f.n_bands; band += FINISH_LINES)
             sum += (double)from[band * f.n_columns];
     }

@@ -52,6 +52,60 @@ static __device__ __forceinline__ float weight_at(const struct weight<T> &w, int
     return w.as_f32 ? w.as_f32[j] : w.as_t ? to_f32(w.as_t[j]) : absent;
 }
 
+/* A 16-byte vector as it lies in memory, whole words that wait in registers: the compiler takes
+ * arrays of 16-bit elements apart, one register each, long before they are needed. */
+struct raw {
+    uint32_t word[4];
+};
+
+template <typename T> static __device__ __forceinline__ struct raw raw_load(const T *p)
+{
+    const uint4 v = *reinterpret_cast<const uint4 *>(p);
+    return {{v.x, v.y, v.z, v.w}};
+}
+
+/* The vector's elements in order; the last argument only tells their type. */
+static __device__ __forceinline__ void raw_unpack(float (&v)[4], const struct raw &r, const float *)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v[k] = __uint_as_float(r.word[k]);
+}
+static __device__ __forceinline__ void raw_unpack(float (&v)[8], const struct raw &r,
+                                                  const __nv_bfloat16 *)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        v[2 * k] = __uint_as_float(r.word[k] << 16);
+        v[2 * k + 1] = __uint_as_float(r.word[k] & 0xffff0000u);
+    }
+}
+static __device__ __forceinline__ void raw_unpack(float (&v)[8], const struct raw &r,
+                                                  const __half *)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        v[2 * k] = __half2float(__ushort_as_half((unsigned short)(r.word[k] & 0xffffu)));
+        v[2 * k + 1] = __half2float(__ushort_as_half((unsigned short)(r.word[k] >> 16)));
+    }
+}
+
+/* As f32; N is the number of T in 16 bytes. */
+template <typename T, int N>
+static __device__ __forceinline__ void raw_get(float (&v)[N], const struct raw &r)
+{
+    raw_unpack(v, r, (const T *)nullptr);
+}
+
+/* Makes the compiler forget what it has computed from the vector, so that a later pass unpacks it
+ * again instead of keeping the numbers in registers. */
+static __device__ __forceinline__ void raw_renew(struct raw &r)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        asm volatile("" : "+r"(r.word[k]));
+}
+
 /* Over the G threads that share a row: a warp, or the block. */
 template <int G> static __device__ __forceinline__ float group_sum(float v, float *scratch)
 {
@@ -60,6 +114,25 @@ template <int G> static __device__ __forceinline__ float group_sum(float v, floa
     else
         return block_sum<G>(v, scratch);
 }
+
+/* layer_norm (CENTRED) and rms_norm, and their gradients. */
+template <typename T> struct norm_args {
+    T *y;
+    const T *x;
+    struct weight<T> w, b;
+    float *mean, *rstd; /* mean: CENTRED only */
+    int64_t n_rows, n;
+    float epsilon;
+};
+
+template <typename T> struct norm_grad_args {
+    T *dx;
+    const T *dy, *x;
+    struct weight<T> w;
+    const float *mean, *rstd; /* mean: CENTRED only */
+    float *partial;           /* [n_blocks or n_bands, dw then db] */
+    int64_t n_rows, n;
+};
 
 enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 int64_t cuda_head_norm_grad_workspace(const struct op_call *c, const struct kernel_env *env);

@@ -1,8 +1,9 @@
 /* norm.cu: layer_norm and rms_norm with their gradients, and the list of head_norm's kernels.
  *
- * Rows whose length is a whole number of 16-byte vectors, up to 8192 elements, are held in
- * registers: read once, written once. Other rows are read again for each pass. layer_norm is the
- * CENTRED case of the same kernels; rms_norm has no mean and no bias.
+ * Rows whose length is a whole number of 16-byte vectors are held in registers, read once and
+ * written once: by a warp up to 1024 elements (cuda_norm_warps.cuh), by a block up to 8192. Other
+ * rows are read again for each pass. layer_norm is the CENTRED case of the same kernels; rms_norm
+ * has no mean and no bias.
  *
  * The gradient of a held row: a block keeps its rows' share of dw and db in registers and leaves
  * them in the workspace, one line per block; columns_finish adds the lines. For other rows the sums
@@ -11,21 +12,13 @@
 #include "device/cuda/cuda_norm.cuh"
 
 #include "device/cuda/cuda_columns.cuh"
+#include "device/cuda/cuda_norm_warps.cuh"
 
-static constexpr int THREADS = 256, HELD = 32, /* floats of a row per thread */
-    HELD_ROW = THREADS * HELD, SHORT_ROW = 1024;
+static constexpr int THREADS = 256, MOST_HELD = 32, /* floats of a row per thread */
+    HELD_ROW = THREADS * MOST_HELD, SHORT_ROW = 1024;
 
 /* ---- forward ----------------------------------------------------------------------------------
  */
-
-template <typename T> struct norm_args {
-    T *y;
-    const T *x;
-    struct weight<T> w, b;
-    float *mean, *rstd; /* mean: CENTRED only */
-    int64_t n_rows, n;
-    float epsilon;
-};
 
 template <typename T>
 static struct norm_args<T> norm_args_of(const struct op_call *c, bool centred) {
@@ -44,17 +37,17 @@ static struct norm_args<T> norm_args_of(const struct op_call *c, bool centred) {
     return a;
 }
 
-/* G threads hold a row in registers; rows are whole vectors and at most G * HELD long. y may be x.
- */
-template <int G, bool CENTRED, typename T>
+/* A block holds a row in registers; rows are whole vectors and at most THREADS * HELD long. y may
+ * be x. */
+template <int HELD, bool CENTRED, typename T>
 static __global__ void __launch_bounds__(THREADS) norm_held(const struct norm_args<T> a)
 {
-    constexpr int N = per_16_bytes<T>::n, K = HELD / N;
+    constexpr int N = per_16_bytes<T>::n, K = HELD / N, G = THREADS;
     __shared__ float scratch[WARP];
-    const int64_t row = grid_thread() / G;
+    const int64_t row = blockIdx.x;
     if (row >= a.n_rows)
         return;
-    const int first = threadIdx.x % G * N, n = (int)a.n;
+    const int first = threadIdx.x * N, n = (int)a.n;
     const T *x = a.x + row * a.n;
     float v[K][N], sum = 0.0f, mean = 0.0f;
 #pragma unroll
@@ -94,7 +87,7 @@ static __global__ void __launch_bounds__(THREADS) norm_held(const struct norm_ar
             v[k][e] = (v[k][e] - mean) * rstd * w[e] + b[e];
         store_f32(a.y + row * a.n + j, v[k]);
     }
-    if (threadIdx.x % G == 0) {
+    if (threadIdx.x == 0) {
         a.rstd[row] = rstd;
         if constexpr (CENTRED)
             a.mean[row] = mean;
@@ -143,10 +136,14 @@ static enum status norm_rows(const struct kernel_ctx *x, const struct op_call *c
                     is_aligned(a.x, 16) && weight_aligned(a.w) && weight_aligned(a.b);
         bool is_short = a.n <= SHORT_ROW;
         unsigned grid = grid_for(a.n_rows, is_short ? THREADS / WARP : 1);
-        if (held && is_short)
-            norm_held<WARP, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
+        if (held && warps_take(a.n, c->in[0].dtype))
+            norm_warps_run<CENTRED, T>(x, a);
+        else if (held && a.n <= THREADS * 8)
+            norm_held<8, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
+        else if (held && a.n <= THREADS * 16)
+            norm_held<16, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
         else if (held)
-            norm_held<THREADS, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
+            norm_held<MOST_HELD, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
         else if (is_short)
             norm_any<WARP, CENTRED, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a);
         else
@@ -158,15 +155,6 @@ static enum status norm_rows(const struct kernel_ctx *x, const struct op_call *c
 
 /* ---- gradient of held rows ---------------------------------------------------------------------
  */
-
-template <typename T> struct norm_grad_args {
-    T *dx;
-    const T *dy, *x;
-    struct weight<T> w;
-    const float *mean, *rstd; /* mean: CENTRED only */
-    float *partial;           /* [n_blocks or n_bands, dw then db] */
-    int64_t n_rows, n;
-};
 
 template <typename T>
 static struct norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x,
@@ -187,7 +175,7 @@ static struct norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x,
 
 /* How the gradient is cut, by the shape and the GPU. */
 struct grad_cut {
-    bool held;
+    bool warps, held; /* a warp, a block holds a row */
     int vectors_each; /* per thread of a row */
     int threads;
     int64_t n_blocks, n_bands;
@@ -205,34 +193,40 @@ static struct grad_cut grad_cut_of(const struct op_call *c, const struct kernel_
            ceil_div(n_vectors, cut.vectors_each) > GRAD_MAX_THREADS)
         cut.vectors_each *= 2;
     int64_t threads = ceil_div(ceil_div(n_vectors, cut.vectors_each), WARP) * WARP;
+    cut.warps = warps_take(n, c->in[0].dtype);
     cut.held = n % per_vector == 0 && threads <= GRAD_MAX_THREADS;
     cut.threads = cut.held ? (int)threads : GRAD_MAX_THREADS;
-    /* About 640 threads on a multiprocessor keep enough loads going (a block has two rows on the
-     * way); more blocks would mean more lines to add up. */
-    int64_t per_sm = 640 / cut.threads;
+    /* About 1024 threads on a multiprocessor keep enough loads going (a block has two rows on the
+     * way) and fit by their registers; more blocks would mean more lines to add up. */
+    int64_t per_sm = cut.vectors_each == 1 ? 1024 / cut.threads : 1;
     per_sm = per_sm < 1 ? 1 : per_sm > 8 ? 8 : per_sm;
     int64_t n_blocks = per_sm * cuda_libraries_of(env)->n_multiprocessors;
     cut.n_blocks = n_blocks < n_rows ? n_blocks : n_rows;
+    if (cut.warps)
+        cut.n_blocks = warps_grad_blocks(env, n_rows, n);
     cut.n_bands = columns_bands(env, n_rows, ceil_div(n, COLUMNS_LANES));
     return cut;
 }
 
-/* K vectors of each thread, as they lie in memory. */
-template <int K, typename T> struct row_part {
-    pack<T, per_16_bytes<T>::n> dy[K], x[K];
+/* K vectors of each thread, as they lie in memory, and the row's statistics. */
+template <int K> struct row_part {
+    struct raw dy[K], x[K];
+    float mean, rstd;
 };
 
-template <int K, typename T>
-static __device__ __forceinline__ void fetch(struct row_part<K, T> &part,
+template <int K, bool CENTRED, typename T>
+static __device__ __forceinline__ void fetch(struct row_part<K> &part,
                                              const struct norm_grad_args<T> &a, int64_t row)
 {
     constexpr int N = per_16_bytes<T>::n;
+    part.rstd = a.rstd[row];
+    part.mean = CENTRED ? a.mean[row] : 0.0f;
 #pragma unroll
     for (int k = 0; k < K; k++) {
         const int64_t j = (int64_t)(threadIdx.x + k * blockDim.x) * N;
         if (j < a.n) {
-            part.dy[k] = *reinterpret_cast<const pack<T, N> *>(a.dy + row * a.n + j);
-            part.x[k] = *reinterpret_cast<const pack<T, N> *>(a.x + row * a.n + j);
+            part.dy[k] = raw_load(a.dy + row * a.n + j);
+            part.x[k] = raw_load(a.x + row * a.n + j);
         }
     }
 }
@@ -259,7 +253,7 @@ static __device__ __forceinline__ float2 pair_sum(float2 v, float2 *scratch)
  * next row is on its way while one is worked on. dx may be dy or x: a row is written by the block
  * that read it. */
 template <int K, bool CENTRED, typename T>
-static __global__ void __launch_bounds__(GRAD_MAX_THREADS)
+static __global__ void __launch_bounds__(GRAD_MAX_THREADS, K == 1 ? 2 : 1)
     norm_grad_held(const struct norm_grad_args<T> a)
 {
     constexpr int N = per_16_bytes<T>::n;
@@ -272,27 +266,29 @@ static __global__ void __launch_bounds__(GRAD_MAX_THREADS)
         if (j < a.n)
             weight_load(w[k], a.w, j, 1.0f);
     }
-    struct row_part<K, T> next;
-    fetch<K, T>(next, a, blockIdx.x);
+    struct row_part<K> next;
+    fetch<K, CENTRED, T>(next, a, blockIdx.x);
     int turn = 0;
     for (int64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x, turn ^= 1) {
-        const struct row_part<K, T> part = next;
-        const float rstd = a.rstd[row], mean = CENTRED ? a.mean[row] : 0.0f;
+        const struct row_part<K> part = next;
+        const float rstd = part.rstd, mean = part.mean;
         if (row + gridDim.x < a.n_rows)
-            fetch<K, T>(next, a, row + gridDim.x);
+            fetch<K, CENTRED, T>(next, a, row + gridDim.x);
         float g[K][N], h[K][N]; /* dy w, normalised x */
         float2 sums = {0.0f, 0.0f};
 #pragma unroll
         for (int k = 0; k < K; k++) {
             if ((int64_t)(threadIdx.x + k * blockDim.x) * N >= a.n)
                 break;
+            float dy[N];
+            raw_get<T>(dy, part.dy[k]);
+            raw_get<T>(h[k], part.x[k]);
 #pragma unroll
             for (int e = 0; e < N; e++) {
-                const float dy = to_f32(part.dy[k].v[e]);
-                h[k][e] = (to_f32(part.x[k].v[e]) - mean) * rstd;
-                g[k][e] = dy * w[k][e];
-                dw[k][e] += dy * h[k][e];
-                db[k][e] += dy;
+                h[k][e] = (h[k][e] - mean) * rstd;
+                g[k][e] = dy[e] * w[k][e];
+                dw[k][e] += dy[e] * h[k][e];
+                db[k][e] += dy[e];
                 sums.x += g[k][e];
                 sums.y += g[k][e] * h[k][e];
             }
@@ -434,7 +430,10 @@ static enum status norm_grad_rows(const struct kernel_ctx *x, const struct op_ca
         struct norm_grad_args<T> a = norm_grad_args_of<T>(x, c, CENTRED);
         bool held = cut.held && is_aligned(a.dx, 16) && is_aligned(a.dy, 16) &&
                     is_aligned(a.x, 16) && weight_aligned(a.w);
-        if (held) {
+        if (held && cut.warps) {
+            n_lines = cut.n_blocks;
+            norm_grad_warps_run<CENTRED, T>(x, a);
+        } else if (held) {
             n_lines = cut.n_blocks;
             launch_held<CENTRED, T>(x, &cut, a);
         } else {
