@@ -84,12 +84,21 @@ static enum status accumulate_vectors(const struct kernel_ctx *x, const struct o
 /* ---- sum_squares ------------------------------------------------------------------------------
  */
 
-/* A block takes CHUNK elements; four squares are added in f32, everything else in f64. */
-static constexpr int SQUARES_THREADS = 512, CHUNK = 128 * SQUARES_THREADS;
+/* A block takes a chunk of elements; two squares are added in f32, everything else in f64. One
+ * block is quicker than two launches up to ONE_BLOCK elements; from there on chunks are so small
+ * that a matrix of a million elements is spread over the whole GPU. */
+static constexpr int SQUARES_THREADS = 512;
+static constexpr int64_t ONE_BLOCK = 64 * SQUARES_THREADS, CHUNK = 32 * SQUARES_THREADS;
+
+static int64_t chunk_elems(int64_t n)
+{
+    return n <= ONE_BLOCK ? ONE_BLOCK : CHUNK;
+}
 
 static int64_t chunk_count(const struct op_call *c)
 {
-    return ceil_div(shape_elems(&c->in[0].shape), CHUNK);
+    int64_t n = shape_elems(&c->in[0].shape);
+    return ceil_div(n, chunk_elems(n));
 }
 
 static int64_t sum_squares_workspace(const struct op_call *c, const struct kernel_env *env)
@@ -100,11 +109,11 @@ static int64_t sum_squares_workspace(const struct op_call *c, const struct kerne
 
 /* One block's sum goes to `partial`, or to y itself when it is the only one. */
 static __global__ void __launch_bounds__(SQUARES_THREADS)
-    squares_kernel(float *y, double *partial, struct any g, int64_t n, bool vectors)
+    squares_kernel(float *y, double *partial, struct any g, int64_t n, int64_t chunk, bool vectors)
 {
     __shared__ double scratch[WARP];
-    const int64_t first = (int64_t)blockIdx.x * CHUNK;
-    const int64_t last = first + CHUNK < n ? first + CHUNK : n;
+    const int64_t first = (int64_t)blockIdx.x * chunk;
+    const int64_t last = first + chunk < n ? first + chunk : n;
     const int64_t last_vector = vectors ? last / 4 : first / 4;
     double sum = 0.0;
     for (int64_t i = first / 4 + threadIdx.x; i < last_vector; i += 4 * SQUARES_THREADS) {
@@ -137,6 +146,7 @@ static __global__ void __launch_bounds__(SQUARES_THREADS)
 {
     __shared__ double scratch[WARP];
     double sum = 0.0;
+#pragma unroll 8
     for (int64_t i = threadIdx.x; i < n_partials; i += SQUARES_THREADS)
         sum += partial[i];
     sum = block_sum<SQUARES_THREADS>(sum, scratch);
@@ -150,8 +160,8 @@ static enum status sum_squares_chunks(const struct kernel_ctx *x, const struct o
     struct any g = any_of(&c->in[0]);
     float *y = (float *)c->out[0].data;
     double *partial = (double *)x->workspace;
-    squares_kernel<<<grid_for(n_chunks, 1), SQUARES_THREADS, 0, cuda_stream(x)>>>(y, partial, g, n,
-                                                                                  any4_aligned(g));
+    squares_kernel<<<grid_for(n_chunks, 1), SQUARES_THREADS, 0, cuda_stream(x)>>>(
+        y, partial, g, n, chunk_elems(n), any4_aligned(g));
     if (n_chunks > 1)
         squares_finish_kernel<<<1, SQUARES_THREADS, 0, cuda_stream(x)>>>(y, partial, n_chunks);
     CUDA_TRY(cudaGetLastError());
@@ -278,21 +288,38 @@ template <int N_STREAMS> static __device__ void copy_streams(const struct stream
     }
 }
 
+/* One vector of every tensor, as they lie in memory. */
+template <int N_STREAMS> struct vectors {
+    struct any4 stream[N_STREAMS], grad;
+};
+
+/* Vectors i, if there are any. */
+template <int N_STREAMS>
+static __device__ __forceinline__ void load_vectors(struct vectors<N_STREAMS> &to,
+                                                    const struct streams &s, int64_t i)
+{
+    if (i >= s.n_vectors)
+        return;
+    to.grad = any4_load(s.grad, i);
+#pragma unroll
+    for (int t = 0; t < N_STREAMS; t++)
+        to.stream[t] = any4_load(s.in[t], i);
+}
+
 /* One pass: R::apply(rule, v, g) changes v[t], the four elements of stream t. scale = 0 (nothing
- * counted, or the norm was not finite; see clip_scale) changes nothing. */
+ * counted, or the norm was not finite; see clip_scale) changes nothing. `raw` holds the thread's
+ * first vectors: the kernel asks for them before it works out its rule, which for a small tensor
+ * takes as long as the rest. */
 template <int N_STREAMS, typename R>
-static __device__ void update_streams(const struct streams &s, const R &rule)
+static __device__ void update_streams(const struct streams &s, struct vectors<N_STREAMS> &raw,
+                                      const R &rule)
 {
     for (int64_t i = grid_thread(); i < s.n_vectors; i += grid_threads()) {
-        struct any4 raw[N_STREAMS], raw_g = any4_load(s.grad, i);
         float v[N_STREAMS][4], g[4];
+        any4_unpack(g, raw.grad, s.grad.dtype);
 #pragma unroll
         for (int t = 0; t < N_STREAMS; t++)
-            raw[t] = any4_load(s.in[t], i);
-        any4_unpack(g, raw_g, s.grad.dtype);
-#pragma unroll
-        for (int t = 0; t < N_STREAMS; t++)
-            any4_unpack(v[t], raw[t], s.in[t].dtype);
+            any4_unpack(v[t], raw.stream[t], s.in[t].dtype);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float e[N_STREAMS];
@@ -307,6 +334,7 @@ static __device__ void update_streams(const struct streams &s, const R &rule)
 #pragma unroll
         for (int t = 0; t < N_STREAMS; t++)
             any4_store(s.out[t], i, any4_pack(v[t], s.out[t].dtype));
+        load_vectors<N_STREAMS>(raw, s, i + grid_threads());
     }
     for (int64_t i = 4 * s.n_vectors + grid_thread(); i < s.n_elems; i += grid_threads()) {
         float e[N_STREAMS];
@@ -368,21 +396,24 @@ static __device__ double power(double base, int32_t n)
     return n < 0 ? 1.0 / result : result;
 }
 
-static __device__ struct adamw_rule adamw_rule_of(const struct streams &s,
-                                                  const struct adamw_attrs &a)
+/* By the whole block: a thread of the first warp and one of the second share the work. */
+static __device__ void adamw_rule_share(struct adamw_rule *r, const struct streams &s,
+                                        const struct adamw_attrs &a)
 {
-    double lr = (double)*s.lr;
-    struct adamw_rule r;
-    r.scale = *s.scale;
-    r.keep = (float)(1.0 - lr * a.weight_decay);
-    r.beta1 = (float)a.beta1;
-    r.beta2 = (float)a.beta2;
-    r.rate1 = (float)(1.0 - a.beta1);
-    r.rate2 = (float)(1.0 - a.beta2);
-    r.step_size = (float)(lr / (1.0 - power(a.beta1, *s.step)));
-    r.correction = (float)(1.0 / sqrt(1.0 - power(a.beta2, *s.step)));
-    r.epsilon = (float)a.epsilon;
-    return r;
+    if (threadIdx.x == 0) {
+        double lr = (double)*s.lr;
+        r->scale = *s.scale;
+        r->keep = (float)(1.0 - lr * a.weight_decay);
+        r->beta1 = (float)a.beta1;
+        r->beta2 = (float)a.beta2;
+        r->rate1 = (float)(1.0 - a.beta1);
+        r->rate2 = (float)(1.0 - a.beta2);
+        r->step_size = (float)(lr / (1.0 - power(a.beta1, *s.step)));
+        r->epsilon = (float)a.epsilon;
+    } else if (threadIdx.x == WARP) {
+        r->correction = (float)(1.0 / sqrt(1.0 - power(a.beta2, *s.step)));
+    }
+    __syncthreads();
 }
 
 template <bool MASTER>
@@ -391,19 +422,19 @@ static __global__ void __launch_bounds__(THREADS)
 {
     constexpr int N_STREAMS = MASTER ? 4 : 3;
     __shared__ struct adamw_rule shared_rule;
-    if (*s.scale == 0.0f) {
+    struct vectors<N_STREAMS> first;
+    load_vectors<N_STREAMS>(first, s, grid_thread());
+    adamw_rule_share(&shared_rule, s, a);
+    if (shared_rule.scale == 0.0f) {
         copy_streams<N_STREAMS>(s);
         return;
     }
-    if (threadIdx.x == 0)
-        shared_rule = adamw_rule_of(s, a);
-    __syncthreads();
     if constexpr (MASTER) {
         const struct adamw_master_rule rule = {shared_rule};
-        update_streams<N_STREAMS>(s, rule);
+        update_streams<N_STREAMS>(s, first, rule);
     } else {
         const struct adamw_rule rule = shared_rule;
-        update_streams<N_STREAMS>(s, rule);
+        update_streams<N_STREAMS>(s, first, rule);
     }
 }
 
@@ -455,18 +486,22 @@ struct sgd_momentum_rule {
 static __global__ void __launch_bounds__(THREADS)
     sgd_kernel(__grid_constant__ const struct streams s, struct sgd_rule rule)
 {
+    struct vectors<1> first;
+    load_vectors<1>(first, s, grid_thread());
     if (*s.scale == 0.0f) {
         copy_streams<1>(s);
         return;
     }
     rule.lr = *s.lr;
     rule.scale = *s.scale;
-    update_streams<1>(s, rule);
+    update_streams<1>(s, first, rule);
 }
 
 static __global__ void __launch_bounds__(THREADS)
     sgd_momentum_kernel(__grid_constant__ const struct streams s, struct sgd_momentum_rule rule)
 {
+    struct vectors<2> first;
+    load_vectors<2>(first, s, grid_thread());
     if (*s.scale == 0.0f) {
         copy_streams<2>(s);
         return;
@@ -474,7 +509,7 @@ static __global__ void __launch_bounds__(THREADS)
     rule.lr = *s.lr;
     rule.scale = *s.scale;
     rule.first = *s.step <= 1;
-    update_streams<2>(s, rule);
+    update_streams<2>(s, first, rule);
 }
 
 static enum status sgd_vectors(const struct kernel_ctx *x, const struct op_call *c)
