@@ -171,6 +171,15 @@ static const struct shape_case shapes[] = {
     {"layer_norm", "f16[33,1600], f16[1600], f16[1600]"},
     {"layer_norm", "f32[300,8192], f32[8192], f32[8192]"},
     {"layer_norm", "f32[40,12290], f32[12290], f32[12290]"},
+    {"layer_norm", "bf16[5000,1000], bf16[1000], bf16[1000]"},
+    {"layer_norm", "f32[5000,1024], f32[1024], f32[1024]"},
+    {"layer_norm", "f16[9001,264], f16[264], f16[264]"},
+    {"layer_norm", "bf16[700,2048], f32[2048], f32[2048]"},
+    {"layer_norm", "bf16[700,3072], bf16[3072], bf16[3072]"},
+    {"layer_norm_grad", "bf16[5000,1000], bf16[5000,1000], bf16[1000], f32[5000], f32[5000]+"},
+    {"layer_norm_grad", "f32[5000,1024], f32[5000,1024], f32[1024], f32[5000], f32[5000]+"},
+    {"layer_norm_grad", "f16[5001,264], f16[5001,264], f16[264], f32[5001], f32[5001]+"},
+    {"layer_norm_grad", "bf16[1500,1600], bf16[1500,1600], bf16[1600], f32[1500], f32[1500]+"},
     {"layer_norm_grad", "bf16[4096,768], bf16[4096,768], f32[768], f32[4096], f32[4096]+ "
                         "{dtype=f32}"},
     {"layer_norm_grad", "f32[3000,768], f32[3000,768], f32[768], f32[3000], f32[3000]+"},
@@ -180,6 +189,9 @@ static const struct shape_case shapes[] = {
     {"layer_norm_grad", "f32[2000,1026], f32[2000,1026], f32[1026], f32[2000], f32[2000]+"},
     {"rms_norm", "bf16[500,4096], bf16[4096]"},
     {"rms_norm_grad", "bf16[500,4096], bf16[500,4096], bf16[4096], f32[500]+"},
+    {"rms_norm", "bf16[9000,512], bf16[512]"},
+    {"rms_norm_grad", "bf16[5000,1024], bf16[5000,1024], bf16[1024], f32[5000]+"},
+    {"rms_norm_grad", "f32[5000,136], f32[5000,136], f32[136], f32[5000]+"},
     {"rms_norm_grad", "f32[500,2050], f32[500,2050], f32[2050], f32[500]+"},
     {"head_norm", "bf16[2,700,3072], bf16[128], bf16[128] {heads=16, kv_heads=4, head_dim=128}"},
     {"head_norm", "f32[2,100,2560], f32[320], f32[320] {heads=4, kv_heads=2, head_dim=320}"},
@@ -198,6 +210,13 @@ static const struct shape_case shapes[] = {
     {"sum", "f32[40,500,60] {axes=[0,2]}"},
     {"sum_squares", "f32[5000011]"},
     {"sum_squares", "bf16[5000011]"},
+    {"sum_squares", "bf16[30001]"},
+    {"sum_squares", "f32[32769]"},
+    {"linear_cross_entropy", "bf16[300,4], bf16[20001,4], i32[300]~20001 {chunks=2}"},
+    {"linear_cross_entropy_grad", "f32[300,8], f32[20001,8], i32[300]~20001, f32[1] {chunks=3}"},
+    {"linear_cross_entropy_grad", "bf16[300,4], bf16[20001,4], i32[300]~20001, f32[1] {chunks=3}"},
+    {"linear_cross_entropy_grad", "f16[130,4], f16[8193,4], i32[130]~8193, f32[1] "
+                                  "{label_smoothing=0.1, z_loss=0.001}"},
     {"max", "f32[7,100003]"},
     {"softmax", "f32[100,5003]"},
     {"softmax_grad", "bf16[100,5003], bf16[100,5003]"},
@@ -357,7 +376,15 @@ static const struct shape_case timed[] = {
                      "i32[1]=1000, f32[1]=1, f32[38633472]"},
     {"accumulate", "f32[38633472], bf16[38633472]"},
     {"sum_squares", "f32[38633472]"},
+    {"sum_squares", "f32[2359296]"},
     {"sum_squares", "f32[768]"},
+    {"adamw_master", "bf16[768], bf16[768], f32[768], f32[768]+, f32[1]=0.001, i32[1]=1000, "
+                     "f32[1]=1, f32[768]"},
+    {"layer_norm_grad", "bf16[8192,1600], bf16[8192,1600], f32[1600], f32[8192], f32[8192]+ "
+                        "{dtype=f32}"},
+    {"rms_norm_grad", "bf16[16384,2048], bf16[16384,2048], f32[2048], f32[16384]+ {dtype=f32}"},
+    {"linear_cross_entropy_grad", "bf16[32768,768], bf16[50257,768], i32[32768]~50257, f32[1], "
+                                  "f32[50257,768] {dtype=f32}"},
 };
 
 /* An input of the sample: drawn up to TILE_ELEMS elements, then repeated. */
