@@ -42,6 +42,17 @@ static enum status check_storage_buffer(const struct program *p, const struct st
     return OK;
 }
 
+/* Nothing but what lives throughout reaches from one section into another. */
+static bool crosses_sections(const struct program *p, const struct buffer *b)
+{
+    for (size_t x = 0; x < p->sections.n; x++) {
+        int32_t next = p->sections.items[x].first + p->sections.items[x].n;
+        if (b->first < next)
+            return b->last >= next;
+    }
+    return false;
+}
+
 static enum status check_buffer(const struct program *p, const struct storage *storage, int32_t i)
 {
     const struct buffer *b = &p->buffers.items[i];
@@ -51,6 +62,8 @@ static enum status check_buffer(const struct program *p, const struct storage *s
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') is outside its arena", p->name, i, b->name);
     if (b->first < 0 || b->last < b->first || (size_t)b->last >= MAX(p->instrs.n, (size_t)1))
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') has no lifetime", p->name, i, b->name);
+    if (!whole && crosses_sections(p, b))
+        return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') outlives its section", p->name, i, b->name);
     if (b->value != VALUE_NONE && (b->value < 0 || (size_t)b->value >= p->graph->values.n))
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') is of no value", p->name, i, b->name);
     if ((b->storage >= 0 || b->carried) && (!whole || b->merged_into >= 0))
