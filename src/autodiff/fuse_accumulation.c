@@ -63,7 +63,8 @@ static enum status fold(struct graph *g, node_id k, value_id sum, value_id term)
     p->in[at] = sum;
 
     value_id replaced = graph_node(g, k)->out[0];
-    graph_value(g, term)->role = graph_value(g, sum)->role;
+    graph_value(g, term)->role = graph_value(g, replaced)->role;
+    graph_value(g, sum)->role = graph_value(g, replaced)->role; /* one memory, one name for it */
     for (size_t j = 0; j < g->nodes.n; j++) {
         struct node *n = graph_node(g, (node_id)j);
         for (int i = 0; i < n->n_in; i++) {
