@@ -34,7 +34,7 @@ format: ## run clang-format over the tree
 asan: deps ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(CMAKE) --preset asan >/dev/null
 	@$(CMAKE) --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
 
 fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, default 10)
 	@tools/fuzz.sh
