@@ -302,7 +302,7 @@ static int grid_rows(int n_threads, int64_t m, int64_t n)
             continue;
         /* Whole tiles per thread: what counts is the thread with the most. */
         double tile_rows = (double)micro_round_up((m + rows - 1) / rows, MICRO_ROWS);
-        int columns = n_threads / rows;
+        int columns = MAX(n_threads / rows, 1);
         double tile_columns = (double)micro_round_up((n + columns - 1) / columns, MICRO_COLUMNS);
         double cost = tile_rows * tile_columns / 26.0 + tile_rows + tile_columns;
         if (rows == 1 || cost < least) {
