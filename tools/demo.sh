@@ -16,5 +16,5 @@ od -An -v -tu1 -w1 "$text" | sort -n | uniq -c | awk '
     END { for (i in count) h -= count[i] / n * log(count[i] / n)
           printf "\nentropy of single bytes of this text: %.3f nats; a model that learns nothing else ends there\n", h }'
 run generate configs/demo.yaml "output_dir=$build/demo/out" --checkpoint last \
-    --prompt 'A computer is ' --max-new-tokens 300 --temperature 0.7 --seed 3
+    --prompt 'A computer is ' --max-new-tokens 110 --temperature 0.7 --seed 3
 echo

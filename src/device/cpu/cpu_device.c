@@ -194,6 +194,20 @@ static int usable_processors(void)
     return MAX(CPU_COUNT(&set), 1);
 }
 
+/* What the kernels of this build are made of. */
+static const char *instructions(void)
+{
+#if defined(__AVX512F__)
+    return "AVX-512";
+#elif defined(__AVX2__)
+    return "AVX2";
+#elif defined(__aarch64__)
+    return "NEON";
+#else
+    return openblas_get_corename(); /* products go to the BLAS */
+#endif
+}
+
 enum status device_open_cpu(struct device *d, int n_threads)
 {
     *d = (struct device){.ops = &cpu_ops};
@@ -201,6 +215,6 @@ enum status device_open_cpu(struct device *d, int n_threads)
     omp_set_num_threads(d->env.n_threads);
     openblas_set_num_threads(d->env.n_threads);
     (void)snprintf(d->description, sizeof(d->description), "cpu, %d thread%s, %s", d->env.n_threads,
-                   d->env.n_threads == 1 ? "" : "s", openblas_get_corename());
+                   d->env.n_threads == 1 ? "" : "s", instructions());
     return measure(d);
 }
