@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps deps-all test demo check format asan fuzz clang bench install clean
+.PHONY: help build deps deps-all test demo check format asan fuzz clang cuda bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,10 @@ fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, defaul
 clang: deps-all ## build everything with clang
 	@$(CMAKE) --preset clang >/dev/null
 	@$(CMAKE) --build build-clang -j $(JOBS)
+
+cuda: deps ## build with CUDA (needs nvcc, cuBLAS, cuDNN; no GPU)
+	@$(CMAKE) --preset cuda >/dev/null
+	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli
 
 bench: deps build ## matrix products, and a training step beside PyTorch where there is one
 	@bench/run.sh $(BUILD)
