@@ -31,7 +31,7 @@ def demo(path):
 
 
 def fill(text, name, body):
-    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: m[1] + body + "\n" + m[2], text, flags=re.S)
+    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: m[1] + re.sub(r"[ \t]+$", "", body, flags=re.M) + "\n" + m[2], text, flags=re.S)
 
 
 text = open("README.md").read()
