@@ -198,7 +198,7 @@ static enum status open_source(struct session *s, const struct config_datasets *
     if (status == OK)
         status = source_open(out, &o);
     mem_free(paths);
-    return status;
+    return status == ERR_IO ? ERR_DATA : status; /* data that cannot be read is bad data */
 }
 
 static enum status open_loader(struct session *s, bool eval)
