@@ -12,6 +12,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -35,6 +36,9 @@ struct cuda_libraries {
     cudnnHandle_t cudnn; /* its stream is set by the kernels that use it */
     struct cuda_gemm_cache *gemm_cache;
     struct cuda_keep attention, attention_grad;
+    bool tf32; /* products of f32 may round their factors to 10 bits of fraction */
+
+    char *cache_folder; /* for what is worth keeping between processes; NULL: nothing is kept */
 
     int device; /* CUDA's index of the GPU */
     int n_multiprocessors;

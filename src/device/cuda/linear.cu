@@ -85,7 +85,7 @@ template <struct cuda_gemm (*OF)(const struct op_call *)>
 static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct cuda_gemm g = OF(c);
-    return cuda_gemm_tiled(x, &g);
+    return cuda_gemm_tiled(x, x->workspace, &g);
 }
 
 static enum status grad_weight(const struct kernel_ctx *x, const struct op_call *c)

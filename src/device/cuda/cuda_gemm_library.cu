@@ -1,0 +1,211 @@
+#include "device/cuda/cuda_gemm_library.cuh"
+
+#include <string.h>
+
+/* ---- the key -------------------------------------------------------------------------------- */
+
+/* Largest power of two, up to GEMM_ALIGN, that divides the byte offset. */
+static int32_t alignment(int64_t offset, enum dtype d)
+{
+    int64_t n_bytes = offset * dtype_size(d);
+    int32_t align = GEMM_ALIGN;
+    while (n_bytes % align != 0)
+        align /= 2;
+    return align;
+}
+
+static bool wants_tf32(const struct cuda_libraries *l, const struct cuda_gemm *g)
+{
+    return l->tf32 && g->dtype == DTYPE_F32;
+}
+
+struct gemm_key gemm_key_of(const struct cuda_libraries *l, const struct cuda_gemm *g)
+{
+    struct gemm_key k;
+    memset(&k, 0, sizeof(k));
+    k.m = g->m;
+    k.n = g->n;
+    k.k = g->k;
+    k.a_row = g->a.row;
+    k.b_row = g->b.row;
+    k.c_row = g->c_row;
+    k.aux_row = g->aux ? g->aux_row : 0;
+    k.a_align = alignment(g->a.offset, g->dtype);
+    k.b_align = alignment(g->b.offset, g->dtype);
+    k.c_align = alignment(g->c_offset, g->c_dtype);
+    k.dtype = (int32_t)g->dtype;
+    k.c_dtype = (int32_t)g->c_dtype;
+    k.flags = (g->a.transposed ? GEMM_A_TRANSPOSED : 0) |
+              (g->b.transposed ? GEMM_B_TRANSPOSED : 0) | (g->add || g->residual ? GEMM_ADD : 0) |
+              (g->bias ? GEMM_BIAS : 0) | (g->epilogue == CUDA_EPILOGUE_GELU ? GEMM_GELU : 0) |
+              (g->epilogue == CUDA_EPILOGUE_GELU_GRAD ? GEMM_GELU_GRAD : 0) |
+              (g->aux ? GEMM_AUX : 0) | (g->bias_grad ? GEMM_BIAS_GRAD : 0) |
+              (g->bias_grad_add ? GEMM_BIAS_GRAD_ADD : 0) | (wants_tf32(l, g) ? GEMM_TF32 : 0);
+    return k;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+int gemm_parts(const struct cuda_gemm *g)
+{
+    return (g->bias ? CUDA_GEMM_BIAS : 0) |
+           (g->epilogue != CUDA_EPILOGUE_NONE ? CUDA_GEMM_EPILOGUE : 0) |
+           (g->bias_grad ? CUDA_GEMM_BIAS_GRAD : 0);
+}
+
+/* One epilogue runs at a time, and each only in the form we are sure of: GELU over a sum with
+ * something else or in f32 is ours, as is a bias gradient that is added to. */
+bool gemm_can_be_inside(const struct cuda_gemm *g, int inside)
+{
+    if (inside & CUDA_GEMM_BIAS_GRAD)
+        return inside == CUDA_GEMM_BIAS_GRAD && !g->bias_grad_add;
+    if (!(inside & CUDA_GEMM_EPILOGUE))
+        return true;
+    if (g->c_dtype == DTYPE_F32 || g->add || g->residual)
+        return false;
+    if (g->aux && g->aux_row % 8 != 0)
+        return false;
+    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD)
+        return !g->bias;
+    return !g->bias || (inside & CUDA_GEMM_BIAS);
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g, int inside)
+{
+    bool bias = inside & CUDA_GEMM_BIAS;
+    if (inside & CUDA_GEMM_BIAS_GRAD)
+        return CUBLASLT_EPILOGUE_BGRADB;
+    if (!(inside & CUDA_GEMM_EPILOGUE))
+        return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD)
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (g->aux)
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+}
+
+/* ---- descriptions --------------------------------------------------------------------------- */
+
+static cudaDataType_t library_type(enum dtype d)
+{
+    return d == DTYPE_F32 ? CUDA_R_32F : d == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+template <typename V>
+static cublasStatus_t set(cublasLtMatmulDescOpaque_t *d, cublasLtMatmulDescAttributes_t a, V value)
+{
+    return cublasLtMatmulDescSetAttribute(d, a, &value, sizeof(value));
+}
+
+/* Elements of a 16-bit result keep the library's defaults: bias, its gradient and aux have the
+ * result's type. */
+static enum status describe_epilogue(const struct cuda_gemm *g, int inside,
+                                     cublasLtMatmulDescOpaque_t *d)
+{
+    if (!inside)
+        return OK;
+    CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(g, inside)));
+    if (inside & CUDA_GEMM_BIAS)
+        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias));
+    if (inside & CUDA_GEMM_BIAS_GRAD)
+        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias_grad));
+    if ((inside & CUDA_GEMM_EPILOGUE) && g->aux) {
+        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->aux));
+        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g->aux_row));
+    }
+    return OK;
+}
+
+enum status gemm_describe(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
+                          struct gemm_described *out)
+{
+    cublasOperation_t first = g->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = g->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cudaDataType_t in = library_type(g->dtype), result = library_type(g->c_dtype);
+    uint64_t first_rows = (uint64_t)(g->b.transposed ? g->k : g->n);
+    uint64_t first_columns = (uint64_t)(g->b.transposed ? g->n : g->k);
+    uint64_t second_rows = (uint64_t)(g->a.transposed ? g->m : g->k);
+    uint64_t second_columns = (uint64_t)(g->a.transposed ? g->k : g->m);
+    cublasComputeType_t compute =
+        wants_tf32(l, g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    CUBLAS_TRY(cublasLtMatmulDescInit(&out->product, compute, CUDA_R_32F));
+    CUBLAS_TRY(set(&out->product, CUBLASLT_MATMUL_DESC_TRANSA, first));
+    CUBLAS_TRY(set(&out->product, CUBLASLT_MATMUL_DESC_TRANSB, second));
+    CUBLAS_TRY(cublasLtMatrixLayoutInit(&out->first, in, first_rows, first_columns, g->b.row));
+    CUBLAS_TRY(cublasLtMatrixLayoutInit(&out->second, in, second_rows, second_columns, g->a.row));
+    CUBLAS_TRY(
+        cublasLtMatrixLayoutInit(&out->result, result, (uint64_t)g->n, (uint64_t)g->m, g->c_row));
+    return describe_epilogue(g, inside, &out->product);
+}
+
+template <typename V>
+static cublasStatus_t set(cublasLtMatmulPreferenceOpaque_t *p,
+                          cublasLtMatmulPreferenceAttributes_t a, V value)
+{
+    return cublasLtMatmulPreferenceSetAttribute(p, a, &value, sizeof(value));
+}
+
+static enum status prefer(const struct cuda_gemm *g, const struct gemm_key *k,
+                          cublasLtMatmulPreferenceOpaque_t *p)
+{
+    uint32_t result = (uint32_t)k->c_align;
+    /* Parts of a split sum are added in f32, never in a 16-bit result, and in a fixed order. */
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (g->c_dtype == DTYPE_F32)
+        schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    CUBLAS_TRY(cublasLtMatmulPreferenceInit(p));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)GEMM_WORKSPACE_MOST));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)k->b_align));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)k->a_align));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result));
+    return OK;
+}
+
+/* The library looks at the alignment of the pointers in a description. The choice must not depend
+ * on addresses: all of them are buffers' starts, so it is shown such a one. */
+static struct cuda_gemm without_addresses(const struct cuda_gemm *g)
+{
+    struct cuda_gemm out = *g;
+    out.bias = g->bias ? cuda_gemm_planned(NULL) : NULL;
+    out.aux = g->aux ? cuda_gemm_planned(NULL) : NULL;
+    out.bias_grad = g->bias_grad ? cuda_gemm_planned(NULL) : NULL;
+    return out;
+}
+
+enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
+                         cublasLtMatmulHeuristicResult_t *out, int n_most, int *n)
+{
+    struct gemm_described d;
+    cublasLtMatmulPreferenceOpaque_t preference;
+    struct gemm_key key = gemm_key_of(l, g);
+    struct cuda_gemm shown = without_addresses(g);
+    *n = 0;
+    TRY(gemm_describe(l, &shown, inside, &d));
+    TRY(prefer(g, &key, &preference));
+    cublasStatus_t answer =
+        cublasLtMatmulAlgoGetHeuristic(l->cublaslt, &d.product, &d.first, &d.second, &d.result,
+                                       &d.result, &preference, n_most, out, n);
+    if (answer != CUBLAS_STATUS_SUCCESS || *n == 0 || out[0].state != CUBLAS_STATUS_SUCCESS)
+        *n = 0;
+    return OK;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+enum status gemm_library_run(const struct cuda_libraries *l, const struct cuda_gemm *g,
+                             const struct gemm_choice *choice, void *workspace, cudaStream_t stream)
+{
+    struct gemm_described d;
+    TRY(gemm_describe(l, g, choice->inside, &d));
+    const float one = 1.0f, beta = g->add || g->residual ? 1.0f : 0.0f;
+    int64_t in_size = dtype_size(g->dtype), c_bytes = g->c_offset * dtype_size(g->c_dtype);
+    const char *before = (const char *)(g->residual ? g->residual : g->c);
+    CUBLAS_TRY(cublasLtMatmul(l->cublaslt, &d.product, &one,
+                              (const char *)g->b.data + g->b.offset * in_size, &d.first,
+                              (const char *)g->a.data + g->a.offset * in_size, &d.second, &beta,
+                              before + c_bytes, &d.result, (char *)g->c + c_bytes, &d.result,
+                              &choice->algorithm, workspace, (size_t)choice->workspace, stream));
+    return OK;
+}
