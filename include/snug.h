@@ -84,8 +84,9 @@ void snug_free(void *text); /* NULL is fine */
 /* Borrowed for as long as the handle that was opened with it. NULL in place of a pointer to one:
  * all unset. */
 struct snug_settings {
-    const char *hub_folder;  /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
-    const char *logging_dir; /* TensorBoard events go here; NULL: where the config says */
+    const char *hub_folder;   /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
+    const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
+    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
 };
 
 /* ---- configs

@@ -37,6 +37,7 @@ static enum status open_run(struct snug_run *r, unsigned purposes)
         .train = train,
         .evaluate = (purposes & SNUG_EVALUATE) != 0 || (train && asked),
         .hub_folder = r->settings.hub_folder,
+        .cache_folder = r->settings.cache_folder,
     };
     if (!o.train && !o.evaluate)
         return FAIL(ERR_USAGE, "a run is for training or for evaluation: neither was asked for");

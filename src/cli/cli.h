@@ -44,9 +44,9 @@ struct option {
 struct cli {
     struct args args;
     struct snug_settings settings;
-    struct str hub_folder;       /* settings point into it */
-    bool printed_json;           /* the command has put its object on stdout, or tried to */
-    volatile sig_atomic_t *stop; /* number of the signal that asked to stop; 0: none */
+    struct str hub_folder, cache_folder; /* settings point into them */
+    bool printed_json;                   /* the command has put its object on stdout, or tried to */
+    volatile sig_atomic_t *stop;         /* number of the signal that asked to stop; 0: none */
 };
 
 struct command {

@@ -65,6 +65,12 @@ static void read_environment(struct cli *cli)
     else if (home)
         str_addf(&cli->hub_folder, "%s/.cache/huggingface/hub", home);
     cli->settings.hub_folder = cli->hub_folder.text;
+    const char *caches = variable("XDG_CACHE_HOME");
+    if (caches)
+        str_addf(&cli->cache_folder, "%s/snug", caches);
+    else if (home)
+        str_addf(&cli->cache_folder, "%s/.cache/snug", home);
+    cli->settings.cache_folder = cli->cache_folder.text;
     cli->settings.logging_dir = variable("TENSORBOARD_LOGGING_DIR");
     if (variable("NO_COLOR"))
         log_set_colour(0);
@@ -178,5 +184,6 @@ int main(int argc, char **argv)
     }
     args_release(&cli.args);
     str_release(&cli.hub_folder);
+    str_release(&cli.cache_folder);
     return code;
 }

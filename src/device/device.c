@@ -22,9 +22,10 @@ void device_close(struct device *d)
 }
 
 #ifndef SNUG_HAVE_CUDA
-enum status device_open_cuda(struct device *d, int index)
+enum status device_open_cuda_cached(struct device *d, int index, const char *cache_folder)
 {
     (void)index;
+    (void)cache_folder;
     *d = (struct device){0};
     return FAIL(ERR_UNSUPPORTED, "this build has no CUDA; build with -DSNUG_CUDA=ON, or use "
                                  "device: cpu");
@@ -35,3 +36,8 @@ int device_count_cuda(void)
     return 0;
 }
 #endif
+
+enum status device_open_cuda(struct device *d, int index)
+{
+    return device_open_cuda_cached(d, index, NULL);
+}

@@ -49,10 +49,22 @@ static inline double device_matmul_rate(const struct device_rates *r, bool half)
 
 struct device;
 
+/* The same call over several pieces of memory, so that a timing finds its operands where a program
+ * finds them: not in a cache. */
+struct timed_calls {
+    const struct kernel *kernel;
+    const struct kernel_ctx *contexts; /* [n]; the device fills in the queue */
+    const struct op_call *calls;       /* [n] */
+    int n;
+};
+
 struct device_ops {
     const char *name;
     bool memory_is_apart; /* the host cannot read or write the device tier */
     const struct kernel *(*kernels)(enum op_id op);
+    /* How several calls of a kernel run together (run/batch.h); NULL, or NULL for this kernel: one
+     * after the other. */
+    kernel_batch *(*batch)(const struct kernel *k);
     /* The one allocation of a tier; freed by memory_free. Zero-filled, ARENA_ALIGN-aligned. */
     enum status (*memory_alloc)(struct device *d, enum tier t, int64_t n_bytes, void **out);
     void (*memory_free)(struct device *d, enum tier t, void *p, int64_t n_bytes);
@@ -75,6 +87,18 @@ struct device_ops {
     enum status (*capture_end)(struct device *d, void **recording);
     enum status (*replay)(struct device *d, void *recording);
     void (*capture_free)(struct device *d, void *recording);
+    /* What a kernel costs, on devices that can say (both NULL: the rates have to do). `fill` gives
+     * a tensor of the device tier contents: noise for floats, whole numbers in [0, limit) else.
+     * `time_calls` gives the seconds of one such call among others, as a recording runs them.
+     * Nothing may be pending; both are for planning, they wait and they allocate. */
+    enum status (*fill)(struct device *d, const struct tensor *t, int64_t limit);
+    enum status (*time_calls)(struct device *d, const struct timed_calls *t, double *seconds);
+    /* Moments on queues: `mark` notes one behind what was enqueued, in recordings too, and after a
+     * sync `mark_seconds` says how much later one was than another. prepare_marks makes marks 0 ..
+     * n_marks - 1. All NULL: kernels run where they are called, and the clock knows. */
+    enum status (*prepare_marks)(struct device *d, int n_marks);
+    enum status (*mark)(struct device *d, enum queue q, int mark);
+    enum status (*mark_seconds)(struct device *d, int from, int to, double *seconds);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
     /* Bytes of the device this process holds now, as the system sees it. */
@@ -86,6 +110,7 @@ struct device {
     const struct device_ops *ops;
     struct kernel_env env;
     struct device_rates rates;
+    int64_t cache_bytes; /* of its last cache; 0: not known */
     char description[128];
     void *state;
 };
@@ -95,6 +120,10 @@ enum status device_open_cpu(struct device *d, int n_threads) MUST_CHECK;
 /* The GPU of that index (CUDA's order). ERR_UNSUPPORTED, with the reason, when there is none, when
  * its driver is too old, or when this build has no code for it or no CUDA at all. */
 enum status device_open_cuda(struct device *d, int index) MUST_CHECK;
+/* The same with a folder that keeps what is measured or searched for once per GPU, driver and build
+ * (rates, the context's size); NULL: none. */
+enum status device_open_cuda_cached(struct device *d, int index,
+                                    const char *cache_folder) MUST_CHECK;
 /* How many GPUs device_open_cuda can be asked for; 0 without CUDA. */
 int device_count_cuda(void);
 void device_close(struct device *d);

@@ -4,12 +4,13 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "io/weights.h"
-#include "model/init.h"
 #include "plan/plan.h"
+#include "train/device_choice.h"
+#include "train/parameters.h"
 #include "train/session.h"
 
 #define SCRATCH_NAME "scratch"
+#define STAGING_NAME "staging"
 
 /* ---- planning
  * ---------------------------------------------------------------------------------------- */
@@ -69,6 +70,22 @@ static enum status require_fit(const struct inference *x)
     return OK;
 }
 
+/* Host memory through which weights come where the host cannot address the device: room for the
+ * largest of them. */
+static enum status reserve_staging(struct inference *x)
+{
+    int32_t index;
+    int64_t most = 0;
+    for (size_t i = 0; i < x->storage.entries.n; i++) {
+        const struct storage_entry *e = &x->storage.entries.items[i];
+        if (e->tier == TIER_DEVICE && e->kind == MEMORY_WEIGHTS)
+            most = MAX(most, e->n_bytes);
+    }
+    if (!x->device.ops->memory_is_apart || most == 0)
+        return OK;
+    return storage_need(&x->storage, STAGING_NAME, MEMORY_STAGING, TIER_HOST, most, &index);
+}
+
 static enum status plan_all(struct inference *x)
 {
     int32_t index;
@@ -78,6 +95,7 @@ static enum status plan_all(struct inference *x)
     if (x->options.scratch_bytes > 0)
         TRY(storage_need(&x->storage, SCRATCH_NAME, MEMORY_STAGING, TIER_HOST,
                          x->options.scratch_bytes, &index));
+    TRY(reserve_staging(x));
     TRY(place_stage(x, &x->prefill));
     TRY(place_stage(x, &x->decode));
     return require_fit(x);
@@ -104,12 +122,7 @@ enum status inference_open(struct inference *x, const struct config *cfg,
                       (long long)o->cache_len, (long long)x->model->context);
         goto out;
     }
-    if (cfg->device == CONFIG_DEVICE_CUDA) {
-        status = FAIL(ERR_UNSUPPORTED, "%s: this build has no CUDA; use device: cpu",
-                      config_where(cfg, "device"));
-        goto out;
-    }
-    TRY_GOTO(device_open_cpu(&x->device, (int)cfg->num_threads), out);
+    TRY_GOTO(device_choose(&x->device, cfg, o->cache_folder), out);
     TRY_GOTO(plan_all(x), out);
 out:
     if (status != OK)
@@ -164,34 +177,32 @@ static enum status find_params(struct inference *x)
         if (!e)
             return FAIL(ERR_INTERNAL, "parameter '%s' has no storage", io->params[i].name);
         x->param_tensors[i] = value_tensor(x->decode.graph, io->params[i].value);
-        x->param_tensors[i].data = executor_storage_pointer(x->executor, e);
+        x->param_tensors[i].data = executor_storage_address(x->executor, e);
     }
     return OK;
 }
 
-static enum status init_params(struct inference *x)
+static void open_stage(struct inference *x)
 {
-    const struct model_graph *io = &x->decode.io;
-    for (int i = 0; i < io->n_params; i++) {
-        const struct tensor *t = &x->param_tensors[i];
-        TRY(init_param(&io->params[i], (uint64_t)x->config->seed, t->dtype, 0,
-                       shape_elems(&t->shape), t->data, x->device.env.n_threads));
-    }
-    return OK;
+    const struct storage_entry *e = storage_find(&x->storage, STAGING_NAME);
+    if (!e)
+        return;
+    x->staging = device_stage(&x->device, executor_storage_pointer(x->executor, e));
+    x->stage = &x->staging;
 }
 
 enum status inference_load(struct inference *x, const char *folder)
 {
     TRY(executor_new(&x->executor, &x->device, x->n_bytes));
+    open_stage(x);
     TRY(load_stage(x, &x->prefill));
     TRY(load_stage(x, &x->decode));
     TRY(find_params(x));
     const struct storage_entry *scratch = storage_find(&x->storage, SCRATCH_NAME);
     x->scratch = scratch ? executor_storage_pointer(x->executor, scratch) : NULL;
-    if (!folder)
-        return init_params(x);
-    return weights_load(folder, x->decode.io.params, x->decode.io.n_params, x->param_tensors,
-                        x->device.env.n_threads);
+    struct parameter_list list = {x->decode.io.params, x->decode.io.n_params, x->param_tensors,
+                                  x->stage};
+    return parameters_load(&list, folder, (uint64_t)x->config->seed, x->device.env.n_threads);
 }
 
 /* ---- running

@@ -2,7 +2,7 @@
  *
  * Two programs share one arena: `prefill` takes chunk tokens at a time, `decode` takes one; weights
  * and key/value caches are storage that both see. They are planned, checked and run exactly as
- * training programs are, inside device_memory.
+ * training programs are, inside device_memory, on the device the config names.
  *
  *     struct inference x;
  *     TRY(inference_open(&x, cfg, &options));      plans; ERR_FIT when it does not fit
@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include "io/config.h"
+#include "io/stage.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "run/executor.h"
@@ -24,11 +25,12 @@ extern "C" {
 #endif
 
 struct inference_options {
-    const char *hub_folder; /* Hugging Face cache; NULL: none */
-    int64_t chunk;          /* tokens the prefill program takes at a time; 1: there is none */
-    int64_t cache_len;      /* tokens a sequence may have */
-    enum dtype dtype;       /* of weights and activations; DTYPE_NONE: as the config says */
-    int64_t scratch_bytes;  /* host memory for the caller, inside the plan */
+    const char *hub_folder;   /* Hugging Face cache; NULL: none */
+    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
+    int64_t chunk;            /* tokens the prefill program takes at a time; 1: there is none */
+    int64_t cache_len;        /* tokens a sequence may have */
+    enum dtype dtype;         /* of weights and activations; DTYPE_NONE: as the config says */
+    int64_t scratch_bytes;    /* host memory for the caller, inside the plan */
 };
 
 /* One graph, its plan and its program. */
@@ -52,8 +54,10 @@ struct inference {
     struct storage storage;
     int64_t n_bytes[TIER_COUNT]; /* arenas, predicted */
     struct executor *executor;
-    struct tensor *param_tensors; /* host view, in the order of decode.io.params */
-    void *scratch;                /* scratch_bytes of them */
+    struct tensor *param_tensors; /* in the order of decode.io.params; written through `stage` */
+    struct tensor_stage staging;
+    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
+    void *scratch;                    /* scratch_bytes of them */
 };
 
 /* On failure there is nothing to close. */

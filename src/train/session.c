@@ -6,8 +6,8 @@
 #include "base/half.h"
 #include "base/log.h"
 #include "io/hf_dir.h"
-#include "io/weights.h"
-#include "model/init.h"
+#include "train/device_choice.h"
+#include "train/parameters.h"
 
 /* ---- model and device
  * ----------------------------------------------------------------------------- */
@@ -45,15 +45,10 @@ out:
 static enum status open_device(struct session *s)
 {
     const struct config *cfg = s->config;
-    bool gpu = cfg->device == CONFIG_DEVICE_CUDA ||
-               (cfg->device == CONFIG_DEVICE_AUTO && device_count_cuda() > 0);
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    if (!gpu)
-        return device_open_cpu(&s->device, (int)cfg->num_threads);
-    enum status status = device_open_cuda(&s->device, 0);
-    return status == OK ? OK : status_prefix(status, "%s", config_where(cfg, "device"));
+    return device_choose(&s->device, cfg, s->options.cache_folder);
 }
 
 static struct loader_options loader_options(const struct session *s, bool eval)
@@ -226,27 +221,12 @@ enum status session_data(struct session *s)
 /* ---- memory and weights
  * ---------------------------------------------------------------------------- */
 
-static enum status fetch(void *user, const struct tensor *t, void *buffer)
-{
-    struct device *d = user;
-    TRY(d->ops->copy(d, QUEUE_OUT, buffer, t->data, tensor_bytes(t)));
-    return d->ops->sync(d);
-}
-
-static enum status store(void *user, const struct tensor *t, const void *buffer)
-{
-    struct device *d = user;
-    TRY(d->ops->copy(d, QUEUE_IN, t->data, buffer, tensor_bytes(t)));
-    return d->ops->sync(d);
-}
-
 static void open_stage(struct session *s)
 {
     const struct storage_entry *e = storage_find(&s->pipeline.storage, "staging");
     if (!e)
         return;
-    s->staging =
-        (struct tensor_stage){executor_storage_pointer(s->executor, e), fetch, store, &s->device};
+    s->staging = device_stage(&s->device, executor_storage_pointer(s->executor, e));
     s->stage = &s->staging;
 }
 
@@ -279,17 +259,9 @@ static enum status load_constants(struct session *s, const struct graph *g)
 
 static enum status load_weights(struct session *s)
 {
-    int n_threads = s->device.env.n_threads;
-    if (s->model_folder)
-        return weights_load_staged(s->model_folder, s->params, s->n_params, s->param_tensors,
-                                   s->stage, n_threads);
-    for (int i = 0; i < s->n_params; i++) {
-        struct tensor t = stage_tensor(s->stage, &s->param_tensors[i]);
-        TRY(init_param(&s->params[i], (uint64_t)s->config->seed, t.dtype, 0, shape_elems(&t.shape),
-                       t.data, n_threads));
-        TRY(stage_store(s->stage, &s->param_tensors[i]));
-    }
-    return OK;
+    struct parameter_list list = {s->params, s->n_params, s->param_tensors, s->stage};
+    return parameters_load(&list, s->model_folder, (uint64_t)s->config->seed,
+                           s->device.env.n_threads);
 }
 
 enum status session_sync_masters(struct session *s)

@@ -23,7 +23,8 @@ extern "C" {
 
 struct session_options {
     bool train, evaluate;
-    const char *hub_folder; /* Hugging Face cache for names such as ORG/NAME; NULL: none */
+    const char *hub_folder;   /* Hugging Face cache for names such as ORG/NAME; NULL: none */
+    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
 };
 
 struct session {

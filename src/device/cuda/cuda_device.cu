@@ -101,8 +101,7 @@ static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-/* The queue's stream, drawn into the capture if there is one. */
-static enum status stream_of(struct cuda_state *s, enum queue q, cudaStream_t *out)
+enum status cuda_queue_stream(struct cuda_state *s, enum queue q, cudaStream_t *out)
 {
     *out = s->streams[q];
     if (s->capturing && !s->forked[q]) {
@@ -120,7 +119,7 @@ static void *queue_stream(struct device *d, enum queue q)
 static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
 {
     cudaStream_t stream;
-    TRY(stream_of(cuda_state_of(d), q, &stream));
+    TRY(cuda_queue_stream(cuda_state_of(d), q, &stream));
     CUDA_TRY(cudaMemcpyAsync(dst, src, (size_t)n_bytes, cudaMemcpyDefault, stream));
     return OK;
 }
@@ -150,7 +149,7 @@ static enum status record(struct device *d, enum queue q, int event)
     struct cuda_state *s = cuda_state_of(d);
     cudaStream_t stream;
     BUG_ON(event < 0 || event >= s->n_events);
-    TRY(stream_of(s, q, &stream));
+    TRY(cuda_queue_stream(s, q, &stream));
     CUDA_TRY(cudaEventRecord(s->events[event], stream));
     s->seen[event] = s->capture_number;
     return OK;
@@ -163,7 +162,7 @@ static enum status wait(struct device *d, enum queue q, int event)
     BUG_ON(event < 0 || event >= s->n_events);
     if (s->capturing && s->seen[event] != s->capture_number)
         return OK; /* recorded in a section that has ended: it has happened */
-    TRY(stream_of(s, q, &stream));
+    TRY(cuda_queue_stream(s, q, &stream));
     CUDA_TRY(cudaStreamWaitEvent(stream, s->events[event], 0));
     return OK;
 }
@@ -287,9 +286,11 @@ static void close_device(struct device *d)
     }
     if (s->fork)
         (void)cudaEventDestroy(s->fork);
+    cuda_marks_free(s);
     cuda_nvml_close(s->nvml);
     mem_free(s->events);
     mem_free(s->seen);
+    mem_free(s->libraries.cache_folder);
     mem_free(s);
     (void)cudaGetLastError();
 }
@@ -310,6 +311,11 @@ const struct device_ops cuda_ops = {
     .capture_end = capture_end,
     .replay = replay,
     .capture_free = capture_free,
+    .fill = cuda_fill,
+    .time_calls = cuda_time_calls,
+    .prepare_marks = cuda_prepare_marks,
+    .mark = cuda_mark,
+    .mark_seconds = cuda_mark_seconds,
     .context_bytes = context_bytes,
     .used_bytes = used_bytes,
     .close = close_device,

@@ -102,11 +102,15 @@ static int usable_processors(void)
     return CPU_COUNT(&set) > 1 ? CPU_COUNT(&set) : 1;
 }
 
-static enum status open_all(struct device *d, struct cuda_state *s, int index)
+static enum status open_all(struct device *d, struct cuda_state *s, int index,
+                            const char *cache_folder)
 {
     char name[96], bus[32], memory[BYTES_TEXT];
     struct cuda_libraries *l = &s->libraries;
     l->device = index;
+    l->cache_folder = cache_folder ? mem_strdup(cache_folder) : NULL;
+    if (cache_folder && !l->cache_folder)
+        return FAIL(ERR_MEMORY, "out of memory for the device");
     CUDA_TRY(cudaSetDevice(index));
     TRY(read_properties(l, name, sizeof(name)));
     TRY(check_architecture(l, name));
@@ -116,6 +120,7 @@ static enum status open_all(struct device *d, struct cuda_state *s, int index)
     TRY(open_libraries(l));
     d->env.n_threads = usable_processors();
     d->env.libraries = l;
+    d->cache_bytes = l->l2_bytes;
     (void)snprintf(d->description, sizeof(d->description), "%s, %s, compute capability %d.%d", name,
                    format_bytes(memory, l->memory_bytes), l->major, l->minor);
     TRY(cuda_measure(d));
@@ -123,7 +128,7 @@ static enum status open_all(struct device *d, struct cuda_state *s, int index)
     return OK;
 }
 
-enum status device_open_cuda(struct device *d, int index)
+enum status device_open_cuda_cached(struct device *d, int index, const char *cache_folder)
 {
     *d = (struct device){};
     TRY(check_driver(index));
@@ -132,7 +137,7 @@ enum status device_open_cuda(struct device *d, int index)
         return FAIL(ERR_MEMORY, "out of memory for the device");
     d->ops = &cuda_ops;
     d->state = s;
-    enum status status = open_all(d, s, index);
+    enum status status = open_all(d, s, index, cache_folder);
     if (status != OK)
         device_close(d);
     return status;

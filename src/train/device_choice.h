@@ -1,0 +1,21 @@
+/* device_choice.h: the device a config asks for. */
+#ifndef SNUG_TRAIN_DEVICE_CHOICE_H
+#define SNUG_TRAIN_DEVICE_CHOICE_H
+
+#include "device/device.h"
+#include "io/config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* device: cpu, cuda (ERR_UNSUPPORTED with the reason when there is none to be had), or auto: the
+ * first GPU, and with a printed reason the CPU when a build with CUDA finds none it can use.
+ * `cache_folder` keeps what is measured about a GPU; NULL: measured anew each time. */
+enum status device_choose(struct device *d, const struct config *cfg,
+                          const char *cache_folder) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

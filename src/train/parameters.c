@@ -1,0 +1,38 @@
+#include "train/parameters.h"
+
+#include "io/weights.h"
+#include "model/init.h"
+
+static enum status fetch(void *user, const struct tensor *t, void *buffer)
+{
+    struct device *d = user;
+    TRY(d->ops->copy(d, QUEUE_OUT, buffer, t->data, tensor_bytes(t)));
+    return d->ops->sync(d);
+}
+
+static enum status store(void *user, const struct tensor *t, const void *buffer)
+{
+    struct device *d = user;
+    TRY(d->ops->copy(d, QUEUE_IN, t->data, buffer, tensor_bytes(t)));
+    return d->ops->sync(d);
+}
+
+struct tensor_stage device_stage(struct device *d, void *buffer)
+{
+    return (struct tensor_stage){buffer, fetch, store, d};
+}
+
+enum status parameters_load(const struct parameter_list *list, const char *folder, uint64_t seed,
+                            int n_threads)
+{
+    if (folder)
+        return weights_load_staged(folder, list->params, list->n_params, list->tensors, list->stage,
+                                   n_threads);
+    for (int i = 0; i < list->n_params; i++) {
+        struct tensor t = stage_tensor(list->stage, &list->tensors[i]);
+        TRY(init_param(&list->params[i], seed, t.dtype, 0, shape_elems(&t.shape), t.data,
+                       n_threads));
+        TRY(stage_store(list->stage, &list->tensors[i]));
+    }
+    return OK;
+}

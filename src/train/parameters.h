@@ -1,0 +1,33 @@
+/* parameters.h: how parameters come to a device, also to one whose memory the host cannot address.
+ */
+#ifndef SNUG_TRAIN_PARAMETERS_H
+#define SNUG_TRAIN_PARAMETERS_H
+
+#include "device/device.h"
+#include "io/stage.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A stage that copies through `buffer` (host memory, room for each tensor that goes through it).
+ * The device is borrowed. */
+struct tensor_stage device_stage(struct device *d, void *buffer);
+
+/* Parameters and where they lie. */
+struct parameter_list {
+    const struct model_param *params;
+    int n_params;
+    const struct tensor *tensors;     /* in the order of params */
+    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
+};
+
+/* Values from a Hugging Face model folder, or drawn from the seed when folder is NULL. */
+enum status parameters_load(const struct parameter_list *list, const char *folder, uint64_t seed,
+                            int n_threads) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
