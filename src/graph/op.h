@@ -129,7 +129,10 @@ struct op_def {
 
     enum recompute_class recompute;
     double (*flops)(const struct op_call *c); /* NULL: one per output element */
-    bool workspace_is_logits;                 /* names the workspace in memory reports */
+    /* Integer inputs are indices below this: how far those of a timing may spread. NULL: only 0 is
+     * sure to be valid. */
+    int64_t (*index_limit)(const struct op_call *c);
+    bool workspace_is_logits; /* names the workspace in memory reports */
     bool nondeterministic;
 
     const struct op_sample *samples;

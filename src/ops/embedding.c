@@ -23,6 +23,11 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
     return builder_status(b);
 }
 
+static int64_t index_limit(const struct op_call *c)
+{
+    return c->in[0].shape.dim[0];
+}
+
 static double flops(const struct op_call *c)
 {
     (void)c;
@@ -49,6 +54,7 @@ const struct op_def op_def_embedding = {
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,
     .flops = flops,
+    .index_limit = index_limit,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),
     .rejects = rejects,

@@ -24,6 +24,11 @@ static enum status infer(const struct op_call *c)
     return OK;
 }
 
+static int64_t index_limit(const struct op_call *c)
+{
+    return call_int(c, ROWS);
+}
+
 static double flops(const struct op_call *c)
 {
     return (double)shape_elems(&c->in[0].shape);
@@ -56,6 +61,7 @@ const struct op_def op_def_embedding_grad = {
     .accumulate_out = 0,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,
+    .index_limit = index_limit,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),
     .rejects = rejects,

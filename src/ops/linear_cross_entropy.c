@@ -49,6 +49,11 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
     return builder_status(b);
 }
 
+static int64_t index_limit(const struct op_call *c)
+{
+    return c->in[1].shape.dim[0];
+}
+
 static double flops(const struct op_call *c)
 {
     return 2.0 * (double)shape_elems(&c->in[0].shape) * (double)c->in[1].shape.dim[0];
@@ -83,6 +88,7 @@ const struct op_def op_def_linear_cross_entropy = {
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,
+    .index_limit = index_limit,
     .workspace_is_logits = true,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),

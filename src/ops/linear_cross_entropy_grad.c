@@ -38,6 +38,11 @@ static enum status infer(const struct op_call *c)
     return OK;
 }
 
+static int64_t index_limit(const struct op_call *c)
+{
+    return c->in[1].shape.dim[0];
+}
+
 /* The logits once, then their gradient into x and into w. */
 static double flops(const struct op_call *c)
 {
@@ -87,6 +92,7 @@ const struct op_def op_def_linear_cross_entropy_grad = {
     .gives_outputs_of = &op_def_linear_cross_entropy,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,
+    .index_limit = index_limit,
     .workspace_is_logits = true,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),

@@ -1,5 +1,5 @@
 /* cuda_state.cuh: what the CUDA device keeps (struct device.state), shared by cuda_device.cu,
- * cuda_open.cu and cuda_measure.cu. */
+ * cuda_open.cu, cuda_measure.cu and cuda_time.cu. */
 #ifndef SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 #define SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 
@@ -15,6 +15,8 @@ struct cuda_state {
 
     cudaEvent_t *events;
     int n_events;
+    cudaEvent_t *marks; /* events that know the time */
+    int n_marks;
 
     /* Capture: an event counts as recorded when seen[i] is this capture's number. What an earlier
      * section recorded has happened, and a wait for it would tie the capture to the past. */
@@ -31,6 +33,17 @@ static inline struct cuda_state *cuda_state_of(const struct device *d)
 }
 
 extern const struct device_ops cuda_ops;
+
+/* The queue's stream, drawn into the capture if there is one. */
+enum status cuda_queue_stream(struct cuda_state *s, enum queue q, cudaStream_t *out);
+
+/* cuda_time.cu: device_ops of the same names. */
+enum status cuda_fill(struct device *d, const struct tensor *t, int64_t limit);
+enum status cuda_time_calls(struct device *d, const struct timed_calls *t, double *seconds);
+enum status cuda_prepare_marks(struct device *d, int n_marks);
+enum status cuda_mark(struct device *d, enum queue q, int mark);
+enum status cuda_mark_seconds(struct device *d, int from, int to, double *seconds);
+void cuda_marks_free(struct cuda_state *s);
 
 /* Fills d->rates on scratch memory that is given back. */
 enum status cuda_measure(struct device *d);
