@@ -2,9 +2,11 @@
  * without a plan keeps its place in the list, so that cuDNN is asked once. */
 #include "device/cuda/cuda_sdpa.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "device/cuda/cuda_libraries.h"
 #include "device/cuda/cuda_sdpa_plan.h"
 #include "ops/layer_support.h"
@@ -67,25 +69,71 @@ static bool is_worth_asking(const struct cuda_libraries *l, const struct sdpa_sh
     return s->batch > 0 && s->n_tokens > 1 && s->head_dim % 8 == 0 && s->head_dim <= most;
 }
 
-/* The largest acceptable part of the call. Workspace is known only once there is a plan: that of
- * the whole call says how large a part to take, and is itself the plan where nothing is to be
- * saved. */
-static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
+/* A plan of the part with n groups; NULL when cuDNN has none: the reason is for those who look. */
+static struct sdpa_plan *part_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole,
+                                   int64_t n, int64_t most_bytes)
 {
     struct sdpa_plan *plan = NULL;
-    int64_t all = sdpa_part_whole(whole), most = sdpa_part_most_bytes(whole);
-    if (sdpa_plan_new(&plan, l->cudnn, whole, INT64_MAX) != OK)
-        return NULL;
-    int64_t n = sdpa_part_choose(whole, sdpa_plan_bytes(plan), l->n_multiprocessors);
-    if (n == all)
+    struct sdpa_shape part = sdpa_part_shape(whole, n);
+    if (sdpa_plan_new(&plan, l->cudnn, &part, most_bytes) == OK)
         return plan;
-    sdpa_plan_free(plan);
-    for (; n > 0; n = sdpa_part_previous(whole, n)) {
-        struct sdpa_shape part = sdpa_part_shape(whole, n);
-        if (sdpa_plan_new(&plan, l->cudnn, &part, most) == OK)
+    log_debug("attention%s B%lld T%lld H%lld KV%lld D%lld%s: no plan: %s",
+              whole->kind == SDPA_FORWARD ? "" : "_grad", (long long)part.batch,
+              (long long)part.n_tokens, (long long)part.heads, (long long)part.kv_heads,
+              (long long)part.head_dim, part.repeated ? " repeated" : "", status_message());
+    return NULL;
+}
+
+/* Any plan, to learn the workspace from: that of a row of the batch says what a group needs, where
+ * the plan of a large call may be refused for its size alone. Forwards there is little to bound:
+ * there the whole call comes first. */
+static struct sdpa_plan *probe_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole,
+                                    int64_t *n)
+{
+    int64_t all = sdpa_part_whole(whole), least = sdpa_part_next(whole, 0);
+    int64_t row = MAX(whole->kv_heads, least);
+    const int64_t sizes[2][3] = {{all, row, least}, {row, least, all}};
+    const int64_t *order = sizes[whole->kind != SDPA_FORWARD];
+    for (int i = 0; i < 3; i++) {
+        bool asked = (i > 0 && order[i] == order[0]) || (i > 1 && order[i] == order[1]);
+        struct sdpa_plan *plan = asked ? NULL : part_plan(l, whole, order[i], INT64_MAX);
+        *n = order[i];
+        if (plan)
             return plan;
     }
     return NULL;
+}
+
+/* The largest acceptable part of the call, or else the smallest larger one that fits at all. */
+static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
+{
+    int64_t all = sdpa_part_whole(whole), most = sdpa_part_most_bytes(whole), n_probe = 0;
+    struct sdpa_plan *plan = probe_plan(l, whole, &n_probe);
+    if (!plan)
+        return NULL;
+    int64_t group_bytes = sdpa_plan_bytes(plan) / n_probe;
+    int64_t chosen = sdpa_part_choose(whole, group_bytes * all, l->n_multiprocessors);
+    if (chosen == n_probe)
+        return plan;
+    sdpa_plan_free(plan);
+    plan = NULL;
+    for (int64_t n = chosen; n > 0 && !plan; n = sdpa_part_previous(whole, n))
+        plan = part_plan(l, whole, n, most);
+    for (int64_t n = sdpa_part_next(whole, chosen); n > 0 && chosen > 0 && !plan;
+         n = n * group_bytes <= most ? sdpa_part_next(whole, n) : 0)
+        plan = part_plan(l, whole, n, most);
+    return plan;
+}
+
+/* Grouped heads as they are where cuDNN has a plan for them, else with keys and values repeated. */
+static struct sdpa_plan *best_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
+{
+    struct sdpa_shape repeated = *whole;
+    struct sdpa_plan *plan = new_plan(l, whole);
+    if (plan || whole->heads == whole->kv_heads)
+        return plan;
+    repeated.repeated = true;
+    return new_plan(l, &repeated);
 }
 
 static struct entry *find(const struct cuda_keep *keep, const struct sdpa_shape *s)
@@ -111,7 +159,7 @@ static struct entry *find_or_make(struct cuda_libraries *l, struct cuda_keep *ke
     e->next = keep->data;
     keep->data = e;
     keep->release = release_entries;
-    e->plan = is_worth_asking(l, s) ? new_plan(l, s) : NULL;
+    e->plan = is_worth_asking(l, s) ? best_plan(l, s) : NULL;
     return e;
 }
 
@@ -131,6 +179,27 @@ static enum status run(const struct kernel_ctx *x, struct cuda_keep *keep,
     if (!*done)
         return OK;
     return sdpa_plan_run(e->plan, s, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
+}
+
+static void describe(const struct entry *e, char *text, size_t n_bytes)
+{
+    if (!e || !e->plan) {
+        (void)snprintf(text, n_bytes, "none");
+        return;
+    }
+    const struct sdpa_shape *part = sdpa_plan_shape(e->plan), *whole = &e->shape;
+    (void)snprintf(text, n_bytes, "%s, %lld of %lld rows, %lld of %lld heads",
+                   part->repeated ? "keys and values repeated" : "as it is", (long long)part->batch,
+                   (long long)whole->batch, (long long)part->heads, (long long)whole->heads);
+}
+
+void cuda_sdpa_describe(const struct op_call *c, const struct kernel_env *env, char *text,
+                        size_t n_bytes)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    bool backward = c->op == OP_attention_grad;
+    struct sdpa_shape s = shape_of_call(c, backward ? 1 : 0, backward ? SDPA_GRAD : SDPA_FORWARD);
+    describe(l ? find(backward ? &l->attention_grad : &l->attention, &s) : NULL, text, n_bytes);
 }
 
 int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env)

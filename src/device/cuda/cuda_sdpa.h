@@ -3,14 +3,16 @@
  *
  * A plan for a shape is built once, when workspace is asked for, and kept with the device's
  * libraries. Where the plan of the whole call wants too much workspace, the call runs in equal
- * parts, one after the other (cuda_sdpa_part.h). Where cuDNN has no plan for a shape on this GPU,
- * or even small parts want an absurd workspace, that is kept too: run then sets *done to false and
- * the caller computes the call itself.
+ * parts, one after the other (cuda_sdpa_part.h). Where cuDNN takes grouped heads only with as many
+ * key/value heads as query heads, keys and values are repeated first (cuda_sdpa_groups.h). Where it
+ * has no plan for a shape on this GPU, or even small parts want an absurd workspace, that is kept
+ * too: run then sets *done to false and the caller computes the call itself.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_SDPA_H
 #define SNUG_DEVICE_CUDA_CUDA_SDPA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -23,6 +25,10 @@ extern "C" {
 /* Bytes for the plan of an attention or attention_grad call; 0 when there is none. */
 int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env);
 int64_t cuda_sdpa_grad_workspace(const struct op_call *c, const struct kernel_env *env);
+
+/* How a call runs whose workspace was asked for, in words, for people: the plan and its part. */
+void cuda_sdpa_describe(const struct op_call *c, const struct kernel_env *env, char *text,
+                        size_t n_bytes);
 
 enum status cuda_sdpa_run(const struct kernel_ctx *x, const struct op_call *c,
                           bool *done) MUST_CHECK;

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_sdpa_graph.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static void fail(struct sdpa_graph *g, cudnnStatus_t status, const char *step)
@@ -232,6 +233,8 @@ static bool try_config(struct sdpa_graph *g, cudnnHandle_t handle, cudnnBackendD
              "workspace size");
     if (n_bytes > most_bytes)
         fail(g, CUDNN_STATUS_NOT_SUPPORTED, "the workspace is too large");
+    if (n_bytes < 0)
+        fail(g, CUDNN_STATUS_NOT_SUPPORTED, "the workspace has more bytes than the engine counts");
     if (g->failed != CUDNN_STATUS_SUCCESS)
         return false;
     g->plan = plan;
@@ -262,33 +265,58 @@ static int heuristic_configs(struct sdpa_graph *g, cudnnBackendDescriptor_t grap
     return g->failed == CUDNN_STATUS_SUCCESS ? (int)(n < MAX_CONFIGS ? n : MAX_CONFIGS) : 0;
 }
 
+/* Every reason counts: the best engine's is the interesting one, the last engine's the usual one.
+ */
+struct refusals {
+    char text[384];
+    size_t n;
+};
+
+static void note_refusal(struct refusals *r, const struct sdpa_graph *g)
+{
+    int n = snprintf(r->text + r->n, sizeof r->text - r->n, "%s%s: %s", r->n > 0 ? "; " : "",
+                     g->step ? g->step : "plan", cudnnGetErrorString(g->failed));
+    if (n > 0)
+        r->n = MIN(r->n + (size_t)n, sizeof r->text - 1);
+}
+
+/* Tries the engines that one heuristic names; leaves only the graph behind when none will do. */
+static bool try_heuristic(struct sdpa_graph *g, cudnnHandle_t handle,
+                          cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                          bool deterministic, int64_t most_bytes, struct refusals *r)
+{
+    cudnnBackendDescriptor_t configs[MAX_CONFIGS];
+    int n_before = g->n_all, n = heuristic_configs(g, graph, mode, configs), n_after = g->n_all;
+    for (int k = 0; k < n; k++) {
+        if (try_config(g, handle, configs[k], deterministic, most_bytes))
+            return true;
+        note_refusal(r, g);
+        back_to(g, n_after);
+    }
+    if (n == 0)
+        note_refusal(r, g);
+    back_to(g, n_before);
+    return false;
+}
+
 enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle, bool deterministic,
                               int64_t most_bytes)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    struct refusals r = {.n = 0};
     cudnnBackendDescriptor_t graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops, g->ops);
     finalize(g, graph, "operation graph");
-    cudnnStatus_t why = g->failed;
+    if (g->failed != CUDNN_STATUS_SUCCESS)
+        note_refusal(&r, g);
     for (size_t i = 0; i < ARRAY_LEN(modes) && g->failed == CUDNN_STATUS_SUCCESS; i++) {
-        cudnnBackendDescriptor_t configs[MAX_CONFIGS];
-        int n_before = g->n_all, n = heuristic_configs(g, graph, modes[i], configs);
-        int n_after = g->n_all;
-        for (int k = 0; k < n; k++) {
-            if (try_config(g, handle, configs[k], deterministic, most_bytes))
-                return OK;
-            why = g->failed;
-            back_to(g, n_after);
-        }
-        if (n == 0)
-            why = g->failed;
-        back_to(g, n_before);
+        if (try_heuristic(g, handle, graph, modes[i], deterministic, most_bytes, &r))
+            return OK;
     }
     char words[256] = "";
     cudnnGetLastErrorString(words, sizeof words);
-    return FAIL(ERR_UNSUPPORTED, "cuDNN attention: %s: %s %s", g->step ? g->step : "plan",
-                cudnnGetErrorString(why), words);
+    return FAIL(ERR_UNSUPPORTED, "cuDNN attention: %s %s", r.text, words);
 }
 
 void sdpa_graph_release(struct sdpa_graph *g)

@@ -50,10 +50,13 @@ static int64_t qkv_bytes(const struct sdpa_shape *s)
     return s->batch * s->n_tokens * width * dtype_size(s->dtype);
 }
 
-/* Memory like that of the activations is fair; memory for every pair of tokens is not. */
+/* Memory like that of the activations is fair; memory for every pair of tokens is not. Where the
+ * activations are small, enough for a row of 32 heads and 2048 tokens: smaller parts leave
+ * multiprocessors idle at the end of each. */
 static int64_t fair_bytes(const struct sdpa_shape *whole)
 {
-    return qkv_bytes(whole) * 3 / 2 + ((int64_t)80 << 20);
+    const int64_t mib = 1 << 20;
+    return MAX(qkv_bytes(whole) * 3 / 2 + 80 * mib, 320 * mib);
 }
 
 int64_t sdpa_part_most_bytes(const struct sdpa_shape *whole)

@@ -31,6 +31,7 @@ struct sdpa_shape {
     /* Heads of a row in memory: more than the above in a part of one row. */
     int64_t row_heads, row_kv_heads;
     int64_t window; /* 0: none */
+    bool repeated;  /* the engine gets keys and values once per query head, from the workspace */
     bool causal;
     float scale;
 };
