@@ -33,6 +33,11 @@ struct kernel {
     enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
 };
 
+/* Runs n calls of one kernel, none of which touches memory that another writes: the bits are those
+ * of n runs. For kernels without workspace; see device_ops.batch. */
+typedef enum status kernel_batch(const struct kernel_ctx *x, const struct op_call *const *calls,
+                                 int n);
+
 /* Ends a kernel list. */
 #define KERNEL_END             \
     {                          \

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/batch.h"
 #include "run/capture.h"
 #include "run/poison.h"
 
@@ -15,7 +16,9 @@ struct prepared {
 struct loaded {
     const struct program *p;
     struct pool pool;
-    struct prepared *prepared; /* per instruction; calls of compute instructions */
+    struct prepared *prepared;    /* per instruction; calls of compute instructions */
+    const struct op_call **calls; /* the same, NULL elsewhere */
+    int32_t *n_together;          /* per instruction; see batch.h */
     size_t n_captures;
     struct capture *captures; /* per section */
     struct poison poison;
@@ -97,6 +100,19 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     return OK;
 }
 
+static enum status find_runs(struct executor *x, struct loaded *l)
+{
+    size_t n = MAX(l->p->instrs.n, (size_t)1);
+    TRY(pool_try(&l->pool, &l->calls, sizeof(*l->calls) * n));
+    TRY(pool_try(&l->pool, &l->n_together, sizeof(*l->n_together) * n));
+    for (size_t at = 0; at < l->p->instrs.n; at++) {
+        bool is_call = l->p->instrs.items[at].kind == INSTR_COMPUTE;
+        l->calls[at] = is_call ? &l->prepared[at].call : NULL;
+    }
+    batch_find(l->p, x->device, l->calls, l->n_together);
+    return OK;
+}
+
 static enum status load(struct executor *x, struct loaded *l, const struct storage *storage)
 {
     bool addressable = !x->device->ops->memory_is_apart;
@@ -111,7 +127,7 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
         if (l->p->instrs.items[at].kind == INSTR_COMPUTE)
             TRY(prepare(x, l, at));
     }
-    return OK;
+    return find_runs(x, l);
 }
 
 enum status executor_load(struct executor *x, const struct program *p,
@@ -172,6 +188,28 @@ static enum status run_instr(struct executor *x, struct loaded *l, int32_t at)
     return OK;
 }
 
+/* Instructions [at, at + n), which batch_find put together. */
+static enum status run_together(struct executor *x, struct loaded *l, int32_t at, int32_t n)
+{
+    const struct instr *i = &l->p->instrs.items[at];
+    if (n == 1)
+        return run_instr(x, l, at);
+    for (int32_t k = 0; k < n; k++)
+        note_use(x, l->p, &i[k]);
+    return x->device->ops->batch(i->kernel)(&l->prepared[at].ctx, &l->calls[at], (int)n);
+}
+
+/* Seconds of a run go to its instructions by the bytes of their operands. */
+static void share_time(struct loaded *l, int32_t at, int32_t n, double seconds)
+{
+    double total = 0;
+    for (int32_t k = 0; n > 1 && k < n; k++)
+        total += call_bytes(l->calls[at + k]);
+    for (int32_t k = 0; k < n; k++)
+        l->seconds[at + k] +=
+            total > 0 ? seconds * call_bytes(l->calls[at + k]) / total : seconds / n;
+}
+
 static double now_s(void)
 {
     struct timespec t;
@@ -190,16 +228,19 @@ static enum status run_section(void *user)
     const struct section_run *r = user;
     struct loaded *l = r->l;
     const struct section *s = r->section;
-    for (int32_t at = s->first; at < s->first + s->n; at++) {
+    for (int32_t at = s->first, n; at < s->first + s->n; at += n) {
         double start = l->seconds ? now_s() : 0;
-        poison_before(&l->poison, at);
-        enum status status = run_instr(r->x, l, at);
+        n = l->n_together[at];
+        for (int32_t k = 0; k < n; k++)
+            poison_before(&l->poison, at + k);
+        enum status status = run_together(r->x, l, at, n);
         if (status != OK)
             return status_prefix(status, "%s, instruction %d", l->p->name, at);
-        poison_after(&l->poison, at);
+        for (int32_t k = 0; k < n; k++)
+            poison_after(&l->poison, at + k);
         if (l->seconds) { /* a queue is timed by waiting for it */
             TRY(r->x->device->ops->sync(r->x->device));
-            l->seconds[at] += now_s() - start;
+            share_time(l, at, n, now_s() - start);
         }
     }
     return OK;
