@@ -1,7 +1,11 @@
-/* linear.cu: y = x w^T + bias and its two gradients, through cuBLASLt. */
+/* linear.cu: y = x w^T + bias + residual and its two gradients, through cuBLASLt.
+ *
+ * A residual, and the gradient that a weight gradient is added to, are the product's third matrix:
+ * read once while the result is written. Either may lie where the result goes.
+ */
 #include "device/cuda/cuda_gemm.cuh"
 
-/* y[rows, n_out] = x[rows, n_in] w[n_out, n_in]^T + bias */
+/* y[rows, n_out] = x[rows, n_in] w[n_out, n_in]^T + bias + residual[rows, n_out] */
 static struct cuda_gemm forward_of(const struct op_call *c)
 {
     int64_t n_out = c->in[1].shape.dim[0], n_in = c->in[1].shape.dim[1];
@@ -15,11 +19,11 @@ static struct cuda_gemm forward_of(const struct op_call *c)
     g.c = c->out[0].data;
     g.c_row = n_out;
     g.c_dtype = c->out[0].dtype;
-    if (call_has(c, 2)) {
-        /* At plan time there is no address, yet the choice must know that a bias comes. */
-        static const char planned = 0;
-        g.bias = c->in[2].data ? c->in[2].data : &planned;
-    }
+    /* At plan time there are no addresses, yet the choice must know what comes. */
+    if (call_has(c, 2))
+        g.bias = cuda_gemm_planned(c->in[2].data);
+    if (call_has(c, 3))
+        g.residual = cuda_gemm_planned(c->in[3].data);
     return g;
 }
 
@@ -54,17 +58,9 @@ static struct cuda_gemm grad_weight_of(const struct op_call *c)
     g.c = c->out[0].data;
     g.c_row = n_in;
     g.c_dtype = c->out[0].dtype;
-    g.add = call_has(c, 2);
+    if (call_has(c, 2))
+        g.residual = cuda_gemm_planned(c->in[2].data);
     return g;
-}
-
-/* Gradients are summed in place; a caller that gives the sum elsewhere gets a copy first. */
-static enum status bring_accumulator(const struct kernel_ctx *x, const struct op_call *c)
-{
-    if (call_has(c, 2) && c->in[2].data != c->out[0].data)
-        CUDA_TRY(cudaMemcpyAsync(c->out[0].data, c->in[2].data, (size_t)tensor_bytes(&c->out[0]),
-                                 cudaMemcpyDeviceToDevice, cuda_stream(x)));
-    return OK;
 }
 
 template <struct cuda_gemm (*OF)(const struct op_call *)>
@@ -88,18 +84,6 @@ static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
     return cuda_gemm_tiled(x, x->workspace, &g);
 }
 
-static enum status grad_weight(const struct kernel_ctx *x, const struct op_call *c)
-{
-    TRY(bring_accumulator(x, c));
-    return product<grad_weight_of>(x, c);
-}
-
-static enum status plain_grad_weight(const struct kernel_ctx *x, const struct op_call *c)
-{
-    TRY(bring_accumulator(x, c));
-    return plain<grad_weight_of>(x, c);
-}
-
 extern "C" const struct kernel cuda_kernels_linear[] = {
     {"cublaslt", cuda_declines_f64, workspace<forward_of>, product<forward_of>},
     {"plain", cuda_declines_f64, NULL, plain<forward_of>},
@@ -113,7 +97,7 @@ extern "C" const struct kernel cuda_kernels_linear_grad_input[] = {
 };
 
 extern "C" const struct kernel cuda_kernels_linear_grad_weight[] = {
-    {"cublaslt", cuda_declines_f64, workspace<grad_weight_of>, grad_weight},
-    {"plain", cuda_declines_f64, NULL, plain_grad_weight},
+    {"cublaslt", cuda_declines_f64, workspace<grad_weight_of>, product<grad_weight_of>},
+    {"plain", cuda_declines_f64, NULL, plain<grad_weight_of>},
     KERNEL_END,
 };
