@@ -122,6 +122,7 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
 {
     struct session *s = &run->session;
     TRY(session_require_fit(s));
+    TRY(session_require_room(s));
     TRY(session_data(s));
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, o));
@@ -182,6 +183,7 @@ static enum status evaluate(struct snug_run *run, const char *checkpoint, struct
 {
     struct session *s = &run->session;
     TRY(session_require_fit(s));
+    TRY(session_require_room(s));
     TRY(session_data(s));
     /* From here on the session's model folder is where its weights are loaded from. */
     TRY(weights_origin(s->config, s->model, s->model_folder,

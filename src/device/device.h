@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/kernel.h"
+#include "device/room.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -101,6 +102,8 @@ struct device_ops {
     enum status (*mark_seconds)(struct device *d, int from, int to, double *seconds);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
+    /* How much memory there is and who holds it. NULL: it is the host's, the system decides. */
+    enum status (*room)(struct device *d, struct device_room *out);
     /* Bytes of the device this process holds now, as the system sees it. */
     int64_t (*used_bytes)(struct device *d);
     void (*close)(struct device *d);

@@ -25,22 +25,29 @@ static int64_t bytes_with(const struct pipeline *p, const struct config *changed
     return n_bytes;
 }
 
+/* The bytes of a tier that a plan must keep to. */
+struct limit {
+    enum tier tier;
+    int64_t n_bytes;
+    const char *fix; /* how to have more of it */
+};
+
 static bool try_change(const struct pipeline *p, const struct config *changed,
-                       const struct pipeline_options *o, struct change *best)
+                       const struct pipeline_options *o, const struct limit *limit,
+                       struct change *best)
 {
-    enum tier tier = p->forecast.binding;
-    best->n_bytes = bytes_with(p, changed, o, tier);
-    return best->n_bytes >= 0 && best->n_bytes <= p->forecast.budget[tier];
+    best->n_bytes = bytes_with(p, changed, o, limit->tier);
+    return best->n_bytes >= 0 && best->n_bytes <= limit->n_bytes;
 }
 
 /* Changes that keep the mathematics, from the cheapest in time to the dearest. */
 static bool find_change(const struct pipeline *p, const struct pipeline_options *o,
-                        struct change *found)
+                        const struct limit *limit, struct change *found)
 {
     struct config changed = *p->config;
     bool recomputes = strcmp(changed.gradient_checkpointing, "true") == 0;
     changed.gradient_checkpointing = "true";
-    if (!recomputes && try_change(p, &changed, o, found)) {
+    if (!recomputes && try_change(p, &changed, o, limit, found)) {
         (void)snprintf(found->text, sizeof(found->text), "gradient_checkpointing: true");
         return true;
     }
@@ -52,7 +59,7 @@ static bool find_change(const struct pipeline *p, const struct pipeline_options 
         changed.per_device_train_batch_size = batch / parts;
         changed.gradient_accumulation_steps = accumulation * parts;
         changed.per_device_eval_batch_size = MIN(changed.per_device_eval_batch_size, batch / parts);
-        if (!try_change(p, &changed, o, found))
+        if (!try_change(p, &changed, o, limit, found))
             continue;
         (void)snprintf(found->text, sizeof(found->text),
                        "%sper_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
@@ -63,29 +70,74 @@ static bool find_change(const struct pipeline *p, const struct pipeline_options 
     return false;
 }
 
+/* `have` says what the limit is and where it comes from. */
+static enum status refuse(const struct pipeline *p, const struct pipeline_options *o,
+                          const struct limit *limit, const char *have)
+{
+    char need[BYTES_TEXT], then[BYTES_TEXT], over[BYTES_TEXT];
+    const char *tier = tier_name(limit->tier);
+    struct change change = {.text = ""};
+    bool found = find_change(p, o, limit, &change);
+    int64_t n_bytes = pipeline_needs(p, limit->tier);
+    format_bytes(need, n_bytes);
+    format_bytes(over, n_bytes - limit->n_bytes);
+    if (found)
+        return FAIL(ERR_FIT,
+                    "does not fit: %s memory needs %s (%lld bytes), %s, %s too little; it fits in "
+                    "%s with %s",
+                    tier, need, (long long)n_bytes, have, over, format_bytes(then, change.n_bytes),
+                    change.text);
+    return FAIL(ERR_FIT,
+                "does not fit: %s memory needs %s (%lld bytes), %s, %s too little; recomputing "
+                "every block and a micro-batch of 1 do not bring it down far enough: %s, shorten "
+                "max_seq_length or choose a smaller model",
+                tier, need, (long long)n_bytes, have, over, limit->fix);
+}
+
+/* What others leave of a device; who they are is part of the message. */
+static enum status refuse_room(const struct pipeline *p, const struct pipeline_options *o,
+                               const struct device_room *room)
+{
+    const struct limit limit = {TIER_DEVICE, room_available(room), "end what holds the rest"};
+    char budget[BYTES_TEXT];
+    struct str have = {0};
+    str_add(&have, "but ");
+    room_add_text(room, &have);
+    str_addf(&have, " (device_memory: %s is what can be had)", room_budget(room, budget));
+    enum status status = refuse(p, o, &limit, str_text(&have));
+    str_release(&have);
+    return status;
+}
+
+static bool has_room(const struct device *d)
+{
+    return d->ops->room != NULL;
+}
+
+enum status pipeline_require_room(const struct pipeline *p, const struct pipeline_options *o)
+{
+    struct device_room room;
+    if (!has_room(p->device))
+        return OK;
+    TRY(p->device->ops->room(p->device, &room));
+    if (pipeline_needs(p, TIER_DEVICE) <= room_available(&room))
+        return OK;
+    return refuse_room(p, o, &room);
+}
+
 enum status pipeline_require_fit(const struct pipeline *p, const struct pipeline_options *o)
 {
     const struct forecast *f = &p->forecast;
     if (f->fits)
         return OK;
-    char need[BYTES_TEXT], have[BYTES_TEXT], then[BYTES_TEXT], over[BYTES_TEXT];
-    enum tier t = f->binding;
-    struct change change = {.text = ""};
-    bool found = find_change(p, o, &change);
-    int64_t n_bytes = pipeline_needs(p, t);
-    format_bytes(need, n_bytes);
-    format_bytes(have, f->budget[t]);
-    format_bytes(over, n_bytes - f->budget[t]);
-    if (found)
-        return FAIL(ERR_FIT,
-                    "does not fit: %s memory needs %s (%lld bytes), the budget is %s (%lld bytes), "
-                    "%s too little; it fits in %s with %s",
-                    tier_name(t), need, (long long)n_bytes, have, (long long)f->budget[t], over,
-                    format_bytes(then, change.n_bytes), change.text);
-    return FAIL(
-        ERR_FIT,
-        "does not fit: %s memory needs %s (%lld bytes), the budget is %s (%lld bytes), %s "
-        "too little; recomputing every block and a micro-batch of 1 do not bring it down far "
-        "enough: raise %s_memory, shorten max_seq_length or choose a smaller model",
-        tier_name(t), need, (long long)n_bytes, have, (long long)f->budget[t], over, tier_name(t));
+    static const char *const fixes[TIER_COUNT] = {"raise device_memory", "raise host_memory",
+                                                  "raise disk_memory"};
+    const struct limit limit = {f->binding, f->budget[f->binding], fixes[f->binding]};
+    bool asked = limit.tier != TIER_DEVICE || p->config->device_memory >= 0;
+    if (!asked && has_room(p->device))
+        return pipeline_require_room(p, o);
+    char bytes[BYTES_TEXT], have[96];
+    (void)snprintf(have, sizeof(have), "the budget is %s (%lld bytes)",
+                   format_bytes(bytes, limit.n_bytes), (long long)limit.n_bytes);
+    return refuse(p, o, &limit, have);
 }

@@ -50,24 +50,38 @@ static enum status place_stage(struct inference *x, struct inference_stage *s)
     return program_check(s->program, &x->storage);
 }
 
-static enum status require_fit(const struct inference *x)
+/* What counts against a tier's budget: its arena and, on a GPU, the context beside it. */
+static int64_t needs(const struct inference *x, enum tier t)
+{
+    bool whole = t == TIER_DEVICE && x->device.ops->memory_is_apart;
+    return x->n_bytes[t] + (whole ? x->context_bytes : 0);
+}
+
+static enum status require_budget(const struct inference *x, enum tier t, int64_t budget)
+{
+    char need[BYTES_TEXT], have[BYTES_TEXT], weights[BYTES_TEXT];
+    if (budget < 0 || needs(x, t) <= budget)
+        return OK;
+    return FAIL(ERR_FIT,
+                "does not fit: generating needs %s (%lld bytes) of %s memory, %s of it weights "
+                "and a cache of %lld tokens; the budget is %s (%lld bytes). Raise %s_memory, "
+                "or ask for fewer tokens",
+                format_bytes(need, needs(x, t)), (long long)needs(x, t), tier_name(t),
+                format_bytes(weights, x->storage.n_bytes[t]), (long long)x->options.cache_len,
+                format_bytes(have, budget), (long long)budget, tier_name(t));
+}
+
+static enum status require_fit(struct inference *x)
 {
     const struct config *cfg = x->config;
-    const int64_t budget[TIER_COUNT] = {cfg->device_memory, cfg->host_memory, cfg->disk_memory};
-    for (int t = 0; t < TIER_COUNT; t++) {
-        char need[BYTES_TEXT], have[BYTES_TEXT], weights[BYTES_TEXT];
-        if (budget[t] < 0 || x->n_bytes[t] <= budget[t])
-            continue;
-        return FAIL(ERR_FIT,
-                    "does not fit: generating needs %s (%lld bytes) of %s memory, %s of it weights "
-                    "and a cache of %lld tokens; the budget is %s (%lld bytes). Raise %s_memory, "
-                    "or ask for fewer tokens",
-                    format_bytes(need, x->n_bytes[t]), (long long)x->n_bytes[t],
-                    tier_name((enum tier)t), format_bytes(weights, x->storage.n_bytes[t]),
-                    (long long)x->options.cache_len, format_bytes(have, budget[t]),
-                    (long long)budget[t], tier_name((enum tier)t));
-    }
-    return OK;
+    struct device_room room;
+    TRY(require_budget(x, TIER_DEVICE, cfg->device_memory));
+    TRY(require_budget(x, TIER_HOST, cfg->host_memory));
+    TRY(require_budget(x, TIER_DISK, cfg->disk_memory));
+    if (!x->device.ops->room)
+        return OK;
+    TRY(x->device.ops->room(&x->device, &room));
+    return room_require(&room, "generating", needs(x, TIER_DEVICE));
 }
 
 /* Host memory through which weights come where the host cannot address the device: room for the
@@ -98,6 +112,7 @@ static enum status plan_all(struct inference *x)
     TRY(reserve_staging(x));
     TRY(place_stage(x, &x->prefill));
     TRY(place_stage(x, &x->decode));
+    x->context_bytes = x->device.ops->context_bytes(&x->device);
     return require_fit(x);
 }
 

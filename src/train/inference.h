@@ -53,6 +53,7 @@ struct inference {
     struct inference_stage prefill, decode; /* prefill.graph is NULL when chunk is 1 */
     struct storage storage;
     int64_t n_bytes[TIER_COUNT]; /* arenas, predicted */
+    int64_t context_bytes;       /* the process outside its arenas */
     struct executor *executor;
     struct tensor *param_tensors; /* in the order of decode.io.params; written through `stage` */
     struct tensor_stage staging;

@@ -236,6 +236,15 @@ int64_t pipeline_needs(const struct pipeline *p, enum tier t)
     return p->n_bytes[t] + (whole ? p->forecast.context_bytes : 0);
 }
 
+/* The budget of a tier without one: on a GPU what others leave of it. */
+static int64_t whole_tier(struct device *d, enum tier t)
+{
+    struct device_room room;
+    if (t != TIER_DEVICE || !d->ops->room || d->ops->room(d, &room) != OK)
+        return INT64_MAX;
+    return room_available(&room);
+}
+
 static void forecast_fit(struct pipeline *p)
 {
     struct forecast *f = &p->forecast;
@@ -244,7 +253,8 @@ static void forecast_fit(struct pipeline *p)
     f->fits = true;
     f->binding = TIER_DEVICE;
     for (int t = 0; t < TIER_COUNT; t++) {
-        f->budget[t] = asked[t] == CONFIG_AUTO || asked[t] == CONFIG_UNSET ? INT64_MAX : asked[t];
+        bool given = asked[t] != CONFIG_AUTO && asked[t] != CONFIG_UNSET;
+        f->budget[t] = given ? asked[t] : whole_tier(p->device, (enum tier)t);
         if (pipeline_needs(p, (enum tier)t) > f->budget[t]) {
             f->binding = f->fits ? (enum tier)t : f->binding;
             f->fits = false;

@@ -71,6 +71,11 @@ int64_t pipeline_needs(const struct pipeline *p, enum tier t);
 enum status pipeline_require_fit(const struct pipeline *p,
                                  const struct pipeline_options *o) MUST_CHECK;
 
+/* ERR_FIT when the device has too little free memory now, whatever the budget says: how much there
+ * is, who holds the rest, and the nearest change that would fit. */
+enum status pipeline_require_room(const struct pipeline *p,
+                                  const struct pipeline_options *o) MUST_CHECK;
+
 /* The dtypes a config asks for. */
 enum status precision_from_config(const struct config *cfg, struct precision *out) MUST_CHECK;
 

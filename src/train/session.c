@@ -106,6 +106,11 @@ enum status session_require_fit(const struct session *s)
     return pipeline_require_fit(&s->pipeline, &s->pipeline_options);
 }
 
+enum status session_require_room(const struct session *s)
+{
+    return pipeline_require_room(&s->pipeline, &s->pipeline_options);
+}
+
 void session_close(struct session *s)
 {
     loader_free(s->loader);

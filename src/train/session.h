@@ -53,6 +53,8 @@ enum status session_open(struct session *s, const struct config *cfg,
                          const struct session_options *o) MUST_CHECK;
 /* Refuses a plan that does not fit (ERR_FIT), with what would. */
 enum status session_require_fit(const struct session *s) MUST_CHECK;
+/* Refuses what the device has no free memory for now (ERR_FIT), with who holds the rest. */
+enum status session_require_room(const struct session *s) MUST_CHECK;
 enum status session_data(struct session *s) MUST_CHECK;
 /* Allocates the arenas, loads programs and weights (or initialises them from the seed). */
 enum status session_start(struct session *s) MUST_CHECK;

@@ -1,0 +1,101 @@
+#include "device/room.h"
+
+#include <stdio.h>
+
+enum { LISTED = 4 };
+
+/* What a driver keeps for itself is nobody's: a remainder below this is not spoken of. */
+#define UNSPOKEN ((int64_t)1 << 30)
+
+void room_sort(struct device_room *r)
+{
+    for (int i = 1; i < r->n_holders; i++) {
+        struct device_holder x = r->holders[i];
+        int k = i;
+        for (; k > 0 && r->holders[k - 1].n_bytes < x.n_bytes; k--)
+            r->holders[k] = r->holders[k - 1];
+        r->holders[k] = x;
+    }
+}
+
+int64_t room_available(const struct device_room *r)
+{
+    return r->free_bytes + r->own_bytes;
+}
+
+int64_t room_others(const struct device_room *r)
+{
+    int64_t n_bytes = r->total_bytes - r->free_bytes - r->own_bytes;
+    return n_bytes > 0 ? n_bytes : 0;
+}
+
+static void add_unseen(const struct device_room *r, int64_t n_bytes, struct str *out)
+{
+    char text[BYTES_TEXT];
+    if (n_bytes >= UNSPOKEN)
+        str_addf(out, "%sused by others: %s (processes not visible from here)",
+                 r->n_holders && r->sees_processes ? ", " : "", format_bytes(text, n_bytes));
+}
+
+void room_add_holders(const struct device_room *r, struct str *out)
+{
+    int64_t rest = room_others(r), unlisted = 0;
+    int n_unlisted = 0;
+    char text[BYTES_TEXT];
+    if (!r->sees_processes) {
+        add_unseen(r, rest, out);
+        return;
+    }
+    for (int i = 0; i < r->n_holders; i++) {
+        const struct device_holder *h = &r->holders[i];
+        bool named = h->name[0] != '\0';
+        rest -= h->n_bytes;
+        if (i >= LISTED) {
+            unlisted += h->n_bytes;
+            n_unlisted++;
+            continue;
+        }
+        str_addf(out, "%sprocess %lld%s%s%s holds %s", i ? ", " : "", (long long)h->pid,
+                 named ? " (" : "", h->name, named ? ")" : "", format_bytes(text, h->n_bytes));
+    }
+    if (n_unlisted > 0)
+        str_addf(out, ", %d more %s", n_unlisted, format_bytes(text, unlisted));
+    add_unseen(r, rest, out);
+}
+
+void room_add_text(const struct device_room *r, struct str *out)
+{
+    char available[BYTES_TEXT], total[BYTES_TEXT];
+    struct str holders = {0};
+    room_add_holders(r, &holders);
+    str_addf(out, "only %s (%lld bytes) of the GPU's %s are free%s%s",
+             format_bytes(available, room_available(r)), (long long)room_available(r),
+             format_bytes(total, r->total_bytes), holders.n ? ": " : "", str_text(&holders));
+    str_release(&holders);
+}
+
+const char *room_budget(const struct device_room *r, char out[BYTES_TEXT])
+{
+    (void)snprintf(out, BYTES_TEXT, "%lldMiB", (long long)(room_available(r) >> 20));
+    return out;
+}
+
+enum status room_refuse(const struct device_room *r, const char *what, int64_t n_bytes)
+{
+    char need[BYTES_TEXT], budget[BYTES_TEXT];
+    struct str text = {0};
+    room_add_text(r, &text);
+    enum status status =
+        FAIL(ERR_FIT,
+             "does not fit: %s needs %s (%lld bytes), but %s. %s, or plan for device_memory: %s",
+             what, format_bytes(need, n_bytes), (long long)n_bytes, str_text(&text),
+             room_others(r) >= UNSPOKEN ? "End what holds the rest" : "Make the model smaller",
+             room_budget(r, budget));
+    str_release(&text);
+    return status;
+}
+
+enum status room_require(const struct device_room *r, const char *what, int64_t n_bytes)
+{
+    return n_bytes <= room_available(r) ? OK : room_refuse(r, what, n_bytes);
+}

@@ -1,0 +1,61 @@
+/* room.h: a device's memory as its driver sees it, and what to say when there is too little of it.
+ *
+ * Only devices whose memory is apart have one (device_ops.room); what is done with it is plain
+ * arithmetic and text, so that it is tested without a GPU.
+ */
+#ifndef SNUG_DEVICE_ROOM_H
+#define SNUG_DEVICE_ROOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A process that holds memory of the device; never this one. */
+struct device_holder {
+    int64_t pid;
+    int64_t n_bytes;
+    char name[32]; /* "": cannot be read from here */
+};
+
+enum { MAX_HOLDERS = 32 };
+
+struct device_room {
+    int64_t total_bytes, free_bytes;
+    int64_t own_bytes;   /* held by this process now */
+    bool sees_processes; /* the driver tells processes apart (often not inside containers) */
+    int n_holders;
+    struct device_holder holders[MAX_HOLDERS]; /* largest first, once room_sort was called */
+};
+
+void room_sort(struct device_room *r);
+
+/* Bytes this process can hold in all: what is free and what it has already. */
+int64_t room_available(const struct device_room *r);
+/* Bytes that are neither free nor this process's. */
+int64_t room_others(const struct device_room *r);
+
+/* Appends who holds the rest: "process 4711 (python) holds 120.00 GiB, process 12 holds 1.00 GiB",
+ * or "used by others: 120.00 GiB (processes not visible from here)"; nothing when nobody does. */
+void room_add_holders(const struct device_room *r, struct str *out);
+
+/* Appends "only 12.30 GiB (13207024435 bytes) of the GPU's 140.00 GiB are free: process 4711
+ * (python) holds 127.00 GiB". */
+void room_add_text(const struct device_room *r, struct str *out);
+
+/* The largest device_memory setting that can be had, "12595MiB", into out; returns out. */
+const char *room_budget(const struct device_room *r, char out[BYTES_TEXT]);
+
+/* ERR_FIT when `n_bytes` for `what` are more than room_available(), with all of the above. */
+enum status room_require(const struct device_room *r, const char *what, int64_t n_bytes) MUST_CHECK;
+/* The same without asking: an allocation has failed. */
+enum status room_refuse(const struct device_room *r, const char *what, int64_t n_bytes) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
