@@ -1,5 +1,6 @@
 /* Whole training steps on a GPU: the models of tests/golden against PyTorch, the same bits from run
- * to run, the predicted arena to the byte. Skipped without a GPU. */
+ * to run, the predicted arena to the byte. Skipped without a GPU. An argument is a pattern of the
+ * tests to run: under a memory checker all of them take long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +86,7 @@ static void the_high_water_mark_is_the_prediction(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_losses_are_those_of_pytorch),
@@ -99,5 +100,7 @@ int main(void)
         (void)fprintf(stderr, "skipped: no GPU\n");
         return SKIPPED;
     }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
