@@ -1,0 +1,72 @@
+#include "support/attention_calls.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+
+void attention_attrs(struct host_call *h, const struct attention_case *s)
+{
+    h->attrs[0].i = s->heads;
+    h->attrs[1].i = s->kv_heads;
+    h->attrs[2].i = s->head_dim;
+    h->attrs[3].i = s->causal;
+    h->attrs[4].i = s->window;
+    h->attrs[5].f = s->scale;
+}
+
+double attention_limit(enum dtype d)
+{
+    return d == DTYPE_F32 ? 1e-5 : d == DTYPE_F16 ? 1e-3 : 8e-3;
+}
+
+static void open_forward(struct host_call *h, const struct attention_case *s, enum dtype dtype)
+{
+    int64_t width = (s->heads + 2 * s->kv_heads) * s->head_dim;
+    attention_attrs(h, s);
+    h->in[0] = host_random(dtype, shape_of(3, s->batch, s->tokens, width), 7);
+    h->out[0] = host_tensor(dtype, shape_of(3, s->batch, s->tokens, s->heads * s->head_dim));
+    h->out[1] = host_tensor(DTYPE_F32, shape_of(3, s->batch, s->heads, s->tokens));
+    host_call_bind(h, OP_attention, 1, 2);
+}
+
+static void run_wide(const struct op_call *c, struct tensor *wide)
+{
+    struct op_call reference = *c;
+    host_widen(wide, c->out, c->n_out);
+    reference.out = wide;
+    host_run_reference(&reference);
+}
+
+void attention_calls_open(struct attention_calls *t, const struct attention_case *s,
+                          enum dtype dtype)
+{
+    struct host_call *f = &t->forward, *b = &t->backward;
+    *t = (struct attention_calls){0};
+    (void)snprintf(t->label, sizeof t->label, "B%lld T%lld H%lld KV%lld D%lld window %lld%s %s",
+                   (long long)s->batch, (long long)s->tokens, (long long)s->heads,
+                   (long long)s->kv_heads, (long long)s->head_dim, (long long)s->window,
+                   s->causal ? "" : " full", dtype_name(dtype));
+    open_forward(f, s, dtype);
+    run_wide(&f->call, t->want);
+
+    attention_attrs(b, s);
+    b->in[0] = host_random(dtype, f->out[0].shape, 8);
+    b->in[1] = f->in[0];
+    b->in[2] = f->out[0];
+    b->in[3] = f->out[1];
+    host_narrow(&b->in[2], &t->want[0]);
+    host_narrow(&b->in[3], &t->want[1]);
+    b->out[0] = host_tensor(dtype, f->in[0].shape);
+    host_call_bind(b, OP_attention_grad, 4, 1);
+    run_wide(&b->call, &t->want_grad);
+}
+
+void attention_calls_close(struct attention_calls *t)
+{
+    mem_free(t->backward.in[0].data); /* the others are the forward call's */
+    mem_free(t->backward.out[0].data);
+    mem_free(t->want[0].data);
+    mem_free(t->want[1].data);
+    mem_free(t->want_grad.data);
+    host_call_release(&t->forward);
+}
