@@ -54,6 +54,7 @@ struct device;
  * finds them: not in a cache. */
 struct timed_calls {
     const struct kernel *kernel;
+    kernel_batch *batch;               /* the calls run together through this; NULL: singly */
     const struct kernel_ctx *contexts; /* [n]; the device fills in the queue */
     const struct op_call *calls;       /* [n] */
     int n;
@@ -115,6 +116,7 @@ struct device {
     struct device_rates rates;
     int64_t cache_bytes; /* of its last cache; 0: not known */
     char description[128];
+    char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */
     void *state;
 };
 

@@ -94,6 +94,15 @@ static enum status open_libraries(struct cuda_libraries *l)
     return l->gemm_cache ? OK : FAIL(ERR_MEMORY, "out of memory for the matrix products' cache");
 }
 
+static void name_identity(char *out, size_t n_out, const char *name)
+{
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)snprintf(out, n_out, "%s, driver %d, CUDA %d, cuBLASLt %zu, cuDNN %zu", name, driver,
+                   runtime, cublasLtGetVersion(), cudnnGetVersion());
+}
+
 static int usable_processors(void)
 {
     cpu_set_t set;
@@ -121,6 +130,7 @@ static enum status open_all(struct device *d, struct cuda_state *s, int index,
     d->env.n_threads = usable_processors();
     d->env.libraries = l;
     d->cache_bytes = l->l2_bytes;
+    name_identity(d->identity, sizeof(d->identity), name);
     (void)snprintf(d->description, sizeof(d->description), "%s, %s, compute capability %d.%d", name,
                    format_bytes(memory, l->memory_bytes), l->major, l->minor);
     TRY(cuda_measure(d));

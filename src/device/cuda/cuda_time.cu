@@ -71,8 +71,25 @@ struct timer {
     void *recording;
 };
 
+/* Together they are one call for each piece of memory: the same piece twice would be a race. */
+static enum status run_together(struct timer *t)
+{
+    const struct op_call *calls[MOST_CALLS];
+    struct kernel_ctx x = t->calls->contexts[0];
+    int n = t->calls->n < MOST_CALLS ? t->calls->n : (int)MOST_CALLS;
+    for (int i = 0; i < n; i++)
+        calls[i] = &t->calls->calls[i];
+    x.queue = t->stream;
+    return t->calls->batch(&x, calls, n);
+}
+
 static enum status run_calls(struct timer *t, int n)
 {
+    if (t->calls->batch) {
+        for (int i = 0; i < n; i++)
+            TRY(run_together(t));
+        return OK;
+    }
     for (int i = 0; i < n; i++) {
         int copy = i % t->calls->n;
         struct kernel_ctx x = t->calls->contexts[copy];
@@ -108,7 +125,8 @@ static int calls_for(const struct timer *t, double seconds)
 {
     int n = (int)ceil(RECORDING_S / seconds);
     int most = (int)(RECORDING_MOST / seconds);
-    n = n < t->calls->n ? t->calls->n : n; /* all the memory, where it does not take for ever */
+    if (!t->calls->batch && n < t->calls->n)
+        n = t->calls->n; /* all the memory, where that does not take for ever */
     n = n > most ? most : n;
     n = n > MOST_CALLS ? MOST_CALLS : n;
     return n < 1 ? 1 : n;
@@ -160,6 +178,8 @@ static enum status time_all(struct timer *t, double *seconds)
     n_rounds = n_rounds > MOST_ROUNDS ? MOST_ROUNDS : n_rounds;
     TRY(make_recording(t, n));
     TRY(time_rounds(t, n_rounds, &whole));
+    if (t->calls->batch)
+        n *= t->calls->n < MOST_CALLS ? t->calls->n : (int)MOST_CALLS;
     *seconds = whole / (double)n;
     return OK;
 }
