@@ -1,8 +1,7 @@
-/* activation.cu: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients.
+/* activation.cu: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients;
+ * the list of gelu_bias's kernels, which are in cuda_gelu_bias.cu.
  */
 #include "device/cuda/cuda_gelu.cuh"
-
-#define NORMAL_PDF 0.39894228040f /* 1 / sqrt(2 pi) */
 
 /* ---- one element ---------------------------------------------------------------------------- */
 
@@ -23,20 +22,6 @@ struct silu_grad_fn {
     template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
     {
         return dy * silu_slope<FAST>(x);
-    }
-};
-
-struct gelu_exact_fn {
-    template <bool FAST> static __device__ __forceinline__ float at(float x)
-    {
-        return x * normcdff(x);
-    }
-};
-
-struct gelu_exact_grad_fn {
-    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
-    {
-        return dy * (normcdff(x) + x * NORMAL_PDF * map_exp<FAST>(-0.5f * x * x));
     }
 };
 
@@ -160,3 +145,13 @@ LIST(gelu)
 LIST(gelu_grad)
 LIST(silu_gate)
 LIST(silu_gate_grad)
+
+extern "C" const struct kernel cuda_kernels_gelu_bias[] = {
+    {"strips", cuda_declines_f64, NULL, cuda_gelu_bias},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_gelu_bias_grad[] = {
+    {"strips", cuda_declines_f64, cuda_gelu_bias_grad_workspace, cuda_gelu_bias_grad},
+    KERNEL_END,
+};

@@ -1,5 +1,6 @@
-/* cuda_gelu.cuh: the tanh form of GELU and its slope at one element, for the activation kernels and
- * for those that finish a matrix product.
+/* cuda_gelu.cuh: GELU and its slope at one element, for the activation kernels and for those that
+ * finish a matrix product; the entries of gelu_bias's kernels (cuda_gelu_bias.cu), which
+ * activation.cu lists.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GELU_CUH
 #define SNUG_DEVICE_CUDA_CUDA_GELU_CUH
@@ -8,27 +9,52 @@
 
 #define GELU_CUBIC 0.044715f
 #define GELU_SCALE 0.79788456080f /* sqrt(2 / pi) */
+#define NORMAL_PDF 0.39894228040f /* 1 / sqrt(2 pi) */
 
-/* (1 + tanh t) / 2 = sigmoid(2 t), which keeps its accuracy where tanh is close to -1. */
-template <bool FAST> static __device__ __forceinline__ float gelu_gate(float x)
+struct gelu_exact_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float x)
+    {
+        return x * normcdff(x);
+    }
+};
+
+struct gelu_exact_grad_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    {
+        return dy * (normcdff(x) + x * NORMAL_PDF * map_exp<FAST>(-0.5f * x * x));
+    }
+};
+
+/* (1 + tanh t) / 2 = sigmoid(2 t), which keeps its accuracy where tanh is close to -1. Constants
+ * are multiplied together beforehand: the kernels have few instructions to spare beside memory. */
+template <bool FAST> static __device__ __forceinline__ float gelu_gate(float x, float square)
 {
-    return map_sigmoid<FAST>(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+    if constexpr (FAST) {
+        constexpr float first = -2.0f * GELU_SCALE * MAP_LOG2_E, third = first * GELU_CUBIC;
+        return map_inverse_short(1.0f + map_exp2_short(x * (first + third * square)));
+    } else {
+        return map_sigmoid<FAST>(2.0f * GELU_SCALE * (x + GELU_CUBIC * square * x));
+    }
 }
 
 struct gelu_tanh_fn {
     template <bool FAST> static __device__ __forceinline__ float at(float x)
     {
-        return x * gelu_gate<FAST>(x);
+        return x * gelu_gate<FAST>(x, x * x);
     }
 };
 
 struct gelu_tanh_grad_fn {
     template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
     {
-        float s = gelu_gate<FAST>(x);
-        float inner = 2.0f * GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * x * x);
-        return dy * (s + x * s * (1.0f - s) * inner);
+        constexpr float first = 2.0f * GELU_SCALE, third = 3.0f * first * GELU_CUBIC;
+        const float square = x * x, s = gelu_gate<FAST>(x, square);
+        return dy * (s + (s - s * s) * (x * (first + third * square)));
     }
 };
+
+enum status cuda_gelu_bias(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
+int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env);
+enum status cuda_gelu_bias_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 
 #endif

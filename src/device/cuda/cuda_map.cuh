@@ -22,17 +22,33 @@ template <bool FAST> static __device__ __forceinline__ float map_exp(float x)
     return FAST ? __expf(x) : expf(x);
 }
 
-/* a / b for b in [1, 2^126). */
-template <bool FAST> static __device__ __forceinline__ float map_div(float a, float b)
+/* 2^x and 1/x by the hardware alone: two instructions where the compiler would guard denormals with
+ * eight more. 0 for what is below 2^-126. */
+static __device__ __forceinline__ float map_exp2_short(float x)
 {
-    return FAST ? __fdividef(a, b) : a / b;
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float map_inverse_short(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
-/* The exponential is of a negative number, so nothing overflows. */
+#define MAP_LOG2_E 1.44269504089f
+
+/* FAST: the power of a number far below 0 is infinite, its inverse 0. Otherwise the exponential is
+ * of a negative number, so nothing overflows. */
 template <bool FAST> static __device__ __forceinline__ float map_sigmoid(float x)
 {
-    float e = map_exp<FAST>(-fabsf(x));
-    return map_div<FAST>(x < 0.0f ? e : 1.0f, 1.0f + e);
+    if constexpr (FAST) {
+        return map_inverse_short(1.0f + map_exp2_short(-MAP_LOG2_E * x));
+    } else {
+        float e = expf(-fabsf(x));
+        return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+    }
 }
 
 template <typename F, typename T>

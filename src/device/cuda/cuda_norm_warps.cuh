@@ -221,9 +221,10 @@ static __device__ __forceinline__ void warps_fetch_row(struct warps_row<K> &to,
 /* One row: dx, and what it adds to the lane's dw and db. The second pass makes dy w and the
  * normalised x again from the vectors: they take half the registers. */
 template <int K, bool CENTRED, typename T>
-static __device__ __forceinline__ void
-warps_row_grad(struct warps_row<K> &r, float (&dw)[K][per_16_bytes<T>::n],
-               float (&db)[K][per_16_bytes<T>::n], T *dx, const float *w, int lane, int n)
+static __device__ __forceinline__ void warps_row_grad(struct warps_row<K> &r,
+                                                      float (&dw)[K][per_16_bytes<T>::n],
+                                                      float (&db)[K][per_16_bytes<T>::n], T *dx,
+                                                      const T *add, const float *w, int lane, int n)
 {
     constexpr int N = per_16_bytes<T>::n;
     float sum_g = 0.0f, sum_gh = 0.0f;
@@ -262,6 +263,8 @@ warps_row_grad(struct warps_row<K> &r, float (&dw)[K][per_16_bytes<T>::n],
             const float h = (x[e] - r.mean) * r.rstd;
             v[e] = r.rstd * (dy[e] * v[e] - avg_g - h * avg_gh);
         }
+        if (add)
+            vector_add(v, add + j);
         store_f32(dx + j, v);
     }
 }
@@ -283,7 +286,7 @@ static __device__ __forceinline__ void warps_add(float *slot, const float (&sums
     }
 }
 
-/* dx may be dy or x: a row is read and written by one warp, and the row on its way is not yet
+/* dx may be dy, x or add: a row is read and written by one warp, and the row on its way is not yet
  * written. f32 rows are not read ahead, for want of registers. */
 template <int Q, bool CENTRED, typename T>
 static __global__ void __launch_bounds__(warps_of_grad(Q) * WARP, 1)
@@ -310,7 +313,8 @@ static __global__ void __launch_bounds__(warps_of_grad(Q) * WARP, 1)
         } else {
             warps_fetch_row<K, CENTRED, T>(now, a, row, lane, n);
         }
-        warps_row_grad<K, CENTRED, T>(now, dw, db, a.dx + row * n, w, lane, n);
+        warps_row_grad<K, CENTRED, T>(now, dw, db, a.dx + row * n, a.add ? a.add + row * n : NULL,
+                                      w, lane, n);
     }
     for (int round = 0; round < WARPS / WARPS_SLOTS; round++) {
         if (warp / WARPS_SLOTS == round) {

@@ -167,6 +167,8 @@ static struct norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x,
     a.w = weight_of<T>(c, 2);
     a.mean = centred ? (const float *)c->in[3].data : NULL;
     a.rstd = (const float *)c->in[centred ? 4 : 3].data;
+    const int add = centred ? 5 : 4;
+    a.add = call_has(c, add) ? (const T *)c->in[add].data : NULL;
     a.partial = (float *)x->workspace;
     a.n = shape_last(&c->in[0].shape);
     a.n_rows = shape_elems(&c->in[0].shape) / a.n;
@@ -250,8 +252,8 @@ static __device__ __forceinline__ float2 pair_sum(float2 v, float2 *scratch)
 }
 
 /* A block takes rows blockIdx.x, + gridDim.x, ...; thread t holds the same columns of each. The
- * next row is on its way while one is worked on. dx may be dy or x: a row is written by the block
- * that read it. */
+ * next row is on its way while one is worked on. dx may be dy, x or add: a row is written by the
+ * block that read it. */
 template <int K, bool CENTRED, typename T>
 static __global__ void __launch_bounds__(GRAD_MAX_THREADS, K == 1 ? 2 : 1)
     norm_grad_held(const struct norm_grad_args<T> a)
@@ -303,6 +305,8 @@ static __global__ void __launch_bounds__(GRAD_MAX_THREADS, K == 1 ? 2 : 1)
 #pragma unroll
             for (int e = 0; e < N; e++)
                 g[k][e] = rstd * (g[k][e] - avg_g - h[k][e] * avg_gh);
+            if (a.add)
+                vector_add(g[k], a.add + row * a.n + j);
             store_f32(a.dx + row * a.n + j, g[k]);
         }
     }
@@ -357,7 +361,7 @@ static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES)
         line[a.n + column] = sum.y;
 }
 
-/* dx may be dy or x: an element is read and written by one thread, after the sums. */
+/* dx may be dy, x or add: an element is read and written by one thread, after the sums. */
 template <int G, bool CENTRED, typename T>
 static __global__ void __launch_bounds__(THREADS) norm_grad_any(const struct norm_grad_args<T> a)
 {
@@ -377,7 +381,8 @@ static __global__ void __launch_bounds__(THREADS) norm_grad_any(const struct nor
     for (int64_t j = threadIdx.x % G; j < a.n; j += G) {
         const float g = to_f32(a.dy[row * a.n + j]) * weight_at(a.w, j, 1.0f);
         const float h = (to_f32(a.x[row * a.n + j]) - mean) * rstd;
-        a.dx[row * a.n + j] = from_f32<T>(rstd * (g - avg_g - h * avg_gh));
+        const float dx = rstd * (g - avg_g - h * avg_gh);
+        a.dx[row * a.n + j] = from_f32<T>(a.add ? dx + to_f32(a.add[row * a.n + j]) : dx);
     }
 }
 
@@ -429,7 +434,7 @@ static enum status norm_grad_rows(const struct kernel_ctx *x, const struct op_ca
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         struct norm_grad_args<T> a = norm_grad_args_of<T>(x, c, CENTRED);
         bool held = cut.held && is_aligned(a.dx, 16) && is_aligned(a.dy, 16) &&
-                    is_aligned(a.x, 16) && weight_aligned(a.w);
+                    is_aligned(a.x, 16) && is_aligned(a.add, 16) && weight_aligned(a.w);
         if (held && cut.warps) {
             n_lines = cut.n_blocks;
             norm_grad_warps_run<CENTRED, T>(x, a);
