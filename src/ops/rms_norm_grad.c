@@ -13,6 +13,10 @@ static enum status infer(const struct op_call *c)
     TRY(need_weight(c, 2, 0, shape_last(dy)));
     struct shape rows = shape_without_last(*dy);
     TRY(need_statistics(c, 3, 0, &rows));
+    if (call_has(c, 4)) {
+        TRY(need_dtype(c, 4, c->in[0].dtype));
+        TRY(need_shape(c, 4, dy));
+    }
     enum dtype d;
     TRY(grad_dtype(c, DTYPE, 0, &d));
     out_like(c, 0, 0);
@@ -28,6 +32,7 @@ static double flops(const struct op_call *c)
 static const struct alias_rule aliases[] = {
     {ALIAS_MAY, 0, 0},
     {ALIAS_MAY, 0, 1},
+    {ALIAS_MAY, 0, 4},
     {.kind = ALIAS_NONE},
 };
 
@@ -36,16 +41,20 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,70,17], f32[2,70,17], f32[17], f32[2,70]+"},
     {.text = "f32[33], f32[33], f32[33], f32[]+"},
     {.text = "bf16[4,33], bf16[4,33], f32[33], f32[4]+ {dtype=f32}", .tolerance = 1e-2},
+    {.text = "f32[2,70,17], f32[2,70,17], f32[17], f32[2,70]+, f32[2,70,17]"},
+    {.text = "f32[5,64], f32[5,64], f32[64], f32[5]+, f32[5,64]"},
+    {.text = "bf16[4,40], bf16[4,40], f32[40], f32[4]+, bf16[4,40] {dtype=f32}", .tolerance = 1e-2},
 };
 static const char *const rejects[] = {
-    "f32[3,5], f32[3,4], f32[5], f32[3]", "f32[3,5], f32[3,5], f32[3], f32[3]",
-    "f32[3,5], f32[3,5], f32[5], f32[5]", "f32[3,5], f32[3,5], f32[5], f64[3]"};
+    "f32[3,5], f32[3,4], f32[5], f32[3]",         "f32[3,5], f32[3,5], f32[3], f32[3]",
+    "f32[3,5], f32[3,5], f32[5], f32[5]",         "f32[3,5], f32[3,5], f32[5], f64[3]",
+    "f32[3,5], f32[3,5], f32[5], f32[3], f32[5]", "f32[3,5], f32[3,5], f32[5], f32[3], f16[3,5]"};
 
 const struct op_def op_def_rms_norm_grad = {
     .name = "rms_norm_grad",
-    .synopsis = "h = x rstd, g = dy w: dx = rstd (g - h avg(g h)), dw = sum_rows(dy h)",
+    .synopsis = "h = x rstd, g = dy w: dx = rstd (g - h avg(g h)) + add, dw = sum_rows(dy h)",
     .min_in = 4,
-    .max_in = 4,
+    .max_in = 5,
     .n_out = 2,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),

@@ -1,5 +1,5 @@
-/* activation.c: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients.
- */
+/* activation.c: silu, gelu, gelu behind a bias, and the gated silu of Llama-style feed-forward
+ * layers, with gradients. */
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_math.h"
 #include "device/cpu/cpu_ref.h"
@@ -100,6 +100,123 @@ static enum status gelu_blocked(const struct kernel_ctx *x, const struct op_call
 static enum status gelu_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
     run_blocks(x, c, call_bool(c, 0) ? gelu_tanh_grad_block : gelu_exact_grad_block);
+    return OK;
+}
+
+/* ---- gelu_bias: gelu(x + bias), bias one row ------------------------------------------------- */
+
+#define BLOCK(name)                                                                              \
+    static void gelu_##name##_bias_block(float *y, const float *x, const float *bias, int64_t n) \
+    {                                                                                            \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = gelu_##name(x[i] + bias[i]);  \
+    }                                                                                            \
+    /* Adds what it writes to sum as well. dx may be dy or x. */                                 \
+    static void gelu_##name##_bias_grad_block(float *dx, const float *dy, const float *x,        \
+                                              const float *bias, float *restrict sum, int64_t n) \
+    {                                                                                            \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                      \
+        {                                                                                        \
+            float d = dy[i] * gelu_##name##_slope(x[i] + bias[i]);                               \
+            sum[i] += d;                                                                         \
+            dx[i] = d;                                                                           \
+        }                                                                                        \
+    }
+BLOCK(exact)
+BLOCK(tanh)
+#undef BLOCK
+
+static enum status gelu_bias_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    block_fn *fn = call_bool(c, 0) ? gelu_tanh_bias_block : gelu_exact_bias_block;
+    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_elems(&c->out[0].shape) / width;
+    int64_t per_row = block_count(width);
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+        float x_buffer[CPU_BLOCK], bias_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+        int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
+        int64_t size = block_size(width, column), at = row * width + column;
+        const float *in = block_read(&c->in[0], at, size, x_buffer);
+        const float *bias = block_read(&c->in[1], column, size, bias_buffer);
+        float *y = block_open(&c->out[0], at, y_buffer);
+        fn(y, in, bias, size);
+        block_close(&c->out[0], at, y, size);
+    }
+    return OK;
+}
+
+/* Rows are cut into bands, one task each, and bands into runs: sums are f32 over a run, f64 over
+ * runs and bands. The cut depends on the number of rows alone, so threads do not show. */
+enum { RUN_ROWS = 64, MAX_BANDS = 64 };
+
+static int64_t band_count(int64_t n_rows)
+{
+    return MIN((n_rows + RUN_ROWS - 1) / RUN_ROWS, (int64_t)MAX_BANDS);
+}
+
+static int64_t gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / width;
+    return band_count(n_rows) * width * (int64_t)sizeof(double);
+}
+
+/* dx of rows first .. last and the columns of a block; sum[column of the block] over those rows. */
+static void gelu_bias_grad_run(const struct op_call *c, int64_t first, int64_t last, int64_t column,
+                               float *sum)
+{
+    float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK], bias_buffer[CPU_BLOCK], dx_buffer[CPU_BLOCK];
+    int64_t width = shape_last(&c->in[0].shape), size = block_size(width, column);
+    const float *bias = block_read(&c->in[2], column, size, bias_buffer);
+    for (int64_t i = 0; i < size; i++)
+        sum[i] = 0.0f;
+    for (int64_t row = first; row < last; row++) {
+        int64_t at = row * width + column;
+        const float *dy = block_read(&c->in[0], at, size, dy_buffer);
+        const float *in = block_read(&c->in[1], at, size, x_buffer);
+        float *dx = block_open(&c->out[0], at, dx_buffer);
+        if (call_bool(c, 0))
+            gelu_tanh_bias_grad_block(dx, dy, in, bias, sum, size);
+        else
+            gelu_exact_bias_grad_block(dx, dy, in, bias, sum, size);
+        block_close(&c->out[0], at, dx, size);
+    }
+}
+
+static void gelu_bias_grad_band(const struct op_call *c, int64_t first, int64_t last,
+                                int64_t column, double *total)
+{
+    float sum[CPU_BLOCK];
+    int64_t size = block_size(shape_last(&c->in[0].shape), column);
+    for (int64_t i = 0; i < size; i++)
+        total[i] = 0.0;
+    for (int64_t row = first; row < last; row += RUN_ROWS) {
+        gelu_bias_grad_run(c, row, MIN(row + RUN_ROWS, last), column, sum);
+        for (int64_t i = 0; i < size; i++)
+            total[i] += (double)sum[i];
+    }
+}
+
+static enum status gelu_bias_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / width;
+    int64_t per_row = block_count(width), n_bands = band_count(n_rows);
+    double *partial = x->workspace; /* [n_bands, width] */
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
+    for (int64_t i = 0; i < n_bands * per_row; i++) {
+        int64_t band = i / per_row, column = i % per_row * CPU_BLOCK;
+        gelu_bias_grad_band(c, n_rows * band / n_bands, n_rows * (band + 1) / n_bands, column,
+                            partial + band * width + column);
+    }
+#pragma omp parallel for schedule(static) \
+    num_threads(x->env.n_threads) if (n_bands * width > CPU_SERIAL)
+    for (int64_t k = 0; k < width; k++) {
+        double sum = call_has(c, 3) ? ref_get(&c->in[3], k) : 0.0;
+        for (int64_t band = 0; band < n_bands; band++)
+            sum += partial[band * width + k];
+        ref_set(&c->out[1], k, sum);
+    }
     return OK;
 }
 
@@ -232,6 +349,34 @@ static enum status gelu_grad_reference(const struct kernel_ctx *x, const struct 
     return OK;
 }
 
+static enum status gelu_bias_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    int64_t width = shape_last(&c->out[0].shape);
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
+        double z = ref_get(&c->in[0], i) + ref_get(&c->in[1], i % width);
+        ref_set(&c->out[0], i, ref_gelu(z, call_bool(c, 0)));
+    }
+    return OK;
+}
+
+static enum status gelu_bias_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    int64_t width = shape_last(&c->in[0].shape);
+    for (int64_t k = 0; k < width; k++) {
+        double sum = call_has(c, 3) ? ref_get(&c->in[3], k) : 0.0;
+        for (int64_t i = k; i < shape_elems(&c->in[0].shape); i += width) {
+            double z = ref_get(&c->in[1], i) + ref_get(&c->in[2], k);
+            double dx = ref_get(&c->in[0], i) * ref_gelu_slope(z, call_bool(c, 0));
+            sum += dx;
+            ref_set(&c->out[0], i, dx);
+        }
+        ref_set(&c->out[1], k, sum);
+    }
+    return OK;
+}
+
 static enum status silu_gate_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
@@ -260,15 +405,17 @@ static enum status silu_gate_grad_reference(const struct kernel_ctx *x, const st
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-#define KERNELS(name)                                        \
-    const struct kernel cpu_kernels_##name[] = {             \
-        {"blocked", cpu_declines_f64, NULL, name##_blocked}, \
-        {"reference", NULL, NULL, name##_reference},         \
-        KERNEL_END,                                          \
+#define KERNELS(name, workspace)                                  \
+    const struct kernel cpu_kernels_##name[] = {                  \
+        {"blocked", cpu_declines_f64, workspace, name##_blocked}, \
+        {"reference", NULL, NULL, name##_reference},              \
+        KERNEL_END,                                               \
     };
-KERNELS(silu)
-KERNELS(silu_grad)
-KERNELS(gelu)
-KERNELS(gelu_grad)
-KERNELS(silu_gate)
-KERNELS(silu_gate_grad)
+KERNELS(silu, NULL)
+KERNELS(silu_grad, NULL)
+KERNELS(gelu, NULL)
+KERNELS(gelu_grad, NULL)
+KERNELS(gelu_bias, NULL)
+KERNELS(gelu_bias_grad, gelu_bias_grad_workspace)
+KERNELS(silu_gate, NULL)
+KERNELS(silu_gate_grad, NULL)

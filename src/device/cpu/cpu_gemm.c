@@ -176,20 +176,35 @@ static inline void pack(float *dst, int64_t width, const struct cpu_matrix *src,
     }
 }
 
-/* c[m, n] = (add ? c : bias or 0) + packed A packed B. */
+/* c[m, n] = (add ? c : 0) + packed A packed B. */
 static void multiply_block(const float *a, const float *b, int64_t m, int64_t n, int64_t depth,
-                           bool add, const float *bias, float *c, int64_t c_row)
+                           bool add, float *c, int64_t c_row)
 {
     for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
-        int64_t n_columns = MIN(n - j, MICRO_COLUMNS);
-        if (!add && bias) {
-            for (int64_t i = 0; i < m; i++)
-                memcpy(c + i * c_row + j, bias + j, (size_t)n_columns * sizeof(float));
-        }
         for (int64_t i = 0; i < m; i += MICRO_ROWS)
-            micro_tile(depth, a + i * depth, 1, MICRO_ROWS, b + j * depth, MICRO_COLUMNS, 1.0f,
-                       add || bias, c + i * c_row + j, c_row, MIN(m - i, MICRO_ROWS), n_columns);
+            micro_tile(depth, a + i * depth, 1, MICRO_ROWS, b + j * depth, MICRO_COLUMNS, 1.0f, add,
+                       c + i * c_row + j, c_row, MIN(m - i, MICRO_ROWS), MIN(n - j, MICRO_COLUMNS));
     }
+}
+
+/* Writes what rows i .. i + m and columns j .. j + n of the product are added to into c, which may
+ * be C itself; false: there is nothing to add to. */
+static bool begin_block(const struct cpu_gemm *g, int64_t i, int64_t m, int64_t j, int64_t n,
+                        float *c, int64_t c_row)
+{
+    const void *base = cpu_gemm_base(g);
+    bool there = base == g->c && g->c_dtype == DTYPE_F32;
+    for (int64_t r = 0; base && !there && r < m; r++)
+        cpu_load_f32(c + r * c_row, base, g->c_dtype, g->c_first + (i + r) * g->c_row + j, n);
+    for (int64_t r = 0; g->bias && r < m; r++) {
+        float *restrict row = c + r * c_row;
+        const float *restrict bias = g->bias + j;
+        if (!base)
+            memcpy(row, bias, (size_t)n * sizeof(float));
+        for (int64_t k = 0; base && k < n; k++)
+            row[k] += bias[k];
+    }
+    return base || g->bias;
 }
 
 static void pack_a(const struct cpu_gemm *g, const struct part *t, int64_t i, int64_t m, int64_t p,
@@ -206,11 +221,6 @@ static void pack_b(const struct cpu_gemm *g, const struct part *t, int64_t j, in
          g->b.row, n, depth);
 }
 
-static const float *bias_at(const struct cpu_gemm *g, int64_t j)
-{
-    return g->bias ? g->bias + j : NULL;
-}
-
 /* C in f32: blocks of k are added into C itself. */
 static void run_f32(const struct cpu_gemm *g, const struct part *t)
 {
@@ -222,9 +232,10 @@ static void run_f32(const struct cpu_gemm *g, const struct part *t)
             pack_b(g, t, j, n, p, depth);
             for (int64_t i = t->row; i < t->row + t->n_rows; i += BLOCK_ROWS) {
                 int64_t m = MIN(t->row + t->n_rows - i, BLOCK_ROWS);
+                float *block = c + i * g->c_row + j;
+                bool add = p > 0 || begin_block(g, i, m, j, n, block, g->c_row);
                 pack_a(g, t, i, m, p, depth);
-                multiply_block(t->a, t->b, m, n, depth, g->add || p > 0, bias_at(g, j),
-                               c + i * g->c_row + j, g->c_row);
+                multiply_block(t->a, t->b, m, n, depth, add, block, g->c_row);
             }
         }
     }
@@ -237,14 +248,12 @@ static void run_half(const struct cpu_gemm *g, const struct part *t)
         int64_t n = MIN(t->column + t->n_columns - j, BLOCK_COLUMNS);
         for (int64_t i = t->row; i < t->row + t->n_rows; i += BLOCK_ROWS) {
             int64_t m = MIN(t->row + t->n_rows - i, BLOCK_ROWS);
-            for (int64_t r = 0; g->add && r < m; r++)
-                cpu_load_f32(t->c + r * n, g->c, g->c_dtype, g->c_first + (i + r) * g->c_row + j,
-                             n);
+            bool add = begin_block(g, i, m, j, n, t->c, n);
             for (int64_t p = 0; p < g->k; p += BLOCK_DEPTH) {
                 int64_t depth = MIN(g->k - p, BLOCK_DEPTH);
                 pack_b(g, t, j, n, p, depth);
                 pack_a(g, t, i, m, p, depth);
-                multiply_block(t->a, t->b, m, n, depth, g->add || p > 0, bias_at(g, j), t->c, n);
+                multiply_block(t->a, t->b, m, n, depth, add || p > 0, t->c, n);
             }
             for (int64_t r = 0; r < m; r++)
                 cpu_store_f32(g->c, g->c_dtype, g->c_first + (i + r) * g->c_row + j, t->c + r * n,
@@ -266,6 +275,7 @@ static float dot(const float *restrict a, const float *restrict b, int64_t n)
  * reading B once, so B is not packed. */
 static void run_few_rows(const struct cpu_gemm *g, const struct part *t)
 {
+    const void *base = cpu_gemm_base(g);
     int64_t stride = align_floats(g->k);
     float *line = t->a, *rows = t->a + stride;
     for (int64_t i = 0; i < g->m; i++) {
@@ -282,10 +292,10 @@ static void run_few_rows(const struct cpu_gemm *g, const struct part *t)
         for (int64_t i = 0; i < g->m; i++) {
             int64_t to = g->c_first + i * g->c_row + j;
             float y = dot(rows + i * stride, b, g->k), old = 0.0f;
-            if (g->add)
-                cpu_load_f32(&old, g->c, g->c_dtype, to, 1);
-            else if (g->bias)
-                old = g->bias[j];
+            if (base)
+                cpu_load_f32(&old, base, g->c_dtype, to, 1);
+            if (g->bias)
+                y += g->bias[j];
             y += old;
             cpu_store_f32(g->c, g->c_dtype, to, &y, 1);
         }
@@ -325,8 +335,7 @@ static void slice(int64_t n, int64_t tile, int i, int parts, int64_t *first, int
 static void run_blas(const struct cpu_gemm *g)
 {
     float *c = (float *)g->c + g->c_first;
-    for (int64_t i = 0; g->bias && !g->add && i < g->m; i++)
-        memcpy(c + i * g->c_row, g->bias, (size_t)g->n * sizeof(float));
+    bool add = begin_block(g, 0, g->m, 0, g->n, c, g->c_row);
     bool ta = g->a.column != 1, tb = g->b.column != 1;
     /* A matrix of one row may have any stride from row to row; BLAS wants no less than its width.
      */
@@ -335,7 +344,7 @@ static void run_blas(const struct cpu_gemm *g)
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
                 (int)g->m, (int)g->n, (int)g->k, 1.0f, (const float *)g->a.data + g->a.first,
                 (int)a_stride, (const float *)g->b.data + g->b.first, (int)b_stride,
-                g->add || g->bias ? 1.0f : 0.0f, c, (int)g->c_row);
+                add ? 1.0f : 0.0f, c, (int)g->c_row);
 }
 
 void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)

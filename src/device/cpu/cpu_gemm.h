@@ -1,6 +1,6 @@
 /* cpu_gemm.h: matrix products over any mix of f32, bf16 and f16 storage, in f32 arithmetic.
  *
- *     C[m, n] = A[m, k] B[k, n] (+ bias[n], or + C)
+ *     C[m, n] = A[m, k] B[k, n] (+ bias[n]) (+ residual[m, n], or + C)
  *
  * Operands are converted while they are packed, so 16-bit storage costs no copy of a whole matrix.
  * Every element of C is summed over k in an order that depends on k alone: the number of threads
@@ -30,9 +30,16 @@ struct cpu_gemm {
     void *c; /* row-major, c_row elements from row to row */
     enum dtype c_dtype;
     int64_t c_first, c_row;
-    bool add;          /* add to C instead of overwriting it */
-    const float *bias; /* [n], added when C is overwritten; NULL: none */
+    bool add;             /* add to C instead of overwriting it */
+    const void *residual; /* laid out as C is, and C itself perhaps; NULL: none */
+    const float *bias;    /* [n]; NULL: none */
 };
+
+/* What the product is added to, laid out as C is; NULL: nothing. */
+static inline const void *cpu_gemm_base(const struct cpu_gemm *g)
+{
+    return g->add ? g->c : g->residual;
+}
 
 /* Bytes that cpu_gemm needs for a product of at most this size, a multiple of 64. */
 int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, int64_t k);

@@ -189,8 +189,9 @@ struct tile {
     int64_t m, n; /* at most TILE_ROWS and TILE_COLUMNS */
     float *c;
     int64_t c_row;
-    const float *start; /* what the sums are added to: C itself, or the bias; NULL: nothing */
-    int64_t start_row;  /* 0 for the bias, the same in each row */
+    const float *start; /* what the sums are added to, C itself perhaps; NULL: nothing */
+    int64_t start_row;
+    const float *bias; /* the same for each row; NULL: none */
 };
 
 static inline void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
@@ -200,6 +201,8 @@ static inline void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTO
         UNROLL for (int v = 0; v < VECTORS; v++)
         {
             __m512 y = sum[i][v];
+            if (t->bias)
+                y = _mm512_add_ps(_mm512_loadu_ps(t->bias + LANES * v), y);
             if (t->start)
                 y = _mm512_add_ps(_mm512_loadu_ps(t->start + i * t->start_row + LANES * v), y);
             _mm512_storeu_ps(t->c + i * t->c_row + LANES * v, y);
@@ -216,6 +219,8 @@ static inline void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTOR
             __mmask16 keep = first_lanes(i < t->m ? t->n - LANES * v : 0);
             int64_t at = MIN(LANES * v, t->n - 1), row = MIN(i, t->m - 1);
             __m512 y = sum[i][v];
+            if (t->bias)
+                y = _mm512_add_ps(_mm512_maskz_loadu_ps(keep, t->bias + at), y);
             if (t->start)
                 y = _mm512_add_ps(_mm512_maskz_loadu_ps(keep, t->start + row * t->start_row + at),
                                   y);
@@ -231,8 +236,11 @@ static void multiply_tile(const float *a, const float *b, int64_t depth, const s
     {
         UNROLL for (int v = 0; v < VECTORS; v++)
         {
-            /* The tile of C is on its way while the products are summed. */
-            prefetch(t->c, DTYPE_F32, MIN(i, t->m - 1) * t->c_row + MIN(LANES * v, t->n - 1));
+            /* The tile of C is on its way while the products are summed, and what is added. */
+            int64_t row = MIN(i, t->m - 1), column = MIN(LANES * v, t->n - 1);
+            prefetch(t->c, DTYPE_F32, row * t->c_row + column);
+            if (t->start)
+                prefetch(t->start, DTYPE_F32, row * t->start_row + column);
             sum[i][v] = _mm512_setzero_ps();
         }
     }
@@ -311,37 +319,36 @@ static void multiply_f32(const struct block *s, const float *a, const float *b, 
                          int64_t j, struct tile *t)
 {
     const struct cpu_gemm *g = s->g;
-    t->c = (float *)g->c + g->c_first + (s->i + i) * g->c_row + s->j + j;
-    t->c_row = g->c_row;
-    if (g->add || !s->first) {
-        t->start = t->c;
-        t->start_row = g->c_row;
-    } else if (g->bias) {
-        t->start = g->bias + s->j + j;
-    }
+    int64_t first = g->c_first + (s->i + i) * g->c_row + s->j + j;
+    const float *base = s->first ? cpu_gemm_base(g) : g->c;
+    t->c = (float *)g->c + first;
+    t->c_row = t->start_row = g->c_row;
+    t->start = base ? base + first : NULL;
+    t->bias = s->first && g->bias ? g->bias + s->j + j : NULL;
     multiply_tile(a, b, s->depth, t);
 }
 
-/* C in 16 bits: the first block of k starts from it or the bias, the last one rounds into it. */
+/* C in 16 bits: the first block of k starts from what is to be added, the last one rounds into C.
+ */
 static void multiply_half(const struct block *s, const float *a, const float *b, int64_t i,
                           int64_t j, struct tile *t)
 {
     const struct cpu_gemm *g = s->g;
+    const void *base = cpu_gemm_base(g);
     float c[TILE_ROWS * TILE_COLUMNS];
     int64_t first = g->c_first + (s->i + i) * g->c_row + s->j + j;
     float *sums = s->sums + i * s->n + j;
     t->c = s->last ? c : sums;
     t->c_row = s->last ? TILE_COLUMNS : s->n;
+    t->bias = s->first && g->bias ? g->bias + s->j + j : NULL;
     if (!s->first) {
         t->start = sums;
         t->start_row = s->n;
-    } else if (g->add) {
+    } else if (base) {
         for (int64_t r = 0; r < t->m; r++)
-            cpu_load_f32(c + r * TILE_COLUMNS, g->c, g->c_dtype, first + r * g->c_row, t->n);
+            cpu_load_f32(c + r * TILE_COLUMNS, base, g->c_dtype, first + r * g->c_row, t->n);
         t->start = c;
         t->start_row = TILE_COLUMNS;
-    } else if (g->bias) {
-        t->start = g->bias + s->j + j;
     }
     multiply_tile(a, b, s->depth, t);
     for (int64_t r = 0; s->last && r < t->m; r++)

@@ -8,7 +8,7 @@
  *
  * Workspace, in units of n floats rounded up to 64 bytes:
  *
- *     | weight | bias | thread 0: x, dy, y, group sums (2), totals (2) | thread 1: ... |
+ *     | weight | bias | thread 0: x, dy, add, y, group sums (2), totals (2) | thread 1: ... |
  */
 #include "device/cpu/cpu_norm.h"
 
@@ -22,12 +22,12 @@
 enum {
     GROUP_ROWS = 32,
     SHARED_ROWS = 2, /* weight and bias, or the two weights of head_norm */
-    THREAD_ROWS = 7,
+    THREAD_ROWS = 8,
 };
 
 /* A thread's slice of the workspace. */
 struct scratch {
-    float *x, *dy, *y;
+    float *x, *dy, *add, *y;
     float *group[2], *total[2];
 };
 
@@ -46,11 +46,11 @@ static struct scratch scratch_of(const struct kernel_ctx *x, int64_t n, int64_t 
 {
     int64_t stride = stride_of(n);
     float *base = (float *)x->workspace + (SHARED_ROWS + THREAD_ROWS * thread) * stride;
-    struct scratch s = {base, base + stride, base + 2 * stride, {NULL}, {NULL}};
-    s.group[0] = base + 3 * stride;
-    s.group[1] = base + 4 * stride;
-    s.total[0] = base + 5 * stride;
-    s.total[1] = base + 6 * stride;
+    struct scratch s = {base, base + stride, base + 2 * stride, base + 3 * stride, {NULL}, {NULL}};
+    s.group[0] = base + 4 * stride;
+    s.group[1] = base + 5 * stride;
+    s.total[0] = base + 6 * stride;
+    s.total[1] = base + 7 * stride;
     return s;
 }
 
@@ -108,10 +108,11 @@ static void normalise(const float *x, float *y, float mean, float rstd, const fl
 }
 
 /* Adds this row's part to dw = sum dy h (and db = sum dy, unless NULL), then writes
- * dx = rstd (g - (centred ? avg(g) : 0) - h avg(g h)) with h = (x - mean) rstd, g = dy w. dx may be
- * dy or x. */
+ * dx = rstd (g - (centred ? avg(g) : 0) - h avg(g h)) + add with h = (x - mean) rstd, g = dy w; add
+ * may be NULL. dx may be dy, x or add. */
 static void row_grad(const float *dy, const float *x, const float *w, float mean, float rstd,
-                     bool centred, float *dx, float *restrict dw, float *restrict db, int64_t n)
+                     bool centred, const float *add, float *dx, float *restrict dw,
+                     float *restrict db, int64_t n)
 {
     float sum_g = 0.0f, sum_gh = 0.0f;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
@@ -130,7 +131,7 @@ static void row_grad(const float *dy, const float *x, const float *w, float mean
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float h = (x[i] - mean) * rstd, g = w ? dy[i] * w[i] : dy[i];
-        dx[i] = rstd * (g - avg_g - h * avg_gh);
+        dx[i] = rstd * (g - avg_g - h * avg_gh) + (add ? add[i] : 0.0f);
     }
 }
 
@@ -242,12 +243,14 @@ enum status cpu_rms_norm(const struct kernel_ctx *x, const struct op_call *c)
     return OK;
 }
 
-/* Both gradients: layer_norm has a mean (and db), rms_norm has neither. */
+/* Both gradients: layer_norm has a mean (and db), rms_norm has neither. Input i_add, where it is
+ * given, is added to dx. */
 static void norm_grad(const struct kernel_ctx *x, const struct op_call *c, const float *mean,
-                      const float *rstd)
+                      const float *rstd, int i_add)
 {
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
     const float *w = weight_of(x, c, 2, 0, n);
+    bool adds = call_has(c, i_add);
     int n_threads = x->env.n_threads;
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * n > CPU_SERIAL)
     for (int thread = 0; thread < n_threads; thread++) {
@@ -259,9 +262,10 @@ static void norm_grad(const struct kernel_ctx *x, const struct op_call *c, const
         for (int64_t row = first; row < last; row++) {
             const float *dy = block_read(&c->in[0], row * n, n, s.dy);
             const float *in = block_read(&c->in[1], row * n, n, s.x);
+            const float *add = adds ? block_read(&c->in[i_add], row * n, n, s.add) : NULL;
             float *dx = block_open(&c->out[0], row * n, s.y);
-            row_grad(dy, in, w, mean ? mean[row] : 0.0f, rstd[row], mean != NULL, dx, s.group[0],
-                     mean ? s.group[1] : NULL, n);
+            row_grad(dy, in, w, mean ? mean[row] : 0.0f, rstd[row], mean != NULL, add, dx,
+                     s.group[0], mean ? s.group[1] : NULL, n);
             block_close(&c->out[0], row * n, dx, n);
             if ((row - first) % GROUP_ROWS == GROUP_ROWS - 1 || row + 1 == last)
                 close_group(&s, n);
@@ -272,13 +276,13 @@ static void norm_grad(const struct kernel_ctx *x, const struct op_call *c, const
 
 enum status cpu_layer_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    norm_grad(x, c, statistics(&c->in[3]), statistics(&c->in[4]));
+    norm_grad(x, c, statistics(&c->in[3]), statistics(&c->in[4]), 5);
     return OK;
 }
 
 enum status cpu_rms_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    norm_grad(x, c, NULL, statistics(&c->in[3]));
+    norm_grad(x, c, NULL, statistics(&c->in[3]), 4);
     return OK;
 }
 
@@ -351,7 +355,7 @@ enum status cpu_head_norm_grad(const struct kernel_ctx *x, const struct op_call 
                 const float *dy = block_read(&c->in[0], at, n, s.dy);
                 const float *in = block_read(&c->in[1], at, n, s.x);
                 float *dx = block_open(&c->out[0], at, s.y);
-                row_grad(dy, in, query ? wq : wk, 0.0f, rstd[row * n_heads + head], false, dx,
+                row_grad(dy, in, query ? wq : wk, 0.0f, rstd[row * n_heads + head], false, NULL, dx,
                          s.group[query ? 0 : 1], NULL, n);
                 block_close(&c->out[0], at, dx, n);
             }

@@ -1,4 +1,4 @@
-/* linear.c: y = x w^T + bias and its two gradients. */
+/* linear.c: y = x w^T + bias + residual and its two gradients. */
 #include <string.h>
 
 #include "device/cpu/cpu_block.h"
@@ -16,6 +16,8 @@ static enum status reference_forward(const struct kernel_ctx *x, const struct op
             double sum = call_has(c, 2) ? ref_get(&c->in[2], j) : 0.0;
             for (int64_t k = 0; k < n_in; k++)
                 sum += ref_get(&c->in[0], i * n_in + k) * ref_get(&c->in[1], j * n_in + k);
+            if (call_has(c, 3))
+                sum += ref_get(&c->in[3], i * n_out + j);
             ref_set(&c->out[0], i * n_out + j, sum);
         }
     }
@@ -80,6 +82,8 @@ static enum status product(const struct kernel_ctx *x, const struct op_call *c)
         .c_dtype = c->out[0].dtype,
         .c_row = n_out,
     };
+    if (call_has(c, 3))
+        g.residual = c->in[3].data;
     if (call_has(c, 2))
         g.bias = block_read(&c->in[2], 0, n_out, x->workspace);
     cpu_gemm(&x->env, (char *)x->workspace + bias_bytes(c), &g);

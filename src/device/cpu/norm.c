@@ -2,7 +2,7 @@
  * reference kernels. The fast kernels are in cpu_norm.c.
  *
  * The references take parameter gradients as sums over all rows in double, one column at a time,
- * before dx is written: dx may lie over dy or x.
+ * before dx is written: dx may lie over dy, x or add.
  */
 #include <math.h>
 
@@ -64,7 +64,8 @@ static enum status reference_layer_norm_grad(const struct kernel_ctx *x, const s
         for (int64_t j = 0; j < n; j++) {
             double g = ref_get(dy, i * n + j) * get_or(c, 2, j, 1.0);
             double h = (ref_get(in, i * n + j) - m) * r;
-            ref_set(&c->out[0], i * n + j, r * (g - avg_g - h * avg_gh));
+            double add = get_or(c, 5, i * n + j, 0.0);
+            ref_set(&c->out[0], i * n + j, r * (g - avg_g - h * avg_gh) + add);
         }
     }
     return OK;
@@ -83,8 +84,10 @@ static double rms_row(const struct tensor *y, const struct tensor *in, int64_t o
     return rstd;
 }
 
+/* add: NULL or what dx is added to. */
 static void rms_row_grad(const struct tensor *dx, const struct tensor *dy, const struct tensor *in,
-                         int64_t offset, int64_t n, const struct tensor *w, double rstd)
+                         int64_t offset, int64_t n, const struct tensor *w, double rstd,
+                         const struct tensor *add)
 {
     double avg_gh = 0.0;
     for (int64_t j = 0; j < n; j++)
@@ -92,7 +95,8 @@ static void rms_row_grad(const struct tensor *dx, const struct tensor *dy, const
             ref_get(dy, offset + j) * ref_get(w, j) * ref_get(in, offset + j) * rstd / (double)n;
     for (int64_t j = 0; j < n; j++) {
         double g = ref_get(dy, offset + j) * ref_get(w, j);
-        ref_set(dx, offset + j, rstd * (g - ref_get(in, offset + j) * rstd * avg_gh));
+        double before = add ? ref_get(add, offset + j) : 0.0;
+        ref_set(dx, offset + j, rstd * (g - ref_get(in, offset + j) * rstd * avg_gh) + before);
     }
 }
 
@@ -119,7 +123,8 @@ static enum status reference_rms_norm_grad(const struct kernel_ctx *x, const str
         ref_set(&c->out[1], j, dw);
     }
     for (int64_t i = 0; i < n_rows; i++)
-        rms_row_grad(&c->out[0], dy, in, i * n, n, &c->in[2], ref_get(rstd, i));
+        rms_row_grad(&c->out[0], dy, in, i * n, n, &c->in[2], ref_get(rstd, i),
+                     call_has(c, 4) ? &c->in[4] : NULL);
     return OK;
 }
 
@@ -170,7 +175,8 @@ static enum status reference_head_norm_grad(const struct kernel_ctx *x, const st
         int64_t row = i / n_all, head = i % n_all, offset = i * d.head_dim;
         if (head < n_normed) {
             rms_row_grad(&c->out[0], &c->in[0], &c->in[1], offset, d.head_dim,
-                         &c->in[head < d.heads ? 2 : 3], ref_get(&c->in[4], row * n_normed + head));
+                         &c->in[head < d.heads ? 2 : 3], ref_get(&c->in[4], row * n_normed + head),
+                         NULL);
         } else {
             for (int64_t j = 0; j < d.head_dim; j++)
                 ref_set(&c->out[0], offset + j, ref_get(&c->in[0], offset + j));
