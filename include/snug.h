@@ -160,6 +160,8 @@ struct snug_forecast {
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
+    const char *step_source;     /* what step_s is made of: "measured kernels" or "rates" */
+    int n_kernels, n_by_rate;    /* distinct calls of kernels; those whose time comes from rates */
     double step_flops;           /* useful ones: what is computed twice counts once */
     double recompute_flops;      /* what is computed twice, per step */
     int n_blocks, n_blocks_recomputed;

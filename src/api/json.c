@@ -26,13 +26,15 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_predicted(const struct snug_forecast *f)
 {
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f}", "arena_bytes",
-        (json_int_t)f->arena_bytes, "device_bytes", (json_int_t)f->device_bytes, "host_bytes",
-        (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
-        (json_int_t)f->context_bytes, "arena_lower_bound", (json_int_t)f->arena_lower_bound,
-        "step_ms", metrics_number(1e3 * f->step_s), "tokens_per_s", metrics_number(f->tokens_per_s),
-        "step_flops", f->step_flops, "recompute_flops", f->recompute_flops);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, s:f}",
+                     "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes",
+                     (json_int_t)f->device_bytes, "host_bytes", (json_int_t)f->host_bytes,
+                     "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
+                     (json_int_t)f->context_bytes, "arena_lower_bound",
+                     (json_int_t)f->arena_lower_bound, "step_ms", metrics_number(1e3 * f->step_s),
+                     "step_ms_source", f->step_source, "kernels", f->n_kernels, "kernels_by_rate",
+                     f->n_by_rate, "tokens_per_s", metrics_number(f->tokens_per_s), "step_flops",
+                     f->step_flops, "recompute_flops", f->recompute_flops);
 }
 
 static json_t *pack_forecast(const struct snug_forecast *f)

@@ -142,6 +142,9 @@ static void forecast_time(const struct snug_run *run, struct snug_forecast *out)
     const struct pipeline *p = &run->session.pipeline;
     const struct program *program = p->train.program;
     out->step_s = p->forecast.step_s;
+    out->step_source = forecast_source(&p->forecast);
+    out->n_kernels = p->forecast.n_calls;
+    out->n_by_rate = p->forecast.n_by_rate;
     out->step_flops = p->forecast.step_flops;
     out->tokens_per_s = out->step_s > 0 ? (double)out->tokens_per_step / out->step_s : 0;
     out->n_blocks = p->train.plan.n_blocks;

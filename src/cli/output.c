@@ -93,10 +93,12 @@ static void show_budget(const struct snug_forecast *f)
 
 static void show_time(const struct snug_forecast *f)
 {
-    char step[BYTES_TEXT], rate[BYTES_TEXT];
-    log_info("time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted)",
+    char step[BYTES_TEXT], rate[BYTES_TEXT], some[48] = "";
+    if (f->n_by_rate > 0 && f->n_by_rate < f->n_kernels)
+        (void)snprintf(some, sizeof(some), ", %d of %d by rate", f->n_by_rate, f->n_kernels);
+    log_info("time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted from %s%s)",
              format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
-             f->step_flops / 1e9);
+             f->step_flops / 1e9, f->step_source, some);
     log_info("recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed, f->n_blocks,
              f->recompute_flops / 1e9);
 }

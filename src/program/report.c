@@ -120,7 +120,7 @@ void program_cost(const struct program *p, int32_t first, int32_t n, const struc
         if (i->kind == INSTR_COPY) {
             double bytes = (double)p->operands.items[i->first_operand].n_bytes;
             out->copy_bytes += bytes;
-            out->time_s += bytes / device->rates.copy_bytes;
+            out->time_s += bytes / device->rates.copy_bytes + device->rates.launch_s;
         }
         if (i->kind != INSTR_COMPUTE)
             continue;

@@ -18,7 +18,9 @@ static int64_t bytes_with(const struct pipeline *p, const struct config *changed
                           const struct pipeline_options *o, enum tier tier)
 {
     struct pipeline trial;
-    if (pipeline_build(&trial, changed, p->model, p->device, o) != OK)
+    struct pipeline_options untimed = *o;
+    untimed.times = NULL; /* bytes are all that is asked for */
+    if (pipeline_build(&trial, changed, p->model, p->device, &untimed) != OK)
         return -1;
     int64_t n_bytes = pipeline_needs(&trial, tier);
     pipeline_release(&trial);

@@ -191,27 +191,29 @@ static enum status place_and_check(struct pipeline *p, struct stage *s)
 /* ---- forecast
  * -------------------------------------------------------------------------------------- */
 
-static double section_time(const struct pipeline *p, const struct section *x)
-{
-    struct program_cost cost;
-    program_cost(p->train.program, x->first, x->n, p->device, &cost);
-    return cost.time_s;
-}
-
-static void forecast_time(struct pipeline *p)
+/* Kernels are timed in memory that the plan will need anyway, so only for a plan that fits. */
+static enum status forecast_time(struct pipeline *p, const struct pipeline_options *o)
 {
     struct forecast *f = &p->forecast;
-    const struct program *program = p->train.program;
-    int64_t n_micro = p->train.plan.n_micro;
-    for (size_t i = 0; program && i < program->sections.n; i++) {
-        const struct section *x = &program->sections.items[i];
-        bool repeated = strcmp(x->name, "micro") == 0;
-        f->step_s += section_time(p, x) * (double)(repeated ? n_micro : 1);
-    }
+    struct stage *s = &p->train;
+    if (!s->program)
+        return OK;
+    if (o->times && f->fits)
+        TRY(kernel_times_measure(o->times, s->program));
+    TRY(predict(&s->prediction, s->program, p->device, o->times));
+    TRY(predict_step(&s->prediction, s->program, p->device, s->plan.n_micro, &f->step_s));
+    f->n_calls = s->prediction.n_calls;
+    f->n_by_rate = s->prediction.n_by_rate;
     int64_t tokens =
-        p->config->per_device_train_batch_size * p->config->max_seq_length * MAX(n_micro, 1);
+        p->config->per_device_train_batch_size * p->config->max_seq_length * s->plan.n_micro;
     f->step_flops =
         (double)tokens * model_flops_per_token(p->model, f->n_params, p->config->max_seq_length);
+    return OK;
+}
+
+const char *forecast_source(const struct forecast *f)
+{
+    return f->n_by_rate < f->n_calls ? "measured kernels" : "rates";
 }
 
 static void forecast_memory(struct pipeline *p)
@@ -289,9 +291,8 @@ static enum status build_all(struct pipeline *p, const struct pipeline_options *
     p->forecast.n_params = model_count_params(o->train ? &p->train.io : &p->eval.io);
     p->forecast.context_bytes = p->device->ops->context_bytes(p->device);
     forecast_memory(p);
-    forecast_time(p);
     forecast_fit(p);
-    return OK;
+    return forecast_time(p, o);
 }
 
 enum status pipeline_build(struct pipeline *p, const struct config *cfg, const struct model *model,
@@ -307,6 +308,7 @@ enum status pipeline_build(struct pipeline *p, const struct config *cfg, const s
 
 static void stage_release(struct stage *s)
 {
+    prediction_release(&s->prediction);
     program_free(s->program);
     plan_release(&s->plan);
     graph_free(s->graph);

@@ -12,16 +12,17 @@
 #include "io/config.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
-#include "program/program.h"
+#include "program/predict.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct pipeline_options {
-    bool train, evaluate;    /* which programs are wanted */
-    int64_t ring_bytes;      /* of the training data's prefetch ring, in the host tier */
-    int64_t eval_ring_bytes; /* of the evaluation data's */
+    bool train, evaluate;       /* which programs are wanted */
+    int64_t ring_bytes;         /* of the training data's prefetch ring, in the host tier */
+    int64_t eval_ring_bytes;    /* of the evaluation data's */
+    struct kernel_times *times; /* kernels are timed through this; NULL: times go by rates */
 };
 
 /* A graph with the plan and the program made from it. */
@@ -29,7 +30,8 @@ struct stage {
     struct graph *graph;
     struct model_graph io;
     struct plan plan;
-    struct program *program; /* NULL: not wanted */
+    struct program *program;      /* NULL: not wanted */
+    struct prediction prediction; /* of the train program */
 };
 
 /* Predictions, complete before the first step. */
@@ -38,7 +40,8 @@ struct forecast {
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
     int64_t context_bytes;                       /* the process outside its arenas */
     double step_s;
-    double step_flops;                     /* useful ones: recompute not counted */
+    int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
+    double step_flops;      /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT]; /* device tier, at the fullest instant */
     int64_t fragmentation;                 /* arena - what is alive at that instant */
     bool fits;
@@ -57,6 +60,9 @@ struct pipeline {
     const struct storage_entry *ring, *eval_ring;
     struct forecast forecast;
 };
+
+/* How step_s was made, as reports say it: "measured kernels" or "rates". */
+const char *forecast_source(const struct forecast *f);
 
 /* Builds, plans, emits and checks; a plan over budget is not an error here: forecast.fits says. */
 enum status pipeline_build(struct pipeline *p, const struct config *cfg, const struct model *model,

@@ -84,12 +84,15 @@ enum status session_open(struct session *s, const struct config *cfg,
         goto out;
     }
     TRY_GOTO(open_device(s), out);
+    if (s->device.ops->time_calls)
+        TRY_GOTO(kernel_times_open(&s->times, &s->device, o->cache_folder), out);
     struct loader_options train = loader_options(s, false), eval = loader_options(s, true);
     s->pipeline_options = (struct pipeline_options){
         .train = o->train,
         .evaluate = o->evaluate,
         .ring_bytes = o->train ? (int64_t)loader_ring_bytes(&train) : 0,
         .eval_ring_bytes = o->evaluate ? (int64_t)loader_ring_bytes(&eval) : 0,
+        .times = s->times,
     };
     TRY_GOTO(pipeline_build(&s->pipeline, cfg, s->model, &s->device, &s->pipeline_options), out);
     const struct model_graph *io = o->train ? &s->pipeline.train.io : &s->pipeline.eval.io;
@@ -120,6 +123,7 @@ void session_close(struct session *s)
     tokenizer_free(s->tokenizer);
     executor_free(s->executor);
     pipeline_release(&s->pipeline);
+    kernel_times_free(s->times);
     device_close(&s->device);
     model_free(s->model);
     mem_free(s->model_folder);

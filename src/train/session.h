@@ -33,6 +33,7 @@ struct session {
     char *model_folder; /* HF folder the weights come from; NULL: from scratch */
     struct model *model;
     struct device device;
+    struct kernel_times *times; /* NULL: the device does not time kernels */
     struct pipeline_options pipeline_options;
     struct pipeline pipeline;
 

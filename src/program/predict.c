@@ -1,0 +1,125 @@
+#include "program/predict.h"
+
+#include <string.h>
+
+/* ---- single instructions -------------------------------------------------------------------- */
+
+/* What instructions that run together cost by rate: one start between them, which none of them is
+ * charged for. */
+static double by_rate(const struct program *p, const struct device *device, int32_t instr)
+{
+    struct program_cost cost;
+    program_cost(p, instr, 1, device, &cost);
+    return instr_is_batched(p, device, instr) ? MAX(cost.time_s - device->rates.launch_s, 0.0)
+                                              : cost.time_s;
+}
+
+/* Distinct calls, for the report: an instruction counts where its text stands first. */
+struct seen {
+    VEC(char *) texts;
+};
+
+static enum status note(struct seen *s, const struct program *p, const struct device *device,
+                        int32_t instr, bool *is_new)
+{
+    struct str text = {0};
+    instr_signature(p, device, instr, &text);
+    enum status status = str_status(&text);
+    *is_new = status == OK;
+    for (size_t i = 0; i < s->texts.n && *is_new; i++)
+        *is_new = strcmp(s->texts.items[i], str_text(&text)) != 0;
+    if (*is_new) {
+        char *kept = str_take(&text);
+        status = vec_push(&s->texts, kept);
+        if (status != OK)
+            mem_free(kept);
+    }
+    str_release(&text);
+    return status;
+}
+
+static enum status predict_call(struct prediction *out, struct seen *seen, const struct program *p,
+                                const struct device *device, const struct kernel_times *times,
+                                int32_t instr)
+{
+    bool is_new;
+    TRY(note(seen, p, device, instr, &is_new));
+    double seconds = times ? kernel_times_find(times, p, instr) : -1;
+    out->n_calls += is_new;
+    out->n_by_rate += is_new && seconds < 0;
+    out->seconds[instr] = seconds < 0 ? by_rate(p, device, instr) : seconds;
+    return OK;
+}
+
+enum status predict(struct prediction *out, const struct program *p, const struct device *device,
+                    const struct kernel_times *times)
+{
+    struct seen seen = {0};
+    enum status status;
+    *out = (struct prediction){0};
+    TRY_GOTO(mem_try_array(&out->seconds, MAX(p->instrs.n, (size_t)1), sizeof(double)), out);
+    for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind == INSTR_COMPUTE)
+            TRY_GOTO(predict_call(out, &seen, p, device, times, k), out);
+        else if (i->kind == INSTR_COPY)
+            out->seconds[k] = by_rate(p, device, k);
+    }
+out:
+    for (size_t i = 0; i < seen.texts.n; i++)
+        mem_free(seen.texts.items[i]);
+    vec_release(&seen.texts);
+    if (status != OK)
+        prediction_release(out);
+    return status;
+}
+
+void prediction_release(struct prediction *p)
+{
+    mem_free(p->seconds);
+    *p = (struct prediction){0};
+}
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+/* Where kernels run when they are called, all queues are one. */
+static int clock_of(const struct device *device, enum queue q)
+{
+    return device->ops->queue ? (int)q : 0;
+}
+
+enum status predict_section(const struct prediction *prediction, const struct program *p,
+                            const struct device *device, const struct section *s, double *starts,
+                            double *seconds)
+{
+    double clocks[QUEUE_COUNT] = {0}, *events;
+    *seconds = 0;
+    TRY(mem_try_array(&events, (size_t)MAX(p->n_events, 1), sizeof(*events)));
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        double *now = &clocks[clock_of(device, i->queue)];
+        if (i->kind == INSTR_WAIT)
+            *now = MAX(*now, events[i->event]);
+        if (starts)
+            starts[k] = *now;
+        if (i->kind == INSTR_RECORD)
+            events[i->event] = *now;
+        *now += prediction->seconds[k];
+        *seconds = MAX(*seconds, *now);
+    }
+    mem_free(events);
+    return OK;
+}
+
+enum status predict_step(const struct prediction *prediction, const struct program *p,
+                         const struct device *device, int64_t n_micro, double *seconds)
+{
+    *seconds = 0;
+    for (size_t i = 0; i < p->sections.n; i++) {
+        const struct section *s = &p->sections.items[i];
+        double once;
+        TRY(predict_section(prediction, p, device, s, NULL, &once));
+        *seconds += once * (double)(strcmp(s->name, "micro") == 0 ? MAX(n_micro, (int64_t)1) : 1);
+    }
+    return OK;
+}

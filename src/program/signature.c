@@ -1,0 +1,93 @@
+/* signature.c: what the time of an instruction depends on. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "program/kernel_times.h"
+
+static bool same_kernel(const struct program *p, int32_t a, int32_t b)
+{
+    const struct instr *x = &p->instrs.items[a], *y = &p->instrs.items[b];
+    return x->kind == INSTR_COMPUTE && y->kind == INSTR_COMPUTE && x->kernel == y->kernel &&
+           x->queue == y->queue && !x->has_workspace && !y->has_workspace;
+}
+
+bool instr_is_batched(const struct program *p, const struct device *device, int32_t instr)
+{
+    const struct instr *i = &p->instrs.items[instr];
+    if (i->kind != INSTR_COMPUTE || !device->ops->batch || !device->ops->batch(i->kernel))
+        return false;
+    return (instr > 0 && same_kernel(p, instr - 1, instr)) ||
+           ((size_t)instr + 1 < p->instrs.n && same_kernel(p, instr, instr + 1));
+}
+
+/* Numbers as bits: exact, and the same in every locale. */
+static void add_attrs(struct str *out, const struct node *n)
+{
+    const struct op_def *d = op_get(n->op);
+    for (int i = 0; i < d->n_attrs; i++) {
+        const struct attr *a = &n->attrs[i];
+        uint64_t bits;
+        str_add(out, i ? "," : "{");
+        switch (d->attrs[i].type) {
+        case ATTR_FLOAT:
+            memcpy(&bits, &a->f, sizeof(bits));
+            str_addf(out, "%" PRIx64, bits);
+            break;
+        case ATTR_INTS:
+            for (int k = 0; k < a->n_ints; k++)
+                str_addf(out, "%s%lld", k ? "." : "", (long long)a->ints[k]);
+            break;
+        case ATTR_INT:
+        case ATTR_BOOL:
+        case ATTR_DTYPE:
+            str_addf(out, "%lld", (long long)a->i);
+            break;
+        }
+    }
+    str_add(out, d->n_attrs ? "}" : "");
+}
+
+static void add_value(struct str *out, const struct graph *g, value_id v)
+{
+    if (v == VALUE_NONE) {
+        str_add(out, " _");
+        return;
+    }
+    const struct value *x = graph_value(g, v);
+    str_addf(out, " %s[", dtype_name(x->dtype));
+    for (int i = 0; i < x->shape.rank; i++)
+        str_addf(out, "%s%lld", i ? "," : "", (long long)x->shape.dim[i]);
+    str_add(out, "]");
+}
+
+/* "=3:0": operand 3 is the memory of operand 0; "=3": it has none, nobody wants it. */
+static void add_sharing(struct str *out, const struct program *p, const struct instr *i, int n_in)
+{
+    const struct operand *o = &p->operands.items[i->first_operand];
+    for (int32_t k = 0; k < i->n_operands; k++) {
+        if (o[k].buffer < 0 && k >= n_in)
+            str_addf(out, " =%d", (int)k);
+        for (int32_t m = 0; m < k && o[k].buffer >= 0; m++) {
+            if (o[m].buffer >= 0 && o[m].tier == o[k].tier && o[m].offset == o[k].offset) {
+                str_addf(out, " =%d:%d", (int)k, (int)m);
+                break;
+            }
+        }
+    }
+}
+
+void instr_signature(const struct program *p, const struct device *device, int32_t instr,
+                     struct str *out)
+{
+    const struct instr *i = &p->instrs.items[instr];
+    const struct node *n = graph_node(p->graph, i->node);
+    str_addf(out, "%s/%s%s", op_get(n->op)->name, i->kernel->name,
+             instr_is_batched(p, device, instr) ? "+" : "");
+    add_attrs(out, n);
+    for (int k = 0; k < n->n_in; k++)
+        add_value(out, p->graph, n->in[k]);
+    str_add(out, " >");
+    for (int k = 0; k < n->n_out; k++)
+        add_value(out, p->graph, n->out[k]);
+    add_sharing(out, p, i, n->n_in);
+}
