@@ -11,6 +11,10 @@
  * p = exp(scale s - lse) and ds = scale p (dp - delta) never leave registers: rounded to 16 bits
  * they are the left operands of the sums. In the keys' role lse and delta belong to columns and lie
  * in shared memory, and the block walks every head of its group.
+ *
+ * A causal block of keys walks as many tiles as there are queries after it, times the group. With
+ * few key/value heads that is long beside the whole kernel (half of it for 8 rows of 2048 tokens, 4
+ * heads read by 8 each, on 132 multiprocessors), so long blocks must not begin last.
  */
 #include "device/cuda/cuda_attention.cuh"
 #include "device/cuda/cuda_mma.cuh"
@@ -164,9 +168,13 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_grad(struct attention_a
     float *statistics = (float *)((char *)shared + 6 * tile_bytes<D>());
     int n_tiles = (a.n_tokens + ROWS - 1) / ROWS, n_heads = KEYS ? a.kv_heads : a.heads;
     int tile = (int)blockIdx.x % n_tiles, which = (int)blockIdx.x / n_tiles;
+    if (KEYS && a.causal) { /* the first keys of every head before the next: the longest first */
+        tile = (int)blockIdx.x / (a.batch * n_heads);
+        which = (int)blockIdx.x % (a.batch * n_heads);
+    } else if (a.causal) {
+        tile = n_tiles - 1 - tile; /* the longest of each head first: the head stays in the cache */
+    }
     int batch = which / n_heads, head = which % n_heads, first, last;
-    if (!KEYS && a.causal)
-        tile = n_tiles - 1 - tile; /* the longest first */
     int own_first = tile * ROWS, row = (int)threadIdx.x / WARP * 16, own = own_first + row;
     const T *qkv = (const T *)a.qkv;
     float sum_1[D / 8][4] = {}, sum_2[KEYS ? D / 8 : 1][4] = {}, lse[2] = {}, delta[2] = {};
