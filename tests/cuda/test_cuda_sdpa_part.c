@@ -1,7 +1,7 @@
 /* Which parts of an attention call cuDNN is given at a time: sizes and shapes of parts, and the
- * choice for shapes of real models with the workspace that their plans ask for on an H200 (two bytes
- * per head and pair of tokens, and what repeating and adding the heads of a group takes). Needs
- * a build with CUDA, but no GPU. */
+ * choice for shapes of real models with the workspace that their plans ask for on an H200 (two
+ * bytes per head and pair of tokens, and what repeating and adding the heads of a group takes).
+ * Needs a build with CUDA, but no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
