@@ -35,6 +35,13 @@ template <int D> static HOST_DEVICE constexpr int shared_bytes()
     return 6 * tile_bytes<D>() + 2 * 2 * ROWS * (int)sizeof(float);
 }
 
+/* Blocks per multiprocessor that the registers are divided among: short heads leave room for a third
+ * to compute while the others wait. */
+template <int D> static HOST_DEVICE constexpr int blocks()
+{
+    return D == 64 ? 3 : 2;
+}
+
 /* The head and first row of one tile of the other side. */
 struct other {
     int head, row;
@@ -160,7 +167,7 @@ static __device__ __forceinline__ void store_rows(const struct attention_args &a
 }
 
 template <typename T, int D, bool KEYS>
-static __global__ void __launch_bounds__(THREADS, 2) mma_grad(struct attention_args a)
+static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct attention_args a)
 {
     extern __shared__ float4 shared[];
     uint32_t own_1 = (uint32_t)__cvta_generic_to_shared(shared), own_2 = own_1 + tile_bytes<D>();
