@@ -1,29 +1,16 @@
 /* adamw.c: AdamW with decoupled weight decay, as PyTorch has it. Inputs: param, grad, m, v, lr,
  * step (counts from 1), scale. Arithmetic is f32 whatever the storage. scale = 0 (nothing counted,
- * or a norm that is not finite; see clip_scale) leaves param, m and v unchanged. */
+ * or a norm that is not finite; see clip_scale) leaves param, m and v unchanged.
+ *
+ * seed = 0 rounds what is stored in bf16 to nearest; any other seed by chance (base/rounding.h; the
+ * step is the counter), without which bf16 parameters and states stop moving. */
 #include "ops/update_support.h"
 
-static const struct attr_def attrs[] = {
-    {.name = "beta1", .type = ATTR_FLOAT, .value = {.f = 0.9}},
-    {.name = "beta2", .type = ATTR_FLOAT, .value = {.f = 0.999}},
-    {.name = "epsilon", .type = ATTR_FLOAT, .value = {.f = 1e-8}},
-    {.name = "weight_decay", .type = ATTR_FLOAT, .value = {.f = 0.01}},
-};
+static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
 
 static enum status infer(const struct op_call *c)
 {
-    TRY(need_float(c, 0));
-    TRY(need_like_param(c, 1));
-    TRY(need_like_param(c, 2));
-    TRY(need_like_param(c, 3));
-    TRY(need_number(c, 4));
-    TRY(need_number(c, 6));
-    TRY(need_step(c, 5));
-    double beta1 = call_float(c, 0), beta2 = call_float(c, 1);
-    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
-        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
-    if (!(call_float(c, 2) >= 0.0 && call_float(c, 3) >= 0.0))
-        return REJECT(c, "epsilon and weight_decay must not be negative");
+    TRY(need_adamw(c));
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     out_like(c, 2, 3);
@@ -45,6 +32,12 @@ static const struct op_sample samples[] = {
     {.text = "bf16[37], bf16[37], f32[37], f32[37]+, f32[1]=0.01, i32[1]=7, f32[1]=0.5"},
     {.text = "f32[37], bf16[37], bf16[37], bf16[37]+, f32[1]=0.01, i32[1]=100, f32[1]=1"},
     {.text = "f32[5], f32[5], f32[5], f32[5]+, f32[1]=0.01, i32[1]=2, f32[1]=0"},
+    {.text = "bf16[2057], bf16[2057], bf16[2057], bf16[2057]+, f32[1]=0.01, i32[1]=100, f32[1]=1 "
+             "{seed=7}"},
+    {.text = "bf16[3,7], f32[3,7], f32[3,7], f32[3,7]+, f32[1]=0.01, i32[1]=4, f32[1]=1 "
+             "{seed=1152921504606846977}"},
+    {.text = "f32[70], bf16[70], bf16[70], bf16[70]+, f32[1]=0.01, i32[1]=4, f32[1]=1 {seed=3}"},
+    {.text = "bf16[70], bf16[70], bf16[70], bf16[70]+, f32[1]=0.01, i32[1]=4, f32[1]=0 {seed=3}"},
 };
 static const char *const rejects[] = {
     "f32[3], f32[4], f32[3], f32[3], f32[1], i32[1], f32[1]",

@@ -1,31 +1,16 @@
 /* adamw_master.c: AdamW on a full-precision copy of the parameter. Inputs: param, grad, m, v, lr,
- * step (counts from 1), scale, master. The rule, and what scale = 0 means, are adamw's. */
+ * step (counts from 1), scale, master. The rule, and what scale = 0 and seed mean, are adamw's; the
+ * parameter is always the master rounded to nearest. */
 #include "ops/update_support.h"
 
-static const struct attr_def attrs[] = {
-    {.name = "beta1", .type = ATTR_FLOAT, .value = {.f = 0.9}},
-    {.name = "beta2", .type = ATTR_FLOAT, .value = {.f = 0.999}},
-    {.name = "epsilon", .type = ATTR_FLOAT, .value = {.f = 1e-8}},
-    {.name = "weight_decay", .type = ATTR_FLOAT, .value = {.f = 0.01}},
-};
+static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
 
 static enum status infer(const struct op_call *c)
 {
-    TRY(need_float(c, 0));
-    TRY(need_like_param(c, 1));
-    TRY(need_like_param(c, 2));
-    TRY(need_like_param(c, 3));
+    TRY(need_adamw(c));
     TRY(need_like_param(c, 7));
-    TRY(need_number(c, 4));
-    TRY(need_number(c, 6));
-    TRY(need_step(c, 5));
     if (c->in[7].dtype != dtype_accumulator(c->in[7].dtype))
         return REJECT(c, "master must be f32 or f64, not %s", dtype_name(c->in[7].dtype));
-    double beta1 = call_float(c, 0), beta2 = call_float(c, 1);
-    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
-        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
-    if (!(call_float(c, 2) >= 0.0 && call_float(c, 3) >= 0.0))
-        return REJECT(c, "epsilon and weight_decay must not be negative");
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     out_like(c, 2, 3);
@@ -50,6 +35,10 @@ static const struct op_sample samples[] = {
              "f32[1030] {beta1=0.8, beta2=0.95, epsilon=0.001, weight_decay=0.1}"},
     {.text = "f32[37], f32[37], f32[37], f32[37]+, f32[1]=0.01, i32[1]=9, f32[1]+, f32[37]"},
     {.text = "bf16[5], f32[5], f32[5], f32[5]+, f32[1]=0.01, i32[1]=2, f32[1]=0, f32[5]"},
+    {.text = "f16[1030], f32[1030], f32[1030], f32[1030]+, f32[1]=0.01, i32[1]=5, f32[1]=0.5, "
+             "f32[1030]"},
+    {.text = "bf16[2057], bf16[2057], bf16[2057], bf16[2057]+, f32[1]=0.01, i32[1]=5, f32[1]=0.5, "
+             "f32[2057] {seed=9}"},
 };
 static const char *const rejects[] = {
     "bf16[3], f32[4], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3]",

@@ -1,10 +1,11 @@
 /* sgd.c: plain gradient descent. Inputs: param, grad, lr, step, scale. As in PyTorch, weight decay
- * is part of the gradient. The step number is there for one signature with the other update rules.
- * scale = 0 leaves param unchanged, as in adamw. */
+ * is part of the gradient. The step number is the counter of seed's draws. scale = 0 leaves param
+ * unchanged; that and seed are adamw's. */
 #include "ops/update_support.h"
 
 static const struct attr_def attrs[] = {
     {.name = "weight_decay", .type = ATTR_FLOAT},
+    {.name = "seed", .type = ATTR_INT},
 };
 
 static enum status infer(const struct op_call *c)
@@ -32,6 +33,7 @@ static const struct op_sample samples[] = {
     {.text = "f32[1030], f32[1030], f32[1]=0.1, i32[1]=2, f32[1]+ {weight_decay=0.1}"},
     {.text = "bf16[37], f32[37], f32[1]=0.1, i32[1]=2, f32[1]=0.5"},
     {.text = "f32[5], f32[5], f32[1]=0.1, i32[1]=2, f32[1]=0"},
+    {.text = "bf16[2057], f32[2057], f32[1]=0.1, i32[1]=2, f32[1]=0.5 {weight_decay=0.1, seed=5}"},
 };
 static const char *const rejects[] = {
     "f32[3], f32[4], f32[1], i32[1], f32[1]",

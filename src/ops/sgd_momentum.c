@@ -1,12 +1,13 @@
 /* sgd_momentum.c: gradient descent with momentum, as PyTorch has it (weight decay part of the
  * gradient, no dampening, the first step starts the buffer). Inputs: param, grad, buf, lr, step
- * (counts from 1), scale. scale = 0 leaves param and buf unchanged, as in adamw. */
+ * (counts from 1), scale. scale = 0 leaves param and buf unchanged; that and seed are adamw's. */
 #include "ops/update_support.h"
 
 static const struct attr_def attrs[] = {
     {.name = "momentum", .type = ATTR_FLOAT, .value = {.f = 0.9}},
     {.name = "nesterov", .type = ATTR_BOOL},
     {.name = "weight_decay", .type = ATTR_FLOAT},
+    {.name = "seed", .type = ATTR_INT},
 };
 
 static enum status infer(const struct op_call *c)
@@ -39,6 +40,7 @@ static const struct op_sample samples[] = {
              "weight_decay=0.1}"},
     {.text = "bf16[37], f32[37], bf16[37], f32[1]=0.1, i32[1]=2, f32[1]=0.5"},
     {.text = "f32[5], f32[5], f32[5], f32[1]=0.1, i32[1]=1, f32[1]=0"},
+    {.text = "bf16[2057], bf16[2057], bf16[2057], f32[1]=0.1, i32[1]=2, f32[1]=0.5 {seed=5}"},
 };
 static const char *const rejects[] = {
     "f32[3], f32[4], f32[3], f32[1], i32[1], f32[1]",

@@ -37,6 +37,39 @@ static inline enum status need_like_param(const struct op_call *c, int i)
     return need_shape(c, i, &c->in[0].shape);
 }
 
+/* ---- AdamW: adamw and adamw_master have the same attributes ------------------------------------
+ */
+
+enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON, ADAMW_WEIGHT_DECAY, ADAMW_SEED, ADAMW_ATTRS };
+
+/* Initialisers of an attr_def array in that order. */
+#define ADAMW_ATTR_DEFS                                                     \
+    {.name = "beta1", .type = ATTR_FLOAT, .value = {.f = 0.9}},             \
+        {.name = "beta2", .type = ATTR_FLOAT, .value = {.f = 0.999}},       \
+        {.name = "epsilon", .type = ATTR_FLOAT, .value = {.f = 1e-8}},      \
+        {.name = "weight_decay", .type = ATTR_FLOAT, .value = {.f = 0.01}}, \
+    {                                                                       \
+        .name = "seed", .type = ATTR_INT                                    \
+    }
+
+/* Inputs param, grad, m, v, lr, step, scale, and the attributes. */
+static inline enum status need_adamw(const struct op_call *c)
+{
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(need_like_param(c, 2));
+    TRY(need_like_param(c, 3));
+    TRY(need_number(c, 4));
+    TRY(need_number(c, 6));
+    TRY(need_step(c, 5));
+    double beta1 = call_float(c, ADAMW_BETA1), beta2 = call_float(c, ADAMW_BETA2);
+    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
+        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
+    if (!(call_float(c, ADAMW_EPSILON) >= 0.0 && call_float(c, ADAMW_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "epsilon and weight_decay must not be negative");
+    return OK;
+}
+
 #ifdef __cplusplus
 }
 #endif

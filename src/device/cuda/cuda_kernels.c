@@ -16,6 +16,27 @@ const struct kernel *cuda_kernels(enum op_id op)
     return lists[op];
 }
 
+/* Kernels that take many calls at once. */
+static const struct {
+    const struct kernel *kernel;
+    kernel_batch *run;
+} batches[] = {
+    {cuda_kernels_adamw, cuda_batch_adamw},
+    {cuda_kernels_adamw_master, cuda_batch_adamw},
+    {cuda_kernels_sgd, cuda_batch_sgd},
+    {cuda_kernels_sgd_momentum, cuda_batch_sgd_momentum},
+    {cuda_kernels_accumulate, cuda_batch_accumulate},
+};
+
+kernel_batch *cuda_batch(const struct kernel *k)
+{
+    for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++) {
+        if (batches[i].kernel == k)
+            return batches[i].run;
+    }
+    return NULL;
+}
+
 static bool any_dtype_is(const struct op_call *c, enum dtype d)
 {
     for (int i = 0; i < c->n_in; i++) {

@@ -1,0 +1,53 @@
+/* rounding.h: f32 to bf16 by chance.
+ *
+ * A number between two neighbours of bf16 goes up with the probability of its distance from the
+ * lower one, so that it is right on average: updates much smaller than the distance of neighbours
+ * are kept in the mean, where rounding to nearest would lose every one of them.
+ *
+ * Which way is a pure function of (seed, step, element): 32 bits for an element, of which its
+ * parameter takes 16 and two states 8 each (8 bits are the middle of 256 equal parts, so the mean
+ * is right to 1/512 of the distance). The CPU and CUDA kernels both call these functions.
+ */
+#ifndef SNUG_BASE_ROUNDING_H
+#define SNUG_BASE_ROUNDING_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/rng.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The bits of elements 4 i_quad .. 4 i_quad + 3. */
+static inline HOST_DEVICE struct philox4 rounding_draw(uint64_t seed, int64_t step, int64_t i_quad)
+{
+    return philox_rounds(seed, (uint64_t)step, (uint64_t)i_quad, 7);
+}
+
+/* What an element's bits are worth, in parts of 65536 of the distance of neighbours. */
+static inline HOST_DEVICE uint32_t rounding_param(uint32_t bits)
+{
+    return bits & 0xffffu;
+}
+static inline HOST_DEVICE uint32_t rounding_state1(uint32_t bits)
+{
+    return (bits >> 8 & 0xff00u) | 0x80u;
+}
+static inline HOST_DEVICE uint32_t rounding_state2(uint32_t bits)
+{
+    return (bits >> 16 & 0xff00u) | 0x80u;
+}
+
+/* The bf16 (in the low half) of a float given by its bits; NaN stays NaN. */
+static inline HOST_DEVICE uint32_t bf16_round_by(uint32_t f32_bits, uint32_t parts)
+{
+    uint32_t is_nan = (f32_bits & 0x7fffffffu) > 0x7f800000u;
+    return is_nan ? f32_bits >> 16 | 0x0040u : (f32_bits + parts) >> 16;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,68 @@
+/* accumulate.c: clearing accumulators and adding to them. */
+#include "device/cpu/cpu_block.h"
+#include "device/cpu/cpu_ref.h"
+
+static enum status fill_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t n = shape_elems(&c->out[0].shape);
+    float value = (float)call_float(c, 0), block[CPU_BLOCK];
+    for (int i = 0; i < CPU_BLOCK; i++)
+        block[i] = value;
+#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
+        int64_t at = i_block * CPU_BLOCK;
+        cpu_store_f32(c->out[0].data, c->out[0].dtype, at, block, block_size(n, at));
+    }
+    return OK;
+}
+
+static const char *fill_declines(const struct op_call *c)
+{
+    return dtype_is_float(c->out[0].dtype) ? cpu_declines_f64(c) : "takes floats only";
+}
+
+static enum status fill_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++)
+        ref_set(&c->out[0], i, call_float(c, 0));
+    return OK;
+}
+
+static enum status accumulate_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t n = shape_elems(&c->out[0].shape);
+#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
+        float acc_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK];
+        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
+        const float *acc = block_read(&c->in[0], at, size, acc_buffer);
+        const float *g = block_read(&c->in[1], at, size, g_buffer);
+        float *y = block_open(&c->out[0], at, acc_buffer);
+#pragma omp simd
+        for (int64_t i = 0; i < size; i++)
+            y[i] = acc[i] + g[i];
+        block_close(&c->out[0], at, y, size);
+    }
+    return OK;
+}
+
+static enum status accumulate_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++)
+        ref_set(&c->out[0], i, ref_get(&c->in[0], i) + ref_get(&c->in[1], i));
+    return OK;
+}
+
+const struct kernel cpu_kernels_fill[] = {
+    {"blocked", fill_declines, NULL, fill_blocked},
+    {"reference", NULL, NULL, fill_reference},
+    KERNEL_END,
+};
+
+const struct kernel cpu_kernels_accumulate[] = {
+    {"blocked", cpu_declines_f64, NULL, accumulate_blocked},
+    {"reference", NULL, NULL, accumulate_reference},
+    KERNEL_END,
+};
