@@ -1,12 +1,10 @@
-/* profile.c: where the time of a training step goes, op by op.
+/* profile.c: where the time of a training step goes, op by op, without data or checkpoints.
  *
- *     bench_profile CONFIG [key=value...]        e.g.  bench_profile configs/gpt2-124m.yaml
- * bf16=true
+ *     bench_profile CONFIG [key=value...]     e.g.  bench_profile configs/gpt2-124m.yaml bf16=true
  *
- * Runs a few steps of the config on random tokens (PROFILE_STEPS, default 4), times every
- * instruction of the last ones by waiting for it, and prints per op: how often, milliseconds per
- * step, rates, and the share of the limit set by the device's measured rates. Waiting costs a few
- * microseconds an instruction, so the sum is above the time of a whole step, which is printed too.
+ * Runs a few steps of the config on random tokens, times every instruction of the last ones
+ * (PROFILE_STEPS of them, default 4) and prints the table that `snug train --profile` prints.
+ * PROFILE_TRACE=FILE also writes the trace.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +12,7 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "train/session.h"
-
-struct total {
-    double seconds, flops, bytes, limit;
-    int n;
-};
+#include "train/profile.h"
 
 static double now_s(void)
 {
@@ -43,75 +36,36 @@ static void fill_inputs(struct session *s)
     *(float *)executor_input(s->executor, h, "lr") = 1e-4f;
 }
 
-static enum status run_steps(struct session *s, int n_steps, double *seconds)
+static enum status run_steps(struct session *s, struct profile *p, int64_t n_steps)
 {
-    for (int i = 0; i < n_steps; i++) {
-        *(int32_t *)executor_input(s->executor, s->train_program, "step") = i + 1;
+    for (int64_t i = 1; i <= n_steps; i++) {
+        *(int32_t *)executor_input(s->executor, s->train_program, "step") = (int32_t)i;
         double start = now_s();
+        profile_step_begin(p, i);
         TRY(executor_run(s->executor, s->train_program, "step"));
-        *seconds = now_s() - start;
+        TRY(profile_step_end(p, i, now_s() - start));
     }
     return OK;
-}
-
-static void add_up(const struct session *s, const double *seconds, int n_steps, struct total *by_op)
-{
-    const struct program *p = s->pipeline.train.program;
-    for (size_t k = 0; k < p->instrs.n; k++) {
-        const struct instr *i = &p->instrs.items[k];
-        if (i->kind != INSTR_COMPUTE)
-            continue;
-        const struct node *n = graph_node(p->graph, i->node);
-        struct program_cost cost;
-        program_cost(p, (int32_t)k, 1, &s->device, &cost);
-        struct total *t = &by_op[n->op];
-        t->seconds += seconds[k] / n_steps;
-        t->flops += cost.flops;
-        t->bytes += cost.bytes;
-        t->limit += cost.time_s;
-        t->n++;
-    }
-}
-
-static void print(struct total *by_op)
-{
-    (void)printf("%-28s %5s %9s %6s %9s %8s %7s\n", "op", "calls", "ms/step", "share", "GFLOP/s",
-                 "GB/s", "limit");
-    double sum = 0;
-    for (int i = 0; i < OP_COUNT; i++)
-        sum += by_op[i].seconds;
-    for (;;) {
-        int top = 0;
-        for (int i = 1; i < OP_COUNT; i++)
-            top = by_op[i].seconds > by_op[top].seconds ? i : top;
-        struct total *t = &by_op[top];
-        if (t->seconds <= 0)
-            break;
-        (void)printf("%-28s %5d %9.3f %5.1f%% %9.0f %8.0f %6.0f%%\n", op_get((enum op_id)top)->name,
-                     t->n, t->seconds * 1e3, 100 * t->seconds / sum, t->flops / t->seconds / 1e9,
-                     t->bytes / t->seconds / 1e9, 100 * t->limit / t->seconds);
-        t->seconds = 0;
-    }
-    (void)printf("%-28s       %9.3f\n", "sum", sum * 1e3);
 }
 
 static enum status profile(struct session *s)
 {
     const char *wanted = getenv("PROFILE_STEPS");
-    int n_steps = wanted ? atoi(wanted) : 4; // NOLINT(cert-err34-c)
-    double whole, last, *seconds;
-    struct total by_op[OP_COUNT] = {{0}};
-    TRY(session_start(s));
+    struct profile_options o = {.path = getenv("PROFILE_TRACE"),
+                                .n_steps = wanted ? atoi(wanted) : 4}; // NOLINT(cert-err34-c)
+    int64_t n_steps = PROFILE_FIRST_STEP + o.n_steps - 1;
+    struct profile p = {0};
+    struct str text = {0};
+    enum status status;
+    TRY_GOTO(session_start(s), out);
     fill_inputs(s);
-    TRY(run_steps(s, n_steps, &whole)); /* warm, and recorded where the device can */
-    TRY(mem_try_array(&seconds, s->pipeline.train.program->instrs.n, sizeof(*seconds)));
-    executor_time_into(s->executor, s->train_program, seconds);
-    enum status status = run_steps(s, n_steps, &last);
-    add_up(s, seconds, n_steps, by_op);
-    mem_free(seconds);
-    print(by_op);
-    (void)printf("whole step %.3f ms, predicted %.3f ms\n", whole * 1e3,
-                 s->pipeline.forecast.step_s * 1e3);
+    TRY_GOTO(profile_init(&p, s, &o, n_steps), out);
+    TRY_GOTO(run_steps(s, &p, n_steps), out);
+    profile_table(&p, &text);
+    (void)printf("%s", str_text(&text));
+out:
+    profile_release(&p);
+    str_release(&text);
     return status;
 }
 

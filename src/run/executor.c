@@ -1,11 +1,11 @@
 #include "run/executor.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "run/batch.h"
 #include "run/capture.h"
 #include "run/poison.h"
+#include "run/timing.h"
 
 /* A compute instruction ready to go: its tensors with addresses. */
 struct prepared {
@@ -21,8 +21,9 @@ struct loaded {
     int32_t *n_together;          /* per instruction; see batch.h */
     size_t n_captures;
     struct capture *captures; /* per section */
+    struct capture *timed;    /* per section: recordings with marks */
     struct poison poison;
-    double *seconds;
+    struct timing *timing; /* NULL: nobody asks */
 };
 
 struct executor {
@@ -61,8 +62,10 @@ void executor_free(struct executor *x)
         return;
     for (size_t i = 0; i < x->programs.n; i++) {
         struct loaded *l = &x->programs.items[i];
-        for (size_t k = 0; k < l->n_captures; k++)
+        for (size_t k = 0; k < l->n_captures; k++) {
             capture_release(&l->captures[k], x->device);
+            capture_release(&l->timed[k], x->device);
+        }
         pool_release(&l->pool);
     }
     vec_release(&x->programs);
@@ -120,6 +123,7 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
     TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
+    TRY(pool_try(&l->pool, &l->timed, sizeof(*l->timed) * MAX(l->p->sections.n, (size_t)1)));
     l->n_captures = l->p->sections.n;
     if (x->device->ops->prepare)
         TRY(x->device->ops->prepare(x->device, l->p->n_events));
@@ -199,24 +203,6 @@ static enum status run_together(struct executor *x, struct loaded *l, int32_t at
     return x->device->ops->batch(i->kernel)(&l->prepared[at].ctx, &l->calls[at], (int)n);
 }
 
-/* Seconds of a run go to its instructions by the bytes of their operands. */
-static void share_time(struct loaded *l, int32_t at, int32_t n, double seconds)
-{
-    double total = 0;
-    for (int32_t k = 0; n > 1 && k < n; k++)
-        total += call_bytes(l->calls[at + k]);
-    for (int32_t k = 0; k < n; k++)
-        l->seconds[at + k] +=
-            total > 0 ? seconds * call_bytes(l->calls[at + k]) / total : seconds / n;
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 struct section_run {
     struct executor *x;
     struct loaded *l;
@@ -228,31 +214,35 @@ static enum status run_section(void *user)
     const struct section_run *r = user;
     struct loaded *l = r->l;
     const struct section *s = r->section;
+    if (l->timing)
+        TRY(timing_begin(l->timing));
     for (int32_t at = s->first, n; at < s->first + s->n; at += n) {
-        double start = l->seconds ? now_s() : 0;
         n = l->n_together[at];
         for (int32_t k = 0; k < n; k++)
             poison_before(&l->poison, at + k);
+        if (l->timing)
+            timing_before(l->timing, at);
         enum status status = run_together(r->x, l, at, n);
+        if (status == OK && l->timing)
+            status = timing_after(l->timing, at, n);
         if (status != OK)
             return status_prefix(status, "%s, instruction %d", l->p->name, at);
         for (int32_t k = 0; k < n; k++)
             poison_after(&l->poison, at + k);
-        if (l->seconds) { /* a queue is timed by waiting for it */
-            TRY(r->x->device->ops->sync(r->x->device));
-            share_time(l, at, n, now_s() - start);
-        }
     }
     return OK;
 }
 
-/* Times belong to single instructions, so they are taken without a recording. */
+/* A section that is timed has a recording of its own, which holds the marks. It has run before, or
+ * its first run is an ordinary one. */
 static enum status enqueue_section(struct executor *x, struct loaded *l, const struct section *s)
 {
     struct section_run run = {x, l, s};
-    if (l->seconds)
-        return run_section(&run);
-    return capture_run(&l->captures[s - l->p->sections.items], x->device, run_section, &run);
+    size_t at = (size_t)(s - l->p->sections.items);
+    if (!l->timing)
+        return capture_run(&l->captures[at], x->device, run_section, &run);
+    l->timed[at].ran |= l->captures[at].ran;
+    return capture_run(&l->timed[at], x->device, run_section, &run);
 }
 
 enum status executor_run(struct executor *x, int handle, const char *section)
@@ -261,11 +251,15 @@ enum status executor_run(struct executor *x, int handle, const char *section)
     const struct section *s = program_section(l->p, section);
     if (!s)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
+    if (l->timing)
+        TRY(timing_enter(l->timing, s));
     poison_enter(&l->poison);
     enum status status = enqueue_section(x, l, s);
     if (status == OK)
         status = x->device->ops->sync(x->device);
     poison_leave(&l->poison);
+    if (status == OK && l->timing)
+        status = timing_leave(l->timing, l->n_together, l->calls);
     return status;
 }
 
@@ -310,7 +304,7 @@ int64_t executor_high_water(const struct executor *x, enum tier t)
     return align_up(x->high_water[t], ARENA_ALIGN);
 }
 
-void executor_time_into(struct executor *x, int handle, double *seconds)
+void executor_time_into(struct executor *x, int handle, struct timing *timing)
 {
-    x->programs.items[handle].seconds = seconds;
+    x->programs.items[handle].timing = timing;
 }

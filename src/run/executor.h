@@ -18,6 +18,7 @@ extern "C" {
 #endif
 
 struct executor;
+struct timing;
 
 /* Allocates the arenas (n_bytes per tier: the largest over the programs, staging for the caller
  * included) and runs nothing. */
@@ -52,9 +53,8 @@ void *executor_storage_address(struct executor *x, const struct storage_entry *e
 /* Highest byte used so far in a tier's arena (end of the highest operand, aligned). */
 int64_t executor_high_water(const struct executor *x, enum tier t);
 
-/* Time per instruction of the next runs, added up per instruction: NULL switches it off. The array
- * has one entry per instruction of the program. */
-void executor_time_into(struct executor *x, int handle, double *seconds);
+/* The next runs of the program's sections are written down (timing.h); NULL ends that. */
+void executor_time_into(struct executor *x, int handle, struct timing *timing);
 
 #ifdef __cplusplus
 }
