@@ -27,7 +27,9 @@ find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 add_library(snug_cuda OBJECT ${cuda_sources} ${cuda_support})
 target_include_directories(snug_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_include_directories(snug_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
-target_compile_definitions(snug_cuda PRIVATE _GNU_SOURCE SNUG_HAVE_CUDA)
+# `snug env` names the architectures (nvcc splits definitions at commas and blanks).
+string(REPLACE ";" "/" cuda_code "${CMAKE_CUDA_ARCHITECTURES}")
+target_compile_definitions(snug_cuda PRIVATE _GNU_SOURCE SNUG_HAVE_CUDA SNUG_CUDA_CODE="${cuda_code}")
 # A kernel launched on the default stream would escape its queue: an error.
 target_compile_options(snug_cuda PRIVATE -std=c++20 -lineinfo --expt-relaxed-constexpr
     "SHELL:-Werror cross-execution-space-call,default-stream-launch"

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "device/gpu.h"
 #include "device/kernel.h"
 #include "device/room.h"
 
@@ -47,6 +48,13 @@ static inline double device_matmul_rate(const struct device_rates *r, bool half)
 {
     return half && r->half_matmul_flops > 0 ? r->half_matmul_flops : r->matmul_flops;
 }
+
+/* How a device goes about its work; all false is how it is opened. */
+struct device_tuning {
+    bool unrecorded; /* sections run by instructions, also where they could be recorded */
+    bool search;     /* matrix products by the fastest algorithm that timings find */
+    bool tf32;       /* products of f32 with factors rounded to 10 bits of fraction */
+};
 
 struct device;
 
@@ -101,6 +109,8 @@ struct device_ops {
     enum status (*prepare_marks)(struct device *d, int n_marks);
     enum status (*mark)(struct device *d, enum queue q, int mark);
     enum status (*mark_seconds)(struct device *d, int from, int to, double *seconds);
+    /* Takes up `search` and `tf32`, or says why it cannot. NULL: it has neither. */
+    enum status (*tune)(struct device *d, const struct device_tuning *t);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
     /* How much memory there is and who holds it. NULL: it is the host's, the system decides. */
@@ -115,6 +125,7 @@ struct device {
     struct kernel_env env;
     struct device_rates rates;
     int64_t cache_bytes; /* of its last cache; 0: not known */
+    struct device_tuning tuning;
     char description[128];
     char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */
     void *state;
@@ -131,6 +142,8 @@ enum status device_open_cuda_cached(struct device *d, int index,
                                     const char *cache_folder) MUST_CHECK;
 /* How many GPUs device_open_cuda can be asked for; 0 without CUDA. */
 int device_count_cuda(void);
+/* Before anything is planned for it. ERR_UNSUPPORTED, with the reason, where it cannot. */
+enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
 void device_close(struct device *d);
 
 #ifdef __cplusplus

@@ -14,27 +14,19 @@
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* The message speaks of all that this process would hold. */
 static enum status refuse(struct device *d, int64_t n_bytes)
 {
-    struct cuda_state *s = cuda_state_of(d);
-    size_t free_bytes = 0, total = 0;
-    char wanted[BYTES_TEXT], left[BYTES_TEXT], all[BYTES_TEXT];
-    struct str others = {};
-    (void)cudaMemGetInfo(&free_bytes, &total);
-    (void)cudaGetLastError();
-    cuda_nvml_others(s->nvml, &others);
-    enum status status =
-        FAIL(ERR_FIT, "the device arena needs %s, but %s of the GPU's %s are free%s%s",
-             format_bytes(wanted, n_bytes), format_bytes(left, (int64_t)free_bytes),
-             format_bytes(all, (int64_t)total), others.n ? ": " : "", str_text(&others));
-    str_release(&others);
-    return status;
+    struct device_room room;
+    TRY(cuda_room(d, &room));
+    return room_refuse(&room, "the device arena with the context", n_bytes + room.own_bytes);
 }
 
 static enum status alloc_device(struct device *d, int64_t n_bytes, void **out)
 {
     struct cuda_state *s = cuda_state_of(d);
     size_t free_bytes = 0, total = 0;
+    cuda_load_kernels(s);
     CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
     if ((int64_t)free_bytes < n_bytes)
         return refuse(d, n_bytes);
@@ -239,9 +231,21 @@ static void capture_free(struct device *d, void *recording)
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
+int64_t cuda_own_bytes(struct cuda_state *s)
+{
+    int64_t n_bytes = cuda_nvml_process_bytes(s->nvml);
+    if (n_bytes >= 0)
+        return n_bytes;
+    /* Processes cannot be told apart (a container): what has been added since we came. */
+    int64_t used = cuda_nvml_used_bytes(s->nvml);
+    if (used < 0 || s->used_before < 0)
+        return -1;
+    return used > s->used_before ? used - s->used_before : 0;
+}
+
 static int64_t used_bytes(struct device *d)
 {
-    int64_t n_bytes = cuda_nvml_process_bytes(cuda_state_of(d)->nvml);
+    int64_t n_bytes = cuda_own_bytes(cuda_state_of(d));
     size_t free_bytes = 0, total = 0;
     if (n_bytes >= 0)
         return n_bytes;
@@ -250,6 +254,31 @@ static int64_t used_bytes(struct device *d)
         return 0;
     }
     return (int64_t)(total - free_bytes); /* everybody's, where the driver does not tell apart */
+}
+
+enum status cuda_room(struct device *d, struct device_room *out)
+{
+    struct cuda_state *s = cuda_state_of(d);
+    size_t free_bytes = 0, total = 0;
+    *out = (struct device_room){};
+    CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
+    out->free_bytes = (int64_t)free_bytes;
+    out->total_bytes = (int64_t)total;
+    out->own_bytes = used_bytes(d);
+    cuda_nvml_holders(s->nvml, out);
+    return OK;
+}
+
+static enum status tune(struct device *d, const struct device_tuning *t)
+{
+    struct cuda_libraries *l = &cuda_state_of(d)->libraries;
+    if (t->tf32 && l->major < 8)
+        return FAIL(ERR_UNSUPPORTED,
+                    "tf32 needs a GPU of compute capability 8.0 or newer, this one has %d.%d",
+                    l->major, l->minor);
+    l->tf32 = t->tf32;
+    l->search = t->search;
+    return OK;
 }
 
 static int64_t context_bytes(struct device *d)
@@ -299,6 +328,7 @@ const struct device_ops cuda_ops = {
     .name = "cuda",
     .memory_is_apart = true,
     .kernels = cuda_kernels,
+    .batch = cuda_batch,
     .memory_alloc = memory_alloc,
     .memory_free = memory_free,
     .copy = copy,
@@ -316,7 +346,9 @@ const struct device_ops cuda_ops = {
     .prepare_marks = cuda_prepare_marks,
     .mark = cuda_mark,
     .mark_seconds = cuda_mark_seconds,
+    .tune = tune,
     .context_bytes = context_bytes,
+    .room = cuda_room,
     .used_bytes = used_bytes,
     .close = close_device,
 };

@@ -6,6 +6,10 @@
 #include "base/alloc.h"
 #include "device/cuda/cuda_gemm.cuh"
 #include "device/cuda/cuda_state.cuh"
+#include "device/gpu.h"
+
+/* Enough for a context, the libraries' own memory and the scratch of measurements. */
+#define OPENING_BYTES ((int64_t)2 << 30)
 
 static __global__ void probe(int *out)
 {
@@ -13,38 +17,68 @@ static __global__ void probe(int *out)
         *out = 1;
 }
 
-int device_count_cuda(void)
+/* What an error of the runtime means for somebody who wants a GPU; false: nothing particular. */
+static bool known_problem(cudaError_t e, enum gpu_problem *problem)
 {
-    int n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return 0;
+    switch (e) {
+    case cudaErrorInsufficientDriver:
+        *problem = GPU_OLD_DRIVER;
+        return true;
+    case cudaErrorNoDevice:
+        *problem = GPU_NONE;
+        return true;
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+        *problem = GPU_BROKEN_DRIVER;
+        return true;
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidKernelImage:
+        *problem = GPU_NO_CODE;
+        return true;
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorInvalidPtx:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+        *problem = GPU_NO_PTX;
+        return true;
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceAlreadyInUse:
+        *problem = GPU_TAKEN;
+        return true;
+    default:
+        return false;
     }
-    return n;
 }
 
-static enum status check_driver(int index)
+/* A failure on the way to an open device, in the words of gpu.h where it has some. */
+static enum status open_try(cudaError_t e, const struct gpu_facts *f)
 {
-    int n = 0, driver = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
+    enum gpu_problem problem;
+    if (e == cudaSuccess)
+        return OK;
     (void)cudaGetLastError();
-    (void)cudaDriverGetVersion(&driver);
-    if (driver == 0)
-        return FAIL(ERR_UNSUPPORTED, "no NVIDIA driver was found; use device: cpu");
-    if (e == cudaErrorInsufficientDriver)
-        return FAIL(ERR_UNSUPPORTED,
-                    "the NVIDIA driver knows CUDA %d.%d, this build needs %d.%d: update the driver",
-                    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-                    CUDART_VERSION % 1000 / 10);
-    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
-        return FAIL(ERR_UNSUPPORTED, "no NVIDIA GPU was found; use device: cpu");
+    if (known_problem(e, &problem))
+        return gpu_refuse(problem, f);
     CUDA_TRY(e);
-    if (index < 0 || index >= n)
-        return FAIL(ERR_UNSUPPORTED, "there is no GPU %d: this machine has %d", index, n);
     return OK;
 }
 
-static enum status read_properties(struct cuda_libraries *l, char *name, size_t n_name)
+static enum status check_driver(struct gpu_facts *f, int index)
+{
+    int n = 0;
+    gpu_look(f, index);
+    if (f->driver_cuda == 0)
+        return gpu_refuse(GPU_NO_DRIVER, f);
+    TRY(open_try(cudaGetDeviceCount(&n), f));
+    if (n == 0)
+        return gpu_refuse(GPU_NONE, f);
+    if (index < 0 || index >= n)
+        return gpu_refuse(GPU_NO_SUCH_INDEX, f);
+    return OK;
+}
+
+static enum status read_properties(struct cuda_libraries *l)
 {
     struct cudaDeviceProp p;
     CUDA_TRY(cudaGetDeviceProperties(&p, l->device));
@@ -57,23 +91,16 @@ static enum status read_properties(struct cuda_libraries *l, char *name, size_t 
     l->threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
     l->l2_bytes = p.l2CacheSize;
     l->memory_bytes = (int64_t)p.totalGlobalMem;
-    (void)snprintf(name, n_name, "%.*s", (int)n_name - 1, p.name);
     return OK;
 }
 
-static enum status check_architecture(const struct cuda_libraries *l, const char *name)
+/* The context, with a kernel in it: the GPU is ours to use and this build has code for it. */
+static enum status open_context(const struct gpu_facts *f)
 {
     struct cudaFuncAttributes attributes;
-    cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(probe));
-    if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
-        (void)cudaGetLastError();
-        return FAIL(ERR_UNSUPPORTED,
-                    "this build has no code for %s (compute capability %d.%d): build with "
-                    "-DSNUG_CUDA_ARCHITECTURES=%d%d",
-                    name, l->major, l->minor, l->major, l->minor);
-    }
-    CUDA_TRY(e);
-    return OK;
+    TRY(open_try(cudaSetDevice(f->index), f));
+    TRY(open_try(cudaFree(NULL), f));
+    return open_try(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(probe)), f);
 }
 
 static enum status open_queues(struct cuda_state *s)
@@ -94,13 +121,13 @@ static enum status open_libraries(struct cuda_libraries *l)
     return l->gemm_cache ? OK : FAIL(ERR_MEMORY, "out of memory for the matrix products' cache");
 }
 
-static void name_identity(char *out, size_t n_out, const char *name)
+static void name_identity(struct device *d, const struct gpu_facts *f)
 {
-    int driver = 0, runtime = 0;
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
-    (void)snprintf(out, n_out, "%s, driver %d, CUDA %d, cuBLASLt %zu, cuDNN %zu", name, driver,
-                   runtime, cublasLtGetVersion(), cudnnGetVersion());
+    char driver[32];
+    cuda_nvml_driver(cuda_state_of(d)->nvml, driver, sizeof(driver));
+    (void)snprintf(d->identity, sizeof(d->identity),
+                   "%.60s, driver %s %d, CUDA %d, cuBLASLt %s, cuDNN %s", f->name, driver,
+                   f->driver_cuda, f->runtime_cuda, f->cublaslt, f->cudnn);
 }
 
 static int usable_processors(void)
@@ -111,44 +138,67 @@ static int usable_processors(void)
     return CPU_COUNT(&set) > 1 ? CPU_COUNT(&set) : 1;
 }
 
-static enum status open_all(struct device *d, struct cuda_state *s, int index,
-                            const char *cache_folder)
+static enum status open_all(struct device *d, const struct gpu_facts *f, const char *cache_folder)
 {
-    char name[96], bus[32], memory[BYTES_TEXT];
+    char bus[32], memory[BYTES_TEXT];
+    struct cuda_state *s = cuda_state_of(d);
     struct cuda_libraries *l = &s->libraries;
-    l->device = index;
+    l->device = f->index;
     l->cache_folder = cache_folder ? mem_strdup(cache_folder) : NULL;
     if (cache_folder && !l->cache_folder)
         return FAIL(ERR_MEMORY, "out of memory for the device");
-    CUDA_TRY(cudaSetDevice(index));
-    TRY(read_properties(l, name, sizeof(name)));
-    TRY(check_architecture(l, name));
-    CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof(bus), index));
+    CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof(bus), f->index));
     s->nvml = cuda_nvml_open(bus);
+    s->used_before = cuda_nvml_used_bytes(s->nvml);
+    TRY(read_properties(l));
+    TRY(open_context(f));
     TRY(open_queues(s));
     TRY(open_libraries(l));
     d->env.n_threads = usable_processors();
     d->env.libraries = l;
     d->cache_bytes = l->l2_bytes;
-    name_identity(d->identity, sizeof(d->identity), name);
-    (void)snprintf(d->description, sizeof(d->description), "%s, %s, compute capability %d.%d", name,
-                   format_bytes(memory, l->memory_bytes), l->major, l->minor);
-    TRY(cuda_measure(d));
-    s->context_bytes = cuda_ops.used_bytes(d);
-    return OK;
+    name_identity(d, f);
+    (void)snprintf(d->description, sizeof(d->description), "%.60s, %s, compute capability %d.%d",
+                   f->name, format_bytes(memory, l->memory_bytes), l->major, l->minor);
+    return cuda_figures(d);
+}
+
+/* Opening failed: a GPU that others have filled makes every call fail in its own words; this says
+ * what it is about. Other failures keep theirs. */
+static enum status explain(struct cuda_state *s, enum status status)
+{
+    struct device_room room = {};
+    if (status == ERR_UNSUPPORTED || !cuda_nvml_memory(s->nvml, &room))
+        return status;
+    int64_t own = cuda_own_bytes(s);
+    room.own_bytes = own > 0 ? own : 0;
+    if (room_available(&room) >= OPENING_BYTES)
+        return status;
+    struct str text = {};
+    cuda_nvml_holders(s->nvml, &room);
+    room_add_text(&room, &text);
+    status = FAIL(ERR_FIT,
+                  "does not fit: opening the GPU (context, libraries, measurements) takes up to 2 "
+                  "GiB, but %s. End what holds the rest, or use device: cpu",
+                  str_text(&text));
+    str_release(&text);
+    return status;
 }
 
 enum status device_open_cuda_cached(struct device *d, int index, const char *cache_folder)
 {
+    struct gpu_facts f;
     *d = (struct device){};
-    TRY(check_driver(index));
+    TRY(check_driver(&f, index));
     struct cuda_state *s = (struct cuda_state *)mem_calloc(1, sizeof(*s));
     if (!s)
         return FAIL(ERR_MEMORY, "out of memory for the device");
     d->ops = &cuda_ops;
     d->state = s;
-    enum status status = open_all(d, s, index, cache_folder);
-    if (status != OK)
+    enum status status = open_all(d, &f, cache_folder);
+    if (status != OK) {
+        status = explain(s, status);
         device_close(d);
+    }
     return status;
 }

@@ -11,7 +11,10 @@ struct cuda_state {
     struct cuda_libraries libraries;
     cudaStream_t streams[QUEUE_COUNT];
     struct cuda_nvml *nvml; /* NULL: not there */
+    int64_t used_before;    /* bytes in use, by whomever, before our context was made; -1: unknown */
     int64_t context_bytes;
+    bool kernels_loaded;
+    int n_kernels; /* loaded by cuda_load_kernels */
 
     cudaEvent_t *events;
     int n_events;
@@ -47,5 +50,13 @@ void cuda_marks_free(struct cuda_state *s);
 
 /* Fills d->rates on scratch memory that is given back. */
 enum status cuda_measure(struct device *d);
+/* d->rates and the context's size: kept in the cache folder per GPU, driver and build, measured
+ * where they are not. */
+enum status cuda_figures(struct device *d);
+/* Loads the code of all our kernels, once, so that the context does not grow later. */
+void cuda_load_kernels(struct cuda_state *s);
+/* Bytes this process holds; -1 when the driver does not tell it apart from others. */
+int64_t cuda_own_bytes(struct cuda_state *s);
+enum status cuda_room(struct device *d, struct device_room *out);
 
 #endif

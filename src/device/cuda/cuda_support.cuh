@@ -256,4 +256,16 @@ template <typename K> static inline enum status cuda_allow_shared(K kernel, int 
     return OK;
 }
 
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* An empty kernel in every source file, and its address in a section that the linker makes one
+ * table of: through it cuda_load.cu finds all kernels of the file. */
+static __global__ void cuda_file_anchor()
+{
+}
+#ifndef __CUDA_ARCH__
+__attribute__((section("snug_cuda_files"), used)) static const void *const cuda_file_entry =
+    reinterpret_cast<const void *>(cuda_file_anchor);
+#endif
+
 #endif
