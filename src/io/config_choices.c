@@ -122,6 +122,18 @@ static const struct config_choice device[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice compile[] = {
+    {"auto", CONFIG_COMPILE_AUTO, NULL},
+    {"none", CONFIG_COMPILE_NONE, NULL},
+    {"default", CONFIG_COMPILE_DEFAULT, NULL},
+    {"reduce-overhead", CONFIG_COMPILE_REDUCE_OVERHEAD, NULL},
+    {"max-autotune", CONFIG_COMPILE_MAX_AUTOTUNE, NULL},
+    {"true", CONFIG_COMPILE_AUTO, NULL},
+    {"false", CONFIG_COMPILE_NONE, NULL},
+    REFUSE("max-autotune-no-cudagraphs", "max-autotune"),
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice interval[] = {
     {"no", CONFIG_INTERVAL_NO, NULL},
     {"steps", CONFIG_INTERVAL_STEPS, NULL},
@@ -195,7 +207,7 @@ const struct config_choice *config_choices(const char *set)
     } sets[] = {
 #define SET(name) {#name, name}
         SET(optim),      SET(schedule), SET(dtype),        SET(device),      SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype), SET(compile),
 #undef SET
     };
     const struct config_choice *rows = NULL;

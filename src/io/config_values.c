@@ -1,6 +1,7 @@
 /* config_values.c: one scalar to one typed value, with messages that say what was expected. */
 #include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +185,14 @@ static enum status take_resume(struct pool *pool, const struct config_node *node
     return OK;
 }
 
+/* `-` and `_` are the same in words too. */
+static bool same_word(const char *row, const char *word)
+{
+    while (*row && (*row == '-' ? '_' : *row) == *word)
+        row++, word++;
+    return *row == *word;
+}
+
 enum status config_bind_choice(const struct config_node *node, const char *what, const char *set,
                                int *value)
 {
@@ -196,10 +205,10 @@ enum status config_bind_choice(const struct config_node *node, const char *what,
     for (size_t i = 0; node->kind == NODE_SCALAR && node->text[i] && i + 1 < sizeof(word); i++)
         word[i] = (char)(node->text[i] == '-' ? '_' : tolower((unsigned char)node->text[i]));
     for (const struct config_choice *c = config_choices(set); c->name; c++) {
-        if (strcmp(c->name, word) == 0 && c->nearest)
+        if (same_word(c->name, word) && c->nearest)
             return FAIL(ERR_UNSUPPORTED, "%s: %s: %s is not in this version; nearest is %s",
                         node->where, what, word, c->nearest);
-        if (strcmp(c->name, word) == 0) {
+        if (same_word(c->name, word)) {
             *value = c->value;
             return OK;
         }

@@ -17,7 +17,7 @@ static enum status make_recording(struct capture *c, struct device *d,
 enum status capture_run(struct capture *c, struct device *d, enum status (*body)(void *user),
                         void *user)
 {
-    if (!d->ops->capture_begin || !c->ran) {
+    if (!d->ops->capture_begin || d->tuning.unrecorded || !c->ran) {
         c->ran = true;
         return body(user);
     }

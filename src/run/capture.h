@@ -1,4 +1,4 @@
-/* capture.h: a section recorded once and replayed, on devices that can.
+/* capture.h: a section recorded once and replayed, on devices that can and are not told otherwise.
  *
  * The first run is an ordinary one (libraries load their code, choices are made); the second is
  * recorded and replayed; from then on the host hands the device one recording per section instead

@@ -108,6 +108,19 @@ static enum status check_graph(const struct graph *g)
 #endif
 }
 
+/* With deterministic: true nothing runs that may give other bits next time. */
+static enum status check_repeatable(const struct config *cfg, const struct graph *g)
+{
+    for (size_t i = 0; cfg->deterministic && i < g->nodes.n; i++) {
+        const struct op_def *op = op_get(graph_node(g, (node_id)i)->op);
+        if (op->nondeterministic)
+            return FAIL(ERR_UNSUPPORTED,
+                        "%s: deterministic is true, but %s gives other bits in every run",
+                        config_where(cfg, "deterministic"), op->name);
+    }
+    return OK;
+}
+
 static enum status build_train_graph(struct pipeline *p)
 {
     struct stage *s = &p->train;
@@ -123,6 +136,7 @@ static enum status build_train_graph(struct pipeline *p)
              out);
     if (optimizer.n_micro == 1)
         TRY_GOTO(schedule_updates_early(s->graph), out);
+    TRY_GOTO(check_repeatable(p->config, s->graph), out);
     TRY_GOTO(check_graph(s->graph), out);
 out:
     mem_free(params);
@@ -137,6 +151,7 @@ static enum status build_eval_graph(struct pipeline *p)
     TRY(graph_add_output(s->graph, "loss", s->io.loss_sum));
     TRY(graph_add_output(s->graph, "count", s->io.count));
     TRY(graph_eliminate_dead(s->graph));
+    TRY(check_repeatable(p->config, s->graph));
     return check_graph(s->graph);
 }
 

@@ -392,6 +392,31 @@ static void duplicates_name_both_places(void **state)
     refuses("datasets: [{path: a, file: b}]\n", ERR_CONFIG, "the same setting as path");
 }
 
+static void compile_has_a_word_for_each_stage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum config_compile compile;
+    } words[] = {
+        {"", CONFIG_COMPILE_AUTO},
+        {"compile: true\n", CONFIG_COMPILE_AUTO},
+        {"compile: false\n", CONFIG_COMPILE_NONE},
+        {"compile: default\n", CONFIG_COMPILE_DEFAULT},
+        {"compile: reduce_overhead\n", CONFIG_COMPILE_REDUCE_OVERHEAD},
+        {"compile: max-autotune\n", CONFIG_COMPILE_MAX_AUTOTUNE},
+        {"torch_compile_mode: max-autotune\n", CONFIG_COMPILE_MAX_AUTOTUNE},
+        {"torch_compile: true\n", CONFIG_COMPILE_AUTO},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        struct config *cfg = load(words[i].text);
+        assert_int_equal(cfg->compile, words[i].compile);
+        assert_int_equal(cfg->tf32, CONFIG_TRISTATE_FALSE);
+        config_free(cfg);
+    }
+    refuses("compile: fast\n", ERR_CONFIG, "auto, none, default, reduce-overhead, max-autotune");
+}
+
 static void settings_of_other_versions_are_refused_by_name(void **state)
 {
     (void)state;
@@ -401,7 +426,8 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
             "demo.yaml:1: offload_optimizer");
     refuses("load-in-4bit: true\n", ERR_UNSUPPORTED, "load-in-4bit: not available");
     refuses("lora_r: 8\n", ERR_UNSUPPORTED, "lora_r: not available");
-    refuses("torch_compile: true\n", ERR_UNSUPPORTED, "torch_compile");
+    refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
+    refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
     refuses("packing: false\n", ERR_UNSUPPORTED, "always packed");
     refuses("batch_size: 8\n", ERR_UNSUPPORTED, "per_device_train_batch_size or train_batch_size");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
@@ -467,6 +493,7 @@ int main(void)
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_schema),
+        cmocka_unit_test(compile_has_a_word_for_each_stage),
         cmocka_unit_test(values_are_typed_by_the_schema),
         cmocka_unit_test(blocks_to_recompute_are_listed),
         cmocka_unit_test(aliases_and_dashes_reach_the_canonical_key),

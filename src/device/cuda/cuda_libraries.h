@@ -36,7 +36,8 @@ struct cuda_libraries {
     cudnnHandle_t cudnn; /* its stream is set by the kernels that use it */
     struct cuda_gemm_cache *gemm_cache;
     struct cuda_keep attention, attention_grad;
-    bool tf32; /* products of f32 may round their factors to 10 bits of fraction */
+    bool search; /* products by the fastest algorithm that timings find (cuda_gemm_search.cu) */
+    bool tf32;   /* products of f32 may round their factors to 10 bits of fraction */
 
     char *cache_folder; /* for what is worth keeping between processes; NULL: nothing is kept */
 
