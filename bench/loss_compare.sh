@@ -28,7 +28,7 @@ else
     gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
     name=$(tr '[:upper:] ' '[:lower:]-' <<<"${gpu#NVIDIA }")-loss-gpt2-124m
     what="GPT-2 124M on real text, $batch x 1024 tokens a step"
-    settings="datasets.0.type=tokens datasets.0.path=$tokens learning_rate=6e-4"
+    settings="datasets.0.type=tokens datasets.0.path=$tokens learning_rate=3e-4"
     hardware="$gpu, driver $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
     # The first is the one that must hold; the others show what cheaper formats cost.
     runs='bf16, f32 masters|bf16=true

@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-# family, layers, width, heads, key/value heads, hidden width of the MLP, vocabulary, positions, tied head
+# family ("qwen": llama with biases on q, k and v), layers, width, heads, key/value heads, hidden width of the MLP,
+# vocabulary, positions, tied head
 MODELS = {
     "gpt2-tiny": ("gpt2", 4, 256, 4, 4, 1024, 50304, 256, True),
     "gpt2-124m": ("gpt2", 12, 768, 12, 12, 3072, 50304, 1024, True),
@@ -31,6 +32,8 @@ MODELS = {
     "llama-1b": ("llama", 22, 2048, 32, 4, 5632, 32000, 2048, False),
     "llama-7b": ("llama", 32, 4096, 32, 32, 11008, 32000, 2048, False),
     "llama-8b": ("llama", 32, 4096, 32, 8, 14336, 128256, 2048, False),
+    "qwen-7b": ("qwen", 28, 3584, 28, 4, 18944, 152064, 1024, False),
+    "qwen-14b": ("qwen", 48, 5120, 40, 8, 13824, 152064, 1024, False),
 }
 DEFAULTS = dict(batch=4, seq=0, steps=10, precision="fp32", compile=0, checkpoint=0, lr=1e-4, profile=0)
 
@@ -45,11 +48,11 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, kv_heads, bias):
+    def __init__(self, width, heads, kv_heads, qkv_bias, out_bias):
         super().__init__()
         self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
-        self.qkv = nn.Linear(width, (heads + 2 * kv_heads) * self.size, bias=bias)
-        self.out = nn.Linear(width, width, bias=bias)
+        self.qkv = nn.Linear(width, (heads + 2 * kv_heads) * self.size, bias=qkv_bias)
+        self.out = nn.Linear(width, width, bias=out_bias)
 
     def forward(self, x, rotation):
         batch, seq, width = x.shape
@@ -69,10 +72,10 @@ def rotate(x, cos, sin):
 class Block(nn.Module):
     def __init__(self, family, width, heads, kv_heads, hidden):
         super().__init__()
-        self.gated = family == "llama"
+        self.gated = family != "gpt2"
         norm = RMSNorm if self.gated else nn.LayerNorm
         self.norm1, self.norm2 = norm(width), norm(width)
-        self.attention = Attention(width, heads, kv_heads, bias=not self.gated)
+        self.attention = Attention(width, heads, kv_heads, qkv_bias=family != "llama", out_bias=not self.gated)
         self.up = nn.Linear(width, hidden * (2 if self.gated else 1), bias=not self.gated)
         self.down = nn.Linear(hidden, width, bias=not self.gated)
 
@@ -100,7 +103,7 @@ class LanguageModel(nn.Module):
         for p in self.parameters():
             if p.dim() > 1:
                 nn.init.normal_(p, std=0.02)
-        if family == "llama":
+        if family != "gpt2":
             size = width // heads
             frequency = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
             angle = torch.outer(torch.arange(seq, dtype=torch.float32), frequency)
@@ -138,9 +141,10 @@ def show_profile(step):
 def measure(name, s):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if s["precision"] == "bf16" else torch.float32
+    torch.set_default_dtype(torch.bfloat16 if s["precision"] == "bf16" else torch.float32)  # no f32 copy on the way
     with torch.device(device):
-        model = LanguageModel(MODELS[name], s["seq"], bool(s["checkpoint"])).to(dtype)
+        model = LanguageModel(MODELS[name], s["seq"], bool(s["checkpoint"]))
+        torch.set_default_dtype(torch.float32)
         vocab = MODELS[name][6]
         ids, targets = (torch.randint(0, vocab, (s["batch"], s["seq"])) for _ in range(2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=s["lr"], fused=True)
