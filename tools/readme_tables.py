@@ -12,18 +12,54 @@ def gib(n):
     return f"{n / 2**30:.2f} GiB"
 
 
+def middle(xs):
+    return sorted(xs)[len(xs) // 2]
+
+
+def percent(predicted, measured):
+    return f"{100 * (predicted / measured - 1):+.1f} %".replace("-0.0", "+0.0")
+
+
+def row(r):
+    s, p = r["snug"], r["pytorch"]
+    figure = lambda side: f"{middle(side['tokens_per_s']):,.0f} tok/s, {gib(side['resident_bytes'])}"
+    note = f"<br>{p['mode']}" if "mode" in p else ""
+    return (f"| {r['what']} | {figure(s)} | {figure(p)}{note} | **{r['ratio']['tokens_per_s']:.2f}x** | "
+            f"**{r['ratio']['resident_bytes']:.2f}x** | {percent(s['predicted_bytes'], s['resident_bytes'])}, "
+            f"{percent(s['predicted_step_ms'], middle(s['step_ms']))} |")
+
+
 def results():
-    rows = ["| case | Snug | PyTorch | speed | memory |", "|---|---|---|---|---|"]
+    """One table for each machine, the cases in the order of bench/targets.json."""
+    order = [case["name"] for case in json.load(open("bench/targets.json"))["cases"]]
+    tables = {}
     for path in sorted(glob.glob("bench/results/*.json")):
         r = json.load(open(path))
-        if "pytorch" not in r:
-            continue
-        mid = lambda xs: sorted(xs)[len(xs) // 2]
-        rows.append(f"| {r['what']}<br>{r['hardware']}, {r['date']} | {mid(r['snug']['tokens_per_s']):,.0f} tok/s, "
-                    f"{gib(r['snug']['resident_bytes'])} | {mid(r['pytorch']['tokens_per_s']):,.0f} tok/s, "
-                    f"{gib(r['pytorch']['resident_bytes'])} | **{r['ratio']['tokens_per_s']:.2f}x** | "
-                    f"**{r['ratio']['resident_bytes']:.2f}x** |")
-    return "\n".join(rows)
+        if "pytorch" in r and "ratio" in r:
+            tables.setdefault(r["hardware"], []).append(r)
+    parts = []
+    for hardware, rs in tables.items():
+        rs.sort(key=lambda r: order.index(r["case"]) if r.get("case") in order else -1)
+        versions = ", ".join(sorted({r["pytorch"]["version"] for r in rs}))
+        parts.append("\n".join([f"**{hardware}** ({max(r['date'] for r in rs)}, PyTorch {versions}):", "",
+                                "| case | Snug | PyTorch | speed | memory | predicted memory, time |", "|---|---|---|---|---|---|",
+                                *map(row, rs)]))
+    return "\n\n".join(parts)
+
+
+def loss():
+    """What bench/loss_compare.sh found on a GPU, newest first; nothing when it has not been run."""
+    lines = []
+    for path in sorted(glob.glob("bench/results/*-loss-*.json"), reverse=True):
+        r = json.load(open(path))
+        lines += [f"{r['what']} ({r['hardware']}, {r['date']}; peer: {r['peer']}), from the same weights on the same batches:", "",
+                  "| precision | steps | last loss, ours | PyTorch's | mean difference | largest | drift over the run |",
+                  "|---|---|---|---|---|---|---|"]
+        for name, c in r["loss_comparison"].items():
+            lines.append(f"| {name} | {c['steps']} | {c['last_loss'][0]:.3f} | {c['last_loss'][1]:.3f} | {100 * c['mean_relative_difference']:.3f} % | "
+                         f"{100 * c['largest_relative_difference']:.2f} % | {100 * c['drift']:+.3f} ± {100 * c['drift_standard_error']:.3f} % |")
+        break
+    return "\n".join(lines)
 
 
 def demo(path):
@@ -31,11 +67,14 @@ def demo(path):
 
 
 def fill(text, name, body):
-    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: m[1] + re.sub(r"[ \t]+$", "", body, flags=re.M) + "\n" + m[2], text, flags=re.S)
+    body = re.sub(r"[ \t]+$", "", body, flags=re.M)
+    body = body + "\n" if body else ""
+    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: m[1] + body + m[2], text, flags=re.S)
 
 
 text = open("README.md").read()
 text = fill(text, "results", results())
+text = fill(text, "loss", loss())
 if len(sys.argv) > 1:
     text = fill(text, "demo", demo(sys.argv[1]))
 open("README.md", "w").write(text)
