@@ -341,10 +341,24 @@ static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
     return logits_bytes(&s) + losses_bytes(&s) + most;
 }
 
+/* Where rows end inside a vector, the last one reads padding, which nobody writes: it is left out of
+ * every sum, but memory that was never written is not to be read at all. */
+static enum status clear_padding(const struct kernel_ctx *x, const struct sizes *s,
+                                 const struct work *w)
+{
+    int64_t used = s->n_words * (s->row_bytes / s->row);
+    if (s->n_words % VECTOR != 0)
+        CUDA_TRY(cudaMemset2DAsync((char *)w->logits + used, (size_t)s->row_bytes, 0,
+                                   (size_t)(s->row_bytes - used), (size_t)s->chunk_rows,
+                                   cuda_stream(x)));
+    return OK;
+}
+
 static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct sizes s = sizes_of(c);
     struct work w = work_of(&s, x->workspace);
+    TRY(clear_padding(x, &s, &w));
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
         struct cuda_gemm logits = logits_product(c, &s, w.logits, first, n);
@@ -358,6 +372,7 @@ static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct sizes s = sizes_of(c);
     struct work w = work_of(&s, x->workspace);
+    TRY(clear_padding(x, &s, &w));
     if (call_has(c, 4) && c->in[4].data != c->out[3].data)
         CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data, (size_t)tensor_bytes(&c->out[3]),
                                  cudaMemcpyDeviceToDevice, cuda_stream(x)));
