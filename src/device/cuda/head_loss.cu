@@ -341,8 +341,8 @@ static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
     return logits_bytes(&s) + losses_bytes(&s) + most;
 }
 
-/* Where rows end inside a vector, the last one reads padding, which nobody writes: it is left out of
- * every sum, but memory that was never written is not to be read at all. */
+/* Where rows end inside a vector, the last one reads padding, which nobody writes: it is left out
+ * of every sum, but memory that was never written is not to be read at all. */
 static enum status clear_padding(const struct kernel_ctx *x, const struct sizes *s,
                                  const struct work *w)
 {
