@@ -223,6 +223,8 @@ struct snug_train_options {
     const struct snug_observer *observer; /* NULL: none */
     volatile sig_atomic_t *stop; /* set it to a signal's number: finish the step, save, return */
     bool terminal;               /* log lines and a progress bar on stderr, as the config says */
+    const char *profile;         /* a trace of some steps is written to this file; NULL: none is */
+    int64_t profile_steps;       /* how many, from the fourth of the run on; 0: 3 */
 };
 
 struct snug_train_result {
@@ -233,6 +235,7 @@ struct snug_train_result {
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     const char *last_checkpoint;                   /* NULL: none was saved */
+    const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
 };
 
 /* Trains from where the config says (fresh, or resume_from_checkpoint) to the end. metrics.jsonl
@@ -338,9 +341,11 @@ enum snug_status snug_exported_json(const struct snug_exported *e, const char *o
 /* ---- the machine and this build
  * ---------------------------------------------------------------------- */
 
-/* Version, compiler, features, processor, memory, measured rates; with `ops`, the op table. */
+/* Version, compiler, features, processor, memory, GPU, measured rates; with `ops`, the op table. */
 enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_env_json(bool ops, char **text) SNUG_MUST_CHECK;
+/* SNUG_OK when there is a GPU that this build can use; else the reason. */
+enum snug_status snug_env_require_gpu(void) SNUG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

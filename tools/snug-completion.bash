@@ -11,12 +11,12 @@ _snug() {
     fi
     case ${COMP_WORDS[1]} in
     plan) options='--svg' ;;
-    train) options='--resume --dry-run --fast-dev-run' ;;
+    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
     tokenize) options='--output' ;;
     export) options='--output --checkpoint --dtype --force' ;;
-    env) options='--ops' ;;
+    env) options='--ops --require-gpu' ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$word"); return ;;
     *) return ;;
     esac
@@ -26,8 +26,8 @@ _snug() {
         return
         ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W 'f32 bf16 f16' -- "$word"); return ;;
-    --svg | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-    --prompt | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run) return ;;
+    --svg | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --prompt | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$word")

@@ -127,7 +127,12 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, o));
     TRY(session_start(s));
-    struct train_options options = {.observers = w->list, .n_observers = w->n, .stop = o->stop};
+    struct profile_options profile = {
+        .path = o->profile, .n_steps = o->profile_steps ? o->profile_steps : PROFILE_N_STEPS};
+    struct train_options options = {.observers = w->list,
+                                    .n_observers = w->n,
+                                    .stop = o->stop,
+                                    .profile = o->profile ? &profile : NULL};
     double start = now_s();
     run->has_trained = true;
     enum status status = train_run(s, &options, &run->trained);
@@ -173,6 +178,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .host_bytes = r->host_bytes,
         .device_bytes = r->device_bytes,
         .last_checkpoint = r->last_checkpoint,
+        .profile = r->profile,
     };
 }
 

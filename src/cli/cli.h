@@ -20,16 +20,18 @@ extern "C" {
 /* Every option of every command; a command's table says which it has. */
 struct args {
     bool help, json, no_color, quiet, verbose;
-    bool resume, dry_run, force, no_echo, ops, version;
-    int64_t fast_dev_run, max_new_tokens, top_k, seed, n_columns;
+    bool resume, dry_run, force, no_echo, ops, version, require_gpu;
+    int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
-    const char *svg, *prompt, *checkpoint, *output, *dtype;
+    const char *profile, *svg, *prompt, *checkpoint, *output, *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
 };
 
-enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_INT, OPTION_FLOAT };
+/* An OPTIONAL is a flag that may carry a text: --name, --name=TEXT, or --name TEXT where TEXT can
+ * be nothing else. */
+enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_INT, OPTION_FLOAT, OPTION_OPTIONAL };
 
 struct option {
     const char *name; /* "max-new-tokens" */

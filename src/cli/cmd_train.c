@@ -1,5 +1,6 @@
 /* cmd_train.c: trains. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
@@ -12,6 +13,11 @@ static const struct option options[] = {
     {"fast-dev-run", 0, OPTION_INT, offsetof(struct args, fast_dev_run), "N",
      "a rehearsal: N steps, an evaluation if there is data for one, a checkpoint that is read "
      "back; in output_dir/fast-dev-run"},
+    {"profile", 0, OPTION_OPTIONAL, offsetof(struct args, profile), "FILE",
+     "time every instruction of a few steps: a table at the end, and a trace for Perfetto or "
+     "chrome://tracing in FILE (output_dir/profile.json)"},
+    {"profile-steps", 0, OPTION_INT, offsetof(struct args, profile_steps), "N",
+     "how many steps a profile times, from the fourth on (3)"},
 };
 
 static enum snug_status add(struct args *args, const char *key, const char *value)
@@ -77,17 +83,53 @@ static enum snug_status read_back(const struct snug_run *run)
     return status;
 }
 
+/* Where the trace goes; NULL: none is wanted. */
+static enum snug_status profile_path(struct cli *cli, const struct snug_config *config,
+                                     const char **path)
+{
+    struct args *a = &cli->args;
+    *path = a->profile;
+    if (a->profile_steps < 0 || (a->profile_steps > 0 && !a->profile))
+        return usage_error(a->profile ? "--profile-steps must be at least 1"
+                                      : "--profile-steps is for --profile, which is missing");
+    if (!a->profile || *a->profile)
+        return SNUG_OK;
+    *path = pool_printf(&a->pool, "%s/profile.json", snug_config_output_dir(config));
+    return *path ? SNUG_OK : usage_error("out of memory for the command line");
+}
+
+static void show_profile(const struct snug_run *run, const char *path)
+{
+    struct snug_train_result r;
+    snug_run_result(run, &r);
+    if (!r.profile)
+        return;
+    log_info("where the time of a step went (mean of the profiled steps):");
+    for (const char *line = r.profile; *line;) {
+        size_t n = strcspn(line, "\n");
+        log_info("  %.*s", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    log_info("wrote     %s: open it at https://ui.perfetto.dev or in chrome://tracing", path);
+}
+
 static enum snug_status train(struct cli *cli, const struct snug_config *config)
 {
     struct snug_run *run;
     char *json = NULL;
-    struct snug_train_options o = {.stop = cli->stop, .terminal = !cli->args.quiet};
+    struct snug_train_options o = {
+        .stop = cli->stop, .terminal = !cli->args.quiet, .profile_steps = cli->args.profile_steps};
+    enum snug_status asked = profile_path(cli, config, &o.profile);
+    if (asked != SNUG_OK)
+        return asked;
     enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
     if (status != SNUG_OK)
         return status;
     show_banner(run);
     status = snug_run_train(run, &o);
     show_summary(run, status);
+    if (status == SNUG_OK)
+        show_profile(run, o.profile);
     if (status == SNUG_OK && cli->args.fast_dev_run > 0)
         status = read_back(run);
     if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK) {
@@ -111,7 +153,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_train = {
     .name = "train",
-    .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] [--json]",
+    .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] "
+             "[--profile[=FILE]] [--json]",
     .summary = "train a model inside the memory given",
     .text =
         "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
@@ -125,7 +168,8 @@ const struct command cmd_train = {
     .examples = "  snug train configs/demo.yaml\n"
                 "  snug train configs/demo.yaml max_steps=50 learning_rate=3e-4\n"
                 "  snug train configs/demo.yaml --resume\n"
-                "  snug train configs/demo.yaml --fast-dev-run 3 --json",
+                "  snug train configs/demo.yaml --fast-dev-run 3 --json\n"
+                "  snug train configs/demo.yaml max_steps=6 --profile",
     .options = options,
     .n_options = ARRAY_LEN(options),
     .min_words = 1,

@@ -33,8 +33,12 @@ static void print_option(const struct option *o)
     char letter[8] = "    ";
     if (o->letter)
         (void)snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-    (void)snprintf(left, sizeof(left), "  %s--%s%s%s", letter, o->name, o->value_name ? " " : "",
-                   o->value_name ? o->value_name : "");
+    bool optional = o->kind == OPTION_OPTIONAL;
+    (void)snprintf(left, sizeof(left), "  %s--%s%s%s%s", letter, o->name,
+                   optional        ? "[="
+                   : o->value_name ? " "
+                                   : "",
+                   o->value_name ? o->value_name : "", optional ? "]" : "");
     (void)printf("%-*s", COLUMN, left);
     int at = (int)strlen(left) > COLUMN ? (int)strlen(left) : COLUMN;
     for (const char *word = o->help; *word;) {

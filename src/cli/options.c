@@ -101,6 +101,9 @@ static enum snug_status set_value(const struct option *o, const char *value, str
     case OPTION_FLAG:
         *(bool *)field = true;
         return SNUG_OK;
+    case OPTION_OPTIONAL:
+        *(const char **)field = value ? value : "";
+        return SNUG_OK;
     case OPTION_TEXT:
         *(const char **)field = value;
         return SNUG_OK;
@@ -131,6 +134,26 @@ static enum snug_status add_override(struct args *args, const char *key, const c
     return SNUG_OK;
 }
 
+/* key=value: a name before the `=`, so that paths with one in them can be given as ./a=b. */
+static bool is_override(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    if (!equals || equals == word)
+        return false;
+    for (const char *p = word; p < equals; p++) {
+        if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
+            return false;
+    }
+    return word[0] != '.';
+}
+
+/* The word after an option whose value may be left out: its value when it can be nothing else,
+ * because all the words of the command are there. */
+static bool is_value(const struct command *c, const char *word, const struct args *args)
+{
+    return args->words.n >= c->max_words && word[0] != '-' && !is_override(word);
+}
+
 /* One argument that begins with `--`; *i moves on when the value is the next one. */
 static enum snug_status parse_long(const struct command *c, int argc, char **argv, int *i,
                                    struct args *args)
@@ -143,6 +166,10 @@ static enum snug_status parse_long(const struct command *c, int argc, char **arg
         return unknown_option(c, name, n);
     if (o && o->kind == OPTION_FLAG)
         return equals ? usage_error("--%s takes no value", o->name) : set_value(o, NULL, args);
+    if (o && o->kind == OPTION_OPTIONAL) {
+        bool next = !equals && *i + 1 < argc && is_value(c, argv[*i + 1], args);
+        return set_value(o, equals ? equals + 1 : next ? argv[++*i] : NULL, args);
+    }
     /* What looks like the next option is not taken for a value: --prompt=--x says it is one. */
     if (!equals && (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0))
         return usage_error("--%.*s needs a value", (int)n, name);
@@ -164,19 +191,6 @@ static enum snug_status parse_letter(const struct command *c, int argc, char **a
     if (*i + 1 >= argc)
         return usage_error("-%c needs a value", o->letter);
     return set_value(o, argv[++*i], args);
-}
-
-/* key=value: a name before the `=`, so that paths with one in them can be given as ./a=b. */
-static bool is_override(const char *word)
-{
-    const char *equals = strchr(word, '=');
-    if (!equals || equals == word)
-        return false;
-    for (const char *p = word; p < equals; p++) {
-        if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
-            return false;
-    }
-    return word[0] != '.';
 }
 
 static enum snug_status parse_word(const struct command *c, const char *word, struct args *args)

@@ -23,6 +23,9 @@ enum status profile_init(struct profile *p, struct session *s, const struct prof
             "raise max_steps to at least %lld or profile fewer steps (--profile-steps)",
             (long long)o->n_steps, PROFILE_FIRST_STEP, (long long)needed, (long long)n_steps_of_run,
             (long long)needed);
+    static const char empty[] = "{\"traceEvents\":[]}\n";
+    if (o->path) /* a place that cannot be written is better known now */
+        TRY(file_write_atomic(o->path, empty, sizeof(empty) - 1));
     return timing_init(&p->timing, s->pipeline.train.program, &s->device);
 }
 
@@ -118,8 +121,9 @@ static void add_run(const struct profile *p, const struct timed_run *r, struct r
         const struct instr *i = &program->instrs.items[at];
         struct row *row = &rows[row_of(program, i)];
         struct program_cost cost;
-        bool beside = p->s->device.ops->queue && i->queue != QUEUE_COMPUTE;
-        if (i->kind == INSTR_RECORD || (i->kind == INSTR_WAIT && beside))
+        bool queues = p->s->device.ops->queue != NULL;
+        bool beside = queues && i->queue != QUEUE_COMPUTE;
+        if (i->kind == INSTR_RECORD || (i->kind == INSTR_WAIT && (beside || !queues)))
             continue;
         row->beside = beside;
         program_cost(program, at, 1, &p->s->device, &cost);

@@ -15,6 +15,7 @@ struct loop {
     struct train_result *result;
     struct train_state state;
     struct schedule schedule;
+    struct profile profile;
     int64_t n_steps;
     double started;
 };
@@ -89,6 +90,19 @@ static enum status run_step(struct loop *l, double lr)
         TRY(run_section(l, "micro"));
     }
     return run_section(l, "update");
+}
+
+/* The steps a profile wants are run with the clock beside them. */
+static enum status run_profiled(struct loop *l, double lr, double *seconds)
+{
+    int64_t i_step = l->result->n_steps + 1;
+    bool profiled = l->o->profile != NULL;
+    if (profiled)
+        profile_step_begin(&l->profile, i_step);
+    double start = now_s();
+    TRY(run_step(l, lr));
+    *seconds = now_s() - start;
+    return profiled ? profile_step_end(&l->profile, i_step, *seconds) : OK;
 }
 
 /* ---- bookkeeping
@@ -260,10 +274,9 @@ static enum status train_step(struct loop *l, bool *done)
     struct loader_cursor before, after;
     double lr = schedule_at(&l->schedule, l->state.step);
     loader_get_cursor(l->s->loader, &before);
-    double start = now_s();
-    TRY(run_step(l, lr));
+    double seconds;
+    TRY(run_profiled(l, lr, &seconds));
     l->state.step++;
-    double seconds = now_s() - start;
     l->result->losses[l->result->n_steps] = 0;
     l->result->step_seconds[l->result->n_steps] = seconds;
     l->result->n_steps++;
@@ -330,6 +343,15 @@ static void summarise(struct loop *l)
     r->mfu = l->s->pipeline.forecast.step_flops / r->median_step_s / peak_flops(l->s);
 }
 
+static void take_table(struct loop *l)
+{
+    struct str text = {0};
+    profile_table(&l->profile, &text);
+    if (text.n > 0 && !text.failed)
+        l->result->profile = str_take(&text);
+    str_release(&text);
+}
+
 static enum status start_loader(struct session *s)
 {
     void *ring = executor_storage_pointer(s->executor, s->pipeline.ring);
@@ -362,10 +384,15 @@ enum status train_run(struct session *s, const struct train_options *o, struct t
     size_t n = (size_t)MAX(l.n_steps - l.state.step, (int64_t)1);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
     TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);
+    if (o->profile)
+        TRY_GOTO(profile_init(&l.profile, s, o->profile, l.n_steps - l.state.step), out);
     status = run_loop(&l);
     loader_stop(s->loader);
     summarise(&l);
+    if (o->profile)
+        take_table(&l);
 out:
+    profile_release(&l.profile);
     train_state_release(&l.state);
     return status;
 }
@@ -375,5 +402,6 @@ void train_result_release(struct train_result *r)
     mem_free(r->losses);
     mem_free(r->step_seconds);
     mem_free(r->last_checkpoint);
+    mem_free(r->profile);
     *r = (struct train_result){0};
 }

@@ -9,7 +9,7 @@
 
 #include <signal.h>
 
-#include "train/session.h"
+#include "train/profile.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,6 +54,7 @@ struct train_result {
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     char *last_checkpoint;                         /* NULL: none saved */
     int signal;                                    /* that stopped it; 0: none */
+    char *profile;                                 /* the table of the profile; NULL: none */
 };
 void train_result_release(struct train_result *r);
 
@@ -61,6 +62,7 @@ struct train_options {
     struct train_observer *observers;
     size_t n_observers;
     volatile sig_atomic_t *stop; /* set to a signal number to finish the step, save and return */
+    const struct profile_options *profile; /* NULL: none is wanted */
 };
 
 /* Number of optimizer steps the config asks for over the session's data. */
