@@ -15,8 +15,12 @@
 #ifdef SNUG_HAVE_CUDA
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/str.h"
 #include "device/cpu/cpu_ref.h"
 #include "device/cuda/cuda_gemm.h"
 #include "device/device.h"
@@ -335,6 +339,85 @@ static void tf32_rounds_factors_of_f32_products_only(void **state)
     assert_memory_equal(got, want, (size_t)(c.m * c.n) * 2);
 }
 
+static char *read_products(const char *folder)
+{
+    char path[96], *text = NULL;
+    size_t n_bytes = 0;
+    (void)snprintf(path, sizeof(path), "%s/products", folder);
+    must(file_read(path, &text, &n_bytes));
+    return text;
+}
+
+/* The same file with every value after its key replaced. */
+static void spoil_products(const char *folder, const char *value)
+{
+    char path[96], *text = read_products(folder);
+    struct str out = {0};
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n'), *tab = strchr(line, '\t');
+        bool entry = tab && end && tab < end;
+        str_add_n(&out, line, (size_t)((entry ? tab + 1 : end + 1) - line));
+        if (entry)
+            str_addf(&out, "%s\n", value);
+        line = end + 1;
+    }
+    must(str_status(&out));
+    (void)snprintf(path, sizeof(path), "%s/products", folder);
+    must(file_write_atomic(path, out.text, out.n));
+    str_release(&out);
+    mem_free(text);
+}
+
+static void tune(bool search)
+{
+    must(device_tune(&gpu.device, &(struct device_tuning){.search = search}));
+}
+
+static void check_searched(void)
+{
+    struct combination up = {DTYPE_BF16, DTYPE_BF16, 512, 1024, 768, 0, false, true, true, 0, 2, 0};
+    struct combination dw = {DTYPE_BF16, DTYPE_F32, 768, 512, 2048, 0, true, false, false, 1, 0, 1};
+    struct combination odd = {DTYPE_BF16, DTYPE_BF16, 257, 129, 65, 0, false, true, true, 2, 0, 0};
+    fill_all(DTYPE_BF16, DTYPE_BF16);
+    check(&up);
+    check(&odd);
+    fill_all(DTYPE_BF16, DTYPE_F32);
+    check(&dw);
+    assert_int_equal(gpu.n_failures, 0);
+}
+
+static void a_search_is_kept_and_a_spoilt_file_is_not_believed(void **state)
+{
+    (void)state;
+    struct cuda_libraries *l = cuda_libraries_of(&gpu.device.env);
+    char folder[] = "/tmp/snug-gemm-XXXXXX";
+    char *before = l->cache_folder;
+    assert_non_null(mkdtemp(folder));
+    l->cache_folder = folder;
+    tune(true);
+    check_searched();
+    char *found = read_products(folder);
+    (void)fprintf(stderr, "%s", found);
+    tune(true); /* what was found is read, not measured: the file stays */
+    check_searched();
+    char *again = read_products(folder);
+    assert_string_equal(found, again);
+    mem_free(again);
+    static const char *const spoilt[] = {"ffffffffffffffff 1 ns", "what", "0"};
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        spoil_products(folder, spoilt[i]);
+        tune(true);
+        check_searched();
+        again = read_products(folder);
+        assert_null(strstr(again, "what"));
+        mem_free(again);
+    }
+    mem_free(found);
+    tune(false);
+    l->cache_folder = before;
+    must(file_remove_tree(folder));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +425,7 @@ int main(void)
         cmocka_unit_test(long_sums_equal_the_plain_kernels),
         cmocka_unit_test(the_library_says_what_it_does_itself),
         cmocka_unit_test(tf32_rounds_factors_of_f32_products_only),
+        cmocka_unit_test(a_search_is_kept_and_a_spoilt_file_is_not_believed),
     };
     if (device_open_cuda(&gpu.device, 0) != OK) {
         (void)fprintf(stderr, "skipped: %s\n", status_message());

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm_search.h"
 #include "device/cuda/cuda_state.cuh"
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -276,6 +277,9 @@ static enum status tune(struct device *d, const struct device_tuning *t)
         return FAIL(ERR_UNSUPPORTED,
                     "tf32 needs a GPU of compute capability 8.0 or newer, this one has %d.%d",
                     l->major, l->minor);
+    if (t->search)
+        TRY(cuda_gemm_search_open(l, d->identity, cuda_state_of(d)->streams[QUEUE_COMPUTE]));
+    cuda_gemm_cache_clear(l->gemm_cache);
     l->tf32 = t->tf32;
     l->search = t->search;
     return OK;
@@ -305,6 +309,7 @@ static void close_device(struct device *d)
     if (s->libraries.cublaslt)
         (void)cublasLtDestroy(s->libraries.cublaslt);
     cuda_gemm_cache_free(s->libraries.gemm_cache);
+    cuda_gemm_search_free(s->libraries.gemm_search);
     for (int i = 0; i < s->n_events; i++)
         (void)cudaEventDestroy(s->events[i]);
     for (int q = 0; q < QUEUE_COUNT; q++) {

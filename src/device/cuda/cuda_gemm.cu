@@ -20,6 +20,11 @@ void cuda_gemm_cache_free(struct cuda_gemm_cache *c)
     mem_free(c);
 }
 
+void cuda_gemm_cache_clear(struct cuda_gemm_cache *c)
+{
+    memset(c, 0, sizeof(*c));
+}
+
 /* ---- the choice ----------------------------------------------------------------------------- */
 
 static uint64_t hash(const struct gemm_key *k)
@@ -33,44 +38,47 @@ static uint64_t hash(const struct gemm_key *k)
 
 /* Asks for as much as possible done by the library itself, then for less. When it has no algorithm
  * for the product alone, out->found stays false and the plain kernels do the work. */
-static enum status ask(struct cuda_libraries *l, const struct cuda_gemm *g,
+static enum status ask(const struct cuda_libraries *l, const struct cuda_gemm *g,
                        const struct gemm_key *k, struct gemm_choice *out)
 {
-    const int parts = gemm_parts(g);
-    const int tries[] = {parts, parts & ~CUDA_GEMM_BIAS_GRAD, parts & CUDA_GEMM_BIAS, 0};
+    int forms[GEMM_FORMS], n_forms = gemm_forms(g, forms);
     memset(out, 0, sizeof(*out));
     out->key = *k;
     out->used = true;
-    for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && !out->found; i++) {
+    for (int i = 0; i < n_forms && !out->found; i++) {
         cublasLtMatmulHeuristicResult_t result;
         int n = 0;
-        if (!gemm_can_be_inside(g, tries[i]) || (i > 0 && tries[i] == tries[i - 1]))
-            continue;
-        TRY(gemm_propose(l, g, tries[i], &result, 1, &n));
-        if (n == 0)
-            continue;
-        out->found = true;
-        out->inside = tries[i];
-        out->algorithm = result.algo;
-        out->workspace = ceil_div((int64_t)result.workspaceSize, GEMM_ALIGN) * GEMM_ALIGN;
+        TRY(gemm_propose(l, g, forms[i], &result, 1, &n));
+        if (n > 0)
+            gemm_choice_set(out, forms[i], &result);
     }
     return OK;
 }
 
-/* From the cache, or asked and put there while there is room. */
-static enum status choose(struct cuda_libraries *l, const struct cuda_gemm *g,
+static enum status check(const struct cuda_gemm *g)
+{
+    if (g->add && g->residual)
+        return FAIL(ERR_INTERNAL, "a matrix product is added to its result and to a residual");
+    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD && !g->aux)
+        return FAIL(ERR_INTERNAL, "a matrix product times GELU's slope without GELU's input");
+    return OK;
+}
+
+/* From the cache, or asked and put there while there is room. A search is for planning: what is
+ * planned is in the cache when it runs, and what finds no room there is never searched for. */
+static enum status choose(const struct kernel_env *env, const struct cuda_gemm *g, bool planning,
                           struct gemm_choice *out)
 {
+    struct cuda_libraries *l = cuda_libraries_of(env);
     struct gemm_key k = gemm_key_of(l, g);
     uint64_t at = hash(&k) % CACHE_SLOTS;
-    if (g->add && g->residual)
-        return FAIL(ERR_FAILED, "a matrix product is added to its result and to a residual");
-    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD && !g->aux)
-        return FAIL(ERR_FAILED, "a matrix product times GELU's slope without GELU's input");
+    TRY(check(g));
     for (int i = 0; i < CACHE_SLOTS; i++, at = (at + 1) % CACHE_SLOTS) {
         struct gemm_choice *slot = &l->gemm_cache->slots[at];
         if (!slot->used) {
             TRY(ask(l, g, &k, out));
+            if (planning && l->search)
+                TRY(gemm_search(env, g, out));
             *slot = *out;
             return OK;
         }
@@ -87,33 +95,40 @@ static bool sums_apart(const struct cuda_gemm *g, const struct gemm_choice *c)
     return g->bias_grad && !(c->found && (c->inside & CUDA_GEMM_BIAS_GRAD));
 }
 
+int64_t gemm_choice_workspace(const struct kernel_env *env, const struct cuda_gemm *g,
+                              const struct gemm_choice *c)
+{
+    return c->workspace + (sums_apart(g, c) ? gemm_bias_grad_workspace(env, g) : 0);
+}
+
 int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g)
 {
     struct gemm_choice c;
-    if (choose(cuda_libraries_of(env), g, &c) != OK)
-        return 0;
-    return c.workspace + (sums_apart(g, &c) ? gemm_bias_grad_workspace(env, g) : 0);
+    return choose(env, g, true, &c) == OK ? gemm_choice_workspace(env, g, &c) : 0;
 }
 
 int cuda_gemm_fused(const struct kernel_env *env, const struct cuda_gemm *g)
 {
     struct gemm_choice c;
-    return choose(cuda_libraries_of(env), g, &c) == OK && c.found ? c.inside : -1;
+    return choose(env, g, true, &c) == OK && c.found ? c.inside : -1;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
 
+enum status gemm_run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g,
+                     const struct gemm_choice *c)
+{
+    TRY(gemm_library_run(cuda_libraries_of(&x->env), g, c, workspace, cuda_stream(x)));
+    int left = gemm_parts(g) & ~c->inside;
+    TRY(gemm_finish(x, g, left & CUDA_GEMM_BIAS, left & CUDA_GEMM_EPILOGUE));
+    return sums_apart(g, c) ? gemm_bias_grad(x, (char *)workspace + c->workspace, g) : OK;
+}
+
 enum status cuda_gemm(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
 {
-    struct cuda_libraries *l = cuda_libraries_of(&x->env);
     struct gemm_choice chosen;
     if (g->m == 0 || g->n == 0)
         return OK;
-    TRY(choose(l, g, &chosen));
-    if (!chosen.found)
-        return cuda_gemm_tiled(x, workspace, g);
-    TRY(gemm_library_run(l, g, &chosen, workspace, cuda_stream(x)));
-    int left = gemm_parts(g) & ~chosen.inside;
-    TRY(gemm_finish(x, g, left & CUDA_GEMM_BIAS, left & CUDA_GEMM_EPILOGUE));
-    return sums_apart(g, &chosen) ? gemm_bias_grad(x, (char *)workspace + chosen.workspace, g) : OK;
+    TRY(choose(&x->env, g, false, &chosen));
+    return chosen.found ? gemm_run(x, workspace, g, &chosen) : cuda_gemm_tiled(x, workspace, g);
 }

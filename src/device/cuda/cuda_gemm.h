@@ -17,7 +17,7 @@
  *
  * The algorithm is found once for a shape and kept in cuda_libraries.gemm_cache: the library's
  * first proposal, or the fastest of several by measurement (cuda_gemm_search.h). The workspace is
- * known when the program is planned.
+ * known when the program is planned, and a product that was planned runs as it was planned.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_H
 #define SNUG_DEVICE_CUDA_CUDA_GEMM_H
@@ -71,6 +71,7 @@ static inline void *cuda_gemm_planned(const void *p)
 struct cuda_gemm_cache;
 struct cuda_gemm_cache *cuda_gemm_cache_new(void); /* NULL: out of memory */
 void cuda_gemm_cache_free(struct cuda_gemm_cache *c);
+void cuda_gemm_cache_clear(struct cuda_gemm_cache *c); /* nothing planned so far may run after it */
 
 /* Bytes of workspace for cuda_gemm and for cuda_gemm_tiled. */
 int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g);

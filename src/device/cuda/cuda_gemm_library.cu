@@ -70,6 +70,19 @@ bool gemm_can_be_inside(const struct cuda_gemm *g, int inside)
     return !g->bias || (inside & CUDA_GEMM_BIAS);
 }
 
+int gemm_forms(const struct cuda_gemm *g, int forms[GEMM_FORMS])
+{
+    const int parts = gemm_parts(g);
+    const int wanted[GEMM_FORMS] = {parts, parts & ~CUDA_GEMM_BIAS_GRAD, parts & CUDA_GEMM_BIAS, 0};
+    int n = 0;
+    for (int i = 0; i < GEMM_FORMS; i++) {
+        bool known = n > 0 && forms[n - 1] == wanted[i];
+        if (!known && gemm_can_be_inside(g, wanted[i]))
+            forms[n++] = wanted[i];
+    }
+    return n;
+}
+
 static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g, int inside)
 {
     bool bias = inside & CUDA_GEMM_BIAS;
@@ -190,6 +203,22 @@ enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm 
     if (answer != CUBLAS_STATUS_SUCCESS || *n == 0 || out[0].state != CUBLAS_STATUS_SUCCESS)
         *n = 0;
     return OK;
+}
+
+void gemm_choice_set(struct gemm_choice *c, int inside, const cublasLtMatmulHeuristicResult_t *r)
+{
+    c->found = true;
+    c->inside = inside;
+    c->algorithm = r->algo;
+    c->workspace = ceil_div((int64_t)r->workspaceSize, GEMM_ALIGN) * GEMM_ALIGN;
+}
+
+void gemm_choice_take(struct gemm_choice *c, const struct gemm_choice *from)
+{
+    c->found = from->found;
+    c->inside = from->inside;
+    c->algorithm = from->algorithm;
+    c->workspace = from->workspace;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

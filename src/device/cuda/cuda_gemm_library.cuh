@@ -53,6 +53,11 @@ struct gemm_key gemm_key_of(const struct cuda_libraries *l, const struct cuda_ge
 int gemm_parts(const struct cuda_gemm *g);
 bool gemm_can_be_inside(const struct cuda_gemm *g, int inside);
 
+/* Ways to share the product between the library and our kernels, most in the library first: values
+ * for `inside`. Returns how many. */
+enum { GEMM_FORMS = 4 };
+int gemm_forms(const struct cuda_gemm *g, int forms[GEMM_FORMS]);
+
 enum status gemm_describe(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
                           struct gemm_described *out);
 
@@ -60,6 +65,21 @@ enum status gemm_describe(const struct cuda_libraries *l, const struct cuda_gemm
  * it has nothing. */
 enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
                          cublasLtMatmulHeuristicResult_t *out, int n_most, int *n);
+
+/* A form of the product with one of the library's proposals; the key stays. */
+void gemm_choice_set(struct gemm_choice *c, int inside, const cublasLtMatmulHeuristicResult_t *r);
+void gemm_choice_take(struct gemm_choice *c, const struct gemm_choice *from);
+
+/* Bytes of workspace of the whole product by that choice, and the whole product. */
+int64_t gemm_choice_workspace(const struct kernel_env *env, const struct cuda_gemm *g,
+                              const struct gemm_choice *c);
+enum status gemm_run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g,
+                     const struct gemm_choice *c);
+
+/* Replaces the library's first choice by the fastest, remembered or found by trying
+ * (cuda_gemm_search.cu). */
+enum status gemm_search(const struct kernel_env *env, const struct cuda_gemm *g,
+                        struct gemm_choice *choice);
 
 /* The product with the choice's algorithm, without the parts it leaves to others. */
 enum status gemm_library_run(const struct cuda_libraries *l, const struct cuda_gemm *g,

@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 struct cuda_gemm_cache;
+struct cuda_gemm_search;
 
 /* Something a kernel family keeps between calls (built cuDNN plans). The family that sets `data`
  * sets `release`, which the device calls when it closes. */
@@ -36,6 +37,7 @@ struct cuda_libraries {
     cudnnHandle_t cudnn; /* its stream is set by the kernels that use it */
     struct cuda_gemm_cache *gemm_cache;
     struct cuda_keep attention, attention_grad;
+    struct cuda_gemm_search *gemm_search; /* NULL unless `search` */
     bool search; /* products by the fastest algorithm that timings find (cuda_gemm_search.cu) */
     bool tf32;   /* products of f32 may round their factors to 10 bits of fraction */
 
