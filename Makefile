@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps deps-all test demo check format asan fuzz clang cuda bench install clean
+.PHONY: help build deps deps-all test demo check format asan fuzz clang cuda check-gpu bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ clang: deps-all ## build everything with clang
 cuda: deps ## build with CUDA (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null
 	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli
+
+check-gpu: deps ## build for the GPU of this machine, say what it is, and try it
+	@tools/check-gpu.sh
 
 bench: deps build ## matrix products, and a training step beside PyTorch where there is one
 	@bench/run.sh $(BUILD)

@@ -4,7 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "api/api_internal.h"
+#include "api/env_gpu.h"
 #include "graph/op.h"
 #include "train/json_text.h"
 
@@ -33,6 +33,7 @@ struct machine {
     int n_cores;
     int64_t memory_bytes, free_bytes;
     struct device device;
+    struct gpu_view gpu;
 };
 
 /* The value of the first line of /proc/cpuinfo that begins with `key`. */
@@ -69,6 +70,7 @@ static enum status look(struct machine *m)
     int64_t page = sysconf(_SC_PAGESIZE);
     m->memory_bytes = sysconf(_SC_PHYS_PAGES) * page;
     m->free_bytes = sysconf(_SC_AVPHYS_PAGES) * page;
+    gpu_view_take(&m->gpu);
     return device_open_cpu(&m->device, 0);
 }
 
@@ -114,6 +116,7 @@ static void add_machine(struct str *s, const struct machine *m)
              "copies (measured now)\n",
              m->device.rates.matmul_flops / 1e9, m->device.rates.memory_bytes / 1e9,
              m->device.rates.copy_bytes / 1e9);
+    gpu_view_text(&m->gpu, s);
     for (size_t i = 0; i < ARRAY_LEN(features); i++)
         str_addf(s, "%-12s %-9s %-4s (%s)\n", i == 0 ? "features" : "", features[i].name,
                  features[i].present ? "yes" : "no", features[i].what);
@@ -175,13 +178,13 @@ static json_t *pack_ops(const struct device *d)
 static json_t *pack_machine(const struct machine *m)
 {
     const struct device_rates *r = &m->device.rates;
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:{s:f, s:f, s:f}, s:o}", "version",
-                     SNUG_VERSION, "compiler", compiler(), "system", m->system, "processor",
-                     m->processor, "cores", m->n_cores, "memory_bytes", (json_int_t)m->memory_bytes,
-                     "free_bytes", (json_int_t)m->free_bytes, "device", m->device.description,
-                     "rates", "matmul_flops", r->matmul_flops, "memory_bytes_per_s",
-                     r->memory_bytes, "copy_bytes_per_s", r->copy_bytes, "features",
-                     pack_features());
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:{s:f, s:f, s:f}, s:o, s:o}",
+                     "version", SNUG_VERSION, "compiler", compiler(), "system", m->system,
+                     "processor", m->processor, "cores", m->n_cores, "memory_bytes",
+                     (json_int_t)m->memory_bytes, "free_bytes", (json_int_t)m->free_bytes, "device",
+                     m->device.description, "rates", "matmul_flops", r->matmul_flops,
+                     "memory_bytes_per_s", r->memory_bytes, "copy_bytes_per_s", r->copy_bytes,
+                     "gpu", gpu_view_json(&m->gpu), "features", pack_features());
 }
 
 enum snug_status snug_env_json(bool ops, char **text)
@@ -199,4 +202,13 @@ enum snug_status snug_env_json(bool ops, char **text)
         status = json_text_take(root, JSON_INDENT(2), &s);
     }
     return hand_out(&s, status, text);
+}
+
+enum snug_status snug_env_require_gpu(void)
+{
+    struct device d;
+    enum status status = device_open_cuda(&d, 0);
+    if (status == OK)
+        device_close(&d);
+    return public_status(status);
 }

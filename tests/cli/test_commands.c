@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/compiler.h"
 #include "base/file.h"
+#include "device/gpu.h"
 #include "support/process.h"
 
 #define SYNTHETIC "datasets:\n  - type: synthetic\n    n_tokens: 20000\n"
@@ -394,6 +395,9 @@ static void env_lists_the_build_the_machine_and_the_ops(void **state)
     assert_true(json_number_at(j, "rates.matmul_flops") > 0);
     assert_false(json_bool_at(j, "features.mpi"));
     assert_true(json_int_at(j, "cores") > 0);
+    /* A GPU is usable, or there is a reason. */
+    assert_true(json_bool_at(j, "gpu.usable") == (*json_text_at(j, "gpu.problem") == '\0'));
+    assert_true(json_bool_at(j, "gpu.built") == json_bool_at(j, "features.cuda"));
     (void)json_text_at(j, "version");
     (void)json_text_at(j, "compiler");
     assert_true(json_array_size(json_object_get(j, "ops")) > 40);
@@ -401,6 +405,22 @@ static void env_lists_the_build_the_machine_and_the_ops(void **state)
     process_release(&p);
     PROCESS_RUN(&p, &scratch, "env");
     expect_exit(&p, 0);
+    assert_non_null(strstr(p.out, "processor"));
+    assert_non_null(strstr(p.out, "\ngpu "));
+    process_release(&p);
+}
+
+static void without_a_gpu_env_can_be_made_to_fail(void **state)
+{
+    (void)state;
+    struct process p;
+    struct gpu_facts f;
+    gpu_look(&f, 0);
+    PROCESS_RUN(&p, &scratch, "env", "--require-gpu");
+    if (f.n_gpus == 0) {
+        expect_exit(&p, 2);
+        expect_stderr(&p, f.built ? "no NVIDIA" : "this build has no CUDA");
+    }
     assert_non_null(strstr(p.out, "processor"));
     process_release(&p);
 }
@@ -453,6 +473,7 @@ int main(void)
         TEST(tokenized_text_can_be_trained_on),
         TEST(an_export_is_a_model_folder),
         TEST(env_lists_the_build_the_machine_and_the_ops),
+        TEST(without_a_gpu_env_can_be_made_to_fail),
         TEST(every_command_has_help_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
