@@ -379,8 +379,8 @@ static void *a_queue(struct device *d, enum queue q)
     return NULL;
 }
 
-/* With everything moved to the host and back, copies run beside the computing queue where there are
- * queues, and between its instructions where there are none. */
+/* With everything moved to the host and back, copies out run beside the computing queue where there
+ * are queues (copies in are waited for), and between its instructions where there are none. */
 static void queues_run_beside_each_other(void **state)
 {
     (void)state;
@@ -402,7 +402,7 @@ static void queues_run_beside_each_other(void **state)
     fake.ops.queue = a_queue;
     expect_ok(predict_step(&x, t.program, &fake.device, 1, &beside));
     assert_true(fabs(one_by_one - compute - copies) < 1e-9 * one_by_one);
-    assert_true(beside < compute + 0.5 * copies);
+    assert_true(beside < compute + 0.75 * copies);
     assert_true(beside >= compute);
     prediction_release(&x);
     training_release(&t);
