@@ -17,8 +17,8 @@ endforeach()
 list(REMOVE_DUPLICATES op_sources)
 
 file(GLOB SNUG_SOURCES CONFIGURE_DEPENDS
-    src/base/*.c src/graph/*.c src/autodiff/*.c src/model/*.c src/precision/*.c src/optim/*.c
-    src/device/*.c src/plan/*.c src/program/*.c src/run/*.c src/dist/*.c src/data/*.c
+    src/base/*.c src/graph/*.c src/rewrite/*.c src/autodiff/*.c src/model/*.c src/precision/*.c
+    src/optim/*.c src/device/*.c src/plan/*.c src/program/*.c src/run/*.c src/dist/*.c src/data/*.c
     src/io/*.c src/train/*.c src/api/*.c)
 # Files of a device that belong to no single family: the op's table, memory, shared loops.
 list(APPEND SNUG_SOURCES src/ops/op_table.c src/ops/op_support.c ${op_sources})

@@ -9,7 +9,7 @@ formatted() { git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
 
 # A folder includes only from itself and from folders above it in this list.
 layers() {
-    order="base graph ops autodiff model precision optim device plan program run dist data io train api cli"
+    order="base graph ops rewrite autodiff model precision optim device plan program run dist data io train api cli"
     status=0
     for file in $(git ls-files 'src/*.c' 'src/*.h'); do
         folder=$(echo "$file" | cut -d/ -f2)

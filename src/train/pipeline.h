@@ -1,6 +1,7 @@
 /* pipeline.h: from a config to checked programs.
  *
- *     config -> model -> autodiff -> precision -> optimizer -> plan -> program -> check
+ *     config -> model -> rewrite -> autodiff -> precision -> optimizer -> rewrite
+ *            -> plan -> program -> check
  *
  * pipeline_build() reads as that list. What comes out says, before anything runs, what every byte
  * is for and how long a step takes; train/trainer.h then runs it.
@@ -13,6 +14,7 @@
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "program/predict.h"
+#include "rewrite/rewrite.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,8 +84,14 @@ enum status pipeline_require_fit(const struct pipeline *p,
 enum status pipeline_require_room(const struct pipeline *p,
                                   const struct pipeline_options *o) MUST_CHECK;
 
-/* The dtypes a config asks for. */
-enum status precision_from_config(const struct config *cfg, struct precision *out) MUST_CHECK;
+/* The dtypes a config asks for; ERR_UNSUPPORTED, with what to write instead, when the device lacks
+ * one. */
+enum status precision_from_config(const struct config *cfg, const struct device *d,
+                                  struct precision *out) MUST_CHECK;
+
+/* The rewriting a config asks for (compile: none has none). */
+enum status fuse_ops(const struct config *cfg, struct graph *g,
+                     enum rewrite_stage stage) MUST_CHECK;
 
 /* The name of the input that seeds the backward pass: 1 / tokens of a step. */
 #define LOSS_SEED "loss_seed"

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "graph/builder.h"
 #include "optim/optimizer.h"
+#include "rewrite/rewrite.h"
 #include "support/golden.h"
 
 enum { MAX_VALUES = 64, MAX_PARAMS = 48 };
@@ -214,7 +215,7 @@ static value_id loss_of(struct maker *m)
     return loss;
 }
 
-static void optimize(struct random_graph *r, struct maker *m, value_id loss)
+static void optimize(struct random_graph *r, struct maker *m, value_id loss, bool fused)
 {
     struct optimizer_param params[MAX_PARAMS];
     value_id grads[MAX_PARAMS], seed, count;
@@ -238,6 +239,8 @@ static void optimize(struct random_graph *r, struct maker *m, value_id loss)
         .precision = precision_f32(),
     };
     expect_ok(optimizer_apply(r->g, &o, params, (size_t)m->n_params, loss, count));
+    if (fused)
+        expect_ok(rewrite_apply(r->g, REWRITE_GRADIENT));
     if (r->n_micro == 1)
         expect_ok(schedule_updates_early(r->g));
     expect_ok(graph_check(r->g));
@@ -261,7 +264,11 @@ void random_graph_init(struct random_graph *r, uint64_t seed)
         steps[below(&m, (int)ARRAY_LEN(steps))](&m);
         expect_ok(builder_status(&m.b));
     }
-    optimize(r, &m, loss_of(&m));
+    value_id loss = loss_of(&m);
+    bool fused = below(&m, 2);
+    if (fused)
+        expect_ok(rewrite_apply(r->g, REWRITE_FORWARD));
+    optimize(r, &m, loss, fused);
 }
 
 void random_graph_release(struct random_graph *r)

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/init.h"
+#include "rewrite/rewrite.h"
 #include "support/golden.h"
 
 /* One for the whole test program: opening it measures the machine, which takes a while. */
@@ -82,6 +83,7 @@ void training_init(struct training *t, const struct training_options *o)
     t->device = shared_device();
     open_model(t);
     build_model(t);
+    expect_ok(rewrite_apply(t->graph, REWRITE_FORWARD));
     expect_ok(mem_try_array(&params, (size_t)t->io.n_params, sizeof(*params)));
     build_gradients(t, params);
     struct optimizer_options optimizer = {
@@ -99,6 +101,7 @@ void training_init(struct training *t, const struct training_options *o)
     expect_ok(optimizer_apply(t->graph, &optimizer, params, (size_t)t->io.n_params, t->io.loss_sum,
                               t->io.count));
     mem_free(params);
+    expect_ok(rewrite_apply(t->graph, REWRITE_GRADIENT));
     if (t->options.n_micro == 1)
         expect_ok(schedule_updates_early(t->graph));
     expect_ok(graph_check(t->graph));

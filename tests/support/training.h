@@ -36,7 +36,8 @@ struct training {
     int handle;
 };
 
-/* Model, autodiff, precision, optimizer; the plan keeps everything. */
+/* Model, autodiff, precision, optimizer, each rewritten as in training; the plan keeps everything.
+ */
 void training_init(struct training *t, const struct training_options *o);
 /* Emits and places what t->plan says. */
 void training_emit(struct training *t);
