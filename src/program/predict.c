@@ -92,7 +92,8 @@ enum status predict_section(const struct prediction *prediction, const struct pr
                             const struct device *device, const struct section *s, double *starts,
                             double *seconds)
 {
-    double clocks[QUEUE_COUNT] = {0}, *events;
+    double clocks[QUEUE_COUNT] = {0}, host = 0, *events;
+    bool by_host = device->ops->queue && (!device->ops->capture_begin || device->tuning.unrecorded);
     *seconds = 0;
     TRY(mem_try_array(&events, (size_t)MAX(p->n_events, 1), sizeof(*events)));
     for (int32_t k = s->first; k < s->first + s->n; k++) {
@@ -100,6 +101,10 @@ enum status predict_section(const struct prediction *prediction, const struct pr
         double *now = &clocks[clock_of(device, i->queue)];
         if (i->kind == INSTR_WAIT)
             *now = MAX(*now, events[i->event]);
+        if (by_host && prediction->seconds[k] > 0) { /* it cannot run before it was enqueued */
+            host += instr_is_batched(p, device, k) ? 0 : device->rates.launch_s;
+            *now = MAX(*now, host);
+        }
         if (starts)
             starts[k] = *now;
         if (i->kind == INSTR_RECORD)
