@@ -1,0 +1,157 @@
+/* A plan against what others leave of a device: the message has need, free memory, holders and the
+ * nearest change that would fit. The device is the CPU with a driver that is made up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "train/session.h"
+
+#define MIB ((int64_t)1 << 20)
+
+/* ---- a device with a made-up driver ---------------------------------------------------------- */
+
+static struct device device;
+static struct device_ops ops;
+static struct device_room driver_says;
+
+static enum status made_up_room(struct device *d, struct device_room *out)
+{
+    (void)d;
+    *out = driver_says;
+    return OK;
+}
+
+static void set_free(int64_t n_bytes)
+{
+    driver_says = (struct device_room){.total_bytes = 100 * 1024 * MIB,
+                                       .free_bytes = n_bytes,
+                                       .sees_processes = true,
+                                       .n_holders = 1,
+                                       .holders = {{4711, 100 * 1024 * MIB - n_bytes, "python3"}}};
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    expect_ok(device_open_cpu(&device, 2));
+    ops = *device.ops;
+    ops.room = made_up_room;
+    device.ops = &ops;
+    return 0;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+struct planned {
+    struct config *config;
+    struct model *model;
+    char *folder;
+    struct pipeline pipeline;
+    struct pipeline_options options;
+};
+
+static void plan(struct planned *p, const char *extra1, const char *extra2)
+{
+    const char *overrides[] = {"model_name_or_path=tests/golden/llama", "max_seq_length=32",
+                               "per_device_train_batch_size=8", extra1 ? extra1 : "seed=1",
+                               extra2 ? extra2 : "seed=1"};
+    *p = (struct planned){.options = {.train = true}};
+    expect_ok(config_load(&p->config, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(p->config, 1));
+    expect_ok(session_open_model(p->config, NULL, &p->model, &p->folder));
+    expect_ok(pipeline_build(&p->pipeline, p->config, p->model, &device, &p->options));
+}
+
+static void drop(struct planned *p)
+{
+    pipeline_release(&p->pipeline);
+    model_free(p->model);
+    mem_free(p->folder);
+    config_free(p->config);
+}
+
+/* What a run needs with these settings. */
+static int64_t needs(const char *extra)
+{
+    struct planned p;
+    plan(&p, extra, NULL);
+    int64_t n_bytes = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    drop(&p);
+    return n_bytes;
+}
+
+static void expect_words(int64_t need)
+{
+    char bytes[64];
+    (void)snprintf(bytes, sizeof(bytes), "(%lld bytes), but only", (long long)need);
+    expect_message("does not fit: device memory needs");
+    expect_message(bytes);
+    expect_message("of the GPU's 100.00 GiB are free: process 4711 (python3) holds");
+    expect_message("is what can be had");
+}
+
+static void too_little_free_memory_names_the_holder_and_the_change(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free(1024 * MIB);
+    int64_t kept = needs(NULL), recomputed = needs("gradient_checkpointing=true");
+    assert_true(recomputed < kept);
+    set_free(kept - 1);
+    plan(&p, NULL, NULL);
+    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    expect_words(kept);
+    expect_message("with gradient_checkpointing: true");
+    drop(&p);
+}
+
+static void no_budget_means_what_is_free(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free(1024 * MIB);
+    int64_t kept = needs(NULL);
+    set_free(kept - 1);
+    plan(&p, NULL, NULL);
+    assert_false(p.pipeline.forecast.fits);
+    assert_int_equal(p.pipeline.forecast.budget[TIER_DEVICE], kept - 1);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    expect_words(kept);
+    drop(&p);
+    set_free(kept);
+    plan(&p, NULL, NULL);
+    assert_true(p.pipeline.forecast.fits);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
+    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), OK);
+    drop(&p);
+}
+
+static void a_budget_is_a_plan_and_free_memory_a_condition(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free(1024);
+    plan(&p, "device_memory=1GiB", NULL);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
+    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    expect_message("end what holds the rest");
+    drop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(too_little_free_memory_names_the_holder_and_the_change),
+        cmocka_unit_test(no_budget_means_what_is_free),
+        cmocka_unit_test(a_budget_is_a_plan_and_free_memory_a_condition),
+    };
+    log_set_level(LOG_WARN);
+    return cmocka_run_group_tests(tests, open_device, NULL);
+}
