@@ -56,6 +56,7 @@ static void expect_plan_keys(const json_t *j)
     assert_string_equal(json_text_at(j, "binding"), "device");
     assert_true(json_int_at(j, "params") > 20000);
     assert_true(json_number_at(j, "predicted.step_ms") > 0);
+    assert_non_null(json_text_at(j, "predicted.step_ms_source"));
     assert_int_equal(json_int_at(j, "predicted.device_bytes"),
                      json_int_at(j, "predicted.arena_bytes") + json_int_at(j, "breakdown.context"));
 }
@@ -141,6 +142,43 @@ static void expect_metrics(const char *path, int n_steps)
     assert_true(n_seen[3] >= 1);
     assert_int_equal(n_seen[5], 1);
     mem_free(text);
+}
+
+static void expect_trace(const char *path)
+{
+    char *text;
+    size_t n;
+    assert_int_equal(file_read(path, &text, &n), OK);
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(j);
+    assert_true(json_array_size(json_object_get(j, "traceEvents")) > 100);
+    json_decref(j);
+    mem_free(text);
+}
+
+static void a_profile_goes_where_it_is_told(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=5", "--profile", "--profile-steps", "2");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "predicted ms");
+    expect_stderr(&p, "whole step, unwatched");
+    expect_trace(in_scratch("out/profile.json"));
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=4", "--profile-steps=1", "--profile",
+                in_scratch("a.json"));
+    expect_exit(&p, 0);
+    expect_trace(in_scratch("a.json"));
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=5", "--profile");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "raise max_steps to at least 6");
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "--profile-steps", "2");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "--profile, which is missing");
+    process_release(&p);
 }
 
 static void train_measures_what_was_predicted(void **state)
@@ -462,6 +500,7 @@ int main(void)
         TEST(plan_draws_into_a_file),
         TEST(a_budget_that_holds_is_reported),
         TEST(train_measures_what_was_predicted),
+        TEST(a_profile_goes_where_it_is_told),
         TEST(the_saved_config_gives_the_same_run),
         TEST(quiet_prints_nothing_and_no_color_no_escapes),
         TEST(logging_steps_and_log_format_decide_what_is_shown),
