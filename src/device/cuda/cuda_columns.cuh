@@ -11,12 +11,14 @@
 
 /* Blocks of the first stage: COLUMNS_LANES threads side by side, COLUMNS_LINES rows at a time. */
 static constexpr int COLUMNS_LANES = 32, COLUMNS_LINES = 8, COLUMNS_MAX_BANDS = 1024;
+static constexpr int COLUMNS_BLOCKS = 4; /* on a multiprocessor */
 
-/* Bands for n_rows rows when one band makes n_blocks blocks: enough blocks to fill the GPU, but not
- * fewer than four rows for each of a block's lines. */
+/* Bands for n_rows rows when one band makes n_blocks blocks: as many as let all blocks run at once
+ * (a few on a multiprocessor, each with several loads of a thread on their way, are enough), but
+ * not fewer than four rows for each of a block's lines. */
 static inline int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks)
 {
-    int64_t want = ceil_div(6 * (int64_t)cuda_libraries_of(env)->n_multiprocessors, n_blocks);
+    int64_t want = COLUMNS_BLOCKS * (int64_t)cuda_libraries_of(env)->n_multiprocessors / n_blocks;
     int64_t most = ceil_div(n_rows, 4 * COLUMNS_LINES);
     int64_t n = want < most ? want : most;
     n = n < COLUMNS_MAX_BANDS ? n : COLUMNS_MAX_BANDS;
@@ -35,6 +37,7 @@ template <typename T> struct columns_finish {
 };
 
 static constexpr int FINISH_LINES = 16;
+static constexpr int FINISH_AHEAD = 12; /* bands of a thread on their way at once */
 
 template <typename T>
 static __global__ void __launch_bounds__(WARP *FINISH_LINES)
@@ -46,9 +49,17 @@ static __global__ void __launch_bounds__(WARP *FINISH_LINES)
     double sum = 0.0;
     if (column < f.n_columns) {
         const float *from = f.partial + outer * f.n_bands * f.n_columns + column;
-#pragma unroll 8
-        for (int64_t band = threadIdx.y; band < f.n_bands; band += FINISH_LINES)
-            sum += (double)from[band * f.n_columns];
+        for (int64_t band = threadIdx.y; band < f.n_bands; band += FINISH_AHEAD * FINISH_LINES) {
+            float v[FINISH_AHEAD];
+#pragma unroll
+            for (int u = 0; u < FINISH_AHEAD; u++) {
+                const int64_t at = band + u * FINISH_LINES;
+                v[u] = at < f.n_bands ? from[at * f.n_columns] : 0.0f;
+            }
+#pragma unroll
+            for (int u = 0; u < FINISH_AHEAD; u++)
+                sum += (double)v[u];
+        }
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();

@@ -33,30 +33,6 @@ template <typename T> struct strip_args {
     int64_t n_rows, n, band_rows, n_strips;
 };
 
-/* A vector of 16 bytes, or one element, between its load and its use. */
-template <int N, typename T> struct waiting {
-    struct raw held;
-    static __device__ __forceinline__ struct waiting at(const T *p)
-    {
-        return {raw_load(p)};
-    }
-    __device__ __forceinline__ void get(float (&v)[N]) const
-    {
-        raw_get<T>(v, held);
-    }
-};
-template <typename T> struct waiting<1, T> {
-    T held;
-    static __device__ __forceinline__ struct waiting at(const T *p)
-    {
-        return {*p};
-    }
-    __device__ __forceinline__ void get(float (&v)[1]) const
-    {
-        v[0] = to_f32(held);
-    }
-};
-
 /* A thread's place: its first column, and its rows first, first + LINES, ... below `end`. */
 struct place {
     int64_t column, first, end;

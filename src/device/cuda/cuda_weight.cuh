@@ -117,4 +117,28 @@ static __device__ __forceinline__ void raw_renew(struct raw &r)
         asm volatile("" : "+r"(r.word[k]));
 }
 
+/* A vector of 16 bytes, or one element, between its load and its use. */
+template <int N, typename T> struct waiting {
+    struct raw held;
+    static __device__ __forceinline__ struct waiting at(const T *p)
+    {
+        return {raw_load(p)};
+    }
+    __device__ __forceinline__ void get(float (&v)[N]) const
+    {
+        raw_get<T>(v, held);
+    }
+};
+template <typename T> struct waiting<1, T> {
+    T held;
+    static __device__ __forceinline__ struct waiting at(const T *p)
+    {
+        return {*p};
+    }
+    __device__ __forceinline__ void get(float (&v)[1]) const
+    {
+        v[0] = to_f32(held);
+    }
+};
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "device/cuda/cuda_any.cuh"
 #include "device/cuda/cuda_columns.cuh"
+#include "device/cuda/cuda_weight.cuh"
 
 static constexpr int THREADS = 256;
 
@@ -139,9 +140,11 @@ static enum status sum_along_rows(const struct kernel_ctx *x, const struct op_ca
 /* ---- n_inner > 1: sums down columns -----------------------------------------------------------
  */
 
+static constexpr int AHEAD = 8; /* rows of a thread on their way at once */
+
 /* partial[outer, band, column] over x[outer, row, column]. N columns per thread. */
 template <int N, typename T>
-static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES)
+static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES, COLUMNS_BLOCKS)
     sum_bands(float *partial, const T *x, const struct box box, int64_t n_bands, int64_t n_tiles)
 {
     __shared__ float sums[COLUMNS_LINES][COLUMNS_LANES][N + 1];
@@ -153,13 +156,23 @@ static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES)
     float sum[N] = {};
     if (column < box.n_inner) {
         const T *from = x + outer * box.length * box.n_inner + column;
-#pragma unroll 4
-        for (int64_t row = first + threadIdx.y; row < last; row += COLUMNS_LINES) {
-            float v[N];
-            load_f32(v, from + row * box.n_inner);
+        for (int64_t row = first + threadIdx.y; row < last; row += AHEAD * COLUMNS_LINES) {
+            struct waiting<N, T> x_ahead[AHEAD];
 #pragma unroll
-            for (int k = 0; k < N; k++)
-                sum[k] += v[k];
+            for (int u = 0; u < AHEAD; u++) {
+                const int64_t at = row + u * COLUMNS_LINES;
+                x_ahead[u] = {};
+                if (at < last)
+                    x_ahead[u] = waiting<N, T>::at(from + at * box.n_inner);
+            }
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                float v[N];
+                x_ahead[u].get(v);
+#pragma unroll
+                for (int k = 0; k < N; k++)
+                    sum[k] += v[k];
+            }
         }
     }
 #pragma unroll
