@@ -21,11 +21,13 @@ const struct command cmd_plan = {
     .name = "plan",
     .usage = "plan CONFIG [key=value ...] [--svg FILE] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
-    .text = "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
-            "what every byte is for, how long a step will take, what binds, and the memory over\n"
-            "the step. Nothing is trained and no large memory is taken. When the plan does not\n"
-            "fit the memory given (device_memory, host_memory), it names the nearest change that\n"
-            "would, and exits with 3.",
+    .text =
+        "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
+        "what every byte is for, how long a step will take, what binds, and the memory over\n"
+        "the step. Nothing is trained and no large memory is taken (on a GPU, kernels of shapes\n"
+        "that were never planned there before are timed for a moment). When the plan does not\n"
+        "fit the memory given (device_memory, host_memory), it names the nearest change that\n"
+        "would, and exits with 3.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
                 "  snug plan configs/demo.yaml --svg memory.svg",
