@@ -31,7 +31,7 @@ def compare(ours, peer):
     quarter = max(n // 4, 1)
     return dict(
         steps=n, tokens=ours[n - 1]["tokens"], first_loss=[ours[0]["loss"], peer[0]["loss"]],
-        last_loss=[mean(x["loss"] for x in ours[n - 10 : n]), mean(x["loss"] for x in peer[n - 10 : n])],
+        last_loss=[mean(x["loss"] for x in ours[max(n - 10, 0) : n]), mean(x["loss"] for x in peer[max(n - 10, 0) : n])],
         mean_relative_difference=mean(abs(x) for x in d), largest_relative_difference=max(abs(x) for x in d),
         mean_signed_difference=mean_d, by_quarter=[mean(abs(x) for x in d[k : k + quarter]) for k in range(0, 4 * quarter, quarter)],
         last_quarter_signed=mean(d[-quarter:]), drift=slope * n, drift_standard_error=error * n,

@@ -62,7 +62,9 @@ def main(paths):
     ours, bad = our_kernels(), 0
     for path in map(pathlib.Path, paths):
         found, summary = findings(path)
-        print(f"{path.stem}: {summary}")
+        failed = len(re.findall(r"^\[  FAILED  \] \w+$", path.read_text(errors="replace"), re.M))
+        print(f"{path.stem}: {summary}{f'; {failed} tests failed' if failed else ''}")
+        bad |= failed > 0
         bad |= "SUMMARY" not in summary
         bad |= not found and not re.search(r": 0 (errors|hazards)", summary)
         for (message, kernel), n in found.most_common(30):
