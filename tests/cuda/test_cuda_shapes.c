@@ -245,6 +245,13 @@ static const struct shape_case shapes[] = {
     {"linear_cross_entropy_grad", "bf16[300,4], bf16[20001,4], i32[300]~20001, f32[1] {chunks=3}"},
     {"linear_cross_entropy_grad", "f16[130,4], f16[8193,4], i32[130]~8193, f32[1] "
                                   "{label_smoothing=0.1, z_loss=0.001}"},
+    {"linear_cross_entropy_grad", "bf16[40,8], bf16[60001,8], i32[40]~60001, f32[1], "
+                                  "bf16[60001,8] {chunks=3}"},
+    {"linear_cross_entropy_grad", "bf16[300,8], bf16[1003,8], i32[300]~1003, f32[1], f32[1003,8] "
+                                  "{dtype=f32, chunks=3}"},
+    {"linear_cross_entropy_grad", "bf16[5000,16], bf16[515,16], i32[5000]~515, f32[1]"},
+    {"linear_cross_entropy_grad", "f16[300,8], f16[1000,8], i32[300]~-1:1000, f32[1] "
+                                  "{chunks=7, ignore_index=-1}"},
     {"max", "f32[7,100003]"},
     {"softmax", "f32[100,5003]"},
     {"softmax_grad", "bf16[100,5003], bf16[100,5003]"},
@@ -423,6 +430,10 @@ static const struct shape_case timed[] = {
     {"rms_norm_grad", "bf16[16384,2048], bf16[16384,2048], f32[2048], f32[16384]+ {dtype=f32}"},
     {"linear_cross_entropy_grad", "bf16[32768,768], bf16[50257,768], i32[32768]~50257, f32[1], "
                                   "f32[50257,768] {dtype=f32}"},
+    {"linear_cross_entropy_grad", "bf16[32768,768], bf16[50304,768], i32[32768]~50304, f32[1], "
+                                  "f32[50304,768] {dtype=f32}"},
+    {"linear_cross_entropy_grad", "bf16[8192,4096], bf16[32000,4096], i32[8192]~32000, f32[1], "
+                                  "bf16[32000,4096]"},
 };
 
 /* An input of the sample: drawn up to TILE_ELEMS elements, then repeated. */
