@@ -155,8 +155,9 @@ struct snug_forecast {
     int64_t arena_lower_bound;                   /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
-    int64_t breakdown[SNUG_MEMORY_COUNT];            /* of the arena, at its fullest instant */
-    int64_t fragmentation;                           /* of the arena, at that instant */
+    int64_t device_needs; /* what counts against device_budget: on a GPU the context too */
+    int64_t breakdown[SNUG_MEMORY_COUNT]; /* of the arena, at its fullest instant */
+    int64_t fragmentation;                /* of the arena, at that instant */
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */

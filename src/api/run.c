@@ -130,6 +130,7 @@ static void forecast_memory(const struct snug_run *run, struct snug_forecast *ou
     out->layout_method = fullest->layout_method[TIER_DEVICE];
     out->device_budget = f->budget[TIER_DEVICE];
     out->host_budget = f->budget[TIER_HOST];
+    out->device_needs = pipeline_needs(p, TIER_DEVICE);
     out->disk_budget = f->budget[TIER_DISK];
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         out->breakdown[c] = f->breakdown[c];

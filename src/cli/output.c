@@ -80,7 +80,7 @@ static void show_budget(const struct snug_forecast *f)
         return;
     }
     int64_t budget = strcmp(f->binding, "host") == 0 ? f->host_budget : f->device_budget;
-    int64_t used = strcmp(f->binding, "host") == 0 ? f->host_bytes : f->arena_bytes;
+    int64_t used = strcmp(f->binding, "host") == 0 ? f->host_bytes : f->device_needs;
     if (budget == SNUG_NO_BUDGET) {
         log_info("budget    kept; %s memory is the fullest and has none", f->binding);
         return;
