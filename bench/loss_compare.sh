@@ -59,7 +59,7 @@ while IFS='|' read -r run precision; do
 done <<<"$runs"
 
 "$python" bench/loss_peer.py "$work/model" "$work/batches" "$work/run0/metrics.jsonl" $peer_precision $device >"$work/peer.jsonl"
-version=$("$python" -c 'import torch; print(torch.__version__)')
+version=$("$python" -c 'from importlib.metadata import version; print(version("torch"))')
 mkdir -p "$out"
 "$python" bench/loss_report.py "$work/peer.jsonl" "$out/$(date +%F)-$name" "$hardware" "$what" \
     "torch $version, $([ $peer_precision = f32 ] && echo f32 || echo "$peer_precision autocast")" "${compared[@]}"

@@ -11,6 +11,7 @@
 #             build/corpus/train.bin; tools/make_text_corpus.py makes one)
 #   bench     our side of the cases of bench/targets.json; CASE-PATTERN (a shell pattern) chooses among them
 #   peer      PyTorch's side of the same cases, by turns with ours (PEER: its program; see tools/gpu_bench.py)
+#   profile   where the time of a step goes in these cases, op by op
 #
 # Without a section: build test bench. They always run in the order above. Results and logs go to the folder $OUT, at
 # most eight files; without OUT results go to bench/results and logs to the build folder. LIMIT_SECONDS bounds the whole
@@ -106,8 +107,8 @@ sections='' patterns=()
 for word in "$@"; do
     case $word in
     all) sections="$sections build test bench" ;;
-    build | test | sanitize | loss | bench | peer) sections="$sections $word" ;;
-    -*) sed -n '2,18p' "$0"; exit 2 ;;
+    build | test | sanitize | loss | bench | peer | profile) sections="$sections $word" ;;
+    -*) sed -n '2,19p' "$0"; exit 2 ;;
     *) patterns+=("$word") ;;
     esac
 done
@@ -121,7 +122,7 @@ for section in test sanitize loss; do
     if wants $section; then "run_$section" || status=1; fi
 done
 measured=
-for section in bench peer; do wants $section && measured="$measured $section"; done
+for section in bench peer profile; do wants $section && measured="$measured $section"; done
 if [ -n "$measured" ]; then
     # shellcheck disable=SC2086
     LIMIT_SECONDS=$((limit - SECONDS - 5)) python3 tools/gpu_bench.py $measured ${patterns[@]+"${patterns[@]}"} || status=1

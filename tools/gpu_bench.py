@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the cases of bench/targets.json on this machine's GPU, ours and PyTorch's by turns, and prints one table.
 
-    tools/gpu_bench.py [bench] [peer] [NAME-PATTERN ...]     called by tools/gpu-run.sh
-    tools/gpu_bench.py split FILE                            FILE: gpu-bench.json of an earlier call
+    tools/gpu_bench.py [bench] [peer] [profile] [NAME-PATTERN ...]     called by tools/gpu-run.sh
+    tools/gpu_bench.py split FILE                                      FILE: gpu-bench.json of an earlier call
 
-`bench` runs our side, `peer` PyTorch's: each peer once, in a process of its own, so that its memory is its own.
+`bench` runs our side, `peer` PyTorch's: each peer once, in a process of its own, so that its memory is its own;
+`profile` prints where the time of a step of ours goes, op by op (PROFILE_LINES of it, 24).
 A side that is not run is taken from OUT/peer.jsonl or OUT/gpu-bench.json when an earlier call left them.
 Every result is a file of bench/results (tools/readme_tables.py reads them); when OUT is set they are all in
 OUT/gpu-bench.json, and `split` makes the files of it. Settings come by environment: BUILD (build-cuda), OUT, PEER
@@ -81,23 +82,39 @@ def run(command, log, most):
     return text
 
 
+def program(name):
+    return str(ROOT / setting("BUILD", "build-cuda") / name)
+
+
+def settings_of(case, common):
+    return [*common.split(), *case["settings"].split(), *setting("BENCH_SETTINGS", "").split()]
+
+
 def run_ours(case, common, log):
     folder = tempfile.mkdtemp()
-    command = [str(ROOT / setting("BUILD", "build-cuda") / "snug"), "train", f"configs/{case['config']}.yaml",
-               f"max_steps={case['steps']}", *common.split(), *case["settings"].split(), *setting("BENCH_SETTINGS", "").split(),
+    command = [program("snug"), "train", f"configs/{case['config']}.yaml", f"max_steps={case['steps']}", *settings_of(case, common),
                f"output_dir={folder}", "--json", "--quiet"]
     text = run(command, log, float(setting("BENCH_SECONDS", "75")))
     shutil.rmtree(folder, ignore_errors=True)
     return json.loads(text) if text else None
 
 
+def run_profile(case, common, log):
+    text = run([program("bench_profile"), f"configs/{case['config']}.yaml", *settings_of(case, common)], log, float(setting("BENCH_SECONDS", "75")))
+    if text:
+        log.write(text)
+        lines = text.rstrip().splitlines()
+        most = int(setting("PROFILE_LINES", "24"))
+        print("\n".join("  " + line for line in (lines if len(lines) <= most else lines[: most - 2] + lines[-2:])), flush=True)
+
+
 def peer_command(spec):
-    program, python = setting("PEER", "bench/peer_torch.py"), setting("PEER_PYTHON", "python3")
+    script, python = setting("PEER", "bench/peer_torch.py"), setting("PEER_PYTHON", "python3")
     model, batch, mode = spec.split(",")
-    if pathlib.Path(program).name == "torch_lm.py":
-        return [python, program, f"{spec},1,0"]
+    if pathlib.Path(script).name == "torch_lm.py":
+        return [python, script, f"{spec},1,0"]
     precision = {"bf16pure": "bf16", "amp": "amp", "fp32": "fp32"}[mode]
-    return [python, program, model, f"batch={batch}", f"precision={precision}", "compile=1"]
+    return [python, script, model, f"batch={batch}", f"precision={precision}", "compile=1"]
 
 
 def run_peer(spec, log):
@@ -109,7 +126,7 @@ def run_peer(spec, log):
     if r.get("error"):
         print(f"  peer {spec}: {r['error'][:200]}", flush=True)
         return None
-    version = first_line([setting("PEER_PYTHON", "python3"), "-c", "from torch.version import __version__ as v; print(v)"])
+    version = first_line([setting("PEER_PYTHON", "python3"), "-c", "from importlib.metadata import version; print(version('torch'))"])
     return dict(spec=spec, tokens_per_s=r.get("tok_s") or r["tokens_per_s"], step_ms=r.get("ms") or r["step_ms"],
                 resident_bytes=int(r.get("device_bytes") or r["device_gib"] * GIB), version=version, date=str(date.today()))
 
@@ -121,7 +138,7 @@ def make_result(case, ours, peers, machine):
     m, p = ours["measured"], ours["predicted"]
     result = dict(
         case=case["name"], what=f"{case['what']}, {case['precision']}", date=str(date.today()), hardware=machine,
-        command=f"tools/gpu-run.sh bench peer {case['name']}",
+        command=f"tools/gpu-run.sh bench peer {case['name']}", settings=" ".join(settings_of(case, "")),
         snug=dict(tokens_per_s=[round(ours["tokens_per_s"], 1)], resident_bytes=m["device_bytes"], predicted_bytes=p["device_bytes"],
                   arena_bytes=m["arena_bytes"], predicted_arena_bytes=p["arena_bytes"], step_ms=[round(m["step_ms"], 3)],
                   predicted_step_ms=round(p["step_ms"], 3), mfu=round(ours["mfu"], 4), losses=[round(ours["losses"][0], 4), round(ours["losses"][-1], 4)]))
@@ -163,13 +180,13 @@ def table(results):
             "%.3f" % (s["predicted_bytes"] / s["resident_bytes"]), "%.2f" % s["step_ms"][0], "%.3f" % (s["predicted_step_ms"] / s["step_ms"][0]),
             cell(goal.get("tokens_per_s"), "%d"), cell(goal and speed / goal["tokens_per_s"] or None, "%.3f"), cell(goal.get("gib"), "%g"),
             "%.1f%%" % (100 * s["mfu"]), "%.3f>%.3f" % tuple(s["losses"])))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(heads))]
-    for row in rows:
-        print("  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths))))
     for r in results:
         for engine, figure in r["published"].items():
             print(f"{r['case']}: {engine} {figure['tokens_per_s']:,} tok/s in {figure['gib']:g} GiB (measured before), "
                   f"ours {r['snug']['tokens_per_s'][0] / figure['tokens_per_s']:.3f}x in {r['snug']['resident_bytes'] / GIB / figure['gib']:.3f}x")
+    widths = [max(len(row[k]) for row in rows) for k in range(len(heads))]
+    for row in rows:
+        print("  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths))))
 
 
 # ---- the call -----------------------------------------------------------------------------------
@@ -182,8 +199,8 @@ def load_lines(path):
 
 
 def main(words):
-    sides = {w for w in words if w in ("bench", "peer")}
-    patterns = [w for w in words if w not in ("bench", "peer")] or ["*"]
+    sides = {w for w in words if w in ("bench", "peer", "profile")}
+    patterns = [w for w in words if w not in sides] or ["*"]
     targets = json.loads((ROOT / "bench" / "targets.json").read_text())
     cases = [c for c in targets["cases"] if any(fnmatch.fnmatch(c["name"], p) for p in patterns)]
     if not cases or not sides:
@@ -201,6 +218,8 @@ def main(words):
             print(f"{case['name']}", flush=True)
             ours = run_ours(case, targets["settings"], log) if "bench" in sides else None
             failed |= "bench" in sides and ours is None
+            if "profile" in sides:
+                run_profile(case, targets["settings"], log)
             for spec in specs if "peer" in sides else []:
                 if spec in ran:
                     continue

@@ -50,7 +50,7 @@ def results():
 def loss():
     """What bench/loss_compare.sh found on a GPU, newest first; nothing when it has not been run."""
     lines = []
-    for path in sorted(glob.glob("bench/results/*-loss-*.json"), reverse=True):
+    for path in sorted(glob.glob("bench/results/*-loss-gpt2-124m.json"), reverse=True):
         r = json.load(open(path))
         lines += [f"{r['what']} ({r['hardware']}, {r['date']}; peer: {r['peer']}), from the same weights on the same batches:", "",
                   "| precision | steps | last loss, ours | PyTorch's | mean difference | largest | drift over the run |",
