@@ -227,6 +227,10 @@ static const struct shape_case shapes[] = {
                        "{heads=8, kv_heads=2, head_dim=80}"},
     {"head_norm_grad", "f32[2,300,2560], f32[2,300,2560], f32[320], f32[320], f32[2,300,6]+ "
                        "{heads=4, kv_heads=2, head_dim=320}"},
+    {"rotary", "bf16[2,700,2560], f32[32] {heads=32, kv_heads=4, head_dim=64}"},
+    {"rotary", "bf16[1,300,12288], f32[64], i32[300]~100000 {heads=32, kv_heads=32, head_dim=128, "
+               "inverse=true}"},
+    {"rotary", "f16[1,300,1728], f32[36] {heads=8, kv_heads=8, head_dim=72}"},
     {"sum_rows", "bf16[9000,768], f32[768] {dtype=f32}"},
     {"sum_rows", "bf16[600,20000]"},
     {"sum_rows", "f32[5000,2303], f32[2303]"},

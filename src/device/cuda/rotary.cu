@@ -1,13 +1,16 @@
-/* rotary.cu: rotary position embedding of the query and key heads of a packed row.
+/* rotary.cu: rotary position embedding of the query and key heads of a packed row, a block to a
+ * row.
  *
- * A thread has one or four (token, pair)s of the angle table: it computes cosine and sine once and
- * turns that pair of every few heads. Elements are read before they are written by the
- * same thread, so the output may be the input.
+ * rotate_vectors: the block works out the row's cosines and sines once, in shared memory, while its
+ * first vectors are on their way. rotate_rows, for heads that are no whole vectors or very long: a
+ * thread has one or four pairs of the row's angles, and turns that pair of every few heads.
+ *
+ * Elements are read before they are written by the same thread, so the output may be the input.
  */
-#include "device/cuda/cuda_support.cuh"
+#include "device/cuda/cuda_weight.cuh"
 #include "ops/layer_support.h"
 
-enum { THREADS = 128 };
+enum { THREADS = 128, MOST_PAIRS = 512, AHEAD = 2, BLOCKS = 8 };
 
 struct rotary_args {
     int64_t n_rows; /* batch * n_tokens */
@@ -18,13 +21,12 @@ struct rotary_args {
     const int32_t *positions; /* [n_tokens] or NULL */
 };
 
-/* The angle of a long position has more digits than f32 keeps: product and reduction in double, as
- * 2 pi times the fraction of a turn. */
+/* The angle of a long position has more digits than f32 keeps: product and reduction in double, to
+ * the fraction of half a turn. */
 static __device__ void cosine_and_sine(double angle, float *cosine, float *sine)
 {
     double turns = angle * 0.15915494309189533577; /* 1 / (2 pi) */
-    float fraction = (float)((turns - rint(turns)) * 6.28318530717958647693);
-    sincosf(fraction, sine, cosine);
+    sincospif((float)(2.0 * (turns - rint(turns))), sine, cosine);
 }
 
 /* One block per row. V neighbouring pairs per thread move as one access; `lanes` threads cover a
@@ -62,6 +64,94 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Pairs of vectors of a row: item i is vector i % per_head of both halves of head i / per_head. */
+template <typename T> struct rotary_items {
+    const T *in;
+    T *out;
+    int n, per_head, half;
+};
+
+template <typename T>
+static __device__ __forceinline__ int item_at(const struct rotary_items<T> &r, int i)
+{
+    return (i / r.per_head * 2 * r.half) + i % r.per_head * per_16_bytes<T>::n;
+}
+
+template <typename T> struct items_ahead {
+    struct raw x[AHEAD], y[AHEAD];
+};
+
+template <typename T>
+static __device__ __forceinline__ void fetch(struct items_ahead<T> &to,
+                                             const struct rotary_items<T> &r, int first)
+{
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        const int i = first + u * THREADS;
+        if (i < r.n) {
+            to.x[u] = raw_load(r.in + item_at(r, i));
+            to.y[u] = raw_load(r.in + item_at(r, i) + r.half);
+        }
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void turn(const struct items_ahead<T> &items,
+                                            const struct rotary_items<T> &r, int first,
+                                            const float *cosines, const float *sines, int n_rotated)
+{
+    constexpr int N = per_16_bytes<T>::n;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        const int i = first + u * THREADS;
+        if (i >= r.n)
+            break;
+        float x[N], y[N], cosine[N], sine[N];
+        raw_get<T>(x, items.x[u]);
+        raw_get<T>(y, items.y[u]);
+        if (i / r.per_head < n_rotated) {
+            load_f32(cosine, cosines + i % r.per_head * N);
+            load_f32(sine, sines + i % r.per_head * N);
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+                const float v = x[e], w = y[e];
+                x[e] = v * cosine[e] - w * sine[e];
+                y[e] = w * cosine[e] + v * sine[e];
+            }
+        }
+        store_f32(r.out + item_at(r, i), x);
+        store_f32(r.out + item_at(r, i) + r.half, y);
+    }
+}
+
+/* One block per row; half a head is whole vectors and at most MOST_PAIRS elements. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    rotate_vectors(const struct rotary_args a, const T *in, T *out)
+{
+    __shared__ alignas(16) float cosines[MOST_PAIRS], sines[MOST_PAIRS];
+    const int64_t row = blockIdx.x, token = row % a.n_tokens;
+    const int per_head = a.half / per_16_bytes<T>::n, first = threadIdx.x;
+    const struct rotary_items<T> r = {
+        in + row *a.width, out + row *a.width, a.n_all *per_head, per_head, a.half
+    };
+    struct items_ahead<T> items;
+    fetch<T>(items, r, first);
+    const double position = a.positions ? (double)a.positions[token] : (double)token;
+    for (int e = threadIdx.x; e < a.half; e += THREADS) {
+        float cosine, sine;
+        cosine_and_sine(position * (double)a.inv_freq[e], &cosine, &sine);
+        cosines[e] = cosine * a.scale;
+        sines[e] = sine * a.sign;
+    }
+    __syncthreads();
+    for (int i = first; i < r.n; i += AHEAD * THREADS) {
+        if (i != first)
+            fetch<T>(items, r, i);
+        turn<T>(items, r, i, cosines, sines, a.n_rotated);
+    }
+}
+
 template <typename T, int V>
 static enum status launch(const struct kernel_ctx *x, const struct rotary_args *a, const void *in,
                           void *out)
@@ -73,7 +163,7 @@ static enum status launch(const struct kernel_ctx *x, const struct rotary_args *
     return OK;
 }
 
-static enum status run_rotary(const struct kernel_ctx *x, const struct op_call *c)
+static struct rotary_args rotary_args_of(const struct op_call *c)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
     struct rotary_args a = {};
@@ -88,6 +178,12 @@ static enum status run_rotary(const struct kernel_ctx *x, const struct op_call *
     a.sign = call_bool(c, ROTARY_INVERSE) ? -a.scale : a.scale;
     a.inv_freq = (const float *)c->in[1].data;
     a.positions = call_has(c, 2) ? (const int32_t *)c->in[2].data : NULL;
+    return a;
+}
+
+static enum status run_rows(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct rotary_args a = rotary_args_of(c);
     if (a.n_rows == 0)
         return OK;
     const void *in = c->in[0].data;
@@ -102,6 +198,23 @@ static enum status run_rotary(const struct kernel_ctx *x, const struct op_call *
     return OK;
 }
 
+static enum status run_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct rotary_args a = rotary_args_of(c);
+    const void *in = c->in[0].data;
+    void *out = c->out[0].data;
+    if (a.n_rows == 0)
+        return OK;
+    if (!is_aligned(in, 16) || !is_aligned(out, 16))
+        return run_rows(x, c);
+    CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
+        rotate_vectors<T>
+            <<<(unsigned)a.n_rows, THREADS, 0, cuda_stream(x)>>>(a, (const T *)in, (T *)out);
+    });
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
 static const char *declines(const struct op_call *c)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
@@ -112,7 +225,18 @@ static const char *declines(const struct op_call *c)
     return cuda_declines_f64(c);
 }
 
+static const char *vectors_decline(const struct op_call *c)
+{
+    int64_t half = qkv_dims_of(c, 0).head_dim / 2;
+    if (half % (16 / dtype_size(c->in[0].dtype)) != 0)
+        return "half a head is no whole number of vectors";
+    if (half > MOST_PAIRS)
+        return "heads are too long";
+    return declines(c);
+}
+
 extern "C" const struct kernel cuda_kernels_rotary[] = {
-    {.name = "rotate_rows", .declines = declines, .workspace = NULL, .run = run_rotary},
+    {.name = "vectors", .declines = vectors_decline, .workspace = NULL, .run = run_vectors},
+    {.name = "rows", .declines = declines, .workspace = NULL, .run = run_rows},
     KERNEL_END,
 };
