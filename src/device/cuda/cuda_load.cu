@@ -25,27 +25,31 @@ struct driver {
     CUresult (*load)(CUfunction);
 };
 
-static bool find(const char *name, void *function_pointer)
+bool cuda_driver_function(const char *name, void *function_pointer)
 {
     void *symbol = NULL;
-#if CUDART_VERSION >= 12050
     enum cudaDriverEntryPointQueryResult found;
-    if (cudaGetDriverEntryPointByVersion(name, &symbol, 12050, cudaEnableDefault, &found) !=
-            cudaSuccess ||
-        found != cudaDriverEntryPointSuccess)
-        symbol = NULL;
+#if CUDART_VERSION >= 12050
+    cudaError_t e =
+        cudaGetDriverEntryPointByVersion(name, &symbol, 12050, cudaEnableDefault, &found);
 #else
-    (void)name;
+    cudaError_t e = cudaGetDriverEntryPoint(name, &symbol, cudaEnableDefault, &found);
 #endif
+    if (e != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+        (void)cudaGetLastError();
+        symbol = NULL;
+    }
     memcpy(function_pointer, &symbol, sizeof(symbol));
     return symbol != NULL;
 }
 
 static bool find_driver(struct driver *d)
 {
-    return find("cuKernelGetLibrary", &d->library_of) && find("cuLibraryGetKernelCount", &d->count) &&
-           find("cuLibraryEnumerateKernels", &d->list) &&
-           find("cuKernelGetFunction", &d->function_of) && find("cuFuncLoad", &d->load);
+    return cuda_driver_function("cuKernelGetLibrary", &d->library_of) &&
+           cuda_driver_function("cuLibraryGetKernelCount", &d->count) &&
+           cuda_driver_function("cuLibraryEnumerateKernels", &d->list) &&
+           cuda_driver_function("cuKernelGetFunction", &d->function_of) &&
+           cuda_driver_function("cuFuncLoad", &d->load);
 }
 
 /* How many kernels of the anchor's file were loaded. */

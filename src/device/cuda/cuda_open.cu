@@ -1,5 +1,6 @@
 /* cuda_open.cu: finding a GPU, saying what is wrong when there is none to be had, and making the
  * libraries ready. */
+#include <cuda.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -94,6 +95,21 @@ static enum status read_properties(struct cuda_libraries *l)
     return OK;
 }
 
+/* This process has a context on the GPU already (a device that was opened before). */
+static bool has_context(int index)
+{
+    CUresult (*get)(CUdevice *, int);
+    CUresult (*state_of)(CUdevice, unsigned int *, int *);
+    CUdevice gpu;
+    unsigned int flags;
+    int active = 0;
+    if (!cuda_driver_function("cuDeviceGet", &get) ||
+        !cuda_driver_function("cuDevicePrimaryCtxGetState", &state_of) ||
+        get(&gpu, index) != CUDA_SUCCESS || state_of(gpu, &flags, &active) != CUDA_SUCCESS)
+        return true; /* who knows */
+    return active != 0;
+}
+
 /* The context, with a kernel in it: the GPU is ours to use and this build has code for it. */
 static enum status open_context(const struct gpu_facts *f)
 {
@@ -149,7 +165,7 @@ static enum status open_all(struct device *d, const struct gpu_facts *f, const c
         return FAIL(ERR_MEMORY, "out of memory for the device");
     CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof(bus), f->index));
     s->nvml = cuda_nvml_open(bus);
-    s->used_before = cuda_nvml_used_bytes(s->nvml);
+    s->used_before = has_context(f->index) ? -1 : cuda_nvml_used_bytes(s->nvml);
     TRY(read_properties(l));
     TRY(open_context(f));
     TRY(open_queues(s));
