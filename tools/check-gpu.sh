@@ -22,7 +22,8 @@ if command -v nvcc >/dev/null; then
     rm -f "$log"
 fi
 
-"$build/snug" env --require-gpu || fail "no usable GPU (above)" $?
+{ reason=$("$build/snug" env --require-gpu --no-color 2>&1 >&3); code=$?; } 3>&1
+[ $code -eq 0 ] || fail "not usable: ${reason#error: }" $code
 [ -x "$build/$test" ] || { echo "check-gpu: usable; not tried, $build has no tests"; exit 0; }
 if output=$("$build/$test" 2>&1); then
     echo "check-gpu: usable; a small model gives the same results as on the CPU"
