@@ -34,6 +34,7 @@ else
     runs='bf16, f32 masters|bf16=true
 bf16, f32 masters, bf16 gradients|bf16=true gradient_dtype=bf16
 bf16 throughout, stochastic rounding|bf16=true master_dtype=bf16 gradient_dtype=bf16 optim_state_dtype=bf16
+fp16, f32 masters, loss scaling|fp16=true
 '
 fi
 settings="$settings max_steps=$steps per_device_train_batch_size=$batch gradient_accumulation_steps=1
@@ -44,19 +45,35 @@ settings="$settings max_steps=$steps per_device_train_batch_size=$batch gradient
 # shellcheck disable=SC2086
 "$build/bench_dump_batches" "$work/batches" configs/gpt2-124m.yaml $settings device=cpu
 
-compared=()
+train() { # FOLDER SETTING ...
+    local folder=$1
+    shift
+    # shellcheck disable=SC2086
+    "$build/snug" train configs/gpt2-124m.yaml $settings device=$device model= model_name_or_path="$work/model" \
+        output_dir="$folder" "$@" --quiet
+}
+
+compared=() n_runs=0
 while IFS='|' read -r run precision; do
     [ -n "$run" ] || continue
-    folder=$work/run${#compared[@]}
+    first_precision=${first_precision-$precision}
+    folder=$work/run$((n_runs++))
     # shellcheck disable=SC2086
-    if "$build/snug" train configs/gpt2-124m.yaml $settings $precision device=$device model= model_name_or_path="$work/model" \
-        output_dir="$folder" --quiet; then
+    if train "$folder" $precision; then
         compared+=("$run=$folder/metrics.jsonl")
     else
         echo "loss $run: the run failed"
         [ ${#compared[@]} -gt 0 ] || exit 1
     fi
 done <<<"$runs"
+
+# The same bits again, and whatever is recomputed.
+repeats=('a run=' 'a second run=' 'recompute=gradient_checkpointing=true')
+for i in "${!repeats[@]}"; do
+    # shellcheck disable=SC2086
+    train "$work/bits$i" ${first_precision:-} deterministic=true max_steps=$((steps < 40 ? steps : 40)) ${repeats[i]#*=}
+    compared+=("bits:${repeats[i]%%=*}=$work/bits$i/metrics.jsonl")
+done
 
 "$python" bench/loss_peer.py "$work/model" "$work/batches" "$work/run0/metrics.jsonl" $peer_precision $device >"$work/peer.jsonl"
 version=$("$python" -c 'from importlib.metadata import version; print(version("torch"))')

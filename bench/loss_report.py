@@ -1,11 +1,12 @@
 """Compares the losses of our runs with PyTorch's on the same batches: numbers as JSON, curves as SVG.
 
-    python3 bench/loss_report.py PEER.jsonl OUT_PREFIX HARDWARE WHAT PEER_WHAT NAME=METRICS.jsonl ...
+    python3 bench/loss_report.py PEER.jsonl OUT_PREFIX HARDWARE WHAT PEER_WHAT NAME=METRICS.jsonl ... [bits:NAME=METRICS.jsonl ...]
 
 Writes OUT_PREFIX.json and OUT_PREFIX.svg and prints a line per run. The relative difference of a step is
 (ours - PyTorch's) / PyTorch's; drift is the slope of a straight line through it times the number of steps, beside
 its standard error. The first run is the one drawn, and the one that must hold: exit status 1 when its mean
-difference is LIMIT or more, or its last quarter leans to one side by as much.
+difference is LIMIT or more, or its last quarter leans to one side by as much. The losses and gradient norms of all
+`bits:` runs must be the same to the last bit.
 """
 import json
 import math
@@ -37,6 +38,19 @@ def compare(ours, peer):
         last_quarter_signed=mean(d[-quarter:]), drift=slope * n, drift_standard_error=error * n,
         mean_relative_norm_difference=mean(abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(ours, peer)),
         median_step_ms=[median(x["step_ms"] for x in ours), median(x["step_ms"] for x in peer)]), d
+
+
+def same_bits(runs):
+    """Name -> whether its every loss and norm equals the first run's; the first is left out."""
+    figures = {}
+    for run in runs:
+        name, path = run.split("=", 1)
+        figures[name] = [(x["loss"], x["grad_norm"]) for x in read_losses(path)]
+    names = list(figures)
+    equal = {name: bool(figures[name]) and figures[name] == figures[names[0]] for name in names[1:]}
+    for name, is_equal in equal.items():
+        print(f"bits {name}: {len(figures[name])} steps {'equal those of' if is_equal else 'DIFFER FROM'} {names[0]}")
+    return equal
 
 
 def mean(xs):
@@ -124,7 +138,8 @@ def draw(ours, peer, d, result, what):
 
 def main(peer_path, prefix, hardware, what, peer_what, *runs):
     peer, results, drawn = read_losses(peer_path), {}, None
-    for run in runs:
+    equal = same_bits([run[5:] for run in runs if run.startswith("bits:")])
+    for run in (run for run in runs if not run.startswith("bits:")):
         name, path = run.split("=", 1)
         ours = read_losses(path)
         result, d = compare(ours, peer)
@@ -136,14 +151,14 @@ def main(peer_path, prefix, hardware, what, peer_what, *runs):
               f"drift {100 * result['drift']:+.3g} +- {100 * result['drift_standard_error']:.2g} %")
     ours, d, name = drawn
     report = dict(what=what, date=str(date.today()), hardware=hardware, command="bench/loss_compare.sh", peer=peer_what,
-                  loss_comparison=rounded(results), losses=dict(snug=[round(x["loss"], 5) for x in ours], pytorch=[round(x["loss"], 5) for x in peer]))
+                  loss_comparison=rounded(results), same_bits=equal, losses=dict(snug=[round(x["loss"], 5) for x in ours], pytorch=[round(x["loss"], 5) for x in peer]))
     text = json.dumps(report, indent=1)
     with open(prefix + ".json", "w") as file:
         file.write(compact_lists(text) + "\n")
     with open(prefix + ".svg", "w") as file:
         file.write(draw(ours, peer, d, results[name], what))
     first = results[name]
-    holds = first["mean_relative_difference"] < LIMIT and abs(first["last_quarter_signed"]) < LIMIT
+    holds = first["mean_relative_difference"] < LIMIT and abs(first["last_quarter_signed"]) < LIMIT and all(equal.values())
     print(f"loss {name}: {'holds' if holds else 'DOES NOT HOLD'} (limit {100 * LIMIT:g} %)")
     return 0 if holds else 1
 
