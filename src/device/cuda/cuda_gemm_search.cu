@@ -18,7 +18,9 @@ enum {
     RUNS_MOST = 32,
 };
 #define ROUND_S  1e-3 /* a round of runs takes about so long */
-#define AT_LEAST 0.99 /* of the favourite's time: a smaller gain may be noise */
+#define HOPELESS 1.5
+#define SURE_S   100e-6 /* a single run of this length tells */
+#define AT_LEAST 0.99   /* of the favourite's time: a smaller gain may be noise */
 
 /* ---- candidates ----------------------------------------------------------------------------- */
 
@@ -193,12 +195,18 @@ static bool run_times(struct timing *t, const struct gemm_choice *c, int n, doub
     return good;
 }
 
-/* The best of several rounds: everything that disturbs a round makes it longer. */
-static bool time_choice(struct timing *t, const struct gemm_choice *c, double *best)
+/* The best of several rounds: everything that disturbs a round makes it longer. A choice that is
+ * far behind the best so far (0: none yet) is not looked at again. */
+static bool time_choice(struct timing *t, const struct gemm_choice *c, double best_so_far,
+                        double *best)
 {
     double seconds;
     if (!run_times(t, c, 1, &seconds) || !run_times(t, c, 1, &seconds))
         return false;
+    if (best_so_far > 0 && seconds > HOPELESS * best_so_far && seconds > SURE_S) {
+        *best = seconds;
+        return true;
+    }
     int n = (int)(ROUND_S / (seconds > 1e-7 ? seconds : 1e-7));
     n = n < 1 ? 1 : n > RUNS_MOST ? RUNS_MOST : n;
     *best = 1e30;
@@ -227,7 +235,7 @@ static void time_all(struct timing *t, const struct candidates *all, struct cuda
     for (int i = 0; i < all->n; i++) {
         const struct gemm_choice *c = &all->items[i];
         double seconds;
-        if (!time_choice(t, c, &seconds))
+        if (!time_choice(t, c, found->best_s, &seconds))
             continue;
         if (found->n_tried++ == 0) {
             found->first_s = found->best_s = seconds;
@@ -287,6 +295,7 @@ enum status cuda_gemm_search_try(const struct kernel_env *env, cudaStream_t stre
 struct cuda_gemm_search {
     struct kvfile *file;
     bool kept; /* the file has a path */
+    bool said; /* that a search is on */
     uint64_t identity;
     cudaStream_t stream;
 };
@@ -380,6 +389,9 @@ enum status gemm_search(const struct kernel_env *env, const struct cuda_gemm *g,
         gemm_choice_take(choice, known);
         return OK;
     }
+    if (!s->said)
+        log_info("compile: max-autotune tries the algorithms of each matrix product");
+    s->said = true;
     TRY(search(env, s->stream, g, &all, &found, choice));
     if (found.n_tried == 0)
         return OK;
