@@ -197,6 +197,8 @@ enum snug_status snug_run_json(const struct snug_run *run, enum snug_status stat
 struct snug_step {
     int64_t step, n_steps; /* 1-based; of how many */
     double epoch, loss, grad_norm, learning_rate;
+    double loss_scale;                /* of the next step; 0: the loss is not scaled */
+    bool skipped;                     /* scaled gradients overflowed: nothing was updated */
     int64_t n_tokens, n_tokens_total; /* that counted in the loss */
     double seconds, tokens_per_s, mfu, eta_s;
     int64_t arena_bytes, arena_predicted;   /* high-water mark so far */
@@ -232,6 +234,8 @@ struct snug_train_result {
     int64_t n_steps, last_step;                    /* run in this call; number of the last */
     const double *losses;                          /* [n_steps] */
     const double *step_s;                          /* [n_steps] */
+    int64_t n_skipped;                             /* of these, by loss scaling */
+    double loss_scale;                             /* in the end; 0: the loss is not scaled */
     double median_step_s, seconds;                 /* of one step; of all of them */
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */

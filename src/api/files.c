@@ -85,7 +85,7 @@ out:
 
 static enum status parse_dtype(const struct config *cfg, const char *text, enum dtype *dtype)
 {
-    *dtype = cfg->bf16 == CONFIG_TRISTATE_TRUE ? DTYPE_BF16 : DTYPE_F32;
+    *dtype = cfg->bf16 == CONFIG_TRISTATE_TRUE ? DTYPE_BF16 : cfg->fp16 ? DTYPE_F16 : DTYPE_F32;
     if (!text)
         return OK;
     if (dtype_parse(text, dtype) &&

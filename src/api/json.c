@@ -76,8 +76,10 @@ static json_t *pack_result(const struct snug_train_result *r)
     json_t *measured = json_pack("{s:I, s:I, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes,
                                  "device_bytes", (json_int_t)r->device_bytes, "host_bytes",
                                  (json_int_t)r->host_bytes, "step_ms", 1e3 * r->median_step_s);
-    return json_pack("{s:o, s:o, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured", measured,
-                     "losses", pack_losses(r), "steps", (json_int_t)r->n_steps, "last_step",
+    json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured",
+                     measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",
+                     (json_int_t)r->n_skipped, "steps", (json_int_t)r->n_steps, "last_step",
                      (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s, "samples_per_s",
                      r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds, "last_checkpoint",
                      r->last_checkpoint);

@@ -18,8 +18,12 @@ const struct stage *fullest_stage(const struct pipeline *p)
 static void name_precision(struct snug_run *r)
 {
     const struct precision *p = &r->session.pipeline.precision;
-    (void)snprintf(r->precision, sizeof(r->precision), "%s%s", dtype_name(p->weights),
-                   p->masters ? " with f32 masters" : "");
+    const char *rest = p->loss_scaling ? " with f32 masters and loss scaling"
+                       : p->masters    ? " with f32 masters"
+                       : p->weights == DTYPE_BF16 && r->session.options.train
+                           ? " with stochastic rounding"
+                           : "";
+    (void)snprintf(r->precision, sizeof(r->precision), "%s%s", dtype_name(p->weights), rest);
 }
 
 static enum status make_timeline(const struct snug_run *r, int n_columns, struct timeline *t)
@@ -196,10 +200,13 @@ static void add_choices(const struct snug_run *run, struct str *s)
 {
     const struct session *x = &run->session;
     const struct config *cfg = run->config->config;
+    if (cfg->bf16 == CONFIG_TRISTATE_AUTO)
+        str_addf(s, "bf16: auto is %s on this device\n", run->precision);
     if (cfg->lmhead_chunks == CONFIG_AUTO)
         str_add(s, "the loss is computed in chunks as the kernel chooses: the logits of a batch "
                    "never exist\n");
-    if (x->options.train && cfg->gradient_accumulation_steps == 1)
+    if (x->options.train && cfg->gradient_accumulation_steps == 1 && !(cfg->max_grad_norm > 0) &&
+        !x->pipeline.precision.loss_scaling)
         str_add(s, "each weight is updated as soon as its gradient is complete\n");
     if (cfg->num_threads == 0)
         str_addf(s, "num_threads: %d\n", x->device.env.n_threads);

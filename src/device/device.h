@@ -125,6 +125,7 @@ struct device {
     struct kernel_env env;
     struct device_rates rates;
     int64_t cache_bytes; /* of its last cache; 0: not known */
+    bool lacks_bf16;     /* no arithmetic in it; storing it is fine */
     struct device_tuning tuning;
     char description[128];
     char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */

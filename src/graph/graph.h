@@ -57,7 +57,7 @@ struct value {
     enum role role;
     node_id producer; /* NODE_NONE: comes from outside */
     int output;       /* which output of the producer */
-    const void *data; /* ROLE_CONSTANT: its elements (in the pool), else NULL */
+    const void *data; /* elements of a constant, or that a state begins with; NULL: none, zeros */
 };
 
 struct node {
@@ -86,7 +86,7 @@ struct graph {
 enum status graph_new(struct graph **out, const char *name) MUST_CHECK;
 void graph_free(struct graph *g);
 
-/* A value without a producer. data: constants only, copied. */
+/* A value without a producer. data: of constants and states only, copied. */
 enum status graph_add_value(struct graph *g, const char *name, enum role role, enum dtype dtype,
                             struct shape shape, const void *data, value_id *out) MUST_CHECK;
 

@@ -94,7 +94,7 @@ static enum status define(struct parser *p, const struct declaration *d, value_i
     return OK;
 }
 
-/* "[1, 2, 3]" after a constant: as many elements as its shape has. */
+/* "[1, 2, 3]" after a constant or a state: as many elements as its shape has. */
 static enum status parse_elements(struct parser *p, const struct declaration *d)
 {
     struct text_place place = text_here(&p->t);
@@ -130,8 +130,8 @@ static enum status add_source(struct parser *p, const struct declaration *d, boo
     TRY(define(p, d, v));
     if (!has_data)
         return OK;
-    if (d->role != ROLE_CONSTANT)
-        return TEXT_FAIL_AT(d->place, "only constants have elements");
+    if (d->role != ROLE_CONSTANT && d->role != ROLE_STATE)
+        return TEXT_FAIL_AT(d->place, "only constants and states have elements");
     TRY(parse_elements(p, d));
     void *copy;
     TRY(pool_try(&p->g->pool, &copy, MAX(p->data.n, (size_t)1)));

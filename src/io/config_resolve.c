@@ -202,13 +202,55 @@ static enum status resolve_optimizer(struct config *cfg)
     if (cfg->nesterov && !(cfg->momentum > 0))
         return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
                     config_where(cfg, "nesterov"));
+    return OK;
+}
+
+/* Keys that say how the loss is scaled: only half precision scales it. A value that is the default
+ * asks for nothing: printed configs hold them all. */
+static enum status resolve_loss_scale(const struct config *cfg)
+{
+    const struct {
+        int is_changed;
+        const char *name;
+    } keys[] = {{cfg->loss_scale > 0, "loss_scale"},
+                {cfg->initial_scale_power != 16, "initial_scale_power"},
+                {cfg->loss_scale_window != 2000, "loss_scale_window"},
+                {cfg->loss_scale_hysteresis != 1, "loss_scale_hysteresis"},
+                {cfg->min_loss_scale > 1 || cfg->min_loss_scale < 1, "min_loss_scale"}};
+    int possible = cfg->fp16 || cfg->bf16 == CONFIG_TRISTATE_AUTO;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (keys[i].is_changed && !possible)
+            return FAIL(ERR_CONFIG, "%s: %s belongs to fp16: true; without it no loss is scaled",
+                        config_where(cfg, keys[i].name), keys[i].name);
+        if (i > 0 && keys[i].is_changed && cfg->loss_scale > 0)
+            return FAIL(ERR_CONFIG,
+                        "%s: %s belongs to a dynamic loss scale; loss_scale %g (%s) "
+                        "fixes it",
+                        config_where(cfg, keys[i].name), keys[i].name, cfg->loss_scale,
+                        config_where(cfg, "loss_scale"));
+    }
+    return OK;
+}
+
+static enum status resolve_precision(struct config *cfg)
+{
     if (cfg->bf16 == CONFIG_TRISTATE_TRUE && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) and fp16 (%s) are both true: keep one",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
     if (cfg->bf16 == CONFIG_TRISTATE_AUTO && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) is auto and fp16 (%s) is true: set bf16: false",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
-    return OK;
+    if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+        return FAIL(ERR_CONFIG,
+                    "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
+                    "master_dtype: f32",
+                    config_where(cfg, "master_dtype"));
+    if (cfg->gradient_dtype == CONFIG_BF16 && cfg->fp16)
+        return FAIL(ERR_CONFIG,
+                    "%s: gradient_dtype: bf16 goes with bf16: true; with fp16 (%s) gradients are "
+                    "f32",
+                    config_where(cfg, "gradient_dtype"), config_where(cfg, "fp16"));
+    return resolve_loss_scale(cfg);
 }
 
 static enum status resolve_logging(struct config *cfg)
@@ -248,6 +290,7 @@ enum status config_resolve(struct config *cfg, int64_t n_ranks)
     TRY(resolve_length(cfg));
     TRY(resolve_schedule(cfg));
     TRY(resolve_optimizer(cfg));
+    TRY(resolve_precision(cfg));
     TRY(resolve_logging(cfg));
     return resolve_evaluation(cfg);
 }

@@ -4,10 +4,17 @@
 #include <string.h>
 
 #include "autodiff/autodiff.h"
+#include "base/rng.h"
+#include "optim/loss_scale.h"
 
 /* The scalars every update reads. */
 struct knobs {
     value_id lr, step, scale;
+};
+
+/* What the host reads after a step. */
+struct results {
+    value_id loss_sum, count, norm, loss_scale; /* VALUE_NONE: the loss is not scaled */
 };
 
 static const char *joined(struct builder *b, const char *prefix, const char *name)
@@ -36,12 +43,16 @@ static value_id carry(struct builder *b, const char *name, enum role role, value
     return build(b, OP_accumulate, IN(cleared, term), NO_ATTRS);
 }
 
+static int block_of_value(const struct builder *b, value_id v)
+{
+    node_id producer = v == VALUE_NONE ? NODE_NONE : graph_value(b->g, v)->producer;
+    return producer == NODE_NONE ? BLOCK_NONE : graph_node(b->g, producer)->block;
+}
+
 static void block_of(struct builder *b, value_id v)
 {
-    if (b->status != OK)
-        return;
-    node_id producer = graph_value(b->g, v)->producer;
-    b->block = producer == NODE_NONE ? BLOCK_NONE : graph_node(b->g, producer)->block;
+    if (b->status == OK)
+        b->block = block_of_value(b, v);
 }
 
 /* Begin nodes come first in the order, so that what they clear exists before anything adds to it.
@@ -65,33 +76,60 @@ static enum status begin_first(struct graph *g)
 /* ---- norm and clipping
  * --------------------------------------------------------------------------- */
 
+/* The sum of squares of gradient i and, if it is the first of its block, of the others of the
+ * block: one sum a block, so that few launches do and, when updates run early, no gradient waits
+ * for more than its own block. What belongs to no block lies far apart in the backward pass: one
+ * sum each. VALUE_NONE: there is nothing to sum, or an earlier one of the block had it. */
+static value_id sum_of_block(struct builder *b, const struct optimizer_param *params,
+                             size_t n_params, size_t i, value_id *members)
+{
+    int block = block_of_value(b, params[i].grad), n = 0;
+    if (params[i].grad == VALUE_NONE)
+        return VALUE_NONE;
+    for (size_t k = 0; block != BLOCK_NONE && k < i; k++) {
+        if (params[k].grad != VALUE_NONE && block_of_value(b, params[k].grad) == block)
+            return VALUE_NONE;
+    }
+    for (size_t k = i; k < n_params; k++) {
+        bool joins = k == i || (block != BLOCK_NONE && params[k].grad != VALUE_NONE &&
+                                block_of_value(b, params[k].grad) == block);
+        if (joins)
+            members[n++] = params[k].grad;
+    }
+    b->block = block;
+    return build(b, OP_sum_squares, members, n, NO_ATTRS);
+}
+
+/* What gradients are multiplied by in the updates; the norm goes to *norm. */
 static value_id scale_and_norm(struct builder *b, const struct optimizer_options *o,
                                const struct optimizer_param *params, size_t n_params,
                                value_id count, value_id *norm)
 {
-    value_id *in;
+    value_id *in, *members;
     size_t n = 2;
+    bool scaled = o->scaling.initial > 0;
     if (b->status == OK)
-        b->status = mem_try_array(&in, n_params + 2, sizeof(*in));
+        b->status = mem_try_array(&in, 2 * n_params + 2, sizeof(*in));
     if (b->status != OK)
         return VALUE_NONE;
+    members = in + n_params + 2;
     struct attr_set attrs[] = {{"max_norm", .f = o->max_grad_norm},
                                {"nominal", .f = o->nominal_count}};
     in[0] = count;
-    in[1] = VALUE_NONE; /* no loss scale */
-    for (size_t i = 0; i < n_params; i++) {
-        if (params[i].grad == VALUE_NONE)
-            continue;
-        block_of(b, params[i].grad);
-        in[n++] = build(b, OP_sum_squares, IN(params[i].grad), NO_ATTRS);
+    in[1] = scaled ? loss_scale_value(b) : VALUE_NONE;
+    for (size_t i = 0; i < n_params && b->status == OK; i++) {
+        value_id squares = sum_of_block(b, params, n_params, i, members);
+        if (squares != VALUE_NONE)
+            in[n++] = squares;
     }
     b->block = BLOCK_NONE;
     value_id clipped = build(b, OP_clip_scale, in, (int)n, attrs, ARRAY_LEN(attrs));
     *norm = build_output(b, 1);
     mem_free(in);
-    if (o->max_grad_norm > 0)
+    if (o->max_grad_norm > 0 || scaled)
         return clipped;
-    /* Without clipping the scale depends on the count alone: updates need not wait for the norm. */
+    /* Without clipping or loss scaling the factor depends on the count alone: updates need not wait
+     * for the norm. */
     return build(b, OP_clip_scale, IN(count), &attrs[1], 1);
 }
 
@@ -105,13 +143,23 @@ static value_id state_like(struct builder *b, const char *prefix, const struct o
     return build_value(b, joined(b, prefix, p->name), role, dtype, shape);
 }
 
+/* Every parameter draws its own numbers. */
+static int64_t rounding_seed(const struct optimizer_options *o, size_t i_param)
+{
+    if (o->seed == 0)
+        return 0;
+    struct philox4 r = philox((uint64_t)o->seed, UINT64_C(0x726f756e64), (uint64_t)i_param);
+    return (int64_t)((uint64_t)(r.v[0] >> 1) << 32 | r.v[1] | 1u);
+}
+
 static void update_adamw(struct builder *b, const struct optimizer_options *o,
-                         const struct optimizer_param *p, const struct knobs *k)
+                         const struct optimizer_param *p, const struct knobs *k, int64_t seed)
 {
     struct attr_set attrs[] = {{"beta1", .f = o->beta1},
                                {"beta2", .f = o->beta2},
                                {"epsilon", .f = o->epsilon},
-                               {"weight_decay", .f = p->decay ? o->weight_decay : 0.0}};
+                               {"weight_decay", .f = p->decay ? o->weight_decay : 0.0},
+                               {"seed", .i = seed}};
     value_id m = state_like(b, "m", p, ROLE_STATE, o->precision.states);
     value_id v = state_like(b, "v", p, ROLE_STATE, o->precision.states);
     if (!o->precision.masters) {
@@ -125,23 +173,24 @@ static void update_adamw(struct builder *b, const struct optimizer_options *o,
 }
 
 static void update_sgd(struct builder *b, const struct optimizer_options *o,
-                       const struct optimizer_param *p, const struct knobs *k)
+                       const struct optimizer_param *p, const struct knobs *k, int64_t seed)
 {
     double decay = p->decay ? o->weight_decay : 0.0;
     if (o->momentum == 0.0) {
         (void)build(b, OP_sgd, IN(p->value, p->grad, k->lr, k->step, k->scale),
-                    ATTRS({"weight_decay", .f = decay}));
+                    ATTRS({"weight_decay", .f = decay}, {"seed", .i = seed}));
         return;
     }
     value_id buffer = state_like(b, "momentum", p, ROLE_STATE, o->precision.states);
     (void)build(b, OP_sgd_momentum, IN(p->value, p->grad, buffer, k->lr, k->step, k->scale),
                 ATTRS({"weight_decay", .f = decay}, {"momentum", .f = o->momentum},
-                      {"nesterov", .i = o->nesterov}));
+                      {"nesterov", .i = o->nesterov}, {"seed", .i = seed}));
 }
 
 /* The ways an update can be written; one row per optimizer_kind. */
 static void (*const update_rules[])(struct builder *, const struct optimizer_options *,
-                                    const struct optimizer_param *, const struct knobs *) = {
+                                    const struct optimizer_param *, const struct knobs *,
+                                    int64_t seed) = {
     [OPTIMIZER_ADAMW] = update_adamw,
     [OPTIMIZER_SGD] = update_sgd,
 };
@@ -150,7 +199,7 @@ static void (*const update_rules[])(struct builder *, const struct optimizer_opt
  * ---------------------------------------------------------------------------------------- */
 
 static enum status build_sums(struct builder *b, struct optimizer_param *params, size_t n_params,
-                              value_id *loss_sum, value_id *count)
+                              struct results *r)
 {
     for (size_t i = 0; i < n_params; i++) {
         if (params[i].grad == VALUE_NONE)
@@ -159,28 +208,38 @@ static enum status build_sums(struct builder *b, struct optimizer_param *params,
         params[i].grad = carry(b, joined(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad);
     }
     b->block = BLOCK_NONE;
-    *loss_sum = carry(b, "loss_sum", ROLE_METRIC, *loss_sum);
-    *count = carry(b, "token_count", ROLE_METRIC, *count);
+    r->loss_sum = carry(b, "loss_sum", ROLE_METRIC, r->loss_sum);
+    r->count = carry(b, "token_count", ROLE_METRIC, r->count);
     return builder_status(b);
 }
 
 static enum status build_updates(struct builder *b, const struct optimizer_options *o,
                                  const struct optimizer_param *params, size_t n_params,
-                                 value_id count, value_id *norm)
+                                 struct results *r)
 {
     b->pass = PASS_UPDATE;
-    struct knobs k = {
-        .lr = build_value(b, "lr", ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1)),
-        .step = build_value(b, "step", ROLE_INPUT, DTYPE_I32, shape_of(1, (int64_t)1)),
-    };
-    k.scale = scale_and_norm(b, o, params, n_params, count, norm);
+    bool scaled = o->scaling.initial > 0;
+    struct knobs k = {.lr = build_value(b, "lr", ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1))};
+    if (!scaled)
+        k.step = build_value(b, "step", ROLE_INPUT, DTYPE_I32, shape_of(1, (int64_t)1));
+    k.scale = scale_and_norm(b, o, params, n_params, r->count, &r->norm);
+    if (scaled)
+        k.step = loss_scale_update(b, &o->scaling, k.scale, r->norm, &r->loss_scale);
     for (size_t i = 0; i < n_params; i++) {
         if (params[i].grad == VALUE_NONE)
             continue;
         block_of(b, params[i].grad);
-        update_rules[o->kind](b, o, &params[i], &k);
+        update_rules[o->kind](b, o, &params[i], &k, rounding_seed(o, i));
     }
     return builder_status(b);
+}
+
+static enum status add_outputs(struct graph *g, const struct results *r)
+{
+    TRY(graph_add_output(g, "loss", r->loss_sum));
+    TRY(graph_add_output(g, "count", r->count));
+    TRY(graph_add_output(g, "grad_norm", r->norm));
+    return r->loss_scale == VALUE_NONE ? OK : graph_add_output(g, "loss_scale", r->loss_scale);
 }
 
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
@@ -188,14 +247,12 @@ enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
                             value_id count)
 {
     struct builder b;
-    value_id norm = VALUE_NONE;
+    struct results r = {loss_sum, count, VALUE_NONE, VALUE_NONE};
     builder_init(&b, g);
     if (o->n_micro > 1)
-        TRY(build_sums(&b, params, n_params, &loss_sum, &count));
-    TRY(build_updates(&b, o, params, n_params, count, &norm));
-    TRY(graph_add_output(g, "loss", loss_sum));
-    TRY(graph_add_output(g, "count", count));
-    TRY(graph_add_output(g, "grad_norm", norm));
+        TRY(build_sums(&b, params, n_params, &r));
+    TRY(build_updates(&b, o, params, n_params, &r));
+    TRY(add_outputs(g, &r));
     TRY(begin_first(g));
     TRY(fuse_accumulation(g));
     return graph_eliminate_dead(g);

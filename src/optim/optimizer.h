@@ -14,6 +14,15 @@ extern "C" {
 
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 
+/* Dynamic loss scaling, as PyTorch's GradScaler and DeepSpeed do it; see ops/loss_scale_update.c.
+ */
+struct loss_scaling {
+    double initial; /* 0: the loss is not scaled */
+    double growth, backoff, minimum;
+    int64_t window;     /* good steps before the scale grows */
+    int64_t hysteresis; /* overflows before it shrinks */
+};
+
 struct optimizer_options {
     enum optimizer_kind kind;
     double beta1, beta2, epsilon; /* adamw */
@@ -24,6 +33,8 @@ struct optimizer_options {
     int64_t n_micro;      /* micro-steps per update */
     double nominal_count; /* tokens the loss seed divides by: those of a whole step */
     struct precision precision;
+    int64_t seed; /* of rounding by chance into bf16; 0: to nearest */
+    struct loss_scaling scaling;
 };
 
 /* A parameter with its gradient, as the optimizer sees it. */
@@ -33,10 +44,20 @@ struct optimizer_param {
     bool decay;
 };
 
-/* Adds to g:  inputs  "lr" f32[1], "step" i32[1]
+/* Before the backward pass is built: adds the scaler's states to g and gives the value the backward
+ * pass is to start from, the seed times the loss scale. Without scaling that is the seed itself. */
+enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, value_id seed,
+                                 value_id *scaled) MUST_CHECK;
+
+/* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
  *             outputs "loss" f32[1] (sum), "count" f32[1], "grad_norm" f32[1]
  *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>"
- * and runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
+ * with loss scaling also
+ *             output  "loss_scale" f32[1], of the next step
+ *             states  "scaler.scale" f32[1], "scaler.good_steps", "scaler.applied_steps" and
+ *                     "scaler.tolerated" i32[1]
+ * A norm that is not finite leaves every parameter and state but the scaler's as it was.
+ * Then runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
                             struct optimizer_param *params, size_t n_params, value_id loss_sum,
                             value_id count) MUST_CHECK;

@@ -4,12 +4,28 @@
 
 struct precision precision_f32(void)
 {
-    return (struct precision){DTYPE_F32, DTYPE_F32, DTYPE_F32, false};
+    return (struct precision){
+        .weights = DTYPE_F32, .gradients = DTYPE_F32, .states = DTYPE_F32, .masters = false};
 }
 
 struct precision precision_bf16(void)
 {
-    return (struct precision){DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    return (struct precision){
+        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = DTYPE_F32, .masters = true};
+}
+
+struct precision precision_f16(void)
+{
+    return (struct precision){.weights = DTYPE_F16,
+                              .gradients = DTYPE_F32,
+                              .states = DTYPE_F32,
+                              .masters = true,
+                              .loss_scaling = true};
+}
+
+bool precision_needs_chance(const struct precision *p)
+{
+    return p->states == DTYPE_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
 }
 
 /* Ops that make parameter gradients say so by a `dtype` attribute and having no gradient of their

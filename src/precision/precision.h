@@ -18,12 +18,19 @@ struct precision {
     enum dtype gradients; /* of parameters */
     enum dtype states;    /* optimizer moments */
     bool masters;         /* f32 copies that the updates act on */
+    bool loss_scaling;    /* f16 holds no gradient below 6e-8: the loss is scaled up first */
 };
 
 /* f32 throughout. */
 struct precision precision_f32(void);
 /* bf16 weights and activations, f32 masters, gradients and states. */
 struct precision precision_bf16(void);
+/* f16 weights and activations, f32 masters, gradients and states, loss scaling. */
+struct precision precision_f16(void);
+
+/* True when updates write bf16 that nothing wider stands behind: rounded to nearest, such a number
+ * stops moving as soon as an update is less than half its last place. */
+bool precision_needs_chance(const struct precision *p);
 
 enum status precision_apply(struct graph *g, const struct precision *p) MUST_CHECK;
 

@@ -120,7 +120,7 @@ static enum status plan_all(struct inference *x)
 static enum status choose_dtype(struct inference *x)
 {
     struct precision precision;
-    TRY(precision_from_config(x->config, &precision));
+    TRY(precision_from_config(x->config, &x->device, &precision));
     x->dtype = x->options.dtype == DTYPE_NONE ? precision.weights : x->options.dtype;
     return OK;
 }
@@ -131,7 +131,6 @@ enum status inference_open(struct inference *x, const struct config *cfg,
     *x = (struct inference){.config = cfg, .options = *o};
     enum status status;
     storage_init(&x->storage);
-    TRY_GOTO(choose_dtype(x), out);
     TRY_GOTO(session_open_model(cfg, o->hub_folder, &x->model, &x->model_folder), out);
     if (o->cache_len > x->model->context) {
         status = FAIL(ERR_USAGE, "a sequence of %lld tokens: the model has positions for %lld",
@@ -139,6 +138,7 @@ enum status inference_open(struct inference *x, const struct config *cfg,
         goto out;
     }
     TRY_GOTO(device_choose(&x->device, cfg, o->cache_folder), out);
+    TRY_GOTO(choose_dtype(x), out);
     TRY_GOTO(plan_all(x), out);
 out:
     if (status != OK)

@@ -57,14 +57,21 @@ json_t *line_step(const struct step_record *r)
                                "arena_pred", (json_int_t)r->arena_predicted, "device",
                                (json_int_t)r->device_bytes, "device_pred",
                                (json_int_t)r->device_predicted, "host", (json_int_t)r->host_bytes);
-    return line("step",
-                json_pack("{s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "step",
-                          (json_int_t)r->step, "n_steps", (json_int_t)r->n_steps, "epoch", r->epoch,
-                          "loss", metrics_number(r->loss), "grad_norm",
-                          metrics_number(r->grad_norm), "lr", metrics_number(r->lr), "tokens",
-                          (json_int_t)r->n_tokens_total, "tok_s", metrics_number(r->tokens_per_s),
-                          "step_ms", metrics_number(1e3 * r->seconds), "mfu",
-                          metrics_number(r->mfu), "mem", memory));
+    json_t *step = line(
+        "step",
+        json_pack("{s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "step",
+                  (json_int_t)r->step, "n_steps", (json_int_t)r->n_steps, "epoch", r->epoch, "loss",
+                  metrics_number(r->loss), "grad_norm", metrics_number(r->grad_norm), "lr",
+                  metrics_number(r->lr), "tokens", (json_int_t)r->n_tokens_total, "tok_s",
+                  metrics_number(r->tokens_per_s), "step_ms", metrics_number(1e3 * r->seconds),
+                  "mfu", metrics_number(r->mfu), "mem", memory));
+    if (r->loss_scale > 0 && step &&
+        (json_object_set_new(step, "loss_scale", metrics_number(r->loss_scale)) != 0 ||
+         json_object_set_new(step, "skipped", json_boolean(r->skipped)) != 0)) {
+        json_decref(step);
+        return NULL;
+    }
+    return step;
 }
 
 json_t *line_eval(const struct eval_record *r)

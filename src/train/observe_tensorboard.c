@@ -33,6 +33,8 @@ static enum status on_step(void *user, const struct step_record *r)
     double t = observe_wall_time();
     for (size_t i = 0; i < ARRAY_LEN(scalars); i++)
         TRY(tfevents_scalar(&o->file, t, r->step, scalars[i].tag, (float)scalars[i].value));
+    if (r->loss_scale > 0)
+        TRY(tfevents_scalar(&o->file, t, r->step, "train/loss_scale", (float)r->loss_scale));
     return OK;
 }
 

@@ -4,7 +4,8 @@
  *     mem 2.31/2.31G  proc 2.45G (pred 2.44)  412 ms  ETA 1h12m              (one line)
  *
  * mem is the arena: its high-water mark so far against its predicted size; proc is the whole
- * process as the system sees it, against its prediction.
+ * process as the system sees it, against its prediction. With loss scaling "scale 65536" follows
+ * MFU, and "(skipped)" where the step overflowed and changed nothing.
  */
 #include <string.h>
 #include <time.h>
@@ -38,6 +39,8 @@ void observe_step_text(struct str *out, const struct step_record *r)
              (long long)r->step, (long long)r->n_steps,
              100.0 * (double)r->step / (double)r->n_steps, r->loss, r->grad_norm, r->lr,
              format_count(rate, (int64_t)r->tokens_per_s), 100.0 * r->mfu);
+    if (r->loss_scale > 0)
+        str_addf(out, "  scale %g%s", r->loss_scale, r->skipped ? " (skipped)" : "");
     str_addf(out, "  mem %.2f/%.2f%c  proc %.2f%c (pred %.2f)", (double)r->arena_bytes / unit,
              (double)r->arena_predicted / unit, letter, (double)r->device_bytes / unit, letter,
              (double)r->device_predicted / unit);

@@ -1,29 +1,12 @@
 #include "train/pipeline.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "autodiff/autodiff.h"
 
 /* ---- settings
  * ------------------------------------------------------------------------------------- */
-
-enum status precision_from_config(const struct config *cfg, struct precision *out)
-{
-    if (cfg->fp16)
-        return FAIL(ERR_UNSUPPORTED,
-                    "%s: fp16 needs loss scaling, which this version does not have "
-                    "on the CPU; use bf16: true",
-                    config_where(cfg, "fp16"));
-    *out = cfg->bf16 == CONFIG_TRISTATE_TRUE ? precision_bf16() : precision_f32();
-    out->gradients = cfg->gradient_dtype == CONFIG_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    out->states = cfg->optim_state_dtype == CONFIG_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    if (cfg->master_dtype == CONFIG_BF16)
-        return FAIL(ERR_UNSUPPORTED,
-                    "%s: bf16 masters need stochastic rounding, which this version "
-                    "does not have; use master_dtype: f32",
-                    config_where(cfg, "master_dtype"));
-    return OK;
-}
 
 static struct model_request request_for(const struct config *cfg, enum model_purpose purpose)
 {
@@ -36,6 +19,22 @@ static struct model_request request_for(const struct config *cfg, enum model_pur
         .loss_chunks = cfg->lmhead_chunks == CONFIG_AUTO ? 0 : cfg->lmhead_chunks,
         .label_smoothing = train ? cfg->label_smoothing_factor : 0.0,
         .z_loss = train ? cfg->z_loss : 0.0,
+    };
+}
+
+static struct loss_scaling scaling_for(const struct pipeline *p)
+{
+    const struct config *cfg = p->config;
+    bool fixed = cfg->loss_scale > 0;
+    if (!p->precision.loss_scaling)
+        return (struct loss_scaling){0};
+    return (struct loss_scaling){
+        .initial = fixed ? cfg->loss_scale : ldexp(1.0, (int)cfg->initial_scale_power),
+        .growth = fixed ? 1.0 : 2.0,
+        .backoff = fixed ? 1.0 : 0.5,
+        .minimum = fixed ? cfg->loss_scale : cfg->min_loss_scale,
+        .window = cfg->loss_scale_window,
+        .hysteresis = cfg->loss_scale_hysteresis,
     };
 }
 
@@ -55,6 +54,8 @@ static struct optimizer_options optimizer_for(const struct pipeline *p)
         .n_micro = cfg->gradient_accumulation_steps,
         .nominal_count = (double)(micro * cfg->gradient_accumulation_steps),
         .precision = p->precision,
+        .seed = precision_needs_chance(&p->precision) ? cfg->seed % INT32_MAX + 1 : 0,
+        .scaling = scaling_for(p),
     };
 }
 
@@ -77,7 +78,8 @@ enum status fuse_ops(const struct config *cfg, struct graph *g, enum rewrite_sta
 }
 
 /* Backward nodes for every parameter, seeded by an input; params[i].grad receives the gradients. */
-static enum status build_gradients(struct stage *s, struct optimizer_param *params)
+static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
+                                   struct optimizer_param *params)
 {
     size_t n = (size_t)s->io.n_params;
     value_id *wanted = NULL, *grads = NULL, seed;
@@ -89,6 +91,7 @@ static enum status build_gradients(struct stage *s, struct optimizer_param *para
     TRY_GOTO(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1),
                              NULL, &seed),
              out);
+    TRY_GOTO(optimizer_scale_seed(s->graph, scaling, seed, &seed), out);
     TRY_GOTO(autodiff(s->graph, s->io.loss_sum, seed, wanted, n, grads), out);
     for (size_t i = 0; i < n; i++) {
         const struct model_param *m = &s->io.params[i];
@@ -135,7 +138,7 @@ static enum status build_train_graph(struct pipeline *p)
     TRY(build_model(p, s, MODEL_TRAIN));
     TRY(fuse_ops(p->config, s->graph, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
-    TRY_GOTO(build_gradients(s, params), out);
+    TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
     TRY_GOTO(precision_apply(s->graph, &p->precision), out);
     TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, s->io.loss_sum,
                              s->io.count),
@@ -292,7 +295,7 @@ static void forecast_fit(struct pipeline *p)
 
 static enum status build_all(struct pipeline *p, const struct pipeline_options *o)
 {
-    TRY(precision_from_config(p->config, &p->precision));
+    TRY(precision_from_config(p->config, p->device, &p->precision));
     if (o->train) {
         TRY(build_train_graph(p));
         TRY(plan_train(p));

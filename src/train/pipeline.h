@@ -84,8 +84,10 @@ enum status pipeline_require_fit(const struct pipeline *p,
 enum status pipeline_require_room(const struct pipeline *p,
                                   const struct pipeline_options *o) MUST_CHECK;
 
-/* The dtypes a config asks for. */
-enum status precision_from_config(const struct config *cfg, struct precision *out) MUST_CHECK;
+/* The dtypes a config asks for; ERR_UNSUPPORTED, with what to write instead, when the device lacks
+ * one. */
+enum status precision_from_config(const struct config *cfg, const struct device *d,
+                                  struct precision *out) MUST_CHECK;
 
 /* The rewriting a config asks for (compile: none has none). */
 enum status fuse_ops(const struct config *cfg, struct graph *g,

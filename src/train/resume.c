@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/metrics.h"
 #include "train/trainer.h"
 
 /* ---- the record of a run -----------------------------------------------------------------------
@@ -32,9 +33,10 @@ static enum status note(struct train_state *t, json_t *entry)
 
 enum status train_state_note_step(struct train_state *t, const struct step_record *r)
 {
-    return note(t, json_pack("{s:I, s:f, s:f, s:f, s:f}", "step", (json_int_t)r->step, "epoch",
-                             r->epoch, "loss", r->loss, "grad_norm", r->grad_norm, "learning_rate",
-                             r->lr));
+    /* Of a step that loss scaling skipped they need not be finite. */
+    return note(t, json_pack("{s:I, s:f, s:o, s:o, s:f}", "step", (json_int_t)r->step, "epoch",
+                             r->epoch, "loss", metrics_number(r->loss), "grad_norm",
+                             metrics_number(r->grad_norm), "learning_rate", r->lr));
 }
 
 enum status train_state_note_eval(struct train_state *t, int64_t step, double epoch, double loss,

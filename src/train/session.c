@@ -273,6 +273,11 @@ static enum status load_weights(struct session *s)
                            s->device.env.n_threads);
 }
 
+static float half_to_f32(enum dtype d, uint16_t h)
+{
+    return d == DTYPE_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
 enum status session_sync_masters(struct session *s)
 {
     for (int i = 0; i < s->n_params && s->pipeline.precision.masters; i++) {
@@ -288,7 +293,7 @@ enum status session_sync_masters(struct session *s)
         struct tensor to = stage_tensor(s->stage, &master);
         /* From the end: in the stage both share one buffer, and f32 is the wider. */
         for (int64_t k = shape_elems(&t.shape) - 1; k >= 0; k--)
-            ((float *)to.data)[k] = bf16_to_f32(((const uint16_t *)t.data)[k]);
+            ((float *)to.data)[k] = half_to_f32(t.dtype, ((const uint16_t *)t.data)[k]);
         TRY(stage_store(s->stage, &master));
     }
     return OK;

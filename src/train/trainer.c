@@ -17,6 +17,7 @@ struct loop {
     struct schedule schedule;
     struct profile profile;
     int64_t n_steps;
+    int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
 };
 
@@ -48,7 +49,9 @@ static void set_step_inputs(struct loop *l, double lr)
     int64_t tokens = cfg->train_batch_size * cfg->max_seq_length;
     *(float *)input(l, LOSS_SEED) = (float)(1.0 / (double)tokens);
     *(float *)input(l, "lr") = (float)lr;
-    *(int32_t *)input(l, "step") = (int32_t)(l->state.step + 1);
+    int32_t *step = input(l, "step"); /* with loss scaling the device counts by itself */
+    if (step)
+        *step = (int32_t)(l->state.step + 1);
 }
 
 static enum status set_batch(struct loop *l)
@@ -115,9 +118,32 @@ static double epoch_of(const struct loop *l)
     return (double)c.epoch + (double)c.next_window / (double)MAX(c.n_windows, (int64_t)1);
 }
 
-static enum status check_finite(const struct loop *l, const struct step_record *r)
+enum { STUCK_STEPS = 20 };
+
+/* A step that overflowed was skipped, and the next one has a smaller scale: nothing is wrong until
+ * there is no smaller one. */
+static enum status check_scale(struct loop *l, const struct step_record *r)
 {
-    if (isfinite(r->loss) && isfinite(r->grad_norm))
+    const struct config *cfg = l->s->config;
+    bool fixed = cfg->loss_scale > 0;
+    bool least = fixed || r->loss_scale <= cfg->min_loss_scale;
+    l->n_stuck = r->skipped && least ? l->n_stuck + 1 : 0;
+    if (l->n_stuck < STUCK_STEPS)
+        return OK;
+    return FAIL(ERR_NUMERIC,
+                "step %lld: %d steps in a row overflowed with the loss scale at %g, %s. The model "
+                "does not stay inside half precision: lower learning_rate (%g), or use bf16: true "
+                "or f32%s",
+                (long long)r->step, (int)STUCK_STEPS, r->loss_scale,
+                fixed ? "which loss_scale fixes" : "the least that min_loss_scale allows", r->lr,
+                fixed ? ", or loss_scale: 0 to let it adapt" : "");
+}
+
+static enum status check_finite(struct loop *l, const struct step_record *r)
+{
+    if (r->loss_scale > 0)
+        TRY(check_scale(l, r));
+    if ((isfinite(r->loss) && isfinite(r->grad_norm)) || r->skipped)
         return OK;
     return FAIL(ERR_NUMERIC,
                 "step %lld: the %s is %s. Lower learning_rate (%g), warm up longer, or set "
@@ -155,12 +181,16 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
     const struct config *cfg = l->s->config;
     double count = output(l, "count");
     double flops = l->s->pipeline.forecast.step_flops;
+    double norm = output(l, "grad_norm");
+    bool scaled = l->s->pipeline.precision.loss_scaling;
     struct step_record r = {
         .step = l->state.step,
         .n_steps = l->n_steps,
         .epoch = epoch_of(l),
         .loss = output(l, "loss") / count,
-        .grad_norm = output(l, "grad_norm"),
+        .grad_norm = norm,
+        .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
+        .skipped = scaled && !isfinite(norm),
         .lr = lr,
         .n_tokens = (int64_t)count,
         .seconds = seconds,
@@ -283,6 +313,8 @@ static enum status train_step(struct loop *l, bool *done)
     l->result->last_step = l->state.step;
     struct step_record r = record_step(l, lr, seconds);
     l->result->losses[l->result->n_steps - 1] = r.loss;
+    l->result->n_skipped += r.skipped;
+    l->result->loss_scale = r.loss_scale;
     TRY(check_finite(l, &r));
     TRY(train_state_note_step(&l->state, &r));
     TRY(tell_step(l, &r));

@@ -20,7 +20,9 @@ struct step_record {
     int64_t step, n_steps; /* 1-based */
     double epoch;
     double loss, grad_norm, lr;
-    int64_t n_tokens; /* that counted in the loss */
+    double loss_scale; /* of the next step; 0: the loss is not scaled */
+    bool skipped;      /* the scaled gradients overflowed: nothing was updated */
+    int64_t n_tokens;  /* that counted in the loss */
     int64_t n_tokens_total;
     double seconds;
     double tokens_per_s, mfu;
@@ -49,6 +51,8 @@ struct train_result {
     int64_t last_step;    /* number of the last one */
     double *losses;       /* one per step of this call; freed with train_result_release */
     double *step_seconds; /* likewise */
+    int64_t n_skipped;    /* of these, because scaled gradients overflowed */
+    double loss_scale;    /* after the last step; 0: the loss is not scaled */
     double median_step_s;
     double tokens_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */

@@ -172,6 +172,7 @@ static enum status open_all(struct device *d, const struct gpu_facts *f, const c
     TRY(open_libraries(l));
     d->env.n_threads = usable_processors();
     d->env.libraries = l;
+    d->lacks_bf16 = l->major < 8;
     d->cache_bytes = l->l2_bytes;
     name_identity(d, f);
     (void)snprintf(d->description, sizeof(d->description), "%.60s, %s, compute capability %d.%d",
