@@ -63,6 +63,7 @@ static void build_gradients(struct training *t, struct optimizer_param *params)
         wanted[i] = t->io.params[i].value;
     expect_ok(graph_add_value(t->graph, "loss_seed", ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1),
                               NULL, &seed));
+    expect_ok(optimizer_scale_seed(t->graph, &t->options.scaling, seed, &seed));
     expect_ok(autodiff(t->graph, t->io.loss_sum, seed, wanted, n, grads));
     for (size_t i = 0; i < n; i++)
         params[i] = (struct optimizer_param){t->io.params[i].name, wanted[i], grads[i],
@@ -79,8 +80,8 @@ void training_init(struct training *t, const struct training_options *o)
     struct optimizer_param *params;
     *t = (struct training){.options = *o, .handle = -1};
     t->options.n_micro = MAX(o->n_micro, (int64_t)1);
-    t->precision = o->bf16 ? precision_bf16() : precision_f32();
-    t->device = shared_device();
+    t->precision = o->precision ? *o->precision : o->bf16 ? precision_bf16() : precision_f32();
+    t->device = o->device ? *o->device : shared_device();
     open_model(t);
     build_model(t);
     expect_ok(rewrite_apply(t->graph, REWRITE_FORWARD));
@@ -96,6 +97,8 @@ void training_init(struct training *t, const struct training_options *o)
         .n_micro = t->options.n_micro,
         .nominal_count = (double)(o->batch * o->seq_len * t->options.n_micro),
         .precision = t->precision,
+        .seed = o->seed,
+        .scaling = o->scaling,
     };
     expect_ok(precision_apply(t->graph, &t->precision));
     expect_ok(optimizer_apply(t->graph, &optimizer, params, (size_t)t->io.n_params, t->io.loss_sum,
@@ -132,8 +135,10 @@ static void fill_param(struct training *t, const struct model_param *p)
     if (!t->precision.masters || !storage_find(&t->storage, master))
         return;
     float *m = storage_bytes(t, master);
-    for (int64_t i = 0; i < n; i++)
-        m[i] = bf16_to_f32(((const uint16_t *)to)[i]);
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h = ((const uint16_t *)to)[i];
+        m[i] = t->precision.weights == DTYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+    }
 }
 
 void training_start(struct training *t)
@@ -177,8 +182,10 @@ void training_step(struct training *t, int step)
     struct executor *x = t->executor;
     int64_t n_tokens = t->options.batch * t->options.seq_len * t->options.n_micro;
     *(float *)input(t, "loss_seed") = 1.0f / (float)n_tokens;
-    *(float *)input(t, "lr") = 3e-3f;
-    *(int32_t *)input(t, "step") = step + 1;
+    *(float *)input(t, "lr") = t->options.lr > 0 ? (float)t->options.lr : 3e-3f;
+    int32_t *number = input(t, "step"); /* with loss scaling the program counts by itself */
+    if (number)
+        *number = step + 1;
     if (t->options.n_micro == 1) {
         fill_batch(t, step, 0);
         expect_ok(executor_run(x, t->handle, "step"));

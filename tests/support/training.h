@@ -19,7 +19,12 @@ struct training_options {
     int64_t batch, seq_len; /* of a micro-step */
     int64_t n_micro;        /* 0 means 1 */
     bool bf16;
-    double max_grad_norm; /* 0: no clipping, so that updates run early */
+    const struct precision *precision; /* NULL: as bf16 says */
+    int64_t seed;                      /* of rounding by chance; 0: to nearest */
+    struct loss_scaling scaling;
+    double lr;                   /* 0 means 3e-3 */
+    double max_grad_norm;        /* 0: no clipping, so that updates run early */
+    const struct device *device; /* NULL: the CPU, opened once for the test program */
 };
 
 struct training {
@@ -27,7 +32,7 @@ struct training {
     struct model *model;
     struct model_graph io;
     struct precision precision;
-    struct device device; /* the CPU, shared by all trainings of a test program */
+    struct device device; /* a copy; the test program closes what it opened */
     struct graph *graph;
     struct plan plan;
     struct storage storage;
