@@ -4,8 +4,11 @@
 """
 import glob
 import json
+import os
 import re
 import sys
+
+PLOT = "docs/loss-gpt2-124m.svg"
 
 
 def gib(n):
@@ -58,6 +61,8 @@ def loss():
         for name, c in r["loss_comparison"].items():
             lines.append(f"| {name} | {c['steps']} | {c['last_loss'][0]:.3f} | {c['last_loss'][1]:.3f} | {100 * c['mean_relative_difference']:.3f} % | "
                          f"{100 * c['largest_relative_difference']:.2f} % | {100 * c['drift']:+.3f} ± {100 * c['drift_standard_error']:.3f} % |")
+        if os.path.exists(PLOT):
+            lines += ["", f"![Losses of both, and their difference]({PLOT})"]
         break
     return "\n".join(lines)
 
