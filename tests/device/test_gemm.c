@@ -21,6 +21,7 @@ struct product {
     enum dtype a, b, c;
     bool add, bias;
     int n_threads;
+    bool residual;
 };
 
 static struct tensor tensor_new(enum dtype dtype, int64_t n, uint64_t seed)
@@ -38,7 +39,7 @@ static struct tensor run(const struct product *p, const struct tensor *a, const 
                          const float *bias)
 {
     struct kernel_env env = {.n_threads = p->n_threads};
-    struct tensor c = tensor_new(p->c, p->m * p->n, 3);
+    struct tensor c = tensor_new(p->c, p->m * p->n, 3), residual = tensor_new(p->c, p->m * p->n, 5);
     int64_t n_bytes = cpu_gemm_workspace(&env, p->m, p->n, p->k);
     char *memory = mem_alloc((size_t)n_bytes + 128), *workspace;
     assert_non_null(memory);
@@ -54,6 +55,7 @@ static struct tensor run(const struct product *p, const struct tensor *a, const 
         .c_dtype = p->c,
         .c_row = p->n,
         .add = p->add,
+        .residual = p->residual ? residual.data : NULL,
         .bias = p->bias ? bias : NULL,
     };
     if (p->a_across)
@@ -63,17 +65,19 @@ static struct tensor run(const struct product *p, const struct tensor *a, const 
     cpu_gemm(&env, workspace, &g);
     assert_int_equal((unsigned char)workspace[n_bytes], 0xff);
     mem_free(memory);
+    mem_free(residual.data);
     return c;
 }
 
 static void compare(const struct product *p, const struct tensor *a, const struct tensor *b,
                     const float *bias, const struct tensor *c)
 {
-    struct tensor old = tensor_new(p->c, p->m * p->n, 3);
+    struct tensor old = tensor_new(p->c, p->m * p->n, p->add ? 3 : 5);
     double tolerance = p->c == DTYPE_F32 ? 1e-5 : 1e-2;
     for (int64_t at = 0; at < p->m * p->n; at += 1 + at / 7) {
         int64_t i = at / p->n, j = at % p->n;
-        double want = p->add ? ref_get(&old, at) : p->bias ? (double)bias[j] : 0.0;
+        double want = p->add || p->residual ? ref_get(&old, at) : 0.0;
+        want += p->bias ? (double)bias[j] : 0.0;
         for (int64_t e = 0; e < p->k; e++)
             want += ref_get(a, p->a_across ? e * p->m + i : i * p->k + e) *
                     ref_get(b, p->b_across ? j * p->k + e : e * p->n + j);
@@ -105,14 +109,18 @@ static void blocks_meet_without_gap_or_overlap(void **state)
                                 {525, 49, 777}, {24, 96, 1600}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int layout = 0; layout < 4; layout++) {
-            struct product p = {sizes[i][0], sizes[i][1], sizes[i][2],     layout & 1,
-                                layout & 2,  DTYPE_F32,   DTYPE_F32,       DTYPE_F32,
-                                false,       false,       1 + (int)(i % 3)};
+            struct product p = {sizes[i][0], sizes[i][1], sizes[i][2],      layout & 1,
+                                layout & 2,  DTYPE_F32,   DTYPE_F32,        DTYPE_F32,
+                                false,       false,       1 + (int)(i % 3), false};
             check(p);
             p.add = true;
             check(p);
             p.add = false;
             p.bias = true;
+            check(p);
+            p.residual = true;
+            check(p);
+            p.bias = false;
             check(p);
         }
     }
@@ -133,9 +141,14 @@ static void storage_may_be_any_mix_of_16_and_32_bits(void **state)
                             types[mix / 9],
                             mix % 4 == 1,
                             mix % 4 == 2,
-                            2};
+                            2,
+                            false};
         check(p);
         p.m = 5; /* the path for few rows */
+        check(p);
+        p.residual = !p.add;
+        check(p);
+        p.m = 250;
         check(p);
     }
 }
@@ -145,7 +158,7 @@ static void a_16_bit_result_is_rounded_once(void **state)
 {
     (void)state;
     struct product p = {18,         1030,       1700,  false, true, DTYPE_F32,
-                        DTYPE_BF16, DTYPE_BF16, false, true,  2};
+                        DTYPE_BF16, DTYPE_BF16, false, true,  2,    false};
     check(p);
     p.c = DTYPE_F32;
     struct tensor a = tensor_new(p.a, p.m * p.k, 1), b = tensor_new(p.b, p.k * p.n, 2);
@@ -168,7 +181,7 @@ static void the_number_of_threads_does_not_show_in_the_result(void **state)
 {
     (void)state;
     struct product p = {100,       200,       300,   false, true, DTYPE_F32,
-                        DTYPE_F32, DTYPE_F32, false, false, 1};
+                        DTYPE_F32, DTYPE_F32, false, false, 1,    false};
     struct tensor a = tensor_new(p.a, p.m * p.k, 1), b = tensor_new(p.b, p.k * p.n, 2);
     struct tensor one = run(&p, &a, &b, NULL);
     for (p.n_threads = 2; p.n_threads <= 6; p.n_threads++) {

@@ -125,98 +125,107 @@ BLOCK(exact)
 BLOCK(tanh)
 #undef BLOCK
 
+/* Workspace begins with the bias as floats, so that it is converted once and not for every row. */
+static int64_t bias_floats(const struct tensor *bias)
+{
+    return bias->dtype == DTYPE_F32 ? 0 : (bias->shape.dim[0] + 15) / 16 * 16;
+}
+
+static int64_t gelu_bias_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return bias_floats(&c->in[1]) * (int64_t)sizeof(float);
+}
+
 static enum status gelu_bias_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
     block_fn *fn = call_bool(c, 0) ? gelu_tanh_bias_block : gelu_exact_bias_block;
     int64_t width = shape_last(&c->out[0].shape), n_rows = shape_elems(&c->out[0].shape) / width;
     int64_t per_row = block_count(width);
+    const float *bias = block_read(&c->in[1], 0, width, x->workspace);
 #pragma omp parallel for schedule(static) \
     num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
     for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
-        float x_buffer[CPU_BLOCK], bias_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+        float x_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
         int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
         int64_t size = block_size(width, column), at = row * width + column;
         const float *in = block_read(&c->in[0], at, size, x_buffer);
-        const float *bias = block_read(&c->in[1], column, size, bias_buffer);
         float *y = block_open(&c->out[0], at, y_buffer);
-        fn(y, in, bias, size);
+        fn(y, in, bias + column, size);
         block_close(&c->out[0], at, y, size);
     }
     return OK;
 }
 
-/* Rows are cut into bands, one task each, and bands into runs: sums are f32 over a run, f64 over
- * runs and bands. The cut depends on the number of rows alone, so threads do not show. */
-enum { RUN_ROWS = 64, MAX_BANDS = 64 };
+/* Rows are cut into bands, one task each: sums are f32 over the rows of a band, f64 over bands. The
+ * cut depends on the number of rows alone, so threads do not show. */
+enum { BAND_ROWS = 32 };
 
 static int64_t band_count(int64_t n_rows)
 {
-    return MIN((n_rows + RUN_ROWS - 1) / RUN_ROWS, (int64_t)MAX_BANDS);
+    return (n_rows + BAND_ROWS - 1) / BAND_ROWS;
 }
 
 static int64_t gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env)
 {
     (void)env;
     int64_t width = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / width;
-    return band_count(n_rows) * width * (int64_t)sizeof(double);
+    return (bias_floats(&c->in[2]) + band_count(n_rows) * width) * (int64_t)sizeof(float);
 }
 
-/* dx of rows first .. last and the columns of a block; sum[column of the block] over those rows. */
-static void gelu_bias_grad_run(const struct op_call *c, int64_t first, int64_t last, int64_t column,
-                               float *sum)
+/* dx of rows first .. last; sum[width] over them. */
+static void gelu_bias_grad_band(const struct op_call *c, const float *bias, int64_t first,
+                                int64_t last, float *sum)
 {
-    float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK], bias_buffer[CPU_BLOCK], dx_buffer[CPU_BLOCK];
-    int64_t width = shape_last(&c->in[0].shape), size = block_size(width, column);
-    const float *bias = block_read(&c->in[2], column, size, bias_buffer);
-    for (int64_t i = 0; i < size; i++)
+    float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK], dx_buffer[CPU_BLOCK];
+    int64_t width = shape_last(&c->in[0].shape);
+    for (int64_t i = 0; i < width; i++)
         sum[i] = 0.0f;
     for (int64_t row = first; row < last; row++) {
-        int64_t at = row * width + column;
-        const float *dy = block_read(&c->in[0], at, size, dy_buffer);
-        const float *in = block_read(&c->in[1], at, size, x_buffer);
-        float *dx = block_open(&c->out[0], at, dx_buffer);
-        if (call_bool(c, 0))
-            gelu_tanh_bias_grad_block(dx, dy, in, bias, sum, size);
-        else
-            gelu_exact_bias_grad_block(dx, dy, in, bias, sum, size);
-        block_close(&c->out[0], at, dx, size);
+        for (int64_t column = 0; column < width; column += CPU_BLOCK) {
+            int64_t size = block_size(width, column), at = row * width + column;
+            const float *dy = block_read(&c->in[0], at, size, dy_buffer);
+            const float *in = block_read(&c->in[1], at, size, x_buffer);
+            float *dx = block_open(&c->out[0], at, dx_buffer);
+            if (call_bool(c, 0))
+                gelu_tanh_bias_grad_block(dx, dy, in, bias + column, sum + column, size);
+            else
+                gelu_exact_bias_grad_block(dx, dy, in, bias + column, sum + column, size);
+            block_close(&c->out[0], at, dx, size);
+        }
     }
 }
 
-static void gelu_bias_grad_band(const struct op_call *c, int64_t first, int64_t last,
-                                int64_t column, double *total)
+/* dbias of a block of columns: the bands' sums, and what was there. */
+static void gelu_bias_grad_total(const struct op_call *c, const float *partial, int64_t column)
 {
-    float sum[CPU_BLOCK];
-    int64_t size = block_size(shape_last(&c->in[0].shape), column);
+    double total[CPU_BLOCK];
+    int64_t width = shape_last(&c->in[0].shape), size = block_size(width, column);
+    int64_t n_bands = band_count(shape_elems(&c->in[0].shape) / width);
     for (int64_t i = 0; i < size; i++)
-        total[i] = 0.0;
-    for (int64_t row = first; row < last; row += RUN_ROWS) {
-        gelu_bias_grad_run(c, row, MIN(row + RUN_ROWS, last), column, sum);
+        total[i] = call_has(c, 3) ? ref_get(&c->in[3], column + i) : 0.0;
+    for (int64_t band = 0; band < n_bands; band++) {
         for (int64_t i = 0; i < size; i++)
-            total[i] += (double)sum[i];
+            total[i] += (double)partial[band * width + column + i];
     }
+    for (int64_t i = 0; i < size; i++)
+        ref_set(&c->out[1], column + i, total[i]);
 }
 
 static enum status gelu_bias_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t width = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / width;
-    int64_t per_row = block_count(width), n_bands = band_count(n_rows);
-    double *partial = x->workspace; /* [n_bands, width] */
+    const float *bias = block_read(&c->in[2], 0, width, x->workspace);
+    float *partial = (float *)x->workspace + bias_floats(&c->in[2]); /* [bands, width] */
 #pragma omp parallel for schedule(static) \
     num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t i = 0; i < n_bands * per_row; i++) {
-        int64_t band = i / per_row, column = i % per_row * CPU_BLOCK;
-        gelu_bias_grad_band(c, n_rows * band / n_bands, n_rows * (band + 1) / n_bands, column,
-                            partial + band * width + column);
-    }
+    for (int64_t band = 0; band < band_count(n_rows); band++)
+        gelu_bias_grad_band(c, bias, band * BAND_ROWS, MIN((band + 1) * BAND_ROWS, n_rows),
+                            partial + band * width);
 #pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_bands * width > CPU_SERIAL)
-    for (int64_t k = 0; k < width; k++) {
-        double sum = call_has(c, 3) ? ref_get(&c->in[3], k) : 0.0;
-        for (int64_t band = 0; band < n_bands; band++)
-            sum += partial[band * width + k];
-        ref_set(&c->out[1], k, sum);
-    }
+    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
+    for (int64_t i_block = 0; i_block < block_count(width); i_block++)
+        gelu_bias_grad_total(c, partial, i_block * CPU_BLOCK);
     return OK;
 }
 
@@ -415,7 +424,7 @@ KERNELS(silu, NULL)
 KERNELS(silu_grad, NULL)
 KERNELS(gelu, NULL)
 KERNELS(gelu_grad, NULL)
-KERNELS(gelu_bias, NULL)
+KERNELS(gelu_bias, gelu_bias_workspace)
 KERNELS(gelu_bias_grad, gelu_bias_grad_workspace)
 KERNELS(silu_gate, NULL)
 KERNELS(silu_gate_grad, NULL)

@@ -128,10 +128,18 @@ static void row_grad(const float *dy, const float *x, const float *w, float mean
             db[i] += dy[i];
     }
     float avg_g = centred ? sum_g / (float)n : 0.0f, avg_gh = sum_gh / (float)n;
+    if (add) { /* a loop of its own: with the question inside, compilers leave it unvectorised */
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float h = (x[i] - mean) * rstd, g = w ? dy[i] * w[i] : dy[i];
+            dx[i] = rstd * (g - avg_g - h * avg_gh) + add[i];
+        }
+        return;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float h = (x[i] - mean) * rstd, g = w ? dy[i] * w[i] : dy[i];
-        dx[i] = rstd * (g - avg_g - h * avg_gh) + (add ? add[i] : 0.0f);
+        dx[i] = rstd * (g - avg_g - h * avg_gh);
     }
 }
 
