@@ -1,8 +1,6 @@
 #include "device/device.h"
 
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 const char *tier_name(enum tier t)
 {
@@ -16,17 +14,6 @@ const char *queue_name(enum queue q)
     return names[q];
 }
 
-/* Times that were measured with other tuning are not this device's. */
-static void note_in_identity(struct device *d)
-{
-    char *end = strstr(d->identity, "; tuned");
-    size_t n = end ? (size_t)(end - d->identity) : strlen(d->identity);
-    d->identity[n] = '\0';
-    if (d->tuning.search || d->tuning.tf32)
-        (void)snprintf(d->identity + n, sizeof(d->identity) - n, "; tuned%s%s",
-                       d->tuning.search ? ", searched" : "", d->tuning.tf32 ? ", tf32" : "");
-}
-
 enum status device_tune(struct device *d, const struct device_tuning *t)
 {
     if (!d->ops->tune && t->tf32)
@@ -38,7 +25,6 @@ enum status device_tune(struct device *d, const struct device_tuning *t)
     if (d->ops->tune)
         TRY(d->ops->tune(d, t));
     d->tuning = *t;
-    note_in_identity(d);
     return OK;
 }
 

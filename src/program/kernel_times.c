@@ -51,7 +51,9 @@ enum status kernel_times_open(struct kernel_times **out, struct device *device,
     t->kept = cache_folder != NULL;
     if (cache_folder)
         str_addf(&path, "%s/kernel-times", cache_folder);
-    str_addf(&identity, "%s; build %s", device->identity, build_id(id));
+    /* Times that were measured with other tuning are not this device's. */
+    str_addf(&identity, "%s; build %s%s%s", device->identity, build_id(id),
+             device->tuning.search ? "; searched" : "", device->tuning.tf32 ? "; tf32" : "");
     TRY_GOTO(str_status(&path), out);
     TRY_GOTO(str_status(&identity), out);
     (void)snprintf(t->prefix, sizeof(t->prefix), "%016" PRIx64 " ", hash_text(str_text(&identity)));

@@ -82,15 +82,15 @@ struct choice {
 };
 
 static const struct choice choices[] = {
-    {32, 1024, 12, 12, 64, 769, 8, 12},  /* GPT-2 124M */
-    {4, 2048, 32, 32, 128, 1025, 1, 32}, /* Llama 7B */
-    {16, 1024, 28, 4, 128, 1121, 4, 28}, /* Qwen 2.5 7B */
-    {8, 2048, 32, 4, 64, 2178, 1, 32},   /* Llama 1.1B: a row is more than the activations */
+    {32, 1024, 12, 12, 64, 769, 16, 12}, /* GPT-2 124M */
+    {4, 2048, 32, 32, 128, 1025, 2, 32}, /* Llama 7B */
+    {16, 1024, 28, 4, 128, 1121, 8, 28}, /* Qwen 2.5 7B */
+    {8, 2048, 32, 4, 64, 2178, 2, 32},   /* Llama 1.1B: a row is more than the activations */
     {8, 2048, 32, 4, 64, 2306, 1, 32},   /* the same with keys and values repeated */
-    {8, 1024, 25, 25, 64, 401, 4, 25},   /* GPT-2 1558M */
+    {8, 1024, 25, 25, 64, 401, 8, 25},   /* GPT-2 1558M */
     {4, 1024, 12, 12, 64, 96, 4, 12},    /* small: at once */
     {32, 1024, 12, 12, 64, 0, 32, 12},   /* no workspace: at once */
-    {1, 4096, 32, 32, 128, 1025, 1, 8},  /* one long row: its heads */
+    {1, 4096, 32, 32, 128, 1025, 1, 16}, /* one long row: its heads */
     {1, 8192, 32, 32, 128, 4097, 1, 4},  /* more than is fair, to fill the GPU */
     {1, 65536, 8, 8, 64, 1 << 20, 1, 0}, /* even one head wants too much */
 };

@@ -91,14 +91,20 @@ static double rms(const struct tensor *t)
     return sqrt(sum / (double)n);
 }
 
+static double ulp_of(enum dtype d)
+{
+    return d == DTYPE_BF16 ? 1.0 / 128 : d == DTYPE_F16 ? 1.0 / 1024 : 0;
+}
+
 /* Sums over thousands of rows differ by their order. */
 static void compare(const struct law_case *c, int o, const struct tensor *want,
                     const struct tensor *got)
 {
-    double scale = rms(want);
-    double ulp = want->dtype == DTYPE_BF16 ? 1.0 / 128 : want->dtype == DTYPE_F16 ? 1.0 / 1024 : 0;
-    if (op_get(graph_node(c->g, 0)->op)->workspace_is_logits)
-        ulp *= 16; /* 16-bit logits move probabilities by more than their own rounding */
+    double scale = rms(want), ulp = ulp_of(want->dtype);
+    const struct node *n = graph_node(c->g, 0);
+    /* 16-bit logits move probabilities by more than their own rounding, whatever dtype dw has. */
+    if (op_get(n->op)->workspace_is_logits)
+        ulp = 16 * ulp_of(graph_value(c->g, n->in[0])->dtype);
     for (int64_t i = 0; i < shape_elems(&want->shape); i++) {
         double x = ref_get(want, i), y = ref_get(got, i);
         double allowed = (c->tolerance + ulp) * (fabs(x) + scale);

@@ -17,11 +17,12 @@
  * each) a chunk costs a pass over the logits (read, read again from the cache, written: an eighth
  * of the time) and, from the second on, reading and writing dw (8 V C bytes in f32). The product
  * that makes dw does rows / 4 FLOP for each of those bytes, and an H200 some 200 in the time of
- * one: at 800 rows both take the same time, at 2048 the bytes take two fifths of the product's, at
- * 4096 a fifth, and part of it at once. Rows so few that their logits stay in the cache (256 of V
- * 50304) would make the pass cheap and dw's bytes three times as dear as its product. So a chunk is
- * a quarter of the rows, but 2048 at least and 4096 at most: GPT-2 124M with 32 x 1024 tokens has 8
- * chunks of 393 MiB, where 13 of 245 MiB moved 1.5 GB more of dw (0.3 ms of 13).
+ * one, part of them while it computes. Measured there with the fastest algorithms (V 50304, C 768,
+ * 32768 rows in all): the products take 9.3 ms in chunks of 2048 rows, 9.2 of 2816, 9.1 of 4096 and
+ * 9.0 in one of 3.1 GiB. Rows so few that their logits stay in the cache (256 of V 50304) would make
+ * the pass cheap and dw's bytes three times as dear as its product. So a chunk is a quarter of the
+ * rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of 270
+ * MiB.
  *
  * A dw of 16 bits is not rounded chunk by chunk: the chunks are summed in f32 in workspace (V C 4
  * bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B) and rounded once at the end, 6 bytes moved per
@@ -46,7 +47,7 @@ enum {
     ALIGN = 256,
     WORDS = 64,        /* rows of logits are a multiple of it: whole vectors, fast products */
     AUTO_LEAST = 2048, /* rows of a chunk */
-    AUTO_MOST = 4096,
+    AUTO_MOST = 2816,
     AUTO_ROWS = 128, /* a multiple of it */
     PRODUCTS_MOST = 4,
 };
