@@ -163,6 +163,8 @@ static void *input(const struct training *t, const char *name)
 static void fill_batch(struct training *t, int step, int64_t i_micro)
 {
     int64_t n = t->options.batch * t->options.seq_len;
+    if (t->options.one_batch)
+        step = 0;
     struct rng rng = {.key = 11, .stream = (uint64_t)(step * t->options.n_micro + i_micro)};
     int32_t *tokens = input(t, "tokens"), *targets = input(t, "targets");
     uint64_t vocab = (uint64_t)t->model->vocab_size;

@@ -24,6 +24,7 @@ struct training_options {
     struct loss_scaling scaling;
     double lr;                   /* 0 means 3e-3 */
     double max_grad_norm;        /* 0: no clipping, so that updates run early */
+    bool one_batch;              /* the same tokens in every step: something to learn */
     const struct device *device; /* NULL: the CPU, opened once for the test program */
 };
 

@@ -1,0 +1,449 @@
+/* Updates on a GPU: many tensors in one launch give the bits of one by one, also when recorded;
+ * what is rounded by chance is rounded as on the CPU; scale 0 changes nothing. Then how fast AdamW
+ * is on a large tensor and on the tensors of GPT-2 124M, against the GPU's streaming rate.
+ *
+ * Skipped without a GPU. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_ref.h"
+#include "device/device.h"
+#include "ops/update_support.h"
+
+enum { SKIPPED = 77, MAX_TENSORS = 200, MAX_IN = 8, MAX_OUT = 4 };
+static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)256 << 20;
+
+static struct device gpu; /* one device for the whole program; opening it is slow */
+static char *arena, *host;
+static int64_t n_taken; /* bytes of the arena, and of the host's image of it */
+
+static void must(enum status s)
+{
+    if (s != OK)
+        fail_msg("%s (%s)", status_message(), status_place());
+}
+
+static void copy(void *dst, const void *src, int64_t n_bytes)
+{
+    must(gpu.ops->copy(&gpu, QUEUE_COMPUTE, dst, src, n_bytes));
+    must(gpu.ops->sync(&gpu));
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* The dtypes of one kind of update; image DTYPE_NONE: without a master. */
+struct kind {
+    enum op_id op;
+    enum dtype param, grad, state;
+    bool seeded;
+};
+
+static const struct kind kinds[] = {
+    {OP_adamw, DTYPE_F32, DTYPE_F32, DTYPE_F32, false},
+    {OP_adamw, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
+    {OP_adamw, DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
+    {OP_adamw, DTYPE_BF16, DTYPE_BF16, DTYPE_F32, true},
+    {OP_adamw, DTYPE_F32, DTYPE_BF16, DTYPE_BF16, true},
+    {OP_adamw, DTYPE_BF16, DTYPE_F16, DTYPE_BF16, true}, /* not among the known dtypes */
+    {OP_adamw_master, DTYPE_BF16, DTYPE_F32, DTYPE_F32, false},
+    {OP_adamw_master, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
+    {OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_F32, false},
+    {OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_BF16, true},
+    {OP_sgd, DTYPE_BF16, DTYPE_F32, DTYPE_NONE, true},
+    {OP_sgd_momentum, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
+    {OP_sgd_momentum, DTYPE_F32, DTYPE_F32, DTYPE_F32, false},
+    {OP_accumulate, DTYPE_F32, DTYPE_BF16, DTYPE_NONE, false},
+};
+
+/* One call in both memories: data pointers go to the arena, at the offsets of the host's image. */
+struct update {
+    struct tensor in[MAX_IN], out[MAX_OUT];
+    struct attr attrs[ADAMW_ATTRS];
+    struct op_call call;
+};
+
+static struct update updates[MAX_TENSORS];
+static const struct op_call *calls[MAX_TENSORS];
+
+static struct tensor take(enum dtype d, struct shape s)
+{
+    struct tensor t = {d, s, arena + n_taken};
+    n_taken += align_up(tensor_bytes(&t), ARENA_ALIGN);
+    assert_true(n_taken <= host_bytes);
+    return t;
+}
+
+/* The same tensor in the host's image. */
+static struct tensor on_host(const struct tensor *t)
+{
+    struct tensor h = *t;
+    h.data = host + ((char *)t->data - arena);
+    return h;
+}
+
+static void fill(const struct tensor *t, uint64_t stream, double low, double high)
+{
+    struct tensor h = on_host(t);
+    for (int64_t i = 0; i < shape_elems(&t->shape); i++) {
+        uint32_t bits = philox(3, stream, (uint64_t)i / 4).v[i % 4];
+        ref_set(&h, i, low + (high - low) * (double)rng_uniform(bits));
+    }
+}
+
+static struct tensor number(enum dtype d, double x)
+{
+    struct tensor t = take(d, shape_of(1, (int64_t)1)), h = on_host(&t);
+    ref_set(&h, 0, x);
+    return t;
+}
+
+static void add_streams(struct update *u, const struct kind *k, struct shape s, int i)
+{
+    uint64_t stream = (uint64_t)i * 8;
+    u->in[0] = take(k->param, s);
+    u->in[1] = take(k->grad, s);
+    fill(&u->in[0], stream, -1, 1);
+    fill(&u->in[1], stream + 1, -1, 1);
+    u->out[0] = u->in[0];
+    u->call = (struct op_call){k->op, 2, 1, u->in, u->out, u->attrs};
+    for (int m = 0; m < 2 && k->state != DTYPE_NONE && k->op != OP_sgd; m++) {
+        if (m == 1 && k->op == OP_sgd_momentum)
+            break;
+        struct tensor t = take(k->state, s);
+        fill(&t, stream + 2 + (uint64_t)m, m ? 0.1 : -1, 1);
+        u->in[u->call.n_in++] = u->out[u->call.n_out++] = t;
+    }
+}
+
+static void make_update(struct update *u, const struct kind *k, int64_t n, int i,
+                        const struct tensor *scalars)
+{
+    struct shape s = shape_of(1, n);
+    *u = (struct update){0};
+    add_streams(u, k, s, i);
+    for (int m = 0; m < 3 && k->op != OP_accumulate; m++)
+        u->in[u->call.n_in++] = scalars[m];
+    int64_t seed = k->seeded ? 1000 + i : 0;
+    double decay = i % 2 ? 0.1 : 0.0;
+    if (k->op == OP_adamw_master) {
+        u->in[7] = u->out[3] = take(DTYPE_F32, s);
+        fill(&u->in[7], (uint64_t)i * 8 + 5, -1, 1);
+        u->call.n_in = 8;
+        u->call.n_out = 4;
+    }
+    if (k->op == OP_sgd) {
+        u->attrs[0].f = decay;
+        u->attrs[1].i = seed;
+    } else if (k->op == OP_sgd_momentum) {
+        u->attrs[0].f = 0.9;
+        u->attrs[2].f = decay;
+        u->attrs[3].i = seed;
+    } else if (k->op != OP_accumulate) {
+        u->attrs[ADAMW_BETA1].f = 0.9;
+        u->attrs[ADAMW_BETA2].f = 0.95;
+        u->attrs[ADAMW_EPSILON].f = 1e-8;
+        u->attrs[ADAMW_WEIGHT_DECAY].f = decay;
+        u->attrs[ADAMW_SEED].i = seed;
+    }
+}
+
+/* 150 tensors of odd sizes, so that several launches are needed and chunks end anywhere. */
+static int make_updates(const struct kind *k, double scale)
+{
+    static const int64_t sizes[] = {1, 7, 8, 9, 2047, 2048, 2049, 768, 3, 50000, 4096, 12289};
+    enum { N = 150 };
+    n_taken = 0;
+    struct tensor scalars[3] = {number(DTYPE_F32, 1e-2), number(DTYPE_I32, 37),
+                                number(DTYPE_F32, scale)};
+    for (int i = 0; i < N; i++) {
+        make_update(&updates[i], k, sizes[i % (int)ARRAY_LEN(sizes)], i, scalars);
+        calls[i] = &updates[i].call;
+    }
+    return N;
+}
+
+static const struct kernel *kernel_of(enum op_id op)
+{
+    const char *why = NULL;
+    const struct kernel *k = kernel_pick(gpu.ops->kernels(op), calls[0], &why);
+    assert_non_null(k);
+    return k;
+}
+
+static struct kernel_ctx context(void)
+{
+    return (struct kernel_ctx){.env = gpu.env, .queue = gpu.ops->queue(&gpu, QUEUE_COMPUTE)};
+}
+
+static void run_one_by_one(const struct kernel *k, int n)
+{
+    struct kernel_ctx x = context();
+    for (int i = 0; i < n; i++)
+        must(k->run(&x, calls[i]));
+    must(gpu.ops->sync(&gpu));
+}
+
+static void run_together(const struct kernel *k, int n, bool recorded)
+{
+    struct kernel_ctx x = context();
+    kernel_batch *batch = gpu.ops->batch(k);
+    void *recording = NULL;
+    assert_non_null(batch);
+    if (recorded)
+        must(gpu.ops->capture_begin(&gpu));
+    must(batch(&x, calls, n));
+    if (recorded) {
+        must(gpu.ops->capture_end(&gpu, &recording));
+        must(gpu.ops->replay(&gpu, recording));
+    }
+    must(gpu.ops->sync(&gpu));
+    if (recorded)
+        gpu.ops->capture_free(&gpu, recording);
+}
+
+/* ---- the same bits --------------------------------------------------------------------------- */
+
+static void together_gives_the_bits_of_one_by_one(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        int n = make_updates(&kinds[i], 0.5);
+        const struct kernel *k = kernel_of(kinds[i].op);
+        char *single = test_malloc((size_t)n_taken), *many = test_malloc((size_t)n_taken);
+        for (int recorded = 0; recorded <= 1; recorded++) {
+            copy(arena, host, n_taken);
+            run_one_by_one(k, n);
+            copy(single, arena, n_taken);
+            copy(arena, host, n_taken);
+            run_together(k, n, recorded);
+            copy(many, arena, n_taken);
+            assert_memory_equal(single, many, (size_t)n_taken);
+            assert_memory_not_equal(single, host, (size_t)n_taken);
+        }
+        test_free(single);
+        test_free(many);
+    }
+}
+
+static void scale_zero_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        if (kinds[i].op == OP_accumulate)
+            continue;
+        int n = make_updates(&kinds[i], 0.0);
+        char *after = test_malloc((size_t)n_taken);
+        copy(arena, host, n_taken);
+        run_together(kernel_of(kinds[i].op), n, false);
+        copy(after, arena, n_taken);
+        assert_memory_equal(after, host, (size_t)n_taken);
+        test_free(after);
+    }
+}
+
+/* ---- as on the CPU --------------------------------------------------------------------------- */
+
+/* Outputs of call i on the GPU (in `after`) against the CPU's, which are in the host's image. */
+static void compare(const struct op_call *c, const char *after, int64_t *n_other, int64_t *n_all)
+{
+    for (int o = 0; o < c->n_out; o++) {
+        struct tensor want = on_host(&c->out[o]), got = want;
+        got.data = (void *)(after + ((char *)c->out[o].data - arena));
+        for (int64_t e = 0; e < shape_elems(&want.shape); e++) {
+            double x = ref_get(&want, e), y = ref_get(&got, e);
+            double ulp = want.dtype == DTYPE_BF16 ? 1.0 / 128 : want.dtype == DTYPE_F16 ? 1e-3 : 0;
+            if (!(fabs(x - y) <= (2e-6 + ulp) * (fabs(x) + 0.02)))
+                fail_msg("output %d, element %lld: %.9g on the GPU, %.9g on the CPU", o,
+                         (long long)e, y, x);
+            if (dtype_size(want.dtype) == 2) {
+                *n_all += 1;
+                *n_other += x < y || x > y;
+            }
+        }
+    }
+}
+
+static void run_on_cpu(const struct op_call *c)
+{
+    struct tensor in[MAX_IN], out[MAX_OUT];
+    struct op_call h = *c;
+    struct kernel_ctx x = {.env = {.n_threads = 4}};
+    for (int i = 0; i < c->n_in; i++)
+        in[i] = on_host(&c->in[i]);
+    for (int o = 0; o < c->n_out; o++)
+        out[o] = on_host(&c->out[o]);
+    h.in = in;
+    h.out = out;
+    must(cpu_kernels(c->op)->run(&x, &h));
+}
+
+/* f32 results may differ in their last place, and then a draw goes the other way: rarely. */
+static void what_is_rounded_by_chance_is_rounded_as_on_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        int64_t n_other = 0, n_all = 0;
+        int n = make_updates(&kinds[i], 0.5);
+        char *after = test_malloc((size_t)n_taken);
+        copy(arena, host, n_taken);
+        run_together(kernel_of(kinds[i].op), n, false);
+        copy(after, arena, n_taken);
+        for (int c = 0; c < n; c++)
+            run_on_cpu(calls[c]);
+        for (int c = 0; c < n; c++)
+            compare(calls[c], after, &n_other, &n_all);
+        print_message("%s, kind %d: %lld of %lld elements of 16 bits differ\n",
+                      op_get(kinds[i].op)->name, (int)i, (long long)n_other, (long long)n_all);
+        assert_true(500 * n_other <= n_all);
+        test_free(after);
+    }
+}
+
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Bytes that must move: what is changed is read and written, the image only written. */
+static double traffic(const struct op_call *c)
+{
+    double n = (double)tensor_bytes(&c->in[1]);
+    for (int o = 0; o < c->n_out; o++)
+        n += (c->op == OP_adamw_master && o == 0 ? 1.0 : 2.0) * (double)tensor_bytes(&c->out[o]);
+    return n;
+}
+
+/* Seconds of one batch in a recording, the best of a few. */
+static double seconds_of(const struct kernel *k, int n)
+{
+    struct kernel_ctx x = context();
+    void *recording = NULL;
+    double best = 1e30;
+    enum { TIMES = 20 };
+    must(gpu.ops->capture_begin(&gpu));
+    for (int i = 0; i < TIMES; i++)
+        must(gpu.ops->batch(k)(&x, calls, n));
+    must(gpu.ops->capture_end(&gpu, &recording));
+    for (int i = 0; i < 4; i++) {
+        double start = now_s();
+        must(gpu.ops->replay(&gpu, recording));
+        must(gpu.ops->sync(&gpu));
+        best = fmin(best, now_s() - start);
+    }
+    gpu.ops->capture_free(&gpu, recording);
+    return best / TIMES;
+}
+
+static struct tensor take_large(enum dtype d, int64_t n)
+{
+    struct tensor t = {d, shape_of(1, n), arena + n_taken};
+    n_taken += align_up(tensor_bytes(&t), ARENA_ALIGN);
+    assert_true(n_taken <= arena_bytes);
+    return t;
+}
+
+/* Contents do not matter to the time: whatever the arena holds, with scale 1. */
+static void place_large(struct update *u, const struct kind *k, int64_t n,
+                        const struct tensor *scalars)
+{
+    *u = (struct update){0};
+    u->in[0] = u->out[0] = take_large(k->param, n);
+    u->in[1] = take_large(k->grad, n);
+    u->in[2] = u->out[1] = take_large(k->state, n);
+    u->in[3] = u->out[2] = take_large(k->state, n);
+    for (int m = 0; m < 3; m++)
+        u->in[4 + m] = scalars[m];
+    u->call = (struct op_call){k->op, 7, 3, u->in, u->out, u->attrs};
+    if (k->op == OP_adamw_master) {
+        u->in[7] = u->out[3] = take_large(DTYPE_F32, n);
+        u->call.n_in = 8;
+        u->call.n_out = 4;
+    }
+    u->attrs[ADAMW_BETA1].f = 0.9;
+    u->attrs[ADAMW_BETA2].f = 0.95;
+    u->attrs[ADAMW_EPSILON].f = 1e-8;
+    u->attrs[ADAMW_SEED].i = k->seeded ? 5 : 0;
+}
+
+static void print_speed(const struct kind *k, const char *what, int n)
+{
+    double bytes = 0, seconds = seconds_of(kernel_of(k->op), n);
+    for (int i = 0; i < n; i++)
+        bytes += traffic(calls[i]);
+    print_message("%-13s param %-4s grad %-4s states %-4s %s: %8.1f us, %5.0f GB/s, %3.0f %% of "
+                  "the streaming rate\n",
+                  op_get(k->op)->name, dtype_name(k->param), dtype_name(k->grad),
+                  dtype_name(k->state), what, 1e6 * seconds, bytes / seconds / 1e9,
+                  100 * bytes / seconds / gpu.rates.memory_bytes);
+}
+
+static void speed_of_large_and_of_many_tensors(void **state)
+{
+    static const int64_t block[] = {768, 768, 768 * 2304, 2304, 768 * 768,  768,
+                                    768, 768, 768 * 3072, 3072, 768 * 3072, 768};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        const struct kind *k = &kinds[i];
+        if (k->op != OP_adamw && k->op != OP_adamw_master)
+            continue;
+        n_taken = 0;
+        struct tensor scalars[3] = {number(DTYPE_F32, 1e-4), number(DTYPE_I32, 37),
+                                    number(DTYPE_F32, 1)};
+        copy(arena, host, n_taken);
+        int64_t before = n_taken;
+        place_large(&updates[0], k, (int64_t)200 << 20, scalars);
+        calls[0] = &updates[0].call;
+        print_speed(k, "200 Mi elements", 1);
+        n_taken = before;
+        int n = 0;
+        for (int layer = 0; layer < 12; layer++) {
+            for (size_t b = 0; b < ARRAY_LEN(block); b++) {
+                place_large(&updates[n], k, block[b], scalars);
+                calls[n] = &updates[n].call;
+                n++;
+            }
+        }
+        print_speed(k, "144 of GPT-2   ", n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(together_gives_the_bits_of_one_by_one),
+        cmocka_unit_test(scale_zero_changes_nothing),
+        cmocka_unit_test(what_is_rounded_by_chance_is_rounded_as_on_the_cpu),
+        cmocka_unit_test(speed_of_large_and_of_many_tensors),
+    };
+    void *a = NULL, *h = NULL;
+    if (device_open_cuda(&gpu, 0) != OK) {
+        (void)fprintf(stderr, "skipped: %s\n", status_message());
+        return SKIPPED;
+    }
+    if (gpu.ops->memory_alloc(&gpu, TIER_DEVICE, arena_bytes, &a) != OK ||
+        gpu.ops->memory_alloc(&gpu, TIER_HOST, host_bytes, &h) != OK) {
+        (void)fprintf(stderr, "%s\n", status_message());
+        return 1;
+    }
+    arena = a;
+    host = h;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    gpu.ops->memory_free(&gpu, TIER_DEVICE, arena, arena_bytes);
+    gpu.ops->memory_free(&gpu, TIER_HOST, host, host_bytes);
+    device_close(&gpu);
+    return failed;
+}
