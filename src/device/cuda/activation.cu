@@ -2,8 +2,7 @@
  * the list of gelu_bias's kernels, which are in cuda_gelu_bias.cu.
  */
 #include "device/cuda/cuda_gelu.cuh"
-#include "device/cuda/cuda_strips.cuh"
-#include "device/cuda/cuda_weight.cuh"
+#include "device/cuda/cuda_map.cuh"
 
 /* ---- one element ---------------------------------------------------------------------------- */
 
@@ -50,71 +49,52 @@ static enum status gelu_grad_vectors(const struct kernel_ctx *x, const struct op
 
 /* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
 
-static constexpr int GATE_ROWS = 2; /* of a thread: both are on their way before one is used */
+/* Where vector i of y lies. Divisions of 64 bits take several times longer than those of 32. */
+struct gate_place {
+    int64_t row, column; /* column in vectors */
+};
 
-/* Strips are of y's columns. */
+static __device__ __forceinline__ struct gate_place gate_place_of(int64_t i, int64_t row_packs,
+                                                                  bool small)
+{
+    int64_t row = small ? (int64_t)((uint32_t)i / (uint32_t)row_packs) : i / row_packs;
+    return {row, i - row * row_packs};
+}
+
+/* Rows of `width` elements, a multiple of N; n_packs counts vectors of y. */
 template <int N, typename T>
-static __global__ void __launch_bounds__(STRIP_THREADS)
-    gate_kernel(T *y, const T *x, const struct strips s)
+static __global__ void __launch_bounds__(MAP_THREADS)
+    gate_kernel(T *y, const T *x, int64_t n_packs, int64_t width)
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const struct strip_place p = strip_place_of<N>(s);
-    const int64_t width = s.n_columns;
-    if (p.column >= width)
-        return;
-    struct waiting<N, T> gates[GATE_ROWS], ups[GATE_ROWS];
-#pragma unroll
-    for (int i = 0; i < GATE_ROWS; i++) {
-        const int64_t row = p.first + i * STRIP_LINES, at = row * 2 * width + p.column;
-        if (row < p.end) {
-            gates[i] = waiting<N, T>::at(x + at);
-            ups[i] = waiting<N, T>::at(x + at + width);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < GATE_ROWS; i++) {
-        const int64_t row = p.first + i * STRIP_LINES;
-        if (row >= p.end)
-            break;
+    const bool small = n_packs <= UINT32_MAX;
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        const struct gate_place p = gate_place_of(i, width / N, small);
+        const T *gate = x + p.row * 2 * width + p.column * N;
         float g[N], u[N];
-        gates[i].get(g);
-        ups[i].get(u);
+        load_f32(g, gate);
+        load_f32(u, gate + width);
 #pragma unroll
         for (int k = 0; k < N; k++)
             g[k] = g[k] * map_sigmoid<FAST>(g[k]) * u[k];
-        store_f32(y + row * width + p.column, g);
+        store_f32(y + i * N, g);
     }
 }
 
 /* dx may be x: a thread reads both halves before it writes them. */
 template <int N, typename T>
-static __global__ void __launch_bounds__(STRIP_THREADS)
-    gate_grad_kernel(T *dx, const T *dy, const T *x, const struct strips s)
+static __global__ void __launch_bounds__(MAP_THREADS)
+    gate_grad_kernel(T *dx, const T *dy, const T *x, int64_t n_packs, int64_t width)
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const struct strip_place p = strip_place_of<N>(s);
-    const int64_t width = s.n_columns;
-    if (p.column >= width)
-        return;
-    struct waiting<N, T> dys[GATE_ROWS], gates[GATE_ROWS], ups[GATE_ROWS];
-#pragma unroll
-    for (int i = 0; i < GATE_ROWS; i++) {
-        const int64_t row = p.first + i * STRIP_LINES, at = row * 2 * width + p.column;
-        if (row < p.end) {
-            dys[i] = waiting<N, T>::at(dy + row * width + p.column);
-            gates[i] = waiting<N, T>::at(x + at);
-            ups[i] = waiting<N, T>::at(x + at + width);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < GATE_ROWS; i++) {
-        const int64_t row = p.first + i * STRIP_LINES, at = row * 2 * width + p.column;
-        if (row >= p.end)
-            break;
+    const bool small = n_packs <= UINT32_MAX;
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        const struct gate_place p = gate_place_of(i, width / N, small);
+        const int64_t at = p.row * 2 * width + p.column * N;
         float d[N], g[N], u[N];
-        dys[i].get(d);
-        gates[i].get(g);
-        ups[i].get(u);
+        load_f32(d, dy + i * N);
+        load_f32(g, x + at);
+        load_f32(u, x + at + width);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             const float sigmoid = map_sigmoid<FAST>(g[k]), gate = g[k] * sigmoid;
@@ -127,26 +107,19 @@ static __global__ void __launch_bounds__(STRIP_THREADS)
     }
 }
 
-/* Over a tensor of as many columns as y, for threads of `each` of them. */
-static struct strips gate_strips(const struct tensor *t, int64_t each)
-{
-    int64_t width = shape_last(&t->shape);
-    return strips_of(shape_elems(&t->shape) / width, width, each, GATE_ROWS * STRIP_LINES);
-}
-
 static enum status silu_gate_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
+    int64_t n = shape_elems(&c->out[0].shape), width = shape_last(&c->out[0].shape);
     CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
         T *y = (T *)c->out[0].data;
         const T *in = (const T *)c->in[0].data;
-        bool vectors =
-            shape_last(&c->out[0].shape) % N == 0 && is_aligned(y, 16) && is_aligned(in, 16);
-        struct strips s = gate_strips(&c->out[0], vectors ? N : 1);
-        if (vectors)
-            gate_kernel<N, T><<<strips_grid(s), STRIP_THREADS, 0, cuda_stream(x)>>>(y, in, s);
+        if (width % N == 0 && is_aligned(y, 16) && is_aligned(in, 16))
+            gate_kernel<N, T><<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+                y, in, n / N, width);
         else
-            gate_kernel<1, T><<<strips_grid(s), STRIP_THREADS, 0, cuda_stream(x)>>>(y, in, s);
+            gate_kernel<1, T>
+                <<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(y, in, n, width);
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
@@ -154,20 +127,19 @@ static enum status silu_gate_vectors(const struct kernel_ctx *x, const struct op
 
 static enum status silu_gate_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
+    int64_t n = shape_elems(&c->in[0].shape), width = shape_last(&c->in[0].shape);
     CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
         T *dx = (T *)c->out[0].data;
         const T *dy = (const T *)c->in[0].data;
         const T *in = (const T *)c->in[1].data;
-        bool vectors = shape_last(&c->in[0].shape) % N == 0 && is_aligned(dx, 16) &&
-                       is_aligned(dy, 16) && is_aligned(in, 16);
-        struct strips s = gate_strips(&c->in[0], vectors ? N : 1);
-        if (vectors)
+        if (width % N == 0 && is_aligned(dx, 16) && is_aligned(dy, 16) && is_aligned(in, 16))
             gate_grad_kernel<N, T>
-                <<<strips_grid(s), STRIP_THREADS, 0, cuda_stream(x)>>>(dx, dy, in, s);
+                <<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(dx, dy, in,
+                                                                                   n / N, width);
         else
-            gate_grad_kernel<1, T>
-                <<<strips_grid(s), STRIP_THREADS, 0, cuda_stream(x)>>>(dx, dy, in, s);
+            gate_grad_kernel<1, T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+                dx, dy, in, n, width);
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
@@ -188,7 +160,7 @@ LIST(silu_gate)
 LIST(silu_gate_grad)
 
 extern "C" const struct kernel cuda_kernels_gelu_bias[] = {
-    {"strips", cuda_declines_f64, NULL, cuda_gelu_bias},
+    {"vectors", cuda_declines_f64, NULL, cuda_gelu_bias},
     KERNEL_END,
 };
 

@@ -1,16 +1,18 @@
 /* cuda_gelu_bias.cu: y = gelu(x + bias), and its gradient together with the bias gradient, in one
  * pass over memory.
  *
- * A thread stays in its columns (cuda_strips.cuh) and keeps their bias and their sums in registers.
- * The gradient's sums are of dx before it is rounded, in f32: over a thread's rows, then over the
+ * In the gradient a thread stays in its columns (cuda_strips.cuh) and keeps their bias and their
+ * sums in registers. The sums are of dx before it is rounded, in f32: over a thread's rows, then over the
  * block's lines; each band leaves one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/cuda_columns.cuh"
 #include "device/cuda/cuda_gelu.cuh"
+#include "device/cuda/cuda_map.cuh"
 #include "device/cuda/cuda_strips.cuh"
 #include "device/cuda/cuda_weight.cuh"
 
-static constexpr int FORWARD = 4; /* rows of a thread in all */
+static constexpr int FORWARD = 2; /* vectors of a thread on their way */
+static constexpr int LEAST = 4;   /* rows of a line in the gradient */
 static constexpr int AHEAD = 2;   /* rows of a thread on their way in the gradient */
 static constexpr int BLOCKS = 3;  /* of the gradient on a multiprocessor, by their registers */
 
@@ -23,34 +25,37 @@ template <typename T> struct gelu_bias_args {
     struct strips strips;
 };
 
-/* y may be x. */
+/* y may be x. Vectors in the order of memory: a thread per column, as the gradient has it, reads
+ * half as fast. The bias comes from the cache. */
 template <typename F, int N, typename T>
-static __global__ void __launch_bounds__(STRIP_THREADS)
-    gelu_bias_kernel(const struct gelu_bias_args<T> a)
+static __global__ void __launch_bounds__(MAP_THREADS)
+    gelu_bias_kernel(const struct gelu_bias_args<T> a, int64_t n_packs)
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const struct strip_place p = strip_place_of<N>(a.strips);
-    const int64_t n = a.strips.n_columns;
-    if (p.column >= n)
-        return;
-    struct waiting<N, T> x[FORWARD];
+    const int64_t step = grid_threads(), row_packs = a.strips.n_columns / N;
+    const bool small = n_packs <= UINT32_MAX; /* long divisions take several times longer */
+    for (int64_t i = grid_thread(); i < n_packs; i += FORWARD * step) {
+        struct waiting<N, T> x[FORWARD];
 #pragma unroll
-    for (int u = 0; u < FORWARD; u++) {
-        if (p.first + u * STRIP_LINES < p.end)
-            x[u] = waiting<N, T>::at(a.x + (p.first + u * STRIP_LINES) * n + p.column);
-    }
-    float bias[N];
-    weight_load(bias, a.bias, p.column, 0.0f);
+        for (int u = 0; u < FORWARD; u++) {
+            if (i + u * step < n_packs)
+                x[u] = waiting<N, T>::at(a.x + (i + u * step) * N);
+        }
 #pragma unroll
-    for (int u = 0; u < FORWARD; u++) {
-        if (p.first + u * STRIP_LINES >= p.end)
-            break;
-        float v[N];
-        x[u].get(v);
+        for (int u = 0; u < FORWARD; u++) {
+            const int64_t at = i + u * step;
+            if (at >= n_packs)
+                break;
+            const int64_t column =
+                small ? (int64_t)((uint32_t)at % (uint32_t)row_packs) : at % row_packs;
+            float v[N], bias[N];
+            x[u].get(v);
+            weight_load(bias, a.bias, column * N, 0.0f);
 #pragma unroll
-        for (int e = 0; e < N; e++)
-            v[e] = F::template at<FAST>(v[e] + bias[e]);
-        store_f32(a.out + (p.first + u * STRIP_LINES) * n + p.column, v);
+            for (int e = 0; e < N; e++)
+                v[e] = F::template at<FAST>(v[e] + bias[e]);
+            store_f32(a.out + at * N, v);
+        }
     }
 }
 
@@ -139,15 +144,15 @@ static int64_t columns_each(const struct op_call *c)
     return shape_last(&c->in[0].shape) % n == 0 ? n : 1;
 }
 
-/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least FORWARD
- * rows for each line. */
+/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST rows
+ * for each line. */
 static int64_t grad_band_rows(const struct op_call *c, const struct kernel_env *env)
 {
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
     int64_t n_strips = ceil_div(n, STRIP_LANES * columns_each(c));
     int64_t n_bands = (int64_t)cuda_libraries_of(env)->n_multiprocessors * BLOCKS / n_strips;
     int64_t rows = ceil_div(n_rows, n_bands > 1 ? n_bands : 1);
-    return rows > FORWARD * STRIP_LINES ? rows : FORWARD * STRIP_LINES;
+    return rows > LEAST * STRIP_LINES ? rows : LEAST * STRIP_LINES;
 }
 
 static int64_t grad_bands(const struct op_call *c, const struct kernel_env *env)
@@ -181,17 +186,18 @@ static bool in_vectors(const struct op_call *c, const struct gelu_bias_args<T> &
 template <typename F>
 static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
+    int64_t n = shape_elems(&c->in[0].shape);
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
         struct gelu_bias_args<T> a = gelu_bias_args_of<T>(c, 1);
         bool vectors = in_vectors<T>(c, a);
-        a.strips = strips_of(n_rows, n, vectors ? N : 1, FORWARD * STRIP_LINES);
-        unsigned grid = strips_grid(a.strips);
+        int64_t n_packs = vectors ? n / N : n;
+        unsigned grid = grid_for(n_packs, MAP_THREADS * FORWARD);
+        a.strips.n_columns = shape_last(&c->in[0].shape);
         if (vectors)
-            gelu_bias_kernel<F, N, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
+            gelu_bias_kernel<F, N, T><<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(a, n_packs);
         else
-            gelu_bias_kernel<F, 1, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
+            gelu_bias_kernel<F, 1, T><<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(a, n_packs);
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
