@@ -111,12 +111,13 @@ static void bad_config_is_2(void **state)
                  ARGS("train", config, "train_batch_size=7", "gradient_accumulation_steps=2"));
     expect_error(2, "ERR_CONFIG", "max_seq_length", ARGS("plan", config, "max_seq_length=1000"));
     expect_error(2, "ERR_CONFIG", "val_set_size", ARGS("train", config, "eval_strategy=steps"));
+    expect_error(2, "ERR_CONFIG", "fp16: true", ARGS("train", config, "loss_scale=128"));
+    expect_error(2, "ERR_CONFIG", "bf16: true", ARGS("train", config, "master_dtype=bf16"));
 }
 
 static void what_this_build_lacks_is_2(void **state)
 {
     (void)state;
-    expect_error(2, "ERR_UNSUPPORTED", "fp16", ARGS("train", config, "fp16=true"));
     expect_error(2, "ERR_UNSUPPORTED", "this build has no disk tier",
                  ARGS("train", config, "offload_folder=/tmp"));
 }

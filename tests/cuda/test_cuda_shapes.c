@@ -250,6 +250,7 @@ static const struct shape_case shapes[] = {
     {"sum_squares", "bf16[5000011]"},
     {"sum_squares", "bf16[30001]"},
     {"sum_squares", "f32[32769]"},
+    {"sum_squares", "f32[32769], bf16[1000003], f16[1], f32[16384], bf16[16385], f32[7]"},
     {"linear_cross_entropy", "bf16[300,4], bf16[20001,4], i32[300]~20001 {chunks=2}"},
     {"linear_cross_entropy_grad", "f32[300,8], f32[20001,8], i32[300]~20001, f32[1] {chunks=3}"},
     {"linear_cross_entropy_grad", "bf16[300,4], bf16[20001,4], i32[300]~20001, f32[1] {chunks=3}"},
@@ -290,6 +291,8 @@ static const struct shape_case shapes[] = {
     {"silu_gate_grad", "bf16[1000,1536], bf16[1000,3072]"},
     {"adamw", "bf16[1000003], f32[1000003], f32[1000003], f32[1000003]+, f32[1]=0.01, i32[1]=1000, "
               "f32[1]=0.5"},
+    {"adamw", "bf16[1000003], bf16[1000003], bf16[1000003], bf16[1000003]+, f32[1]=0.01, "
+              "i32[1]=1000, f32[1]=0.5 {seed=3}"},
     {"adamw_master", "bf16[1000003], bf16[1000003], f32[1000003], f32[1000003]+, f32[1]=0.01, "
                      "i32[1]=3, f32[1]=0.5, f32[1000003]"},
 };

@@ -38,6 +38,33 @@ static void bf16_losses_follow_those_of_pytorch(void **state)
     }
 }
 
+/* Roles of precision beside the plain ones; the GPU's roundings by chance are the CPU's. */
+static void other_precisions_follow_those_of_pytorch(void **state)
+{
+    static const struct {
+        const char *first, *second;
+    } roles[] = {
+        {"bf16=true", "master_dtype=bf16"},
+        {"bf16=true", "optim_state_dtype=bf16"},
+        {"bf16=true", "gradient_dtype=bf16"},
+        {"optim_state_dtype=bf16", NULL},
+        {"fp16=true", NULL},
+        {"fp16=true", "initial_scale_power=10"},
+    };
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+            struct trained t, again;
+            double want[N_STEPS];
+            train_golden("cuda", *name, 1, roles[i].first, roles[i].second, &t);
+            golden_losses(*name, want);
+            expect_near(*name, t.losses, want, 2e-2);
+            train_golden("cuda", *name, 1, roles[i].first, roles[i].second, &again);
+            assert_memory_equal(t.losses, again.losses, sizeof(t.losses));
+        }
+    }
+}
+
 static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
 {
     (void)state;
@@ -91,6 +118,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_losses_are_those_of_pytorch),
         cmocka_unit_test(bf16_losses_follow_those_of_pytorch),
+        cmocka_unit_test(other_precisions_follow_those_of_pytorch),
         cmocka_unit_test(micro_batches_give_the_losses_of_the_whole_batch),
         cmocka_unit_test(a_second_run_gives_the_same_bits),
         cmocka_unit_test(recompute_changes_no_bit_of_any_loss),

@@ -74,6 +74,8 @@ static void roles_from_a_config_follow_the_losses_of_pytorch(void **state)
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &t);
             golden_losses(*name, want);
             expect_near(*name, t.losses, want, roles[i].tolerance);
+            if (name != golden_names)
+                continue;
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &again);
             assert_memory_equal(t.losses, again.losses, sizeof(t.losses));
         }
