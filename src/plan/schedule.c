@@ -2,7 +2,9 @@
  *
  * An update may run as soon as its operands exist and nobody will read what it overwrites. With one
  * micro-batch per step that is right after its gradient is complete (unless clipping needs the norm
- * of all gradients first: then the data dependence itself says so).
+ * of all gradients first: then the data dependence itself says so). The updates of one block wait
+ * for each other, so that they stand together and can be handed to the device together: a block's
+ * gradients are alive at once, and never those of two blocks for long.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,30 +57,72 @@ static int64_t earliest(const struct graph *g, const struct node *n, const int64
     return at;
 }
 
+/* Places of updates that stand together: those of one op in one block. */
+struct groups {
+    int64_t *at; /* [n_blocks, OP_COUNT] */
+    int n_blocks;
+};
+
+static enum status groups_init(struct groups *s, const struct graph *g)
+{
+    *s = (struct groups){0};
+    for (size_t k = 0; k < g->nodes.n; k++)
+        s->n_blocks = MAX(s->n_blocks, graph_node(g, (node_id)k)->block + 1);
+    size_t n = (size_t)s->n_blocks * OP_COUNT;
+    TRY(mem_try_array(&s->at, MAX(n, (size_t)1), sizeof(*s->at)));
+    for (size_t i = 0; i < n; i++)
+        s->at[i] = -1;
+    return OK;
+}
+
+static int64_t *group_of(const struct groups *s, const struct node *n)
+{
+    bool alone = n->pass != PASS_UPDATE || n->block == BLOCK_NONE;
+    return alone ? NULL : &s->at[(size_t)n->block * OP_COUNT + (size_t)n->op];
+}
+
+/* Once alone, to see when the last of each group is ready, then with its group. */
+static void place_nodes(const struct graph *g, const struct groups *groups,
+                        const int64_t *last_read, int64_t *position)
+{
+    for (int round = 0; round < 2; round++) {
+        for (size_t k = 0; k < g->nodes.n; k++) {
+            const struct node *n = graph_node(g, (node_id)k);
+            int64_t *group = group_of(groups, n);
+            position[k] = n->pass == PASS_UPDATE ? earliest(g, n, last_read, position) : (int64_t)k;
+            if (group && round == 0)
+                *group = MAX(*group, position[k]);
+            else if (group)
+                position[k] = MAX(*group, position[k]);
+        }
+    }
+}
+
 enum status schedule_updates_early(struct graph *g)
 {
     int64_t *last_read = NULL, *position = NULL;
+    struct groups groups = {0};
     struct ready *ready = NULL;
     node_id *order = NULL;
     size_t n = g->nodes.n;
     enum status status = mem_try_array(&last_read, MAX(g->values.n, (size_t)1), sizeof(int64_t));
     if (status != OK)
         return status;
+    TRY_GOTO(groups_init(&groups, g), out);
     TRY_GOTO(mem_try_array(&position, MAX(n, (size_t)1), sizeof(int64_t)), out);
     TRY_GOTO(mem_try_array(&ready, MAX(n, (size_t)1), sizeof(*ready)), out);
     TRY_GOTO(mem_try_array(&order, MAX(n, (size_t)1), sizeof(*order)), out);
 
     find_last_reads(g, last_read);
-    for (size_t k = 0; k < n; k++) {
-        const struct node *x = graph_node(g, (node_id)k);
-        position[k] = x->pass == PASS_UPDATE ? earliest(g, x, last_read, position) : (int64_t)k;
+    place_nodes(g, &groups, last_read, position);
+    for (size_t k = 0; k < n; k++)
         ready[k] = (struct ready){position[k], (node_id)k};
-    }
     qsort(ready, n, sizeof(*ready), by_position);
     for (size_t k = 0; k < n; k++)
         order[k] = ready[k].node;
     status = graph_reorder(g, order, n);
 out:
+    mem_free(groups.at);
     mem_free(last_read);
     mem_free(position);
     mem_free(ready);

@@ -81,34 +81,48 @@ struct choice {
     int64_t part_batch, part_heads;
 };
 
+/* On a GPU of 20 GiB. */
 static const struct choice choices[] = {
-    {32, 1024, 12, 12, 64, 769, 16, 12}, /* GPT-2 124M */
-    {4, 2048, 32, 32, 128, 1025, 2, 32}, /* Llama 7B */
-    {16, 1024, 28, 4, 128, 1121, 8, 28}, /* Qwen 2.5 7B */
-    {8, 2048, 32, 4, 64, 2178, 2, 32},   /* Llama 1.1B: a row is more than the activations */
+    {32, 1024, 12, 12, 64, 769, 8, 12},  /* GPT-2 124M */
+    {4, 2048, 32, 32, 128, 1025, 1, 32}, /* Llama 7B */
+    {16, 1024, 28, 4, 128, 1121, 4, 28}, /* Qwen 2.5 7B */
+    {8, 2048, 32, 4, 64, 2178, 1, 32},   /* Llama 1.1B: a row is more than the activations */
     {8, 2048, 32, 4, 64, 2306, 1, 32},   /* the same with keys and values repeated */
-    {8, 1024, 25, 25, 64, 401, 8, 25},   /* GPT-2 1558M */
+    {8, 1024, 25, 25, 64, 401, 4, 25},   /* GPT-2 1558M */
     {4, 1024, 12, 12, 64, 96, 4, 12},    /* small: at once */
     {32, 1024, 12, 12, 64, 0, 32, 12},   /* no workspace: at once */
-    {1, 4096, 32, 32, 128, 1025, 1, 16}, /* one long row: its heads */
+    {1, 4096, 32, 32, 128, 1025, 1, 8},  /* one long row: its heads */
     {1, 8192, 32, 32, 128, 4097, 1, 4},  /* more than is fair, to fill the GPU */
     {1, 65536, 8, 8, 64, 1 << 20, 1, 0}, /* even one head wants too much */
 };
+/* On one of 144 GiB. */
+static const struct choice large_choices[] = {
+    {32, 1024, 12, 12, 64, 769, 32, 12},
+    {8, 2048, 32, 4, 64, 2178, 8, 32},
+    {8, 4096, 32, 32, 128, 8200, 2, 32},
+};
 
-static void the_part_is_the_largest_with_a_fair_workspace(void **state)
+static void check_choices(const struct choice *list, size_t n_choices, int64_t gib)
 {
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
-        const struct choice *c = &choices[i];
+    const struct sdpa_machine machine = {N_MULTIPROCESSORS, gib << 30};
+    for (size_t i = 0; i < n_choices; i++) {
+        const struct choice *c = &list[i];
         struct sdpa_shape s = shape(c->batch, c->n_tokens, c->heads, c->kv_heads, c->head_dim);
-        int64_t n = sdpa_part_choose(&s, c->mib * MIB, N_MULTIPROCESSORS);
+        int64_t n = sdpa_part_choose(&s, c->mib * MIB, &machine);
         struct sdpa_shape p = sdpa_part_shape(&s, n);
         if (p.heads != c->part_heads || (n > 0 && p.batch != c->part_batch))
             print_error("choice %zu: B%lld H%lld\n", i, (long long)p.batch, (long long)p.heads);
         assert_int_equal(p.heads, c->part_heads);
         assert_int_equal(n > 0 ? p.batch : 1, c->part_batch);
-        assert_true(c->mib * MIB / sdpa_part_whole(&s) * n <= sdpa_part_most_bytes(&s));
+        assert_true(c->mib * MIB / sdpa_part_whole(&s) * n <= sdpa_part_most_bytes(&s, &machine));
     }
+}
+
+static void the_part_is_the_largest_with_a_fair_workspace(void **state)
+{
+    (void)state;
+    check_choices(choices, ARRAY_LEN(choices), 20);
+    check_choices(large_choices, ARRAY_LEN(large_choices), 144);
 }
 
 int main(void)

@@ -107,12 +107,14 @@ static struct sdpa_plan *probe_plan(const struct cuda_libraries *l, const struct
 /* The largest acceptable part of the call, or else the smallest larger one that fits at all. */
 static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
 {
-    int64_t all = sdpa_part_whole(whole), most = sdpa_part_most_bytes(whole), n_probe = 0;
+    const struct sdpa_machine machine = {l->n_multiprocessors, l->memory_bytes};
+    int64_t all = sdpa_part_whole(whole), n_probe = 0;
+    int64_t most = sdpa_part_most_bytes(whole, &machine);
     struct sdpa_plan *plan = probe_plan(l, whole, &n_probe);
     if (!plan)
         return NULL;
     int64_t group_bytes = sdpa_plan_bytes(plan) / n_probe;
-    int64_t chosen = sdpa_part_choose(whole, group_bytes * all, l->n_multiprocessors);
+    int64_t chosen = sdpa_part_choose(whole, group_bytes * all, &machine);
     if (chosen == n_probe)
         return plan;
     sdpa_plan_free(plan);

@@ -50,19 +50,21 @@ static int64_t qkv_bytes(const struct sdpa_shape *s)
     return s->batch * s->n_tokens * width * dtype_size(s->dtype);
 }
 
-/* Memory like that of the activations is fair; memory for every pair of tokens is not. Where the
- * activations are small, enough for two rows of 32 heads and 2048 tokens: smaller parts leave
- * multiprocessors idle at the end of each (on an H200 one row at a time takes a fifth longer than
- * two). The gradient runs when its block's other activations are gone: it seldom makes the peak. */
-static int64_t fair_bytes(const struct sdpa_shape *whole)
+/* Memory like that of the activations is fair; memory for every pair of tokens is not, beyond a
+ * 64th of what the GPU has. Where the activations are small, enough for a row of 32 heads and 2048
+ * tokens: smaller parts leave multiprocessors idle at the end of each (on an H200 one row at a time
+ * takes a fifth longer than two, two a tenth longer than eight). The gradient runs when its block's
+ * other activations are gone: it seldom makes the peak. */
+static int64_t fair_bytes(const struct sdpa_shape *whole, const struct sdpa_machine *m)
 {
     const int64_t mib = 1 << 20;
-    return MAX(qkv_bytes(whole) * 3 / 2 + 80 * mib, 576 * mib);
+    int64_t fair = MAX(qkv_bytes(whole) * 3 / 2 + 80 * mib, 320 * mib);
+    return MAX(fair, m->memory_bytes / 64);
 }
 
-int64_t sdpa_part_most_bytes(const struct sdpa_shape *whole)
+int64_t sdpa_part_most_bytes(const struct sdpa_shape *whole, const struct sdpa_machine *m)
 {
-    return MAX(fair_bytes(whole), 3 * qkv_bytes(whole));
+    return MAX(fair_bytes(whole, m), 3 * qkv_bytes(whole));
 }
 
 static bool fills(const struct sdpa_shape *whole, int64_t n, int n_multiprocessors)
@@ -73,13 +75,14 @@ static bool fills(const struct sdpa_shape *whole, int64_t n, int n_multiprocesso
 }
 
 /* Workspace is proportional to the groups of a part. */
-int64_t sdpa_part_choose(const struct sdpa_shape *whole, int64_t n_bytes, int n_multiprocessors)
+int64_t sdpa_part_choose(const struct sdpa_shape *whole, int64_t n_bytes,
+                         const struct sdpa_machine *m)
 {
-    int64_t fair = fair_bytes(whole), most = sdpa_part_most_bytes(whole), chosen = 0;
+    int64_t fair = fair_bytes(whole, m), most = sdpa_part_most_bytes(whole, m), chosen = 0;
     int64_t group_bytes = n_bytes / MAX(sdpa_part_whole(whole), 1);
     for (int64_t n = sdpa_part_next(whole, 0); n > 0; n = sdpa_part_next(whole, n)) {
         if (n * group_bytes <= fair ||
-            (n * group_bytes <= most && !fills(whole, chosen, n_multiprocessors)))
+            (n * group_bytes <= most && !fills(whole, chosen, m->n_multiprocessors)))
             chosen = n;
     }
     return chosen;

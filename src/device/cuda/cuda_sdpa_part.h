@@ -45,11 +45,18 @@ int64_t sdpa_part_previous(const struct sdpa_shape *whole, int64_t n);
 /* The shape of a part of n groups. */
 struct sdpa_shape sdpa_part_shape(const struct sdpa_shape *whole, int64_t n);
 
+/* What the choice of a part depends on beside the call. */
+struct sdpa_machine {
+    int n_multiprocessors;
+    int64_t memory_bytes; /* of the GPU */
+};
+
 /* The most workspace a part may have, in bytes. */
-int64_t sdpa_part_most_bytes(const struct sdpa_shape *whole);
+int64_t sdpa_part_most_bytes(const struct sdpa_shape *whole, const struct sdpa_machine *m);
 /* The part to run at a time when the whole call would need n_bytes: the largest with a fair
  * workspace, or a larger one where that would leave multiprocessors idle. 0: none is acceptable. */
-int64_t sdpa_part_choose(const struct sdpa_shape *whole, int64_t n_bytes, int n_multiprocessors);
+int64_t sdpa_part_choose(const struct sdpa_shape *whole, int64_t n_bytes,
+                         const struct sdpa_machine *m);
 
 #ifdef __cplusplus
 }
