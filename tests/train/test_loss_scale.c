@@ -239,7 +239,7 @@ static void lines_tell_the_scale_and_what_was_skipped(void **state)
     struct step_record r = {.step = 3,
                             .n_steps = 9,
                             .loss = 2,
-                            .grad_norm = INFINITY,
+                            .grad_norm = (double)INFINITY,
                             .loss_scale = 512,
                             .skipped = true,
                             .device_predicted = 1 << 20};
