@@ -4,7 +4,7 @@
 #ifndef SNUG_DEVICE_CUDA_CUDA_HEAD_ROWS_CUH
 #define SNUG_DEVICE_CUDA_CUDA_HEAD_ROWS_CUH
 
-#include "device/cuda/cuda_support.cuh"
+#include "device/cuda/cuda_map.cuh"
 
 enum {
     /* Whole multiprocessors of threads on few rows: what a block reads a second time is then still
@@ -31,27 +31,34 @@ struct row_rule {
     float smoothing, z_loss;
 };
 
-/* exp(x) for x <= 0 or not far above. For 16-bit logits a short form, whose relative error is
- * |x| 2^-23, far below their rounding. */
-template <typename T> static __device__ __forceinline__ float exponential(float x)
+/* exp(x - y), y no larger than about 100. For 16-bit logits a short form: its relative error is
+ * |y| 2^-23, far below their rounding. */
+template <typename T> static __device__ __forceinline__ float exponential(float x, float y)
 {
     if constexpr (sizeof(T) == 2)
-        return exp2f(x * 1.44269504f);
+        return map_exp2_short(fmaf(x, MAP_LOG2_E, -MAP_LOG2_E * y));
     else
-        return expf(x);
+        return expf(x - y);
 }
 
-/* Maximum and sum of exponentials so far: sum of exp(z - top). */
+/* Maximum and sum of exponentials so far: sum of exp(z - top); `plain` is the sum of the logits,
+ * for label smoothing. */
 struct running {
     float top, sum, plain;
 };
 
 /* The first n of the vector; all of them when n >= VECTOR. */
 template <typename T>
-static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR], int n)
+static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR], int n,
+                                            bool smooth)
 {
     float top = r->top;
-    if (n < VECTOR) { /* exp(-inf) adds nothing; the plain sum leaves the rest out */
+    if (smooth) {
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            r->plain += i < n ? z[i] : 0.0f;
+    }
+    if (n < VECTOR) { /* exp(-inf) adds nothing */
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
             z[i] = i < n ? z[i] : -INFINITY;
@@ -59,12 +66,10 @@ static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
         top = fmaxf(top, z[i]);
-    float sum = r->sum * exponential<T>(r->top - top); /* the first time 0 * exp(-inf) */
+    float sum = r->sum * exponential<T>(r->top, top); /* the first time 0 * exp(-inf) */
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) {
-        sum += exponential<T>(z[i] - top);
-        r->plain += i < n ? z[i] : 0.0f;
-    }
+    for (int i = 0; i < VECTOR; i++)
+        sum += exponential<T>(z[i], top);
     r->sum = sum;
     r->top = top;
 }
@@ -81,7 +86,7 @@ static __device__ void put_gradient(T *z, const T *kept, const struct row_rule *
         load_f32<VECTOR>(v, KEPT ? kept + at : z + at);
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
-            v[i] = exponential<T>(v[i] - lse) * factor - shift;
+            v[i] = fmaf(exponential<T>(v[i], lse), factor, -shift);
         if (at + VECTOR > rule->n_words) {
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
@@ -134,17 +139,18 @@ static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
     }
     bool inside = target >= 0 && target < rule.n_words;
     float z_target = inside ? to_f32(z[target]) : NAN; /* before a gradient lies over it */
+    const bool smooth = rule.smoothing != 0.0f;
     struct running r = {-INFINITY, 0.0f, 0.0f};
 #pragma unroll 2
     for (int at = threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
         float v[VECTOR];
         load_row<T, KEPT>(v, z + at, kept + at); /* rows are padded: the tail is of this row */
-        take<T>(&r, v, rule.n_words - at);
+        take<T>(&r, v, rule.n_words - at, smooth);
     }
     float top = block_max<THREADS>(r.top, scratch);
     float mine = r.sum > 0.0f || r.sum != r.sum ? r.sum * expf(r.top - top) : 0.0f;
     float sum = block_sum<THREADS>(mine, scratch);
-    float plain = block_sum<THREADS>(r.plain, scratch);
+    float plain = smooth ? block_sum<THREADS>(r.plain, scratch) : 0.0f;
     float lse = top + logf(sum), e = rule.smoothing;
     if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - (1.0f - e) * z_target - e * (plain / (float)rule.n_words) +
@@ -157,7 +163,7 @@ static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
         /* The target's own element once more, from the logit: rounded once. */
         if (threadIdx.x == 0 && inside)
             z[target] =
-                from_f32<T>(exponential<T>(z_target - lse) * factor - shift - d * (1.0f - e));
+                from_f32<T>(exponential<T>(z_target, lse) * factor - shift - d * (1.0f - e));
     }
 }
 
