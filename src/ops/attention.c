@@ -1,10 +1,7 @@
 #include "ops/layer_support.h"
 
 static const struct attr_def attrs[] = {
-    QKV_ATTRS,
-    {"causal", ATTR_BOOL, {.i = 1}, false},
-    {"window", ATTR_INT, {.i = 0}, false},
-    {"scale", ATTR_FLOAT, {.f = 0.0}, false},
+    ATTENTION_ATTRS,
 };
 
 static enum status infer(const struct op_call *c)

@@ -35,6 +35,13 @@ enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEA
         "head_dim", ATTR_INT, {.i = 0}, false                                     \
     }
 
+/* attention and its gradient. */
+#define ATTENTION_ATTRS                                                                       \
+    QKV_ATTRS, {"causal", ATTR_BOOL, {.i = 1}, false}, {"window", ATTR_INT, {.i = 0}, false}, \
+    {                                                                                         \
+        "scale", ATTR_FLOAT, {.f = 0.0}, false                                                \
+    }
+
 struct qkv_dims {
     int64_t batch, n_tokens;
     int64_t heads, kv_heads, head_dim;

@@ -1,22 +1,6 @@
 #include "ops/reduce_axes.h"
 
-static const struct attr_def attrs[] = {
-    {.name = "axes", .type = ATTR_INTS},
-    {.name = "keep", .type = ATTR_BOOL},
-};
-
-static enum status infer(const struct op_call *c)
-{
-    struct shape s;
-    unsigned mask;
-    TRY(need_float(c, 0));
-    if (!reduce_mask(&c->attrs[0], c->in[0].shape.rank, &mask))
-        return REJECT(c, "axes must name axes of x, each once (x has rank %d)",
-                      c->in[0].shape.rank);
-    s = reduce_shape(&c->in[0].shape, mask, call_bool(c, 1));
-    out_set(c, 0, c->in[0].dtype, s);
-    return OK;
-}
+static const struct attr_def attrs[] = {REDUCE_ATTRS};
 
 static double flops(const struct op_call *c)
 {
@@ -62,7 +46,7 @@ const struct op_def op_def_mean = {
     .n_out = 1,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
-    .infer = infer,
+    .infer = reduce_infer,
     .grad = grad,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,

@@ -1,5 +1,5 @@
-/* reduce_axes.h: what sum, mean and max share: the set of axes as a bit mask, the reduced shape,
- * and the way back from it. */
+/* reduce_axes.h: what sum, mean and max share: the set of axes as an attribute and as a bit mask,
+ * the reduced shape, and the way back from it. */
 #ifndef SNUG_OPS_REDUCE_AXES_H
 #define SNUG_OPS_REDUCE_AXES_H
 
@@ -33,6 +33,24 @@ static inline struct shape reduce_shape(const struct shape *x, unsigned mask, bo
             s.dim[s.rank++] = 1;
     }
     return s;
+}
+
+/* Attributes and infer of reductions over any axes. */
+#define REDUCE_ATTRS                      \
+    {.name = "axes", .type = ATTR_INTS},  \
+    {                                     \
+        .name = "keep", .type = ATTR_BOOL \
+    }
+
+static inline enum status MUST_CHECK reduce_infer(const struct op_call *c)
+{
+    unsigned mask;
+    TRY(need_float(c, 0));
+    if (!reduce_mask(&c->attrs[0], c->in[0].shape.rank, &mask))
+        return REJECT(c, "axes must name axes of x, each once (x has rank %d)",
+                      c->in[0].shape.rank);
+    out_set(c, 0, c->in[0].dtype, reduce_shape(&c->in[0].shape, mask, call_bool(c, 1)));
+    return OK;
 }
 
 /* dy, of the reduced shape, repeated along the reduced axes back to x's shape. broadcast adds
