@@ -84,7 +84,7 @@ enum status session_open(struct session *s, const struct config *cfg,
         goto out;
     }
     TRY_GOTO(open_device(s), out);
-    if (s->device.ops->time_calls)
+    if (s->device.ops->time_calls && !o->untimed)
         TRY_GOTO(kernel_times_open(&s->times, &s->device, o->cache_folder), out);
     struct loader_options train = loader_options(s, false), eval = loader_options(s, true);
     s->pipeline_options = (struct pipeline_options){

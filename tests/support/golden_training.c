@@ -57,7 +57,7 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
     struct st_reader *golden;
     expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(cfg, 1));
-    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .untimed = true}));
     expect_ok(session_start(&s));
     expect_ok(st_reader_open_file(&golden, file));
 
