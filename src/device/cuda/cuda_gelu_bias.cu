@@ -2,9 +2,8 @@
  * pass over memory.
  *
  * In the gradient a thread stays in its columns (cuda_strips.cuh) and keeps their bias and their
- * sums in registers. The sums are of dx before it is rounded, in f32: over a thread's rows, then
- * over the block's lines; each band leaves one line in the workspace, columns_finish adds the
- * lines.
+ * sums in registers. The sums are of dx before it is rounded, in f32: over a thread's rows, then over the
+ * block's lines; each band leaves one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/cuda_columns.cuh"
 #include "device/cuda/cuda_gelu.cuh"
@@ -145,8 +144,8 @@ static int64_t columns_each(const struct op_call *c)
     return shape_last(&c->in[0].shape) % n == 0 ? n : 1;
 }
 
-/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST
- * rows for each line. */
+/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST rows
+ * for each line. */
 static int64_t grad_band_rows(const struct op_call *c, const struct kernel_env *env)
 {
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;

@@ -1,8 +1,8 @@
 /* cuda_norm_teams.cuh: gradients of layer_norm and rms_norm, a team of warps to a row.
  *
  * One block to a multiprocessor, its warps in teams of 1, 2, 4, 8 or 16: as many as give each lane
- * at most TEAM_VECTORS vectors of 16 bytes of a row. A team takes rows a fixed distance apart; all
- * teams together go through memory in its order.
+ * at most TEAM_VECTORS vectors of 16 bytes of a row. A team takes rows a fixed distance apart; the
+ * blocks take turns, so that all have the same number of rows, give or take one.
  *
  * Rows on their way wait in a ring in shared memory, where the hardware copies them without
  * registers: `n_stages` rows of a team, one of which is worked on. A lane reads only what it has
@@ -20,24 +20,16 @@
 
 #include "device/cuda/cuda_norm_warps.cuh"
 
-static constexpr int TEAM_VECTORS = 4, TEAMS_STAGES = 4;
+static constexpr int TEAM_VECTORS = 4, TEAMS_WARPS = 16, TEAMS_STAGES = 4;
 static constexpr int TEAMS_SLOTS = 4;           /* places where the teams add up */
 static constexpr int TEAMS_LONGEST = 8192;      /* elements of a row */
 static constexpr int TEAMS_STATIC_BYTES = 1024; /* shared memory kept for what is not the ring */
-
-/* Warps of a block, by what the registers hold: a lane of K vectors keeps K * 8 sums, twice that
- * where CENTRED (half as many in f32, which goes along). */
-static __host__ __device__ constexpr int teams_warps(int k, bool centred)
-{
-    return k == 1 ? 32 : k == 2 ? 24 : k == 3 ? (centred ? 20 : 24) : (centred ? 16 : 20);
-}
-static constexpr int TEAMS_MOST_WARPS = 32;
 
 /* How a call is cut. By its shape and the GPU alone. */
 struct team_cut {
     bool fits;
     int vectors_each;        /* of a lane: K */
-    int team_warps, n_teams; /* of a block */
+    int team_warps, n_teams; /* of a block: powers of two */
     int n_arrays;            /* dy, x and perhaps add */
     int n_stages, n_slots;
     int shared_bytes;
@@ -67,9 +59,9 @@ static inline struct team_cut team_cut_of(const struct kernel_env *env, int64_t 
     const int weight_bytes = team_length(c, per_vector) * (int)sizeof(float);
     const int warp_bytes = c.n_arrays * c.vectors_each * WARP * 16; /* a warp's part of a stage */
     const int room = l->shared_per_block_optin - TEAMS_STATIC_BYTES - weight_bytes;
-    int n_warps = teams_warps(c.vectors_each, n_sums == 2) / c.team_warps * c.team_warps;
+    int n_warps = TEAMS_WARPS;
     while (n_warps > c.team_warps && 2 * n_warps * warp_bytes > room)
-        n_warps -= c.team_warps;
+        n_warps /= 2;
     c.n_stages = room / (n_warps * warp_bytes);
     c.n_stages = c.n_stages < TEAMS_STAGES ? c.n_stages : TEAMS_STAGES;
     c.n_teams = n_warps / c.team_warps;
@@ -78,8 +70,8 @@ static inline struct team_cut team_cut_of(const struct kernel_env *env, int64_t 
     const int ring_bytes = c.n_stages * n_warps * warp_bytes;
     c.n_slots = TEAMS_SLOTS;
     while (c.n_slots > 1 &&
-           (c.n_teams % c.n_slots != 0 || c.n_slots * n_sums * weight_bytes > ring_bytes))
-        c.n_slots--;
+           (c.n_slots > c.n_teams || c.n_slots * n_sums * weight_bytes > ring_bytes))
+        c.n_slots /= 2;
     c.shared_bytes = weight_bytes + ring_bytes;
     c.n_blocks = n_rows < l->n_multiprocessors ? n_rows : l->n_multiprocessors;
     return c;
@@ -127,58 +119,43 @@ static __device__ __forceinline__ void copy_wait(int n)
 /* ---- teams ------------------------------------------------------------------------------------
  */
 
-/* A thread's place. W is the number of warps of a team, or 0: known only when the kernel runs,
- * which costs an instruction for every access to shared memory. */
-template <int W> struct team_place {
+/* A thread's place. */
+struct team_place {
     int lane, member, team; /* of the warp, the team, the block */
-    int n_warps;            /* of the team */
-    __device__ __forceinline__ int warps() const
-    {
-        return W ? W : n_warps;
-    }
-    /* The vector of a row that is a lane's k-th: units of WARP vectors, then the lane. */
-    __device__ __forceinline__ int block(int k) const
-    {
-        return k * warps() + (W == 1 ? 0 : member);
-    }
-    /* Where a lane's k-th vector of an array is in a stage. */
-    template <int K> __device__ __forceinline__ int at(int array, int k) const
-    {
-        return (array * K * warps() + block(k)) * WARP + lane;
-    }
-    /* Whether the row ends before a lane's k-th vector of N elements. Only the last may lie past
-     * its end. */
-    template <int K, int N> __device__ __forceinline__ bool ends(int k, int n) const
-    {
-        return k == K - 1 && (block(k) * WARP + lane) * N >= n;
-    }
 };
 
-/* Sends for a row of the team: this lane's vectors. */
-template <int K, int W, typename T>
-static __device__ __forceinline__ void team_fetch(uint4 *stage, const struct norm_grad_args<T> &a,
-                                                  const struct team_place<W> &p, int64_t row)
+/* The vector of a row that is a lane's k-th, in units of WARP vectors and the lane. */
+static __device__ __forceinline__ int team_block(const struct team_cut &c,
+                                                 const struct team_place &p, int k)
 {
-    constexpr int N = per_16_bytes<T>::n;
-    const int64_t first = row * a.n + p.lane * N;
-#pragma unroll
-    for (int k = 0; k < K; k++) {
-        if (p.template ends<K, N>(k, (int)a.n))
-            break;
-        const int64_t at = first + p.block(k) * WARP * N;
-        copy_start(stage + p.template at<K>(0, k), a.dy + at);
-        copy_start(stage + p.template at<K>(1, k), a.x + at);
-        if (a.add)
-            copy_start(stage + p.template at<K>(2, k), a.add + at);
-    }
+    return k * c.team_warps + p.member;
 }
 
-/* Between vectors and between passes: what comes after is not begun before, for want of registers
- * (the compiler would read everything first and then have no place for it). The whole warp is here:
- * lanes part only in a row's last vector. */
-static __device__ __forceinline__ void in_turn()
+/* Where a lane's k-th vector of an array is in a stage. */
+template <int K>
+static __device__ __forceinline__ int stage_at(const struct team_cut &c, const struct team_place &p,
+                                               int array, int k)
 {
-    __syncwarp();
+    return (array * K * c.team_warps + team_block(c, p, k)) * WARP + p.lane;
+}
+
+/* Sends for a row of the team: this lane's vectors. */
+template <int K, typename T>
+static __device__ __forceinline__ void team_fetch(uint4 *stage, const struct norm_grad_args<T> &a,
+                                                  const struct team_cut &c,
+                                                  const struct team_place &p, int64_t row)
+{
+    constexpr int N = per_16_bytes<T>::n;
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int j = (team_block(c, p, k) * WARP + p.lane) * N;
+        if (j >= (int)a.n)
+            break;
+        copy_start(stage + stage_at<K>(c, p, 0, k), a.dy + row * a.n + j);
+        copy_start(stage + stage_at<K>(c, p, 1, k), a.x + row * a.n + j);
+        if (a.add)
+            copy_start(stage + stage_at<K>(c, p, 2, k), a.add + row * a.n + j);
+    }
 }
 
 template <typename T, int N>
@@ -192,26 +169,24 @@ static __device__ __forceinline__ void stage_get(float (&v)[N], const uint4 *fro
 /* Both sums over the team. `scratch` has a pair for each warp of the block; two of them take turns,
  * so that one barrier is enough: a warp writes a turn's pair again only after the barrier of the
  * turn between, which its team reaches after reading. */
-template <int W>
 static __device__ __forceinline__ float2 team_sum(float2 v, float2 *scratch,
-                                                  const struct team_place<W> &p)
+                                                  const struct team_cut &c,
+                                                  const struct team_place &p)
 {
     v.x = warp_sum(v.x);
     v.y = warp_sum(v.y);
-    if constexpr (W == 1) {
+    if (c.team_warps == 1)
         return v;
-    } else {
-        float2 *pairs = scratch + p.team * p.warps(), sum = {0.0f, 0.0f};
-        if (p.lane == 0)
-            pairs[p.member] = v;
-        /* Barrier 0 is the block's; teams of more than one warp are at most twelve. */
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + p.team), "r"(p.warps() * WARP) : "memory");
-        for (int i = 0; i < p.warps(); i++) {
-            sum.x += pairs[i].x;
-            sum.y += pairs[i].y;
-        }
-        return sum;
+    float2 *pairs = scratch + p.team * c.team_warps, sum = {0.0f, 0.0f};
+    if (p.lane == 0)
+        pairs[p.member] = v;
+    /* Barrier 0 is the block's; teams of more than one warp are at most eight. */
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + p.team), "r"(c.team_warps * WARP) : "memory");
+    for (int i = 0; i < c.team_warps; i++) {
+        sum.x += pairs[i].x;
+        sum.y += pairs[i].y;
     }
+    return sum;
 }
 
 struct row_stats {
@@ -225,80 +200,75 @@ static __device__ __forceinline__ struct row_stats stats_of(const struct norm_gr
     return {CENTRED ? a.mean[row] : 0.0f, a.rstd[row]};
 }
 
-/* First pass over a row: its two sums, and what it adds to dw and db. The normalised x is one
- * multiplication and addition, x rstd - mean rstd: what that loses is lost in x already. */
-template <int K, int W, bool CENTRED, typename T>
+/* First pass over a row: its two sums, and what it adds to dw and db. */
+template <int K, bool CENTRED, typename T>
 static __device__ __forceinline__ float2 row_sums(const uint4 *stage, const float *w,
                                                   const struct row_stats &s,
                                                   float (&dw)[K][per_16_bytes<T>::n],
                                                   float (&db)[K][per_16_bytes<T>::n],
-                                                  const struct team_place<W> &p, int n)
+                                                  const struct team_cut &c,
+                                                  const struct team_place &p, int n)
 {
     constexpr int N = per_16_bytes<T>::n;
-    const float shift = -s.mean * s.rstd;
     float2 sums = {0.0f, 0.0f};
 #pragma unroll
     for (int k = 0; k < K; k++) {
-        if (p.template ends<K, N>(k, n))
+        if ((team_block(c, p, k) * WARP + p.lane) * N >= n)
             break;
         float scale[N], dy[N], x[N];
-        warps_get<N>(scale, w, p.block(k), p.lane);
-        stage_get<T>(dy, stage + p.template at<K>(0, k));
-        stage_get<T>(x, stage + p.template at<K>(1, k));
+        warps_get<N>(scale, w, team_block(c, p, k), p.lane);
+        stage_get<T>(dy, stage + stage_at<K>(c, p, 0, k));
+        stage_get<T>(x, stage + stage_at<K>(c, p, 1, k));
 #pragma unroll
         for (int e = 0; e < N; e++) {
-            const float h = CENTRED ? fmaf(x[e], s.rstd, shift) : x[e] * s.rstd;
-            const float g = dy[e] * scale[e];
-            dw[k][e] = fmaf(dy[e], h, dw[k][e]);
+            const float h = (x[e] - s.mean) * s.rstd, g = dy[e] * scale[e];
+            dw[k][e] += dy[e] * h;
             if constexpr (CENTRED) {
                 db[k][e] += dy[e];
                 sums.x += g;
             }
-            sums.y = fmaf(g, h, sums.y);
+            sums.y += g * h;
         }
-        if (k < K - 1)
-            in_turn();
     }
     return sums;
 }
 
-/* Second pass: dx = rstd (g - avg_g - h avg_gh), which is g rstd + x slope + level. */
-template <int K, int W, bool CENTRED, typename T>
-static __device__ __forceinline__ void row_store(T *dx, const uint4 *stage, const float *w,
-                                                 const struct row_stats &s, float2 avg, bool add,
-                                                 const struct team_place<W> &p, int n)
+/* Second pass: dx. */
+template <int K, bool CENTRED, typename T>
+static __device__ __forceinline__ void
+row_store(T *dx, const uint4 *stage, const float *w, const struct row_stats &s, float avg_g,
+          float avg_gh, const struct team_cut &c, const struct team_place &p, int n)
 {
     constexpr int N = per_16_bytes<T>::n;
-    const float slope = -s.rstd * s.rstd * avg.y;
-    const float level = CENTRED ? -s.rstd * avg.x - s.mean * slope : 0.0f;
 #pragma unroll
     for (int k = 0; k < K; k++) {
-        if (p.template ends<K, N>(k, n))
+        const int j = (team_block(c, p, k) * WARP + p.lane) * N;
+        if (j >= n)
             break;
         float v[N], dy[N], x[N];
-        warps_get<N>(v, w, p.block(k), p.lane);
-        stage_get<T>(dy, stage + p.template at<K>(0, k));
-        stage_get<T>(x, stage + p.template at<K>(1, k));
+        warps_get<N>(v, w, team_block(c, p, k), p.lane);
+        stage_get<T>(dy, stage + stage_at<K>(c, p, 0, k));
+        stage_get<T>(x, stage + stage_at<K>(c, p, 1, k));
 #pragma unroll
-        for (int e = 0; e < N; e++)
-            v[e] = fmaf(dy[e] * v[e], s.rstd, fmaf(x[e], slope, level));
-        if (add) {
-            stage_get<T>(x, stage + p.template at<K>(2, k));
+        for (int e = 0; e < N; e++) {
+            const float h = (x[e] - s.mean) * s.rstd;
+            v[e] = s.rstd * (dy[e] * v[e] - avg_g - h * avg_gh);
+        }
+        if (c.n_arrays == 3) {
+            stage_get<T>(x, stage + stage_at<K>(c, p, 2, k));
 #pragma unroll
             for (int e = 0; e < N; e++)
                 v[e] += x[e];
         }
-        store_f32(dx + (p.block(k) * WARP + p.lane) * N, v);
-        if (k < K - 1)
-            in_turn();
+        store_f32(dx + j, v);
     }
 }
 
 /* The teams' sums to the slots, `n_slots` teams at a time, and the block's line. */
-template <int K, int W, int SUMS, int N>
+template <int K, int SUMS, int N>
 static __device__ __forceinline__ void
 teams_finish(float *slots, float *line, const float (&dw)[K][N], const float (&db)[K][N],
-             const struct team_cut &c, const struct team_place<W> &p, int n)
+             const struct team_cut &c, const struct team_place &p, int n)
 {
     const int length = team_length(c, N);
     for (int round = 0; round < c.n_teams / c.n_slots; round++) {
@@ -306,10 +276,10 @@ teams_finish(float *slots, float *line, const float (&dw)[K][N], const float (&d
             float *slot = slots + p.team % c.n_slots * SUMS * length;
 #pragma unroll
             for (int k = 0; k < K; k++) {
-                warps_add<N>(slot, dw[k], p.block(k), p.lane, round == 0);
+                const int at = team_block(c, p, k);
+                warps_add<N>(slot, dw[k], at, p.lane, round == 0);
                 if constexpr (SUMS == 2)
-                    warps_add<N>(slot + length, db[k], p.block(k), p.lane, round == 0);
-                in_turn();
+                    warps_add<N>(slot + length, db[k], at, p.lane, round == 0);
             }
         }
         __syncthreads();
@@ -326,34 +296,30 @@ teams_finish(float *slots, float *line, const float (&dw)[K][N], const float (&d
 
 /* dx may be dy, x or add: a row is read and written by one team, and rows on their way are not yet
  * written. */
-template <int K, int W, bool CENTRED, typename T>
-static __global__ void __launch_bounds__(teams_warps(K, CENTRED) * WARP, 1)
+template <int K, bool CENTRED, typename T>
+static __global__ void __launch_bounds__(TEAMS_WARPS *WARP, 1)
     norm_grad_teams(const struct norm_grad_args<T> a, const struct team_cut c)
 {
     constexpr int N = per_16_bytes<T>::n, SUMS = CENTRED ? 2 : 1;
     extern __shared__ uint4 teams_memory[];
-    __shared__ float2 scratch[2][TEAMS_MOST_WARPS];
+    __shared__ float2 scratch[2][TEAMS_WARPS];
     const int warp = threadIdx.x / WARP, n = (int)a.n;
-    const struct team_place<W> p = {
-        (int)threadIdx.x % WARP, W == 1 ? 0 : warp % c.team_warps,
-            W == 1 ? warp : warp / c.team_warps, c.team_warps
-    };
-    const int length = team_length(c, N), stage_size = c.n_arrays * K * p.warps() * WARP;
-    const float share = 1.0f / (float)n;
+    const struct team_place p = {(int)threadIdx.x % WARP, warp % c.team_warps, warp / c.team_warps};
+    const int length = team_length(c, N), stage_size = c.n_arrays * K * c.team_warps * WARP;
     float *w = reinterpret_cast<float *>(teams_memory);
     uint4 *ring = teams_memory + length / 4, *mine = ring + p.team * c.n_stages * stage_size;
-    const int64_t distance = (int64_t)gridDim.x * c.n_teams, ahead = distance * c.n_stages;
-    int64_t row = (int64_t)blockIdx.x * c.n_teams + p.team;
+    const int64_t distance = (int64_t)gridDim.x * c.n_teams;
+    int64_t row = blockIdx.x + (int64_t)gridDim.x * p.team;
     float dw[K][N] = {}, db[K][N] = {};
     for (int s = 0; s < c.n_stages; s++) {
         if (row + s * distance < a.n_rows)
-            team_fetch<K, W, T>(mine + s * stage_size, a, p, row + s * distance);
+            team_fetch<K, T>(mine + s * stage_size, a, c, p, row + s * distance);
         copy_group();
     }
     struct row_stats next = {0.0f, 0.0f};
     if (row < a.n_rows)
         next = stats_of<CENTRED, T>(a, row);
-    warps_share<T>(w, a.w, K * p.warps() * WARP, n, 1.0f);
+    warps_share<T>(w, a.w, K * c.team_warps * WARP, n, 1.0f);
     __syncthreads();
     for (int turn = 0, i_stage = 0; row < a.n_rows; row += distance, turn ^= 1) {
         const struct row_stats now = next;
@@ -361,50 +327,46 @@ static __global__ void __launch_bounds__(teams_warps(K, CENTRED) * WARP, 1)
         if (row + distance < a.n_rows)
             next = stats_of<CENTRED, T>(a, row + distance);
         copy_wait(c.n_stages - 1);
-        float2 sums = row_sums<K, W, CENTRED, T>(stage, w, now, dw, db, p, n);
-        sums = team_sum<W>(sums, scratch[turn], p);
-        in_turn();
-        row_store<K, W, CENTRED, T>(a.dx + row * n, stage, w, now, {sums.x * share, sums.y * share},
-                                    a.add != NULL, p, n);
-        if (row + ahead < a.n_rows)
-            team_fetch<K, W, T>(stage, a, p, row + ahead);
+        const float2 part = row_sums<K, CENTRED, T>(stage, w, now, dw, db, c, p, n);
+        const float2 sums = team_sum(part, scratch[turn], c, p);
+        asm volatile("" ::: "memory"); /* the vectors are read again, not kept in registers */
+        row_store<K, CENTRED, T>(a.dx + row * n, stage, w, now, CENTRED ? sums.x / (float)n : 0.0f,
+                                 sums.y / (float)n, c, p, n);
+        if (row + c.n_stages * distance < a.n_rows)
+            team_fetch<K, T>(stage, a, c, p, row + c.n_stages * distance);
         copy_group();
         i_stage = i_stage + 1 == c.n_stages ? 0 : i_stage + 1;
     }
     __syncthreads(); /* no copy is on its way any more: each was waited for by its row */
-    teams_finish<K, W, SUMS, N>(reinterpret_cast<float *>(ring),
-                                a.partial + (int64_t)blockIdx.x * SUMS * n, dw, db, c, p, n);
+    teams_finish<K, SUMS, N>(reinterpret_cast<float *>(ring),
+                             a.partial + (int64_t)blockIdx.x * SUMS * n, dw, db, c, p, n);
 }
 
-template <int K, int W, bool CENTRED, typename T>
+template <int K, bool CENTRED, typename T>
 static enum status norm_grad_teams_launch(const struct kernel_ctx *x,
                                           const struct norm_grad_args<T> &a,
                                           const struct team_cut &c)
 {
-    TRY(cuda_allow_shared(norm_grad_teams<K, W, CENTRED, T>, c.shared_bytes));
-    norm_grad_teams<K, W, CENTRED, T><<<(unsigned)c.n_blocks, c.n_teams * c.team_warps * WARP,
-                                        (size_t)c.shared_bytes, cuda_stream(x)>>>(a, c);
+    TRY(cuda_allow_shared(norm_grad_teams<K, CENTRED, T>, c.shared_bytes));
+    norm_grad_teams<K, CENTRED, T><<<(unsigned)c.n_blocks, c.n_teams * c.team_warps * WARP,
+                                     (size_t)c.shared_bytes, cuda_stream(x)>>>(a, c);
     return OK;
 }
 
-/* A cut that fits; all data aligned to 16 bytes. Leaves c.n_blocks lines. Teams of more than one
- * warp have more than half of the vectors that lanes can have. */
+/* A cut that fits; all data aligned to 16 bytes. Leaves c.n_blocks lines. */
 template <bool CENTRED, typename T>
 static enum status norm_grad_teams_run(const struct kernel_ctx *x,
                                        const struct norm_grad_args<T> &a, const struct team_cut &c)
 {
-    const bool single = c.team_warps == 1;
     switch (c.vectors_each) {
     case 1:
-        return norm_grad_teams_launch<1, 1, CENTRED, T>(x, a, c);
+        return norm_grad_teams_launch<1, CENTRED, T>(x, a, c);
     case 2:
-        return norm_grad_teams_launch<2, 1, CENTRED, T>(x, a, c);
+        return norm_grad_teams_launch<2, CENTRED, T>(x, a, c);
     case 3:
-        return single ? norm_grad_teams_launch<3, 1, CENTRED, T>(x, a, c)
-                      : norm_grad_teams_launch<3, 0, CENTRED, T>(x, a, c);
+        return norm_grad_teams_launch<3, CENTRED, T>(x, a, c);
     default:
-        return single ? norm_grad_teams_launch<TEAM_VECTORS, 1, CENTRED, T>(x, a, c)
-                      : norm_grad_teams_launch<TEAM_VECTORS, 0, CENTRED, T>(x, a, c);
+        return norm_grad_teams_launch<TEAM_VECTORS, CENTRED, T>(x, a, c);
     }
 }
 

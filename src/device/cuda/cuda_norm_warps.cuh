@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(WARPS_THREADS, (warps_blocks<Q, T>::n))
     __shared__ alignas(16) float w[Q * WARPS_STEP], b[CENTRED ? Q * WARPS_STEP : 4];
     const int lane = threadIdx.x % WARP, n = (int)a.n;
     const int64_t distance = (int64_t)gridDim.x * (WARPS_THREADS / WARP);
-    int64_t row = grid_thread() / WARP;
+    int64_t row = blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / WARP);
     struct raw now[K], next[K];
     if (row < a.n_rows)
         warps_fetch<K, T>(next, a.x + row * n, lane, n);
