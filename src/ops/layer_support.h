@@ -12,6 +12,7 @@
 #define SNUG_OPS_LAYER_SUPPORT_H
 
 #include <math.h>
+#include <string.h>
 
 #include "ops/op_support.h"
 
@@ -67,7 +68,7 @@ static inline struct qkv_dims qkv_dims_of(const struct op_call *c, int i)
 
 static inline enum status MUST_CHECK qkv_check(const struct op_call *c, int i, struct qkv_dims *d)
 {
-    *d = (struct qkv_dims){0};
+    memset(d, 0, sizeof(*d));
     TRY(need_float(c, i));
     TRY(need_rank(c, i, 3));
     for (int k = QKV_HEADS; k <= QKV_HEAD_DIM; k++) {

@@ -122,7 +122,7 @@ enum status predict_step(const struct prediction *prediction, const struct progr
     *seconds = 0;
     for (size_t i = 0; i < p->sections.n; i++) {
         const struct section *s = &p->sections.items[i];
-        double once;
+        double once = 0;
         TRY(predict_section(prediction, p, device, s, NULL, &once));
         *seconds += once * (double)(strcmp(s->name, "micro") == 0 ? MAX(n_micro, (int64_t)1) : 1);
     }

@@ -168,7 +168,7 @@ static enum status time_rounds(struct timer *t, int n_rounds, double *seconds)
 
 static enum status time_all(struct timer *t, double *seconds)
 {
-    double rough, whole;
+    double rough = 0.0, whole = 0.0;
     for (int i = 0; i <= MOST_ROUNDS; i++)
         CUDA_TRY(cudaEventCreate(&t->events[i]));
     TRY(look(t, &rough));
