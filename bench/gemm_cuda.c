@@ -5,11 +5,7 @@
  *     bench_gemm_cuda [SUBSTRING]       only the models whose name contains SUBSTRING
  *
  * A linear layer makes three products in bf16: fwd Y = X W^T, dx = dY W, dw = dY^T X. Bias and
- * residual are part of fwd where the model has them. Rows with a sign after the product ask for
- * more in one go: `gelu` keeps GELU's input beside its output, `dgelu` multiplies by its slope,
- * `bgrad` sums the bias gradient; there "in" says what the library does itself in the first choice
- * and in the fastest (1 bias, 2 GELU, 4 bias gradient; the rest is done by kernels of ours, whose
- * time counts). The head is one chunk of the loss.
+ * residual are part of fwd where the model has them. The head is one chunk of the loss.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +13,8 @@
 #include "device/cuda/cuda_gemm_search.h"
 #include "device/device.h"
 
-enum product { FWD, DX, DW, FWD_GELU, DX_DGELU, DW_BGRAD };
-static const char *const product_names[] = {"fwd", "dx", "dw", "fwd gelu", "dx dgelu", "dw bgrad"};
+enum product { FWD, DX, DW };
+static const char *const product_names[] = {"fwd", "dx", "dw"};
 
 struct layer {
     const char *name;
@@ -33,7 +29,6 @@ struct model {
     const char *name;
     int64_t rows, head_rows;
     enum dtype gradients; /* of weights */
-    bool gelu;
     struct layer layers[LAYERS_MOST];
 };
 
@@ -42,7 +37,6 @@ static const struct model models[] = {
      32768,
      4096,
      DTYPE_F32,
-     true,
      {{"qkv", 768, 2304, 12, true, false},
       {"proj", 768, 768, 12, true, true},
       {"up", 768, 3072, 12, true, false},
@@ -52,7 +46,6 @@ static const struct model models[] = {
      8192,
      2048,
      DTYPE_F32,
-     true,
      {{"qkv", 1600, 4800, 48, true, false},
       {"proj", 1600, 1600, 48, true, true},
       {"up", 1600, 6400, 48, true, false},
@@ -62,7 +55,6 @@ static const struct model models[] = {
      16384,
      4096,
      DTYPE_F32,
-     false,
      {{"qkv", 2048, 2560, 22, false, false},
       {"proj", 2048, 2048, 22, false, true},
       {"gate/up", 2048, 11264, 22, false, false},
@@ -72,7 +64,6 @@ static const struct model models[] = {
      8192,
      8192,
      DTYPE_BF16,
-     false,
      {{"qkv", 4096, 12288, 32, false, false},
       {"proj", 4096, 4096, 32, false, true},
       {"gate/up", 4096, 22016, 32, false, false},
@@ -82,7 +73,6 @@ static const struct model models[] = {
      16384,
      4096,
      DTYPE_BF16,
-     false,
      {{"qkv", 3584, 4608, 28, true, false},
       {"proj", 3584, 3584, 28, false, true},
       {"gate/up", 3584, 37888, 28, false, false},
@@ -100,13 +90,13 @@ static struct cuda_gemm product_of(const struct layer *l, enum product p, int64_
                                    enum dtype gradients)
 {
     struct cuda_gemm g = {.dtype = DTYPE_BF16, .c_dtype = DTYPE_BF16};
-    if (p == FWD || p == FWD_GELU) {
+    if (p == FWD) {
         g.m = rows, g.n = l->n_out, g.k = l->n_in;
         g.a = (struct cuda_matrix){.row = l->n_in};
         g.b = (struct cuda_matrix){.row = l->n_in, .transposed = true};
         g.bias = some(l->bias);
         g.residual = some(l->residual);
-    } else if (p == DX || p == DX_DGELU) {
+    } else if (p == DX) {
         g.m = rows, g.n = l->n_in, g.k = l->n_out;
         g.a = (struct cuda_matrix){.row = l->n_out};
         g.b = (struct cuda_matrix){.row = l->n_in};
@@ -115,13 +105,8 @@ static struct cuda_gemm product_of(const struct layer *l, enum product p, int64_
         g.a = (struct cuda_matrix){.row = l->n_out, .transposed = true};
         g.b = (struct cuda_matrix){.row = l->n_in};
         g.c_dtype = gradients;
-        g.bias_grad = some(p == DW_BGRAD);
     }
-    g.c_row = g.aux_row = g.n;
-    g.aux = some(p == FWD_GELU || p == DX_DGELU);
-    g.epilogue = p == FWD_GELU   ? CUDA_EPILOGUE_GELU
-                 : p == DX_DGELU ? CUDA_EPILOGUE_GELU_GRAD
-                                 : CUDA_EPILOGUE_NONE;
+    g.c_row = g.n;
     return g;
 }
 
@@ -165,22 +150,18 @@ static enum status bench_product(struct bench *b, const struct model *m, const s
     struct cuda_gemm_found f;
     TRY(try_product(b, &g, &f));
     if (f.n_tried == 0) {
-        printf("%-8s %-9s: not in the library\n", l->name, product_names[p]);
+        printf("%-8s %-3s: not in the library\n", l->name, product_names[p]);
         return OK;
     }
     double first = flops(&g) / f.first_s, best = flops(&g) / f.best_s;
-    printf("%-8s %-9s %6lld %6lld %6lld  %8.3f %4.0f %5.1f %%  %8.3f %4.0f %5.1f %%  %5.1f %%  %2d",
-           l->name, product_names[p], (long long)g.m, (long long)g.n, (long long)g.k,
-           f.first_s * 1e3, first * 1e-12, 100 * first / b->peak, f.best_s * 1e3, best * 1e-12,
-           100 * best / b->peak, 100 * (f.first_s / f.best_s - 1), f.n_tried);
-    if (p >= FWD_GELU)
-        printf("  in %d, %d", f.first_inside, f.best_inside);
-    printf("\n");
+    printf(
+        "%-8s %-3s %6lld %6lld %6lld  %8.3f %4.0f %5.1f %%  %8.3f %4.0f %5.1f %%  %5.1f %%  %2d\n",
+        l->name, product_names[p], (long long)g.m, (long long)g.n, (long long)g.k, f.first_s * 1e3,
+        first * 1e-12, 100 * first / b->peak, f.best_s * 1e3, best * 1e-12, 100 * best / b->peak,
+        100 * (f.first_s / f.best_s - 1), f.n_tried);
     (void)fflush(stdout);
-    if (p <= DW) {
-        b->first_s += l->times * f.first_s;
-        b->best_s += l->times * f.best_s;
-    }
+    b->first_s += l->times * f.first_s;
+    b->best_s += l->times * f.best_s;
     return OK;
 }
 
@@ -188,16 +169,11 @@ static enum status bench_model(struct bench *b, const struct model *m)
 {
     b->first_s = b->best_s = 0;
     printf("\n%s, weight gradients in %s\n", m->name, dtype_name(m->gradients));
-    printf("layer    product        m      n      k  first ms  TF   of peak   best ms  TF   of "
+    printf("layer             m      n      k  first ms  TF   of peak   best ms  TF   of "
            "peak     gain  tried\n");
     for (int i = 0; i < LAYERS_MOST; i++) {
         for (int p = FWD; p <= DW; p++)
             TRY(bench_product(b, m, &m->layers[i], (enum product)p));
-    }
-    if (m->gelu) {
-        TRY(bench_product(b, m, &m->layers[2], FWD_GELU));
-        TRY(bench_product(b, m, &m->layers[3], DX_DGELU));
-        TRY(bench_product(b, m, &m->layers[2], DW_BGRAD));
     }
     printf("products of a step: %.2f ms, with the fastest of each %.2f ms (%.1f %% less)\n",
            b->first_s * 1e3, b->best_s * 1e3, 100 * (1 - b->best_s / b->first_s));

@@ -9,18 +9,10 @@
 #include <math.h>
 
 #include "base/half.h"
+#include "base/hash.h"
 #include "base/rng.h"
 
 enum { BLOCK = 1024 }; /* elements drawn at a time, on the stack */
-
-/* FNV-1a, 64 bit: which stream of the generator a name draws from. */
-static uint64_t hash_name(const char *name)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return h;
-}
 
 /* Distance of word w from the nearer end of the range, as a probability below 1/2. */
 static inline float tail_of(uint32_t w)
@@ -91,7 +83,7 @@ enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dt
     if (!dtype_is_float(dtype))
         return FAIL(ERR_SHAPE, "%s: cannot be initialised as %s", p->name, dtype_name(dtype));
     BUG_ON(first < 0 || n < 0 || n_threads < 1);
-    uint64_t stream = hash_name(p->name);
+    uint64_t stream = hash_text(p->name);
     bool normal = p->init == INIT_NORMAL;
     float scale = normal ? (float)p->std : 1.0f, same = p->init == INIT_ONE ? 1.0f : 0.0f;
     int64_t last = first + n; /* one past */

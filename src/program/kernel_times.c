@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/build_id.h"
+#include "base/hash.h"
 #include "base/kvfile.h"
 #include "base/log.h"
 
@@ -28,15 +29,6 @@ struct kernel_times {
 };
 
 /* ---- the table ------------------------------------------------------------------------------ */
-
-/* FNV-1a: short names for long texts. */
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (const char *c = text; *c; c++)
-        h = (h ^ (unsigned char)*c) * 0x100000001b3u;
-    return h;
-}
 
 enum status kernel_times_open(struct kernel_times **out, struct device *device,
                               const char *cache_folder)
@@ -306,7 +298,7 @@ static enum status measure_pending(struct kernel_times *t, const struct program 
         const struct pending *x = &list->items.items[i];
         struct rehearsal r = {
             .p = p, .instr = &p->instrs.items[x->instr], .scratch = scratch, .n_bytes = n_bytes};
-        double seconds;
+        double seconds = 0;
         pool_init(&r.pool);
         enum status timed = rehearse(&r, d, instr_is_batched(p, d, x->instr), &seconds);
         pool_release(&r.pool);

@@ -31,7 +31,7 @@ enum status kernel_times_measure(struct kernel_times *t, const struct program *p
 /* Seconds of a compute instruction, or a negative number when they are not known. */
 double kernel_times_find(const struct kernel_times *t, const struct program *p, int32_t instr);
 
-/* How many calls were measured since it was opened, and the seconds that took. */
+/* How many calls were measured since it was opened. */
 int kernel_times_n_measured(const struct kernel_times *t);
 
 /* ---- for those who predict and for tests ------------------------------------------------------

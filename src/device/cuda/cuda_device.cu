@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
-#include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_gemm_search.h"
 #include "device/cuda/cuda_state.cuh"
 

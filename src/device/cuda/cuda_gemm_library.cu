@@ -1,3 +1,4 @@
+/* cuda_gemm_library.cu: products described to cuBLASLt, its proposals, and running one of them. */
 #include "device/cuda/cuda_gemm_library.cuh"
 
 #include <string.h>
@@ -29,7 +30,6 @@ struct gemm_key gemm_key_of(const struct cuda_libraries *l, const struct cuda_ge
     k.a_row = g->a.row;
     k.b_row = g->b.row;
     k.c_row = g->c_row;
-    k.aux_row = g->aux ? g->aux_row : 0;
     k.a_align = alignment(g->a.offset, g->dtype);
     k.b_align = alignment(g->b.offset, g->dtype);
     k.c_align = alignment(g->c_offset, g->c_dtype);
@@ -37,64 +37,8 @@ struct gemm_key gemm_key_of(const struct cuda_libraries *l, const struct cuda_ge
     k.c_dtype = (int32_t)g->c_dtype;
     k.flags = (g->a.transposed ? GEMM_A_TRANSPOSED : 0) |
               (g->b.transposed ? GEMM_B_TRANSPOSED : 0) | (g->add || g->residual ? GEMM_ADD : 0) |
-              (g->bias ? GEMM_BIAS : 0) | (g->epilogue == CUDA_EPILOGUE_GELU ? GEMM_GELU : 0) |
-              (g->epilogue == CUDA_EPILOGUE_GELU_GRAD ? GEMM_GELU_GRAD : 0) |
-              (g->aux ? GEMM_AUX : 0) | (g->bias_grad ? GEMM_BIAS_GRAD : 0) |
-              (g->bias_grad_add ? GEMM_BIAS_GRAD_ADD : 0) | (wants_tf32(l, g) ? GEMM_TF32 : 0);
+              (g->bias ? GEMM_BIAS : 0) | (wants_tf32(l, g) ? GEMM_TF32 : 0);
     return k;
-}
-
-/* ---- parts ---------------------------------------------------------------------------------- */
-
-int gemm_parts(const struct cuda_gemm *g)
-{
-    return (g->bias ? CUDA_GEMM_BIAS : 0) |
-           (g->epilogue != CUDA_EPILOGUE_NONE ? CUDA_GEMM_EPILOGUE : 0) |
-           (g->bias_grad ? CUDA_GEMM_BIAS_GRAD : 0);
-}
-
-/* One epilogue runs at a time, and each only in the form we are sure of: GELU over a sum with
- * something else or in f32 is ours, as is a bias gradient that is added to. */
-bool gemm_can_be_inside(const struct cuda_gemm *g, int inside)
-{
-    if (inside & CUDA_GEMM_BIAS_GRAD)
-        return inside == CUDA_GEMM_BIAS_GRAD && !g->bias_grad_add;
-    if (!(inside & CUDA_GEMM_EPILOGUE))
-        return true;
-    if (g->c_dtype == DTYPE_F32 || g->add || g->residual)
-        return false;
-    if (g->aux && g->aux_row % 8 != 0)
-        return false;
-    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD)
-        return !g->bias;
-    return !g->bias || (inside & CUDA_GEMM_BIAS);
-}
-
-int gemm_forms(const struct cuda_gemm *g, int forms[GEMM_FORMS])
-{
-    const int parts = gemm_parts(g);
-    const int wanted[GEMM_FORMS] = {parts, parts & ~CUDA_GEMM_BIAS_GRAD, parts & CUDA_GEMM_BIAS, 0};
-    int n = 0;
-    for (int i = 0; i < GEMM_FORMS; i++) {
-        bool known = n > 0 && forms[n - 1] == wanted[i];
-        if (!known && gemm_can_be_inside(g, wanted[i]))
-            forms[n++] = wanted[i];
-    }
-    return n;
-}
-
-static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g, int inside)
-{
-    bool bias = inside & CUDA_GEMM_BIAS;
-    if (inside & CUDA_GEMM_BIAS_GRAD)
-        return CUBLASLT_EPILOGUE_BGRADB;
-    if (!(inside & CUDA_GEMM_EPILOGUE))
-        return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    if (g->epilogue == CUDA_EPILOGUE_GELU_GRAD)
-        return CUBLASLT_EPILOGUE_DGELU;
-    if (g->aux)
-        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 }
 
 /* ---- descriptions --------------------------------------------------------------------------- */
@@ -110,27 +54,16 @@ static cublasStatus_t set(cublasLtMatmulDescOpaque_t *d, cublasLtMatmulDescAttri
     return cublasLtMatmulDescSetAttribute(d, a, &value, sizeof(value));
 }
 
-/* Elements of a 16-bit result keep the library's defaults: bias, its gradient and aux have the
- * result's type. */
-static enum status describe_epilogue(const struct cuda_gemm *g, int inside,
-                                     cublasLtMatmulDescOpaque_t *d)
+/* The bias has the result's dtype, which is the library's default. */
+static enum status describe_bias(const struct cuda_gemm *g, cublasLtMatmulDescOpaque_t *d)
 {
-    if (!inside)
-        return OK;
-    CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(g, inside)));
-    if (inside & CUDA_GEMM_BIAS)
-        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias));
-    if (inside & CUDA_GEMM_BIAS_GRAD)
-        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias_grad));
-    if ((inside & CUDA_GEMM_EPILOGUE) && g->aux) {
-        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->aux));
-        CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g->aux_row));
-    }
+    CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    CUBLAS_TRY(set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias));
     return OK;
 }
 
-enum status gemm_describe(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
-                          struct gemm_described *out)
+static enum status describe(const struct cuda_libraries *l, const struct cuda_gemm *g,
+                            bool bias_inside, struct gemm_described *out)
 {
     cublasOperation_t first = g->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = g->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -148,7 +81,7 @@ enum status gemm_describe(const struct cuda_libraries *l, const struct cuda_gemm
     CUBLAS_TRY(cublasLtMatrixLayoutInit(&out->second, in, second_rows, second_columns, g->a.row));
     CUBLAS_TRY(
         cublasLtMatrixLayoutInit(&out->result, result, (uint64_t)g->n, (uint64_t)g->m, g->c_row));
-    return describe_epilogue(g, inside, &out->product);
+    return bias_inside ? describe_bias(g, &out->product) : OK;
 }
 
 template <typename V>
@@ -176,26 +109,18 @@ static enum status prefer(const struct cuda_gemm *g, const struct gemm_key *k,
     return OK;
 }
 
-/* The library looks at the alignment of the pointers in a description. The choice must not depend
- * on addresses: all of them are buffers' starts, so it is shown such a one. */
-static struct cuda_gemm without_addresses(const struct cuda_gemm *g)
-{
-    struct cuda_gemm out = *g;
-    out.bias = g->bias ? cuda_gemm_planned(NULL) : NULL;
-    out.aux = g->aux ? cuda_gemm_planned(NULL) : NULL;
-    out.bias_grad = g->bias_grad ? cuda_gemm_planned(NULL) : NULL;
-    return out;
-}
-
-enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm *g, int inside,
-                         cublasLtMatmulHeuristicResult_t *out, int n_most, int *n)
+/* The library looks at the alignment of the bias's address in a description. The choice must not
+ * depend on addresses: a bias is a buffer's start, so it is shown such a one. */
+enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm *g,
+                         bool bias_inside, cublasLtMatmulHeuristicResult_t *out, int n_most, int *n)
 {
     struct gemm_described d;
     cublasLtMatmulPreferenceOpaque_t preference;
     struct gemm_key key = gemm_key_of(l, g);
-    struct cuda_gemm shown = without_addresses(g);
+    struct cuda_gemm shown = *g;
+    shown.bias = g->bias ? cuda_gemm_planned(NULL) : NULL;
     *n = 0;
-    TRY(gemm_describe(l, &shown, inside, &d));
+    TRY(describe(l, &shown, bias_inside, &d));
     TRY(prefer(g, &key, &preference));
     cublasStatus_t answer =
         cublasLtMatmulAlgoGetHeuristic(l->cublaslt, &d.product, &d.first, &d.second, &d.result,
@@ -205,10 +130,11 @@ enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm 
     return OK;
 }
 
-void gemm_choice_set(struct gemm_choice *c, int inside, const cublasLtMatmulHeuristicResult_t *r)
+void gemm_choice_set(struct gemm_choice *c, bool bias_inside,
+                     const cublasLtMatmulHeuristicResult_t *r)
 {
     c->found = true;
-    c->inside = inside;
+    c->bias_inside = bias_inside;
     c->algorithm = r->algo;
     c->workspace = ceil_div((int64_t)r->workspaceSize, GEMM_ALIGN) * GEMM_ALIGN;
 }
@@ -216,18 +142,19 @@ void gemm_choice_set(struct gemm_choice *c, int inside, const cublasLtMatmulHeur
 void gemm_choice_take(struct gemm_choice *c, const struct gemm_choice *from)
 {
     c->found = from->found;
-    c->inside = from->inside;
+    c->bias_inside = from->bias_inside;
     c->algorithm = from->algorithm;
     c->workspace = from->workspace;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-enum status gemm_library_run(const struct cuda_libraries *l, const struct cuda_gemm *g,
-                             const struct gemm_choice *choice, void *workspace, cudaStream_t stream)
+static enum status run_in_library(const struct cuda_libraries *l, const struct cuda_gemm *g,
+                                  const struct gemm_choice *choice, void *workspace,
+                                  cudaStream_t stream)
 {
     struct gemm_described d;
-    TRY(gemm_describe(l, g, choice->inside, &d));
+    TRY(describe(l, g, choice->bias_inside, &d));
     const float one = 1.0f, beta = g->add || g->residual ? 1.0f : 0.0f;
     int64_t in_size = dtype_size(g->dtype), c_bytes = g->c_offset * dtype_size(g->c_dtype);
     const char *before = (const char *)(g->residual ? g->residual : g->c);
@@ -237,4 +164,11 @@ enum status gemm_library_run(const struct cuda_libraries *l, const struct cuda_g
                               before + c_bytes, &d.result, (char *)g->c + c_bytes, &d.result,
                               &choice->algorithm, workspace, (size_t)choice->workspace, stream));
     return OK;
+}
+
+enum status gemm_run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g,
+                     const struct gemm_choice *c)
+{
+    TRY(run_in_library(cuda_libraries_of(&x->env), g, c, workspace, cuda_stream(x)));
+    return g->bias && !c->bias_inside ? gemm_add_bias(x, g) : OK;
 }

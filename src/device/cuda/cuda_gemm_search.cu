@@ -2,17 +2,17 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/kvfile.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "device/cuda/cuda_gemm_library.cuh"
 
 enum {
-    PROPOSALS = 16, /* of each form of the product */
-    CANDIDATES_MOST = 3 * PROPOSALS,
+    PROPOSALS = 16, /* with the bias, and without it */
+    CANDIDATES_MOST = 2 * PROPOSALS,
     COPIES_MOST = 8,
     ROUNDS = 5,
     RUNS_MOST = 32,
@@ -30,37 +30,24 @@ struct candidates {
 };
 
 /* Tells algorithms apart; also the name of one in the file. */
-static uint64_t hash_bytes(const void *data, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)data;
-    uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 1099511628211u;
-    return h;
-}
-
 static uint64_t name_of(const struct gemm_choice *c)
 {
-    return hash_bytes(&c->algorithm, sizeof(c->algorithm)) + (uint64_t)c->inside;
+    return hash_bytes(&c->algorithm, sizeof(c->algorithm)) + (uint64_t)c->bias_inside;
 }
 
-/* Every form of the product that the library has, its own favourite first. */
+/* The library's proposals with the bias and without it, its own favourite first. */
 static enum status gather(const struct cuda_libraries *l, const struct cuda_gemm *g,
                           struct candidates *out)
 {
-    int forms[GEMM_FORMS], n_forms = gemm_forms(g, forms);
     out->n = 0;
-    for (int f = 0; f < n_forms && out->n + PROPOSALS <= CANDIDATES_MOST; f++) {
+    for (int inside = g->bias ? 1 : 0; inside >= 0; inside--) {
         cublasLtMatmulHeuristicResult_t results[PROPOSALS];
         int n = 0;
-        TRY(gemm_propose(l, g, forms[f], results, PROPOSALS, &n));
+        TRY(gemm_propose(l, g, inside, results, PROPOSALS, &n));
         for (int i = 0; i < n; i++) {
-            struct gemm_choice *c = &out->items[out->n];
-            if (results[i].state != CUBLAS_STATUS_SUCCESS ||
-                results[i].workspaceSize > GEMM_WORKSPACE_MOST)
-                continue;
-            gemm_choice_set(c, forms[f], &results[i]);
-            out->n++;
+            if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+                results[i].workspaceSize <= GEMM_WORKSPACE_MOST)
+                gemm_choice_set(&out->items[out->n++], inside, &results[i]);
         }
     }
     return OK;
@@ -119,12 +106,8 @@ static int64_t place(const struct cuda_gemm *g, char *at, struct cuda_gemm *out)
     at += c_bytes;
     out->residual = g->residual ? at : NULL;
     at += g->residual ? c_bytes : 0;
-    out->aux = g->aux ? at : NULL;
-    at += g->aux ? extent(g->m, g->n, g->aux_row, 0, g->c_dtype) : 0;
     out->bias = g->bias ? at : NULL;
     at += g->bias ? aligned(g->n * dtype_size(g->c_dtype)) : 0;
-    out->bias_grad = g->bias_grad ? at : NULL;
-    at += g->bias_grad ? aligned(g->m * dtype_size(g->c_dtype)) : 0;
     return at - start;
 }
 
@@ -200,7 +183,7 @@ static bool run_times(struct timing *t, const struct gemm_choice *c, int n, doub
 static bool time_choice(struct timing *t, const struct gemm_choice *c, double best_so_far,
                         double *best)
 {
-    double seconds;
+    double seconds = 0.0;
     if (!run_times(t, c, 1, &seconds) || !run_times(t, c, 1, &seconds))
         return false;
     if (best_so_far > 0 && seconds > HOPELESS * best_so_far && seconds > SURE_S) {
@@ -218,14 +201,11 @@ static bool time_choice(struct timing *t, const struct gemm_choice *c, double be
     return true;
 }
 
-static int64_t most_workspace(const struct kernel_env *env, const struct cuda_gemm *g,
-                              const struct candidates *all)
+static int64_t most_workspace(const struct candidates *all)
 {
     int64_t most = 0;
-    for (int i = 0; i < all->n; i++) {
-        int64_t n_bytes = gemm_choice_workspace(env, g, &all->items[i]);
-        most = n_bytes > most ? n_bytes : most;
-    }
+    for (int i = 0; i < all->n; i++)
+        most = all->items[i].workspace > most ? all->items[i].workspace : most;
     return most;
 }
 
@@ -234,16 +214,14 @@ static void time_all(struct timing *t, const struct candidates *all, struct cuda
 {
     for (int i = 0; i < all->n; i++) {
         const struct gemm_choice *c = &all->items[i];
-        double seconds;
+        double seconds = 0.0;
         if (!time_choice(t, c, found->best_s, &seconds))
             continue;
         if (found->n_tried++ == 0) {
             found->first_s = found->best_s = seconds;
-            found->first_inside = found->best_inside = c->inside;
             gemm_choice_take(best, c);
         } else if (seconds < found->best_s && seconds < AT_LEAST * found->first_s) {
             found->best_s = seconds;
-            found->best_inside = c->inside;
             gemm_choice_take(best, c);
         }
     }
@@ -260,9 +238,9 @@ static enum status search(const struct kernel_env *env, cudaStream_t stream,
     *found = {};
     t.x.env = *env;
     t.x.queue = stream;
-    TRY_GOTO(scratch_open(&t.scratch, cuda_libraries_of(env), g, most_workspace(env, g, all),
-                          stream, &enough),
-             out);
+    TRY_GOTO(
+        scratch_open(&t.scratch, cuda_libraries_of(env), g, most_workspace(all), stream, &enough),
+        out);
     if (!enough) {
         log_info("no room to search for the fastest product of %lld x %lld x %lld", (long long)g->m,
                  (long long)g->n, (long long)g->k);
@@ -308,7 +286,7 @@ enum status cuda_gemm_search_open(struct cuda_libraries *l, const char *identity
     if (!s)
         return FAIL(ERR_MEMORY, "out of memory for the search among matrix products");
     s->kept = l->cache_folder != NULL;
-    s->identity = hash_bytes(identity, strlen(identity));
+    s->identity = hash_text(identity);
     s->stream = stream;
     if (s->kept)
         str_addf(&path, "%s/products", l->cache_folder);
@@ -337,12 +315,12 @@ static void print_key(const struct cuda_gemm_search *s, const struct gemm_key *k
                       size_t n_out)
 {
     (void)snprintf(out, n_out,
-                   "%016" PRIx64 " %lldx%lldx%lld rows %lld,%lld,%lld,%lld align %d,%d,%d "
+                   "%016" PRIx64 " %lldx%lldx%lld rows %lld,%lld,%lld align %d,%d,%d "
                    "%s->%s flags %d",
                    s->identity, (long long)k->m, (long long)k->n, (long long)k->k,
-                   (long long)k->a_row, (long long)k->b_row, (long long)k->c_row,
-                   (long long)k->aux_row, k->a_align, k->b_align, k->c_align,
-                   dtype_name((enum dtype)k->dtype), dtype_name((enum dtype)k->c_dtype), k->flags);
+                   (long long)k->a_row, (long long)k->b_row, (long long)k->c_row, k->a_align,
+                   k->b_align, k->c_align, dtype_name((enum dtype)k->dtype),
+                   dtype_name((enum dtype)k->c_dtype), k->flags);
 }
 
 /* The candidate of that name; none when the file says nothing or something else. */

@@ -1,8 +1,8 @@
 /* cuda_gemm_search.h: the fastest way to a matrix product, found by trying (compile: max-autotune).
  *
  * The library proposes algorithms in an order of its own; they differ by some percent, by more for
- * unusual shapes. A search runs the first of them on scratch memory, with what they leave to our
- * kernels, and takes the fastest: when a program is planned, never when it runs. All of them add in
+ * unusual shapes. A search runs the first of them on scratch memory, with the bias where they leave
+ * it to us, and takes the fastest: when a program is planned, never when it runs. All of them add in
  * a fixed order (the library is asked for no others).
  *
  * What was found is kept in the file `products` of the cache folder, by shape, GPU, driver and
@@ -30,7 +30,6 @@ void cuda_gemm_search_free(struct cuda_gemm_search *s); /* NULL is fine */
 struct cuda_gemm_found {
     int n_tried;
     double first_s, best_s; /* the library's favourite, the fastest */
-    int first_inside, best_inside;
 };
 enum status cuda_gemm_search_try(const struct kernel_env *env, cudaStream_t stream,
                                  const struct cuda_gemm *g, struct cuda_gemm_found *out) MUST_CHECK;

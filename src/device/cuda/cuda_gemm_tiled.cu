@@ -1,7 +1,6 @@
 /* cuda_gemm_tiled.cu: the plain product of the cuda_gemm family: every dtype, every GPU, every
  * combination of what cuda_gemm.h describes, in tiles of 16 x 16. Slow, and what the library's
  * results are compared with. */
-#include "device/cuda/cuda_gelu.cuh"
 #include "device/cuda/cuda_gemm_library.cuh"
 
 enum { TILE = 16 };
@@ -15,26 +14,16 @@ template <typename C> struct outcome {
     C *c;
     const C *before; /* laid out as c; NULL: nothing is added. May be c */
     const C *bias;
-    C *aux;
-    int64_t c_row, aux_row;
-    enum cuda_epilogue epilogue;
+    int64_t c_row;
 };
 
 template <typename C>
 static __device__ void put(const struct outcome<C> *o, int64_t i, int64_t j, float z)
 {
-    constexpr bool FAST = sizeof(C) == 2;
     if (o->bias)
         z += to_f32(o->bias[j]);
     if (o->before)
         z += to_f32(o->before[i * o->c_row + j]);
-    if (o->epilogue == CUDA_EPILOGUE_GELU) {
-        if (o->aux)
-            o->aux[i * o->aux_row + j] = from_f32<C>(z);
-        z = gelu_tanh_fn::at<FAST>(z);
-    } else if (o->epilogue == CUDA_EPILOGUE_GELU_GRAD) {
-        z = gelu_tanh_grad_fn::at<FAST>(z, to_f32(o->aux[i * o->aux_row + j]));
-    }
     o->c[i * o->c_row + j] = from_f32<C>(z);
 }
 
@@ -77,26 +66,17 @@ static void launch_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)
 {
     int64_t tiles = ceil_div(g->m, TILE) * ceil_div(g->n, TILE);
     const C *before = (const C *)(g->add ? g->c : g->residual);
-    struct outcome<C> out = {
-    };
+    struct outcome<C> out;
     out.c = (C *)g->c + g->c_offset;
     out.before = before ? before + g->c_offset : NULL;
     out.bias = (const C *)g->bias;
-    out.aux = (C *)g->aux;
     out.c_row = g->c_row;
-    out.aux_row = g->aux_row;
-    out.epilogue = g->epilogue;
     tiled<T, C><<<(unsigned)tiles, dim3(TILE, TILE), 0, cuda_stream(x)>>>(
         g->m, g->n, g->k, (const T *)g->a.data + g->a.offset, strides_of(&g->a),
         (const T *)g->b.data + g->b.offset, strides_of(&g->b), out);
 }
 
-int64_t cuda_gemm_tiled_workspace(const struct kernel_env *env, const struct cuda_gemm *g)
-{
-    return g->bias_grad ? gemm_bias_grad_workspace(env, g) : 0;
-}
-
-enum status cuda_gemm_tiled(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
+enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return OK;
@@ -106,5 +86,5 @@ enum status cuda_gemm_tiled(const struct kernel_ctx *x, void *workspace, const s
     CUDA_DISPATCH_FLOAT(g->dtype, T,
                         CUDA_DISPATCH_FLOAT(g->c_dtype, C, (launch_tiled<T, C>(x, g))));
     CUDA_TRY(cudaGetLastError());
-    return g->bias_grad ? gemm_bias_grad(x, workspace, g) : OK;
+    return OK;
 }

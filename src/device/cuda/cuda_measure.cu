@@ -1,7 +1,7 @@
 /* cuda_measure.cu: the rates the time model works with, measured when the device is opened, and
  * with it the libraries warmed so that the context has its full size. A few milliseconds of work.
  */
-#include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_state.cuh"
 
 enum {
@@ -67,7 +67,7 @@ static enum status measure_product(struct device *d, struct timer *t, char *scra
     g.c = scratch + 2 * matrix_bytes;
     g.dtype = g.c_dtype = type;
     for (int i = 0; i < ROUNDS; i++) {
-        double seconds;
+        double seconds = 0.0;
         TRY(timer_start(t));
         TRY(cuda_gemm(&x, scratch + 3 * matrix_bytes, &g));
         TRY(timer_stop(t, &seconds));
@@ -82,7 +82,7 @@ static enum status measure_copy(struct timer *t, void *dst, const void *src, int
 {
     double best = 1e30;
     for (int i = 0; i < ROUNDS; i++) {
-        double seconds;
+        double seconds = 0.0;
         TRY(timer_start(t));
         CUDA_TRY(cudaMemcpyAsync(dst, src, (size_t)n_bytes, cudaMemcpyDefault, t->stream));
         TRY(timer_stop(t, &seconds));
@@ -94,7 +94,7 @@ static enum status measure_copy(struct timer *t, void *dst, const void *src, int
 
 static enum status measure_launch(struct timer *t, double *launch_s)
 {
-    double seconds;
+    double seconds = 0.0;
     TRY(timer_start(t));
     for (int i = 0; i < LAUNCHES; i++)
         nothing<<<1, 32, 0, t->stream>>>(NULL);
@@ -107,7 +107,7 @@ static enum status measure_launch(struct timer *t, double *launch_s)
 static enum status measure_all(struct device *d, struct timer *t, char *scratch, char *host)
 {
     struct device_rates *r = &d->rates;
-    double in, out, inside;
+    double in = 0.0, out = 0.0, inside = 0.0;
     bool has_bf16 = cuda_libraries_of(&d->env)->major >= 8;
     TRY(measure_product(d, t, scratch, has_bf16 ? DTYPE_BF16 : DTYPE_F16, MATRIX,
                         &r->half_matmul_flops));

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_state.cuh"
 #include "device/gpu.h"
 

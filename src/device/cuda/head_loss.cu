@@ -38,7 +38,7 @@
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
  * trainer stops at. The loader checks them before.
  */
-#include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_head_rows.cuh"
 #include "ops/layer_support.h"
 

@@ -1,9 +1,11 @@
 /* linear.cu: y = x w^T + bias + residual and its two gradients, through cuBLASLt.
  *
  * A residual, and the gradient that a weight gradient is added to, are the product's third matrix:
- * read once while the result is written. Either may lie where the result goes.
+ * read once while the result is written. Either may lie where the result goes. Bias gradients and
+ * activations are ops of their own: cuda_gemm.h says what fusing them would cost.
  */
-#include "device/cuda/cuda_gemm.cuh"
+#include "device/cuda/cuda_gemm.h"
+#include "device/cuda/cuda_support.cuh"
 
 /* y[rows, n_out] = x[rows, n_in] w[n_out, n_in]^T + bias + residual[rows, n_out] */
 static struct cuda_gemm forward_of(const struct op_call *c)
@@ -81,7 +83,7 @@ template <struct cuda_gemm (*OF)(const struct op_call *)>
 static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct cuda_gemm g = OF(c);
-    return cuda_gemm_tiled(x, x->workspace, &g);
+    return cuda_gemm_tiled(x, &g);
 }
 
 extern "C" const struct kernel cuda_kernels_linear[] = {
