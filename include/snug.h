@@ -39,8 +39,7 @@ extern "C" {
 #define SNUG_MUST_CHECK
 #endif
 
-/* ---- status
- * ------------------------------------------------------------------------------------------ */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 enum snug_status {
     SNUG_OK = 0,
@@ -89,8 +88,7 @@ struct snug_settings {
     const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
 };
 
-/* ---- configs
- * ----------------------------------------------------------------------------------------- */
+/* ---- configs --------------------------------------------------------------------------------- */
 
 struct snug_config;
 
@@ -109,8 +107,7 @@ const char *snug_config_output_dir(const struct snug_config *config);
 /* Names of all keys, for command lines. NULL when i is past the last. */
 const char *snug_config_key(size_t i);
 
-/* ---- runs: a model planned on this machine
- * ----------------------------------------------------------- */
+/* ---- runs: a model planned on this machine --------------------------------------------------- */
 
 struct snug_run;
 
@@ -190,8 +187,7 @@ enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) 
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status,
                                char **text) SNUG_MUST_CHECK;
 
-/* ---- training
- * ---------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 /* One optimizer step, as it was. */
 struct snug_step {
@@ -260,8 +256,7 @@ enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 
-/* ---- generation
- * ------------------------------------------------------------------------------------- */
+/* ---- generation ------------------------------------------------------------------------------ */
 
 struct snug_generator;
 
@@ -306,8 +301,7 @@ enum snug_status snug_generation_json(const struct snug_generate_request *reques
                                       const struct snug_generation *generation,
                                       char **text) SNUG_MUST_CHECK;
 
-/* ---- files
- * ------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 struct snug_tokenized {
     int64_t n_tokens, vocab_size;
@@ -343,8 +337,7 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
 enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir,
                                     char **text) SNUG_MUST_CHECK;
 
-/* ---- the machine and this build
- * ---------------------------------------------------------------------- */
+/* ---- the machine and this build -------------------------------------------------------------- */
 
 /* Version, compiler, features, processor, memory, GPU, measured rates; with `ops`, the op table. */
 enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;

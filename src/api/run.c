@@ -86,8 +86,7 @@ enum snug_status snug_run_require_fit(const struct snug_run *run)
     return public_status(session_require_fit(&run->session));
 }
 
-/* ---- the forecast
- * ------------------------------------------------------------------------------------- */
+/* ---- the forecast ---------------------------------------------------------------------------- */
 
 _Static_assert((int)SNUG_MEMORY_COUNT == (int)MEMORY_CLASS_COUNT, "snug.h lacks a memory class");
 _Static_assert((int)SNUG_MEMORY_LOGITS == (int)MEMORY_LOGITS, "snug.h has another order");
@@ -169,8 +168,7 @@ void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
     forecast_time(run, out);
 }
 
-/* ---- texts
- * ------------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Settings that config_resolve filled in, in one line. */
 static void add_derived(const struct snug_run *run, struct str *s)

@@ -14,8 +14,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the caller's observer behind the trainer's interface
- * --------------------------------------------- */
+/* ---- the caller's observer behind the trainer's interface ------------------------------------ */
 
 static enum status tell_step(void *user, const struct step_record *r)
 {
@@ -61,8 +60,7 @@ static enum status tell_save(void *user, int64_t step, const char *path, double 
     return o->on_save ? internal_status(o->on_save(o->user, step, path, seconds)) : OK;
 }
 
-/* ---- training
- * ----------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 /* Everything that watches a run. */
 struct watchers {
@@ -186,8 +184,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
     };
 }
 
-/* ---- evaluation
- * --------------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static enum status evaluate(struct snug_run *run, const char *checkpoint, struct evaluation *out)
 {

@@ -44,8 +44,7 @@ static enum snug_status unknown_command(const char *name)
                        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-/* ---- environment
- * --------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 /* A variable that is set to something. */
 static const char *variable(const char *name)
@@ -76,8 +75,7 @@ static void read_environment(struct cli *cli)
         log_set_colour(0);
 }
 
-/* ---- signals
- * ------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_signal;
 
@@ -102,8 +100,7 @@ static void catch_signals(void)
     (void)sigaction(SIGPIPE, &ignore, NULL);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void apply_common(const struct args *args)
 {

@@ -20,8 +20,7 @@ enum snug_status print_json(struct cli *cli, char *text)
     return SNUG_ERR_IO;
 }
 
-/* ---- parts
- * --------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static void show_model(const struct snug_forecast *f)
 {
@@ -115,8 +114,7 @@ static void show_decisions(const struct snug_run *run)
     snug_free(text);
 }
 
-/* ---- whole reports
- * -------------------------------------------------------------------------------------- */
+/* ---- whole reports --------------------------------------------------------------------------- */
 
 void show_plan(const struct snug_run *run)
 {

@@ -73,8 +73,7 @@ static enum status begin_first(struct graph *g)
     return status;
 }
 
-/* ---- norm and clipping
- * --------------------------------------------------------------------------- */
+/* ---- norm and clipping ----------------------------------------------------------------------- */
 
 /* The sum of squares of gradient i and, if it is the first of its block, of the others of the
  * block: one sum a block, so that few launches do and, when updates run early, no gradient waits
@@ -133,8 +132,7 @@ static value_id scale_and_norm(struct builder *b, const struct optimizer_options
     return build(b, OP_clip_scale, IN(count), &attrs[1], 1);
 }
 
-/* ---- updates
- * ---------------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static value_id state_like(struct builder *b, const char *prefix, const struct optimizer_param *p,
                            enum role role, enum dtype dtype)
@@ -195,8 +193,7 @@ static void (*const update_rules[])(struct builder *, const struct optimizer_opt
     [OPTIMIZER_SGD] = update_sgd,
 };
 
-/* ---- the stage
- * ---------------------------------------------------------------------------------------- */
+/* ---- the stage ------------------------------------------------------------------------------- */
 
 static enum status build_sums(struct builder *b, struct optimizer_param *params, size_t n_params,
                               struct results *r)

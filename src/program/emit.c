@@ -281,8 +281,7 @@ static enum status emit_departures(struct emitter *e, node_id k)
     return OK;
 }
 
-/* ---- sections
- * ------------------------------------------------------------------------------------ */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 /* Nothing computed in one section is visible in another, except what lives in roots; and everything
  * is finished in between, so that no event reaches across. */

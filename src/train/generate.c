@@ -28,8 +28,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static enum status check_options(const struct generate_options *o)
 {
@@ -156,8 +155,7 @@ void generator_close(struct generator *g)
     mem_free(g);
 }
 
-/* ---- generating
- * ---------------------------------------------------------------------------------------- */
+/* ---- generating ------------------------------------------------------------------------------ */
 
 static bool ends_text(const struct generator *g, int32_t token)
 {

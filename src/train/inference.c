@@ -12,8 +12,7 @@
 #define SCRATCH_NAME "scratch"
 #define STAGING_NAME "staging"
 
-/* ---- planning
- * ---------------------------------------------------------------------------------------- */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 static enum status build_graph(struct inference *x, struct inference_stage *s, const char *name)
 {
@@ -166,8 +165,7 @@ void inference_close(struct inference *x)
     *x = (struct inference){0};
 }
 
-/* ---- loading
- * ----------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static enum status load_stage(struct inference *x, struct inference_stage *s)
 {
@@ -221,8 +219,7 @@ enum status inference_load(struct inference *x, const char *folder)
     return parameters_load(&list, folder, (uint64_t)x->config->seed, x->device.env.n_threads);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static enum status run_stage(struct inference *x, const struct inference_stage *s,
                              const int32_t *tokens, int64_t first)

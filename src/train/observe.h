@@ -29,8 +29,7 @@ json_t *line_eval(const struct eval_record *r);
 json_t *line_save(int64_t step, const char *path, double seconds);
 json_t *line_end(const struct train_result *r, enum status status);
 
-/* ---- terminal
- * ---------------------------------------------------------------------------------------- */
+/* ---- terminal -------------------------------------------------------------------------------- */
 
 /* One line per logging step, evaluation and checkpoint through base/log.h; on a terminal a progress
  * bar in between. log_format decides: text, JSON lines, or nothing. */
@@ -42,8 +41,7 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
 /* The log line of a step, for tests. */
 void observe_step_text(struct str *out, const struct step_record *r);
 
-/* ---- metrics.jsonl
- * ----------------------------------------------------------------------------------- */
+/* ---- metrics.jsonl --------------------------------------------------------------------------- */
 
 struct observe_metrics {
     struct metrics file;
@@ -57,8 +55,7 @@ enum status observe_metrics_end(struct observe_metrics *o, const struct train_re
                                 enum status how) MUST_CHECK;
 void observe_metrics_close(struct observe_metrics *o);
 
-/* ---- TensorBoard
- * ------------------------------------------------------------------------------------- */
+/* ---- TensorBoard ----------------------------------------------------------------------------- */
 
 struct observe_tensorboard {
     struct tfevents file;

@@ -71,6 +71,10 @@ enum status pipeline_build(struct pipeline *p, const struct config *cfg, const s
                            struct device *device, const struct pipeline_options *o) MUST_CHECK;
 void pipeline_release(struct pipeline *p);
 
+/* The last stage, in forecast.c: fills p->forecast from the placed programs; times kernels where
+ * the device can and o->times is given. */
+enum status pipeline_forecast(struct pipeline *p, const struct pipeline_options *o) MUST_CHECK;
+
 /* What counts against a tier's budget: its arena and, on a GPU, the context beside it. */
 int64_t pipeline_needs(const struct pipeline *p, enum tier t);
 

@@ -46,8 +46,7 @@ enum status train_state_note_eval(struct train_state *t, int64_t step, double ep
                              "eval_loss", loss, "eval_runtime", seconds));
 }
 
-/* ---- optimizer storage as tensors
- * ------------------------------------------------------------------- */
+/* ---- optimizer storage as tensors ------------------------------------------------------------ */
 
 /* The storage of a training run beside its parameters: optimizer states and masters. */
 struct states {
@@ -72,8 +71,7 @@ static enum status collect_states(struct session *s, struct states *out)
     return OK;
 }
 
-/* ---- saving
- * ------------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static json_t *pack_state(const struct session *s, const struct train_state *t)
 {
@@ -121,8 +119,7 @@ out:
     return status;
 }
 
-/* ---- resuming
- * ------------------------------------------------------------------------------------------ */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static enum status get_int(const json_t *o, const char *key, int64_t *out)
 {

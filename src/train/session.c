@@ -9,8 +9,7 @@
 #include "train/device_choice.h"
 #include "train/parameters.h"
 
-/* ---- model and device
- * ----------------------------------------------------------------------------- */
+/* ---- model and device ------------------------------------------------------------------------ */
 
 enum status session_open_model(const struct config *cfg, const char *hub_folder,
                                struct model **model, char **folder)
@@ -131,8 +130,7 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
-/* ---- data
- * ------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
                                    struct tokenizer **out)
@@ -227,8 +225,7 @@ enum status session_data(struct session *s)
     return OK;
 }
 
-/* ---- memory and weights
- * ---------------------------------------------------------------------------- */
+/* ---- memory and weights ---------------------------------------------------------------------- */
 
 static void open_stage(struct session *s)
 {

@@ -28,8 +28,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- one step
- * ------------------------------------------------------------------------------------ */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 static void *input(struct loop *l, const char *name)
 {
@@ -108,8 +107,7 @@ static enum status run_profiled(struct loop *l, double lr, double *seconds)
     return profiled ? profile_step_end(&l->profile, i_step, *seconds) : OK;
 }
 
-/* ---- bookkeeping
- * ---------------------------------------------------------------------------------- */
+/* ---- bookkeeping ----------------------------------------------------------------------------- */
 
 static double epoch_of(const struct loop *l)
 {
@@ -215,8 +213,7 @@ static enum status tell_step(struct loop *l, const struct step_record *r)
     return OK;
 }
 
-/* ---- between steps
- * ----------------------------------------------------------------------------------- */
+/* ---- between steps --------------------------------------------------------------------------- */
 
 static enum status evaluate(struct loop *l)
 {
@@ -322,8 +319,7 @@ static enum status train_step(struct loop *l, bool *done)
     return after_step(l, after.epoch != before.epoch, done);
 }
 
-/* ---- the loop
- * -------------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 int64_t train_total_steps(const struct session *s)
 {

@@ -18,8 +18,7 @@
 #include "support/scratch.h"
 #include "support/training.h"
 
-/* ---- the device
- * --------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 struct fake {
     struct device device;
@@ -143,8 +142,7 @@ static void open_training(struct training *t)
     open_fake(t);
 }
 
-/* ---- sums
- * --------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 static double figure_of(const struct program *p, int32_t at)
 {
@@ -369,8 +367,7 @@ static void running_out_of_memory_is_told(void **state)
     training_release(&t);
 }
 
-/* ---- queues
- * ------------------------------------------------------------------------------------------- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 static void *a_queue(struct device *d, enum queue q)
 {

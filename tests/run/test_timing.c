@@ -83,8 +83,7 @@ static void every_run_of_a_section_is_written_down(void **state)
     training_release(&t);
 }
 
-/* ---- a device with marks
- * ------------------------------------------------------------------------------ */
+/* ---- a device with marks --------------------------------------------------------------------- */
 
 enum { MOST_MARKS = 4096 };
 static double marks[MOST_MARKS];

@@ -20,8 +20,7 @@
 
 enum { RUN_LIMIT_S = 60, WAIT_LIMIT_S = 30 };
 
-/* ---- running
- * ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void redirect(int fd, const char *path)
 {
@@ -111,8 +110,7 @@ void wait_for_file(const struct process *p, const char *path)
     fail_msg("%s did not come", path);
 }
 
-/* ---- looking
- * ------------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 void expect_exit(const struct process *p, int code)
 {
@@ -190,8 +188,7 @@ int json_bool_at(const json_t *root, const char *path)
     return json_is_true(x);
 }
 
-/* ---- a model to try things on
- * -------------------------------------------------------------------------- */
+/* ---- a model to try things on ---------------------------------------------------------------- */
 
 void write_tiny_config(const struct scratch *s, const char *name, const char *more,
                        char out[SCRATCH_PATH])

@@ -144,8 +144,7 @@ static void generating_outside_the_budget_is_refused(void **state)
     config_free(cfg);
 }
 
-/* ---- the sampler
- * --------------------------------------------------------------------------------------- */
+/* ---- the sampler ----------------------------------------------------------------------------- */
 
 static struct tensor as_tensor(float *logits, int n)
 {
@@ -233,8 +232,7 @@ static void logits_that_are_no_numbers_are_refused(void **state)
     assert_int_equal(sampler_draw(&s, &t, scratch, &token), ERR_NUMERIC);
 }
 
-/* ---- text
- * ---------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 #define BROKEN "\xEF\xBF\xBD"
 

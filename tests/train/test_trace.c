@@ -19,8 +19,7 @@
 #include "train/trace.h"
 #include "train/trainer.h"
 
-/* ---- a run
- * -------------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 struct run {
     struct scratch scratch;
@@ -72,8 +71,7 @@ static void close_run(struct run *r)
     scratch_release(&r->scratch);
 }
 
-/* ---- reading a trace
- * ---------------------------------------------------------------------------------- */
+/* ---- reading a trace ------------------------------------------------------------------------- */
 
 enum { MEASURED = 1, PREDICTED = 2 };
 
@@ -252,8 +250,7 @@ static void check_trace(const struct run *r, int64_t n_steps)
     json_decref(trace);
 }
 
-/* ---- tests
- * -------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void a_profile_of_the_demo_is_a_sound_trace(void **state)
 {
