@@ -32,7 +32,7 @@ template <typename T> struct columns_finish {
     T *out, *out_b;
     const T *add;
     const float *partial; /* [n_outer, n_bands, n_columns] */
-    int64_t n_outer, n_bands, n_columns, split;
+    int64_t n_bands, n_columns, split;
     double factor;
 };
 
@@ -91,7 +91,6 @@ static inline enum status columns_finish_run(const struct kernel_ctx *x, const s
         f.out_b = out_b ? (T *)out_b->data : NULL;
         f.add = add ? (const T *)add->data : NULL;
         f.partial = partial;
-        f.n_outer = n_outer;
         f.n_bands = n_bands;
         f.n_columns = n_columns;
         f.split = out_b ? n_columns / 2 : n_columns;

@@ -2,8 +2,8 @@
  *
  * The library proposes algorithms in an order of its own; they differ by some percent, by more for
  * unusual shapes. A search runs the first of them on scratch memory, with the bias where they leave
- * it to us, and takes the fastest: when a program is planned, never when it runs. All of them add in
- * a fixed order (the library is asked for no others).
+ * it to us, and takes the fastest: when a program is planned, never when it runs. All of them add
+ * in a fixed order (the library is asked for no others).
  *
  * What was found is kept in the file `products` of the cache folder, by shape, GPU, driver and
  * library. The file names an algorithm by a hash of the library's description of it, and only what

@@ -46,7 +46,6 @@ struct cuda_libraries {
     int device; /* CUDA's index of the GPU */
     int n_multiprocessors;
     int major, minor;           /* compute capability */
-    int shared_per_block;       /* bytes without asking */
     int shared_per_block_optin; /* bytes a kernel may ask for */
     int shared_per_multiprocessor;
     int threads_per_multiprocessor;

@@ -78,13 +78,14 @@ static int load_file(const struct driver *d, const void *anchor)
 void cuda_load_kernels(struct cuda_state *s)
 {
     struct driver d;
+    int n_kernels = 0;
     if (s->kernels_loaded)
         return;
     s->kernels_loaded = true;
     if (find_driver(&d)) {
         for (const void *const *p = __start_snug_cuda_files; p < __stop_snug_cuda_files; p++)
-            s->n_kernels += load_file(&d, *p);
+            n_kernels += load_file(&d, *p);
     }
     (void)cudaGetLastError();
-    log_debug("%d kernels loaded", s->n_kernels);
+    log_debug("%d kernels loaded", n_kernels);
 }

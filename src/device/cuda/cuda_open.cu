@@ -86,7 +86,6 @@ static enum status read_properties(struct cuda_libraries *l)
     l->n_multiprocessors = p.multiProcessorCount;
     l->major = p.major;
     l->minor = p.minor;
-    l->shared_per_block = (int)p.sharedMemPerBlock;
     l->shared_per_block_optin = (int)p.sharedMemPerBlockOptin;
     l->shared_per_multiprocessor = (int)p.sharedMemPerMultiprocessor;
     l->threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;

@@ -176,7 +176,7 @@ static struct sdpa_tensor build_delta(struct build *b, const struct sdpa_tensor 
     return delta;
 }
 
-/* dq = ds k, through f32 sums when the engine adds to them with atomics. */
+/* dq = ds k */
 static void build_query_grad(struct build *b, const struct sdpa_tensor *ds,
                              const struct sdpa_tensor *k_t)
 {
@@ -185,13 +185,7 @@ static void build_query_grad(struct build *b, const struct sdpa_tensor *ds,
     sdpa_exchange(k.stride);
     k = sdpa_tensor_new(b->g, SDPA_VIRTUAL, b->type, k.dim, k.stride);
     sdpa_view(b->g, k_t, &k);
-    if (b->s->kind == SDPA_GRAD) {
-        sdpa_matmul(b->g, ds, &k, &dq);
-        return;
-    }
-    struct sdpa_tensor sums = full(b, SLOT_DQ_SUM, CUDNN_DATA_FLOAT, b->s->head_dim);
-    sdpa_matmul(b->g, ds, &k, &sums);
-    sdpa_pointwise(b->g, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, &sums, NULL, NULL, &dq, 0);
+    sdpa_matmul(b->g, ds, &k, &dq);
 }
 
 static void build_grad(struct build *b)

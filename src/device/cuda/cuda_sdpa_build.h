@@ -22,8 +22,7 @@ enum sdpa_slot {
     SLOT_DQ,
     SLOT_DK,
     SLOT_DV,
-    SLOT_DELTA,  /* f32 [B, H, T] in the workspace */
-    SLOT_DQ_SUM, /* f32 [B, H, T, D] in the workspace */
+    SLOT_DELTA, /* f32 [B, H, T] in the workspace */
     SLOT_SCALE,
     SLOT_MASKED,
     SLOT_WINDOW,

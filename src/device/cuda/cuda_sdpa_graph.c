@@ -215,10 +215,10 @@ static bool is_nondeterministic(struct sdpa_graph *g, cudnnBackendDescriptor_t c
 
 /* Tries one configuration; true when g->plan is a plan. */
 static bool try_config(struct sdpa_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t config,
-                       bool deterministic, int64_t most_bytes)
+                       int64_t most_bytes)
 {
     int64_t n = 0, n_bytes = 0;
-    if (deterministic && is_nondeterministic(g, config)) {
+    if (is_nondeterministic(g, config)) {
         fail(g, CUDNN_STATUS_NOT_SUPPORTED, "the engine is not deterministic");
         return false;
     }
@@ -283,12 +283,12 @@ static void note_refusal(struct refusals *r, const struct sdpa_graph *g)
 /* Tries the engines that one heuristic names; leaves only the graph behind when none will do. */
 static bool try_heuristic(struct sdpa_graph *g, cudnnHandle_t handle,
                           cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                          bool deterministic, int64_t most_bytes, struct refusals *r)
+                          int64_t most_bytes, struct refusals *r)
 {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS];
     int n_before = g->n_all, n = heuristic_configs(g, graph, mode, configs), n_after = g->n_all;
     for (int k = 0; k < n; k++) {
-        if (try_config(g, handle, configs[k], deterministic, most_bytes))
+        if (try_config(g, handle, configs[k], most_bytes))
             return true;
         note_refusal(r, g);
         back_to(g, n_after);
@@ -299,8 +299,7 @@ static bool try_heuristic(struct sdpa_graph *g, cudnnHandle_t handle,
     return false;
 }
 
-enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle, bool deterministic,
-                              int64_t most_bytes)
+enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle, int64_t most_bytes)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     struct refusals r = {.n = 0};
@@ -311,7 +310,7 @@ enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle, bool d
     if (g->failed != CUDNN_STATUS_SUCCESS)
         note_refusal(&r, g);
     for (size_t i = 0; i < ARRAY_LEN(modes) && g->failed == CUDNN_STATUS_SUCCESS; i++) {
-        if (try_heuristic(g, handle, graph, modes[i], deterministic, most_bytes, &r))
+        if (try_heuristic(g, handle, graph, modes[i], most_bytes, &r))
             return OK;
     }
     char words[256] = "";

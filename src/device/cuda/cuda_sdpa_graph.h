@@ -66,9 +66,9 @@ void sdpa_reduce(struct sdpa_graph *g, cudnnReduceTensorOp_t op, const struct sd
                  const struct sdpa_tensor *y);
 void sdpa_view(struct sdpa_graph *g, const struct sdpa_tensor *x, const struct sdpa_tensor *y);
 
-/* Makes the plan from cuDNN's best configuration that works (and is deterministic, if asked) with
- * at most most_bytes of workspace. ERR_UNSUPPORTED, with cuDNN's words, when there is none. */
-enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle, bool deterministic,
+/* Makes the plan from cuDNN's best configuration that works and gives the same bits every time,
+ * with at most most_bytes of workspace. ERR_UNSUPPORTED, with cuDNN's words, when there is none. */
+enum status sdpa_graph_finish(struct sdpa_graph *g, cudnnHandle_t handle,
                               int64_t most_bytes) MUST_CHECK;
 void sdpa_graph_release(struct sdpa_graph *g);
 

@@ -20,8 +20,7 @@ extern "C" {
 
 enum sdpa_kind {
     SDPA_FORWARD,
-    SDPA_GRAD,        /* the same bits every time */
-    SDPA_GRAD_ATOMIC, /* query gradients summed with atomics: bits differ from run to run */
+    SDPA_GRAD, /* by engines that give the same bits every time */
 };
 
 struct sdpa_shape {

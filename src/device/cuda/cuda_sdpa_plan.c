@@ -11,7 +11,7 @@ struct sdpa_plan {
     struct sdpa_graph graph;
     float number[SLOT_COUNT]; /* of the slots by value */
     /* Bytes, in the workspace; copies and their gradients where keys and values are repeated. */
-    int64_t delta_at, dq_sum_at, copies_at, copies_grad_at, engine_at, size;
+    int64_t delta_at, copies_at, copies_grad_at, engine_at, size;
 };
 
 /* ---- plans ------------------------------------------------------------------------------------
@@ -24,9 +24,6 @@ static void lay_out_workspace(struct sdpa_plan *plan)
     plan->delta_at = at;
     if (s->kind != SDPA_FORWARD)
         at += align_up(n_queries * (int64_t)sizeof(float), ARENA_ALIGN);
-    plan->dq_sum_at = at;
-    if (s->kind == SDPA_GRAD_ATOMIC)
-        at += align_up(n_queries * s->head_dim * (int64_t)sizeof(float), ARENA_ALIGN);
     plan->copies_at = at;
     if (s->repeated)
         at += align_up(2 * n_queries * s->head_dim * dtype_size(s->dtype), ARENA_ALIGN);
@@ -45,8 +42,7 @@ enum status sdpa_plan_new(struct sdpa_plan **out, cudnnHandle_t handle,
     TRY(mem_try_array(&plan, 1, sizeof *plan));
     plan->shape = *shape;
     sdpa_build(&plan->graph, &plan->shape, plan->number);
-    TRY_GOTO(sdpa_graph_finish(&plan->graph, handle, shape->kind != SDPA_GRAD_ATOMIC, most_bytes),
-             out);
+    TRY_GOTO(sdpa_graph_finish(&plan->graph, handle, most_bytes), out);
     lay_out_workspace(plan);
     *out = plan;
     plan = NULL;
@@ -142,7 +138,6 @@ static void fill_pointers(const struct sdpa_plan *plan, const struct sdpa_pointe
     by_slot[SLOT_DK] = h.dkeys;
     by_slot[SLOT_DV] = h.dvalues;
     by_slot[SLOT_DELTA] = workspace + plan->delta_at;
-    by_slot[SLOT_DQ_SUM] = workspace + plan->dq_sum_at;
 }
 
 static cudnnStatus_t execute(const struct sdpa_plan *plan, cudnnHandle_t handle, void **data,
@@ -169,17 +164,6 @@ static cudnnStatus_t execute(const struct sdpa_plan *plan, cudnnHandle_t handle,
     return s;
 }
 
-/* Before cuDNN 9.6 the engines added to what they found. */
-static enum status clear_query_sums(const struct sdpa_plan *plan, cudaStream_t stream, void *sums)
-{
-    if (plan->shape.kind != SDPA_GRAD_ATOMIC || cudnnGetVersion() >= 90600)
-        return OK;
-    size_t n_bytes = (size_t)(plan->copies_at - plan->dq_sum_at);
-    if (cudaMemsetAsync(sums, 0, n_bytes, stream) != cudaSuccess)
-        return FAIL(ERR_FAILED, "cuDNN attention: cannot clear the workspace");
-    return OK;
-}
-
 static enum status run_part(const struct sdpa_plan *plan, cudnnHandle_t handle, cudaStream_t stream,
                             const struct sdpa_pointers *p, const struct start *at)
 {
@@ -191,7 +175,6 @@ static enum status run_part(const struct sdpa_plan *plan, cudnnHandle_t handle, 
     fill_pointers(plan, p, at, by_slot);
     for (int i = 0; i < g->n_data; i++)
         data[i] = by_slot[g->slot[i]];
-    TRY(clear_query_sums(plan, stream, by_slot[SLOT_DQ_SUM]));
     if (part->repeated)
         TRY(sdpa_groups_repeat(stream, part, h.keys, h.values, workspace + plan->copies_at));
     cudnnStatus_t s = execute(plan, handle, data, workspace + plan->engine_at);

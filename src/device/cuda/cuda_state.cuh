@@ -14,7 +14,6 @@ struct cuda_state {
     int64_t used_before;    /* bytes in use, by whomever, before our context was made; -1: unknown */
     int64_t context_bytes;
     bool kernels_loaded;
-    int n_kernels; /* loaded by cuda_load_kernels */
 
     cudaEvent_t *events;
     int n_events;

@@ -52,17 +52,6 @@ static __device__ __forceinline__ float weight_at(const struct weight<T> &w, int
     return w.as_f32 ? w.as_f32[j] : w.as_t ? to_f32(w.as_t[j]) : absent;
 }
 
-/* v += the N elements at p. */
-template <int N, typename T>
-static __device__ __forceinline__ void vector_add(float (&v)[N], const T *p)
-{
-    float more[N];
-    load_f32(more, p);
-#pragma unroll
-    for (int e = 0; e < N; e++)
-        v[e] += more[e];
-}
-
 /* A 16-byte vector as it lies in memory, whole words that wait in registers: the compiler takes
  * arrays of 16-bit elements apart, one register each, long before they are needed. */
 struct raw {
