@@ -1,10 +1,10 @@
-/* layout.c: greedy into the lowest gap, a portfolio of orders, then a search led by conflicts.
+/* layout.c: greedy into the lowest gap over a portfolio of orders, then repair of what sticks out.
  *
  * Training programs are easy for offline greedy: buffers sorted by size land on the lower bound on
  * most transformer programs, where online best fit is up to 12 % over. Where they do not, some
- * instant is so full that it leaves no room for gaps: what is alive there has to be placed first,
- * as a stack, with the rest fitted around it. The fullest instant is tried as that; the search then
- * adds, again and again, the fullest instant under the buffer that sticks out at the top.
+ * instant is so full that it leaves no room for gaps, and no one order suits all such instants:
+ * what is alive at the fullest has to be a stack, a later one wants buffers in the order of their
+ * birth. Such a layout is wrong in a few places only, which repair.c puts right.
  */
 #include "plan/layout.h"
 
@@ -13,11 +13,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/repair.h"
 
 enum {
-    MAX_INSTANTS = 24,
-    MAX_ROUNDS = 60,
-    MAX_WORK = 60000000, /* comparisons one search may spend: a fraction of a second */
+    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
+    WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
+    MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
 };
 
 /* A placed item; the array of these is scanned for every placement, so it is kept small. */
@@ -29,15 +30,13 @@ struct placed {
 struct solver {
     struct layout_item *items; /* sizes aligned */
     size_t n;
+    int64_t align;
     int32_t *order;        /* placement order under trial */
     struct placed *placed; /* so far, by offset */
-    int64_t *best;         /* offsets of the best trial */
-    int64_t best_height;
-    int64_t *live; /* bytes alive at each instant from 0 to the last death */
-    int32_t n_times;
-    int32_t instants[MAX_INSTANTS]; /* placed first, in this order */
-    int n_instants;
-    int n_tries;
+    int64_t *tried;        /* offsets from each order of the portfolio */
+    int64_t *best;         /* offsets of the lowest layout so far */
+    int64_t work;          /* left for repairs */
+    struct layout_result *result;
 };
 
 struct event {
@@ -110,20 +109,14 @@ static void place(struct solver *s, int32_t i, size_t n_placed)
     s->placed[k] = (struct placed){at, at + n_bytes, first, last};
 }
 
-/* Places everything in s->order; remembers the result when it is the best so far. */
-static int64_t try_order(struct solver *s)
+/* Places everything in s->order; returns the height. */
+static int64_t place_all(struct solver *s)
 {
     int64_t height = 0;
     for (size_t k = 0; k < s->n; k++) {
         place(s, s->order[k], k);
         const struct layout_item *item = &s->items[s->order[k]];
         height = MAX(height, item->offset + item->n_bytes);
-    }
-    s->n_tries++;
-    if (s->n_tries == 1 || height < s->best_height) {
-        s->best_height = height;
-        for (size_t i = 0; i < s->n; i++)
-            s->best[i] = s->items[i].offset;
     }
     return height;
 }
@@ -167,6 +160,11 @@ static double area(const struct layout_item *i)
     return size(i) * width(i);
 }
 
+static double end(const struct layout_item *i)
+{
+    return (double)i->last;
+}
+
 static double start(const struct layout_item *i)
 {
     return -(double)i->first;
@@ -180,20 +178,13 @@ static const struct method {
 } portfolio[] = {
     {"size", false, size, width},          {"area", false, area, size},
     {"width", false, width, size},         {"size, by start", false, size, start},
-    {"start", false, start, size},         {"peak, by width", true, width, size},
-    {"peak, by start", true, start, size}, {"peak, by size", true, size, width},
+    {"start", false, start, size},         {"end", false, end, size},
+    {"peak, by width", true, width, size}, {"peak, by start", true, start, size},
+    {"peak, by end", true, end, size},     {"peak, by size", true, size, width},
     {"peak, by area", true, area, size},
 };
 
-/* Items alive at an instant that goes first; the earlier the instant in the list, the higher. */
-static int rank_of(const struct solver *s, const struct layout_item *x)
-{
-    for (int i = 0; i < s->n_instants; i++) {
-        if (x->first <= s->instants[i] && s->instants[i] <= x->last)
-            return s->n_instants - i;
-    }
-    return 0;
-}
+enum { N_METHODS = ARRAY_LEN(portfolio) };
 
 static enum status sort_order(struct solver *s, const struct method *m)
 {
@@ -201,9 +192,9 @@ static enum status sort_order(struct solver *s, const struct method *m)
     TRY(mem_try_array(&k, s->n, sizeof(*k)));
     for (size_t i = 0; i < s->n; i++) {
         const struct layout_item *x = &s->items[i];
-        int rank = m->peak_first ? rank_of(s, x) : 0;
-        bool rest = m->peak_first && rank == 0;
-        k[i] = (struct keyed){rank, rest ? size(x) : m->key(x), rest ? width(x) : m->tie(x),
+        bool at_peak = x->first <= s->result->peak_time && s->result->peak_time <= x->last;
+        bool rest = m->peak_first && !at_peak;
+        k[i] = (struct keyed){!rest, rest ? size(x) : m->key(x), rest ? width(x) : m->tie(x),
                               (int32_t)i};
     }
     qsort(k, s->n, sizeof(*k), by_key_descending);
@@ -215,95 +206,79 @@ static enum status sort_order(struct solver *s, const struct method *m)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The instant where most bytes are alive under the item that sticks out. */
-static int32_t fullest_under_top(const struct solver *s, int64_t height)
+/* Where repair starts: the layout one order gave. */
+struct start {
+    int64_t height;
+    const int64_t *offsets;
+};
+
+static int by_height(const void *a, const void *b)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const struct layout_item *x = &s->items[i];
-        if (x->offset + x->n_bytes != height)
-            continue;
-        int32_t at = x->first;
-        for (int32_t t = x->first; t <= x->last; t++)
-            at = s->live[t] > s->live[at] ? t : at;
-        return at;
-    }
-    return 0;
+    const struct start *x = a, *y = b;
+    int order = (x->height > y->height) - (x->height < y->height);
+    return order ? order : (x->offsets > y->offsets) - (x->offsets < y->offsets);
 }
 
-/* A new instant joins the end of the list; one that goes first already goes before its neighbour.
- */
-static bool promote(struct solver *s, int32_t instant)
+/* The layout in s->items becomes the best when it is lower. */
+static void keep_lower(struct solver *s, int64_t height, const char *method)
 {
-    for (int i = 0; i < s->n_instants; i++) {
-        if (s->instants[i] != instant)
-            continue;
-        if (i > 0) {
-            s->instants[i] = s->instants[i - 1];
-            s->instants[i - 1] = instant;
-        }
-        return i > 0;
-    }
-    if (s->n_instants == MAX_INSTANTS)
-        return false;
-    s->instants[s->n_instants++] = instant;
-    return true;
-}
-
-static enum status search(struct solver *s, const struct method *m, struct layout_result *r)
-{
-    int64_t per_try = (int64_t)s->n * (int64_t)s->n / 2 + 1;
-    int64_t n_rounds = MIN((int64_t)MAX_ROUNDS, MAX_WORK / per_try);
-    s->instants[0] = r->peak_time;
-    s->n_instants = 1;
-    for (int64_t i = 0; i < n_rounds && s->best_height > r->lower_bound; i++) {
-        TRY(sort_order(s, m));
-        int64_t before = s->best_height, height = try_order(s);
-        if (height < before)
-            r->method = "search";
-        if (!promote(s, fullest_under_top(s, height)))
-            break;
-    }
-    return OK;
-}
-
-static enum status try_all(struct solver *s, struct layout_result *r)
-{
-    s->instants[0] = r->peak_time;
-    s->n_instants = 1;
-    for (size_t p = 0; p < ARRAY_LEN(portfolio); p++) {
-        int64_t before = s->n_tries ? s->best_height : INT64_MAX;
-        TRY(sort_order(s, &portfolio[p]));
-        if (try_order(s) < before)
-            r->method = portfolio[p].name;
-        if (s->best_height == r->lower_bound)
-            return OK;
-    }
-    for (size_t p = 0; p < ARRAY_LEN(portfolio) && s->best_height > r->lower_bound; p++) {
-        if (portfolio[p].peak_first)
-            TRY(search(s, &portfolio[p], r));
-    }
-    return OK;
-}
-
-/* Bytes alive at each instant, for items that die by n_times. */
-static enum status find_live(struct solver *s)
-{
+    s->result->n_tries++;
+    if (height >= s->result->height)
+        return;
+    s->result->height = height;
+    s->result->method = method;
     for (size_t i = 0; i < s->n; i++)
-        s->n_times = MAX(s->n_times, s->items[i].last + 1);
-    TRY(mem_try_array(&s->live, (size_t)s->n_times + 1, sizeof(*s->live)));
-    for (size_t i = 0; i < s->n; i++) {
-        s->live[s->items[i].first] += s->items[i].n_bytes;
-        s->live[s->items[i].last + 1] -= s->items[i].n_bytes;
+        s->best[i] = s->items[i].offset;
+}
+
+static enum status try_orders(struct solver *s, struct start *starts)
+{
+    for (size_t p = 0; p < N_METHODS && s->result->height > s->result->lower_bound; p++) {
+        int64_t *offsets = s->tried + p * s->n;
+        TRY(sort_order(s, &portfolio[p]));
+        starts[p] = (struct start){place_all(s), offsets};
+        for (size_t i = 0; i < s->n; i++)
+            offsets[i] = s->items[i].offset;
+        keep_lower(s, starts[p].height, portfolio[p].name);
     }
-    for (int32_t t = 1; t <= s->n_times; t++)
-        s->live[t] += s->live[t - 1];
+    return OK;
+}
+
+static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t capacity)
+{
+    int64_t share = MIN(s->work, WORK_PER_ITEM * (int64_t)s->n), left = share, height;
+    for (size_t i = 0; i < s->n; i++)
+        s->items[i].offset = offsets[i];
+    TRY(layout_repair(s->items, s->n, capacity, &left, &height));
+    s->work -= share - left;
+    keep_lower(s, height, "repair");
+    return OK;
+}
+
+/* Which start can be repaired does not show in its height, so all get their turn: first to come
+ * near the bound, then, where none can, half way to it. Once near it, one more try to meet it. */
+static enum status improve(struct solver *s, struct start *starts)
+{
+    struct layout_result *r = s->result;
+    int64_t near = r->lower_bound + (r->lower_bound >> NEAR_BITS) / s->align * s->align;
+    int64_t capacity = near;
+    qsort(starts, N_METHODS, sizeof(*starts), by_height);
+    for (int round = 0; round < 2 && r->height > capacity; round++) {
+        for (size_t k = 0; k < N_METHODS && r->height > capacity && s->work > 0; k++)
+            TRY(repair_from(s, starts[k].offsets, capacity));
+        if (r->height > capacity)
+            capacity += (r->height - capacity) / 2 / s->align * s->align;
+    }
+    if (r->height <= near && s->work > 0)
+        TRY(repair_from(s, s->best, r->lower_bound));
     return OK;
 }
 
 enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
                          struct layout_result *result)
 {
-    struct solver s = {.n = n};
+    struct solver s = {.n = n, .align = align, .work = MAX_WORK, .result = result};
+    struct start starts[N_METHODS];
     enum status status;
     *result = (struct layout_result){.method = "empty"};
     TRY(layout_lower_bound(items, n, align, &result->lower_bound, &result->peak_time));
@@ -313,22 +288,23 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
     TRY_GOTO(mem_try_array(&s.items, n, sizeof(*s.items)), out);
     TRY_GOTO(mem_try_array(&s.order, n, sizeof(*s.order)), out);
     TRY_GOTO(mem_try_array(&s.placed, n, sizeof(*s.placed)), out);
+    TRY_GOTO(mem_try_array(&s.tried, N_METHODS * n, sizeof(*s.tried)), out);
     TRY_GOTO(mem_try_array(&s.best, n, sizeof(*s.best)), out);
     for (size_t i = 0; i < n; i++) {
         s.items[i] = items[i];
         s.items[i].n_bytes = aligned(items[i].n_bytes, align);
     }
-    TRY_GOTO(find_live(&s), out);
-    TRY_GOTO(try_all(&s, result), out);
+    result->height = INT64_MAX;
+    TRY_GOTO(try_orders(&s, starts), out);
+    if (result->height > result->lower_bound)
+        TRY_GOTO(improve(&s, starts), out);
     for (size_t i = 0; i < n; i++)
         items[i].offset = s.best[i];
-    result->height = s.best_height;
-    result->n_tries = s.n_tries;
 out:
     mem_free(s.items);
     mem_free(s.order);
     mem_free(s.placed);
+    mem_free(s.tried);
     mem_free(s.best);
-    mem_free(s.live);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "plan/layout.h"
+#include "plan/repair.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -83,7 +84,7 @@ static void random_instances_never_overlap(void **state)
             worst = MAX(worst, (double)r.height / (double)r.lower_bound - 1);
     }
     print_message("300 random instances: at most %.2f %% over the lower bound\n", 100 * worst);
-    assert_true(worst < 0.35);
+    assert_true(worst < 0.10);
 }
 
 /* The least height of all placements: items are tried at 0 and on top of every other, in every
@@ -175,6 +176,32 @@ static void odd_instances_are_solved(void **state)
     assert_int_equal(r.height, ((int64_t)1 << 45) + 256);
 }
 
+/* A stack of everything is the worst layout there is. */
+static void repair_brings_a_stack_below_the_capacity(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    int n_fit = 0;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct layout_item items[N];
+        struct rng rng = {.key = seed, .stream = 3};
+        random_items(&rng, items, N, 60, 5000);
+        int64_t top = 0;
+        for (size_t i = 0; i < N; top += items[i++].n_bytes)
+            items[i].offset = top;
+        struct layout_result r;
+        expect_ok(layout_lower_bound(items, N, 1, &r.lower_bound, &r.peak_time));
+        bool idle = seed % 5 == 0; /* no work: nothing is pushed out, gaps are filled */
+        int64_t capacity = r.lower_bound + r.lower_bound / 10, work = idle ? 0 : 1000000;
+        expect_ok(layout_repair(items, N, capacity, &work, &r.height));
+        expect_valid(items, N, 1, &r);
+        assert_true(r.height < top);
+        n_fit += !idle && r.height <= capacity;
+    }
+    print_message("%d of 40 stacks repaired to within 10 %% of the lower bound\n", n_fit);
+    assert_true(n_fit >= 36);
+}
+
 /* ---- real programs --------------------------------------------------------------------------- */
 
 static const char gpt2_124m[] =
@@ -238,7 +265,7 @@ static void plan_and_judge(const char *name, struct training_options o, enum way
                 name, ways[way], (long long)o.batch, (long long)o.seq_len, (long long)o.n_micro,
                 t.program->instrs.n, t.program->buffers.n, 100 * over, t.program->layout_method[k],
                 built - start, placed - built, checked - placed);
-        if (over > (way == ON_HOST ? 0.01 : 0.0025))
+        if (over > 0.001)
             fail_msg("%s is %.3f %% over the lower bound", tier_name((enum tier)k), 100 * over);
     }
     assert_true(checked - built < TIME_LIMIT_S);
@@ -272,6 +299,7 @@ int main(void)
         cmocka_unit_test(random_instances_never_overlap),
         cmocka_unit_test(small_instances_are_near_the_best_there_is),
         cmocka_unit_test(odd_instances_are_solved),
+        cmocka_unit_test(repair_brings_a_stack_below_the_capacity),
         cmocka_unit_test(real_programs_reach_the_lower_bound_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
