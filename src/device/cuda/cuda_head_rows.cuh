@@ -47,7 +47,7 @@ struct running {
     float top, sum, plain;
 };
 
-/* The first n of the vector; all of them when n >= VECTOR. */
+/* The first n of the vector (the others are logits of padding); all of them when n >= VECTOR. */
 template <typename T>
 static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR], int n,
                                             bool smooth)
@@ -144,7 +144,7 @@ static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
 #pragma unroll 2
     for (int at = threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
         float v[VECTOR];
-        load_row<T, KEPT>(v, z + at, kept + at); /* rows are padded: the tail is of this row */
+        load_row<T, KEPT>(v, z + at, kept + at); /* the last may reach into the row's padding */
         take<T>(&r, v, rule.n_words - at, smooth);
     }
     float top = block_max<THREADS>(r.top, scratch);

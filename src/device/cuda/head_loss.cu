@@ -28,12 +28,12 @@
  * bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B) and rounded once at the end, 6 bytes moved per
  * element; unless one chunk of all rows takes no more memory than that, which is then what happens.
  *
- * A vocabulary whose rows of logits are no whole vectors of 16 bytes (50257) would send all three
- * products to kernels that load single elements, 4 times slower (55 ms where 50304 takes 13). The
- * products run over V rounded up to 64 words instead: over a copy of w with zero rows at its end
- * (V C elements, 77 MB each way for GPT-2: 40 us), whose logits count for nothing and whose
- * gradients are zero. dw has no room for rows beyond V: its last words, with those, go through a
- * small sum of their own.
+ * A vocabulary that is no multiple of 8 words (50257) would send all three products to kernels that
+ * load single elements, 4 times slower (55 ms where 50304 takes 13). The products run over V rounded
+ * up to 64 words instead: over a copy of w with zero rows at its end (V C elements, 77 MB each way
+ * for GPT-2: 40 us), whose logits count for nothing and whose gradients are zero. So the vectors of
+ * 8 that the rows are read in hold nothing that no product has written. dw has no room for rows
+ * beyond V: its last words, with those, go through a small sum of their own.
  *
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
  * trainer stops at. The loader checks them before.
@@ -49,7 +49,7 @@ enum {
     AUTO_LEAST = 2048, /* rows of a chunk */
     AUTO_MOST = 2816,
     AUTO_ROWS = 128, /* a multiple of it */
-    PRODUCTS_MOST = 4,
+    PRODUCTS_MOST = 3, /* after a chunk's gradient */
 };
 
 struct sizes {
@@ -89,7 +89,7 @@ static struct sizes sizes_of(const struct op_call *c, bool gradient)
         s.chunk_rows = s.n_rows;
     s.chunk_rows = s.chunk_rows < s.n_rows ? s.chunk_rows : s.n_rows;
     s.chunk_rows = s.chunk_rows > 1 ? s.chunk_rows : 1;
-    s.padded = s.n_words * dtype_size(c->in[0].dtype) % 16 != 0;
+    s.padded = s.n_words % VECTOR != 0;
     s.summed = narrow && s.chunk_rows < s.n_rows;
     s.n_products = s.padded ? s.row : s.n_words;
     s.n_main = s.summed ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
