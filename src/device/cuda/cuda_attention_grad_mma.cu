@@ -73,6 +73,40 @@ static __device__ __forceinline__ void fetch(const struct attention_args &a, int
     }
 }
 
+/* The block's own rows under way into two tiles. */
+template <typename T, int D, bool KEYS>
+static __device__ __forceinline__ void fetch_own(const struct attention_args &a, int batch,
+                                                 int head, int first, uint32_t own_1,
+                                                 uint32_t own_2)
+{
+    const T *qkv = (const T *)a.qkv;
+    if (KEYS) {
+        tile_copy<T, D, ROWS, THREADS>(own_1, qkv + key_at(a, batch, head), a.width, first,
+                                       a.n_tokens);
+        tile_copy<T, D, ROWS, THREADS>(own_2, qkv + value_at(a, batch, head), a.width, first,
+                                       a.n_tokens);
+    } else {
+        tile_copy<T, D, ROWS, THREADS>(own_1, qkv + query_at(a, batch, head), a.width, first,
+                                       a.n_tokens);
+        tile_copy<T, D, ROWS, THREADS>(own_2, (const T *)a.dout + out_at(a, batch, head),
+                                       a.out_width, first, a.n_tokens);
+    }
+}
+
+/* lse (in base 2) and delta of the lane's two rows, queries from `own` on; zeros past the last. */
+static __device__ __forceinline__ void own_statistics(const struct attention_args &a, int batch,
+                                                      int head, int own, float (&lse)[2],
+                                                      float (&delta)[2])
+{
+    for (int h = 0; h < 2; h++) {
+        int i = own + (int)threadIdx.x % WARP / 4 + 8 * h;
+        if (i < a.n_tokens) {
+            lse[h] = a.lse[statistic_at(a, batch, head) + i] * LOG2_E;
+            delta[h] = a.delta[statistic_at(a, batch, head) + i];
+        }
+    }
+}
+
 /* c = own (the warp's sixteen rows) times the transpose of other. */
 template <typename T, int D>
 static __device__ __forceinline__ void multiply(float (&c)[SCORES][4], uint32_t own, uint32_t other,
@@ -183,28 +217,14 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     }
     int batch = which / n_heads, head = which % n_heads, first, last;
     int own_first = tile * ROWS, row = (int)threadIdx.x / WARP * 16, own = own_first + row;
-    const T *qkv = (const T *)a.qkv;
     float sum_1[D / 8][4] = {}, sum_2[KEYS ? D / 8 : 1][4] = {}, lse[2] = {}, delta[2] = {};
-    if (KEYS) {
+    if (KEYS)
         queries_of(a, own_first, ROWS, &first, &last);
-        tile_copy<T, D, ROWS, THREADS>(own_1, qkv + key_at(a, batch, head), a.width, own_first,
-                                       a.n_tokens);
-        tile_copy<T, D, ROWS, THREADS>(own_2, qkv + value_at(a, batch, head), a.width, own_first,
-                                       a.n_tokens);
-    } else {
+    else
         keys_of(a, own_first, ROWS, &first, &last);
-        tile_copy<T, D, ROWS, THREADS>(own_1, qkv + query_at(a, batch, head), a.width, own_first,
-                                       a.n_tokens);
-        tile_copy<T, D, ROWS, THREADS>(own_2, (const T *)a.dout + out_at(a, batch, head),
-                                       a.out_width, own_first, a.n_tokens);
-        for (int h = 0; h < 2; h++) {
-            int i = own + (int)threadIdx.x % WARP / 4 + 8 * h;
-            if (i < a.n_tokens) {
-                lse[h] = a.lse[statistic_at(a, batch, head) + i] * LOG2_E;
-                delta[h] = a.delta[statistic_at(a, batch, head) + i];
-            }
-        }
-    }
+    fetch_own<T, D, KEYS>(a, batch, head, own_first, own_1, own_2);
+    if (!KEYS)
+        own_statistics(a, batch, head, own, lse, delta);
     int per_head = (last - first + ROWS - 1) / ROWS,
         n_others = KEYS ? per_head * a.group : per_head;
     struct other o = {KEYS ? head * a.group : head, first};

@@ -1,6 +1,5 @@
-/* cuda_gelu.cuh: GELU and its slope at one element, for the activation kernels and for those that
- * finish a matrix product; the entries of gelu_bias's kernels (cuda_gelu_bias.cu), which
- * activation.cu lists.
+/* cuda_gelu.cuh: GELU and its slope at one element; the entries of gelu_bias's kernels
+ * (cuda_gelu_bias.cu), which activation.cu lists.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GELU_CUH
 #define SNUG_DEVICE_CUDA_CUDA_GELU_CUH

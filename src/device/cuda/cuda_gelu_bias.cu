@@ -1,28 +1,43 @@
 /* cuda_gelu_bias.cu: y = gelu(x + bias), and its gradient together with the bias gradient, in one
  * pass over memory.
  *
- * In the gradient a thread stays in its columns (cuda_strips.cuh) and keeps their bias and their
- * sums in registers. The sums are of dx before it is rounded, in f32: over a thread's rows, then over the
- * block's lines; each band leaves one line in the workspace, columns_finish adds the lines.
+ * In the gradient a block owns a strip of columns and a band of rows:
+ *
+ *              strip 0    strip 1
+ *            +----------+----------+--        a strip: STRIP_LANES vectors of N columns
+ *     band 0 | line 0   |          |          a line: a warp, takes every STRIP_LINES-th row
+ *            | line 1   |          |
+ *            | ...      |          |
+ *            +----------+----------+--
+ *     band 1 |          |          |
+ *
+ * A thread stays in its columns and keeps their bias and their sums in registers. The sums are of dx
+ * before it is rounded, in f32: over a thread's rows, then over the block's lines; each band leaves
+ * one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/cuda_columns.cuh"
 #include "device/cuda/cuda_gelu.cuh"
 #include "device/cuda/cuda_map.cuh"
-#include "device/cuda/cuda_strips.cuh"
 #include "device/cuda/cuda_weight.cuh"
 
 static constexpr int FORWARD = 2; /* vectors of a thread on their way */
-static constexpr int LEAST = 4;   /* rows of a line in the gradient */
-static constexpr int AHEAD = 2;   /* rows of a thread on their way in the gradient */
-static constexpr int BLOCKS = 3;  /* of the gradient on a multiprocessor, by their registers */
+static constexpr int STRIP_LANES = WARP, STRIP_LINES = 8;
+static constexpr int STRIP_THREADS = STRIP_LANES * STRIP_LINES;
+static constexpr int LEAST = 4;  /* rows of a line */
+static constexpr int AHEAD = 2;  /* rows of a thread on their way */
+static constexpr int BLOCKS = 3; /* of the gradient on a multiprocessor, by their registers */
 
 template <typename T> struct gelu_bias_args {
     T *out;
-    const T *dy; /* gradient only */
     const T *x;
     struct weight<T> bias;
-    float *partial; /* [bands, columns], gradient only */
-    struct strips strips;
+    int64_t n_columns;
+
+    /* Of the gradient. Blocks are n_strips of the first band, then those of the second, ... */
+    const T *dy;
+    float *partial; /* [bands, columns] */
+    int64_t n_rows, band_rows;
+    unsigned n_strips;
 };
 
 /* y may be x. Vectors in the order of memory: a thread per column, as the gradient has it, reads
@@ -32,7 +47,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     gelu_bias_kernel(const struct gelu_bias_args<T> a, int64_t n_packs)
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const int64_t step = grid_threads(), row_packs = a.strips.n_columns / N;
+    const int64_t step = grid_threads(), row_packs = a.n_columns / N;
     const bool small = n_packs <= UINT32_MAX; /* long divisions take several times longer */
     for (int64_t i = grid_thread(); i < n_packs; i += FORWARD * step) {
         struct waiting<N, T> x[FORWARD];
@@ -59,6 +74,21 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
+/* A thread's place: its first column, and its rows first, first + STRIP_LINES, ... below `end`. */
+struct strip_place {
+    int64_t column, first, end;
+    unsigned strip, band;
+};
+
+template <int N, typename T>
+static __device__ __forceinline__ struct strip_place place_of(const struct gelu_bias_args<T> &a)
+{
+    const unsigned strip = blockIdx.x % a.n_strips, band = blockIdx.x / a.n_strips;
+    const int64_t top = band * a.band_rows, end = top + a.band_rows;
+    return {((int64_t)strip * STRIP_LANES + threadIdx.x % STRIP_LANES) * N,
+            top + threadIdx.x / STRIP_LANES, end < a.n_rows ? end : a.n_rows, strip, band};
+}
+
 /* AHEAD rows of a thread, STRIP_LINES apart. */
 template <int N, typename T> struct rows_ahead {
     struct waiting<N, T> dy[AHEAD], x[AHEAD];
@@ -69,7 +99,7 @@ static __device__ __forceinline__ void fetch(struct rows_ahead<N, T> &to,
                                              const struct gelu_bias_args<T> &a,
                                              const struct strip_place &p, int64_t row)
 {
-    const int64_t n = a.strips.n_columns;
+    const int64_t n = a.n_columns;
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) {
         const int64_t at = (row + u * STRIP_LINES) * n + p.column;
@@ -86,7 +116,7 @@ static __device__ __forceinline__ void rows_grad(const struct gelu_bias_args<T> 
                                                  const struct strip_place &p, float (&sum)[N])
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const int64_t n = a.strips.n_columns;
+    const int64_t n = a.n_columns;
     struct rows_ahead<N, T> next;
     fetch<N, T>(next, a, p, p.first);
     float bias[N];
@@ -116,9 +146,9 @@ static __global__ void __launch_bounds__(STRIP_THREADS, BLOCKS)
     gelu_bias_grad_kernel(const struct gelu_bias_args<T> a)
 {
     __shared__ float sums[STRIP_LINES][N][STRIP_LANES];
-    const struct strip_place p = strip_place_of<N>(a.strips);
+    const struct strip_place p = place_of<N>(a);
     float sum[N] = {};
-    if (p.column < a.strips.n_columns)
+    if (p.column < a.n_columns)
         rows_grad<F, N, T>(a, p, sum);
 #pragma unroll
     for (int e = 0; e < N; e++)
@@ -126,13 +156,13 @@ static __global__ void __launch_bounds__(STRIP_THREADS, BLOCKS)
     __syncthreads();
     const int t = threadIdx.x; /* now a column of the strip; it has at most STRIP_THREADS */
     const int64_t column = (int64_t)p.strip * STRIP_LANES * N + t;
-    if (t >= STRIP_LANES * N || column >= a.strips.n_columns)
+    if (t >= STRIP_LANES * N || column >= a.n_columns)
         return;
     float total = 0.0f;
 #pragma unroll
     for (int line = 0; line < STRIP_LINES; line++)
         total += sums[line][t % N][t / N];
-    a.partial[p.band * a.strips.n_columns + column] = total;
+    a.partial[p.band * a.n_columns + column] = total;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -144,8 +174,8 @@ static int64_t columns_each(const struct op_call *c)
     return shape_last(&c->in[0].shape) % n == 0 ? n : 1;
 }
 
-/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST rows
- * for each line. */
+/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST
+ * rows for each line. */
 static int64_t grad_band_rows(const struct op_call *c, const struct kernel_env *env)
 {
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
@@ -173,6 +203,7 @@ static struct gelu_bias_args<T> gelu_bias_args_of(const struct op_call *c, int b
     a.dy = bias == 2 ? (const T *)c->in[0].data : NULL;
     a.x = (const T *)c->in[bias - 1].data;
     a.bias = weight_of<T>(c, bias);
+    a.n_columns = shape_last(&c->in[0].shape);
     return a;
 }
 
@@ -193,7 +224,6 @@ static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
         bool vectors = in_vectors<T>(c, a);
         int64_t n_packs = vectors ? n / N : n;
         unsigned grid = grid_for(n_packs, MAP_THREADS * FORWARD);
-        a.strips.n_columns = shape_last(&c->in[0].shape);
         if (vectors)
             gelu_bias_kernel<F, N, T><<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(a, n_packs);
         else
@@ -213,8 +243,10 @@ static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
         struct gelu_bias_args<T> a = gelu_bias_args_of<T>(c, 2);
         bool vectors = in_vectors<T>(c, a);
         a.partial = partial;
-        a.strips = strips_of(n_rows, n, vectors ? N : 1, grad_band_rows(c, &x->env));
-        unsigned grid = strips_grid(a.strips);
+        a.n_rows = n_rows;
+        a.band_rows = grad_band_rows(c, &x->env);
+        a.n_strips = (unsigned)ceil_div(n, STRIP_LANES * (vectors ? N : 1));
+        unsigned grid = grid_for(grad_bands(c, &x->env) * a.n_strips, 1);
         if (vectors)
             gelu_bias_grad_kernel<F, N, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
         else

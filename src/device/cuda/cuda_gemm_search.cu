@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "device/cuda/cuda_gemm_library.cuh"
+#include "device/cuda/cuda_noise.cuh"
 
 enum {
     PROPOSALS = 16, /* with the bias, and without it */
@@ -65,12 +66,6 @@ struct scratch {
     char *workspace;
 };
 
-template <typename T> static __global__ void fill_small(T *p, int64_t n)
-{
-    for (int64_t i = grid_thread(); i < n; i += grid_threads())
-        p[i] = from_f32<T>(rng_uniform(philox(1, 2, (uint64_t)i).v[0]) - 0.5f);
-}
-
 static int64_t aligned(int64_t n_bytes)
 {
     return ceil_div(n_bytes, GEMM_ALIGN) * GEMM_ALIGN;
@@ -116,7 +111,7 @@ static int64_t place(const struct cuda_gemm *g, char *at, struct cuda_gemm *out)
 static enum status scratch_fill(struct scratch *s, enum dtype d, cudaStream_t stream)
 {
     int64_t n = s->copy_bytes * s->n_copies / dtype_size(d);
-    CUDA_DISPATCH_FLOAT(d, T, (fill_small<T><<<1024, 256, 0, stream>>>((T *)s->base, n)));
+    CUDA_DISPATCH_FLOAT(d, T, (fill_noise<T><<<1024, 256, 0, stream>>>((T *)s->base, n)));
     CUDA_TRY(cudaGetLastError());
     return OK;
 }

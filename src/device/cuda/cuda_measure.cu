@@ -2,6 +2,7 @@
  * with it the libraries warmed so that the context has its full size. A few milliseconds of work.
  */
 #include "device/cuda/cuda_gemm.h"
+#include "device/cuda/cuda_noise.cuh"
 #include "device/cuda/cuda_state.cuh"
 
 enum {
@@ -32,15 +33,6 @@ static enum status timer_stop(struct timer *t, double *seconds)
     CUDA_TRY(cudaEventElapsedTime(&ms, t->start, t->stop));
     *seconds = (double)ms * 1e-3;
     return OK;
-}
-
-/* Small numbers of both signs: zeros would run faster than real data. */
-template <typename T> static __global__ void fill_noise(T *p, int64_t n)
-{
-    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-        struct philox4 bits = philox(1, 2, (uint64_t)i);
-        p[i] = from_f32<T>(rng_uniform(bits.v[0]) - 0.5f);
-    }
 }
 
 static __global__ void nothing(int *p)

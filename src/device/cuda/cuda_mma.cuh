@@ -1,5 +1,5 @@
-/* cuda_mma.cuh: tensor cores and asynchronous copies, sm_80 and up, for bf16 and f16: the
- * instructions, and tiles of 16-bit rows in shared memory.
+/* cuda_mma.cuh: tensor cores, sm_80 and up, for bf16 and f16: the instructions, and tiles of 16-bit
+ * rows in shared memory.
  *
  * A tile has N rows of D elements, D = 64 or 128, no padding. The 16-byte chunk c of row r lies at
  * chunk c ^ (r & 7): eight rows read at the same column then meet no bank twice.
@@ -15,7 +15,7 @@
 #ifndef SNUG_DEVICE_CUDA_CUDA_MMA_CUH
 #define SNUG_DEVICE_CUDA_CUDA_MMA_CUH
 
-#include "device/cuda/cuda_support.cuh"
+#include "device/cuda/cuda_copies.cuh"
 
 /* c += a b */
 template <typename T>
@@ -101,36 +101,8 @@ static __device__ __forceinline__ void fragment_b_columns(uint32_t (&b)[4], uint
     matrices_load_transposed(b, tile + swizzled<D>(row + lane % 16, 2 * n + lane / 16));
 }
 
-/* ---- asynchronous copies ----------------------------------------------------------------------
+/* ---- tiles ----------------------------------------------------------------------------------
  */
-
-/* 16 bytes into shared memory; zeros when not inside (the address must be valid all the same). */
-static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool inside)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(to), "l"(from), "r"(inside ? 16 : 0)
-                 : "memory");
-#else
-    (void)to, (void)from, (void)inside;
-#endif
-}
-
-static __device__ __forceinline__ void copies_commit()
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/* Waits until at most N of this thread's groups are under way. */
-template <int N> static __device__ __forceinline__ void copies_wait()
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-#endif
-}
 
 /* Rows [first, first + N) of a head that begins at `head`, rows `stride` elements apart; zeros from
  * row n_rows on. All THREADS threads take part. */
@@ -144,8 +116,8 @@ static __device__ __forceinline__ void tile_copy(uint32_t tile, const T *head, i
     for (int turn = 0; turn < N * chunks / THREADS; turn++) {
         int at = turn * THREADS + (int)threadIdx.x, row = at / chunks, chunk = at % chunks;
         bool inside = first + row < n_rows;
-        copy_16(tile + swizzled<D>(row, chunk),
-                head + (inside ? (first + row) * stride : 0) + chunk * 8, inside);
+        copy_16_or_zeros(tile + swizzled<D>(row, chunk),
+                         head + (inside ? (first + row) * stride : 0) + chunk * 8, inside);
     }
 }
 

@@ -1,19 +1,9 @@
-/* cuda_norm.cuh: what layer_norm, rms_norm and head_norm share: their arguments, sums over the
- * threads that hold a row, and the entries of head_norm's kernels (cuda_head_norm.cu), which
- * norm.cu lists. */
+/* cuda_norm.cuh: the arguments of layer_norm's and rms_norm's kernels, and the entries of head_norm's
+ * (cuda_head_norm.cu), which norm.cu lists. */
 #ifndef SNUG_DEVICE_CUDA_CUDA_NORM_CUH
 #define SNUG_DEVICE_CUDA_CUDA_NORM_CUH
 
 #include "device/cuda/cuda_weight.cuh"
-
-/* Over the G threads that share a row: a warp, or the block. */
-template <int G> static __device__ __forceinline__ float group_sum(float v, float *scratch)
-{
-    if constexpr (G == WARP)
-        return warp_sum(v);
-    else
-        return block_sum<G>(v, scratch);
-}
 
 /* layer_norm (CENTRED) and rms_norm, and their gradients. */
 template <typename T> struct norm_args {

@@ -18,6 +18,7 @@
 #ifndef SNUG_DEVICE_CUDA_CUDA_NORM_TEAMS_CUH
 #define SNUG_DEVICE_CUDA_CUDA_NORM_TEAMS_CUH
 
+#include "device/cuda/cuda_copies.cuh"
 #include "device/cuda/cuda_norm_warps.cuh"
 
 static constexpr int TEAM_VECTORS = 4, TEAMS_WARPS = 16, TEAMS_STAGES = 4;
@@ -80,40 +81,15 @@ static inline struct team_cut team_cut_of(const struct kernel_env *env, int64_t 
 /* ---- copies on their way ----------------------------------------------------------------------
  */
 
-/* 16 bytes to shared memory. Before compute capability 8.0 they go through a register, at once. */
-static __device__ __forceinline__ void copy_start(uint4 *shared, const void *from)
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(shared)),
-                 "l"(from)
-                 : "memory");
-#else
-    *shared = *(const uint4 *)from;
-#endif
-}
-
-/* Ends a group of this thread's copies; there may be nothing in it. */
-static __device__ __forceinline__ void copy_group()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
 /* Until all of this thread's groups but the last `n` have arrived; n is 1 to 3. */
-static __device__ __forceinline__ void copy_wait(int n)
+static __device__ __forceinline__ void copies_wait(int n)
 {
-#if __CUDA_ARCH__ >= 800
     if (n == 1)
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        copies_wait<1>();
     else if (n == 2)
-        asm volatile("cp.async.wait_group 2;" ::: "memory");
+        copies_wait<2>();
     else
-        asm volatile("cp.async.wait_group 3;" ::: "memory");
-#else
-    (void)n;
-#endif
+        copies_wait<3>();
 }
 
 /* ---- teams ------------------------------------------------------------------------------------
@@ -151,10 +127,10 @@ static __device__ __forceinline__ void team_fetch(uint4 *stage, const struct nor
         const int j = (team_block(c, p, k) * WARP + p.lane) * N;
         if (j >= (int)a.n)
             break;
-        copy_start(stage + stage_at<K>(c, p, 0, k), a.dy + row * a.n + j);
-        copy_start(stage + stage_at<K>(c, p, 1, k), a.x + row * a.n + j);
+        copy_16(stage + stage_at<K>(c, p, 0, k), a.dy + row * a.n + j);
+        copy_16(stage + stage_at<K>(c, p, 1, k), a.x + row * a.n + j);
         if (a.add)
-            copy_start(stage + stage_at<K>(c, p, 2, k), a.add + row * a.n + j);
+            copy_16(stage + stage_at<K>(c, p, 2, k), a.add + row * a.n + j);
     }
 }
 
@@ -314,7 +290,7 @@ static __global__ void __launch_bounds__(TEAMS_WARPS *WARP, 1)
     for (int s = 0; s < c.n_stages; s++) {
         if (row + s * distance < a.n_rows)
             team_fetch<K, T>(mine + s * stage_size, a, c, p, row + s * distance);
-        copy_group();
+        copies_commit();
     }
     struct row_stats next = {0.0f, 0.0f};
     if (row < a.n_rows)
@@ -326,7 +302,7 @@ static __global__ void __launch_bounds__(TEAMS_WARPS *WARP, 1)
         uint4 *stage = mine + i_stage * stage_size;
         if (row + distance < a.n_rows)
             next = stats_of<CENTRED, T>(a, row + distance);
-        copy_wait(c.n_stages - 1);
+        copies_wait(c.n_stages - 1);
         const float2 part = row_sums<K, CENTRED, T>(stage, w, now, dw, db, c, p, n);
         const float2 sums = team_sum(part, scratch[turn], c, p);
         asm volatile("" ::: "memory"); /* the vectors are read again, not kept in registers */
@@ -334,7 +310,7 @@ static __global__ void __launch_bounds__(TEAMS_WARPS *WARP, 1)
                                  sums.y / (float)n, c, p, n);
         if (row + c.n_stages * distance < a.n_rows)
             team_fetch<K, T>(stage, a, c, p, row + c.n_stages * distance);
-        copy_group();
+        copies_commit();
         i_stage = i_stage + 1 == c.n_stages ? 0 : i_stage + 1;
     }
     __syncthreads(); /* no copy is on its way any more: each was waited for by its row */

@@ -1,5 +1,6 @@
-/* cuda_state.cuh: what the CUDA device keeps (struct device.state), shared by cuda_device.cu,
- * cuda_open.cu, cuda_measure.cu and cuda_time.cu. */
+/* cuda_state.cuh: what the CUDA device keeps (struct device.state), and what the sources that make it
+ * up ask of each other: cuda_device.cu, cuda_open.cu, cuda_load.cu, cuda_figures.cu, cuda_measure.cu
+ * and cuda_time.cu. */
 #ifndef SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 #define SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 

@@ -215,6 +215,23 @@ template <int THREADS> static __device__ __forceinline__ float block_max(float x
     return x;
 }
 
+/* Over the G threads that share a row: a warp, or the block. */
+template <int G> static __device__ __forceinline__ float group_sum(float v, float *scratch)
+{
+    if constexpr (G == WARP)
+        return warp_sum(v);
+    else
+        return block_sum<G>(v, scratch);
+}
+
+template <int G> static __device__ __forceinline__ float group_max(float v, float *scratch)
+{
+    if constexpr (G == WARP)
+        return warp_max(v);
+    else
+        return block_max<G>(v, scratch);
+}
+
 /* ---- launches ------------------------------------------------------------------------------- */
 
 static inline int64_t ceil_div(int64_t a, int64_t b)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "device/cuda/cuda_noise.cuh"
 #include "device/cuda/cuda_state.cuh"
 
 enum {
@@ -20,15 +21,6 @@ enum {
 #define TIMING_S       10e-3  /* rounds of it, in all */
 
 /* ---- contents ------------------------------------------------------------------------------- */
-
-/* Small numbers of both signs: zeros would run faster than real data. */
-template <typename T> static __global__ void fill_noise(T *p, int64_t n)
-{
-    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-        struct philox4 bits = philox(1, 2, (uint64_t)i);
-        p[i] = from_f32<T>(rng_uniform(bits.v[0]) - 0.5f);
-    }
-}
 
 template <typename T> static __global__ void fill_indices(T *p, int64_t n, uint64_t limit)
 {

@@ -15,7 +15,8 @@
  *     N_STATES                          tensors beside the target: 0, 1 or 2
  *     struct attrs                      what its calls must have in common to share a launch
  *     share(rule *, head)               by the whole block: fills the rule in shared memory
- *     apply(target, state, grad, keep)  one element; keep is 1 - lr weight_decay, see keep_of
+ *     keep_of(weight_decay)             what decay makes of it for a tensor, once for 8 elements
+ *     apply(target, state, grad, keep)  one element; keep is what keep_of gave
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_UPDATE_CUH
 #define SNUG_DEVICE_CUDA_CUDA_UPDATE_CUH
@@ -63,43 +64,44 @@ template <typename ATTRS> struct update_args {
  * it.
  */
 
-template <enum dtype TARGET, enum dtype STATE, enum dtype GRAD, enum dtype IMAGE>
-struct known_dtypes {
-    static __device__ __forceinline__ enum dtype target(enum dtype){return TARGET;}
-static __device__ __forceinline__ enum dtype state(enum dtype)
-{
-    return STATE;
-}
-static __device__ __forceinline__ enum dtype grad(enum dtype)
-{
-    return GRAD;
-}
-static __device__ __forceinline__ enum dtype image(enum dtype)
-{
-    return IMAGE;
-}
-template <typename ATTRS> static bool match(const struct update_head<ATTRS> &h)
-{
-    return h.target == TARGET && h.state[0] == STATE && h.state[1] == STATE && h.grad == GRAD &&
-           h.image == IMAGE;
-}
-}
-;
+template <dtype TARGET, dtype STATE, dtype GRAD, dtype IMAGE> struct known_dtypes {
+    static __device__ __forceinline__ dtype target(dtype)
+    {
+        return TARGET;
+    }
+    static __device__ __forceinline__ dtype state(dtype)
+    {
+        return STATE;
+    }
+    static __device__ __forceinline__ dtype grad(dtype)
+    {
+        return GRAD;
+    }
+    static __device__ __forceinline__ dtype image(dtype)
+    {
+        return IMAGE;
+    }
+    template <typename ATTRS> static bool match(const struct update_head<ATTRS> &h)
+    {
+        return h.target == TARGET && h.state[0] == STATE && h.state[1] == STATE && h.grad == GRAD &&
+               h.image == IMAGE;
+    }
+};
 
 struct any_dtypes {
-    static __device__ __forceinline__ enum dtype target(enum dtype d)
+    static __device__ __forceinline__ dtype target(dtype d)
     {
         return d;
     }
-    static __device__ __forceinline__ enum dtype state(enum dtype d)
+    static __device__ __forceinline__ dtype state(dtype d)
     {
         return d;
     }
-    static __device__ __forceinline__ enum dtype grad(enum dtype d)
+    static __device__ __forceinline__ dtype grad(dtype d)
     {
         return d;
     }
-    static __device__ __forceinline__ enum dtype image(enum dtype d)
+    static __device__ __forceinline__ dtype image(dtype d)
     {
         return d;
     }

@@ -1,34 +1,13 @@
 /* dropout.cu: which element is kept is defined in src/ops/dropout.c: the bits are the CPU's. */
 #include "device/cuda/cuda_map.cuh"
 
-/* base/rng.h's philox, on the device. */
-static __device__ __forceinline__ uint4 draw4(uint64_t key, uint64_t counter_hi,
-                                              uint64_t counter_lo)
-{
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
-    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint32_t n0 = __umulhi(0xCD9E8D57u, c2) ^ c1 ^ k0;
-        uint32_t n2 = __umulhi(0xD2511F53u, c0) ^ c3 ^ k1;
-        c1 = 0xCD9E8D57u * c2;
-        c3 = 0xD2511F53u * c0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return make_uint4(c0, c1, c2, c3);
-}
-
 /* A dropped infinity is 0, not NaN. */
 static __device__ __forceinline__ float keep(float x, uint32_t bits, float p, float factor)
 {
-    return (float)(bits >> 8) * (1.0f / 16777216.0f) >= p ? x * factor : 0.0f;
+    return rng_uniform(bits) >= p ? x * factor : 0.0f;
 }
 
-/* A thread takes the four elements of one draw; `whole` draws in vectors, the rest one by one. */
+/* A thread takes the four elements of one draw, as a vector where all four are there. */
 template <typename T>
 static __global__ void __launch_bounds__(MAP_THREADS)
     dropout_kernel(T *y, const T *x, int64_t n, bool vectors, const int64_t *rng, int64_t seed,
@@ -38,20 +17,19 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     const uint64_t counter_hi = (uint64_t)rng[1] * 1048576u + (uint64_t)seed;
     for (int64_t i = grid_thread(); i * 4 < n; i += grid_threads()) {
         const int64_t at = i * 4;
-        const uint4 r = draw4(key, counter_hi, (uint64_t)i);
-        const uint32_t bits[4] = {r.x, r.y, r.z, r.w};
+        const struct philox4 bits = philox(key, counter_hi, (uint64_t)i);
         if (vectors && at + 4 <= n) {
             float v[4];
             load_f32(v, x + at);
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                v[k] = keep(v[k], bits[k], p, factor);
+                v[k] = keep(v[k], bits.v[k], p, factor);
             store_f32(y + at, v);
         } else {
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 if (at + k < n)
-                    y[at + k] = from_f32<T>(keep(to_f32(x[at + k]), bits[k], p, factor));
+                    y[at + k] = from_f32<T>(keep(to_f32(x[at + k]), bits.v[k], p, factor));
             }
         }
     }

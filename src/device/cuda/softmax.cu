@@ -4,23 +4,6 @@
 
 static constexpr int THREADS = 256, SHORT_ROW = 2048;
 
-/* Over the G threads that share a row. */
-template <int G> static __device__ __forceinline__ float row_sum(float v, float *scratch)
-{
-    if constexpr (G == WARP)
-        return warp_sum(v);
-    else
-        return block_sum<G>(v, scratch);
-}
-
-template <int G> static __device__ __forceinline__ float row_max(float v, float *scratch)
-{
-    if constexpr (G == WARP)
-        return warp_max(v);
-    else
-        return block_max<G>(v, scratch);
-}
-
 /* y may be x: an element is read and written by one thread, after the sums. */
 template <int G, typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -34,10 +17,10 @@ static __global__ void __launch_bounds__(THREADS)
     float top = -INFINITY, sum = 0.0f;
     for (int64_t i = first; i < n; i += G)
         top = fmaxf(top, to_f32(from[i]));
-    top = row_max<G>(top, scratch);
+    top = group_max<G>(top, scratch);
     for (int64_t i = first; i < n; i += G)
         sum += expf(to_f32(from[i]) - top);
-    const float share = 1.0f / row_sum<G>(sum, scratch);
+    const float share = 1.0f / group_sum<G>(sum, scratch);
     for (int64_t i = first; i < n; i += G)
         y[row * n + i] = from_f32<T>(expf(to_f32(from[i]) - top) * share);
 }
@@ -54,7 +37,7 @@ static __global__ void __launch_bounds__(THREADS)
     float dot = 0.0f;
     for (int64_t i = row * n + first; i < (row + 1) * n; i += G)
         dot += to_f32(dy[i]) * to_f32(y[i]);
-    dot = row_sum<G>(dot, scratch);
+    dot = group_sum<G>(dot, scratch);
     for (int64_t i = row * n + first; i < (row + 1) * n; i += G)
         dx[i] = from_f32<T>(to_f32(y[i]) * (to_f32(dy[i]) - dot));
 }
