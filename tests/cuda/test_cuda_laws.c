@@ -1,7 +1,7 @@
 /* The CUDA kernels against the CPU's reference, over op_table x samples, in f32, bf16 and f16:
- * equal up to rounding; the same bits in a second run, with other bytes in memory before, when
- * recorded and replayed, and when outputs take inputs' memory; no byte outside outputs and
- * workspace changes.
+ * equal up to rounding; the same bits in a second run, with other bytes in memory before, in memory
+ * that nobody has written, when recorded and replayed, and when outputs take inputs' memory; no
+ * byte outside outputs and workspace changes.
  *
  * Give an op's name as argument to run the laws on it alone. Skipped without a GPU. */
 #include <math.h>
@@ -17,6 +17,10 @@
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
 #include "support/law.h"
+
+#ifdef SNUG_HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 enum { ZONE_BYTES = 512, ZONE_BYTE = 0xC7, MAX_OUT = 8, SKIPPED = 77 };
 static const int64_t arena_bytes = (int64_t)512 << 20;
@@ -315,6 +319,75 @@ static void check_variants(const struct law_case *c, const struct kernel *k, con
     }
 }
 
+/* ---- memory that nobody has written ---------------------------------------------------------- */
+
+#ifdef SNUG_HAVE_CUDA
+
+static enum status copy_inputs(const struct placed *p)
+{
+    const struct device_ops *ops = gpu.device.ops;
+    for (int i = 0; i < p->call.n_in; i++) {
+        if (p->in_at[i] >= 0 && tensor_bytes(&p->in[i]) > 0)
+            TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, p->in[i].data,
+                          (char *)gpu.image + p->in_at[i], tensor_bytes(&p->in[i])));
+    }
+    return OK;
+}
+
+static enum status copy_results(const struct placed *p)
+{
+    const struct device_ops *ops = gpu.device.ops;
+    for (int o = 0; o < p->call.n_out; o++) {
+        if (tensor_bytes(&p->out[o]) > 0)
+            TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, (char *)gpu.result + p->out_at[o],
+                          p->out[o].data, tensor_bytes(&p->out[o])));
+    }
+    return ops->sync(&gpu.device);
+}
+
+static enum status run_unwritten(const struct kernel *k, const struct placed *p)
+{
+    TRY(copy_inputs(p));
+    TRY(call_kernel(k, p));
+    return copy_results(p);
+}
+
+/* Outputs and workspace as the driver gives them. The arenas of a device are zeroed, so this is
+ * what a sanitizer that looks for such reads (initcheck) sees them by. */
+static void check_unwritten(const struct law_case *c, const struct kernel *k, const char *bits)
+{
+    struct placed p;
+    void *arena = gpu.arena, *fresh = NULL;
+    if (!place(c, k, 0, &p))
+        return;
+    if (cudaMalloc(&fresh, (size_t)p.n_bytes) != cudaSuccess) {
+        law_failed(c, "no memory that nobody has written");
+        return;
+    }
+    gpu.arena = fresh;
+    if (place(c, k, 0, &p)) {
+        draw_image(c, &p, 0xFF);
+        enum status status = run_unwritten(k, &p);
+        if (status != OK)
+            law_failed(c, "%s (in memory that nobody has written)", status_message());
+        else
+            expect_bits(c, &p, bits, "in memory that nobody has written");
+    }
+    gpu.arena = arena;
+    (void)cudaFree(fresh);
+}
+
+#else
+
+static void check_unwritten(const struct law_case *c, const struct kernel *k, const char *bits)
+{
+    (void)c;
+    (void)k;
+    (void)bits;
+}
+
+#endif
+
 static void check_kernel(struct law_case *c, const struct eval *reference)
 {
     struct placed p;
@@ -324,6 +397,7 @@ static void check_kernel(struct law_case *c, const struct eval *reference)
     compare_outputs(c, &p, reference);
     char *bits = copy_outputs(&p, &n_bytes);
     check_variants(c, c->kernel, bits);
+    check_unwritten(c, c->kernel, bits);
     test_free(bits);
 }
 
