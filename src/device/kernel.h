@@ -1,8 +1,9 @@
 /* kernel.h: one implementation of one op on one device.
  *
- * Per op and device there is a list, fastest first; the last is the plain reference, which accepts
- * every dtype in double arithmetic. A kernel may decline a call with a reason. Kernels never
- * allocate: they declare workspace when the program is planned and receive it when it runs.
+ * Per op and device there is a list, fastest first; the last takes every call the device has: on
+ * the CPU the plain reference, in double arithmetic for every dtype. A kernel may decline a call
+ * with a reason. Kernels never allocate: they declare workspace when the program is planned and
+ * receive it when it runs.
  */
 #ifndef SNUG_DEVICE_KERNEL_H
 #define SNUG_DEVICE_KERNEL_H

@@ -1,7 +1,7 @@
 /* profile.h: where the time of some training steps went, instruction by instruction: a table for
  * people, and a trace for Perfetto or chrome://tracing (trace.h).
  *
- *     TRY(profile_init(&p, session, &options));       after session_start
+ *     TRY(profile_init(&p, session, &options, n));    after session_start; n: steps of the run
  *     profile_step_begin(&p, i);                      around every step of the run, i = 1, 2, ...
  *     TRY(profile_step_end(&p, i, seconds));          writes the trace after the last timed step
  *     profile_table(&p, &text);
