@@ -3,8 +3,7 @@
  *
  * The position is in device memory, so a call past the cache's end cannot be refused from the host:
  * it leaves the cache alone and answers NaN. */
-#include "device/cuda/cuda_support.cuh"
-#include "ops/layer_support.h"
+#include "device/cuda/cuda_attention.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128, MAX_HEAD_DIM = 4096 };
 
@@ -40,14 +39,6 @@ static __global__ void append(struct cached_args a, const T *qkv, T *cache, int6
     }
 }
 
-template <typename T> static __device__ float dot(const T *x, const T *y, int n)
-{
-    float sum = 0.0f;
-    for (int e = threadIdx.x % WARP; e < n; e += WARP)
-        sum = fmaf(to_f32(x[e]), to_f32(y[e]), sum);
-    return warp_sum(sum);
-}
-
 /* blockIdx.x = (batch * n_tokens + token) * heads + head. */
 template <typename T>
 static __global__ void attend(struct cached_args a, const T *qkv, const T *cache, T *out)
@@ -68,7 +59,7 @@ static __global__ void attend(struct cached_args a, const T *qkv, const T *cache
     for (int64_t from = first; fits(a) && from <= last; from += CHUNK) {
         int n = (int)min((int64_t)CHUNK, last + 1 - from);
         for (int j = warp; j < n; j += WARPS) {
-            float s = a.scale * dot(q, k + (from + j) * stretch, a.head_dim);
+            float s = a.scale * head_dot(q, k + (from + j) * stretch, a.head_dim);
             if (threadIdx.x % WARP == 0)
                 p[j] = s;
         }

@@ -120,6 +120,15 @@ static __device__ __forceinline__ int64_t statistic_at(const struct attention_ar
     return ((int64_t)batch * a.heads + head) * a.n_tokens;
 }
 
+/* Dot product of two heads of n elements over the lanes of a warp; every lane has the result. */
+template <typename T> static __device__ float head_dot(const T *x, const T *y, int n)
+{
+    float sum = 0.0f;
+    for (int e = threadIdx.x % WARP; e < n; e += WARP)
+        sum = fmaf(to_f32(x[e]), to_f32(y[e]), sum);
+    return warp_sum(sum);
+}
+
 /* ---- implementations --------------------------------------------------------------------------
  */
 

@@ -9,15 +9,6 @@
 
 enum { THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128 };
 
-/* Dot product of two heads over the lanes of a warp; every lane has the result. */
-template <typename T> static __device__ float dot(const T *a, const T *b, int n)
-{
-    float sum = 0.0f;
-    for (int e = threadIdx.x % WARP; e < n; e += WARP)
-        sum = fmaf(to_f32(a[e]), to_f32(b[e]), sum);
-    return warp_sum(sum);
-}
-
 /* blockIdx.x = (batch * heads + head) * n_tokens + i. */
 template <typename T> static __global__ void plain_forward(struct attention_args a)
 {
@@ -38,7 +29,7 @@ template <typename T> static __global__ void plain_forward(struct attention_args
     for (int from = first; from < last; from += CHUNK) {
         int n = min(CHUNK, last - from);
         for (int j = warp; j < n; j += WARPS) {
-            float s = a.scale * dot(q, k + (from + j) * a.width, a.head_dim);
+            float s = a.scale * head_dot(q, k + (from + j) * a.width, a.head_dim);
             if (threadIdx.x % WARP == 0)
                 p[j] = s;
         }
@@ -79,7 +70,7 @@ template <typename T> static __global__ void delta_kernel(struct attention_args 
     int i = (int)(row % a.n_tokens), head = (int)(row / a.n_tokens % a.heads);
     int batch = (int)(row / a.n_tokens / a.heads);
     int64_t at = out_at(a, batch, head) + i * a.out_width;
-    float sum = dot((const T *)a.dout + at, (const T *)a.out + at, a.head_dim);
+    float sum = head_dot((const T *)a.dout + at, (const T *)a.out + at, a.head_dim);
     if (threadIdx.x % WARP == 0)
         a.delta[row] = sum;
 }
@@ -89,8 +80,8 @@ template <typename T>
 static __device__ void pair(const struct attention_args &a, const T *q, const T *k, const T *v,
                             const T *dout, float lse, float delta, float *p, float *ds)
 {
-    *p = expf(a.scale * dot(q, k, a.head_dim) - lse);
-    *ds = a.scale * *p * (dot(dout, v, a.head_dim) - delta);
+    *p = expf(a.scale * head_dot(q, k, a.head_dim) - lse);
+    *ds = a.scale * *p * (head_dot(dout, v, a.head_dim) - delta);
 }
 
 /* blockIdx.x = (batch * heads + head) * n_tokens + i. */
