@@ -23,7 +23,7 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
 
 /* The losses PyTorch had. */
 void golden_losses(const char *name, double *losses);
-/* Fails unless every loss is within the relative tolerance. */
+/* Fails unless every loss is within the tolerance: relative, below one nat absolute. */
 void expect_near(const char *name, const double *got, const double *want, double tolerance);
 
 #ifdef __cplusplus
