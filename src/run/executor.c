@@ -1,7 +1,5 @@
 #include "run/executor.h"
 
-#include <string.h>
-
 #include "run/batch.h"
 #include "run/capture.h"
 #include "run/poison.h"

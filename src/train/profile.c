@@ -1,7 +1,7 @@
 #include "train/profile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "train/trace.h"

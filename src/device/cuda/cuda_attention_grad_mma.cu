@@ -35,8 +35,8 @@ template <int D> static HOST_DEVICE constexpr int shared_bytes()
     return 6 * tile_bytes<D>() + 2 * 2 * ROWS * (int)sizeof(float);
 }
 
-/* Blocks per multiprocessor that the registers are divided among: short heads leave room for a third
- * to compute while the others wait. */
+/* Blocks per multiprocessor that the registers are divided among: short heads leave room for a
+ * third to compute while the others wait. */
 template <int D> static HOST_DEVICE constexpr int blocks()
 {
     return D == 64 ? 3 : 2;

@@ -85,8 +85,7 @@ static inline enum status columns_finish_run(const struct kernel_ctx *x, const s
                                              int64_t n_columns, double factor)
 {
     CUDA_DISPATCH_FLOAT(out->dtype, T, {
-        struct columns_finish<T> f = {
-        };
+        columns_finish<T> f = {};
         f.out = (T *)out->data;
         f.out_b = out_b ? (T *)out_b->data : NULL;
         f.add = add ? (const T *)add->data : NULL;

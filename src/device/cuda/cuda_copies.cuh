@@ -23,8 +23,8 @@ static __device__ __forceinline__ void copy_16(uint4 *shared, const void *from)
 #endif
 }
 
-/* 16 bytes to an address in shared memory; zeros when not inside (`from` must be valid all the same:
- * nothing is read there). Nothing at all before compute capability 8.0. */
+/* 16 bytes to an address in shared memory; zeros when not inside (`from` must be valid all the
+ * same: nothing is read there). Nothing at all before compute capability 8.0. */
 static __device__ __forceinline__ void copy_16_or_zeros(uint32_t shared, const void *from,
                                                         bool inside)
 {

@@ -4,11 +4,9 @@
  * once all code is loaded and the libraries are warm; the next process reads both. Figures taken
  * while somebody else is at work on the GPU are used but not kept.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/build_id.h"
 #include "base/kvfile.h"
 #include "base/log.h"

@@ -11,9 +11,9 @@
  *            +----------+----------+--
  *     band 1 |          |          |
  *
- * A thread stays in its columns and keeps their bias and their sums in registers. The sums are of dx
- * before it is rounded, in f32: over a thread's rows, then over the block's lines; each band leaves
- * one line in the workspace, columns_finish adds the lines.
+ * A thread stays in its columns and keeps their bias and their sums in registers. The sums are of
+ * dx before it is rounded, in f32: over a thread's rows, then over the block's lines; each band
+ * leaves one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/cuda_columns.cuh"
 #include "device/cuda/cuda_gelu.cuh"
@@ -195,10 +195,9 @@ int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kern
     return grad_bands(c, env) * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
 }
 
-template <typename T>
-static struct gelu_bias_args<T> gelu_bias_args_of(const struct op_call *c, int bias) {
-    struct gelu_bias_args<T> a = {
-    };
+template <typename T> static gelu_bias_args<T> gelu_bias_args_of(const struct op_call *c, int bias)
+{
+    gelu_bias_args<T> a = {};
     a.out = (T *)c->out[0].data;
     a.dy = bias == 2 ? (const T *)c->in[0].data : NULL;
     a.x = (const T *)c->in[bias - 1].data;

@@ -85,8 +85,7 @@ enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c)
     struct qkv_dims d = qkv_dims_of(c, 0);
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
-        struct head_args<T> a = {
-        };
+        head_args<T> a = {};
         a.y = (T *)c->out[0].data;
         a.x = (const T *)c->in[0].data;
         a.wq = weight_of<T>(c, 1);
@@ -285,11 +284,11 @@ int64_t cuda_head_norm_grad_workspace(const struct op_call *c, const struct kern
 }
 
 template <typename T>
-static struct head_grad_args<T>
-head_grad_args_of(const struct kernel_ctx *x, const struct op_call *c, const struct head_cut *cut) {
+static head_grad_args<T> head_grad_args_of(const struct kernel_ctx *x, const struct op_call *c,
+                                           const struct head_cut *cut)
+{
     struct qkv_dims d = qkv_dims_of(c, 0);
-    struct head_grad_args<T> a = {
-    };
+    head_grad_args<T> a = {};
     a.dx = (T *)c->out[0].data;
     a.dy = (const T *)c->in[0].data;
     a.x = (const T *)c->in[1].data;
@@ -305,8 +304,7 @@ head_grad_args_of(const struct kernel_ctx *x, const struct op_call *c, const str
     return a;
 }
 
-enum status
-cuda_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
+enum status cuda_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct head_cut cut = head_cut_of(c, &x->env);
     int64_t head_dim = qkv_dims_of(c, 0).head_dim;

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "device/kernel.h"
 
 #ifdef __cplusplus

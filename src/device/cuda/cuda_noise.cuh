@@ -2,6 +2,7 @@
 #ifndef SNUG_DEVICE_CUDA_CUDA_NOISE_CUH
 #define SNUG_DEVICE_CUDA_CUDA_NOISE_CUH
 
+#include "base/rng.h"
 #include "device/cuda/cuda_support.cuh"
 
 /* Small numbers of both signs: zeros would run faster than real data. */

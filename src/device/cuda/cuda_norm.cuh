@@ -1,5 +1,5 @@
-/* cuda_norm.cuh: the arguments of layer_norm's and rms_norm's kernels, and the entries of head_norm's
- * (cuda_head_norm.cu), which norm.cu lists. */
+/* cuda_norm.cuh: the arguments of layer_norm's and rms_norm's kernels, and the entries of
+ * head_norm's (cuda_head_norm.cu), which norm.cu lists. */
 #ifndef SNUG_DEVICE_CUDA_CUDA_NORM_CUH
 #define SNUG_DEVICE_CUDA_CUDA_NORM_CUH
 

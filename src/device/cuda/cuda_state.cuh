@@ -1,6 +1,6 @@
-/* cuda_state.cuh: what the CUDA device keeps (struct device.state), and what the sources that make it
- * up ask of each other: cuda_device.cu, cuda_open.cu, cuda_load.cu, cuda_figures.cu, cuda_measure.cu
- * and cuda_time.cu. */
+/* cuda_state.cuh: what the CUDA device keeps (struct device.state), and what the sources that make
+ * it up ask of each other: cuda_device.cu, cuda_open.cu, cuda_load.cu, cuda_figures.cu,
+ * cuda_measure.cu and cuda_time.cu. */
 #ifndef SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 #define SNUG_DEVICE_CUDA_CUDA_STATE_CUH
 
@@ -12,7 +12,7 @@ struct cuda_state {
     struct cuda_libraries libraries;
     cudaStream_t streams[QUEUE_COUNT];
     struct cuda_nvml *nvml; /* NULL: not there */
-    int64_t used_before;    /* bytes in use, by whomever, before our context was made; -1: unknown */
+    int64_t used_before; /* bytes in use, by whomever, before our context was made; -1: unknown */
     int64_t context_bytes;
     bool kernels_loaded;
 

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/rng.h"
 #include "base/status.h"
 #include "device/cuda/cuda_kernels.h"
 #include "device/cuda/cuda_libraries.h"

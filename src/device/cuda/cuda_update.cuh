@@ -406,7 +406,7 @@ static enum status update_add(struct update_launch<RULE> *l,
     if (a->n_tensors == UPDATE_TENSORS || a->n_chunks + n_chunks > INT32_MAX ||
         (a->n_tensors > 0 && memcmp(&a->head, h, sizeof(*h)) != 0))
         TRY(update_flush(l));
-    a->head = *h;
+    memcpy(&a->head, h, sizeof(*h)); /* bytes between members too: heads are compared by them */
     a->tensor[a->n_tensors] = *t;
     a->tensor[a->n_tensors].first_chunk = a->n_chunks;
     a->n_tensors++;

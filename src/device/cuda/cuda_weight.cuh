@@ -12,10 +12,9 @@ template <typename T> struct weight {
     const float *as_f32;
 };
 
-template <typename T> static inline struct weight<T> weight_of(const struct op_call *c, int i) {
-    struct weight<T> w = {
-        NULL, NULL
-    };
+template <typename T> static inline weight<T> weight_of(const struct op_call *c, int i)
+{
+    weight<T> w = {NULL, NULL};
     if (call_has(c, i) && c->in[i].dtype == DTYPE_F32)
         w.as_f32 = (const float *)c->in[i].data;
     else if (call_has(c, i))
@@ -23,8 +22,7 @@ template <typename T> static inline struct weight<T> weight_of(const struct op_c
     return w;
 }
 
-template <typename T>
-static inline bool weight_aligned(const struct weight<T> &w)
+template <typename T> static inline bool weight_aligned(const struct weight<T> &w)
 {
     return is_aligned(w.as_t, 16) && is_aligned(w.as_f32, 16);
 }

@@ -1,4 +1,5 @@
 /* dropout.cu: which element is kept is defined in src/ops/dropout.c: the bits are the CPU's. */
+#include "base/rng.h"
 #include "device/cuda/cuda_map.cuh"
 
 /* A dropped infinity is 0, not NaN. */

@@ -19,21 +19,21 @@
  * that makes dw does rows / 4 FLOP for each of those bytes, and an H200 some 200 in the time of
  * one, part of them while it computes. Measured there with the fastest algorithms (V 50304, C 768,
  * 32768 rows in all): the products take 9.3 ms in chunks of 2048 rows, 9.2 of 2816, 9.1 of 4096 and
- * 9.0 in one of 3.1 GiB. Rows so few that their logits stay in the cache (256 of V 50304) would make
- * the pass cheap and dw's bytes three times as dear as its product. So a chunk is a quarter of the
- * rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of 270
- * MiB.
+ * 9.0 in one of 3.1 GiB. Rows so few that their logits stay in the cache (256 of V 50304) would
+ * make the pass cheap and dw's bytes three times as dear as its product. So a chunk is a quarter of
+ * the rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of
+ * 270 MiB.
  *
  * A dw of 16 bits is not rounded chunk by chunk: the chunks are summed in f32 in workspace (V C 4
  * bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B) and rounded once at the end, 6 bytes moved per
  * element; unless one chunk of all rows takes no more memory than that, which is then what happens.
  *
  * A vocabulary that is no multiple of 8 words (50257) would send all three products to kernels that
- * load single elements, 4 times slower (55 ms where 50304 takes 13). The products run over V rounded
- * up to 64 words instead: over a copy of w with zero rows at its end (V C elements, 77 MB each way
- * for GPT-2: 40 us), whose logits count for nothing and whose gradients are zero. So the vectors of
- * 8 that the rows are read in hold nothing that no product has written. dw has no room for rows
- * beyond V: its last words, with those, go through a small sum of their own.
+ * load single elements, 4 times slower (55 ms where 50304 takes 13). The products run over V
+ * rounded up to 64 words instead: over a copy of w with zero rows at its end (V C elements, 77 MB
+ * each way for GPT-2: 40 us), whose logits count for nothing and whose gradients are zero. So the
+ * vectors of 8 that the rows are read in hold nothing that no product has written. dw has no room
+ * for rows beyond V: its last words, with those, go through a small sum of their own.
  *
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
  * trainer stops at. The loader checks them before.
@@ -48,7 +48,7 @@ enum {
     WORDS = 64,        /* rows of logits are a multiple of it: whole vectors, fast products */
     AUTO_LEAST = 2048, /* rows of a chunk */
     AUTO_MOST = 2816,
-    AUTO_ROWS = 128, /* a multiple of it */
+    AUTO_ROWS = 128,   /* a multiple of it */
     PRODUCTS_MOST = 3, /* after a chunk's gradient */
 };
 

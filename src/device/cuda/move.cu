@@ -1,7 +1,6 @@
 /* move.cu: ops that move elements without computing: cast, reshape, slices, concat, broadcast,
  * iota, transpose. All but cast copy bytes, whatever the dtype, in the widest units (up to 16
  * bytes) that divide every length, step and address. */
-#include "base/compiler.h"
 #include "device/cuda/cuda_any.cuh"
 
 static constexpr int THREADS = 256;

@@ -17,10 +17,9 @@ static constexpr int THREADS = 256, MOST_HELD = 32, /* floats of a row per threa
 /* ---- forward ----------------------------------------------------------------------------------
  */
 
-template <typename T>
-static struct norm_args<T> norm_args_of(const struct op_call *c, bool centred) {
-    struct norm_args<T> a = {
-    };
+template <typename T> static norm_args<T> norm_args_of(const struct op_call *c, bool centred)
+{
+    norm_args<T> a = {};
     a.y = (T *)c->out[0].data;
     a.x = (const T *)c->in[0].data;
     a.w = weight_of<T>(c, 1);
@@ -154,10 +153,10 @@ static enum status norm_rows(const struct kernel_ctx *x, const struct op_call *c
  */
 
 template <typename T>
-static struct norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x,
-                                                  const struct op_call *c, bool centred) {
-    struct norm_grad_args<T> a = {
-    };
+static norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x, const struct op_call *c,
+                                           bool centred)
+{
+    norm_grad_args<T> a = {};
     a.dx = (T *)c->out[0].data;
     a.dy = (const T *)c->in[0].data;
     a.x = (const T *)c->in[1].data;

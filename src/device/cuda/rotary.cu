@@ -132,9 +132,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     __shared__ alignas(16) float cosines[MOST_PAIRS], sines[MOST_PAIRS];
     const int64_t row = blockIdx.x, token = row % a.n_tokens;
     const int per_head = a.half / per_16_bytes<T>::n, first = threadIdx.x;
-    const struct rotary_items<T> r = {
-        in + row *a.width, out + row *a.width, a.n_all *per_head, per_head, a.half
-    };
+    const rotary_items<T> r = {in + row * a.width, out + row * a.width, a.n_all * per_head,
+                               per_head, a.half};
     struct items_ahead<T> items;
     fetch<T>(items, r, first);
     const double position = a.positions ? (double)a.positions[token] : (double)token;
