@@ -5,7 +5,7 @@ failed=0
 step() { printf '%-34s' "$1"; shift; if "$@" >/tmp/snug-check.$$ 2>&1; then echo ok; else
     echo FAILED; cat /tmp/snug-check.$$; failed=1; fi; rm -f /tmp/snug-check.$$; }
 
-formatted() { git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
+formatted() { git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror; }
 
 # A folder includes only from itself and from folders above it in this list.
 layers() {
