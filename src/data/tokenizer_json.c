@@ -1,7 +1,7 @@
 /* tokenizer_json.c: tokenizer.json into struct tokenizer.
  *
- * One function per top-level key. A piece that would change the ids and is not implemented is
- * ERR_UNSUPPORTED with its name; a piece that is broken is ERR_DATA. The file is trusted with
+ * One function per top-level key. A piece that would change the ids and that we do not know is
+ * refused by name (ERR_UNSUPPORTED); a piece that is broken is ERR_DATA. The file is trusted with
  * nothing: ids, counts and references are checked before they are used.
  */
 #include <string.h>

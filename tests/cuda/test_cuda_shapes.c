@@ -1,7 +1,6 @@
 /* CUDA kernels on shapes the samples are too small for: long rows, many rows, vocabularies of more
  * than 2^16, runs of one id over many pieces, hundreds of inputs, offsets past 2^31; against the
- * CPU's fast kernels. Then the speed of the memory-bound ones on the shapes of GPT-2 124M with 32
- * sequences of 1024 tokens, printed in GB/s (each input read once, each output written once).
+ * CPU's fast kernels.
  *
  * Skipped without a GPU. */
 #include <math.h>
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -62,8 +60,8 @@ static void upload(void *dst, const void *src, int64_t n_bytes)
     }
 }
 
-/* The first kernel that accepts the call, `n_times` over, in workspace of the arena's own. */
-static void run_kernel(const struct op_call *call, int n_times)
+/* The first kernel that accepts the call, in workspace of the arena's own. */
+static void run_kernel(const struct op_call *call)
 {
     const char *why = NULL;
     const struct kernel *k = kernel_pick(gpu.device.ops->kernels(call->op), call, &why);
@@ -74,8 +72,7 @@ static void run_kernel(const struct op_call *call, int n_times)
     struct kernel_ctx x = {.env = gpu.device.env,
                            .workspace = take(n_bytes),
                            .queue = gpu.device.ops->queue(&gpu.device, QUEUE_COMPUTE)};
-    for (int i = 0; i < n_times; i++)
-        must(k->run(&x, call));
+    must(k->run(&x, call));
     must(gpu.device.ops->sync(&gpu.device));
     gpu.n_taken = before;
 }
@@ -148,7 +145,7 @@ static void check_case(struct law_case *c)
     must(eval_new(&values, c->g, &(struct eval_options){.n_threads = 8}));
     law_case_fill(c, values);
     place_call(c, values, in, out, &call);
-    run_kernel(&call, 1);
+    run_kernel(&call);
     want = law_run(c, &(struct eval_options){.n_threads = 8});
     for (int o = 0; want && o < n->n_out; o++) {
         struct tensor got = out[o], expected = eval_tensor(want, n->out[o]);
@@ -338,7 +335,7 @@ static void run_op(enum op_id op, struct tensor *in, int n_in, struct tensor *ou
 {
     struct op_call call = {
         .op = op, .n_in = n_in, .n_out = n_out, .in = in, .out = out, .attrs = attrs};
-    run_kernel(&call, 1);
+    run_kernel(&call);
 }
 
 static void clip_scale_takes_a_thousand_sums(void **state)
@@ -405,108 +402,6 @@ static void rows_past_two_to_the_31_elements_are_reached(void **state)
     assert_true(fabs((double)read_number(&y) - 9.0 * N * C) < 1.0);
 }
 
-/* ---- speed ---------------------------------------------------------------------------------- */
-
-static const struct shape_case timed[] = {
-    {"layer_norm", "bf16[32768,768], f32[768], f32[768]"},
-    {"layer_norm_grad", "bf16[32768,768], bf16[32768,768], f32[768], f32[32768], f32[32768]+ "
-                        "{dtype=f32}"},
-    {"rms_norm", "bf16[32768,768], f32[768]"},
-    {"rms_norm_grad", "bf16[32768,768], bf16[32768,768], f32[768], f32[32768]+ {dtype=f32}"},
-    {"gelu", "bf16[32768,3072] {approximate=true}"},
-    {"gelu_grad", "bf16[32768,3072], bf16[32768,3072] {approximate=true}"},
-    {"gelu", "f32[32768,3072] {approximate=true}"},
-    {"silu_gate", "bf16[32768,4096]"},
-    {"add", "bf16[32768,768], bf16[32768,768]"},
-    {"dropout", "bf16[32768,768], i64[2]~1000 {p=0.1}"},
-    {"sum_rows", "bf16[32768,3072], f32[3072] {dtype=f32}"},
-    {"sum_rows", "bf16[32768,768], f32[768] {dtype=f32}"},
-    {"transpose", "bf16[32,1024,12,64] {axes=[0,2,1,3]}"},
-    {"transpose", "bf16[32768,768] {axes=[1,0]}"},
-    {"cast", "f32[32768,768] {dtype=bf16}"},
-    {"embedding", "bf16[50304,768], i32[32768]~50304"},
-    {"embedding_grad", "bf16[32768,768], i32[32768]~50304, f32[50304,768] {rows=50304, dtype=f32}"},
-    {"embedding_grad", "bf16[32768,768], i32[32768]~5000 {rows=50304, dtype=f32}"},
-    {"embedding_grad", "bf16[32768,768], i32[32768]~1, f32[50304,768] {rows=50304, dtype=f32}"},
-    {"adamw", "f32[38633472], f32[38633472], f32[38633472], f32[38633472]+, f32[1]=0.001, "
-              "i32[1]=1000, f32[1]=1"},
-    {"adamw_master", "bf16[38633472], bf16[38633472], f32[38633472], f32[38633472]+, f32[1]=0.001, "
-                     "i32[1]=1000, f32[1]=1, f32[38633472]"},
-    {"accumulate", "f32[38633472], bf16[38633472]"},
-    {"sum_squares", "f32[38633472]"},
-    {"sum_squares", "f32[2359296]"},
-    {"sum_squares", "f32[768]"},
-    {"adamw_master", "bf16[768], bf16[768], f32[768], f32[768]+, f32[1]=0.001, i32[1]=1000, "
-                     "f32[1]=1, f32[768]"},
-    {"layer_norm_grad", "bf16[8192,1600], bf16[8192,1600], f32[1600], f32[8192], f32[8192]+ "
-                        "{dtype=f32}"},
-    {"rms_norm_grad", "bf16[16384,2048], bf16[16384,2048], f32[2048], f32[16384]+ {dtype=f32}"},
-    {"linear_cross_entropy_grad", "bf16[32768,768], bf16[50257,768], i32[32768]~50257, f32[1], "
-                                  "f32[50257,768] {dtype=f32}"},
-    {"linear_cross_entropy_grad", "bf16[32768,768], bf16[50304,768], i32[32768]~50304, f32[1], "
-                                  "f32[50304,768] {dtype=f32}"},
-    {"linear_cross_entropy_grad", "bf16[8192,4096], bf16[32000,4096], i32[8192]~32000, f32[1], "
-                                  "bf16[32000,4096]"},
-};
-
-/* An input of the sample: drawn up to TILE_ELEMS elements, then repeated. */
-static void fill_input(const struct sample_input *rule, const struct tensor *t)
-{
-    struct tensor tile = *t;
-    struct sample_input small = *rule;
-    int64_t n = shape_elems(&t->shape), size = dtype_size(t->dtype);
-    int64_t n_tile = MIN(n, (int64_t)TILE_ELEMS);
-    tile.shape = small.shape = shape_of(1, n_tile);
-    tile.data = gpu.host;
-    law_fill(&small, 1, &tile);
-    for (int64_t at = 0; at < n; at += n_tile)
-        move_bytes((char *)t->data + at * size, gpu.host, MIN(n_tile, n - at) * size);
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void time_case(const struct shape_case *s)
-{
-    enum { N_TIMES = 50 };
-    struct law_report r = {0};
-    struct law_case c = {.report = &r};
-    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUT];
-    struct op_call call;
-    build_case(&c, s);
-    const struct node *n = graph_node(c.g, 0);
-    node_call(c.g, n, in, out, &call);
-    gpu.n_taken = 0;
-    for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i] == VALUE_NONE)
-            continue;
-        in[i].data = take(tensor_bytes(&in[i]));
-        fill_input(&c.sample.in[i], &in[i]);
-    }
-    for (int o = 0; o < n->n_out; o++) {
-        const struct alias_rule *a = node_alias(n, o);
-        out[o].data = a ? in[a->in].data : take(tensor_bytes(&out[o]));
-    }
-    run_kernel(&call, 3);
-    double start = seconds();
-    run_kernel(&call, N_TIMES);
-    double each = (seconds() - start) / N_TIMES;
-    (void)printf("%-16s %8.1f us %7.0f GB/s  %s\n", s->op, each * 1e6,
-                 call_bytes(&call) / each * 1e-9, s->text);
-    graph_free(c.g);
-}
-
-static void speeds_are_printed(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(timed); i++)
-        time_case(&timed[i]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,7 +409,6 @@ int main(void)
         cmocka_unit_test(clip_scale_takes_a_thousand_sums),
         cmocka_unit_test(elements_past_two_to_the_31_are_reached),
         cmocka_unit_test(rows_past_two_to_the_31_elements_are_reached),
-        cmocka_unit_test(speeds_are_printed),
     };
     if (device_open_cuda(&gpu.device, 0) != OK) {
         (void)fprintf(stderr, "skipped: %s\n", status_message());

@@ -1,6 +1,5 @@
 /* Updates on a GPU: many tensors in one launch give the bits of one by one, also when recorded;
- * what is rounded by chance is rounded as on the CPU; scale 0 changes nothing. Then how fast AdamW
- * is on a large tensor and on the tensors of GPT-2 124M, against the GPU's streaming rate.
+ * what is rounded by chance is rounded as on the CPU; scale 0 changes nothing.
  *
  * Skipped without a GPU. */
 #include <math.h>
@@ -9,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -309,125 +307,12 @@ static void what_is_rounded_by_chance_is_rounded_as_on_the_cpu(void **state)
     }
 }
 
-/* ---- speed ----------------------------------------------------------------------------------- */
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Bytes that must move: what is changed is read and written, the image only written. */
-static double traffic(const struct op_call *c)
-{
-    double n = (double)tensor_bytes(&c->in[1]);
-    for (int o = 0; o < c->n_out; o++)
-        n += (c->op == OP_adamw_master && o == 0 ? 1.0 : 2.0) * (double)tensor_bytes(&c->out[o]);
-    return n;
-}
-
-/* Seconds of one batch in a recording, the best of a few. */
-static double seconds_of(const struct kernel *k, int n)
-{
-    struct kernel_ctx x = context();
-    void *recording = NULL;
-    double best = 1e30;
-    enum { TIMES = 20 };
-    must(gpu.ops->capture_begin(&gpu));
-    for (int i = 0; i < TIMES; i++)
-        must(gpu.ops->batch(k)(&x, calls, n));
-    must(gpu.ops->capture_end(&gpu, &recording));
-    for (int i = 0; i < 4; i++) {
-        double start = now_s();
-        must(gpu.ops->replay(&gpu, recording));
-        must(gpu.ops->sync(&gpu));
-        best = fmin(best, now_s() - start);
-    }
-    gpu.ops->capture_free(&gpu, recording);
-    return best / TIMES;
-}
-
-static struct tensor take_large(enum dtype d, int64_t n)
-{
-    struct tensor t = {d, shape_of(1, n), arena + n_taken};
-    n_taken += align_up(tensor_bytes(&t), ARENA_ALIGN);
-    assert_true(n_taken <= arena_bytes);
-    return t;
-}
-
-/* Contents do not matter to the time: whatever the arena holds, with scale 1. */
-static void place_large(struct update *u, const struct kind *k, int64_t n,
-                        const struct tensor *scalars)
-{
-    *u = (struct update){0};
-    u->in[0] = u->out[0] = take_large(k->param, n);
-    u->in[1] = take_large(k->grad, n);
-    u->in[2] = u->out[1] = take_large(k->state, n);
-    u->in[3] = u->out[2] = take_large(k->state, n);
-    for (int m = 0; m < 3; m++)
-        u->in[4 + m] = scalars[m];
-    u->call = (struct op_call){k->op, 7, 3, u->in, u->out, u->attrs};
-    if (k->op == OP_adamw_master) {
-        u->in[7] = u->out[3] = take_large(DTYPE_F32, n);
-        u->call.n_in = 8;
-        u->call.n_out = 4;
-    }
-    u->attrs[ADAMW_BETA1].f = 0.9;
-    u->attrs[ADAMW_BETA2].f = 0.95;
-    u->attrs[ADAMW_EPSILON].f = 1e-8;
-    u->attrs[ADAMW_SEED].i = k->seeded ? 5 : 0;
-}
-
-static void print_speed(const struct kind *k, const char *what, int n)
-{
-    double bytes = 0, seconds = seconds_of(kernel_of(k->op), n);
-    for (int i = 0; i < n; i++)
-        bytes += traffic(calls[i]);
-    print_message("%-13s param %-4s grad %-4s states %-4s %s: %8.1f us, %5.0f GB/s, %3.0f %% of "
-                  "the streaming rate\n",
-                  op_get(k->op)->name, dtype_name(k->param), dtype_name(k->grad),
-                  dtype_name(k->state), what, 1e6 * seconds, bytes / seconds / 1e9,
-                  100 * bytes / seconds / gpu.rates.memory_bytes);
-}
-
-static void speed_of_large_and_of_many_tensors(void **state)
-{
-    static const int64_t block[] = {768, 768, 768 * 2304, 2304, 768 * 768,  768,
-                                    768, 768, 768 * 3072, 3072, 768 * 3072, 768};
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        const struct kind *k = &kinds[i];
-        if (k->op != OP_adamw && k->op != OP_adamw_master)
-            continue;
-        n_taken = 0;
-        struct tensor scalars[3] = {number(DTYPE_F32, 1e-4), number(DTYPE_I32, 37),
-                                    number(DTYPE_F32, 1)};
-        copy(arena, host, n_taken);
-        int64_t before = n_taken;
-        place_large(&updates[0], k, (int64_t)200 << 20, scalars);
-        calls[0] = &updates[0].call;
-        print_speed(k, "200 Mi elements", 1);
-        n_taken = before;
-        int n = 0;
-        for (int layer = 0; layer < 12; layer++) {
-            for (size_t b = 0; b < ARRAY_LEN(block); b++) {
-                place_large(&updates[n], k, block[b], scalars);
-                calls[n] = &updates[n].call;
-                n++;
-            }
-        }
-        print_speed(k, "144 of GPT-2   ", n);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_gives_the_bits_of_one_by_one),
         cmocka_unit_test(scale_zero_changes_nothing),
         cmocka_unit_test(what_is_rounded_by_chance_is_rounded_as_on_the_cpu),
-        cmocka_unit_test(speed_of_large_and_of_many_tensors),
     };
     void *a = NULL, *h = NULL;
     if (device_open_cuda(&gpu, 0) != OK) {
