@@ -55,8 +55,7 @@ struct bench {
     double flops;
 };
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static enum status gpu_alloc(struct device *d, int64_t n_bytes, void **p)
 {
@@ -139,8 +138,7 @@ static enum status bench_open(struct bench *b, struct device *d, const struct mo
     return OK;
 }
 
-/* ---- time -------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 typedef enum status work_function(void *data);
 
@@ -221,8 +219,7 @@ static void print_speed(const struct bench *b, const char *name, int64_t n_works
     (void)fflush(stdout);
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 struct kernel_work {
     const struct kernel *k;
@@ -255,8 +252,7 @@ static enum status bench_kernels(struct bench *b, bool all)
     return OK;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 struct plan_work {
     struct sdpa_plan *plan;
@@ -321,8 +317,7 @@ static enum status bench_plans(struct bench *b)
     return OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum status bench_model(struct device *d, const struct model *m, bool all)
 {

@@ -77,8 +77,7 @@ enum snug_status snug_error_json(enum snug_status status, char **text) SNUG_MUST
 const char *snug_version(void);
 void snug_free(void *text); /* NULL is fine */
 
-/* ---- what the program knows from its environment -----------------------------------------------
- */
+/* ---- what the program knows from its environment --------------------------------------------- */
 
 /* Borrowed for as long as the handle that was opened with it. NULL in place of a pointer to one:
  * all unset. */

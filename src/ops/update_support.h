@@ -37,8 +37,7 @@ static inline enum status need_like_param(const struct op_call *c, int i)
     return need_shape(c, i, &c->in[0].shape);
 }
 
-/* ---- AdamW: adamw and adamw_master have the same attributes ------------------------------------
- */
+/* ---- AdamW: adamw and adamw_master have the same attributes ---------------------------------- */
 
 enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON, ADAMW_WEIGHT_DECAY, ADAMW_SEED, ADAMW_ATTRS };
 

@@ -25,8 +25,7 @@ static const char *joined(struct builder *b, const char *prefix, const char *nam
     return s ? s : "";
 }
 
-/* ---- sums over micro-steps --------------------------------------------------------------------
- */
+/* ---- sums over micro-steps ------------------------------------------------------------------- */
 
 /* A root cleared in the begin section and added to in every micro-step; what it holds at the end.
  */

@@ -83,8 +83,7 @@ static void find_uses(struct emitter *e)
     }
 }
 
-/* ---- storage: roots that exist before the program starts ---------------------------------------
- */
+/* ---- storage: roots that exist before the program starts ------------------------------------- */
 
 /* Parameters, states and constants get storage; accumulators and metrics memory that is carried
  * from section to section. Each lives in the tier the plan calls its home. */
@@ -125,8 +124,7 @@ static enum status emit_roots(struct emitter *e)
     return OK;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static enum status emit_node(struct emitter *e, node_id k, bool recompute);
 

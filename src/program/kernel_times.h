@@ -34,8 +34,7 @@ double kernel_times_find(const struct kernel_times *t, const struct program *p, 
 /* How many calls were measured since it was opened. */
 int kernel_times_n_measured(const struct kernel_times *t);
 
-/* ---- for those who predict and for tests ------------------------------------------------------
- */
+/* ---- for those who predict and for tests ----------------------------------------------------- */
 
 /* True when the executor may run the instruction together with its neighbour (run/batch.h): then it
  * costs what its share of a batch costs. */

@@ -37,8 +37,7 @@ enum memory_class {
 };
 const char *memory_class_name(enum memory_class c);
 
-/* ---- storage: what outlives a step ------------------------------------------------------------
- */
+/* ---- storage: what outlives a step ----------------------------------------------------------- */
 
 struct storage_entry {
     const char *name;
@@ -61,8 +60,7 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
                          enum tier tier, int64_t n_bytes, int32_t *index) MUST_CHECK;
 const struct storage_entry *storage_find(const struct storage *s, const char *name);
 
-/* ---- programs ----------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 enum access { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE };
 

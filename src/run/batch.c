@@ -1,7 +1,6 @@
 #include "run/batch.h"
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool overlap(const struct tensor *a, const struct tensor *b)
 {
@@ -26,8 +25,7 @@ static bool disturbs(const struct op_call *a, const struct op_call *b)
     return false;
 }
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool can_follow(const struct program *p, const struct op_call *const *calls, int32_t first,
                        int32_t at)

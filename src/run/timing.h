@@ -45,8 +45,7 @@ void timing_clear(struct timing *t);
 /* Seconds since timing_init. */
 double timing_now(const struct timing *t);
 
-/* ---- what the executor calls ------------------------------------------------------------------
- */
+/* ---- what the executor calls ----------------------------------------------------------------- */
 
 enum status timing_enter(struct timing *t, const struct section *s) MUST_CHECK;
 /* Around what is enqueued: the section's beginning, and n instructions that ran together. */

@@ -59,8 +59,7 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
                           const volatile sig_atomic_t *stop,
                           struct generate_result *result) MUST_CHECK;
 
-/* ---- for the text that is handed on ------------------------------------------------------------
- */
+/* ---- for the text that is handed on ---------------------------------------------------------- */
 
 struct utf8_stream {
     unsigned char pending[4];

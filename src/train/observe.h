@@ -18,8 +18,7 @@
 extern "C" {
 #endif
 
-/* ---- lines: the objects of metrics.jsonl, also shown by log_format: json ------------------------
- */
+/* ---- lines: the objects of metrics.jsonl, also shown by log_format: json --------------------- */
 
 /* New references; NULL when out of memory. Numbers that are not finite become null. */
 json_t *line_config(const struct config *cfg);

@@ -7,8 +7,7 @@
 #include "io/metrics.h"
 #include "train/trainer.h"
 
-/* ---- the record of a run -----------------------------------------------------------------------
- */
+/* ---- the record of a run --------------------------------------------------------------------- */
 
 enum status train_state_init(struct train_state *t)
 {

@@ -19,8 +19,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 
-/* ---- status ------------------------------------------------------------------------------------
- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static enum status deep_failure(void)
 {
@@ -81,8 +80,7 @@ static void every_status_has_name_meaning_and_exit_code(void **state)
     assert_int_equal(status_exit_code(ERR_TERMINATED), 143);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void allocations_are_counted_and_can_be_made_to_fail(void **state)
 {
@@ -175,8 +173,7 @@ static void vectors_grow_and_keep_their_elements(void **state)
     assert_int_equal(v.n, 0);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void strings_build_up_and_failures_stick(void **state)
 {
@@ -404,8 +401,7 @@ static void floats_round_to_the_nearest_half_ties_to_even(void **state)
     }
 }
 
-/* ---- random numbers ----------------------------------------------------------------------------
- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 static void expect_philox(struct philox4 got, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {

@@ -89,8 +89,7 @@ static enum status gradients_run(struct gradients *d, const struct law_case *c, 
     return OK;
 }
 
-/* ---- central differences ----------------------------------------------------------------------
- */
+/* ---- central differences --------------------------------------------------------------------- */
 
 /* The input that output i overwrites, or -1. */
 static int updated_input(const struct law_case *c, int i)
@@ -208,8 +207,7 @@ static void compare_output(const struct law_case *c, int output, const struct gr
     mem_free(r);
 }
 
-/* ---- the laws -----------------------------------------------------------------------------------
- */
+/* ---- the laws -------------------------------------------------------------------------------- */
 
 static void compare_wanting_one(const struct law_case *c, int output, const struct gradients *all)
 {

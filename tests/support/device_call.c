@@ -14,8 +14,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 
-/* ---- host -------------------------------------------------------------------------------------
- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 void host_call_bind(struct host_call *h, enum op_id op, int n_in, int n_out)
 {
@@ -81,8 +80,7 @@ void host_run_reference(const struct op_call *c)
     mem_free(x.workspace);
 }
 
-/* ---- device -----------------------------------------------------------------------------------
- */
+/* ---- device ---------------------------------------------------------------------------------- */
 
 void *device_call_alloc(struct device *d, int64_t n_bytes)
 {
@@ -145,8 +143,7 @@ void device_call_close(struct device_call *g)
     device_call_free(g->device, g->workspace, g->n_workspace);
 }
 
-/* ---- comparison -------------------------------------------------------------------------------
- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 /* Largest error over the largest value; infinite where a NaN shows. */
 static double error_of(const struct tensor *got, const struct tensor *want)

@@ -100,8 +100,7 @@ static void no_masters_means_no_bytes_of_masters(void **state)
     training_release(&t);
 }
 
-/* ---- gradients that live briefly --------------------------------------------------------------
- */
+/* ---- gradients that live briefly ------------------------------------------------------------- */
 
 /* Bytes of the parameters' gradients of one block, and of all. */
 static void gradient_bytes(const struct training *t, int64_t *block, int64_t *all)

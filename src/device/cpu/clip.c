@@ -4,8 +4,7 @@
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_ref.h"
 
-/* ---- sum_squares -------------------------------------------------------------------------------
- */
+/* ---- sum_squares ----------------------------------------------------------------------------- */
 
 /* Each task sums CHUNK elements in f64; the chunks' sums are added in order. */
 enum { CHUNK = 64 * CPU_BLOCK };
@@ -82,8 +81,7 @@ static enum status sum_squares_reference(const struct kernel_ctx *x, const struc
     return OK;
 }
 
-/* ---- clip_scale, loss_scale_update -------------------------------------------------------------
- */
+/* ---- clip_scale, loss_scale_update ----------------------------------------------------------- */
 
 static enum status clip_scale_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
@@ -129,8 +127,7 @@ static enum status loss_scale_update_reference(const struct kernel_ctx *x, const
     return OK;
 }
 
-/* ---- lists -------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 const struct kernel cpu_kernels_sum_squares[] = {
     {"blocked", cpu_declines_f64, sum_squares_workspace, sum_squares_blocked},

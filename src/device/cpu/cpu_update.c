@@ -20,8 +20,7 @@ void update_copy(const struct update_stream *streams, int n_streams)
     }
 }
 
-/* ---- rounding ----------------------------------------------------------------------------------
- */
+/* ---- rounding -------------------------------------------------------------------------------- */
 
 static bool is_random(const struct update_stream *s, uint64_t seed)
 {
@@ -74,8 +73,7 @@ static void round_block(const struct update_stream *s, int64_t at, const float *
         ROUND_BLOCK(rounding_state2);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* The block of a stream, ready to be changed where it lies: in the output when that is f32. */
 static float *open_block(const struct update_stream *s, int64_t at, int64_t n, float *buffer)

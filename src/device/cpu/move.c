@@ -134,8 +134,7 @@ static enum status broadcast_runs(const struct kernel_ctx *x, const struct op_ca
     return OK;
 }
 
-/* ---- references: one element at a time, by index ----------------------------------------------
- */
+/* ---- references: one element at a time, by index --------------------------------------------- */
 
 static void copy_element(const struct tensor *to, int64_t at, const struct tensor *from, int64_t i)
 {
@@ -239,8 +238,7 @@ static enum status transpose_reference(const struct kernel_ctx *x, const struct 
     return OK;
 }
 
-/* ---- transpose --------------------------------------------------------------------------------
- */
+/* ---- transpose ------------------------------------------------------------------------------- */
 
 /* A transpose reduced to what matters: axes of size 1 are gone and axes that stay neighbours are
  * one axis. Axes are in the order of the output; dim and the step in the source per index, in

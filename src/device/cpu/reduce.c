@@ -46,8 +46,7 @@ static bool sum_box(const struct op_call *c, struct box *box)
     return axes->n_ints == 0 || box->length == length;
 }
 
-/* ---- n_inner = 1: sums along rows --------------------------------------------------------------
- */
+/* ---- n_inner = 1: sums along rows ------------------------------------------------------------ */
 
 enum { CHUNK = 16 * CPU_BLOCK };
 
@@ -93,8 +92,7 @@ static void sum_along_rows(const struct kernel_ctx *x, const struct op_call *c,
     }
 }
 
-/* ---- n_inner > 1: sums down columns -----------------------------------------------------------
- */
+/* ---- n_inner > 1: sums down columns ---------------------------------------------------------- */
 
 enum { RUN_ROWS = 128, MAX_BANDS = 64 };
 
@@ -179,8 +177,7 @@ static void sum_down_columns(const struct kernel_ctx *x, const struct op_call *c
     }
 }
 
-/* ---- sum, mean, sum_rows -----------------------------------------------------------------------
- */
+/* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
 static const char *sum_declines(const struct op_call *c)
 {
@@ -237,8 +234,7 @@ static enum status sum_rows_blocked(const struct kernel_ctx *x, const struct op_
     return OK;
 }
 
-/* ---- max ----------------------------------------------------------------------------------------
- */
+/* ---- max ------------------------------------------------------------------------------------- */
 
 static struct box max_box(const struct op_call *c, const struct tensor *x)
 {
@@ -297,8 +293,7 @@ static enum status max_blocked(const struct kernel_ctx *x, const struct op_call 
     return OK;
 }
 
-/* ---- reference ----------------------------------------------------------------------------------
- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 static bool is_reduced(const struct op_call *c, int axis)
 {

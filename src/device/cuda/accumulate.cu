@@ -3,8 +3,7 @@
 
 static constexpr int THREADS = 256;
 
-/* ---- fill --------------------------------------------------------------------------------------
- */
+/* ---- fill ------------------------------------------------------------------------------------ */
 
 static __global__ void __launch_bounds__(THREADS)
     fill_kernel(struct any y, int64_t n, int64_t n_vectors, float value)
@@ -48,8 +47,7 @@ static enum status fill_elements(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-/* ---- accumulate --------------------------------------------------------------------------------
- */
+/* ---- accumulate ------------------------------------------------------------------------------ */
 
 struct accumulate_rule {
     static constexpr int N_STATES = 0;

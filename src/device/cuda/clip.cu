@@ -157,8 +157,7 @@ static enum status sum_squares_chunks(const struct kernel_ctx *x, const struct o
     return OK;
 }
 
-/* ---- clip_scale --------------------------------------------------------------------------------
- */
+/* ---- clip_scale ------------------------------------------------------------------------------ */
 
 /* Sums of squares lie one by one in memory: their addresses go to the kernel by value, as many as
  * its arguments (4 KiB) hold; several launches in a row add to one number in the workspace. */
@@ -228,8 +227,7 @@ static enum status clip_scale_block(const struct kernel_ctx *x, const struct op_
     return OK;
 }
 
-/* ---- loss_scale_update -------------------------------------------------------------------------
- */
+/* ---- loss_scale_update ----------------------------------------------------------------------- */
 
 struct loss_scale_args {
     float *scale;
@@ -285,8 +283,7 @@ static enum status loss_scale_update_one(const struct kernel_ctx *x, const struc
     return OK;
 }
 
-/* ---- lists -------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 extern "C" const struct kernel cuda_kernels_sum_squares[] = {
     {"chunks", cuda_declines_f64, sum_squares_workspace, sum_squares_chunks},

@@ -22,8 +22,7 @@ static inline struct any any_of(const struct tensor *t)
     return a;
 }
 
-/* ---- single elements --------------------------------------------------------------------------
- */
+/* ---- single elements ------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ float any_get_f32(const struct any &a, int64_t i)
 {
@@ -81,8 +80,7 @@ static __device__ __forceinline__ void any_set(const struct any &a, int64_t i, d
     }
 }
 
-/* ---- vectors of four --------------------------------------------------------------------------
- */
+/* ---- vectors of four ------------------------------------------------------------------------- */
 
 /* Four elements as they lie in memory: 16 bytes of f32, or 8 bytes in the first two words. */
 struct any4 {

@@ -59,8 +59,7 @@ static inline const char *attention_declines_size(const struct op_call *c, int i
     return NULL;
 }
 
-/* ---- which pairs count ------------------------------------------------------------------------
- */
+/* ---- which pairs count ----------------------------------------------------------------------- */
 
 static __device__ __forceinline__ bool pair_visible(const struct attention_args &a, int i, int j)
 {
@@ -92,8 +91,7 @@ static __device__ __forceinline__ bool all_visible(const struct attention_args &
            (a.window == 0 || j > i + n_i - 1 - a.window);
 }
 
-/* ---- where heads begin ------------------------------------------------------------------------
- */
+/* ---- where heads begin ----------------------------------------------------------------------- */
 
 static __device__ __forceinline__ int64_t query_at(const struct attention_args &a, int batch,
                                                    int head)
@@ -129,8 +127,7 @@ template <typename T> static __device__ float head_dot(const T *x, const T *y, i
     return warp_sum(sum);
 }
 
-/* ---- implementations --------------------------------------------------------------------------
- */
+/* ---- implementations ------------------------------------------------------------------------- */
 
 enum { PLAIN_MAX_HEAD_DIM = 4096 };
 enum { TILES_MAX_HEAD_DIM = 256, TILES_GRAD_MAX_HEAD_DIM = 128 };

@@ -31,8 +31,7 @@ static int lanes_for(int64_t head_dim, int n)
     return lanes;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 template <typename T> struct head_args {
     T *y;
@@ -110,8 +109,7 @@ enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c)
     return OK;
 }
 
-/* ---- gradient ----------------------------------------------------------------------------------
- */
+/* ---- gradient -------------------------------------------------------------------------------- */
 
 enum { PART_QUERY, PART_KEY, PART_VALUE, N_PARTS };
 

@@ -101,8 +101,7 @@ static __device__ __forceinline__ void fragment_b_columns(uint32_t (&b)[4], uint
     matrices_load_transposed(b, tile + swizzled<D>(row + lane % 16, 2 * n + lane / 16));
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------
- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* Rows [first, first + N) of a head that begins at `head`, rows `stride` elements apart; zeros from
  * row n_rows on. All THREADS threads take part. */

@@ -78,8 +78,7 @@ static inline struct team_cut team_cut_of(const struct kernel_env *env, int64_t 
     return c;
 }
 
-/* ---- copies on their way ----------------------------------------------------------------------
- */
+/* ---- copies on their way --------------------------------------------------------------------- */
 
 /* Until all of this thread's groups but the last `n` have arrived; n is 1 to 3. */
 static __device__ __forceinline__ void copies_wait(int n)
@@ -92,8 +91,7 @@ static __device__ __forceinline__ void copies_wait(int n)
         copies_wait<3>();
 }
 
-/* ---- teams ------------------------------------------------------------------------------------
- */
+/* ---- teams ----------------------------------------------------------------------------------- */
 
 /* A thread's place. */
 struct team_place {

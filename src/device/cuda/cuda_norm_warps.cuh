@@ -26,8 +26,7 @@ static inline bool warps_take(int64_t n, enum dtype d)
     return n % (16 / dtype_size(d)) == 0 && n <= warps_most(d) * WARPS_STEP;
 }
 
-/* ---- vectors ----------------------------------------------------------------------------------
- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 /* Where a row's vector in shared memory has its elements e .. e + 3: fours of neighbouring lanes
  * side by side, so that a warp's 16-byte accesses meet no bank twice. */
@@ -100,8 +99,7 @@ static __device__ __forceinline__ void warps_fetch(struct raw (&to)[K], const T 
     }
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Blocks that fit on a multiprocessor by their registers. */
 template <int Q, typename T> struct warps_blocks {

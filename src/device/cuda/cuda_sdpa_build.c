@@ -14,8 +14,7 @@ struct build {
     cudnnDataType_t type;
 };
 
-/* ---- tensors with memory ----------------------------------------------------------------------
- */
+/* ---- tensors with memory --------------------------------------------------------------------- */
 
 /* Heads of the packed rows, or of keys and values repeated for every query head
  * (cuda_sdpa_groups.h). `transposed` gives [B, H, D, T]. */
@@ -71,8 +70,7 @@ static struct sdpa_tensor number(struct build *b, enum sdpa_slot slot, float val
     return sdpa_scalar(b->g, (int)slot, CUDNN_DATA_FLOAT);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------
- */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 static struct sdpa_tensor position(struct build *b, const struct sdpa_tensor *scores, int64_t axis)
 {
@@ -113,8 +111,7 @@ static struct sdpa_tensor mask(struct build *b, struct sdpa_tensor scores)
     return scores;
 }
 
-/* ---- the graphs -------------------------------------------------------------------------------
- */
+/* ---- the graphs ------------------------------------------------------------------------------ */
 
 static void build_forward(struct build *b)
 {

@@ -55,8 +55,7 @@ static void add_op(struct sdpa_graph *g, cudnnBackendDescriptor_t op, const char
         g->ops[g->n_ops++] = op;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static struct sdpa_tensor tensor(struct sdpa_graph *g, int slot, bool by_value,
                                  cudnnDataType_t type, const int64_t dim[4],
@@ -110,8 +109,7 @@ void sdpa_exchange(int64_t pair[4])
     pair[3] = third;
 }
 
-/* ---- operations -------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 void sdpa_pointwise(struct sdpa_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                     const struct sdpa_tensor *x, const struct sdpa_tensor *b,
@@ -183,8 +181,7 @@ void sdpa_view(struct sdpa_graph *g, const struct sdpa_tensor *x, const struct s
     add_op(g, op, "view operation");
 }
 
-/* ---- plans ------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 /* Forgets descriptors made since there were n; the failure, too, was theirs. */
 static void back_to(struct sdpa_graph *g, int n)

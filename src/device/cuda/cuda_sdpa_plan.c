@@ -14,8 +14,7 @@ struct sdpa_plan {
     int64_t delta_at, copies_at, copies_grad_at, engine_at, size;
 };
 
-/* ---- plans ------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static void lay_out_workspace(struct sdpa_plan *plan)
 {
@@ -69,8 +68,7 @@ const struct sdpa_shape *sdpa_plan_shape(const struct sdpa_plan *plan)
     return &plan->shape;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Where a part begins. */
 struct start {

@@ -107,8 +107,7 @@ struct any_dtypes {
     }
 };
 
-/* ---- eight elements ----------------------------------------------------------------------------
- */
+/* ---- eight elements -------------------------------------------------------------------------- */
 
 /* As they lie in memory: 32 bytes of f32, or 16 bytes in the first four words. */
 struct raw8 {
@@ -224,8 +223,7 @@ static __device__ __forceinline__ void load8(float (&v)[8], const struct raw8 &r
         v[k] = k < n_left ? any_get_f32(a, at + k) : 0.0f;
 }
 
-/* ---- the kernel --------------------------------------------------------------------------------
- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* Where a thread is: 8 elements from `at` on, n_left of which exist (perhaps none, or more). */
 struct update_place {
@@ -361,8 +359,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     }
 }
 
-/* ---- launches (host) ---------------------------------------------------------------------------
- */
+/* ---- launches (host) ------------------------------------------------------------------------- */
 
 template <typename RULE>
 using update_launchable = void (*)(const struct update_args<typename RULE::attrs>);

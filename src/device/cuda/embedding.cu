@@ -18,8 +18,7 @@
 
 static constexpr int THREADS = 256;
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Rows of row_units units of U. The pattern of all ones is NaN in every float dtype. */
 template <typename U>
@@ -60,8 +59,7 @@ static enum status embedding_gather(const struct kernel_ctx *x, const struct op_
     return OK;
 }
 
-/* ---- sorting (id, position) pairs --------------------------------------------------------------
- */
+/* ---- sorting (id, position) pairs ------------------------------------------------------------ */
 
 static constexpr int DIGITS = 256, DIGIT_BITS = 8, SORT_ITEMS = 2048;
 static_assert(THREADS == DIGITS, "one thread per digit");
@@ -164,8 +162,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- sums of runs ------------------------------------------------------------------------------
- */
+/* ---- sums of runs ---------------------------------------------------------------------------- */
 
 static constexpr int PIECE = 32, SUM_THREADS = 128;
 
@@ -277,8 +274,7 @@ static __global__ void __launch_bounds__(SUM_THREADS) sum_edges(TO *out, const s
     }
 }
 
-/* ---- gradient: launches ------------------------------------------------------------------------
- */
+/* ---- gradient: launches ---------------------------------------------------------------------- */
 
 /* Passes of the sort: ids up to n_rows, which stands for those outside the table. */
 static int pass_count(int64_t n_rows)
@@ -399,8 +395,7 @@ static const char *embedding_grad_declines(const struct op_call *c)
     return cuda_declines_f64(c);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 extern "C" const struct kernel cuda_kernels_embedding[] = {
     {"gather", cuda_declines_f64, NULL, embedding_gather},

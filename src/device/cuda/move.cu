@@ -52,8 +52,7 @@ static enum status cast_elements(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-/* ---- units ------------------------------------------------------------------------------------
- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* The largest power of two up to 16 that divides n_bytes (a length, a step or an address) and is no
  * more than `most`. */
@@ -191,8 +190,7 @@ static enum status reshape_copy(const struct kernel_ctx *x, const struct op_call
     return OK;
 }
 
-/* ---- slice_grad: dy with zeros around it ------------------------------------------------------
- */
+/* ---- slice_grad: dy with zeros around it ----------------------------------------------------- */
 
 /* Pieces of `whole` units: `before` zeros, `length` units of src, zeros. */
 template <typename U>
@@ -222,8 +220,7 @@ static enum status slice_grad_runs(const struct kernel_ctx *x, const struct op_c
     return OK;
 }
 
-/* ---- iota -------------------------------------------------------------------------------------
- */
+/* ---- iota ------------------------------------------------------------------------------------ */
 
 static __global__ void __launch_bounds__(THREADS) iota_kernel(int32_t *y, int64_t n, int64_t start)
 {
@@ -240,8 +237,7 @@ static enum status iota_elements(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-/* ---- transpose --------------------------------------------------------------------------------
- */
+/* ---- transpose ------------------------------------------------------------------------------- */
 
 /* The output's axes, with axes of size 1 left out and axes that stay neighbours merged: how long
  * each is and how far apart its indices are in the source, in elements. */

@@ -14,8 +14,7 @@
 static constexpr int THREADS = 256, MOST_HELD = 32, /* floats of a row per thread */
     HELD_ROW = THREADS * MOST_HELD, SHORT_ROW = 1024;
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 template <typename T> static norm_args<T> norm_args_of(const struct op_call *c, bool centred)
 {
@@ -149,8 +148,7 @@ static enum status norm_rows(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
-/* ---- gradient: arguments ---------------------------------------------------------------------
- */
+/* ---- gradient: arguments --------------------------------------------------------------------- */
 
 template <typename T>
 static norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x, const struct op_call *c,
@@ -171,8 +169,7 @@ static norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x, const str
     return a;
 }
 
-/* ---- gradient of other rows --------------------------------------------------------------------
- */
+/* ---- gradient of other rows ------------------------------------------------------------------ */
 
 /* partial[band] = sums over the band's rows of dy h, and of dy. */
 template <bool CENTRED, typename T>
@@ -232,8 +229,7 @@ static __global__ void __launch_bounds__(THREADS) norm_grad_any(const struct nor
     }
 }
 
-/* ---- gradient: launches ------------------------------------------------------------------------
- */
+/* ---- gradient: launches ---------------------------------------------------------------------- */
 
 template <bool CENTRED>
 static struct team_cut cut_of(const struct op_call *c, const struct kernel_env *env)
@@ -296,8 +292,7 @@ static enum status norm_grad_rows(const struct kernel_ctx *x, const struct op_ca
                               (const float *)x->workspace, 1, n_lines, n * (CENTRED ? 2 : 1), 1.0);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 #define LIST(name, workspace, run)                           \
     extern "C" const struct kernel cuda_kernels_##name[] = { \

@@ -49,8 +49,7 @@ static bool sum_box(const struct op_call *c, struct box *box)
     return axes->n_ints == 0 || box->length == length;
 }
 
-/* ---- n_inner = 1: sums along rows -------------------------------------------------------------
- */
+/* ---- n_inner = 1: sums along rows ------------------------------------------------------------ */
 
 /* A row is cut into chunks, a block each; short rows take a warp each and need no second stage. */
 static constexpr int CHUNK = 64 * THREADS, SHORT_ROW = 1024;
@@ -137,8 +136,7 @@ static enum status sum_along_rows(const struct kernel_ctx *x, const struct op_ca
     return OK;
 }
 
-/* ---- n_inner > 1: sums down columns -----------------------------------------------------------
- */
+/* ---- n_inner > 1: sums down columns ---------------------------------------------------------- */
 
 static constexpr int AHEAD = 8; /* rows of a thread on their way at once */
 
@@ -237,8 +235,7 @@ static enum status sum_down_columns(const struct kernel_ctx *x, const struct op_
                               box->n_inner, factor);
 }
 
-/* ---- other axes between the reduced ones ------------------------------------------------------
- */
+/* ---- other axes between the reduced ones ----------------------------------------------------- */
 
 /* Kept and reduced axes, each a list of lengths and steps in x. */
 struct spread {
@@ -306,8 +303,7 @@ static enum status sum_scattered(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-/* ---- sum, mean, sum_rows -----------------------------------------------------------------------
- */
+/* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
 static const char *box_declines(const struct op_call *c)
 {
@@ -367,8 +363,7 @@ static enum status sum_rows_bands(const struct kernel_ctx *x, const struct op_ca
     return sum_down_columns(x, c, &box, 1.0, call_has(c, 1) ? &c->in[1] : NULL);
 }
 
-/* ---- max: a warp per output where the axis is contiguous, a thread per output elsewhere ---------
- */
+/* ---- max: a warp per output where the axis is contiguous, a thread per output elsewhere ------ */
 
 static struct box max_box(const struct op_call *c, const struct tensor *x)
 {

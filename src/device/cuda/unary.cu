@@ -45,8 +45,7 @@ UNARY_GRAD(sigmoid_grad, a *b *(1.0f - b))
 UNARY(tanh, tanhf(a))
 UNARY_GRAD(tanh_grad, a *(1.0f - b * b))
 
-/* ---- scale: y = factor s x, s one element in memory or absent ---------------------------------
- */
+/* ---- scale: y = factor s x, s one element in memory or absent -------------------------------- */
 
 template <typename T>
 static __global__ void __launch_bounds__(MAP_THREADS)
