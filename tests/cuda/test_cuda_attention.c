@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "support/gpu.h"
+
 #ifdef SNUG_HAVE_CUDA
 
 #include "device/cuda/cuda_kernels.h"
@@ -63,10 +65,8 @@ static void attention_and_its_gradient_equal_the_reference(void **state)
 int main(void)
 {
     struct device d;
-    if (device_open_cuda(&d, 0) != OK) {
-        print_message("skipped: %s\n", status_message());
-        return 77;
-    }
+    if (!gpu_open(&d))
+        return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(attention_and_its_gradient_equal_the_reference, &d),
     };
@@ -80,7 +80,7 @@ int main(void)
 int main(void)
 {
     print_message("skipped: built without CUDA\n");
-    return 77;
+    return GPU_SKIPPED;
 }
 
 #endif

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "support/gpu.h"
+
 #ifdef SNUG_HAVE_CUDA
 
 #include <cuda_runtime_api.h>
@@ -212,10 +214,8 @@ static void a_large_call_with_grouped_heads_has_a_plan(void **state)
 int main(void)
 {
     struct device d;
-    if (device_open_cuda(&d, 0) != OK) {
-        print_message("skipped: %s\n", status_message());
-        return 77;
-    }
+    if (!gpu_open(&d))
+        return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(attention_in_parts_of_any_size_equals_the_reference, &d),
         cmocka_unit_test_prestate(a_large_call_with_grouped_heads_has_a_plan, &d),
@@ -230,7 +230,7 @@ int main(void)
 int main(void)
 {
     print_message("skipped: built without CUDA\n");
-    return 77;
+    return GPU_SKIPPED;
 }
 
 #endif

@@ -21,9 +21,8 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "device/device.h"
+#include "support/gpu.h"
 #include "support/process.h"
-
-enum { SKIPPED = 77 };
 
 static struct scratch scratch;
 
@@ -199,7 +198,7 @@ int main(int argc, char **argv)
         return hold(strtoll(argv[2], NULL, 10), argv[3]);
     if (device_count_cuda() == 0) {
         (void)fprintf(stderr, "skipped: no GPU\n");
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

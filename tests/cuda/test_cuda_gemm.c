@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "support/gpu.h"
+
 #ifdef SNUG_HAVE_CUDA
 
 #include <math.h>
@@ -25,7 +27,7 @@
 #include "device/cuda/cuda_gemm.h"
 #include "device/device.h"
 
-enum { SKIPPED = 77, SLOT_BYTES = 8 << 20, WORKSPACE_BYTES = 64 << 20 };
+enum { SLOT_BYTES = 8 << 20, WORKSPACE_BYTES = 64 << 20 };
 
 /* One buffer each, SLOT_BYTES apart. */
 enum slot { A, B, RESIDUAL, BIAS, C_OLD, C, N_SLOTS };
@@ -388,10 +390,8 @@ int main(void)
         cmocka_unit_test(tf32_rounds_factors_of_f32_products_only),
         cmocka_unit_test(a_search_is_kept_and_a_spoilt_file_is_not_believed),
     };
-    if (device_open_cuda(&gpu.device, 0) != OK) {
-        (void)fprintf(stderr, "skipped: %s\n", status_message());
-        return SKIPPED;
-    }
+    if (!gpu_open(&gpu.device))
+        return GPU_SKIPPED;
     const struct device_ops *ops = gpu.device.ops;
     void *arena = NULL, *host = NULL;
     const int64_t arena_bytes = (int64_t)N_SLOTS * SLOT_BYTES + WORKSPACE_BYTES;
@@ -415,7 +415,7 @@ int main(void)
 int main(void)
 {
     (void)fprintf(stderr, "skipped: a build without CUDA\n");
-    return 77;
+    return GPU_SKIPPED;
 }
 
 #endif

@@ -13,12 +13,13 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "support/golden.h"
+#include "support/gpu.h"
 #include "support/scratch.h"
 #include "train/inference.h"
 #include "train/sampler.h"
 #include "train/session.h"
 
-enum { PROMPT = 12, NEW = 10, SKIPPED = 77 };
+enum { PROMPT = 12, NEW = 10 };
 
 static struct scratch cache; /* the GPU is measured once for all of them */
 
@@ -217,7 +218,7 @@ int main(void)
     };
     if (device_count_cuda() == 0) {
         (void)fprintf(stderr, "skipped: no GPU\n");
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     log_set_level(LOG_WARN);
     scratch_init(&cache);

@@ -16,13 +16,14 @@
 
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
+#include "support/gpu.h"
 #include "support/law.h"
 
 #ifdef SNUG_HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif
 
-enum { ZONE_BYTES = 512, ZONE_BYTE = 0xC7, MAX_OUT = 8, SKIPPED = 77 };
+enum { ZONE_BYTES = 512, ZONE_BYTE = 0xC7, MAX_OUT = 8 };
 static const int64_t arena_bytes = (int64_t)512 << 20;
 
 /* The GPU and an image of the region a call lives in, on both sides:
@@ -464,10 +465,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(cuda_kernels_keep_the_laws, only),
     };
-    if (device_open_cuda(&gpu.device, 0) != OK) {
-        (void)fprintf(stderr, "skipped: %s\n", status_message());
-        return SKIPPED;
-    }
+    if (!gpu_open(&gpu.device))
+        return GPU_SKIPPED;
     (void)fprintf(stderr, "%s\n", gpu.device.description);
     const struct device_ops *ops = gpu.device.ops;
     if (ops->memory_alloc(&gpu.device, TIER_DEVICE, arena_bytes, &gpu.arena) != OK ||

@@ -14,9 +14,8 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "device/device.h"
+#include "support/gpu.h"
 #include "support/process.h"
-
-enum { SKIPPED = 77 };
 
 static struct scratch scratch;
 
@@ -139,7 +138,7 @@ int main(void)
     };
     if (device_count_cuda() == 0) {
         (void)fprintf(stderr, "skipped: no GPU\n");
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

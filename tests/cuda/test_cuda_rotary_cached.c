@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "support/gpu.h"
+
 #ifdef SNUG_HAVE_CUDA
 
 #include "base/alloc.h"
@@ -69,10 +71,8 @@ static void cached_attention_equals_the_reference(void **state)
 int main(void)
 {
     struct device d;
-    if (device_open_cuda(&d, 0) != OK) {
-        print_message("skipped: %s\n", status_message());
-        return 77;
-    }
+    if (!gpu_open(&d))
+        return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(rotary_equals_the_reference_far_from_the_beginning, &d),
         cmocka_unit_test_prestate(cached_attention_equals_the_reference, &d),
@@ -87,7 +87,7 @@ int main(void)
 int main(void)
 {
     print_message("skipped: built without CUDA\n");
-    return 77;
+    return GPU_SKIPPED;
 }
 
 #endif

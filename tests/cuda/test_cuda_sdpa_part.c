@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "support/gpu.h"
+
 #ifdef SNUG_HAVE_CUDA
 
 #include "base/compiler.h"
@@ -141,7 +143,7 @@ int main(void)
 int main(void)
 {
     print_message("skipped: built without CUDA\n");
-    return 77;
+    return GPU_SKIPPED;
 }
 
 #endif

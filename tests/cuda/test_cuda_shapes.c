@@ -15,9 +15,10 @@
 
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
+#include "support/gpu.h"
 #include "support/law.h"
 
-enum { MAX_OUT = 8, SKIPPED = 77, N_MANY = 1000, TILE_ELEMS = 1 << 20 };
+enum { MAX_OUT = 8, N_MANY = 1000, TILE_ELEMS = 1 << 20 };
 static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)512 << 20;
 
 struct gpu {
@@ -410,16 +411,14 @@ int main(void)
         cmocka_unit_test(elements_past_two_to_the_31_are_reached),
         cmocka_unit_test(rows_past_two_to_the_31_elements_are_reached),
     };
-    if (device_open_cuda(&gpu.device, 0) != OK) {
-        (void)fprintf(stderr, "skipped: %s\n", status_message());
-        return SKIPPED;
-    }
+    if (!gpu_open(&gpu.device))
+        return GPU_SKIPPED;
     const struct device_ops *ops = gpu.device.ops;
     if (ops->memory_alloc(&gpu.device, TIER_DEVICE, arena_bytes, &gpu.arena) != OK ||
         ops->memory_alloc(&gpu.device, TIER_HOST, host_bytes, &gpu.host) != OK) {
         (void)fprintf(stderr, "skipped: %s\n", status_message());
         device_close(&gpu.device);
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ops->memory_free(&gpu.device, TIER_DEVICE, gpu.arena, arena_bytes);

@@ -13,10 +13,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "support/golden.h"
+#include "support/gpu.h"
 #include "support/scratch.h"
 #include "train/trainer.h"
 
-enum { SKIPPED = 77, N_STEPS = 12 };
+enum { N_STEPS = 12 };
 
 struct run {
     struct scratch scratch;
@@ -164,7 +165,7 @@ int main(void)
     };
     if (device_count_cuda() == 0) {
         print_message("no GPU, or a build without CUDA\n");
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     log_set_level(LOG_QUIET);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,7 @@
 
 #include "support/golden.h"
 #include "support/golden_training.h"
-
-enum { SKIPPED = 77 };
+#include "support/gpu.h"
 
 static void f32_losses_are_those_of_pytorch(void **state)
 {
@@ -126,7 +125,7 @@ int main(int argc, char **argv)
     };
     if (device_count_cuda() == 0) {
         (void)fprintf(stderr, "skipped: no GPU\n");
-        return SKIPPED;
+        return GPU_SKIPPED;
     }
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

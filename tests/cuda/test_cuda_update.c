@@ -17,8 +17,9 @@
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
 #include "ops/update_support.h"
+#include "support/gpu.h"
 
-enum { SKIPPED = 77, MAX_TENSORS = 200, MAX_IN = 8, MAX_OUT = 4 };
+enum { MAX_TENSORS = 200, MAX_IN = 8, MAX_OUT = 4 };
 static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)256 << 20;
 
 static struct device gpu; /* one device for the whole program; opening it is slow */
@@ -315,10 +316,8 @@ int main(void)
         cmocka_unit_test(what_is_rounded_by_chance_is_rounded_as_on_the_cpu),
     };
     void *a = NULL, *h = NULL;
-    if (device_open_cuda(&gpu, 0) != OK) {
-        (void)fprintf(stderr, "skipped: %s\n", status_message());
-        return SKIPPED;
-    }
+    if (!gpu_open(&gpu))
+        return GPU_SKIPPED;
     if (gpu.ops->memory_alloc(&gpu, TIER_DEVICE, arena_bytes, &a) != OK ||
         gpu.ops->memory_alloc(&gpu, TIER_HOST, host_bytes, &h) != OK) {
         (void)fprintf(stderr, "%s\n", status_message());

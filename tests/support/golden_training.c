@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "support/golden.h"
+#include "support/gpu.h"
 #include "train/session.h"
 
 static void copy_rows(void *to, const struct st_tensor *from, int64_t first_row, int64_t n_rows)
@@ -58,7 +59,10 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
     struct st_reader *golden;
     expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(cfg, 1));
-    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .untimed = true}));
+    expect_ok(session_open(&s, cfg,
+                           &(struct session_options){.train = true,
+                                                     .untimed = true,
+                                                     .cache_folder = gpu_cache_folder()}));
     expect_ok(session_start(&s));
     expect_ok(st_reader_open_file(&golden, file));
 
