@@ -6,7 +6,7 @@
 #
 #   build     cmake and the program, the CUDA tests and the tools below
 #   test      every program of tests/cuda (TEST_SECONDS bounds each)
-#   sanitize  memcheck, racecheck and initcheck on training and on the ops, side by side (SANITIZE_SECONDS each)
+#   sanitize  memcheck, racecheck and initcheck on training and on the ops, side by side (SANITIZE_SECONDS in all)
 #   loss      GPT-2 124M on real text beside PyTorch: bench/loss_compare.sh (TOKENS: the token file,
 #             build/corpus/train.bin; tools/make_text_corpus.py makes one)
 #   bench     our side of the cases of bench/targets.json; CASE-PATTERN (a shell pattern) chooses among them
@@ -68,39 +68,51 @@ run_test() {
     return $failed
 }
 
-# tool and its options | program | which of its tests. A device's arenas are zeroed, so initcheck would see nothing in
-# training; the laws run every kernel once with outputs and workspace in memory that nobody has written. What they copy
-# out of it they compare bit for bit; initcheck is not asked about copies, as it does not see what TMA stores.
-checks='
-memcheck|cuda_test_cuda_training|*losses*those_of_pytorch
-racecheck|cuda_test_cuda_training|*losses*those_of_pytorch
-memcheck|cuda_test_cuda_laws|
-racecheck|cuda_test_cuda_laws|
+# tool and its options | program | its arguments, one process each. A device's arenas are zeroed, so initcheck would see
+# nothing in training; the laws run every kernel once with outputs and workspace in memory that nobody has written. What
+# they copy out of it they compare bit for bit; initcheck is not asked about copies, as it does not see what TMA stores.
+# Racecheck is slow: a process for each op. The longest come first.
+ops=$(sed -n 's/^OP(\([a-z_0-9]*\),.*/\1/p' src/graph/ops.def | tac | tr '\n' ' ')
+checks="
+racecheck|cuda_test_cuda_training|f32_losses* bf16_losses*
+racecheck|cuda_test_cuda_laws|$ops
 initcheck --check-api-memory-access no|cuda_test_cuda_laws|
-'
+memcheck|cuda_test_cuda_training|*losses*those_of_pytorch
+memcheck|cuda_test_cuda_laws|
+"
+
+# One process under a sanitizer: tool and its options, program, argument or nothing.
+sanitize_one() {
+    local start=$SECONDS log
+    log=$folder/${1%% *}-${2#cuda_test_}${3:+.${3%%\**}}.log
+    # shellcheck disable=SC2086 # options are words
+    timeout "$SANITIZE_SECONDS" compute-sanitizer --print-limit 100000 --tool $1 "$build/$2" ${3:+"$3"} >"$log" 2>&1
+    echo "took $((SECONDS - start)) s" >>"$log"
+}
 
 # Opening a GPU measures it, which takes minutes under a sanitizer: a first run without one leaves the figures in a file.
 run_sanitize() {
-    local folder=$build/sanitize tool program filter rc pids=() start=$SECONDS
+    local tool program arguments argument rc start=$SECONDS
+    export build folder=$build/sanitize SNUG_TEST_CACHE=$build/sanitize/cache SANITIZE_SECONDS
+    SANITIZE_SECONDS=$(seconds "${SANITIZE_SECONDS:-400}")
     rm -rf "$folder" && mkdir -p "$folder"
     command -v compute-sanitizer >/dev/null || { echo "sanitize: no compute-sanitizer on the PATH"; return 1; }
-    export SNUG_TEST_CACHE=$folder/cache
     "$build/cuda_test_cuda_laws" add >/dev/null 2>&1 || { echo "sanitize: the laws of add fail"; return 1; }
     "$build/cuda_test_cuda_training" 'f32_losses*' >/dev/null 2>&1 || { echo "sanitize: f32 training fails"; return 1; }
-    while IFS='|' read -r tool program filter; do
+    export -f sanitize_one
+    while IFS='|' read -r tool program arguments; do
         [ -n "$tool" ] || continue
-        # shellcheck disable=SC2086 # options are words
-        timeout "$(seconds "${SANITIZE_SECONDS:-240}")" compute-sanitizer --print-limit 100000 --tool $tool \
-            "$build/$program" ${filter:+"$filter"} >"$folder/${tool%% *}-${program#cuda_test_}.log" 2>&1 &
-        pids+=($!)
-    done <<<"$checks"
-    wait "${pids[@]}"
+        set -f
+        for argument in ${arguments:-''}; do printf '%s\0%s\0%s\0' "$tool" "$program" "${argument#"''"}"; done
+        set +f
+    done <<<"$checks" |
+        timeout "$SANITIZE_SECONDS" xargs -0 -n 3 -P "$(nproc)" bash -c 'sanitize_one "$@"' sanitize
     unset SNUG_TEST_CACHE
     python3 tools/sanitizer_summary.py "$folder"/*.log 2>&1 | tee "$logs/sanitize.log"
     rc=${PIPESTATUS[0]}
     echo "sanitized in $((SECONDS - start)) s"
     # Enough of each log to see where it was said.
-    for tool in "$folder"/*.log; do echo "== $tool"; head -c 100000 "$tool"; done >>"$logs/sanitize.log"
+    for tool in "$folder"/*.log; do echo "== $tool"; head -c 30000 "$tool"; done >>"$logs/sanitize.log"
     return "$rc"
 }
 

@@ -58,20 +58,34 @@ def reason(message, kernel):
     return next((why for (part, name), why in KNOWN.items() if part in message and re.search(name, kernel)), None)
 
 
+def report(path, ours):
+    """The lines to show of one log, and whether something in it is to be looked at."""
+    text = path.read_text(errors="replace")
+    found, summary = findings(path)
+    failed = len(re.findall(r"^\[  FAILED  \] \w+$", text, re.M))
+    took = re.search(r"^took (\d+) s$", text, re.M)
+    lines = [f"{path.stem}: {summary}{f'; {failed} tests failed' if failed else ''}{f' ({took[1]} s)' if took else ''}"]
+    bad = failed > 0 or "SUMMARY" not in summary or not (found or re.search(r": 0 (errors|hazards)", summary))
+    for (message, kernel), n in found.most_common(30):
+        why = None if kernel in ours else reason(message, kernel)
+        owner = "OURS" if kernel in ours else "library"
+        bad |= why is None
+        lines.append(f"  {n:6} {owner:8} {kernel[:90]}: {message[:120]}{f' (known: {why})' if why else ''}")
+    return lines, bad
+
+
 def main(paths):
-    ours, bad = our_kernels(), 0
+    """Logs TOOL-PROGRAM.ARGUMENT.log of one tool and program make one line where they are clean."""
+    ours, clean, bad = our_kernels(), collections.Counter(), False
     for path in map(pathlib.Path, paths):
-        found, summary = findings(path)
-        failed = len(re.findall(r"^\[  FAILED  \] \w+$", path.read_text(errors="replace"), re.M))
-        print(f"{path.stem}: {summary}{f'; {failed} tests failed' if failed else ''}")
-        bad |= failed > 0
-        bad |= "SUMMARY" not in summary
-        bad |= not found and not re.search(r": 0 (errors|hazards)", summary)
-        for (message, kernel), n in found.most_common(30):
-            why = None if kernel in ours else reason(message, kernel)
-            owner = "OURS" if kernel in ours else "library"
-            bad |= why is None
-            print(f"  {n:6} {owner:8} {kernel[:90]}: {message[:120]}{f' (known: {why})' if why else ''}")
+        lines, wrong = report(path, ours)
+        bad |= wrong
+        if wrong or len(lines) > 1:
+            print("\n".join(lines))
+        else:
+            clean[path.stem.partition(".")[0]] += 1
+    for group, n in clean.items():
+        print(f"{group}: clean{f' ({n} runs)' if n > 1 else ''}")
     return int(bad)
 
 
