@@ -1,6 +1,6 @@
 /* Whole training steps on a GPU: the models of tests/golden against PyTorch, the same bits from run
- * to run, the predicted arena to the byte. Skipped without a GPU. An argument is a pattern of the
- * tests to run: under a memory checker all of them take long. */
+ * to run, the predicted arena to the byte. Skipped without a GPU. Arguments, since under a checker
+ * all takes long: a pattern of the tests to run, and the model to run them with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +13,12 @@
 #include "support/golden_training.h"
 #include "support/gpu.h"
 
+static const char *const *models = golden_names;
+
 static void f32_losses_are_those_of_pytorch(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         struct trained t;
         double want[N_STEPS];
         train_golden("cuda", *name, 1, NULL, NULL, &t);
@@ -28,7 +30,7 @@ static void f32_losses_are_those_of_pytorch(void **state)
 static void bf16_losses_follow_those_of_pytorch(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         struct trained t;
         double want[N_STEPS];
         train_golden("cuda", *name, 1, "bf16=true", NULL, &t);
@@ -51,7 +53,7 @@ static void other_precisions_follow_those_of_pytorch(void **state)
         {"fp16=true", "initial_scale_power=10"},
     };
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
             struct trained t, again;
             double want[N_STEPS];
@@ -67,7 +69,7 @@ static void other_precisions_follow_those_of_pytorch(void **state)
 static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         struct trained whole, parts;
         train_golden("cuda", *name, 1, NULL, NULL, &whole);
         train_golden("cuda", *name, GOLDEN_BATCH, NULL, NULL, &parts);
@@ -79,7 +81,7 @@ static void a_second_run_gives_the_same_bits(void **state)
 {
     static const char *const precisions[] = {"bf16=false", "bf16=true"};
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         for (size_t i = 0; i < ARRAY_LEN(precisions); i++) {
             struct trained a, b;
             train_golden("cuda", *name, 1, precisions[i], NULL, &a);
@@ -93,7 +95,7 @@ static void a_second_run_gives_the_same_bits(void **state)
 static void recompute_changes_no_bit_of_any_loss(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         struct trained kept, again;
         train_golden("cuda", *name, 1, "bf16=true", "gradient_checkpointing=false", &kept);
         train_golden("cuda", *name, 1, "bf16=true", "gradient_checkpointing=true", &again);
@@ -104,7 +106,7 @@ static void recompute_changes_no_bit_of_any_loss(void **state)
 static void the_high_water_mark_is_the_prediction(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = models; *name; name++) {
         struct trained t;
         train_golden("cuda", *name, 1, "bf16=true", NULL, &t);
         for (int k = 0; k < TIER_COUNT; k++)
@@ -127,6 +129,9 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "skipped: no GPU\n");
         return GPU_SKIPPED;
     }
+    const char *one[] = {argc > 2 ? argv[2] : NULL, NULL};
+    if (argc > 2)
+        models = one;
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,16 @@ static void run_sample(struct law_report *r, enum op_id op, const struct op_samp
 
 bool law_asked(const struct law_report *r, enum op_id op)
 {
-    return !r->only || strcmp(r->only, op_get(op)->name) == 0;
+    const char *name = op_get(op)->name;
+    size_t length = strlen(name);
+    const char *next = r->only;
+    while (next) {
+        if (strncmp(next, name, length) == 0 && (next[length] == ',' || next[length] == '\0'))
+            return true;
+        next = strchr(next, ',');
+        next = next ? next + 1 : NULL;
+    }
+    return !r->only;
 }
 
 void law_for_each_case(struct law_report *r, enum law_forms forms, void (*law)(struct law_case *c))

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 struct law_report {
-    const char *only; /* an op's name: while working on one; NULL: all */
+    const char *only; /* names of ops with commas between: while working on them; NULL: all */
     int n_cases, n_failures;
 };
 
