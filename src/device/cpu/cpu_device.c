@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "device/cpu/cpu_gemm.h"
+#include "device/cpu/cpu_gemm_amx.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/device.h"
 
@@ -94,16 +95,16 @@ static double now_s(void)
 }
 
 /* Rate of a product of n x n matrices, the best of a few. */
-static double matmul_rate(struct device *d, float *a, float *b, float *c, int64_t n,
+static double matmul_rate(struct device *d, enum dtype dtype, void *const matrices[3], int64_t n,
                           void *workspace)
 {
     struct cpu_gemm g = {.m = n,
                          .n = n,
                          .k = n,
-                         .a = {a, DTYPE_F32, 0, n, 1},
-                         .b = {b, DTYPE_F32, 0, 1, n},
-                         .c = c,
-                         .c_dtype = DTYPE_F32,
+                         .a = {matrices[0], dtype, 0, n, 1},
+                         .b = {matrices[1], dtype, 0, 1, n},
+                         .c = matrices[2],
+                         .c_dtype = dtype,
                          .c_row = n};
     double best = 1e30;
     for (int i = 0; i < 3; i++) {
@@ -116,14 +117,13 @@ static double matmul_rate(struct device *d, float *a, float *b, float *c, int64_
 
 /* A small product first: only where it is fast is one run that is large enough for the steady rate
  * (builds with sanitizers would take seconds over it). */
-static void measure_matmul(struct device *d, float *a, float *b, float *c, int64_t n,
-                           void *workspace)
+static double measure_matmul(struct device *d, enum dtype dtype, void *const matrices[3], int64_t n,
+                             void *workspace)
 {
-    double rate = matmul_rate(d, a, b, c, n / 8, workspace);
+    double rate = matmul_rate(d, dtype, matrices, n / 8, workspace);
     if (2.0 * (double)(n * n * n) / rate < 0.1)
-        rate = matmul_rate(d, a, b, c, n, workspace);
-    d->rates.matmul_flops = rate;
-    d->rates.half_matmul_flops = rate; /* 16-bit operands are products in f32 */
+        rate = matmul_rate(d, dtype, matrices, n, workspace);
+    return rate;
 }
 
 static void measure_memory(struct device_rates *r, float *dst, const float *src, int64_t n,
@@ -154,8 +154,12 @@ static enum status measure(struct device *d)
     float *p = scratch;
     for (int64_t i = 0; i < n_floats; i++)
         p[i] = (float)(i % 13) * 0.25f;
+    void *const matrices[] = {p, p + matrix, p + 2 * matrix};
     float *streams = p + 3 * matrix;
-    measure_matmul(d, p, p + matrix, p + 2 * matrix, N, p + n_floats);
+    d->rates.matmul_flops = measure_matmul(d, DTYPE_F32, matrices, N, p + n_floats);
+    d->rates.half_matmul_flops = d->rates.matmul_flops; /* 16-bit operands are products in f32 */
+    if (CPU_GEMM_AMX && cpu_gemm_amx_usable())
+        d->rates.half_matmul_flops = measure_matmul(d, DTYPE_BF16, matrices, N, p + n_floats);
     measure_memory(&d->rates, streams, streams + stream, stream, d->env.n_threads);
     memory_free(d, TIER_HOST, scratch, n_bytes);
     return OK;
@@ -198,7 +202,7 @@ static int usable_processors(void)
 static const char *instructions(void)
 {
 #if defined(__AVX512F__)
-    return "AVX-512";
+    return CPU_GEMM_AMX && cpu_gemm_amx_usable() ? "AVX-512, AMX for bf16" : "AVX-512";
 #elif defined(__AVX2__)
     return "AVX2";
 #elif defined(__aarch64__)

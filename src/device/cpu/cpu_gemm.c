@@ -13,7 +13,8 @@
  * A panel of B stays in the first-level cache while the panels of A pass by; A's block stays in the
  * second level. When C is stored in 16 bits, sums over blocks of k are held in f32 beside it.
  *
- * Builds for AVX-512 use cpu_gemm_avx512.c instead, except for products with a few rows.
+ * Builds for AVX-512 use cpu_gemm_avx512.c instead, and cpu_gemm_amx.c where both matrices are bf16
+ * and the processor has tile registers, except for products with a few rows.
  */
 #include "device/cpu/cpu_gemm.h"
 
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "device/cpu/cpu_gemm_amx.h"
 #include "device/cpu/cpu_gemm_avx512.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
@@ -86,6 +88,7 @@ static int64_t thread_floats(int64_t m, int64_t n, int64_t k)
 int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, int64_t k)
 {
     int64_t n_bytes = env->n_threads * thread_floats(m, n, k) * (int64_t)sizeof(float);
+    n_bytes = MAX(n_bytes, cpu_gemm_amx_workspace(env->n_threads, m, n, k));
     return MAX(n_bytes, cpu_gemm_avx512_workspace(env->n_threads, m, n, k));
 }
 
@@ -358,6 +361,11 @@ void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_ge
     int n_threads = env->n_threads;
     if ((double)g->m * (double)g->n * (double)g->k < 1e5)
         n_threads = 1;
+    bool bf16 = g->a.dtype == DTYPE_BF16 && g->b.dtype == DTYPE_BF16;
+    if (CPU_GEMM_AMX && bf16 && !few && cpu_gemm_amx_usable()) {
+        cpu_gemm_amx(n_threads, workspace, g);
+        return;
+    }
     if (CPU_GEMM_AVX512 && !few) {
         cpu_gemm_avx512(n_threads, workspace, g);
         return;

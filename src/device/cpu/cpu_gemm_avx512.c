@@ -21,14 +21,14 @@
 
 #if CPU_GEMM_AVX512
 
-#include <immintrin.h>
 #include <omp.h>
 
+#include "device/cpu/cpu_avx512.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 
 enum {
-    LANES = 16,
+    LANES = AVX512_LANES,
     VECTORS = 3,
     TILE_ROWS = 8,
     TILE_COLUMNS = VECTORS * LANES,
@@ -40,21 +40,7 @@ enum {
     AHEAD_LINES = 12,
 };
 
-#ifdef __clang__
-#define UNROLL_4 _Pragma("clang loop unroll_count(4)")
-#define UNROLL   _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL_4 _Pragma("GCC unroll 4")
-#define UNROLL   _Pragma("GCC unroll 16")
-#endif
-
 /* ---- packing -------------------------------------------------------------------------------- */
-
-static inline __mmask16 first_lanes(int64_t n)
-{
-    unsigned count = (unsigned)MAX(MIN(n, LANES), 0);
-    return (__mmask16)((1u << count) - 1u);
-}
 
 /* The lanes of `keep` of 16 elements from element `at`, as f32; zero in the others, which are not
  * read. */
@@ -72,40 +58,6 @@ static inline void prefetch(const void *data, enum dtype dtype, int64_t at)
 {
     const char *line = (const char *)data + at * (dtype == DTYPE_F32 ? 4 : 2);
     _mm_prefetch(line, _MM_HINT_T0);
-}
-
-/* r[i][j] -> r[j][i], in four rounds of shuffles: pairs, fours, eights, sixteens. */
-static inline void transpose(__m512 r[LANES])
-{
-    __m512 t[LANES];
-    UNROLL for (int i = 0; i < LANES; i += 2)
-    {
-        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-    UNROLL for (int i = 0; i < LANES; i += 4)
-    {
-        __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 1]);
-        __m512d c = _mm512_castps_pd(t[i + 2]), d = _mm512_castps_pd(t[i + 3]);
-        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
-        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
-        r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
-        r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
-    }
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        t[i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0x88);
-        t[4 + i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0xdd);
-        t[8 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0x88);
-        t[12 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0xdd);
-    }
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        r[i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0x88);
-        r[8 + i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0xdd);
-        r[4 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0x88);
-        r[12 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0xdd);
-    }
 }
 
 /* 16 lines of an operand: rows of A or columns of B. */
@@ -133,15 +85,15 @@ static inline void pack_across(const struct packed *to, const struct lines *s, e
 {
     int64_t last = MAX(s->n - 1, 0);
     for (int64_t k = 0; k < s->depth; k += LANES) {
-        __mmask16 keep = first_lanes(s->depth - k);
+        __mmask16 keep = avx512_first(s->depth - k);
         __m512 r[LANES];
         UNROLL for (int i = 0; i < LANES; i++)
         {
             int64_t at = s->first + MIN(i, last) * s->across + k;
             prefetch(s->data, dtype, at + 4 * LANES);
-            r[i] = load(s->data, dtype, at, i < s->n ? keep : first_lanes(0));
+            r[i] = load(s->data, dtype, at, i < s->n ? keep : avx512_first(0));
         }
-        transpose(r);
+        avx512_transpose(r);
         if (s->depth - k >= LANES) {
             UNROLL for (int i = 0; i < LANES; i++)
             {
@@ -156,7 +108,7 @@ static inline void pack_across(const struct packed *to, const struct lines *s, e
 
 static inline void pack_along(const struct packed *to, const struct lines *s, enum dtype dtype)
 {
-    __mmask16 keep = first_lanes(s->n);
+    __mmask16 keep = avx512_first(s->n);
     for (int64_t k = 0; k < s->depth; k++) {
         int64_t at = s->first + k * s->along;
         prefetch(s->data, dtype, at + AHEAD_LINES * s->along);
@@ -216,7 +168,7 @@ static inline void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTOR
     {
         UNROLL for (int v = 0; v < VECTORS; v++)
         {
-            __mmask16 keep = first_lanes(i < t->m ? t->n - LANES * v : 0);
+            __mmask16 keep = avx512_first(i < t->m ? t->n - LANES * v : 0);
             int64_t at = MIN(LANES * v, t->n - 1), row = MIN(i, t->m - 1);
             __m512 y = sum[i][v];
             if (t->bias)

@@ -4,7 +4,8 @@
  * For each chunk of rows of x:
  *
  *     logits = x_chunk w^T              [rows, V], f32
- *     loss of each row; the logits are overwritten by the loss's gradient
+ *     loss of each row; the logits are overwritten by the loss's gradient, which is rounded to bf16
+ *     where x and w are (into the front half of its row): all products are then of bf16 matrices
  *     dw += logits^T x_chunk
  *     dx_chunk = logits w               dx may lie over x: this chunk of x is not read again
  *
@@ -34,6 +35,7 @@ enum {
 struct sizes {
     int64_t n_rows, n_words, n_columns;
     int64_t chunk_rows;
+    enum dtype gradient; /* of the logits */
 };
 
 /* Chunks of one size, whole tiles of rows, no larger than the limits above. */
@@ -48,6 +50,8 @@ static struct sizes sizes_of(const struct op_call *c)
 {
     struct sizes s = {.n_words = c->in[1].shape.dim[0], .n_columns = c->in[1].shape.dim[1]};
     s.n_rows = shape_elems(&c->in[2].shape);
+    bool bf16 = c->in[0].dtype == DTYPE_BF16 && c->in[1].dtype == DTYPE_BF16;
+    s.gradient = bf16 ? DTYPE_BF16 : DTYPE_F32;
     int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
     if (n_chunks > 0)
         s.chunk_rows = (s.n_rows + n_chunks - 1) / n_chunks;
@@ -112,8 +116,26 @@ static double exponentiate(float *z, float top, int64_t n)
     return sum;
 }
 
+/* z = z factor - shift, with `less` off the target's, stored as `to` in z's memory: front to back,
+ * so what is narrower never lies over what is still to be read. */
+static void store_gradient(float *z, int64_t n, float factor, float shift, int64_t target,
+                           float less, enum dtype to)
+{
+    for (int64_t first = 0; first < n; first += CPU_BLOCK) {
+        float block[CPU_BLOCK];
+        int64_t size = block_size(n, first);
+#pragma omp simd
+        for (int64_t i = 0; i < size; i++)
+            block[i] = micro_flush(z[first + i] * factor - shift);
+        if (target >= first && target < first + size)
+            block[target - first] -= less;
+        cpu_store_f32(z, to, first, block, size);
+    }
+}
+
 /* The loss of a row with a valid target; its logits z become their own gradient times d_loss. */
-static double row_loss(const struct op_call *c, float *z, int64_t n, int64_t target, double d_loss)
+static double row_loss(const struct op_call *c, float *z, int64_t n, int64_t target, double d_loss,
+                       enum dtype gradient)
 {
     double e = call_float(c, HEAD_LOSS_SMOOTHING), z_loss = call_float(c, HEAD_LOSS_Z);
     double z_target = (double)z[target], z_sum = e > 0.0 ? sum_of(z, n) : 0.0;
@@ -121,11 +143,8 @@ static double row_loss(const struct op_call *c, float *z, int64_t n, int64_t tar
     double sum = exponentiate(z, top, n);
     double lse = (double)top + log(sum);
     float factor = (float)(d_loss * (1.0 + 2.0 * z_loss * lse) / sum);
-    float shift = (float)(d_loss * e / (double)n);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        z[i] = micro_flush(z[i] * factor - shift);
-    z[target] -= (float)(d_loss * (1.0 - e));
+    store_gradient(z, n, factor, (float)(d_loss * e / (double)n), target,
+                   (float)(d_loss * (1.0 - e)), gradient);
     return lse - (1.0 - e) * z_target - e * z_sum / (double)n + z_loss * lse * lse;
 }
 
@@ -194,7 +213,7 @@ static void losses_of(const struct kernel_ctx *x, const struct op_call *c, const
         if (target[i] == ignore)
             memset(z, 0, (size_t)s->n_words * sizeof(float));
         else
-            w->losses[i] = row_loss(c, z, s->n_words, target[i], d_loss);
+            w->losses[i] = row_loss(c, z, s->n_words, target[i], d_loss, s->gradient);
     }
     for (int64_t i = 0; i < n; i++) {
         sums[0] += w->losses[i];
@@ -205,8 +224,8 @@ static void losses_of(const struct kernel_ctx *x, const struct op_call *c, const
 static void gradients_of(const struct kernel_ctx *x, const struct op_call *c, const struct sizes *s,
                          const struct work *w, int64_t first, int64_t n)
 {
-    struct cpu_matrix logits = {
-        .data = w->logits, .dtype = DTYPE_F32, .row = s->n_words, .column = 1};
+    struct cpu_matrix logits = {.data = w->logits, .dtype = s->gradient, .column = 1};
+    logits.row = s->n_words * (int64_t)sizeof(float) / dtype_size(s->gradient);
     struct cpu_gemm dw = {
         .m = s->n_words,
         .n = s->n_columns,

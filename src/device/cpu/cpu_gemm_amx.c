@@ -1,0 +1,412 @@
+/* cpu_gemm_amx.c: packed products of bf16 matrices with tile registers.
+ *
+ * A tile holds 16 rows of 64 bytes. One instruction adds the product of 16 x 32 elements of A and
+ * 32 x 16 of B to 16 x 16 sums in f32: sixteen times what AVX-512 does for f32 in the same time.
+ * Four tiles of sums, two of A and two of B are in use:
+ *
+ *            B0  B1                   packed A   [32 rows][step of k][2 tiles][16 rows][32 k]
+ *        A0  S0  S1    32 x 32 of C   packed B   [step of k][2 tiles][16 pairs of k][16 columns][2]
+ *        A1  S2  S3
+ *
+ * so a step of 32 along k is four loads and four products. All threads share one packed block of A
+ * (BLOCK_ROWS x BLOCK_DEPTH, it stays in the second-level cache); each takes slivers of 32 columns
+ * of B as it becomes free, packs them and runs down the rows of the block with them. Sums go on
+ * from block to block of k through memory unrounded, in C where it is f32 and in workspace
+ * otherwise: how k is cut does not show.
+ */
+#include "device/cpu/cpu_gemm_amx.h"
+
+#if CPU_GEMM_AMX
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "device/cpu/cpu_avx512.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_micro.h"
+
+enum {
+    TILE = 16,          /* rows of a tile, and its 32-bit columns */
+    STEP = 32,          /* elements of k in a tile of A or B */
+    CELL = TILE * STEP, /* elements of a packed tile */
+    SIDE = 2 * TILE,    /* of the square of C that is summed at once */
+    TILE_BYTES = 64,    /* of a row */
+    BLOCK_DEPTH = 768,
+    BLOCK_ROWS = 1024,
+    PART_ROWS = 512, /* and columns of a block whose sums are in workspace */
+    PART_COLUMNS = 31 * SIDE,
+};
+
+/* ---- permission and shape of the tiles ------------------------------------------------------ */
+
+/* A process asks Linux for the tiles before it uses them: they make each thread's state larger. */
+bool cpu_gemm_amx_usable(void)
+{
+    enum { UNASKED, REFUSED, GRANTED, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    static atomic_int answer = UNASKED;
+    if (atomic_load(&answer) == UNASKED) {
+        bool granted = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+        atomic_store(&answer, granted ? GRANTED : REFUSED);
+    }
+    return atomic_load(&answer) == GRANTED;
+}
+
+/* All eight tiles in full: edges are padded with zeros where they are packed. */
+static void open_tiles(void)
+{
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        shape.row_bytes[i] = TILE_BYTES;
+        shape.rows[i] = TILE;
+    }
+    _tile_loadconfig(&shape);
+}
+
+/* The compilers do not know that tile instructions read and write memory. */
+#define MEMORY_IS_SEEN __asm__ volatile("" ::: "memory")
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+/* 16 lines of an operand: rows of A or columns of B. */
+struct lines {
+    const uint16_t *data;  /* of line 0 at the block's first k */
+    int64_t across, along; /* elements from line to line, and from k to k; one of them is 1 */
+    int64_t n;             /* lines there are, 16 or fewer; the rest are taken as zeros */
+    int64_t depth;
+};
+
+/* r[i] = pairs (k, k + 1), (k + 2, k + 3), ... of line i. */
+static inline void load_across(const struct lines *s, int64_t k, __m512 r[TILE])
+{
+    int64_t left = s->depth - k;
+    __mmask32 keep = left >= STEP ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1u;
+    UNROLL for (int i = 0; i < TILE; i++)
+    {
+        const uint16_t *from = s->data + MIN(i, MAX(s->n - 1, 0)) * s->across + k;
+        _mm_prefetch((const char *)(from + 4 * STEP), _MM_HINT_T0);
+        r[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(i < s->n ? keep : 0, from));
+    }
+}
+
+/* r[i] = pair (k + 2 i, k + 2 i + 1) of lines 0, 1, ... */
+static inline void load_along(const struct lines *s, int64_t k, __m512 r[TILE])
+{
+    __mmask16 keep = avx512_first(s->n);
+    UNROLL for (int i = 0; i < TILE; i++)
+    {
+        int64_t at = k + 2 * i, left = s->depth - at;
+        const uint16_t *from = s->data + MIN(at, s->depth - 1) * s->along;
+        const uint16_t *next = s->data + MIN(at + 1, s->depth - 1) * s->along;
+        __m256i low = _mm256_maskz_loadu_epi16(left > 0 ? keep : 0, from);
+        __m256i high = _mm256_maskz_loadu_epi16(left > 1 ? keep : 0, next);
+        __m512i pair = _mm512_or_si512(_mm512_cvtepu16_epi32(low),
+                                       _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+        r[i] = _mm512_castsi512_ps(pair);
+    }
+}
+
+/* A tile per step of k, `stride` elements apart. Rows of the tiles are lines (as A wants it) or
+ * pairs of k (as B does). */
+static void pack(const struct lines *s, bool rows_are_lines, uint16_t *to, int64_t stride)
+{
+    bool across = s->along == 1;
+    for (int64_t k = 0; k < s->depth; k += STEP, to += stride) {
+        __m512 r[TILE];
+        if (across)
+            load_across(s, k, r);
+        else
+            load_along(s, k, r);
+        if (across != rows_are_lines)
+            avx512_transpose(r);
+        UNROLL for (int i = 0; i < TILE; i++)
+        {
+            _mm512_store_ps((float *)(void *)(to + i * STEP), r[i]);
+        }
+    }
+}
+
+/* ---- a square of C -------------------------------------------------------------------------- */
+
+/* f32 memory with rows `row` elements apart; at NULL: there is none. */
+struct sums {
+    float *at;
+    int64_t row;
+};
+
+static inline void load_sums(struct sums from)
+{
+    size_t row = (size_t)from.row * sizeof(float);
+    if (!from.at) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        return;
+    }
+    MEMORY_IS_SEEN;
+    _tile_loadd(0, from.at, row);
+    _tile_loadd(1, from.at + TILE, row);
+    _tile_loadd(2, from.at + TILE * from.row, row);
+    _tile_loadd(3, from.at + TILE * from.row + TILE, row);
+}
+
+static inline void store_sums(struct sums to)
+{
+    size_t row = (size_t)to.row * sizeof(float);
+    _tile_stored(0, to.at, row);
+    _tile_stored(1, to.at + TILE, row);
+    _tile_stored(2, to.at + TILE * to.row, row);
+    _tile_stored(3, to.at + TILE * to.row + TILE, row);
+    MEMORY_IS_SEEN;
+}
+
+static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
+{
+    MEMORY_IS_SEEN;
+    for (int64_t k = 0; k < depth; k += STEP, a += 2 * CELL, b += 2 * CELL) {
+        _tile_loadd(6, b, TILE_BYTES);
+        _tile_loadd(4, a, TILE_BYTES);
+        _tile_loadd(7, b + CELL, TILE_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + CELL, TILE_BYTES);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+/* ---- a block -------------------------------------------------------------------------------- */
+
+/* Rows i .. i + m and columns j .. j + n of C, over k .. k + depth. */
+struct block {
+    const struct cpu_gemm *g;
+    int64_t i, m, j, n, k, depth;
+    bool first, last; /* of the blocks of k */
+    uint16_t *a;      /* packed A */
+    float *sums;      /* [m, n] between blocks of k where C is stored in 16 bits */
+};
+
+static int64_t steps(int64_t depth)
+{
+    return micro_round_up(depth, STEP);
+}
+
+/* 32 rows of A from row i of the block. */
+static void pack_a(const struct block *s, int64_t i)
+{
+    const struct cpu_matrix *a = &s->g->a;
+    for (int t = 0; t < 2; t++) {
+        int64_t row = i + t * TILE, there = MIN(row, s->m - 1);
+        struct lines from = {
+            .data =
+                (const uint16_t *)a->data + a->first + (s->i + there) * a->row + s->k * a->column,
+            .across = a->row,
+            .along = a->column,
+            .n = MAX(MIN(s->m - row, TILE), 0),
+            .depth = s->depth,
+        };
+        pack(&from, true, s->a + i * steps(s->depth) + t * CELL, 2 * CELL);
+    }
+}
+
+/* The sliver of B from column j of the block. */
+static void pack_b(const struct block *s, int64_t j, uint16_t *sliver)
+{
+    const struct cpu_matrix *b = &s->g->b;
+    for (int t = 0; t < 2; t++) {
+        int64_t column = j + t * TILE, there = MIN(column, s->n - 1);
+        struct lines from = {
+            .data =
+                (const uint16_t *)b->data + b->first + (s->j + there) * b->column + s->k * b->row,
+            .across = b->column,
+            .along = b->row,
+            .n = MAX(MIN(s->n - column, TILE), 0),
+            .depth = s->depth,
+        };
+        pack(&from, false, sliver + t * CELL, 2 * CELL);
+    }
+}
+
+/* A square of the block, m x n of SIDE x SIDE there, from row i and column j; `square` is memory
+ * for one that is not summed in place. */
+struct place {
+    int64_t i, m, j, n;
+    float *square;
+};
+
+/* What the product is added to at the first block of k, gathered in the square; false: nothing. */
+static bool gather_base(const struct block *s, const struct place *p)
+{
+    const struct cpu_gemm *g = s->g;
+    const void *base = cpu_gemm_base(g);
+    int64_t first = g->c_first + (s->i + p->i) * g->c_row + s->j + p->j;
+    if (!base && !g->bias)
+        return false;
+    for (int64_t r = 0; r < p->m; r++) {
+        float *restrict row = p->square + r * SIDE;
+        if (base)
+            cpu_load_f32(row, base, g->c_dtype, first + r * g->c_row, p->n);
+        else
+            memset(row, 0, SIDE * sizeof(float));
+        const float *restrict bias = g->bias ? g->bias + s->j + p->j : NULL;
+        for (int64_t c = 0; bias && c < p->n; c++)
+            row[c] += bias[c];
+    }
+    return true;
+}
+
+static void copy_square(struct sums to, struct sums from, int64_t m, int64_t n)
+{
+    for (int64_t r = 0; r < m; r++)
+        memcpy(to.at + r * to.row, from.at + r * from.row, (size_t)n * sizeof(float));
+}
+
+static void multiply_square(const struct block *s, const uint16_t *a, const uint16_t *b,
+                            const struct place *p)
+{
+    const struct cpu_gemm *g = s->g;
+    bool f32 = g->c_dtype == DTYPE_F32, whole = p->m == SIDE && p->n == SIDE;
+    int64_t first = g->c_first + (s->i + p->i) * g->c_row + s->j + p->j;
+    struct sums none = {NULL, 0}, square = {p->square, SIDE};
+    /* Where sums over blocks of k are held. */
+    struct sums held = {s->sums + p->i * s->n + p->j, s->n};
+    if (f32)
+        held = (struct sums){(float *)g->c + first, g->c_row};
+    if (s->first) {
+        load_sums(gather_base(s, p) ? square : none);
+    } else if (whole) {
+        load_sums(held);
+    } else {
+        copy_square(square, held, p->m, p->n);
+        load_sums(square);
+    }
+    multiply(a, b, s->depth);
+    if (whole && (f32 || !s->last)) {
+        store_sums(held);
+        return;
+    }
+    store_sums(square);
+    if (f32 || !s->last) {
+        copy_square(held, square, p->m, p->n);
+        return;
+    }
+    for (int64_t r = 0; r < p->m; r++)
+        cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, p->square + r * SIDE, p->n);
+}
+
+/* Rows i .. i_end of the sliver of columns from j. */
+static void multiply_sliver(const struct block *s, int64_t i, int64_t i_end, int64_t j,
+                            uint16_t *sliver)
+{
+    float square[SIDE * SIDE] __attribute__((aligned(64))) = {0};
+    pack_b(s, j, sliver);
+    for (; i < i_end; i += SIDE) {
+        struct place p = {
+            .i = i, .m = MIN(s->m - i, SIDE), .j = j, .n = MIN(s->n - j, SIDE), .square = square};
+        multiply_square(s, s->a + i * steps(s->depth), sliver, &p);
+    }
+}
+
+/* Run by every thread of a team. */
+static void run_block(const struct block *s, int n_threads, uint16_t *sliver)
+{
+    int64_t n_slivers = (s->n + SIDE - 1) / SIDE;
+    /* Where the slivers are few for so many threads, rows are divided too. */
+    int64_t n_parts = n_threads > 1 ? (4 * n_threads + n_slivers - 1) / n_slivers : 1;
+    int64_t part = micro_round_up((s->m + n_parts - 1) / n_parts, SIDE);
+    part = MAX(part, MIN(s->m, 4 * SIDE));
+    n_parts = (s->m + part - 1) / part;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < s->m; i += SIDE)
+        pack_a(s, i);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t item = 0; item < n_slivers * n_parts; item++) {
+        int64_t i = item % n_parts * part;
+        multiply_sliver(s, i, MIN(i + part, s->m), item / n_parts * SIDE, sliver);
+    }
+}
+
+/* ---- the product ---------------------------------------------------------------------------- */
+
+static int64_t depth_of(int64_t k)
+{
+    int64_t n_blocks = MAX((k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, 1);
+    return MAX(micro_round_up((k + n_blocks - 1) / n_blocks, STEP), STEP);
+}
+
+static int64_t a_bytes(int64_t m, int64_t k)
+{
+    return micro_round_up(MIN(m, BLOCK_ROWS), SIDE) * MIN(steps(k), BLOCK_DEPTH) * 2;
+}
+
+static int64_t b_bytes(int64_t k)
+{
+    return MIN(steps(k), BLOCK_DEPTH) * SIDE * 2;
+}
+
+static int64_t sums_bytes(int64_t m, int64_t n, int64_t k)
+{
+    if (k <= BLOCK_DEPTH)
+        return 0;
+    return micro_round_up(MIN(m, PART_ROWS) * MIN(n, PART_COLUMNS) * 4, 64);
+}
+
+int64_t cpu_gemm_amx_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
+{
+    return a_bytes(m, k) + n_threads * b_bytes(k) + sums_bytes(m, n, k);
+}
+
+void cpu_gemm_amx(int n_threads, void *workspace, const struct cpu_gemm *g)
+{
+    int64_t depth = depth_of(g->k);
+    bool in_parts = g->c_dtype != DTYPE_F32 && g->k > depth;
+    int64_t rows = in_parts ? PART_ROWS : BLOCK_ROWS, columns = in_parts ? PART_COLUMNS : g->n;
+    char *slivers = (char *)workspace + a_bytes(g->m, g->k);
+    void *sums = slivers + n_threads * b_bytes(g->k);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        void *sliver = slivers + omp_get_thread_num() * b_bytes(g->k);
+        struct block s = {.g = g, .a = workspace, .sums = sums};
+        open_tiles();
+        for (s.i = 0; s.i < g->m; s.i += rows) {
+            s.m = MIN(g->m - s.i, rows);
+            for (s.j = 0; s.j < g->n; s.j += columns) {
+                s.n = MIN(g->n - s.j, columns);
+                for (s.k = 0; s.k == 0 || s.k < g->k; s.k += depth) {
+                    s.depth = MIN(g->k - s.k, depth);
+                    s.first = s.k == 0;
+                    s.last = s.k + depth >= g->k;
+                    run_block(&s, n_threads, sliver);
+                }
+            }
+        }
+        _tile_release();
+    }
+}
+
+#else
+
+bool cpu_gemm_amx_usable(void)
+{
+    return false;
+}
+
+int64_t cpu_gemm_amx_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
+{
+    (void)n_threads, (void)m, (void)n, (void)k;
+    return 0;
+}
+
+void cpu_gemm_amx(int n_threads, void *workspace, const struct cpu_gemm *g)
+{
+    (void)n_threads, (void)workspace, (void)g;
+}
+
+#endif
