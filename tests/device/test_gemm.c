@@ -101,17 +101,16 @@ static void check(struct product p)
     mem_free(c.data);
 }
 
-static void blocks_meet_without_gap_or_overlap(void **state)
+static void check_blocks(enum dtype type)
 {
-    (void)state;
     const int64_t sizes[][3] = {{1, 1, 1},      {13, 33, 17},   {12, 32, 256}, {241, 40, 257},
                                 {30, 1030, 9},  {500, 70, 530}, {7, 100, 300}, {9, 2100, 20},
-                                {525, 49, 777}, {24, 96, 1600}};
+                                {525, 49, 777}, {24, 96, 1600}, {1060, 64, 40}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int layout = 0; layout < 4; layout++) {
-            struct product p = {sizes[i][0], sizes[i][1], sizes[i][2],      layout & 1,
-                                layout & 2,  DTYPE_F32,   DTYPE_F32,        DTYPE_F32,
-                                false,       false,       1 + (int)(i % 3), false};
+            struct product p = {
+                sizes[i][0], sizes[i][1], sizes[i][2], layout & 1, layout & 2,       type,
+                type,        DTYPE_F32,   false,       false,      1 + (int)(i % 3), false};
             check(p);
             p.add = true;
             check(p);
@@ -124,6 +123,19 @@ static void blocks_meet_without_gap_or_overlap(void **state)
             check(p);
         }
     }
+}
+
+static void blocks_meet_without_gap_or_overlap(void **state)
+{
+    (void)state;
+    check_blocks(DTYPE_F32);
+}
+
+/* They have blocks of their own where the processor has tile registers. */
+static void blocks_of_bf16_meet_without_gap_or_overlap(void **state)
+{
+    (void)state;
+    check_blocks(DTYPE_BF16);
 }
 
 static void storage_may_be_any_mix_of_16_and_32_bits(void **state)
@@ -153,11 +165,9 @@ static void storage_may_be_any_mix_of_16_and_32_bits(void **state)
     }
 }
 
-/* A C in 16 bits is finished in f32 over blocks of k and of columns before it is rounded. */
-static void a_16_bit_result_is_rounded_once(void **state)
+static void check_rounding(enum dtype type)
 {
-    (void)state;
-    struct product p = {18,         1030,       1700,  false, true, DTYPE_F32,
+    struct product p = {18,         1030,       1700,  false, true, type,
                         DTYPE_BF16, DTYPE_BF16, false, true,  2,    false};
     check(p);
     p.c = DTYPE_F32;
@@ -177,11 +187,17 @@ static void a_16_bit_result_is_rounded_once(void **state)
     mem_free(half.data);
 }
 
-static void the_number_of_threads_does_not_show_in_the_result(void **state)
+/* A C in 16 bits is finished in f32 over blocks of k and of columns before it is rounded. */
+static void a_16_bit_result_is_rounded_once(void **state)
 {
     (void)state;
-    struct product p = {100,       200,       300,   false, true, DTYPE_F32,
-                        DTYPE_F32, DTYPE_F32, false, false, 1,    false};
+    check_rounding(DTYPE_F32);
+    check_rounding(DTYPE_BF16);
+}
+
+static void check_threads(enum dtype type)
+{
+    struct product p = {100, 200, 300, false, true, type, type, DTYPE_F32, false, false, 1, false};
     struct tensor a = tensor_new(p.a, p.m * p.k, 1), b = tensor_new(p.b, p.k * p.n, 2);
     struct tensor one = run(&p, &a, &b, NULL);
     for (p.n_threads = 2; p.n_threads <= 6; p.n_threads++) {
@@ -194,10 +210,18 @@ static void the_number_of_threads_does_not_show_in_the_result(void **state)
     mem_free(one.data);
 }
 
+static void the_number_of_threads_does_not_show_in_the_result(void **state)
+{
+    (void)state;
+    check_threads(DTYPE_F32);
+    check_threads(DTYPE_BF16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_meet_without_gap_or_overlap),
+        cmocka_unit_test(blocks_of_bf16_meet_without_gap_or_overlap),
         cmocka_unit_test(storage_may_be_any_mix_of_16_and_32_bits),
         cmocka_unit_test(a_16_bit_result_is_rounded_once),
         cmocka_unit_test(the_number_of_threads_does_not_show_in_the_result),

@@ -1,5 +1,5 @@
-/* cpu_avx512.h: what the packed products share of AVX-512: masks for part of a vector, and the
- * transpose of a square of registers. Empty where the build may not use it. */
+/* cpu_avx512.h: what the packed products share of AVX-512: masks for part of a vector, the
+ * conversion and transpose of registers. Empty where the build may not use it. */
 #ifndef SNUG_DEVICE_CPU_CPU_AVX512_H
 #define SNUG_DEVICE_CPU_CPU_AVX512_H
 
@@ -15,11 +15,13 @@
 enum { AVX512_LANES = 16 };
 
 #ifdef __clang__
-#define UNROLL_4 _Pragma("clang loop unroll_count(4)")
-#define UNROLL   _Pragma("clang loop unroll(full)")
+#define UNROLL_4  _Pragma("clang loop unroll_count(4)")
+#define UNROLL    _Pragma("clang loop unroll(full)")
+#define UNROLL_32 UNROLL
 #else
-#define UNROLL_4 _Pragma("GCC unroll 4")
-#define UNROLL   _Pragma("GCC unroll 16")
+#define UNROLL_4  _Pragma("GCC unroll 4")
+#define UNROLL    _Pragma("GCC unroll 16")
+#define UNROLL_32 _Pragma("GCC unroll 32")
 #endif
 
 /* A mask of the first n of 16 lanes; n may be anything. */
@@ -27,6 +29,30 @@ static inline __mmask16 avx512_first(int64_t n)
 {
     unsigned count = (unsigned)MAX(MIN(n, AVX512_LANES), 0);
     return (__mmask16)((1u << count) - 1u);
+}
+
+/* The lanes of `keep` of 16 elements from element `at`, as f32; zero in the others, which are not
+ * read. */
+static inline __m512 avx512_load(const void *data, enum dtype dtype, int64_t at, __mmask16 keep)
+{
+    if (dtype == DTYPE_F32)
+        return _mm512_maskz_loadu_ps(keep, (const float *)data + at);
+    __m256i half = _mm256_maskz_loadu_epi16(keep, (const uint16_t *)data + at);
+    if (dtype == DTYPE_F16)
+        return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* bf16_from_f32 of each lane. */
+static inline __m256i avx512_bf16(__m512 x)
+{
+    __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+    __m512i half =
+        _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(high, _mm512_set1_epi32(1)));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(rounded);
 }
 
 /* r[i][j] -> r[j][i], in four rounds of shuffles: pairs, fours, eights, sixteens. */

@@ -38,6 +38,8 @@ enum {
     BLOCK_ROWS = 1024,
     PART_ROWS = 512, /* and columns of a block whose sums are in workspace */
     PART_COLUMNS = 31 * SIDE,
+    AHEAD = 4,   /* steps of k that prefetches run ahead of packing */
+    AHEAD_A = 2, /* and of multiplying */
 };
 
 /* ---- permission and shape of the tiles ------------------------------------------------------ */
@@ -74,58 +76,69 @@ static void open_tiles(void)
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-/* 16 lines of an operand: rows of A or columns of B. */
+/* 32 lines of an operand: rows of A or columns of B. */
 struct lines {
     const uint16_t *data;  /* of line 0 at the block's first k */
     int64_t across, along; /* elements from line to line, and from k to k; one of them is 1 */
-    int64_t n;             /* lines there are, 16 or fewer; the rest are taken as zeros */
+    int64_t n;             /* lines there are, SIDE or fewer; the rest are taken as zeros */
     int64_t depth;
 };
 
-/* r[i] = pairs (k, k + 1), (k + 2, k + 3), ... of line i. */
-static inline void load_across(const struct lines *s, int64_t k, __m512 r[TILE])
+static inline __mmask32 first_of_32(int64_t n)
 {
-    int64_t left = s->depth - k;
-    __mmask32 keep = left >= STEP ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1u;
-    UNROLL for (int i = 0; i < TILE; i++)
+    return n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << MAX(n, 0)) - 1u;
+}
+
+/* r[i] = pairs (k, k + 1), (k + 2, k + 3), ... of line i. */
+static inline void load_across(const struct lines *s, int64_t k, __m512 r[SIDE])
+{
+    __mmask32 keep = first_of_32(s->depth - k);
+    UNROLL_32 for (int i = 0; i < SIDE; i++)
     {
-        const uint16_t *from = s->data + MIN(i, MAX(s->n - 1, 0)) * s->across + k;
-        _mm_prefetch((const char *)(from + 4 * STEP), _MM_HINT_T0);
+        const uint16_t *from = s->data + MIN(i, s->n - 1) * s->across + k;
+        _mm_prefetch((const char *)(from + AHEAD * STEP), _MM_HINT_T0);
         r[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(i < s->n ? keep : 0, from));
     }
 }
 
-/* r[i] = pair (k + 2 i, k + 2 i + 1) of lines 0, 1, ... */
-static inline void load_along(const struct lines *s, int64_t k, __m512 r[TILE])
+/* r[i] = pair (k + 2 i, k + 2 i + 1) of lines 0 to 15, r[16 + i] that of lines 16 to 31. */
+static inline void load_along(const struct lines *s, int64_t k, __m512 r[SIDE])
 {
-    __mmask16 keep = avx512_first(s->n);
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    __mmask32 keep = first_of_32(s->n);
     UNROLL for (int i = 0; i < TILE; i++)
     {
         int64_t at = k + 2 * i, left = s->depth - at;
         const uint16_t *from = s->data + MIN(at, s->depth - 1) * s->along;
         const uint16_t *next = s->data + MIN(at + 1, s->depth - 1) * s->along;
-        __m256i low = _mm256_maskz_loadu_epi16(left > 0 ? keep : 0, from);
-        __m256i high = _mm256_maskz_loadu_epi16(left > 1 ? keep : 0, next);
-        __m512i pair = _mm512_or_si512(_mm512_cvtepu16_epi32(low),
-                                       _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
-        r[i] = _mm512_castsi512_ps(pair);
+        _mm_prefetch((const char *)(from + STEP * s->along), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + STEP * s->along), _MM_HINT_T0);
+        __m512i x = _mm512_maskz_loadu_epi16(left > 0 ? keep : 0, from);
+        __m512i y = _mm512_maskz_loadu_epi16(left > 1 ? keep : 0, next);
+        /* In each quarter of a register: lines 0 to 3, and 4 to 7, of the quarter's eight. */
+        __m512i front = _mm512_unpacklo_epi16(x, y), back = _mm512_unpackhi_epi16(x, y);
+        r[i] = _mm512_castsi512_ps(_mm512_permutex2var_epi64(front, low, back));
+        r[TILE + i] = _mm512_castsi512_ps(_mm512_permutex2var_epi64(front, high, back));
     }
 }
 
-/* A tile per step of k, `stride` elements apart. Rows of the tiles are lines (as A wants it) or
+/* Two tiles per step of k, one for each 16 lines. Rows of the tiles are lines (as A wants it) or
  * pairs of k (as B does). */
-static void pack(const struct lines *s, bool rows_are_lines, uint16_t *to, int64_t stride)
+static void pack(const struct lines *s, bool rows_are_lines, uint16_t *to)
 {
     bool across = s->along == 1;
-    for (int64_t k = 0; k < s->depth; k += STEP, to += stride) {
-        __m512 r[TILE];
+    for (int64_t k = 0; k < s->depth; k += STEP, to += 2 * CELL) {
+        __m512 r[SIDE];
         if (across)
             load_across(s, k, r);
         else
             load_along(s, k, r);
-        if (across != rows_are_lines)
+        if (across != rows_are_lines) {
             avx512_transpose(r);
-        UNROLL for (int i = 0; i < TILE; i++)
+            avx512_transpose(r + TILE);
+        }
+        UNROLL_32 for (int i = 0; i < SIDE; i++)
         {
             _mm512_store_ps((float *)(void *)(to + i * STEP), r[i]);
         }
@@ -171,6 +184,10 @@ static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
 {
     MEMORY_IS_SEEN;
     for (int64_t k = 0; k < depth; k += STEP, a += 2 * CELL, b += 2 * CELL) {
+        UNROLL_32 for (int i = 0; i < SIDE; i++)
+        {
+            _mm_prefetch((const char *)(a + AHEAD_A * 2 * CELL + i * STEP), _MM_HINT_T0);
+        }
         _tile_loadd(6, b, TILE_BYTES);
         _tile_loadd(4, a, TILE_BYTES);
         _tile_loadd(7, b + CELL, TILE_BYTES);
@@ -202,36 +219,28 @@ static int64_t steps(int64_t depth)
 static void pack_a(const struct block *s, int64_t i)
 {
     const struct cpu_matrix *a = &s->g->a;
-    for (int t = 0; t < 2; t++) {
-        int64_t row = i + t * TILE, there = MIN(row, s->m - 1);
-        struct lines from = {
-            .data =
-                (const uint16_t *)a->data + a->first + (s->i + there) * a->row + s->k * a->column,
-            .across = a->row,
-            .along = a->column,
-            .n = MAX(MIN(s->m - row, TILE), 0),
-            .depth = s->depth,
-        };
-        pack(&from, true, s->a + i * steps(s->depth) + t * CELL, 2 * CELL);
-    }
+    struct lines from = {
+        .data = (const uint16_t *)a->data + a->first + (s->i + i) * a->row + s->k * a->column,
+        .across = a->row,
+        .along = a->column,
+        .n = MIN(s->m - i, SIDE),
+        .depth = s->depth,
+    };
+    pack(&from, true, s->a + i * steps(s->depth));
 }
 
 /* The sliver of B from column j of the block. */
 static void pack_b(const struct block *s, int64_t j, uint16_t *sliver)
 {
     const struct cpu_matrix *b = &s->g->b;
-    for (int t = 0; t < 2; t++) {
-        int64_t column = j + t * TILE, there = MIN(column, s->n - 1);
-        struct lines from = {
-            .data =
-                (const uint16_t *)b->data + b->first + (s->j + there) * b->column + s->k * b->row,
-            .across = b->column,
-            .along = b->row,
-            .n = MAX(MIN(s->n - column, TILE), 0),
-            .depth = s->depth,
-        };
-        pack(&from, false, sliver + t * CELL, 2 * CELL);
-    }
+    struct lines from = {
+        .data = (const uint16_t *)b->data + b->first + (s->j + j) * b->column + s->k * b->row,
+        .across = b->column,
+        .along = b->row,
+        .n = MIN(s->n - j, SIDE),
+        .depth = s->depth,
+    };
+    pack(&from, false, sliver);
 }
 
 /* A square of the block, m x n of SIDE x SIDE there, from row i and column j; `square` is memory
@@ -249,17 +258,37 @@ static bool gather_base(const struct block *s, const struct place *p)
     int64_t first = g->c_first + (s->i + p->i) * g->c_row + s->j + p->j;
     if (!base && !g->bias)
         return false;
-    for (int64_t r = 0; r < p->m; r++) {
-        float *restrict row = p->square + r * SIDE;
-        if (base)
-            cpu_load_f32(row, base, g->c_dtype, first + r * g->c_row, p->n);
-        else
-            memset(row, 0, SIDE * sizeof(float));
-        const float *restrict bias = g->bias ? g->bias + s->j + p->j : NULL;
-        for (int64_t c = 0; bias && c < p->n; c++)
-            row[c] += bias[c];
+    for (int v = 0; v < 2; v++) {
+        __mmask16 keep = avx512_first(p->n - v * TILE);
+        __m512 bias = _mm512_setzero_ps();
+        if (g->bias)
+            bias = _mm512_maskz_loadu_ps(keep, g->bias + s->j + p->j + v * TILE);
+        for (int64_t r = 0; r < p->m; r++) {
+            __m512 x = bias;
+            if (base)
+                x = _mm512_add_ps(
+                    avx512_load(base, g->c_dtype, first + r * g->c_row + v * TILE, keep), x);
+            _mm512_store_ps(p->square + r * SIDE + v * TILE, x);
+        }
     }
     return true;
+}
+
+/* The square into a C of 16 bits. */
+static void round_square(const struct cpu_gemm *g, int64_t first, const struct place *p)
+{
+    if (g->c_dtype != DTYPE_BF16) {
+        for (int64_t r = 0; r < p->m; r++)
+            cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, p->square + r * SIDE, p->n);
+        return;
+    }
+    __mmask16 keep[2] = {avx512_first(p->n), avx512_first(p->n - TILE)};
+    for (int64_t r = 0; r < p->m; r++) {
+        uint16_t *to = (uint16_t *)g->c + first + r * g->c_row;
+        const float *from = p->square + r * SIDE;
+        _mm256_mask_storeu_epi16(to, keep[0], avx512_bf16(_mm512_load_ps(from)));
+        _mm256_mask_storeu_epi16(to + TILE, keep[1], avx512_bf16(_mm512_load_ps(from + TILE)));
+    }
 }
 
 static void copy_square(struct sums to, struct sums from, int64_t m, int64_t n)
@@ -297,8 +326,7 @@ static void multiply_square(const struct block *s, const uint16_t *a, const uint
         copy_square(held, square, p->m, p->n);
         return;
     }
-    for (int64_t r = 0; r < p->m; r++)
-        cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, p->square + r * SIDE, p->n);
+    round_square(g, first, p);
 }
 
 /* Rows i .. i_end of the sliver of columns from j. */

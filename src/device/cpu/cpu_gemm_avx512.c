@@ -42,18 +42,6 @@ enum {
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-/* The lanes of `keep` of 16 elements from element `at`, as f32; zero in the others, which are not
- * read. */
-static inline __m512 load(const void *data, enum dtype dtype, int64_t at, __mmask16 keep)
-{
-    if (dtype == DTYPE_F32)
-        return _mm512_maskz_loadu_ps(keep, (const float *)data + at);
-    __m256i half = _mm256_maskz_loadu_epi16(keep, (const uint16_t *)data + at);
-    if (dtype == DTYPE_F16)
-        return _mm512_cvtph_ps(half);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
 static inline void prefetch(const void *data, enum dtype dtype, int64_t at)
 {
     const char *line = (const char *)data + at * (dtype == DTYPE_F32 ? 4 : 2);
@@ -91,7 +79,7 @@ static inline void pack_across(const struct packed *to, const struct lines *s, e
         {
             int64_t at = s->first + MIN(i, last) * s->across + k;
             prefetch(s->data, dtype, at + 4 * LANES);
-            r[i] = load(s->data, dtype, at, i < s->n ? keep : avx512_first(0));
+            r[i] = avx512_load(s->data, dtype, at, i < s->n ? keep : avx512_first(0));
         }
         avx512_transpose(r);
         if (s->depth - k >= LANES) {
@@ -112,7 +100,7 @@ static inline void pack_along(const struct packed *to, const struct lines *s, en
     for (int64_t k = 0; k < s->depth; k++) {
         int64_t at = s->first + k * s->along;
         prefetch(s->data, dtype, at + AHEAD_LINES * s->along);
-        store(to, k, load(s->data, dtype, at, keep));
+        store(to, k, avx512_load(s->data, dtype, at, keep));
     }
 }
 
