@@ -6,7 +6,7 @@ import statistics
 import sys
 from datetime import date
 
-work, command, threads = sys.argv[1:4]
+work, command, threads, precision = sys.argv[1:5]
 snug = [json.load(open(f)) for f in sorted(glob.glob(f"{work}/snug.*.json"))]
 torch = [json.loads(open(f).read().splitlines()[-1]) for f in sorted(glob.glob(f"{work}/torch.*.json"))]
 cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
@@ -20,7 +20,7 @@ theirs = dict(tokens_per_s=[round(r["tokens_per_s"], 1) for r in torch], residen
               step_ms=[round(r["step_ms"], 1) for r in torch], version=torch[0].get("torch", ""))
 ratios = [a / b for a, b in zip(ours["tokens_per_s"], theirs["tokens_per_s"])]
 print(json.dumps(dict(
-    what="GPT-2 124M training step, B 4, T 256, f32", date=str(date.today()), hardware=f"{cpu}, {threads} threads",
+    what=f"GPT-2 124M training step, B 4, T 256, {precision}", date=str(date.today()), hardware=f"{cpu}, {threads} threads",
     command=command, snug=ours, pytorch=theirs,
     ratio=dict(tokens_per_s=round(statistics.median(ratios), 3), each=[round(r, 3) for r in ratios],
                resident_bytes=round(ours["resident_bytes"] / theirs["resident_bytes"], 3))), indent=1))
