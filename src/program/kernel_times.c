@@ -325,6 +325,8 @@ enum status kernel_times_measure(struct kernel_times *t, const struct program *p
     TRY_GOTO(find_pending(t, p, &list), out);
     if (list.items.n == 0)
         goto out;
+    log_info("timing %zu kernels%s", list.items.n,
+             t->kept ? "; the next plan of these shapes knows them" : "");
     TRY_GOTO(measure_pending(t, p, &list), out);
     /* A cache that cannot be written costs time, not the run. */
     if (t->kept && kvfile_save(t->file) != OK)

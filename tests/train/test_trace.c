@@ -172,7 +172,7 @@ static void expect_times(const json_t *trace, const struct run *r)
     double predicted = sum_ms(trace, PREDICTED) / n_steps;
     assert_true(fabs(predicted / (1e3 * r->session.pipeline.forecast.step_s) - 1) < 1e-3);
     assert_true(number_of(other, "step_ms_unwatched") > 0);
-    assert_string_equal(text_of(other, "predicted_from"), "rates");
+    assert_string_equal(text_of(other, "predicted_from"), "measured kernels");
 }
 
 /* Every compute instruction of a step once per run of its section, with its arguments. */

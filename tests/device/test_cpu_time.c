@@ -1,0 +1,86 @@
+/* What the CPU says a kernel takes, and what it gives the operands of a timing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "device/cpu/cpu_ref.h"
+#include "device/device.h"
+
+static struct tensor tensor_new(enum dtype dtype, int64_t rows, int64_t columns)
+{
+    struct tensor t = {dtype, shape_of(2, rows, columns), NULL};
+    t.data = mem_alloc((size_t)tensor_bytes(&t));
+    assert_non_null(t.data);
+    return t;
+}
+
+static void operands_are_noise_or_valid_indices(void **state)
+{
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64};
+    struct device *d = *state;
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct tensor t = tensor_new(types[i], 3, 1111);
+        double least = 1e9, most = -1e9;
+        assert_int_equal(d->ops->fill(d, &t, 50), OK);
+        for (int64_t k = 0; k < shape_elems(&t.shape); k++) {
+            double x = ref_get(&t, k);
+            least = x < least ? x : least;
+            most = x > most ? x : most;
+        }
+        if (dtype_is_float(types[i]))
+            assert_true(least >= -0.5 && least < -0.4 && most <= 0.5 && most > 0.4);
+        else
+            assert_true(least == 0.0 && most == 49.0);
+        mem_free(t.data);
+    }
+}
+
+/* Seconds of y = x w^T with n x n matrices. */
+static double time_product(struct device *d, int64_t n)
+{
+    struct tensor in[] = {tensor_new(DTYPE_F32, n, n), tensor_new(DTYPE_F32, n, n)};
+    struct tensor out = tensor_new(DTYPE_F32, n, n);
+    struct op_call call = {.op = OP_linear, .in = in, .n_in = 2, .out = &out, .n_out = 1};
+    const struct kernel *k = d->ops->kernels(OP_linear);
+    struct kernel_ctx x = {.env = d->env};
+    double seconds = 0.0;
+    int64_t n_bytes = k->workspace(&call, &d->env);
+    char *workspace = mem_alloc((size_t)n_bytes + 64);
+    assert_non_null(workspace);
+    x.workspace = workspace + (64 - (uintptr_t)workspace % 64) % 64;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(d->ops->fill(d, &in[i], 1), OK);
+    struct timed_calls t = {.kernel = k, .contexts = &x, .calls = &call, .n = 1};
+    assert_int_equal(d->ops->time_calls(d, &t, &seconds), OK);
+    mem_free(workspace);
+    mem_free(in[0].data);
+    mem_free(in[1].data);
+    mem_free(out.data);
+    return seconds;
+}
+
+/* 512 times the work, and no clock is so bad. */
+static void a_larger_product_takes_longer(void **state)
+{
+    double little = time_product(*state, 32), much = time_product(*state, 256);
+    assert_true(little > 0.0);
+    assert_true(much > 5.0 * little);
+}
+
+int main(void)
+{
+    struct device d;
+    if (device_open_cpu(&d, 1) != OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(operands_are_noise_or_valid_indices, &d),
+        cmocka_unit_test_prestate(a_larger_product_takes_longer, &d),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&d);
+    return n_failed;
+}
