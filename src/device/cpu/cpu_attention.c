@@ -79,19 +79,17 @@ static float mask_scores(float *p, int first, int last, int n, float top)
     return top;
 }
 
-/* p = exp(p - top) for n scores; returns their sum. */
+/* p = exp(p - top) for n scores; returns their sum. What would be flushed is not let down to where
+ * numbers are subnormal on the way: that takes hundreds of cycles. */
 static float exponentiate(float *p, int n, float top)
 {
-    float sums[CPU_LANES] = {0.0f}, sum = 0.0f;
-    for (int j = 0; j < n; j += CPU_LANES) {
-#pragma omp simd
-        for (int lane = 0; lane < CPU_LANES; lane++) {
-            p[j + lane] = micro_flush(cpu_expf(p[j + lane] - top));
-            sums[lane] += p[j + lane];
-        }
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int j = 0; j < n; j++) {
+        float x = p[j] - top;
+        p[j] = micro_flush(cpu_expf(x < -80.0f ? -80.0f : x));
+        sum += p[j];
     }
-    for (int lane = 0; lane < CPU_LANES; lane++)
-        sum += sums[lane];
     return sum;
 }
 
@@ -107,14 +105,14 @@ static void soften(float *p, int64_t first, int64_t last, int64_t n, float *top,
     }
     float highest = mask_scores(p, (int)first, (int)last, n_lanes, *top);
     float added = exponentiate(p, n_lanes, highest);
-    if (highest > *top) {
-        float factor = cpu_expf(*top - highest); /* 0 the first time, when top is -infinity */
+    if (highest > *top && *top > -INFINITY) { /* else sum and output are still 0 */
+        float factor = cpu_expf(*top - highest);
         *sum *= factor;
 #pragma omp simd
         for (int64_t e = 0; e < width; e++)
             out[e] *= factor;
-        *top = highest;
     }
+    *top = highest;
     *sum += added;
 }
 

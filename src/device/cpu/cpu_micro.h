@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "device/cpu/cpu_math.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,17 +30,6 @@ enum { MICRO_ROWS = 8, MICRO_COLUMNS = 8, MICRO_IS_FAST = 1 };
 #else
 enum { MICRO_ROWS = 4, MICRO_COLUMNS = 8, MICRO_IS_FAST = 0 };
 #endif
-
-/* a b + c. Spelled as the fused instruction where there is one: under -std=c11 gcc does not fuse by
- * itself, which would halve the speed. Elsewhere fmaf is a slow library call. */
-static inline float micro_fma(float a, float b, float c)
-{
-#if defined(__FMA__) || defined(__aarch64__)
-    return fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
 
 /* x, or 0 where x is next to nothing. Softmax tails reach the subnormal numbers, and products with
  * those take hundreds of cycles each. */
@@ -97,7 +87,7 @@ static inline void micro_tile(int64_t k, const float *SNUG_RESTRICT a, int64_t a
             float x = a[i * a_row + p * a_step];
 #pragma omp simd
             for (int j = 0; j < MICRO_COLUMNS; j++)
-                sum[i][j] = micro_fma(x, b[p * b_row + j], sum[i][j]);
+                sum[i][j] = cpu_fma(x, b[p * b_row + j], sum[i][j]);
         }
     }
     if (n_rows == MICRO_ROWS && n_columns == MICRO_COLUMNS) {
