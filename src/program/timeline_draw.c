@@ -13,7 +13,7 @@
 
 #include "program/timeline.h"
 
-enum { LABEL_WIDTH = 10, EIGHTHS = 8 };
+enum { LABEL_WIDTH = 11, EIGHTHS = 8 }; /* "1023.99 MiB" */
 
 /* 256-colour codes, by class. */
 static const int ansi[MEMORY_CLASS_COUNT] = {
@@ -159,13 +159,13 @@ static void draw_legend(const struct canvas *c)
         pad(c->out, 4);
         if (c->style->colour)
             str_addf(c->out, "\x1b[38;5;%dm█\x1b[0m ", ansi[kind]);
-        str_addf(c->out, "%-12s %10s %5.1f %%\n", memory_class_name(kind),
+        str_addf(c->out, "%-12s %11s %5.1f %%\n", memory_class_name(kind),
                  format_bytes(text, n_bytes), share);
     }
     int64_t unused = t->arena_bytes - t->peak.total;
     if (unused > 0) {
         pad(c->out, 4);
-        str_addf(c->out, "%s%-12s %10s\n", c->style->colour ? "  " : "", "gaps",
+        str_addf(c->out, "%s%-12s %11s\n", c->style->colour ? "  " : "", "gaps",
                  format_bytes(text, unused));
     }
 }
