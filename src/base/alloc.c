@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,13 @@ void mem_free(void *p)
     if (p)
         atomic_fetch_sub(&n_live, 1);
     free(p);
+}
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }
 
 enum status mem_try_array(void *out, size_t n, size_t size)

@@ -22,6 +22,10 @@ void *mem_realloc(void *p, size_t n_bytes) MUST_CHECK;
 char *mem_strdup(const char *s) MUST_CHECK;
 void mem_free(void *p);
 
+/* Gives the system back what was freed, after work that came and went (reading text, saving): the C
+ * library would keep it, outside of what a process was said to hold. */
+void mem_trim(void);
+
 /* *out = zeroed array of n elements of `size` bytes, or ERR_MEMORY. */
 enum status mem_try_array(void *out, size_t n, size_t size) MUST_CHECK;
 

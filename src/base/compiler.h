@@ -30,4 +30,16 @@
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
+/* This is a build with AddressSanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SNUG_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SNUG_ASAN 1
+#endif
+#endif
+#ifndef SNUG_ASAN
+#define SNUG_ASAN 0
+#endif
+
 #endif

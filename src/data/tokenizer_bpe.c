@@ -136,11 +136,23 @@ static void cache_store(struct cache_slot *slot, const char *piece, size_t n_byt
     memcpy(slot->ids, ids, n_ids * sizeof(*ids));
 }
 
+/* Without merges a piece, which may be a whole file, is its bytes. */
+static enum status encode_bytes(struct encoder *e, const char *piece, size_t n_bytes,
+                                struct token_list *out)
+{
+    TRY(vec_reserve(out, n_bytes));
+    for (size_t i = 0; i < n_bytes; i++)
+        TRY(byte_id(e->t, (uint8_t)piece[i], &out->items[out->n++]));
+    return OK;
+}
+
 enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_bytes,
                              struct token_list *out)
 {
     if (n_bytes == 0)
         return OK;
+    if (e->t->n_merges == 0 && !e->t->fuse_unk && !e->t->ignore_merges)
+        return encode_bytes(e, piece, n_bytes, out);
     if (n_bytes > INT32_MAX)
         return FAIL(ERR_DATA, "%s: a single piece of text has %zu bytes; split the text into lines",
                     e->t->what, n_bytes);

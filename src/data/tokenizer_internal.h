@@ -72,7 +72,7 @@ struct tokenizer {
     int32_t byte_ids[256]; /* -1: this byte has no token */
 
     struct merge_slot *merges;
-    size_t merges_mask;
+    size_t merges_mask, n_merges;
 
     int32_t unk_id;
     int fuse_unk, ignore_merges;

@@ -121,6 +121,7 @@ void tokenizer_add_merge(struct tokenizer *t, uint32_t left, uint32_t right, uin
 {
     *merge_slot_of(t, left, right) = (struct merge_slot){
         .left = left, .right = right, .rank_plus_1 = rank + 1, .merged = merged};
+    t->n_merges++;
 }
 
 const struct merge_slot *tokenizer_find_merge(const struct tokenizer *t, uint32_t left,

@@ -2,16 +2,9 @@
 
 #include <string.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#endif
+#include "base/compiler.h"
 
-#ifdef WITH_ASAN
+#if SNUG_ASAN
 #include <sanitizer/asan_interface.h>
 #define FORBID(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
 #define PERMIT(p, n) ASAN_UNPOISON_MEMORY_REGION((p), (n))
@@ -20,7 +13,7 @@
 #define PERMIT(p, n) ((void)(p), (void)(n))
 #endif
 
-#if defined(WITH_ASAN) || !defined(NDEBUG)
+#if SNUG_ASAN || !defined(NDEBUG)
 #define ENABLED true
 #else
 #define ENABLED false

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/metrics.h"
@@ -11,38 +12,14 @@
 
 enum status train_state_init(struct train_state *t)
 {
-    *t = (struct train_state){.saved_step = -1, .log_history = json_array()};
-    if (!t->log_history)
-        return FAIL(ERR_MEMORY, "out of memory for the log history");
-    return OK;
+    *t = (struct train_state){.saved_step = -1};
+    return history_init(&t->history);
 }
 
 void train_state_release(struct train_state *t)
 {
-    json_decref(t->log_history);
+    history_release(&t->history);
     *t = (struct train_state){0};
-}
-
-static enum status note(struct train_state *t, json_t *entry)
-{
-    if (!entry || json_array_append_new(t->log_history, entry) != 0)
-        return FAIL(ERR_MEMORY, "out of memory for the log history");
-    return OK;
-}
-
-enum status train_state_note_step(struct train_state *t, const struct step_record *r)
-{
-    /* Of a step that loss scaling skipped they need not be finite. */
-    return note(t, json_pack("{s:I, s:f, s:o, s:o, s:f}", "step", (json_int_t)r->step, "epoch",
-                             r->epoch, "loss", metrics_number(r->loss), "grad_norm",
-                             metrics_number(r->grad_norm), "learning_rate", r->lr));
-}
-
-enum status train_state_note_eval(struct train_state *t, int64_t step, double epoch, double loss,
-                                  double seconds)
-{
-    return note(t, json_pack("{s:I, s:f, s:f, s:f}", "step", (json_int_t)step, "epoch", epoch,
-                             "eval_loss", loss, "eval_runtime", seconds));
 }
 
 /* ---- optimizer storage as tensors ------------------------------------------------------------ */
@@ -87,10 +64,10 @@ static json_t *pack_state(const struct session *s, const struct train_state *t)
 enum status train_save(struct session *s, struct train_state *t, double epoch, char **path)
 {
     struct states states = {0};
-    json_t *state = pack_state(s, t);
+    json_t *state = pack_state(s, t), *history = history_json(&t->history);
     enum status status = OK;
     *path = NULL;
-    if (!state) {
+    if (!state || !history) {
         status = FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
         goto out;
     }
@@ -105,7 +82,7 @@ enum status train_save(struct session *s, struct train_state *t, double epoch, c
         .n_states = states.list.n,
         .state = state,
         .epoch = epoch,
-        .log_history = t->log_history,
+        .log_history = history,
         .extras_folder = s->model_folder,
     };
     TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content,
@@ -115,6 +92,8 @@ enum status train_save(struct session *s, struct train_state *t, double epoch, c
 out:
     vec_release(&states.list);
     json_decref(state);
+    json_decref(history);
+    mem_trim();
     return status;
 }
 
@@ -165,11 +144,12 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n), out);
     TRY_GOTO(unpack_state(s, checkpoint_state(c), t), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
-    json_decref(t->log_history);
-    t->log_history = history;
+    history_read(&t->history, history);
     t->saved_step = t->step;
 out:
+    json_decref(history);
     vec_release(&states.list);
+    mem_trim();
     return status;
 }
 

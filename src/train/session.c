@@ -222,6 +222,7 @@ enum status session_data(struct session *s)
         TRY(open_loader(s, false));
     if (s->options.evaluate)
         TRY(open_loader(s, true));
+    mem_trim();
     return OK;
 }
 

@@ -219,7 +219,11 @@ static enum status evaluate(struct loop *l)
 {
     struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
     TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
-    TRY(train_state_note_eval(&l->state, r.step, r.epoch, r.result.loss, r.result.seconds));
+    history_add(&l->state.history, &(struct history_entry){.is_eval = true,
+                                                           .step = r.step,
+                                                           .epoch = r.epoch,
+                                                           .loss = r.result.loss,
+                                                           .seconds = r.result.seconds});
     for (size_t i = 0; i < l->o->n_observers; i++) {
         const struct train_observer *x = &l->o->observers[i];
         if (x->on_eval)
@@ -313,7 +317,11 @@ static enum status train_step(struct loop *l, bool *done)
     l->result->n_skipped += r.skipped;
     l->result->loss_scale = r.loss_scale;
     TRY(check_finite(l, &r));
-    TRY(train_state_note_step(&l->state, &r));
+    history_add(&l->state.history, &(struct history_entry){.step = r.step,
+                                                           .epoch = r.epoch,
+                                                           .loss = r.loss,
+                                                           .grad_norm = r.grad_norm,
+                                                           .lr = r.lr});
     TRY(tell_step(l, &r));
     loader_get_cursor(l->s->loader, &after);
     return after_step(l, after.epoch != before.epoch, done);
