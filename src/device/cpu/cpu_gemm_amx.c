@@ -8,23 +8,21 @@
  *        A0  S0  S1    32 x 32 of C   packed B   [step of k][2 tiles][16 pairs of k][16 columns][2]
  *        A1  S2  S3
  *
- * so a step of 32 along k is four loads and four products. All threads share one packed block of A
- * (BLOCK_ROWS x BLOCK_DEPTH, it stays in the second-level cache); each takes slivers of 32 columns
- * of B as it becomes free, packs them and runs down the rows of the block with them. Sums go on
- * from block to block of k through memory unrounded, in C where it is f32 and in workspace
- * otherwise: how k is cut does not show.
+ * so a step of 32 along k is four loads and four products. The loops are those of
+ * cpu_gemm_blocks.h. Sums go on from block to block of k through memory unrounded: how k is cut
+ * does not show.
  */
 #include "device/cpu/cpu_gemm_amx.h"
 
 #if CPU_GEMM_AMX
 
-#include <omp.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "device/cpu/cpu_avx512.h"
+#include "device/cpu/cpu_gemm_blocks.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 
@@ -34,12 +32,8 @@ enum {
     CELL = TILE * STEP, /* elements of a packed tile */
     SIDE = 2 * TILE,    /* of the square of C that is summed at once */
     TILE_BYTES = 64,    /* of a row */
-    BLOCK_DEPTH = 768,
-    BLOCK_ROWS = 1024,
-    PART_ROWS = 512, /* and columns of a block whose sums are in workspace */
-    PART_COLUMNS = 31 * SIDE,
-    AHEAD = 4,   /* steps of k that prefetches run ahead of packing */
-    AHEAD_A = 2, /* and of multiplying */
+    AHEAD = 4,          /* steps of k that prefetches run ahead of packing */
+    AHEAD_A = 2,        /* and of multiplying */
 };
 
 /* ---- permission and shape of the tiles ------------------------------------------------------ */
@@ -56,6 +50,10 @@ bool cpu_gemm_amx_usable(void)
     return atomic_load(&answer) == GRANTED;
 }
 
+/* The compilers do not know what memory tile instructions read and write: what was stored at p is
+ * there, and what follows looks again. */
+#define MEMORY_IS_SEEN(p) __asm__ volatile("" ::"r"(p) : "memory")
+
 /* All eight tiles in full: edges are padded with zeros where they are packed. */
 static void open_tiles(void)
 {
@@ -68,11 +66,9 @@ static void open_tiles(void)
         shape.row_bytes[i] = TILE_BYTES;
         shape.rows[i] = TILE;
     }
+    MEMORY_IS_SEEN(&shape);
     _tile_loadconfig(&shape);
 }
-
-/* The compilers do not know that tile instructions read and write memory. */
-#define MEMORY_IS_SEEN __asm__ volatile("" ::: "memory")
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
@@ -163,7 +159,7 @@ static inline void load_sums(struct sums from)
         _tile_zero(3);
         return;
     }
-    MEMORY_IS_SEEN;
+    MEMORY_IS_SEEN(from.at);
     _tile_loadd(0, from.at, row);
     _tile_loadd(1, from.at + TILE, row);
     _tile_loadd(2, from.at + TILE * from.row, row);
@@ -177,12 +173,13 @@ static inline void store_sums(struct sums to)
     _tile_stored(1, to.at + TILE, row);
     _tile_stored(2, to.at + TILE * to.row, row);
     _tile_stored(3, to.at + TILE * to.row + TILE, row);
-    MEMORY_IS_SEEN;
+    MEMORY_IS_SEEN(to.at);
 }
 
 static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
 {
-    MEMORY_IS_SEEN;
+    MEMORY_IS_SEEN(a);
+    MEMORY_IS_SEEN(b);
     for (int64_t k = 0; k < depth; k += STEP, a += 2 * CELL, b += 2 * CELL) {
         UNROLL_32 for (int i = 0; i < SIDE; i++)
         {
@@ -201,22 +198,13 @@ static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
 
 /* ---- a block -------------------------------------------------------------------------------- */
 
-/* Rows i .. i + m and columns j .. j + n of C, over k .. k + depth. */
-struct block {
-    const struct cpu_gemm *g;
-    int64_t i, m, j, n, k, depth;
-    bool first, last; /* of the blocks of k */
-    uint16_t *a;      /* packed A */
-    float *sums;      /* [m, n] between blocks of k where C is stored in 16 bits */
-};
-
 static int64_t steps(int64_t depth)
 {
     return micro_round_up(depth, STEP);
 }
 
 /* 32 rows of A from row i of the block. */
-static void pack_a(const struct block *s, int64_t i)
+static void pack_a(const struct gemm_block *s, int64_t i)
 {
     const struct cpu_matrix *a = &s->g->a;
     struct lines from = {
@@ -226,11 +214,11 @@ static void pack_a(const struct block *s, int64_t i)
         .n = MIN(s->m - i, SIDE),
         .depth = s->depth,
     };
-    pack(&from, true, s->a + i * steps(s->depth));
+    pack(&from, true, (uint16_t *)s->a + i * steps(s->depth));
 }
 
 /* The sliver of B from column j of the block. */
-static void pack_b(const struct block *s, int64_t j, uint16_t *sliver)
+static void pack_b(const struct gemm_block *s, int64_t j, uint16_t *sliver)
 {
     const struct cpu_matrix *b = &s->g->b;
     struct lines from = {
@@ -251,7 +239,7 @@ struct place {
 };
 
 /* What the product is added to at the first block of k, gathered in the square; false: nothing. */
-static bool gather_base(const struct block *s, const struct place *p)
+static bool gather_base(const struct gemm_block *s, const struct place *p)
 {
     const struct cpu_gemm *g = s->g;
     const void *base = cpu_gemm_base(g);
@@ -297,17 +285,15 @@ static void copy_square(struct sums to, struct sums from, int64_t m, int64_t n)
         memcpy(to.at + r * to.row, from.at + r * from.row, (size_t)n * sizeof(float));
 }
 
-static void multiply_square(const struct block *s, const uint16_t *a, const uint16_t *b,
+static void multiply_square(const struct gemm_block *s, const uint16_t *a, const uint16_t *b,
                             const struct place *p)
 {
     const struct cpu_gemm *g = s->g;
     bool f32 = g->c_dtype == DTYPE_F32, whole = p->m == SIDE && p->n == SIDE;
     int64_t first = g->c_first + (s->i + p->i) * g->c_row + s->j + p->j;
     struct sums none = {NULL, 0}, square = {p->square, SIDE};
-    /* Where sums over blocks of k are held. */
-    struct sums held = {s->sums + p->i * s->n + p->j, s->n};
-    if (f32)
-        held = (struct sums){(float *)g->c + first, g->c_row};
+    struct sums held;
+    held.at = gemm_block_sums(s, p->i, p->j, &held.row);
     if (s->first) {
         load_sums(gather_base(s, p) ? square : none);
     } else if (whole) {
@@ -330,93 +316,47 @@ static void multiply_square(const struct block *s, const uint16_t *a, const uint
 }
 
 /* Rows i .. i_end of the sliver of columns from j. */
-static void multiply_sliver(const struct block *s, int64_t i, int64_t i_end, int64_t j,
-                            uint16_t *sliver)
+static void multiply_sliver(const struct gemm_block *s, int64_t i, int64_t i_end, int64_t j,
+                            void *sliver)
 {
     float square[SIDE * SIDE] __attribute__((aligned(64))) = {0};
     pack_b(s, j, sliver);
     for (; i < i_end; i += SIDE) {
         struct place p = {
             .i = i, .m = MIN(s->m - i, SIDE), .j = j, .n = MIN(s->n - j, SIDE), .square = square};
-        multiply_square(s, s->a + i * steps(s->depth), sliver, &p);
+        multiply_square(s, (const uint16_t *)s->a + i * steps(s->depth), sliver, &p);
     }
 }
 
-/* Run by every thread of a team. */
-static void run_block(const struct block *s, int n_threads, uint16_t *sliver)
+static void close_tiles(void)
 {
-    int64_t n_slivers = (s->n + SIDE - 1) / SIDE;
-    /* Where the slivers are few for so many threads, rows are divided too. */
-    int64_t n_parts = n_threads > 1 ? (4 * n_threads + n_slivers - 1) / n_slivers : 1;
-    int64_t part = micro_round_up((s->m + n_parts - 1) / n_parts, SIDE);
-    part = MAX(part, MIN(s->m, 4 * SIDE));
-    n_parts = (s->m + part - 1) / part;
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < s->m; i += SIDE)
-        pack_a(s, i);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < n_slivers * n_parts; item++) {
-        int64_t i = item % n_parts * part;
-        multiply_sliver(s, i, MIN(i + part, s->m), item / n_parts * SIDE, sliver);
-    }
+    _tile_release();
 }
 
-/* ---- the product ---------------------------------------------------------------------------- */
-
-static int64_t depth_of(int64_t k)
-{
-    int64_t n_blocks = MAX((k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, 1);
-    return MAX(micro_round_up((k + n_blocks - 1) / n_blocks, STEP), STEP);
-}
-
-static int64_t a_bytes(int64_t m, int64_t k)
-{
-    return micro_round_up(MIN(m, BLOCK_ROWS), SIDE) * MIN(steps(k), BLOCK_DEPTH) * 2;
-}
-
-static int64_t b_bytes(int64_t k)
-{
-    return MIN(steps(k), BLOCK_DEPTH) * SIDE * 2;
-}
-
-static int64_t sums_bytes(int64_t m, int64_t n, int64_t k)
-{
-    if (k <= BLOCK_DEPTH)
-        return 0;
-    return micro_round_up(MIN(m, PART_ROWS) * MIN(n, PART_COLUMNS) * 4, 64);
-}
+static const struct gemm_tiling tiling = {
+    .rows = SIDE,
+    .columns = SIDE,
+    .step = STEP,
+    .element_bytes = sizeof(uint16_t),
+    .block_rows = 1024,
+    .block_depth = 768,
+    .part_rows = 512,
+    .part_columns = 31 * SIDE,
+    .least_rows = 4 * SIDE,
+    .enter = open_tiles,
+    .leave = close_tiles,
+    .pack_a = pack_a,
+    .multiply = multiply_sliver,
+};
 
 int64_t cpu_gemm_amx_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
 {
-    return a_bytes(m, k) + n_threads * b_bytes(k) + sums_bytes(m, n, k);
+    return gemm_blocks_workspace(&tiling, n_threads, m, n, k);
 }
 
 void cpu_gemm_amx(int n_threads, void *workspace, const struct cpu_gemm *g)
 {
-    int64_t depth = depth_of(g->k);
-    bool in_parts = g->c_dtype != DTYPE_F32 && g->k > depth;
-    int64_t rows = in_parts ? PART_ROWS : BLOCK_ROWS, columns = in_parts ? PART_COLUMNS : g->n;
-    char *slivers = (char *)workspace + a_bytes(g->m, g->k);
-    void *sums = slivers + n_threads * b_bytes(g->k);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        void *sliver = slivers + omp_get_thread_num() * b_bytes(g->k);
-        struct block s = {.g = g, .a = workspace, .sums = sums};
-        open_tiles();
-        for (s.i = 0; s.i < g->m; s.i += rows) {
-            s.m = MIN(g->m - s.i, rows);
-            for (s.j = 0; s.j < g->n; s.j += columns) {
-                s.n = MIN(g->n - s.j, columns);
-                for (s.k = 0; s.k == 0 || s.k < g->k; s.k += depth) {
-                    s.depth = MIN(g->k - s.k, depth);
-                    s.first = s.k == 0;
-                    s.last = s.k + depth >= g->k;
-                    run_block(&s, n_threads, sliver);
-                }
-            }
-        }
-        _tile_release();
-    }
+    gemm_blocks_run(&tiling, n_threads, workspace, g);
 }
 
 #else

@@ -1,29 +1,20 @@
-/* cpu_gemm_avx512.c: packed matrix products with AVX-512 (see "Anatomy of High-Performance Matrix
- * Multiplication", Goto and van de Geijn, 2008).
+/* cpu_gemm_avx512.c: packed matrix products with AVX-512.
  *
  * C is computed in tiles of TILE_ROWS x TILE_COLUMNS = 8 x 48: 24 sums, 3 registers of B and one
  * broadcast of A, so 24 multiply-adds for 11 loads. Both operands are first packed, so that a tile
- * reads them front to back:
+ * reads them front to back; the loops are those of cpu_gemm_blocks.h:
  *
- *     packed A   [tile][k][8]   one block of BLOCK_ROWS x BLOCK_DEPTH that all threads share; 1.5
- *                               MiB, it stays in each core's second-level cache
- *     packed B   [k][48]        one sliver of BLOCK_DEPTH x 48 per thread
+ *     packed A   [tile][k][8]   1.5 MiB
+ *     packed B   [k][48]
  *
- * Threads take slivers as they become free (a core that is busy with something else takes fewer)
- * and run down the rows of the block with each. Which thread takes what never shows: the sum of an
- * element is cut by k alone. Partial tiles are padded with zeros in the packed copies and masked
- * when they are stored.
- *
- * When C is stored in 16 bits, sums over blocks of k are held in f32 in workspace, for at most
- * HALF_COLUMNS columns at a time.
+ * Partial tiles are padded with zeros in the packed copies and masked when they are stored.
  */
 #include "device/cpu/cpu_gemm_avx512.h"
 
 #if CPU_GEMM_AVX512
 
-#include <omp.h>
-
 #include "device/cpu/cpu_avx512.h"
+#include "device/cpu/cpu_gemm_blocks.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 
@@ -35,7 +26,6 @@ enum {
     PAIR_ROWS = 2 * TILE_ROWS, /* A is packed two tiles at a time: one vector, one cache line */
     BLOCK_ROWS = 512,
     BLOCK_DEPTH = 768,
-    HALF_COLUMNS = 21 * TILE_COLUMNS,
     AHEAD_A = 16, /* steps of k that prefetches run ahead */
     AHEAD_LINES = 12,
 };
@@ -209,17 +199,8 @@ static void multiply_tile(const float *a, const float *b, int64_t depth, const s
 
 /* ---- a block -------------------------------------------------------------------------------- */
 
-/* Rows i .. i + m and columns j .. j + n of C, over k .. k + depth. */
-struct block {
-    const struct cpu_gemm *g;
-    int64_t i, m, j, n, k, depth;
-    bool first, last; /* of the blocks of k */
-    float *a;         /* packed A */
-    float *sums;      /* [m, n] between blocks of k where C is stored in 16 bits */
-};
-
 /* Two tiles of A from row i of the block. */
-static void pack_a(const struct block *s, int64_t i)
+static void pack_a(const struct gemm_block *s, int64_t i)
 {
     const struct cpu_matrix *a = &s->g->a;
     struct lines from = {
@@ -230,13 +211,13 @@ static void pack_a(const struct block *s, int64_t i)
         .n = MIN(s->m - i, LANES),
         .depth = s->depth,
     };
-    struct packed to = {.low = s->a + i * s->depth, .step = TILE_ROWS};
+    struct packed to = {.low = (float *)s->a + i * s->depth, .step = TILE_ROWS};
     to.high = to.low + TILE_ROWS * s->depth;
     pack(&to, &from, a->dtype);
 }
 
 /* The sliver of B from column j of the block. */
-static void pack_b(const struct block *s, int64_t j, float *sliver)
+static void pack_b(const struct gemm_block *s, int64_t j, float *sliver)
 {
     const struct cpu_matrix *b = &s->g->b;
     for (int v = 0; v < VECTORS; v++) {
@@ -255,14 +236,14 @@ static void pack_b(const struct block *s, int64_t j, float *sliver)
     }
 }
 
-static void multiply_f32(const struct block *s, const float *a, const float *b, int64_t i,
+static void multiply_f32(const struct gemm_block *s, const float *a, const float *b, int64_t i,
                          int64_t j, struct tile *t)
 {
     const struct cpu_gemm *g = s->g;
     int64_t first = g->c_first + (s->i + i) * g->c_row + s->j + j;
     const float *base = s->first ? cpu_gemm_base(g) : g->c;
-    t->c = (float *)g->c + first;
-    t->c_row = t->start_row = g->c_row;
+    t->c = gemm_block_sums(s, i, j, &t->c_row);
+    t->start_row = t->c_row;
     t->start = base ? base + first : NULL;
     t->bias = s->first && g->bias ? g->bias + s->j + j : NULL;
     multiply_tile(a, b, s->depth, t);
@@ -270,20 +251,21 @@ static void multiply_f32(const struct block *s, const float *a, const float *b, 
 
 /* C in 16 bits: the first block of k starts from what is to be added, the last one rounds into C.
  */
-static void multiply_half(const struct block *s, const float *a, const float *b, int64_t i,
+static void multiply_half(const struct gemm_block *s, const float *a, const float *b, int64_t i,
                           int64_t j, struct tile *t)
 {
     const struct cpu_gemm *g = s->g;
     const void *base = cpu_gemm_base(g);
     float c[TILE_ROWS * TILE_COLUMNS];
     int64_t first = g->c_first + (s->i + i) * g->c_row + s->j + j;
-    float *sums = s->sums + i * s->n + j;
+    int64_t sums_row;
+    float *sums = gemm_block_sums(s, i, j, &sums_row);
     t->c = s->last ? c : sums;
-    t->c_row = s->last ? TILE_COLUMNS : s->n;
+    t->c_row = s->last ? TILE_COLUMNS : sums_row;
     t->bias = s->first && g->bias ? g->bias + s->j + j : NULL;
     if (!s->first) {
         t->start = sums;
-        t->start_row = s->n;
+        t->start_row = sums_row;
     } else if (base) {
         for (int64_t r = 0; r < t->m; r++)
             cpu_load_f32(c + r * TILE_COLUMNS, base, g->c_dtype, first + r * g->c_row, t->n);
@@ -296,13 +278,13 @@ static void multiply_half(const struct block *s, const float *a, const float *b,
 }
 
 /* Rows i .. i_end of the sliver of columns from j. */
-static void multiply_sliver(const struct block *s, int64_t i, int64_t i_end, int64_t j,
-                            float *sliver)
+static void multiply_sliver(const struct gemm_block *s, int64_t i, int64_t i_end, int64_t j,
+                            void *sliver)
 {
     pack_b(s, j, sliver);
     for (; i < i_end; i += TILE_ROWS) {
         struct tile t = {.m = MIN(s->m - i, TILE_ROWS), .n = MIN(s->n - j, TILE_COLUMNS)};
-        const float *a = s->a + i * s->depth;
+        const float *a = (const float *)s->a + i * s->depth;
         if (s->g->c_dtype == DTYPE_F32)
             multiply_f32(s, a, sliver, i, j, &t);
         else
@@ -310,81 +292,28 @@ static void multiply_sliver(const struct block *s, int64_t i, int64_t i_end, int
     }
 }
 
-/* Run by every thread of a team. */
-static void run_block(const struct block *s, int n_threads, float *sliver)
-{
-    int64_t n_slivers = (s->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    /* Where the slivers are few for so many threads, rows are divided too. */
-    int64_t n_parts = n_threads > 1 ? (4 * n_threads + n_slivers - 1) / n_slivers : 1;
-    int64_t part = micro_round_up((s->m + n_parts - 1) / n_parts, TILE_ROWS);
-    part = MAX(part, MIN(s->m, 8 * TILE_ROWS));
-    n_parts = (s->m + part - 1) / part;
-#pragma omp for schedule(dynamic, 4)
-    for (int64_t i = 0; i < s->m; i += PAIR_ROWS)
-        pack_a(s, i);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < n_slivers * n_parts; item++) {
-        int64_t i = item % n_parts * part;
-        multiply_sliver(s, i, MIN(i + part, s->m), item / n_parts * TILE_COLUMNS, sliver);
-    }
-}
-
-/* ---- the product ---------------------------------------------------------------------------- */
-
-/* k is cut into equal blocks, whole vectors long: the cut depends on k alone. */
-static int64_t depth_of(int64_t k)
-{
-    int64_t n_blocks = MAX((k + BLOCK_DEPTH - 1) / BLOCK_DEPTH, 1);
-    return MAX(micro_round_up((k + n_blocks - 1) / n_blocks, LANES), 1);
-}
-
-static int64_t a_floats(int64_t m, int64_t k)
-{
-    return micro_round_up(MIN(m, BLOCK_ROWS), PAIR_ROWS) *
-           MIN(micro_round_up(k, LANES), BLOCK_DEPTH);
-}
-
-static int64_t b_floats(int64_t k)
-{
-    return MIN(micro_round_up(k, LANES), BLOCK_DEPTH) * TILE_COLUMNS;
-}
-
-static int64_t sums_floats(int64_t m, int64_t n, int64_t k)
-{
-    if (k <= BLOCK_DEPTH)
-        return 0;
-    return micro_round_up(MIN(m, BLOCK_ROWS) * MIN(n, HALF_COLUMNS), LANES);
-}
+static const struct gemm_tiling tiling = {
+    .rows = PAIR_ROWS,
+    .columns = TILE_COLUMNS,
+    .step = LANES,
+    .element_bytes = sizeof(float),
+    .block_rows = BLOCK_ROWS,
+    .block_depth = BLOCK_DEPTH,
+    .part_rows = BLOCK_ROWS,
+    .part_columns = 21 * TILE_COLUMNS,
+    .least_rows = 8 * TILE_ROWS,
+    .pack_a = pack_a,
+    .multiply = multiply_sliver,
+};
 
 int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k)
 {
-    return (a_floats(m, k) + n_threads * b_floats(k) + sums_floats(m, n, k)) *
-           (int64_t)sizeof(float);
+    return gemm_blocks_workspace(&tiling, n_threads, m, n, k);
 }
 
 void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g)
 {
-    int64_t depth = depth_of(g->k);
-    bool in_parts = g->c_dtype != DTYPE_F32 && g->k > depth;
-    int64_t columns = in_parts ? HALF_COLUMNS : g->n;
-    float *a = workspace, *slivers = a + a_floats(g->m, g->k);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        float *sliver = slivers + omp_get_thread_num() * b_floats(g->k);
-        struct block s = {.g = g, .a = a, .sums = slivers + n_threads * b_floats(g->k)};
-        for (s.i = 0; s.i < g->m; s.i += BLOCK_ROWS) {
-            s.m = MIN(g->m - s.i, BLOCK_ROWS);
-            for (s.j = 0; s.j < g->n; s.j += columns) {
-                s.n = MIN(g->n - s.j, columns);
-                for (s.k = 0; s.k == 0 || s.k < g->k; s.k += depth) {
-                    s.depth = MIN(g->k - s.k, depth);
-                    s.first = s.k == 0;
-                    s.last = s.k + depth >= g->k;
-                    run_block(&s, n_threads, sliver);
-                }
-            }
-        }
-    }
+    gemm_blocks_run(&tiling, n_threads, workspace, g);
 }
 
 #else
