@@ -18,9 +18,12 @@ ours = dict(tokens_per_s=[round(r["tokens_per_s"], 1) for r in snug],
             step_ms=[round(r["measured"]["step_ms"], 1) for r in snug], predicted_step_ms=round(snug[0]["predicted"]["step_ms"], 1))
 theirs = dict(tokens_per_s=[round(r["tokens_per_s"], 1) for r in torch], resident_bytes=max(r["rss_bytes"] for r in torch),
               step_ms=[round(r["step_ms"], 1) for r in torch], version=torch[0].get("torch", ""))
+if precision == "bf16":
+    theirs["mode"] = "bf16 autocast, f32 weights"
+roles = dict(f32="f32", bf16="bf16 weights, f32 gradients, masters and states")
 ratios = [a / b for a, b in zip(ours["tokens_per_s"], theirs["tokens_per_s"])]
 print(json.dumps(dict(
-    what=f"GPT-2 124M training step, B 4, T 256, {precision}", date=str(date.today()), hardware=f"{cpu}, {threads} threads",
+    what=f"GPT-2 124M training step, B 4, T 256, {roles[precision]}", date=str(date.today()), hardware=f"{cpu}, {threads} threads",
     command=command, snug=ours, pytorch=theirs,
     ratio=dict(tokens_per_s=round(statistics.median(ratios), 3), each=[round(r, 3) for r in ratios],
                resident_bytes=round(ours["resident_bytes"] / theirs["resident_bytes"], 3))), indent=1))
