@@ -239,11 +239,14 @@ static void compare_output(const struct law_case *c, int o, const struct tensor 
     }
 }
 
-/* The gradient of bf16 logits is rounded to bf16 before it is multiplied. */
+/* Probabilities and gradients of scores and logits are rounded to bf16 before they are multiplied
+ * with bf16 matrices. */
 static double tolerance_of(const struct law_case *c)
 {
-    bool rounds = c->def->workspace_is_logits && c->sample.in[0].dtype == DTYPE_BF16;
-    return rounds ? fmax(c->tolerance, 1.0 / 128) : c->tolerance;
+    bool rounds = c->def->workspace_is_logits || c->op == OP_attention ||
+                  c->op == OP_attention_grad || c->op == OP_attention_cached;
+    bool bf16 = c->sample.in[0].dtype == DTYPE_BF16;
+    return rounds && bf16 ? fmax(c->tolerance, 1.0 / 128) : c->tolerance;
 }
 
 static void compare_to_reference(struct law_case *c)

@@ -1,5 +1,4 @@
-/* cpu_attention.c: products of tiles, and the forward pass of attention over a block of queries
- * with an online softmax.
+/* cpu_attention.c: the forward pass of attention over a block of queries with an online softmax.
  *
  * For each tile of keys: load it once, transpose the keys; for each tile of the block's queries
  * that sees it: scores, then the running maximum m and sum l of each query are brought up to date
@@ -11,38 +10,18 @@
 
 #include "device/cpu/cpu_math.h"
 
-void cpu_tile_product(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
-                      const float *b, int64_t b_row, float alpha, int beta, float *c, int64_t c_row)
-{
-    for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
-        for (int64_t i = 0; i < m; i += MICRO_ROWS)
-            micro_tile(k, a + i * a_row, a_row, 1, b + j, b_row, alpha, beta, c + i * c_row + j,
-                       c_row, MICRO_ROWS, MICRO_COLUMNS);
-    }
-}
-
-void cpu_tile_product_transposed(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
-                                 const float *b, int64_t b_row, float *c, int64_t c_row)
-{
-    for (int64_t j = 0; j < n; j += MICRO_COLUMNS) {
-        for (int64_t i = 0; i < m; i += MICRO_ROWS)
-            micro_tile(k, a + i, 1, a_row, b + j, b_row, 1.0f, 1, c + i * c_row + j, c_row,
-                       MICRO_ROWS, MICRO_COLUMNS);
-    }
-}
-
 struct scratch {
     float *q, *out;   /* [CPU_QUERIES, width] */
     float *k, *v;     /* [CPU_TILE, width] */
     float *k_across;  /* [head_dim, CPU_TILE] */
-    float *scores;    /* [MICRO_ROWS, CPU_TILE] */
+    float *scores;    /* [CPU_TILE, CPU_TILE] */
     float *top, *sum; /* [CPU_QUERIES] */
 };
 
 int64_t cpu_attention_scratch(int64_t head_dim)
 {
     return 2 * (CPU_QUERIES + CPU_TILE) * tile_width(head_dim) + tile_across(head_dim) +
-           MICRO_ROWS * CPU_TILE + 2 * CPU_QUERIES;
+           CPU_TILE * CPU_TILE + 2 * CPU_QUERIES;
 }
 
 static struct scratch lay_out(float *base, int64_t head_dim)
@@ -54,7 +33,7 @@ static struct scratch lay_out(float *base, int64_t head_dim)
     s.v = s.k + CPU_TILE * width;
     s.k_across = s.v + CPU_TILE * width;
     s.scores = s.k_across + tile_across(head_dim);
-    s.top = s.scores + MICRO_ROWS * CPU_TILE;
+    s.top = s.scores + CPU_TILE * CPU_TILE;
     s.sum = s.top + CPU_QUERIES;
     return s;
 }
@@ -117,28 +96,26 @@ static void soften(float *p, int64_t first, int64_t last, int64_t n, float *top,
 }
 
 /* Queries i .. i + n (one tile, from row r of the block) against keys k .. k + n_k, a strip of
- * MICRO_ROWS queries at a time: a strip goes only as far as its last query sees, so the masked half
- * of a tile on the diagonal costs little. */
-static void meet(const struct attention_job *job, const struct scratch *s, int64_t r, int64_t i,
-                 int64_t n, int64_t k, int64_t n_k)
+ * queries at a time: a strip goes only as far as its last query sees. */
+static void meet(const struct attention_job *job, const struct tile_math *math,
+                 const struct scratch *s, int64_t r, int64_t i, int64_t n, int64_t k, int64_t n_k)
 {
     int64_t width = tile_width(job->head_dim);
-    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
-        int64_t p = job->position + i + strip, n_rows = MIN(n - strip, MICRO_ROWS);
+    for (int64_t strip = 0; strip < n; strip += math->strip) {
+        int64_t p = job->position + i + strip, n_rows = MIN(n - strip, math->strip);
         int64_t seen = MIN(mask_last(&job->mask, p + n_rows - 1) + 1 - k, n_k);
         float *q = s->q + (r + strip) * width, *out = s->out + (r + strip) * width;
         if (seen <= 0)
             continue;
-        cpu_tile_product(MICRO_ROWS, seen, job->head_dim, q, width, s->k_across, CPU_TILE,
-                         job->scale, 0, s->scores, CPU_TILE);
+        math->product(n_rows, seen, job->head_dim, q, width, s->k_across, CPU_TILE, job->scale, 0,
+                      s->scores, CPU_TILE);
         for (int64_t row = 0; row < n_rows; row++) {
             int64_t first = MAX(mask_first(&job->mask, p + row) - k, 0);
             int64_t last = MIN(mask_last(&job->mask, p + row) + 1 - k, n_k);
             soften(s->scores + row * CPU_TILE, first, last, seen, s->top + r + strip + row,
                    s->sum + r + strip + row, out + row * width, width);
         }
-        cpu_tile_product(MICRO_ROWS, width, seen, s->scores, CPU_TILE, s->v, width, 1.0f, 1, out,
-                         width);
+        math->product(n_rows, width, seen, s->scores, CPU_TILE, s->v, width, 1.0f, 1, out, width);
     }
 }
 
@@ -157,10 +134,18 @@ static void finish(const struct attention_job *job, const struct scratch *s, int
     }
 }
 
+static bool is_bf16(const struct attention_job *job)
+{
+    return job->q.t->dtype == DTYPE_BF16 && job->k.t->dtype == DTYPE_BF16 &&
+           job->v.t->dtype == DTYPE_BF16;
+}
+
 void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch)
 {
     struct scratch s = lay_out(scratch, job->head_dim);
-    int64_t width = tile_width(job->head_dim), n_padded = micro_round_up(n, MICRO_ROWS);
+    int64_t width = tile_width(job->head_dim);
+    const struct tile_math *math = tile_math_for(is_bf16(job), width);
+    int64_t n_padded = micro_round_up(n, math->rows);
     int64_t begin = mask_first(&job->mask, job->position + i);
     int64_t end = mask_last(&job->mask, job->position + i + n - 1) + 1;
     tile_load(s.q, &job->q, i, n, n_padded, job->head_dim);
@@ -169,6 +154,8 @@ void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, 
         s.top[row] = -INFINITY;
         s.sum[row] = 0.0f;
     }
+    if (math->enter)
+        math->enter();
     for (int64_t k = begin; k < end; k += CPU_TILE) {
         int64_t n_k = MIN(end - k, CPU_TILE);
         tile_load(s.k, &job->k, k, n_k, CPU_TILE, job->head_dim);
@@ -177,8 +164,10 @@ void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, 
         for (int64_t r = 0; r < n; r += CPU_TILE) {
             int64_t n_q = MIN(n - r, CPU_TILE);
             if (mask_meets(&job->mask, job->position + i + r, n_q, k, n_k))
-                meet(job, &s, r, i + r, n_q, k, n_k);
+                meet(job, math, &s, r, i + r, n_q, k, n_k);
         }
     }
+    if (math->leave)
+        math->leave();
     finish(job, &s, i, n);
 }

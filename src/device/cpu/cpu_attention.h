@@ -1,5 +1,6 @@
 /* cpu_attention.h: what the attention kernels share: which keys a query sees, tiles of rows as
- * padded f32, products of tiles, and the forward pass over a block of queries.
+ * padded f32, and the forward pass over a block of queries. Products of tiles are
+ * cpu_tile_math.h's.
  *
  * Everything is computed tile by tile, CPU_TILE queries by CPU_TILE keys; no matrix of scores over
  * all tokens exists. Tiles hold rows of `width` floats: head_dim rounded up to whole vector tiles,
@@ -14,13 +15,14 @@
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
+#include "device/cpu/cpu_tile_math.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum {
-    CPU_TILE = 96,              /* a multiple of every MICRO_ROWS and MICRO_COLUMNS */
+    CPU_TILE = 96,              /* a multiple of all rows and columns of struct tile_math */
     CPU_QUERIES = 4 * CPU_TILE, /* queries that share a loaded tile of keys */
     CPU_LANES = 16,             /* softmax loops go by whole groups of this many keys */
 };
@@ -107,15 +109,6 @@ static inline int64_t tile_across(int64_t head_dim)
 {
     return micro_round_up(head_dim, MICRO_SQUARE) * CPU_TILE;
 }
-
-/* C[m, n] = alpha A[m, k] B[k, n] + beta C with A row-major: m and n are rounded up to whole vector
- * tiles, and operands are padded that far. */
-void cpu_tile_product(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
-                      const float *b, int64_t b_row, float alpha, int beta, float *c,
-                      int64_t c_row);
-/* C[m, n] += A^T B with A[k, m] row-major. */
-void cpu_tile_product_transposed(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
-                                 const float *b, int64_t b_row, float *c, int64_t c_row);
 
 /* One head's attention of queries against keys; query i is at position `position` + i. */
 struct attention_job {

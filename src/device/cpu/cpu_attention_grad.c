@@ -25,6 +25,7 @@ struct problem {
     int64_t group, width, n_padded; /* query heads per unit; tile width; tokens in whole tiles */
     float scale;
     bool by_unit;
+    const struct tile_math *math;
     float *delta; /* [batch, heads, n_tokens] */
 };
 
@@ -44,6 +45,7 @@ static struct problem problem_of(const struct op_call *c, const struct kernel_en
                                      .n_keys = s.d.n_tokens};
     s.group = s.d.heads / s.d.kv_heads;
     s.width = tile_width(s.d.head_dim);
+    s.math = tile_math_for(c->in[0].dtype == DTYPE_BF16 && c->in[1].dtype == DTYPE_BF16, s.width);
     s.n_padded = micro_round_up(s.d.n_tokens, CPU_TILE);
     s.scale = (float)attention_scale(c, ATTENTION_SCALE, &s.d);
     int64_t n_units = s.d.batch * s.d.kv_heads;
@@ -141,7 +143,8 @@ static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t
 #pragma omp simd
         for (int lane = 0; lane < CPU_LANES; lane++) {
             bool sees = j + lane >= begin && j + lane < end;
-            float weight = micro_flush(cpu_expf(p[j + lane] - lse));
+            float x = p[j + lane] - lse;
+            float weight = micro_flush(cpu_expf(x < -80.0f ? -80.0f : x)); /* never subnormal */
             float gradient = micro_flush(weight * (ds[j + lane] - delta) * scale);
             p[j + lane] = sees ? weight : 0.0f;
             ds[j + lane] = sees ? gradient : 0.0f;
@@ -158,18 +161,18 @@ static int64_t n_seen(const struct problem *s, int64_t p, int64_t k, int64_t n_k
 }
 
 /* p and ds of queries i .. i + n and keys k .. k + n_k, whose tiles are loaded; by strips of
- * MICRO_ROWS queries, each as far as its last query sees. */
+ * queries, each as far as its last query sees. */
 static void scores(const struct problem *s, const struct scratch *w, int64_t i_head, int64_t i,
                    int64_t n, int64_t k, int64_t n_k)
 {
     const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
     const float *delta = s->delta + i_head * s->d.n_tokens;
-    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
-        int64_t end = MIN(strip + MICRO_ROWS, n), seen = n_seen(s, i + end - 1, k, n_k);
+    for (int64_t strip = 0; strip < n; strip += s->math->strip) {
+        int64_t end = MIN(strip + s->math->strip, n), seen = n_seen(s, i + end - 1, k, n_k);
         int64_t at = strip * s->width, to = strip * CPU_TILE;
-        cpu_tile_product(MICRO_ROWS, seen, s->d.head_dim, w->q + at, s->width, w->k_across,
+        s->math->product(end - strip, seen, s->d.head_dim, w->q + at, s->width, w->k_across,
                          CPU_TILE, s->scale, 0, w->p + to, CPU_TILE);
-        cpu_tile_product(MICRO_ROWS, seen, s->d.head_dim, w->dout + at, s->width, w->v_across,
+        s->math->product(end - strip, seen, s->d.head_dim, w->dout + at, s->width, w->v_across,
                          CPU_TILE, 1.0f, 0, w->ds + to, CPU_TILE);
         for (int64_t r = strip; r < end; r++) {
             int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
@@ -186,14 +189,15 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
 static void add_keys(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
                      int64_t k, int64_t n_k)
 {
-    for (int64_t strip = 0; strip < n_k; strip += MICRO_ROWS) {
+    for (int64_t strip = 0; strip < n_k; strip += s->math->strip) {
+        int64_t n_rows = MIN(n_k - strip, s->math->strip);
         int64_t r = s->mask.causal ? MAX(k + strip - i, 0) : 0;
         int64_t at = r * CPU_TILE + strip, from = r * s->width, to = strip * s->width;
         if (r >= n)
             break;
-        cpu_tile_product_transposed(MICRO_ROWS, s->width, n - r, w->p + at, CPU_TILE,
-                                    w->dout + from, s->width, w->dv + to, s->width);
-        cpu_tile_product_transposed(MICRO_ROWS, s->width, n - r, w->ds + at, CPU_TILE, w->q + from,
+        s->math->product_transposed(n_rows, s->width, n - r, w->p + at, CPU_TILE, w->dout + from,
+                                    s->width, w->dv + to, s->width);
+        s->math->product_transposed(n_rows, s->width, n - r, w->ds + at, CPU_TILE, w->q + from,
                                     s->width, w->dk + to, s->width);
     }
 }
@@ -201,10 +205,11 @@ static void add_keys(const struct problem *s, const struct scratch *w, int64_t i
 static void add_queries(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
                         int64_t k, int64_t n_k, float *dq)
 {
-    for (int64_t strip = 0; strip < n; strip += MICRO_ROWS) {
-        int64_t seen = n_seen(s, i + MIN(strip + MICRO_ROWS, n) - 1, k, n_k);
-        cpu_tile_product(MICRO_ROWS, s->width, seen, w->ds + strip * CPU_TILE, CPU_TILE, w->k,
-                         s->width, 1.0f, 1, dq + strip * s->width, s->width);
+    for (int64_t strip = 0; strip < n; strip += s->math->strip) {
+        int64_t n_rows = MIN(n - strip, s->math->strip);
+        int64_t seen = n_seen(s, i + strip + n_rows - 1, k, n_k);
+        s->math->product(n_rows, s->width, seen, w->ds + strip * CPU_TILE, CPU_TILE, w->k, s->width,
+                         1.0f, 1, dq + strip * s->width, s->width);
     }
 }
 
@@ -321,9 +326,13 @@ static void run_pass(const struct problem *s, const struct kernel_ctx *x, enum p
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
         struct scratch w = lay_out(s, x, cpu_thread_index());
+        if (s->math->enter)
+            s->math->enter();
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < n_tasks; i++)
             run_task(s, &w, kind, i);
+        if (s->math->leave)
+            s->math->leave();
     }
 }
 

@@ -1,16 +1,6 @@
-/* cpu_gemm_amx.c: packed products of bf16 matrices with tile registers.
- *
- * A tile holds 16 rows of 64 bytes. One instruction adds the product of 16 x 32 elements of A and
- * 32 x 16 of B to 16 x 16 sums in f32: sixteen times what AVX-512 does for f32 in the same time.
- * Four tiles of sums, two of A and two of B are in use:
- *
- *            B0  B1                   packed A   [32 rows][step of k][2 tiles][16 rows][32 k]
- *        A0  S0  S1    32 x 32 of C   packed B   [step of k][2 tiles][16 pairs of k][16 columns][2]
- *        A1  S2  S3
- *
- * so a step of 32 along k is four loads and four products. The loops are those of
- * cpu_gemm_blocks.h. Sums go on from block to block of k through memory unrounded: how k is cut
- * does not show.
+/* cpu_gemm_amx.c: packed products of bf16 matrices with tile registers (cpu_amx.h), in squares of
+ * 32 x 32 and with the loops of cpu_gemm_blocks.h. Sums go on from block to block of k through
+ * memory unrounded: how k is cut does not show.
  */
 #include "device/cpu/cpu_gemm_amx.h"
 
@@ -21,22 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "device/cpu/cpu_avx512.h"
+#include "device/cpu/cpu_amx.h"
 #include "device/cpu/cpu_gemm_blocks.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 
-enum {
-    TILE = 16,          /* rows of a tile, and its 32-bit columns */
-    STEP = 32,          /* elements of k in a tile of A or B */
-    CELL = TILE * STEP, /* elements of a packed tile */
-    SIDE = 2 * TILE,    /* of the square of C that is summed at once */
-    TILE_BYTES = 64,    /* of a row */
-    AHEAD = 4,          /* steps of k that prefetches run ahead of packing */
-    AHEAD_A = 2,        /* and of multiplying */
-};
+enum { AHEAD = 4 }; /* steps of k that prefetches run ahead of packing */
 
-/* ---- permission and shape of the tiles ------------------------------------------------------ */
+/* ---- permission ----------------------------------------------------------------------------- */
 
 /* A process asks Linux for the tiles before it uses them: they make each thread's state larger. */
 bool cpu_gemm_amx_usable(void)
@@ -50,33 +32,13 @@ bool cpu_gemm_amx_usable(void)
     return atomic_load(&answer) == GRANTED;
 }
 
-/* The compilers do not know what memory tile instructions read and write: what was stored at p is
- * there, and what follows looks again. */
-#define MEMORY_IS_SEEN(p) __asm__ volatile("" ::"r"(p) : "memory")
-
-/* All eight tiles in full: edges are padded with zeros where they are packed. */
-static void open_tiles(void)
-{
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shape.row_bytes[i] = TILE_BYTES;
-        shape.rows[i] = TILE;
-    }
-    MEMORY_IS_SEEN(&shape);
-    _tile_loadconfig(&shape);
-}
-
 /* ---- packing -------------------------------------------------------------------------------- */
 
 /* 32 lines of an operand: rows of A or columns of B. */
 struct lines {
     const uint16_t *data;  /* of line 0 at the block's first k */
     int64_t across, along; /* elements from line to line, and from k to k; one of them is 1 */
-    int64_t n;             /* lines there are, SIDE or fewer; the rest are taken as zeros */
+    int64_t n;             /* lines there are, AMX_SIDE or fewer; the rest are taken as zeros */
     int64_t depth;
 };
 
@@ -86,36 +48,36 @@ static inline __mmask32 first_of_32(int64_t n)
 }
 
 /* r[i] = pairs (k, k + 1), (k + 2, k + 3), ... of line i. */
-static inline void load_across(const struct lines *s, int64_t k, __m512 r[SIDE])
+static inline void load_across(const struct lines *s, int64_t k, __m512 r[AMX_SIDE])
 {
     __mmask32 keep = first_of_32(s->depth - k);
-    UNROLL_32 for (int i = 0; i < SIDE; i++)
+    UNROLL_32 for (int i = 0; i < AMX_SIDE; i++)
     {
         const uint16_t *from = s->data + MIN(i, s->n - 1) * s->across + k;
-        _mm_prefetch((const char *)(from + AHEAD * STEP), _MM_HINT_T0);
+        _mm_prefetch((const char *)(from + AHEAD * AMX_STEP), _MM_HINT_T0);
         r[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(i < s->n ? keep : 0, from));
     }
 }
 
 /* r[i] = pair (k + 2 i, k + 2 i + 1) of lines 0 to 15, r[16 + i] that of lines 16 to 31. */
-static inline void load_along(const struct lines *s, int64_t k, __m512 r[SIDE])
+static inline void load_along(const struct lines *s, int64_t k, __m512 r[AMX_SIDE])
 {
     const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
     const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     __mmask32 keep = first_of_32(s->n);
-    UNROLL for (int i = 0; i < TILE; i++)
+    UNROLL for (int i = 0; i < AMX_TILE; i++)
     {
         int64_t at = k + 2 * i, left = s->depth - at;
         const uint16_t *from = s->data + MIN(at, s->depth - 1) * s->along;
         const uint16_t *next = s->data + MIN(at + 1, s->depth - 1) * s->along;
-        _mm_prefetch((const char *)(from + STEP * s->along), _MM_HINT_T0);
-        _mm_prefetch((const char *)(next + STEP * s->along), _MM_HINT_T0);
+        _mm_prefetch((const char *)(from + AMX_STEP * s->along), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + AMX_STEP * s->along), _MM_HINT_T0);
         __m512i x = _mm512_maskz_loadu_epi16(left > 0 ? keep : 0, from);
         __m512i y = _mm512_maskz_loadu_epi16(left > 1 ? keep : 0, next);
         /* In each quarter of a register: lines 0 to 3, and 4 to 7, of the quarter's eight. */
         __m512i front = _mm512_unpacklo_epi16(x, y), back = _mm512_unpackhi_epi16(x, y);
         r[i] = _mm512_castsi512_ps(_mm512_permutex2var_epi64(front, low, back));
-        r[TILE + i] = _mm512_castsi512_ps(_mm512_permutex2var_epi64(front, high, back));
+        r[AMX_TILE + i] = _mm512_castsi512_ps(_mm512_permutex2var_epi64(front, high, back));
     }
 }
 
@@ -124,75 +86,20 @@ static inline void load_along(const struct lines *s, int64_t k, __m512 r[SIDE])
 static void pack(const struct lines *s, bool rows_are_lines, uint16_t *to)
 {
     bool across = s->along == 1;
-    for (int64_t k = 0; k < s->depth; k += STEP, to += 2 * CELL) {
-        __m512 r[SIDE];
+    for (int64_t k = 0; k < s->depth; k += AMX_STEP, to += 2 * AMX_CELL) {
+        __m512 r[AMX_SIDE];
         if (across)
             load_across(s, k, r);
         else
             load_along(s, k, r);
         if (across != rows_are_lines) {
             avx512_transpose(r);
-            avx512_transpose(r + TILE);
+            avx512_transpose(r + AMX_TILE);
         }
-        UNROLL_32 for (int i = 0; i < SIDE; i++)
+        UNROLL_32 for (int i = 0; i < AMX_SIDE; i++)
         {
-            _mm512_store_ps((float *)(void *)(to + i * STEP), r[i]);
+            _mm512_store_ps((float *)(void *)(to + i * AMX_STEP), r[i]);
         }
-    }
-}
-
-/* ---- a square of C -------------------------------------------------------------------------- */
-
-/* f32 memory with rows `row` elements apart; at NULL: there is none. */
-struct sums {
-    float *at;
-    int64_t row;
-};
-
-static inline void load_sums(struct sums from)
-{
-    size_t row = (size_t)from.row * sizeof(float);
-    if (!from.at) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        return;
-    }
-    MEMORY_IS_SEEN(from.at);
-    _tile_loadd(0, from.at, row);
-    _tile_loadd(1, from.at + TILE, row);
-    _tile_loadd(2, from.at + TILE * from.row, row);
-    _tile_loadd(3, from.at + TILE * from.row + TILE, row);
-}
-
-static inline void store_sums(struct sums to)
-{
-    size_t row = (size_t)to.row * sizeof(float);
-    _tile_stored(0, to.at, row);
-    _tile_stored(1, to.at + TILE, row);
-    _tile_stored(2, to.at + TILE * to.row, row);
-    _tile_stored(3, to.at + TILE * to.row + TILE, row);
-    MEMORY_IS_SEEN(to.at);
-}
-
-static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
-{
-    MEMORY_IS_SEEN(a);
-    MEMORY_IS_SEEN(b);
-    for (int64_t k = 0; k < depth; k += STEP, a += 2 * CELL, b += 2 * CELL) {
-        UNROLL_32 for (int i = 0; i < SIDE; i++)
-        {
-            _mm_prefetch((const char *)(a + AHEAD_A * 2 * CELL + i * STEP), _MM_HINT_T0);
-        }
-        _tile_loadd(6, b, TILE_BYTES);
-        _tile_loadd(4, a, TILE_BYTES);
-        _tile_loadd(7, b + CELL, TILE_BYTES);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + CELL, TILE_BYTES);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
     }
 }
 
@@ -200,7 +107,7 @@ static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t depth)
 
 static int64_t steps(int64_t depth)
 {
-    return micro_round_up(depth, STEP);
+    return micro_round_up(depth, AMX_STEP);
 }
 
 /* 32 rows of A from row i of the block. */
@@ -211,7 +118,7 @@ static void pack_a(const struct gemm_block *s, int64_t i)
         .data = (const uint16_t *)a->data + a->first + (s->i + i) * a->row + s->k * a->column,
         .across = a->row,
         .along = a->column,
-        .n = MIN(s->m - i, SIDE),
+        .n = MIN(s->m - i, AMX_SIDE),
         .depth = s->depth,
     };
     pack(&from, true, (uint16_t *)s->a + i * steps(s->depth));
@@ -225,14 +132,14 @@ static void pack_b(const struct gemm_block *s, int64_t j, uint16_t *sliver)
         .data = (const uint16_t *)b->data + b->first + (s->j + j) * b->column + s->k * b->row,
         .across = b->column,
         .along = b->row,
-        .n = MIN(s->n - j, SIDE),
+        .n = MIN(s->n - j, AMX_SIDE),
         .depth = s->depth,
     };
     pack(&from, false, sliver);
 }
 
-/* A square of the block, m x n of SIDE x SIDE there, from row i and column j; `square` is memory
- * for one that is not summed in place. */
+/* A square of the block, m x n of AMX_SIDE x AMX_SIDE there, from row i and column j; `square` is
+ * memory for one that is not summed in place. */
 struct place {
     int64_t i, m, j, n;
     float *square;
@@ -247,16 +154,16 @@ static bool gather_base(const struct gemm_block *s, const struct place *p)
     if (!base && !g->bias)
         return false;
     for (int v = 0; v < 2; v++) {
-        __mmask16 keep = avx512_first(p->n - v * TILE);
+        __mmask16 keep = avx512_first(p->n - v * AMX_TILE);
         __m512 bias = _mm512_setzero_ps();
         if (g->bias)
-            bias = _mm512_maskz_loadu_ps(keep, g->bias + s->j + p->j + v * TILE);
+            bias = _mm512_maskz_loadu_ps(keep, g->bias + s->j + p->j + v * AMX_TILE);
         for (int64_t r = 0; r < p->m; r++) {
             __m512 x = bias;
             if (base)
                 x = _mm512_add_ps(
-                    avx512_load(base, g->c_dtype, first + r * g->c_row + v * TILE, keep), x);
-            _mm512_store_ps(p->square + r * SIDE + v * TILE, x);
+                    avx512_load(base, g->c_dtype, first + r * g->c_row + v * AMX_TILE, keep), x);
+            _mm512_store_ps(p->square + r * AMX_SIDE + v * AMX_TILE, x);
         }
     }
     return true;
@@ -267,19 +174,20 @@ static void round_square(const struct cpu_gemm *g, int64_t first, const struct p
 {
     if (g->c_dtype != DTYPE_BF16) {
         for (int64_t r = 0; r < p->m; r++)
-            cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, p->square + r * SIDE, p->n);
+            cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, p->square + r * AMX_SIDE, p->n);
         return;
     }
-    __mmask16 keep[2] = {avx512_first(p->n), avx512_first(p->n - TILE)};
+    __mmask16 keep[2] = {avx512_first(p->n), avx512_first(p->n - AMX_TILE)};
     for (int64_t r = 0; r < p->m; r++) {
         uint16_t *to = (uint16_t *)g->c + first + r * g->c_row;
-        const float *from = p->square + r * SIDE;
+        const float *from = p->square + r * AMX_SIDE;
         _mm256_mask_storeu_epi16(to, keep[0], avx512_bf16(_mm512_load_ps(from)));
-        _mm256_mask_storeu_epi16(to + TILE, keep[1], avx512_bf16(_mm512_load_ps(from + TILE)));
+        _mm256_mask_storeu_epi16(to + AMX_TILE, keep[1],
+                                 avx512_bf16(_mm512_load_ps(from + AMX_TILE)));
     }
 }
 
-static void copy_square(struct sums to, struct sums from, int64_t m, int64_t n)
+static void copy_square(struct amx_sums to, struct amx_sums from, int64_t m, int64_t n)
 {
     for (int64_t r = 0; r < m; r++)
         memcpy(to.at + r * to.row, from.at + r * from.row, (size_t)n * sizeof(float));
@@ -289,25 +197,25 @@ static void multiply_square(const struct gemm_block *s, const uint16_t *a, const
                             const struct place *p)
 {
     const struct cpu_gemm *g = s->g;
-    bool f32 = g->c_dtype == DTYPE_F32, whole = p->m == SIDE && p->n == SIDE;
+    bool f32 = g->c_dtype == DTYPE_F32, whole = p->m == AMX_SIDE && p->n == AMX_SIDE;
     int64_t first = g->c_first + (s->i + p->i) * g->c_row + s->j + p->j;
-    struct sums none = {NULL, 0}, square = {p->square, SIDE};
-    struct sums held;
+    struct amx_sums none = {NULL, 0}, square = {p->square, AMX_SIDE};
+    struct amx_sums held;
     held.at = gemm_block_sums(s, p->i, p->j, &held.row);
     if (s->first) {
-        load_sums(gather_base(s, p) ? square : none);
+        amx_load_sums(gather_base(s, p) ? square : none);
     } else if (whole) {
-        load_sums(held);
+        amx_load_sums(held);
     } else {
         copy_square(square, held, p->m, p->n);
-        load_sums(square);
+        amx_load_sums(square);
     }
-    multiply(a, b, s->depth);
+    amx_multiply(a, b, s->depth);
     if (whole && (f32 || !s->last)) {
-        store_sums(held);
+        amx_store_sums(held);
         return;
     }
-    store_sums(square);
+    amx_store_sums(square);
     if (f32 || !s->last) {
         copy_square(held, square, p->m, p->n);
         return;
@@ -319,32 +227,30 @@ static void multiply_square(const struct gemm_block *s, const uint16_t *a, const
 static void multiply_sliver(const struct gemm_block *s, int64_t i, int64_t i_end, int64_t j,
                             void *sliver)
 {
-    float square[SIDE * SIDE] __attribute__((aligned(64))) = {0};
+    float square[AMX_SIDE * AMX_SIDE] __attribute__((aligned(64))) = {0};
     pack_b(s, j, sliver);
-    for (; i < i_end; i += SIDE) {
-        struct place p = {
-            .i = i, .m = MIN(s->m - i, SIDE), .j = j, .n = MIN(s->n - j, SIDE), .square = square};
+    for (; i < i_end; i += AMX_SIDE) {
+        struct place p = {.i = i,
+                          .m = MIN(s->m - i, AMX_SIDE),
+                          .j = j,
+                          .n = MIN(s->n - j, AMX_SIDE),
+                          .square = square};
         multiply_square(s, (const uint16_t *)s->a + i * steps(s->depth), sliver, &p);
     }
 }
 
-static void close_tiles(void)
-{
-    _tile_release();
-}
-
 static const struct gemm_tiling tiling = {
-    .rows = SIDE,
-    .columns = SIDE,
-    .step = STEP,
+    .rows = AMX_SIDE,
+    .columns = AMX_SIDE,
+    .step = AMX_STEP,
     .element_bytes = sizeof(uint16_t),
     .block_rows = 1024,
     .block_depth = 768,
     .part_rows = 512,
-    .part_columns = 31 * SIDE,
-    .least_rows = 4 * SIDE,
-    .enter = open_tiles,
-    .leave = close_tiles,
+    .part_columns = 31 * AMX_SIDE,
+    .least_rows = 4 * AMX_SIDE,
+    .enter = amx_open,
+    .leave = amx_close,
     .pack_a = pack_a,
     .multiply = multiply_sliver,
 };
