@@ -75,13 +75,13 @@ run_test() {
 slow_ops='linear_cross_entropy_grad linear_cross_entropy attention_grad linear_grad_weight linear_grad_input attention linear'
 other_ops=$(sed -n 's/^OP(\([a-z_0-9]*\),.*/\1/p' src/graph/ops.def | grep -vxF "${slow_ops// /$'\n'}")
 # shellcheck disable=SC2086 # words
-checks="$(printf 'racecheck|cuda_laws %s once\n' $slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n'))
+checks="memcheck|cuda_laws
+memcheck|cuda_training *losses*those_of_pytorch
+initcheck --check-api-memory-access no|cuda_laws
+$(printf 'racecheck|cuda_laws %s once\n' $slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n'))
 racecheck|cuda_training f32_losses* gpt2
 racecheck|cuda_training bf16_losses* gpt2
-racecheck|cuda_training bf16_losses* llama
-initcheck --check-api-memory-access no|cuda_laws
-memcheck|cuda_training *losses*those_of_pytorch
-memcheck|cuda_laws"
+racecheck|cuda_training bf16_losses* llama"
 
 # One process under a sanitizer, until $deadline: tool and its options, program and its arguments, number.
 sanitize_one() {
