@@ -20,13 +20,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "base/status.h"
 
@@ -52,13 +52,6 @@ struct operands {
 };
 
 enum { MAX_ELEMS = 50304 * 1024, MAX_REPEATS = 64 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static enum status fill(float **out, int64_t n, uint64_t key)
 {

@@ -84,7 +84,7 @@ void snug_free(void *text); /* NULL is fine */
 struct snug_settings {
     const char *hub_folder;   /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
-    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
+    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
 };
 
 /* ---- configs --------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/env_gpu.h"
+#include "base/machine.h"
 #include "graph/op.h"
 #include "train/json_text.h"
 
@@ -36,36 +37,13 @@ struct machine {
     struct gpu_view gpu;
 };
 
-/* The value of the first line of /proc/cpuinfo that begins with `key`. */
-static bool read_cpuinfo(const char *key, char *out, size_t size)
-{
-    char line[512];
-    bool found = false;
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    if (!f)
-        return false;
-    while (!found && fgets(line, sizeof(line), f)) {
-        const char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, key, strlen(key)) != 0)
-            continue;
-        size_t n = strcspn(colon + 1, "\n");
-        (void)snprintf(out, size, "%.*s", (int)n - (n > 0 && colon[1] == ' '),
-                       colon + 1 + (n > 0 && colon[1] == ' '));
-        found = true;
-    }
-    (void)fclose(f);
-    return found;
-}
-
 static enum status look(struct machine *m)
 {
     struct utsname u;
     *m = (struct machine){0};
     if (uname(&u) == 0)
         (void)snprintf(m->system, sizeof(m->system), "%s %s %s", u.sysname, u.release, u.machine);
-    if (!read_cpuinfo("model name", m->processor, sizeof(m->processor)) &&
-        !read_cpuinfo("CPU part", m->processor, sizeof(m->processor)))
-        (void)snprintf(m->processor, sizeof(m->processor), "unknown");
+    processor_name(m->processor, sizeof(m->processor));
     m->n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     int64_t page = sysconf(_SC_PAGESIZE);
     m->memory_bytes = sysconf(_SC_PHYS_PAGES) * page;

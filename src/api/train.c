@@ -1,18 +1,11 @@
 /* train.c: training and evaluation of a planned run. */
-#include <time.h>
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "io/checkpoint.h"
 #include "train/observe.h"
 #include "train/weights_origin.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the caller's observer behind the trainer's interface ------------------------------------ */
 

@@ -1,13 +1,6 @@
 #include "run/timing.h"
 
-#include <time.h>
-
-static double clock_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/machine.h"
 
 static bool has_marks(const struct timing *t)
 {
@@ -29,7 +22,7 @@ enum status timing_init(struct timing *t, const struct program *p, struct device
         most = MAX(most, p->sections.items[i].n);
     if (has_marks(t))
         TRY(device->ops->prepare_marks(device, QUEUE_COUNT + (int)most));
-    t->origin_s = clock_s();
+    t->origin_s = now_s();
     return OK;
 }
 
@@ -49,7 +42,7 @@ void timing_release(struct timing *t)
 
 double timing_now(const struct timing *t)
 {
-    return clock_s() - t->origin_s;
+    return now_s() - t->origin_s;
 }
 
 static struct timed_run *current(struct timing *t)

@@ -1,18 +1,11 @@
 /* evaluate.c: mean loss over held-out data, in the same arena as training. */
 #include <string.h>
-#include <time.h>
 
+#include "base/machine.h"
 #include "train/session.h"
 
 /* Synthetic data has no end; without eval_max_batches a sample of it is taken. */
 enum { ENDLESS_BATCHES = 1 << 24, SAMPLE_BATCHES = 64 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static enum status evaluate_batch(struct session *s, double *loss, double *count)
 {

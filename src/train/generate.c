@@ -1,10 +1,10 @@
 #include "train/generate.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "train/session.h"
 #include "train/weights_origin.h"
 
@@ -20,13 +20,6 @@ struct generator {
     int64_t max_new, vocab_size;
     char *weights;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

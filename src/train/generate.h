@@ -23,7 +23,7 @@ extern "C" {
 enum { PREFILL_CHUNK = 64 }; /* tokens of the prompt that go through the model at once */
 
 struct generate_options {
-    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
+    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
     const char *hub_folder;   /* Hugging Face cache; NULL: none */
     const char *checkpoint;   /* see weights_origin.h */
     const char *prompt;

@@ -8,20 +8,13 @@
  * MFU, and "(skipped)" where the step overflowed and changed nothing.
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "train/json_text.h"
 #include "train/observe.h"
 
 enum { BAR_WIDTH = 28 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* One unit for all numbers of a line, so that they compare at a glance. */
 static double unit_of(int64_t n_bytes, char *letter)

@@ -24,7 +24,7 @@ extern "C" {
 struct session_options {
     bool train, evaluate;
     const char *hub_folder;   /* Hugging Face cache for names such as ORG/NAME; NULL: none */
-    const char *cache_folder; /* what is measured about a GPU is kept here; NULL: nowhere */
+    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
     bool untimed;             /* the forecast goes by rates: no kernel is timed */
 };
 

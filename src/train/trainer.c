@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "train/resume.h"
 
 struct loop {
@@ -20,13 +20,6 @@ struct loop {
     int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- one step -------------------------------------------------------------------------------- */
 

@@ -12,16 +12,16 @@
 #include "base/file.h"
 #include "base/kvfile.h"
 #include "base/log.h"
+#include "support/scratch.h"
 
-static char folder[64], path[128];
+static struct scratch scratch;
+static char path[SCRATCH_PATH];
 
 static int setup(void **state)
 {
     (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/snug-kvfile-XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    (void)snprintf(path, sizeof(path), "%s/a/b/cache", folder);
+    scratch_init(&scratch);
+    (void)scratch_path(&scratch, "a/b/cache", path);
     log_set_level(LOG_ERROR);
     return 0;
 }
@@ -29,13 +29,14 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    return file_remove_tree(folder) == OK ? 0 : -1;
+    scratch_release(&scratch);
+    return 0;
 }
 
 static void put_file(const char *text, size_t n)
 {
-    char parent[128];
-    (void)snprintf(parent, sizeof(parent), "%s/a/b", folder);
+    char parent[SCRATCH_PATH];
+    (void)scratch_path(&scratch, "a/b", parent);
     assert_int_equal(file_make_folders(parent), OK);
     assert_int_equal(file_write_atomic(path, text, n), OK);
 }

@@ -15,20 +15,21 @@
 #include "base/file.h"
 #include "data/loader.h"
 #include "data/permutation.h"
+#include "support/scratch.h"
 
 enum { SEQ = 7, VOCAB = 60000 };
 
 /* A token file whose ids are their own positions, so that every window can be recognised. */
 struct fixture {
-    char folder[64], path[128];
+    struct scratch scratch;
+    char path[SCRATCH_PATH];
     struct source *source;
 };
 
 static void fixture_open(struct fixture *f, int64_t n_tokens)
 {
-    (void)snprintf(f->folder, sizeof(f->folder), "/tmp/snug-loader-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    (void)snprintf(f->path, sizeof(f->path), "%s/tokens.bin", f->folder);
+    scratch_init(&f->scratch);
+    (void)scratch_path(&f->scratch, "tokens.bin", f->path);
     struct token_writer *w;
     assert_int_equal(token_writer_open(&w, f->path, VOCAB), OK);
     for (int32_t i = 0; i < n_tokens; i++)
@@ -43,7 +44,7 @@ static void fixture_open(struct fixture *f, int64_t n_tokens)
 static void fixture_close(struct fixture *f)
 {
     source_free(f->source);
-    assert_int_equal(file_remove_tree(f->folder), OK);
+    scratch_release(&f->scratch);
 }
 
 static struct loader_options plain_options(void)

@@ -13,42 +13,42 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/source.h"
+#include "support/scratch.h"
 
 enum { EOS = 256, IGNORED = LABEL_IGNORED };
 
-struct scratch {
-    char folder[64], path[128];
+struct fixture {
+    struct scratch scratch;
+    char path[SCRATCH_PATH];
     struct tokenizer *bytes;
 };
 
-static int scratch_open(void **state)
+static int fixture_open(void **state)
 {
-    struct scratch *s = mem_calloc(1, sizeof(*s));
+    struct fixture *s = mem_calloc(1, sizeof(*s));
     assert_non_null(s);
-    (void)snprintf(s->folder, sizeof(s->folder), "/tmp/snug-source-XXXXXX");
-    assert_non_null(mkdtemp(s->folder));
+    scratch_init(&s->scratch);
     assert_int_equal(tokenizer_open(&s->bytes, "bytes"), OK);
     *state = s;
     return 0;
 }
 
-static int scratch_close(void **state)
+static int fixture_close(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     tokenizer_free(s->bytes);
-    assert_int_equal(file_remove_tree(s->folder), OK);
+    scratch_release(&s->scratch);
     mem_free(s);
     return 0;
 }
 
-static const char *write_file(struct scratch *s, const char *name, const char *text)
+static const char *write_file(struct fixture *s, const char *name, const char *text)
 {
-    (void)snprintf(s->path, sizeof(s->path), "%s/%s", s->folder, name);
-    assert_int_equal(file_write_atomic(s->path, text, strlen(text)), OK);
-    return s->path;
+    scratch_write_text(&s->scratch, name, text);
+    return scratch_path(&s->scratch, name, s->path);
 }
 
-static enum status open_path(struct scratch *s, const char *path, struct source **out)
+static enum status open_path(struct fixture *s, const char *path, struct source **out)
 {
     const char *paths[] = {path};
     struct source_options o = {
@@ -84,22 +84,22 @@ static void text_is_a_document_and_its_end(void **state)
 
 static void folders_and_patterns_join_files_by_name(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     (void)write_file(s, "b.txt", "b");
     (void)write_file(s, "a.txt", "a");
     (void)write_file(s, "c.jsonl", "{\"text\":\"c\"}\n");
     (void)write_file(s, "notes.log", "not data");
     const int32_t expected[] = {'a', EOS, 'b', EOS, 'c', EOS};
     struct source *source;
-    assert_int_equal(open_path(s, s->folder, &source), OK);
+    assert_int_equal(open_path(s, s->scratch.folder, &source), OK);
     expect_stream(source, expected, expected, 6);
     source_free(source);
     char pattern[128];
-    (void)snprintf(pattern, sizeof(pattern), "%s/[ab].t?t", s->folder);
+    (void)snprintf(pattern, sizeof(pattern), "%s/[ab].t?t", s->scratch.folder);
     assert_int_equal(open_path(s, pattern, &source), OK);
     expect_stream(source, expected, expected, 4);
     source_free(source);
-    (void)snprintf(pattern, sizeof(pattern), "%s/*.nothing", s->folder);
+    (void)snprintf(pattern, sizeof(pattern), "%s/*.nothing", s->scratch.folder);
     assert_int_equal(open_path(s, pattern, &source), ERR_IO);
     assert_non_null(strstr(status_message(), "no file matches"));
 }
@@ -121,7 +121,7 @@ static void jsonl_gives_documents_and_labels(void **state)
 
 static void another_text_field_can_be_named(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     const char *paths[] = {write_file(s, "a.jsonl", "{\"content\":\"x\"}\n")};
     struct source_options o = {.paths = paths,
                                .n_paths = 1,
@@ -171,11 +171,11 @@ static void bad_input_names_the_place(void **state)
 
 static void missing_files_and_settings_are_named(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     struct source *source;
     assert_int_equal(open_path(s, "/tmp/snug-no-such-file.txt", &source), ERR_IO);
     assert_non_null(strstr(status_message(), "/tmp/snug-no-such-file.txt"));
-    assert_int_equal(open_path(s, s->folder, &source), ERR_DATA);
+    assert_int_equal(open_path(s, s->scratch.folder, &source), ERR_DATA);
     assert_non_null(strstr(status_message(), "no data files"));
     const char *paths[] = {write_file(s, "a.txt", "x")};
     struct source_options o = {.paths = paths, .n_paths = 1, .vocab_size = 257};
@@ -191,7 +191,7 @@ static void missing_files_and_settings_are_named(void **state)
 
 static void ids_beyond_the_models_vocabulary_are_refused_at_open(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     const char *paths[] = {write_file(s, "a.txt", "a\xC3\xA9")};
     struct source_options o = {
         .paths = paths, .n_paths = 1, .tokenizer = s->bytes, .vocab_size = 128};
@@ -203,9 +203,9 @@ static void ids_beyond_the_models_vocabulary_are_refused_at_open(void **state)
 
 static void the_cache_is_found_again_and_never_stale(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     char cache[128];
-    (void)snprintf(cache, sizeof(cache), "%s/cache/tokens", s->folder);
+    (void)snprintf(cache, sizeof(cache), "%s/cache/tokens", s->scratch.folder);
     const char *paths[] = {write_file(s, "a.txt", "abc")};
     struct source_options o = {.paths = paths,
                                .n_paths = 1,
@@ -282,14 +282,14 @@ static void the_synthetic_chain_can_be_learned(void **state)
 
 static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
 {
-    struct scratch *s = *state;
+    struct fixture *s = *state;
     (void)write_file(s, "a.txt", "some text");
     (void)write_file(s, "b.jsonl", "{\"input_ids\":[1,2,3]}\n{\"text\":\"x\"}\n");
     for (int64_t n = 1;; n++) {
         int64_t before = mem_live();
         struct source *source;
         mem_fail_after(n, 0);
-        enum status status = open_path(s, s->folder, &source);
+        enum status status = open_path(s, s->scratch.folder, &source);
         mem_fail_after(0, 0);
         source_free(source);
         assert_int_equal(mem_live(), before);
@@ -301,7 +301,7 @@ static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_open, scratch_close)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
 int main(void)
 {

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "base/vec.h"
 #include "data/token_file.h"
+#include "support/scratch.h"
 
 /* A file being put together in memory. */
 struct bytes {
@@ -209,9 +210,10 @@ static void ids_outside_the_vocabulary_are_named(void **state)
 static void what_is_written_is_read_back(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/snug-tokens-XXXXXX", path[256];
-    assert_non_null(mkdtemp(folder));
-    (void)snprintf(path, sizeof(path), "%s/x.bin", folder);
+    struct scratch scratch;
+    char path[SCRATCH_PATH];
+    scratch_init(&scratch);
+    (void)scratch_path(&scratch, "x.bin", path);
     for (int wide = 0; wide < 2; wide++) {
         enum { N = 100000 };
         int64_t vocab = wide ? 65537 : 65536;
@@ -235,15 +237,16 @@ static void what_is_written_is_read_back(void **state)
         mem_free(ids);
         mem_free(back);
     }
-    assert_int_equal(file_remove_tree(folder), OK);
+    scratch_release(&scratch);
 }
 
 static void a_full_disk_leaves_the_old_file_and_no_rest(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/snug-tokens-XXXXXX", path[256], temporary[300];
-    assert_non_null(mkdtemp(folder));
-    (void)snprintf(path, sizeof(path), "%s/x.bin", folder);
+    struct scratch scratch;
+    char path[SCRATCH_PATH], temporary[SCRATCH_PATH + 8];
+    scratch_init(&scratch);
+    (void)scratch_path(&scratch, "x.bin", path);
     (void)snprintf(temporary, sizeof(temporary), "%s.tmp", path);
     assert_int_equal(file_write_atomic(path, "old", 3), OK);
     const int32_t id = 7, outside = 100;
@@ -276,7 +279,7 @@ static void a_full_disk_leaves_the_old_file_and_no_rest(void **state)
     assert_int_equal(token_writer_add(w, &outside, 1), ERR_DATA);
     token_writer_abandon(w);
     assert_false(file_exists(temporary));
-    assert_int_equal(file_remove_tree(folder), OK);
+    scratch_release(&scratch);
 }
 
 static void a_missing_file_is_named(void **state)

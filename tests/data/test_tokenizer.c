@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_internal.h"
+#include "support/scratch.h"
 
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/tokenizer/"
 
@@ -258,8 +259,10 @@ static void a_byte_that_is_not_utf8_is_its_own_token(void **state)
 static void a_folder_is_opened_with_its_config(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/snug-tokenizer-XXXXXX", path[256];
-    assert_non_null(mkdtemp(folder));
+    struct scratch scratch;
+    char path[SCRATCH_PATH];
+    scratch_init(&scratch);
+    const char *folder = scratch.folder;
     struct tokenizer *t;
     assert_int_equal(tokenizer_open(&t, folder), ERR_IO);
     assert_non_null(strstr(status_message(), "tokenizer.json"));
@@ -285,7 +288,7 @@ static void a_folder_is_opened_with_its_config(void **state)
     assert_int_equal(file_write_atomic(path, wrong, strlen(wrong)), OK);
     assert_int_equal(tokenizer_open(&t, folder), ERR_DATA);
     assert_non_null(strstr(status_message(), "<|nope|>"));
-    assert_int_equal(file_remove_tree(folder), OK);
+    scratch_release(&scratch);
 }
 
 #define BYTE_LEVEL "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"

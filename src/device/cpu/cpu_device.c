@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "base/str.h"
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_gemm_amx.h"
@@ -101,9 +102,9 @@ static double matmul_rate(struct device *d, enum dtype dtype, void *const matric
                          .c_row = n};
     double best = 1e30;
     for (int i = 0; i < 3; i++) {
-        double t = cpu_now_s();
+        double t = now_s();
         cpu_gemm(&d->env, workspace, &g);
-        best = fmin(best, cpu_now_s() - t);
+        best = fmin(best, now_s() - t);
     }
     return 2.0 * (double)(n * n * n) / best;
 }
@@ -124,11 +125,11 @@ static void measure_memory(struct device_rates *r, float *dst, const float *src,
 {
     double best = 1e30;
     for (int i = 0; i < 3; i++) {
-        double t = cpu_now_s();
+        double t = now_s();
 #pragma omp parallel for simd schedule(static) num_threads(n_threads)
         for (int64_t k = 0; k < n; k++)
             dst[k] = src[k] * 1.5f;
-        best = fmin(best, cpu_now_s() - t);
+        best = fmin(best, now_s() - t);
     }
     r->memory_bytes = 8.0 * (double)n / best;
     r->copy_bytes = r->memory_bytes / 2;
@@ -207,21 +208,6 @@ static const char *instructions(void)
 #endif
 }
 
-/* The processor's name, or nothing where the system does not say. */
-static void read_model(char *name, size_t n_bytes)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    name[0] = '\0';
-    while (f && name[0] == '\0' && fgets(line, sizeof(line), f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon)
-            (void)snprintf(name, n_bytes, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    }
-    if (f)
-        (void)fclose(f);
-}
-
 enum status device_open_cpu(struct device *d, int n_threads)
 {
     *d = (struct device){.ops = &cpu_ops};
@@ -231,7 +217,7 @@ enum status device_open_cpu(struct device *d, int n_threads)
     (void)snprintf(d->description, sizeof(d->description), "cpu, %d thread%s, %s", d->env.n_threads,
                    d->env.n_threads == 1 ? "" : "s", instructions());
     char model[96];
-    read_model(model, sizeof(model));
+    processor_name(model, sizeof(model));
     (void)snprintf(d->identity, sizeof(d->identity), "%.60s, %.80s", d->description, model);
     d->cache_bytes = MAX(sysconf(_SC_LEVEL2_CACHE_SIZE), 0) * d->env.n_threads;
     return measure(d);

@@ -7,21 +7,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/machine.h"
 #include "base/rng.h"
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_kernels.h"
 
 enum { LEAST_ROUNDS = 1, MOST_ROUNDS = 9 };
 #define TIMING_S 60e-3 /* rounds of one call, in all */
-
-double cpu_now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- contents ------------------------------------------------------------------------------- */
 
@@ -78,10 +71,10 @@ enum status cpu_time_calls(struct device *d, const struct timed_calls *t, double
     for (int i = 0; i < t->n; i++)
         TRY(t->kernel->run(&t->contexts[i], &t->calls[i]));
     while (n < LEAST_ROUNDS || (n < MOST_ROUNDS && spent < TIMING_S)) {
-        double start = cpu_now_s();
+        double start = now_s();
         for (int i = 0; i < t->n; i++)
             TRY(t->kernel->run(&t->contexts[i], &t->calls[i]));
-        rounds[n] = cpu_now_s() - start;
+        rounds[n] = now_s() - start;
         spent += rounds[n++];
     }
     qsort(rounds, (size_t)n, sizeof(*rounds), by_size);

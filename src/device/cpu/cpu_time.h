@@ -1,4 +1,4 @@
-/* cpu_time.h: the CPU's side of device_ops.fill and device_ops.time_calls, and its clock. */
+/* cpu_time.h: the CPU's side of device_ops.fill and device_ops.time_calls. */
 #ifndef SNUG_DEVICE_CPU_CPU_TIME_H
 #define SNUG_DEVICE_CPU_CPU_TIME_H
 
@@ -7,8 +7,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-double cpu_now_s(void);
 
 enum status cpu_fill(struct device *d, const struct tensor *t, int64_t limit) MUST_CHECK;
 enum status cpu_time_calls(struct device *d, const struct timed_calls *t,
