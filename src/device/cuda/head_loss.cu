@@ -24,9 +24,11 @@
  * the rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of
  * 270 MiB.
  *
- * A dw of 16 bits is not rounded chunk by chunk: the chunks are summed in f32 in workspace (V C 4
- * bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B) and rounded once at the end, 6 bytes moved per
- * element; unless one chunk of all rows takes no more memory than that, which is then what happens.
+ * A dw of 16 bits takes two chunks as it is: the first one's sum is rounded once on the way. More
+ * chunks are summed in f32 in workspace (V C 4 bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B)
+ * and rounded at the end; unless two halves of all rows take no more memory than that (2.3 GiB of
+ * logits where chunks with sums take 2.8, Qwen2.5 7B with 16 x 1024 tokens), which then also saves
+ * reading and writing the sums.
  *
  * A vocabulary that is no multiple of 8 words (50257) would send all three products to kernels that
  * load single elements, 4 times slower (55 ms where 50304 takes 13). The products run over V
@@ -48,8 +50,9 @@ enum {
     WORDS = 64,        /* rows of logits are a multiple of it: whole vectors, fast products */
     AUTO_LEAST = 2048, /* rows of a chunk */
     AUTO_MOST = 2816,
-    AUTO_ROWS = 128,   /* a multiple of it */
-    PRODUCTS_MOST = 3, /* after a chunk's gradient */
+    AUTO_ROWS = 128,     /* a multiple of it */
+    CHUNKS_UNSUMMED = 2, /* of a dw of 16 bits */
+    PRODUCTS_MOST = 3,   /* after a chunk's gradient */
 };
 
 struct sizes {
@@ -85,12 +88,13 @@ static struct sizes sizes_of(const struct op_call *c, bool gradient)
     s.row_bytes = s.row * dtype_size(c->in[0].dtype);
     s.chunk_rows = n_chunks > 0 ? ceil_div(s.n_rows, n_chunks) : chunk_for(s.n_rows);
     int64_t sums = s.row * s.n_columns * (int64_t)sizeof(float);
-    if (n_chunks == 0 && narrow && (s.n_rows - s.chunk_rows) * s.row_bytes <= sums)
-        s.chunk_rows = s.n_rows;
+    int64_t half = ceil_div(s.n_rows, CHUNKS_UNSUMMED * AUTO_ROWS) * AUTO_ROWS;
+    if (n_chunks == 0 && narrow && (half - s.chunk_rows) * s.row_bytes <= sums)
+        s.chunk_rows = half > s.chunk_rows ? half : s.chunk_rows;
     s.chunk_rows = s.chunk_rows < s.n_rows ? s.chunk_rows : s.n_rows;
     s.chunk_rows = s.chunk_rows > 1 ? s.chunk_rows : 1;
     s.padded = s.n_words % VECTOR != 0;
-    s.summed = narrow && s.chunk_rows < s.n_rows;
+    s.summed = narrow && s.n_rows > CHUNKS_UNSUMMED * s.chunk_rows;
     s.n_products = s.padded ? s.row : s.n_words;
     s.n_main = s.summed ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
     return s;

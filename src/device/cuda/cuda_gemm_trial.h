@@ -1,0 +1,23 @@
+/* cuda_gemm_trial.h: ways to one matrix product, timed against each other.
+ *
+ * Short runs sort out the slow ones. Those close to the fastest then run by turns, each long enough
+ * for the GPU to settle at the clock its power allows: under products an H200 holds a tenth less
+ * than its best clock, as training does for hours, and there the algorithm that takes less energy
+ * wins, not the one that is faster for a millisecond. Products too short to fill a turn's power
+ * budget are judged by the short runs alone.
+ */
+#ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_H
+#define SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_H
+
+#include "device/cuda/cuda_gemm_library.cuh"
+#include "device/cuda/cuda_gemm_search.h"
+
+enum { GEMM_TRIAL_MOST = 32 }; /* candidates */
+
+/* Times `n` candidates for g on scratch memory of its own, the favourite first; *best is the
+ * fastest's index, -1 when none could be timed (no room, or all refused). */
+enum status gemm_trial(const struct kernel_env *env, cudaStream_t stream, const struct cuda_gemm *g,
+                       const struct gemm_choice *candidates, int n, struct cuda_gemm_found *found,
+                       int *best) MUST_CHECK;
+
+#endif
