@@ -12,6 +12,11 @@
 /* Enough for a context, the libraries' own memory and the scratch of measurements. */
 #define OPENING_BYTES ((int64_t)2 << 30)
 
+/* The driver keeps a stack for every thread the GPU can hold at once, 1 KiB each unless it is told
+ * otherwise: 260 MiB on an H200. A kernel that needs more than this gets it nevertheless: its code
+ * says how much. */
+#define STACK_BYTES 16
+
 static __global__ void probe(int *out)
 {
     if (out)
@@ -113,8 +118,11 @@ static bool has_context(int index)
 static enum status open_context(const struct gpu_facts *f)
 {
     struct cudaFuncAttributes attributes;
+    bool ours = !has_context(f->index);
     TRY(open_try(cudaSetDevice(f->index), f));
     TRY(open_try(cudaFree(NULL), f));
+    if (ours) /* and not of a program that we are a part of */
+        TRY(open_try(cudaDeviceSetLimit(cudaLimitStackSize, STACK_BYTES), f));
     return open_try(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(probe)), f);
 }
 
