@@ -5,19 +5,18 @@
 
 enum {
     COPIES_MOST = 8,
-    ROUNDS = 5, /* of the short runs */
+    ROUNDS = 6, /* of the short runs */
     RUNS_MOST = 32,
     TURNS = 2, /* of the final */
-    FINALISTS_MOST = 6,
+    FINALISTS_MOST = 8,
 };
-#define ROUND_S  1e-3 /* a round of runs takes about so long */
+#define ROUND_S  1e-3 /* a candidate's runs in a round take about so long */
 #define HOPELESS 1.5
-#define SURE_S   100e-6 /* a single run of this length tells */
-#define LONG_S   50e-6  /* and a product of this length goes to the final */
-#define CLOSE    1.06   /* of the fastest's time, to be in it */
-#define SETTLE_S 30e-3  /* a turn: until the clock has settled, */
-#define TURN_S   40e-3  /* and what counts */
-#define AT_LEAST 0.995  /* of the favourite's time: a smaller gain may be noise */
+#define LONG_S   50e-6 /* a product of this length goes to the final */
+#define CLOSE    1.1   /* of the fastest's time, to be in it */
+#define SETTLE_S 30e-3 /* a turn: until the clock has settled, */
+#define TURN_S   30e-3 /* and what counts */
+#define AT_LEAST 0.995 /* of the favourite's time: a smaller gain may be noise */
 
 /* ---- scratch -------------------------------------------------------------------------------- */
 
@@ -146,42 +145,50 @@ static int runs_for(double duration, double seconds)
 
 /* ---- short runs ------------------------------------------------------------------------------ */
 
-/* The best of several rounds: everything that disturbs a round makes it longer. A choice that is
- * far behind the best so far (0: none yet) is not looked at again. */
-static bool time_shortly(struct timing *t, const struct gemm_choice *c, double best_so_far,
-                         double *best)
-{
-    double seconds = 0.0;
-    if (!run_times(t, c, 1, &seconds) || !run_times(t, c, 1, &seconds))
-        return false;
-    if (best_so_far > 0 && seconds > HOPELESS * best_so_far && seconds > SURE_S) {
-        *best = seconds;
-        return true;
-    }
-    int n = runs_for(ROUND_S, seconds);
-    n = n > RUNS_MOST ? (int)RUNS_MOST : n;
-    *best = 1e30;
-    for (int i = 0; i < ROUNDS; i++) {
-        if (!run_times(t, c, n, &seconds))
-            return false;
-        *best = seconds < *best ? seconds : *best;
-    }
-    return true;
-}
-
-/* seconds[i] of each candidate, 0 where it could not run; the fastest's. */
-static double sort_out(struct timing *t, const struct gemm_choice *candidates, int n,
-                       double *seconds)
+/* A first look: seconds[i] of each candidate, 0 where it cannot run or, unless it is the favourite,
+ * is far behind. */
+static void look(struct timing *t, const struct gemm_choice *candidates, int n, double *seconds)
 {
     double best = 0.0;
     for (int i = 0; i < n; i++) {
-        seconds[i] = 0.0;
-        if (!time_shortly(t, &candidates[i], best, &seconds[i]))
+        double unused;
+        if (!run_times(t, &candidates[i], 1, &unused) ||
+            !run_times(t, &candidates[i], 2, &seconds[i]))
             seconds[i] = 0.0;
         else if (best == 0.0 || seconds[i] < best)
             best = seconds[i];
     }
-    return best;
+    for (int i = 0; i < n; i++)
+        seconds[i] = i == 0 || seconds[i] <= HOPELESS * best ? seconds[i] : 0.0;
+}
+
+/* The best of several rounds: everything that disturbs a round makes it longer. Candidates take
+ * turns, so that the clock, which what ran before has moved, is the same for all. Returns the
+ * fastest's. */
+static double sort_out(struct timing *t, const struct gemm_choice *candidates, int n,
+                       double *seconds)
+{
+    double rough[GEMM_TRIAL_MOST], fastest = 0.0;
+    look(t, candidates, n, rough);
+    for (int i = 0; i < n; i++)
+        seconds[i] = rough[i] > 0.0 ? 1e30 : 0.0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < n; i++) {
+            double s = 0.0;
+            int n_runs = runs_for(ROUND_S, rough[i]);
+            if (seconds[i] == 0.0)
+                continue;
+            if (!run_times(t, &candidates[i], n_runs < RUNS_MOST ? n_runs : (int)RUNS_MOST, &s))
+                seconds[i] = 0.0;
+            else if (s < seconds[i])
+                seconds[i] = s;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (seconds[i] > 0.0 && (fastest == 0.0 || seconds[i] < fastest))
+            fastest = seconds[i];
+    }
+    return fastest;
 }
 
 /* ---- the final ------------------------------------------------------------------------------- */
