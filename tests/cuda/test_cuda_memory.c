@@ -7,24 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "device/device.h"
 #include "support/gpu.h"
 #include "support/process.h"
 
 static struct scratch scratch;
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Its JSON object; the caller drops it. */
 static json_t *run(const char *command, const char *setting, double *seconds)

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "support/golden.h"
 #include "support/gpu.h"
 #include "support/scratch.h"
@@ -26,13 +26,6 @@ struct run {
     struct train_result result;
     double open_s;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* GPT-2 124M in bf16 on made-up tokens. */
 static void open_run(struct run *r, const char *cache_folder, const char *extra)

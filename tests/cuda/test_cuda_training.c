@@ -1,10 +1,11 @@
 /* Whole training steps on a GPU: the models of tests/golden against PyTorch, the same bits from run
  * to run, the predicted arena to the byte. Skipped without a GPU. Arguments, since under a checker
- * all takes long: a pattern of the tests to run, and the model to run them with. */
+ * all takes long: a pattern of the tests to run, the model to run them with, the number of steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -134,5 +135,7 @@ int main(int argc, char **argv)
         models = one;
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
+    if (argc > 3)
+        golden_shorten((int)strtol(argv[3], NULL, 10));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

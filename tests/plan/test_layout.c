@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/machine.h"
 #include "base/rng.h"
 #include "plan/layout.h"
 #include "plan/repair.h"
@@ -21,13 +21,6 @@
 #else
 #define TIME_LIMIT_S 15.0 /* sanitizers, no optimisation */
 #endif
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may share the machine */
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- instances ------------------------------------------------------------------------------- */
 

@@ -4,10 +4,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/machine.h"
 #include "run/timing.h"
 #include "support/golden.h"
 #include "support/training.h"
@@ -88,13 +88,6 @@ static void every_run_of_a_section_is_written_down(void **state)
 enum { MOST_MARKS = 4096 };
 static double marks[MOST_MARKS];
 static int n_marks, n_batches, n_in_batches;
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static enum status prepare_marks(struct device *d, int n)
 {

@@ -13,6 +13,13 @@
 #include "support/gpu.h"
 #include "train/session.h"
 
+static int n_steps_taken = N_STEPS;
+
+void golden_shorten(int n_steps)
+{
+    n_steps_taken = n_steps >= 1 && n_steps < N_STEPS ? n_steps : (int)N_STEPS;
+}
+
 static void copy_rows(void *to, const struct st_tensor *from, int64_t first_row, int64_t n_rows)
 {
     size_t row = (size_t)GOLDEN_LENGTH * sizeof(int32_t);
@@ -57,6 +64,7 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
     struct config *cfg;
     struct session s;
     struct st_reader *golden;
+    *out = (struct trained){0};
     expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(cfg, 1));
     expect_ok(session_open(&s, cfg,
@@ -67,7 +75,7 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
     expect_ok(st_reader_open_file(&golden, file));
 
     int h = s.train_program;
-    for (int step = 0; step < N_STEPS; step++) {
+    for (int step = 0; step < n_steps_taken; step++) {
         *(float *)executor_input(s.executor, h, LOSS_SEED) = 1.0f / (GOLDEN_BATCH * GOLDEN_LENGTH);
         *(float *)executor_input(s.executor, h, "lr") = 3e-3f;
         int32_t *number = executor_input(s.executor, h, "step");
@@ -110,7 +118,7 @@ void golden_losses(const char *name, double *losses)
 
 void expect_near(const char *name, const double *got, const double *want, double tolerance)
 {
-    for (int i = 0; i < N_STEPS; i++) {
+    for (int i = 0; i < n_steps_taken; i++) {
         /* Relative, but below one nat absolute: the models learn their one batch by heart, and a
          * rounding shows the more the less of the loss is left. */
         double error = (got[i] - want[i]) / fmax(want[i], 1.0);

@@ -21,9 +21,12 @@ struct trained {
 void train_golden(const char *device, const char *name, int n_micro, const char *extra1,
                   const char *extra2, struct trained *out);
 
+/* From now on only the first n steps: under a checker all take minutes. */
+void golden_shorten(int n_steps);
+
 /* The losses PyTorch had. */
 void golden_losses(const char *name, double *losses);
-/* Fails unless every loss is within the tolerance: relative, below one nat absolute. */
+/* Fails unless every loss of the steps taken is within the tolerance: relative, below one nat absolute. */
 void expect_near(const char *name, const double *got, const double *want, double tolerance);
 
 #ifdef __cplusplus

@@ -3,8 +3,9 @@
  *
  * Kernels are timed as programs run them: as nodes of a recording, one after the other, so that
  * what the host does to launch them does not count and the gap between two nodes does. The work of
- * a timing goes on for some milliseconds, so that the GPU is not asleep and not at a clock it
- * cannot hold. */
+ * a timing goes on for some milliseconds, so that the GPU is not asleep; large calls, those of
+ * models that keep a GPU at the limit of its power, go on for some more before they count, until
+ * the clock has fallen to what it can hold. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,8 @@ enum {
 #define RECORDING_S    400e-6 /* a recording lasts at least so long, unless it is full */
 #define RECORDING_MOST 5e-3   /* and more calls than one do not make it longer than this */
 #define TIMING_S       10e-3  /* rounds of it, in all */
+#define LARGE_S        200e-6 /* a call of this length is large, */
+#define SETTLE_S       30e-3  /* and runs for so long beforehand */
 
 /* ---- contents ------------------------------------------------------------------------------- */
 
@@ -141,10 +144,11 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Seconds of the recording: the median of rounds that follow each other without a pause. */
-static enum status time_rounds(struct timer *t, int n_rounds, double *seconds)
+static enum status time_rounds(struct timer *t, int n_before, int n_rounds, double *seconds)
 {
     double rounds[MOST_ROUNDS];
-    TRY(cuda_ops.replay(t->d, t->recording));
+    for (int i = 0; i < n_before; i++)
+        TRY(cuda_ops.replay(t->d, t->recording));
     CUDA_TRY(cudaEventRecord(t->events[0], t->stream));
     for (int i = 0; i < n_rounds; i++) {
         TRY(cuda_ops.replay(t->d, t->recording));
@@ -168,8 +172,9 @@ static enum status time_all(struct timer *t, double *seconds)
     int n_rounds = (int)(TIMING_S / (rough * (double)n));
     n_rounds = n_rounds < LEAST_ROUNDS ? LEAST_ROUNDS : n_rounds;
     n_rounds = n_rounds > MOST_ROUNDS ? MOST_ROUNDS : n_rounds;
+    int n_before = rough < LARGE_S ? 1 : (int)ceil(SETTLE_S / (rough * (double)n));
     TRY(make_recording(t, n));
-    TRY(time_rounds(t, n_rounds, &whole));
+    TRY(time_rounds(t, n_before, n_rounds, &whole));
     if (t->calls->batch)
         n *= t->calls->n < MOST_CALLS ? t->calls->n : (int)MOST_CALLS;
     *seconds = whole / (double)n;
