@@ -1,6 +1,7 @@
 /* Whole training steps on a GPU: the models of tests/golden against PyTorch, the same bits from run
  * to run, the predicted arena to the byte. Skipped without a GPU. Arguments, since under a checker
- * all takes long: a pattern of the tests to run, the model to run them with, the number of steps. */
+ * all takes long: a pattern of the tests to run, the model to run them with, the number of steps.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

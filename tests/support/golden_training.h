@@ -26,7 +26,8 @@ void golden_shorten(int n_steps);
 
 /* The losses PyTorch had. */
 void golden_losses(const char *name, double *losses);
-/* Fails unless every loss of the steps taken is within the tolerance: relative, below one nat absolute. */
+/* Fails unless every loss of the steps taken is within the tolerance: relative, below one nat
+ * absolute. */
 void expect_near(const char *name, const double *got, const double *want, double tolerance);
 
 #ifdef __cplusplus
