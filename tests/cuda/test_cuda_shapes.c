@@ -15,6 +15,7 @@
 
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
+#include "support/activation_calls.h"
 #include "support/gpu.h"
 #include "support/law.h"
 
@@ -284,9 +285,16 @@ static const struct shape_case shapes[] = {
     {"gelu_bias_grad", "f32[5001,264], f32[5001,264], f32[264], f32[264] {approximate=true}"},
     {"gelu_bias_grad", "f16[5001,777], f16[5001,777], f16[777] {dtype=f32}"},
     {"gelu_bias_grad", "bf16[7,60000], bf16[7,60000], bf16[60000] {approximate=true}"},
+    {"gelu_bias_with_grad", "bf16[9001,3072], bf16[9001,3072], bf16[3072], f32[3072] "
+                            "{approximate=true, dtype=f32}"},
+    {"gelu_bias_with_grad", "bf16[3001,6400], bf16[3001,6400], f32[6400], bf16[6400]"},
+    {"gelu_bias_with_grad", "f32[5001,264], f32[5001,264], f32[264], f32[264] {approximate=true}"},
+    {"gelu_bias_with_grad", "f16[5001,777], f16[5001,777], f16[777] {dtype=f32}"},
     {"linear", "bf16[1000,264], bf16[520,264], bf16[520], bf16[1000,520]"},
     {"linear", "bf16[3000,768], bf16[768,768], _, bf16[3000,768]"},
     {"silu_gate_grad", "bf16[1000,1536], bf16[1000,3072]"},
+    {"silu_gate_with_grad", "bf16[1000,1536], bf16[1000,3072]"},
+    {"silu_gate_with_grad", "f32[1001,777], f32[1001,1554]"},
     {"adamw", "bf16[1000003], f32[1000003], f32[1000003], f32[1000003]+, f32[1]=0.01, i32[1]=1000, "
               "f32[1]=0.5"},
     {"adamw", "bf16[1000003], bf16[1000003], bf16[1000003], bf16[1000003]+, f32[1]=0.01, "
@@ -307,6 +315,12 @@ static void large_shapes_agree_with_the_cpu(void **state)
         graph_free(c.g);
     }
     law_report_finish(&r);
+}
+
+static void made_with_its_gradient_an_activation_has_the_same_bits(void **state)
+{
+    (void)state;
+    assert_int_equal(activation_calls_check(&gpu.device), 0);
 }
 
 /* ---- many inputs, long offsets -------------------------------------------------------------- */
@@ -407,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_shapes_agree_with_the_cpu),
+        cmocka_unit_test(made_with_its_gradient_an_activation_has_the_same_bits),
         cmocka_unit_test(clip_scale_takes_a_thousand_sums),
         cmocka_unit_test(elements_past_two_to_the_31_are_reached),
         cmocka_unit_test(rows_past_two_to_the_31_elements_are_reached),

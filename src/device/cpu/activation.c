@@ -103,6 +103,26 @@ static enum status gelu_grad_blocked(const struct kernel_ctx *x, const struct op
     return OK;
 }
 
+/* ---- gradients that may make their op's output again ----------------------------------------- */
+
+enum {
+    GELU_Y = 2,
+    GATE_Y = 1
+}; /* the output that gelu_bias_with_grad and silu_gate_with_grad add */
+
+/* A gradient's loop makes y in any case, most of the arithmetic is done; without an output i for
+ * it, it goes to a buffer that nobody reads. */
+static float *again_open(const struct op_call *c, int i, int64_t at, float *buffer)
+{
+    return i < c->n_out ? block_open(&c->out[i], at, buffer) : buffer;
+}
+
+static void again_close(const struct op_call *c, int i, int64_t at, const float *y, int64_t n)
+{
+    if (i < c->n_out)
+        block_close(&c->out[i], at, y, n);
+}
+
 /* ---- gelu_bias: gelu(x + bias), bias one row ------------------------------------------------- */
 
 #define BLOCK(name)                                                                              \
@@ -110,15 +130,17 @@ static enum status gelu_grad_blocked(const struct kernel_ctx *x, const struct op
     {                                                                                            \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = gelu_##name(x[i] + bias[i]);  \
     }                                                                                            \
-    /* Adds what it writes to sum as well. dx may be dy or x. */                                 \
-    static void gelu_##name##_bias_grad_block(float *dx, const float *dy, const float *x,        \
-                                              const float *bias, float *restrict sum, int64_t n) \
+    /* Adds dx to sum as well. An output may be dy or x. */                                      \
+    static void gelu_##name##_bias_grad_block(float *dx, float *y, const float *dy,              \
+                                              const float *x, const float *bias,                 \
+                                              float *restrict sum, int64_t n)                    \
     {                                                                                            \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                      \
         {                                                                                        \
-            float d = dy[i] * gelu_##name##_slope(x[i] + bias[i]);                               \
+            float z = x[i] + bias[i], d = dy[i] * gelu_##name##_slope(z);                        \
             sum[i] += d;                                                                         \
             dx[i] = d;                                                                           \
+            y[i] = gelu_##name(z);                                                               \
         }                                                                                        \
     }
 BLOCK(exact)
@@ -173,11 +195,11 @@ static int64_t gelu_bias_grad_workspace(const struct op_call *c, const struct ke
     return (bias_floats(&c->in[2]) + band_count(n_rows) * width) * (int64_t)sizeof(float);
 }
 
-/* dx of rows first .. last; sum[width] over them. */
+/* dx (and y) of rows first .. last; sum[width] over dx. */
 static void gelu_bias_grad_band(const struct op_call *c, const float *bias, int64_t first,
                                 int64_t last, float *sum)
 {
-    float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK], dx_buffer[CPU_BLOCK];
+    float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK], dx_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
     int64_t width = shape_last(&c->in[0].shape);
     for (int64_t i = 0; i < width; i++)
         sum[i] = 0.0f;
@@ -187,11 +209,13 @@ static void gelu_bias_grad_band(const struct op_call *c, const float *bias, int6
             const float *dy = block_read(&c->in[0], at, size, dy_buffer);
             const float *in = block_read(&c->in[1], at, size, x_buffer);
             float *dx = block_open(&c->out[0], at, dx_buffer);
+            float *y = again_open(c, GELU_Y, at, y_buffer);
             if (call_bool(c, 0))
-                gelu_tanh_bias_grad_block(dx, dy, in, bias + column, sum + column, size);
+                gelu_tanh_bias_grad_block(dx, y, dy, in, bias + column, sum + column, size);
             else
-                gelu_exact_bias_grad_block(dx, dy, in, bias + column, sum + column, size);
+                gelu_exact_bias_grad_block(dx, y, dy, in, bias + column, sum + column, size);
             block_close(&c->out[0], at, dx, size);
+            again_close(c, GELU_Y, at, y, size);
         }
     }
 }
@@ -238,18 +262,19 @@ static void gate_block(float *y, const float *g, const float *u, int64_t n)
         y[i] = silu(g[i]) * u[i];
 }
 
-/* dg and du may be g and u. */
-static void gate_grad_block(float *dg, float *du, const float *dy, const float *g, const float *u,
-                            int64_t n)
+/* dg and du may be g and u, y may be dy. */
+static void gate_grad_block(float *dg, float *du, float *y, const float *dy, const float *g,
+                            const float *u, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float s = cpu_sigmoidf(g[i]);
         float gate = g[i] * s;
         float slope = s * (1.0f + g[i] * (1.0f - s));
-        float up = u[i];
-        dg[i] = dy[i] * up * slope;
-        du[i] = dy[i] * gate;
+        float up = u[i], d = dy[i];
+        dg[i] = d * up * slope;
+        du[i] = d * gate;
+        y[i] = gate * up;
     }
 }
 
@@ -279,7 +304,7 @@ static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const stru
 #pragma omp parallel for schedule(static) \
     num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
     for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
-        float dy_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK];
+        float dy_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
         int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
         int64_t size = block_size(width, column), at = row * 2 * width + column;
         const float *dy = block_read(&c->in[0], row * width + column, size, dy_buffer);
@@ -287,9 +312,11 @@ static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const stru
         const float *u = block_read(&c->in[1], at + width, size, u_buffer);
         float *dg = block_open(&c->out[0], at, g_buffer);
         float *du = block_open(&c->out[0], at + width, u_buffer);
-        gate_grad_block(dg, du, dy, g, u, size);
+        float *y = again_open(c, GATE_Y, row * width + column, y_buffer);
+        gate_grad_block(dg, du, y, dy, g, u, size);
         block_close(&c->out[0], at, dg, size);
         block_close(&c->out[0], at + width, du, size);
+        again_close(c, GATE_Y, row * width + column, y, size);
     }
     return OK;
 }
@@ -380,6 +407,8 @@ static enum status gelu_bias_grad_reference(const struct kernel_ctx *x, const st
             double dx = ref_get(&c->in[0], i) * ref_gelu_slope(z, call_bool(c, 0));
             sum += dx;
             ref_set(&c->out[0], i, dx);
+            if (GELU_Y < c->n_out)
+                ref_set(&c->out[GELU_Y], i, ref_gelu(z, call_bool(c, 0)));
         }
         ref_set(&c->out[1], k, sum);
     }
@@ -408,23 +437,28 @@ static enum status silu_gate_grad_reference(const struct kernel_ctx *x, const st
         double g = ref_get(&c->in[1], gate), u = ref_get(&c->in[1], gate + width);
         ref_set(&c->out[0], gate, dy * u * ref_silu_slope(g));
         ref_set(&c->out[0], gate + width, dy * ref_silu(g));
+        if (GATE_Y < c->n_out)
+            ref_set(&c->out[GATE_Y], i, ref_silu(g) * u);
     }
     return OK;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-#define KERNELS(name, workspace)                                  \
-    const struct kernel cpu_kernels_##name[] = {                  \
+#define KERNELS_OF(op, name, workspace)                           \
+    const struct kernel cpu_kernels_##op[] = {                    \
         {"blocked", cpu_declines_f64, workspace, name##_blocked}, \
         {"reference", NULL, NULL, name##_reference},              \
         KERNEL_END,                                               \
     };
+#define KERNELS(name, workspace) KERNELS_OF(name, name, workspace)
 KERNELS(silu, NULL)
 KERNELS(silu_grad, NULL)
 KERNELS(gelu, NULL)
 KERNELS(gelu_grad, NULL)
 KERNELS(gelu_bias, gelu_bias_workspace)
 KERNELS(gelu_bias_grad, gelu_bias_grad_workspace)
+KERNELS_OF(gelu_bias_with_grad, gelu_bias_grad, gelu_bias_grad_workspace)
 KERNELS(silu_gate, NULL)
 KERNELS(silu_gate_grad, NULL)
+KERNELS_OF(silu_gate_with_grad, silu_gate_grad, NULL)

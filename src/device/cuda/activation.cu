@@ -43,8 +43,8 @@ static enum status gelu_vectors(const struct kernel_ctx *x, const struct op_call
 
 static enum status gelu_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return call_bool(c, 0) ? cuda_map2<gelu_tanh_grad_fn>(x, c)
-                           : cuda_map2<gelu_exact_grad_fn>(x, c);
+    return call_bool(c, 0) ? cuda_map2<gelu_grad_fn<gelu_tanh_fn>>(x, c)
+                           : cuda_map2<gelu_grad_fn<gelu_exact_fn>>(x, c);
 }
 
 /* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
@@ -81,10 +81,11 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* dx may be x: a thread reads both halves before it writes them. */
-template <int N, typename T>
+/* The gradient, and WITH_Y what gate_kernel makes, to the bit. dx may be x and y may be dy: a
+ * thread reads all it needs of its vectors before it writes them. */
+template <bool WITH_Y, int N, typename T>
 static __global__ void __launch_bounds__(MAP_THREADS)
-    gate_grad_kernel(T *dx, const T *dy, const T *x, int64_t n_packs, int64_t width)
+    gate_grad_kernel(T *dx, T *y, const T *dy, const T *x, int64_t n_packs, int64_t width)
 {
     constexpr bool FAST = sizeof(T) == 2;
     const bool small = n_packs <= UINT32_MAX;
@@ -98,12 +99,16 @@ static __global__ void __launch_bounds__(MAP_THREADS)
 #pragma unroll
         for (int k = 0; k < N; k++) {
             const float sigmoid = map_sigmoid<FAST>(g[k]), gate = g[k] * sigmoid;
-            const float slope = sigmoid * (1.0f + g[k] * (1.0f - sigmoid));
-            g[k] = d[k] * u[k] * slope;
+            const float slope = sigmoid * fmaf(g[k], 1.0f - sigmoid, 1.0f);
+            const float up = u[k];
+            g[k] = d[k] * up * slope;
             u[k] = d[k] * gate;
+            d[k] = gate * up;
         }
         store_f32(dx + at, g);
         store_f32(dx + at + width, u);
+        if constexpr (WITH_Y)
+            store_f32(y + i * N, d);
     }
 }
 
@@ -125,24 +130,37 @@ static enum status silu_gate_vectors(const struct kernel_ctx *x, const struct op
     return OK;
 }
 
-static enum status silu_gate_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+template <bool WITH_Y>
+static enum status gate_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t n = shape_elems(&c->in[0].shape), width = shape_last(&c->in[0].shape);
     CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
-        T *dx = (T *)c->out[0].data;
+        T *dx = (T *)c->out[0].data, *y = WITH_Y ? (T *)c->out[1].data : NULL;
         const T *dy = (const T *)c->in[0].data;
         const T *in = (const T *)c->in[1].data;
-        if (width % N == 0 && is_aligned(dx, 16) && is_aligned(dy, 16) && is_aligned(in, 16))
-            gate_grad_kernel<N, T>
-                <<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(dx, dy, in,
-                                                                                   n / N, width);
+        bool vectors = width % N == 0 && is_aligned(dx, 16) && is_aligned(y, 16) &&
+                       is_aligned(dy, 16) && is_aligned(in, 16);
+        unsigned grid = grid_for(vectors ? n / N : n, MAP_THREADS);
+        if (vectors)
+            gate_grad_kernel<WITH_Y, N, T>
+                <<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(dx, y, dy, in, n / N, width);
         else
-            gate_grad_kernel<1, T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-                dx, dy, in, n, width);
+            gate_grad_kernel<WITH_Y, 1, T>
+                <<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(dx, y, dy, in, n, width);
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
+}
+
+static enum status silu_gate_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return gate_grad<false>(x, c);
+}
+
+static enum status silu_gate_with_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return gate_grad<true>(x, c);
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -158,6 +176,7 @@ LIST(gelu)
 LIST(gelu_grad)
 LIST(silu_gate)
 LIST(silu_gate_grad)
+LIST(silu_gate_with_grad)
 
 extern "C" const struct kernel cuda_kernels_gelu_bias[] = {
     {"vectors", cuda_declines_f64, NULL, cuda_gelu_bias},
@@ -166,5 +185,10 @@ extern "C" const struct kernel cuda_kernels_gelu_bias[] = {
 
 extern "C" const struct kernel cuda_kernels_gelu_bias_grad[] = {
     {"strips", cuda_declines_f64, cuda_gelu_bias_grad_workspace, cuda_gelu_bias_grad},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_gelu_bias_with_grad[] = {
+    {"strips", cuda_declines_f64, cuda_gelu_bias_grad_workspace, cuda_gelu_bias_with_grad},
     KERNEL_END,
 };

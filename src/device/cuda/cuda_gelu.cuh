@@ -1,5 +1,13 @@
 /* cuda_gelu.cuh: GELU and its slope at one element; the entries of gelu_bias's kernels
  * (cuda_gelu_bias.cu), which activation.cu lists.
+ *
+ * A function has at, y at one element, and slope, which gives that y on the way, to the bit:
+ *
+ *     template <bool FAST> static __device__ float at(float x);
+ *     template <bool FAST> static __device__ float slope(float x, float &y);
+ *
+ * The compiler may join a product and the sum it goes into, and does so in one kernel and not in
+ * the next: where that could be, fmaf says it.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GELU_CUH
 #define SNUG_DEVICE_CUDA_CUDA_GELU_CUH
@@ -15,12 +23,11 @@ struct gelu_exact_fn {
     {
         return x * normcdff(x);
     }
-};
-
-struct gelu_exact_grad_fn {
-    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    template <bool FAST> static __device__ __forceinline__ float slope(float x, float &y)
     {
-        return dy * (normcdff(x) + x * NORMAL_PDF * map_exp<FAST>(-0.5f * x * x));
+        const float cdf = normcdff(x);
+        y = x * cdf;
+        return fmaf(x * NORMAL_PDF, map_exp<FAST>(-0.5f * x * x), cdf);
     }
 };
 
@@ -30,9 +37,9 @@ template <bool FAST> static __device__ __forceinline__ float gelu_gate(float x, 
 {
     if constexpr (FAST) {
         constexpr float first = -2.0f * GELU_SCALE * MAP_LOG2_E, third = first * GELU_CUBIC;
-        return map_inverse_short(1.0f + map_exp2_short(x * (first + third * square)));
+        return map_inverse_short(1.0f + map_exp2_short(x * fmaf(third, square, first)));
     } else {
-        return map_sigmoid<FAST>(2.0f * GELU_SCALE * (x + GELU_CUBIC * square * x));
+        return map_sigmoid<FAST>(2.0f * GELU_SCALE * fmaf(GELU_CUBIC * square, x, x));
     }
 }
 
@@ -41,19 +48,28 @@ struct gelu_tanh_fn {
     {
         return x * gelu_gate<FAST>(x, x * x);
     }
-};
-
-struct gelu_tanh_grad_fn {
-    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    template <bool FAST> static __device__ __forceinline__ float slope(float x, float &y)
     {
         constexpr float first = 2.0f * GELU_SCALE, third = 3.0f * first * GELU_CUBIC;
         const float square = x * x, s = gelu_gate<FAST>(x, square);
-        return dy * (s + (s - s * s) * (x * (first + third * square)));
+        y = x * s;
+        return fmaf(fmaf(-s, s, s), x * fmaf(third, square, first), s);
+    }
+};
+
+/* dx at one element, of the gradient of F. */
+template <typename F> struct gelu_grad_fn {
+    template <bool FAST> static __device__ __forceinline__ float at(float dy, float x)
+    {
+        float y;
+        return dy * F::template slope<FAST>(x, y);
     }
 };
 
 enum status cuda_gelu_bias(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env);
 enum status cuda_gelu_bias_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
+enum status cuda_gelu_bias_with_grad(const struct kernel_ctx *x,
+                                     const struct op_call *c) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
-/* cuda_gelu_bias.cu: y = gelu(x + bias), and its gradient together with the bias gradient, in one
- * pass over memory.
+/* cuda_gelu_bias.cu: y = gelu(x + bias), and its gradient together with the bias gradient (and with
+ * y once more), in one pass over memory.
  *
  * In the gradient a block owns a strip of columns and a band of rows:
  *
@@ -35,6 +35,7 @@ template <typename T> struct gelu_bias_args {
 
     /* Of the gradient. Blocks are n_strips of the first band, then those of the second, ... */
     const T *dy;
+    T *y;           /* NULL: not wanted */
     float *partial; /* [bands, columns] */
     int64_t n_rows, band_rows;
     unsigned n_strips;
@@ -110,8 +111,9 @@ static __device__ __forceinline__ void fetch(struct rows_ahead<N, T> &to,
     }
 }
 
-/* The thread's rows; dx may be dy or x: an element is read and written by one thread. */
-template <typename F, int N, typename T>
+/* The thread's rows; dx may be dy or x, and y the other: an element is read and written by one
+ * thread. */
+template <bool WITH_Y, typename F, int N, typename T>
 static __device__ __forceinline__ void rows_grad(const struct gelu_bias_args<T> &a,
                                                  const struct strip_place &p, float (&sum)[N])
 {
@@ -133,15 +135,18 @@ static __device__ __forceinline__ void rows_grad(const struct gelu_bias_args<T> 
             now.x[u].get(x);
 #pragma unroll
             for (int e = 0; e < N; e++) {
-                dy[e] = F::template at<FAST>(dy[e], x[e] + bias[e]);
-                sum[e] += dy[e];
+                dy[e] *= F::template slope<FAST>(x[e] + bias[e], x[e]);
+                sum[e] = __fadd_rn(sum[e], dy[e]); /* dx and its sum: never joined */
             }
-            store_f32(a.out + (row + u * STRIP_LINES) * n + p.column, dy);
+            const int64_t at = (row + u * STRIP_LINES) * n + p.column;
+            store_f32(a.out + at, dy);
+            if constexpr (WITH_Y)
+                store_f32(a.y + at, x);
         }
     }
 }
 
-template <typename F, int N, typename T>
+template <bool WITH_Y, typename F, int N, typename T>
 static __global__ void __launch_bounds__(STRIP_THREADS, BLOCKS)
     gelu_bias_grad_kernel(const struct gelu_bias_args<T> a)
 {
@@ -149,7 +154,7 @@ static __global__ void __launch_bounds__(STRIP_THREADS, BLOCKS)
     const struct strip_place p = place_of<N>(a);
     float sum[N] = {};
     if (p.column < a.n_columns)
-        rows_grad<F, N, T>(a, p, sum);
+        rows_grad<WITH_Y, F, N, T>(a, p, sum);
 #pragma unroll
     for (int e = 0; e < N; e++)
         sums[threadIdx.x / STRIP_LANES][e][threadIdx.x % STRIP_LANES] = sum[e];
@@ -209,8 +214,8 @@ template <typename T> static gelu_bias_args<T> gelu_bias_args_of(const struct op
 template <typename T>
 static bool in_vectors(const struct op_call *c, const struct gelu_bias_args<T> &a)
 {
-    return columns_each(c) > 1 && is_aligned(a.out, 16) && is_aligned(a.dy, 16) &&
-           is_aligned(a.x, 16) && weight_aligned(a.bias);
+    return columns_each(c) > 1 && is_aligned(a.out, 16) && is_aligned(a.y, 16) &&
+           is_aligned(a.dy, 16) && is_aligned(a.x, 16) && weight_aligned(a.bias);
 }
 
 template <typename F>
@@ -232,7 +237,7 @@ static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
     return OK;
 }
 
-template <typename F>
+template <bool WITH_Y, typename F>
 static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
@@ -240,6 +245,7 @@ static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
         struct gelu_bias_args<T> a = gelu_bias_args_of<T>(c, 2);
+        a.y = WITH_Y ? (T *)c->out[2].data : NULL;
         bool vectors = in_vectors<T>(c, a);
         a.partial = partial;
         a.n_rows = n_rows;
@@ -247,9 +253,9 @@ static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
         a.n_strips = (unsigned)ceil_div(n, STRIP_LANES * (vectors ? N : 1));
         unsigned grid = grid_for(grad_bands(c, &x->env) * a.n_strips, 1);
         if (vectors)
-            gelu_bias_grad_kernel<F, N, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
+            gelu_bias_grad_kernel<WITH_Y, F, N, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
         else
-            gelu_bias_grad_kernel<F, 1, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
+            gelu_bias_grad_kernel<WITH_Y, F, 1, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
     });
     CUDA_TRY(cudaGetLastError());
     return columns_finish_run(x, &c->out[1], NULL, call_has(c, 3) ? &c->in[3] : NULL, partial, 1,
@@ -261,7 +267,19 @@ enum status cuda_gelu_bias(const struct kernel_ctx *x, const struct op_call *c)
     return call_bool(c, 0) ? forward<gelu_tanh_fn>(x, c) : forward<gelu_exact_fn>(x, c);
 }
 
+template <bool WITH_Y>
+static enum status backward_of(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return call_bool(c, 0) ? backward<WITH_Y, gelu_tanh_fn>(x, c)
+                           : backward<WITH_Y, gelu_exact_fn>(x, c);
+}
+
 enum status cuda_gelu_bias_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return call_bool(c, 0) ? backward<gelu_tanh_grad_fn>(x, c) : backward<gelu_exact_grad_fn>(x, c);
+    return backward_of<false>(x, c);
+}
+
+enum status cuda_gelu_bias_with_grad(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return backward_of<true>(x, c);
 }
