@@ -19,6 +19,7 @@ enum obstacle {
     NOTHING,
     READ_TWICE,      /* another backward node reads y */
     READ_AS_VIEW,    /* so does one that reads a view of it */
+    TWO_WEIGHTS,     /* y goes through two of them */
     READ_AS_DY,      /* the gradient of a weight reads y, but as the other operand */
     NOT_READ,        /* the weight is frozen */
     OTHER_BLOCK,     /* the reader belongs to one */
@@ -98,6 +99,8 @@ static void small_init(struct small *s, bool gelu, bool dw_first, enum obstacle 
         add_grad(s, gelu, o);
     if (o == READ_TWICE)
         (void)build(&s->b, OP_relu, IN(s->y), NO_ATTRS);
+    if (o == TWO_WEIGHTS)
+        (void)build(&s->b, OP_linear_grad_weight, IN(s->d, s->y), NO_ATTRS);
     if (o == READ_AS_VIEW)
         (void)build(&s->b, OP_relu, IN(view), NO_ATTRS);
     if (dw_first)
