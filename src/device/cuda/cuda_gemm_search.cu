@@ -8,7 +8,7 @@
 #include "base/kvfile.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "device/cuda/cuda_gemm_trial.h"
+#include "device/cuda/cuda_gemm_trial.cuh"
 
 enum { PROPOSALS = GEMM_TRIAL_MOST / 2 }; /* with the bias, and as many without it */
 

@@ -1,4 +1,4 @@
-#include "device/cuda/cuda_gemm_trial.h"
+#include "device/cuda/cuda_gemm_trial.cuh"
 
 #include "base/log.h"
 #include "device/cuda/cuda_noise.cuh"

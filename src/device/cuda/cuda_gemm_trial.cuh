@@ -1,4 +1,4 @@
-/* cuda_gemm_trial.h: ways to one matrix product, timed against each other.
+/* cuda_gemm_trial.cuh: ways to one matrix product, timed against each other.
  *
  * Short runs sort out the slow ones. Those close to the fastest then run by turns, each long enough
  * for the GPU to settle at the clock its power allows: under products an H200 holds a tenth less
@@ -6,8 +6,8 @@
  * wins, not the one that is faster for a millisecond. Products too short to fill a turn's power
  * budget are judged by the short runs alone.
  */
-#ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_H
-#define SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_H
+#ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
+#define SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
 
 #include "device/cuda/cuda_gemm_library.cuh"
 #include "device/cuda/cuda_gemm_search.h"
