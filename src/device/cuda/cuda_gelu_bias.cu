@@ -1,31 +1,35 @@
 /* cuda_gelu_bias.cu: y = gelu(x + bias), and its gradient together with the bias gradient (and with
  * y once more), in one pass over memory.
  *
- * In the gradient a block owns a strip of columns and a band of rows:
+ * In the gradient a block owns a strip of columns, a thread one vector of them, and rows here and
+ * there: the blocks of a strip, its bands, take turns, so that all of them together go through
+ * memory in its order.
  *
- *              strip 0    strip 1
- *            +----------+----------+--        a strip: STRIP_LANES vectors of N columns
- *     band 0 | line 0   |          |          a line: a warp, takes every STRIP_LINES-th row
- *            | line 1   |          |
- *            | ...      |          |
- *            +----------+----------+--
- *     band 1 |          |          |
+ *                  strip 0    strip 1
+ *                +----------+----------+--      a strip: `lanes` vectors of N columns
+ *         band 0 | line 0   |          |        lines: the rows that a block takes at a time
+ *                | line 1   |          |
+ *         band 1 | line 0   |          |
+ *                | ...      |          |
+ *                +----------+----------+--
+ *         band 0 | line 0   |          |        and once more, n_bands * lines rows further on
  *
- * A thread stays in its columns and keeps their bias and their sums in registers. The sums are of
- * dx before it is rounded, in f32: over a thread's rows, then over the block's lines; each band
- * leaves one line in the workspace, columns_finish adds the lines.
+ * Rows on their way wait in shared memory, where the hardware copies them without registers
+ * (cuda_copies.cuh): STAGES of each thread, one of which is worked on. A thread reads only what it
+ * has sent for, so nobody waits for anybody. It keeps its columns' bias and sums in registers. The
+ * sums are of dx before it is rounded, in f32: over a thread's rows, then over the block's lines;
+ * each band leaves one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/cuda_columns.cuh"
+#include "device/cuda/cuda_copies.cuh"
 #include "device/cuda/cuda_gelu.cuh"
 #include "device/cuda/cuda_map.cuh"
 #include "device/cuda/cuda_weight.cuh"
 
 static constexpr int FORWARD = 2; /* vectors of a thread on their way */
-static constexpr int STRIP_LANES = WARP, STRIP_LINES = 8;
-static constexpr int STRIP_THREADS = STRIP_LANES * STRIP_LINES;
-static constexpr int LEAST = 4;  /* rows of a line */
-static constexpr int AHEAD = 2;  /* rows of a thread on their way */
-static constexpr int BLOCKS = 3; /* of the gradient on a multiprocessor, by their registers */
+static constexpr int GRAD_THREADS = 512, STAGES = 6;
+static constexpr int LEAST = 4;  /* rows of a thread */
+static constexpr int BLOCKS = 2; /* of the gradient on a multiprocessor, by their registers */
 
 template <typename T> struct gelu_bias_args {
     T *out;
@@ -37,8 +41,8 @@ template <typename T> struct gelu_bias_args {
     const T *dy;
     T *y;           /* NULL: not wanted */
     float *partial; /* [bands, columns] */
-    int64_t n_rows, band_rows;
-    unsigned n_strips;
+    int64_t n_rows;
+    unsigned n_strips, n_bands, lanes, lines;
 };
 
 /* y may be x. Vectors in the order of memory: a thread per column, as the gradient has it, reads
@@ -75,129 +79,178 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* A thread's place: its first column, and its rows first, first + STRIP_LINES, ... below `end`. */
+/* A thread's place: its first column, and its rows first, first + step, ... */
 struct strip_place {
-    int64_t column, first, end;
-    unsigned strip, band;
+    int64_t column, first, step;
+    unsigned lane, line, band;
 };
 
 template <int N, typename T>
 static __device__ __forceinline__ struct strip_place place_of(const struct gelu_bias_args<T> &a)
 {
-    const unsigned strip = blockIdx.x % a.n_strips, band = blockIdx.x / a.n_strips;
-    const int64_t top = band * a.band_rows, end = top + a.band_rows;
-    return {((int64_t)strip * STRIP_LANES + threadIdx.x % STRIP_LANES) * N,
-            top + threadIdx.x / STRIP_LANES, end < a.n_rows ? end : a.n_rows, strip, band};
+    struct strip_place p;
+    const unsigned strip = blockIdx.x % a.n_strips;
+    p.band = blockIdx.x / a.n_strips;
+    p.lane = threadIdx.x % a.lanes;
+    p.line = threadIdx.x / a.lanes;
+    p.column = ((int64_t)strip * a.lanes + p.lane) * N;
+    p.first = (int64_t)p.band * a.lines + p.line;
+    p.step = (int64_t)a.n_bands * a.lines;
+    return p;
 }
 
-/* AHEAD rows of a thread, STRIP_LINES apart. */
-template <int N, typename T> struct rows_ahead {
-    struct waiting<N, T> dy[AHEAD], x[AHEAD];
-};
-
-template <int N, typename T>
-static __device__ __forceinline__ void fetch(struct rows_ahead<N, T> &to,
-                                             const struct gelu_bias_args<T> &a,
-                                             const struct strip_place &p, int64_t row)
+/* A thread's vector of a row: whole, or where WHOLE is not so, element by element as far as
+ * `n_inside`. */
+template <bool WHOLE, typename T>
+static __device__ __forceinline__ void fetch(uint4 *to, const T *from, int n_inside)
 {
-    const int64_t n = a.n_columns;
+    constexpr int N = per_16_bytes<T>::n;
+    if constexpr (WHOLE) {
+        copy_16(to, from);
+    } else {
+        union {
+            T elements[N];
+            uint4 vector;
+        } v;
 #pragma unroll
-    for (int u = 0; u < AHEAD; u++) {
-        const int64_t at = (row + u * STRIP_LINES) * n + p.column;
-        if (row + u * STRIP_LINES < p.end) {
-            to.dy[u] = waiting<N, T>::at(a.dy + at);
-            to.x[u] = waiting<N, T>::at(a.x + at);
+        for (int e = 0; e < N; e++)
+            v.elements[e] = e < n_inside ? from[e] : from_f32<T>(0.0f);
+        *to = v.vector;
+    }
+}
+
+template <bool WHOLE, typename T, int N>
+static __device__ __forceinline__ void put(T *to, const float (&v)[N], int n_inside)
+{
+    if constexpr (WHOLE) {
+        store_f32(to, v);
+    } else {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            if (e < n_inside)
+                to[e] = from_f32<T>(v[e]);
         }
+    }
+}
+
+template <bool WHOLE, typename T, int N>
+static __device__ __forceinline__ void bias_load(float (&v)[N], const struct gelu_bias_args<T> &a,
+                                                 int64_t column, int n_inside)
+{
+    if constexpr (WHOLE) {
+        weight_load(v, a.bias, column, 0.0f);
+    } else {
+#pragma unroll
+        for (int e = 0; e < N; e++)
+            v[e] = e < n_inside ? weight_at(a.bias, column + e, 0.0f) : 0.0f;
     }
 }
 
 /* The thread's rows; dx may be dy or x, and y the other: an element is read and written by one
- * thread. */
-template <bool WITH_Y, typename F, int N, typename T>
+ * thread, which sends for other rows only. `ring` is the thread's place in the first stage. */
+template <bool WITH_Y, typename F, bool WHOLE, typename T, int N>
 static __device__ __forceinline__ void rows_grad(const struct gelu_bias_args<T> &a,
-                                                 const struct strip_place &p, float (&sum)[N])
+                                                 const struct strip_place &p, uint4 *ring,
+                                                 float (&sum)[N])
 {
     constexpr bool FAST = sizeof(T) == 2;
-    const int64_t n = a.n_columns;
-    struct rows_ahead<N, T> next;
-    fetch<N, T>(next, a, p, p.first);
-    float bias[N];
-    weight_load(bias, a.bias, p.column, 0.0f);
-    for (int64_t row = p.first; row < p.end; row += AHEAD * STRIP_LINES) {
-        const struct rows_ahead<N, T> now = next;
-        fetch<N, T>(next, a, p, row + AHEAD * STRIP_LINES);
+    const unsigned beside = blockDim.x; /* from dy to x; twice that to the next stage */
+    const int64_t left = a.n_columns - p.column;
+    const int n_inside = left < N ? (int)left : N;
+    const int64_t first = p.first * a.n_columns + p.column, step = p.step * a.n_columns;
+    const int64_t end = a.n_rows * a.n_columns; /* at >= end: the row is beyond the last */
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            if (row + u * STRIP_LINES >= p.end)
-                break;
-            float dy[N], x[N];
-            now.dy[u].get(dy);
-            now.x[u].get(x);
-#pragma unroll
-            for (int e = 0; e < N; e++) {
-                dy[e] *= F::template slope<FAST>(x[e] + bias[e], x[e]);
-                sum[e] = __fadd_rn(sum[e], dy[e]); /* dx and its sum: never joined */
-            }
-            const int64_t at = (row + u * STRIP_LINES) * n + p.column;
-            store_f32(a.out + at, dy);
-            if constexpr (WITH_Y)
-                store_f32(a.y + at, x);
+    for (int s = 0; s < STAGES; s++) {
+        if (first + s * step < end) {
+            fetch<WHOLE>(ring + 2 * s * beside, a.dy + first + s * step, n_inside);
+            fetch<WHOLE>(ring + (2 * s + 1) * beside, a.x + first + s * step, n_inside);
         }
+        copies_commit();
+    }
+    float bias[N];
+    bias_load<WHOLE>(bias, a, p.column, n_inside);
+    uint4 *stage = ring;
+    int s = 0;
+    for (int64_t at = first; at < end; at += step) {
+        copies_wait<STAGES - 1>();
+        float dy[N], x[N];
+        raw_get<T>(dy, raw_load(stage));
+        raw_get<T>(x, raw_load(stage + beside));
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            dy[e] *= F::template slope<FAST>(x[e] + bias[e], x[e]);
+            sum[e] = __fadd_rn(sum[e], dy[e]); /* dx and its sum: never joined */
+        }
+        put<WHOLE>(a.out + at, dy, n_inside);
+        if constexpr (WITH_Y)
+            put<WHOLE>(a.y + at, x, n_inside);
+        if (at + STAGES * step < end) {
+            fetch<WHOLE>(stage, a.dy + at + STAGES * step, n_inside);
+            fetch<WHOLE>(stage + beside, a.x + at + STAGES * step, n_inside);
+        }
+        copies_commit();
+        s = s + 1 == STAGES ? 0 : s + 1;
+        stage = ring + 2 * (unsigned)s * beside;
     }
 }
 
-template <bool WITH_Y, typename F, int N, typename T>
-static __global__ void __launch_bounds__(STRIP_THREADS, BLOCKS)
+template <bool WITH_Y, typename F, bool WHOLE, typename T>
+static __global__ void __launch_bounds__(GRAD_THREADS, BLOCKS)
     gelu_bias_grad_kernel(const struct gelu_bias_args<T> a)
 {
-    __shared__ float sums[STRIP_LINES][N][STRIP_LANES];
+    constexpr int N = per_16_bytes<T>::n;
+    extern __shared__ uint4 ring[]; /* [STAGES][dy, x][threads]; then [N][threads] sums */
     const struct strip_place p = place_of<N>(a);
     float sum[N] = {};
     if (p.column < a.n_columns)
-        rows_grad<WITH_Y, F, N, T>(a, p, sum);
+        rows_grad<WITH_Y, F, WHOLE>(a, p, ring + threadIdx.x, sum);
+    float *sums = reinterpret_cast<float *>(ring);
+    __syncthreads(); /* everybody's rows are done with */
 #pragma unroll
     for (int e = 0; e < N; e++)
-        sums[threadIdx.x / STRIP_LANES][e][threadIdx.x % STRIP_LANES] = sum[e];
+        sums[e * blockDim.x + threadIdx.x] = sum[e];
     __syncthreads();
-    const int t = threadIdx.x; /* now a column of the strip; it has at most STRIP_THREADS */
-    const int64_t column = (int64_t)p.strip * STRIP_LANES * N + t;
-    if (t >= STRIP_LANES * N || column >= a.n_columns)
+    if (p.line != 0)
         return;
-    float total = 0.0f;
 #pragma unroll
-    for (int line = 0; line < STRIP_LINES; line++)
-        total += sums[line][t % N][t / N];
-    a.partial[p.band * a.n_columns + column] = total;
+    for (int e = 0; e < N; e++) {
+        float total = 0.0f;
+        for (unsigned line = 0; line < a.lines; line++)
+            total += sums[e * blockDim.x + line * a.lanes + p.lane];
+        if (p.column + e < a.n_columns)
+            a.partial[p.band * a.n_columns + p.column + e] = total;
+    }
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Columns of a thread, by the shape alone, as workspace must be. */
-static int64_t columns_each(const struct op_call *c)
-{
-    int64_t n = 16 / dtype_size(c->in[0].dtype);
-    return shape_last(&c->in[0].shape) % n == 0 ? n : 1;
-}
+/* How the gradient is cut, by the shape and the GPU alone: as workspace must be, and so that a sum
+ * has the same bits wherever its operands lie. */
+struct strip_cut {
+    unsigned n_strips, n_bands, lanes, lines;
+};
 
-/* Rows of a band of the gradient: as many bands as let all blocks run at once, but at least LEAST
- * rows for each line. */
-static int64_t grad_band_rows(const struct op_call *c, const struct kernel_env *env)
+static struct strip_cut cut_of(const struct op_call *c, const struct kernel_env *env)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    int64_t n_strips = ceil_div(n, STRIP_LANES * columns_each(c));
-    int64_t n_bands = (int64_t)cuda_libraries_of(env)->n_multiprocessors * BLOCKS / n_strips;
-    int64_t rows = ceil_div(n_rows, n_bands > 1 ? n_bands : 1);
-    return rows > LEAST * STRIP_LINES ? rows : LEAST * STRIP_LINES;
-}
-
-static int64_t grad_bands(const struct op_call *c, const struct kernel_env *env)
-{
-    return ceil_div(shape_rows(&c->in[0].shape), grad_band_rows(c, env));
+    const struct cuda_libraries *l = cuda_libraries_of(env);
+    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
+    int64_t n_vectors = ceil_div(n * dtype_size(c->in[0].dtype), 16);
+    int64_t most = l->shared_per_block_optin / ((int64_t)sizeof(uint4) * 2 * STAGES) / WARP * WARP;
+    most = most < GRAD_THREADS ? most : GRAD_THREADS;
+    n_vectors = n_vectors > 1 ? n_vectors : 1;
+    int64_t n_strips = ceil_div(n_vectors, most);
+    int64_t lanes = ceil_div(ceil_div(n_vectors, n_strips), WARP) * WARP;
+    int64_t lines = most / lanes;
+    int64_t n_bands = (int64_t)l->n_multiprocessors * BLOCKS / n_strips;
+    int64_t bands_most = ceil_div(n_rows, lines * LEAST);
+    n_bands = n_bands < bands_most ? n_bands : bands_most;
+    return {(unsigned)n_strips, (unsigned)(n_bands > 1 ? n_bands : 1), (unsigned)lanes,
+            (unsigned)lines};
 }
 
 int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env)
 {
-    return grad_bands(c, env) * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
+    return cut_of(c, env).n_bands * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
 }
 
 template <typename T> static gelu_bias_args<T> gelu_bias_args_of(const struct op_call *c, int bias)
@@ -214,7 +267,8 @@ template <typename T> static gelu_bias_args<T> gelu_bias_args_of(const struct op
 template <typename T>
 static bool in_vectors(const struct op_call *c, const struct gelu_bias_args<T> &a)
 {
-    return columns_each(c) > 1 && is_aligned(a.out, 16) && is_aligned(a.y, 16) &&
+    int64_t n = 16 / dtype_size(c->in[0].dtype);
+    return a.n_columns % n == 0 && is_aligned(a.out, 16) && is_aligned(a.y, 16) &&
            is_aligned(a.dy, 16) && is_aligned(a.x, 16) && weight_aligned(a.bias);
 }
 
@@ -237,29 +291,38 @@ static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
     return OK;
 }
 
+template <bool WITH_Y, typename F, bool WHOLE, typename T>
+static enum status launch_grad(const struct kernel_ctx *x, const struct gelu_bias_args<T> &a)
+{
+    unsigned n_threads = a.lanes * a.lines;
+    size_t n_bytes = sizeof(uint4) * 2 * STAGES * n_threads;
+    TRY(cuda_allow_shared(gelu_bias_grad_kernel<WITH_Y, F, WHOLE, T>, (int)n_bytes));
+    gelu_bias_grad_kernel<WITH_Y, F, WHOLE, T>
+        <<<a.n_strips * a.n_bands, n_threads, n_bytes, cuda_stream(x)>>>(a);
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
 template <bool WITH_Y, typename F>
 static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
+    const struct strip_cut cut = cut_of(c, &x->env);
+    int64_t n = shape_last(&c->in[0].shape);
     float *partial = (float *)x->workspace;
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
-        constexpr int N = per_16_bytes<T>::n;
         struct gelu_bias_args<T> a = gelu_bias_args_of<T>(c, 2);
         a.y = WITH_Y ? (T *)c->out[2].data : NULL;
-        bool vectors = in_vectors<T>(c, a);
         a.partial = partial;
-        a.n_rows = n_rows;
-        a.band_rows = grad_band_rows(c, &x->env);
-        a.n_strips = (unsigned)ceil_div(n, STRIP_LANES * (vectors ? N : 1));
-        unsigned grid = grid_for(grad_bands(c, &x->env) * a.n_strips, 1);
-        if (vectors)
-            gelu_bias_grad_kernel<WITH_Y, F, N, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
-        else
-            gelu_bias_grad_kernel<WITH_Y, F, 1, T><<<grid, STRIP_THREADS, 0, cuda_stream(x)>>>(a);
+        a.n_rows = shape_rows(&c->in[0].shape);
+        a.n_strips = cut.n_strips;
+        a.n_bands = cut.n_bands;
+        a.lanes = cut.lanes;
+        a.lines = cut.lines;
+        TRY((in_vectors<T>(c, a) ? launch_grad<WITH_Y, F, true, T>(x, a)
+                                 : launch_grad<WITH_Y, F, false, T>(x, a)));
     });
-    CUDA_TRY(cudaGetLastError());
     return columns_finish_run(x, &c->out[1], NULL, call_has(c, 3) ? &c->in[3] : NULL, partial, 1,
-                              grad_bands(c, &x->env), n, 1.0);
+                              cut.n_bands, n, 1.0);
 }
 
 enum status cuda_gelu_bias(const struct kernel_ctx *x, const struct op_call *c)

@@ -9,6 +9,7 @@ enum {
     RUNS_MOST = 32,
     TURNS = 2, /* of the final */
     FINALISTS_MOST = 8,
+    PASS_THREADS = 256,
 };
 #define ROUND_S  1e-3 /* a candidate's runs in a round take about so long */
 #define HOPELESS 1.5
@@ -120,15 +121,37 @@ struct timing {
     struct scratch scratch;
 };
 
-/* `n` runs one after the other, copy by copy. False: the library refuses after all. */
-static bool run_times(struct timing *t, const struct gemm_choice *c, int n, double *seconds)
+/* Reads and writes what is there. */
+static __global__ void __launch_bounds__(PASS_THREADS) pass_over(uint4 *p, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+        uint4 v = p[i];
+        asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)); /* or it would be nothing */
+        p[i] = v;
+    }
+}
+
+static bool pass(const struct timing *t, int copy)
+{
+    uint4 *p = (uint4 *)(t->scratch.base + copy * t->scratch.copy_bytes);
+    int64_t n = t->scratch.copy_bytes / (int64_t)sizeof(*p);
+    pass_over<<<grid_for(n, PASS_THREADS), PASS_THREADS, 0, cuda_stream(&t->x)>>>(p, n);
+    return cudaGetLastError() == cudaSuccess;
+}
+
+/* `n` times one after the other, copy by copy: the product (c; NULL: not), a pass over its memory
+ * where it is wanted. False: the library refuses after all. */
+static bool run_times(struct timing *t, const struct gemm_choice *c, bool with_pass, int n,
+                      double *seconds)
 {
     cudaStream_t stream = cuda_stream(&t->x);
     float ms = 0.0f;
     bool good = cudaEventRecord(t->start, stream) == cudaSuccess;
-    for (int i = 0; i < n && good; i++)
-        good = gemm_run(&t->x, t->scratch.workspace, &t->scratch.products[i % t->scratch.n_copies],
-                        c) == OK;
+    for (int i = 0; i < n && good; i++) {
+        int copy = i % t->scratch.n_copies;
+        good = !c || gemm_run(&t->x, t->scratch.workspace, &t->scratch.products[copy], c) == OK;
+        good = good && (!with_pass || pass(t, copy));
+    }
     good = good && cudaEventRecord(t->stop, stream) == cudaSuccess;
     good = cudaStreamSynchronize(stream) == cudaSuccess && good;
     good = good && cudaEventElapsedTime(&ms, t->start, t->stop) == cudaSuccess;
@@ -152,8 +175,8 @@ static void look(struct timing *t, const struct gemm_choice *candidates, int n, 
     double best = 0.0;
     for (int i = 0; i < n; i++) {
         double unused;
-        if (!run_times(t, &candidates[i], 1, &unused) ||
-            !run_times(t, &candidates[i], 2, &seconds[i]))
+        if (!run_times(t, &candidates[i], false, 1, &unused) ||
+            !run_times(t, &candidates[i], false, 2, &seconds[i]))
             seconds[i] = 0.0;
         else if (best == 0.0 || seconds[i] < best)
             best = seconds[i];
@@ -178,7 +201,8 @@ static double sort_out(struct timing *t, const struct gemm_choice *candidates, i
             int n_runs = runs_for(ROUND_S, rough[i]);
             if (seconds[i] == 0.0)
                 continue;
-            if (!run_times(t, &candidates[i], n_runs < RUNS_MOST ? n_runs : (int)RUNS_MOST, &s))
+            n_runs = n_runs < RUNS_MOST ? n_runs : (int)RUNS_MOST;
+            if (!run_times(t, &candidates[i], false, n_runs, &s))
                 seconds[i] = 0.0;
             else if (s < seconds[i])
                 seconds[i] = s;
@@ -210,33 +234,36 @@ static int choose_finalists(const double *seconds, int n, double best, int *fina
     return n_finalists;
 }
 
+/* With passes between the products: `rough` is what both take. */
 static bool time_turn(struct timing *t, const struct gemm_choice *c, double rough, double *seconds)
 {
     double unused;
-    return run_times(t, c, runs_for(SETTLE_S, rough), &unused) &&
-           run_times(t, c, runs_for(TURN_S, rough), seconds);
+    return run_times(t, c, true, runs_for(SETTLE_S, rough), &unused) &&
+           run_times(t, c, true, runs_for(TURN_S, rough), seconds);
 }
 
 /* Replaces the finalists' times by those under load. Who fails now is out. */
 static void hold_final(struct timing *t, const struct gemm_choice *candidates, const int *finalists,
                        int n_finalists, double *seconds)
 {
-    double sums[FINALISTS_MOST] = {};
+    double sums[FINALISTS_MOST] = {}, pass_s = 0.0;
+    if (!run_times(t, NULL, true, 2 * COPIES_MOST, &pass_s))
+        return;
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < n_finalists; i++) {
             double s = 0.0;
             int k = finalists[i];
-            if (seconds[k] > 0.0 && time_turn(t, &candidates[k], seconds[k], &s))
+            if (seconds[k] > 0.0 && time_turn(t, &candidates[k], seconds[k] + pass_s, &s))
                 sums[i] += s;
             else
                 seconds[k] = 0.0;
         }
     }
     for (int i = 0; i < n_finalists; i++) {
-        double shortly = seconds[finalists[i]];
-        seconds[finalists[i]] = shortly > 0.0 ? sums[i] / (double)TURNS : 0.0;
+        double shortly = seconds[finalists[i]], under_load = sums[i] / (double)TURNS - pass_s;
+        seconds[finalists[i]] = shortly > 0.0 && under_load > 0.0 ? under_load : 0.0;
         log_debug("proposal %d: %.1f us shortly, %.1f us under load", finalists[i], shortly * 1e6,
-                  seconds[finalists[i]] * 1e6);
+                  under_load * 1e6);
     }
 }
 

@@ -1,10 +1,12 @@
 /* cuda_gemm_trial.cuh: ways to one matrix product, timed against each other.
  *
  * Short runs sort out the slow ones. Those close to the fastest then run by turns, each long enough
- * for the GPU to settle at the clock its power allows: under products an H200 holds a tenth less
- * than its best clock, as training does for hours, and there the algorithm that takes less energy
- * wins, not the one that is faster for a millisecond. Products too short to fill a turn's power
- * budget are judged by the short runs alone.
+ * for the GPU to settle at the clock its power allows: in training an H200 holds up to a tenth less
+ * than its best clock, for hours, and there the algorithm that takes less energy wins, not the one
+ * that is faster for a millisecond. How much less depends on what the products have between them:
+ * here that is one pass over the product's operands and result, so that small products, which a
+ * model surrounds with more traffic, run at a higher clock than large ones, as in the model.
+ * Products too short to tell apart like that are judged by the short runs alone.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
 #define SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
