@@ -123,7 +123,7 @@ template <bool WHOLE, typename T, int N>
 static __device__ __forceinline__ void put(T *to, const float (&v)[N], int n_inside)
 {
     if constexpr (WHOLE) {
-        store_f32(to, v);
+        store_vector(to, v);
     } else {
 #pragma unroll
         for (int e = 0; e < N; e++) {

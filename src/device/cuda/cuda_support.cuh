@@ -142,19 +142,63 @@ static __device__ __forceinline__ void load_f32(float (&out)[N], const T *p)
     }
 }
 
+/* Two elements as the word they make in memory. */
+static __device__ __forceinline__ uint32_t word_of(float low, float high, const __nv_bfloat16 *)
+{
+    const __nv_bfloat162_raw r = __floats2bfloat162_rn(low, high);
+    return r.x | (uint32_t)r.y << 16;
+}
+static __device__ __forceinline__ uint32_t word_of(float low, float high, const __half *)
+{
+    const __half2_raw r = __floats2half2_rn(low, high);
+    return r.x | (uint32_t)r.y << 16;
+}
+
+/* N elements to p, as load_f32 has them. Elements of 16 bits go as words: single ones the compiler
+ * may store one by one. */
 template <int N, typename T>
 static __device__ __forceinline__ void store_f32(T *p, const float (&in)[N])
 {
-    constexpr int step = N * (int)sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
-    static_assert(N % step == 0, "whole vectors");
+    if constexpr (sizeof(T) == 2 && N % 8 == 0) {
 #pragma unroll
-    for (int i = 0; i < N; i += step) {
-        pack<T, step> x;
+        for (int i = 0; i < N; i += 8)
+            *reinterpret_cast<uint4 *>(p + i) =
+                make_uint4(word_of(in[i], in[i + 1], p), word_of(in[i + 2], in[i + 3], p),
+                           word_of(in[i + 4], in[i + 5], p), word_of(in[i + 6], in[i + 7], p));
+    } else if constexpr (sizeof(T) == 2 && N == 4) {
+        *reinterpret_cast<uint2 *>(p) =
+            make_uint2(word_of(in[0], in[1], p), word_of(in[2], in[3], p));
+    } else {
+        constexpr int step = N * (int)sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
+        static_assert(N % step == 0, "whole vectors");
 #pragma unroll
-        for (int k = 0; k < step; k++)
-            x.v[k] = from_f32<T>(in[i + k]);
-        *reinterpret_cast<pack<T, step> *>(p + i) = x;
+        for (int i = 0; i < N; i += step) {
+            pack<T, step> x;
+#pragma unroll
+            for (int k = 0; k < step; k++)
+                x.v[k] = from_f32<T>(in[i + k]);
+            *reinterpret_cast<pack<T, step> *>(p + i) = x;
+        }
     }
+}
+
+/* The same for one vector of 16 bytes in global memory, which is stored as such whatever the
+ * compiler thinks: after a loop's worth of arithmetic it likes to take a vector apart, and a kernel
+ * that could be as fast as a copy then reaches half of it. */
+template <typename T>
+static __device__ __forceinline__ void store_vector(T *p, const float (&in)[per_16_bytes<T>::n])
+{
+    uint32_t w[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if constexpr (sizeof(T) == 2)
+            w[k] = word_of(in[2 * k], in[2 * k + 1], p);
+        else
+            w[k] = __float_as_uint(in[k]);
+    }
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                 : "memory");
 }
 
 /* ---- sums and maxima in a fixed order --------------------------------------------------------
