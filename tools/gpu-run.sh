@@ -49,22 +49,28 @@ run_build() {
     return $rc
 }
 
+# One test program and its seconds at most: a line to the screen, the rest to a log.
+test_one() {
+    local t=$1 start=$SECONDS rc result log=$build/$1.log
+    timeout "$2" "$build/$t" >"$log" 2>&1
+    rc=$?
+    case $rc in
+    0) result=passed ;;
+    77) result=skipped ;;
+    *) result="FAILED ($rc)" ;;
+    esac
+    echo "test $t: $result, $((SECONDS - start)) s"
+    [ $rc -eq 0 ] || [ $rc -eq 77 ] || { grep -vE '^\[ *(RUN|OK)' "$log" | cut -c1-260 | head -40; return 1; }
+}
+
+# Tests that measure memory or time have the GPU to themselves; the others run side by side.
 run_test() {
-    local failed=0 rc t result start
-    : >"$logs/tests.log"
-    for t in $(cuda_tests); do
-        start=$SECONDS
-        timeout "$(seconds "${TEST_SECONDS:-150}")" "$build/$t" >"$build/one.log" 2>&1
-        rc=$?
-        { echo "== $t"; cat "$build/one.log"; } >>"$logs/tests.log"
-        case $rc in
-        0) result=passed ;;
-        77) result=skipped ;;
-        *) result="FAILED ($rc)"; failed=1 ;;
-        esac
-        echo "test $t: $result, $((SECONDS - start)) s"
-        [ $rc -eq 0 ] || [ $rc -eq 77 ] || grep -vE '^\[ *(RUN|OK)' "$build/one.log" | cut -c1-260 | head -40
-    done
+    local failed=0 t most alone='cuda_test_cuda_errors cuda_test_cuda_memory cuda_test_cuda_timing'
+    for t in $alone; do test_one "$t" "$(seconds "${TEST_SECONDS:-150}")" || failed=1; done
+    export build && export -f test_one
+    most=$(seconds "${TEST_SECONDS:-150}")
+    cuda_tests | grep -vxF "${alone// /$'\n'}" | xargs -P 6 -I{} bash -c "test_one {} $most" || failed=1
+    for t in $(cuda_tests); do echo "== $t"; cat "$build/$t.log"; done >"$logs/tests.log"
     return $failed
 }
 

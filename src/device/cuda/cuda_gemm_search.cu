@@ -153,7 +153,9 @@ enum status gemm_search(const struct kernel_env *env, const struct cuda_gemm *g,
         return OK;
     }
     if (!s->said)
-        log_info("compile: max-autotune tries the algorithms of each matrix product");
+        log_info(
+            "compile: max-autotune tries the algorithms of each matrix product, about a second "
+            "each, once on this machine");
     s->said = true;
     TRY(gemm_trial(env, s->stream, g, all.items, all.n, &found, &best));
     if (best < 0)

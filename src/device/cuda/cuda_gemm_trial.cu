@@ -7,7 +7,7 @@ enum {
     COPIES_MOST = 8,
     ROUNDS = 6, /* of the short runs */
     RUNS_MOST = 32,
-    TURNS = 2, /* of the final */
+    TURNS = 2, /* of the final: without and with passes over memory */
     FINALISTS_MOST = 8,
     PASS_THREADS = 256,
 };
@@ -191,7 +191,7 @@ static void look(struct timing *t, const struct gemm_choice *candidates, int n, 
 static double sort_out(struct timing *t, const struct gemm_choice *candidates, int n,
                        double *seconds)
 {
-    double rough[GEMM_TRIAL_MOST], fastest = 0.0;
+    double rough[GEMM_TRIAL_MOST], best = 0.0;
     look(t, candidates, n, rough);
     for (int i = 0; i < n; i++)
         seconds[i] = rough[i] > 0.0 ? 1e30 : 0.0;
@@ -209,10 +209,10 @@ static double sort_out(struct timing *t, const struct gemm_choice *candidates, i
         }
     }
     for (int i = 0; i < n; i++) {
-        if (seconds[i] > 0.0 && (fastest == 0.0 || seconds[i] < fastest))
-            fastest = seconds[i];
+        if (seconds[i] > 0.0 && (best == 0.0 || seconds[i] < best))
+            best = seconds[i];
     }
-    return fastest;
+    return best;
 }
 
 /* ---- the final ------------------------------------------------------------------------------- */
@@ -234,36 +234,40 @@ static int choose_finalists(const double *seconds, int n, double best, int *fina
     return n_finalists;
 }
 
-/* With passes between the products: `rough` is what both take. */
-static bool time_turn(struct timing *t, const struct gemm_choice *c, double rough, double *seconds)
+/* One after the other, or with passes between them, of pass_s each. */
+static bool time_turn(struct timing *t, const struct gemm_choice *c, bool with_pass, double rough,
+                      double pass_s, double *seconds)
 {
-    double unused;
-    return run_times(t, c, true, runs_for(SETTLE_S, rough), &unused) &&
-           run_times(t, c, true, runs_for(TURN_S, rough), seconds);
+    double both = rough + (with_pass ? pass_s : 0.0), unused;
+    bool good = run_times(t, c, with_pass, runs_for(SETTLE_S, both), &unused) &&
+                run_times(t, c, with_pass, runs_for(TURN_S, both), seconds);
+    *seconds -= with_pass ? pass_s : 0.0;
+    return good && *seconds > 0.0;
 }
 
 /* Replaces the finalists' times by those under load. Who fails now is out. */
 static void hold_final(struct timing *t, const struct gemm_choice *candidates, const int *finalists,
                        int n_finalists, double *seconds)
 {
-    double sums[FINALISTS_MOST] = {}, pass_s = 0.0;
+    double turns[TURNS][FINALISTS_MOST] = {}, pass_s = 0.0;
     if (!run_times(t, NULL, true, 2 * COPIES_MOST, &pass_s))
         return;
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < n_finalists; i++) {
-            double s = 0.0;
             int k = finalists[i];
-            if (seconds[k] > 0.0 && time_turn(t, &candidates[k], seconds[k] + pass_s, &s))
-                sums[i] += s;
-            else
+            if (seconds[k] > 0.0 &&
+                !time_turn(t, &candidates[k], turn % 2 == 1, seconds[k], pass_s, &turns[turn][i]))
                 seconds[k] = 0.0;
         }
     }
     for (int i = 0; i < n_finalists; i++) {
-        double shortly = seconds[finalists[i]], under_load = sums[i] / (double)TURNS - pass_s;
-        seconds[finalists[i]] = shortly > 0.0 && under_load > 0.0 ? under_load : 0.0;
-        log_debug("proposal %d: %.1f us shortly, %.1f us under load", finalists[i], shortly * 1e6,
-                  under_load * 1e6);
+        int k = finalists[i];
+        double shortly = seconds[k], sum = 0.0;
+        for (int turn = 0; turn < TURNS; turn++)
+            sum += turns[turn][i];
+        seconds[k] = shortly > 0.0 ? sum / (double)TURNS : 0.0;
+        log_debug("proposal %d: %.1f us shortly, %.1f us under load", k, shortly * 1e6,
+                  seconds[k] * 1e6);
     }
 }
 

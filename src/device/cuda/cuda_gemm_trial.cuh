@@ -1,12 +1,11 @@
 /* cuda_gemm_trial.cuh: ways to one matrix product, timed against each other.
  *
- * Short runs sort out the slow ones. Those close to the fastest then run by turns, each long enough
+ * Short runs sort out the slow ones. Those close to the fastest then take turns, each long enough
  * for the GPU to settle at the clock its power allows: in training an H200 holds up to a tenth less
  * than its best clock, for hours, and there the algorithm that takes less energy wins, not the one
- * that is faster for a millisecond. How much less depends on what the products have between them:
- * here that is one pass over the product's operands and result, so that small products, which a
- * model surrounds with more traffic, run at a higher clock than large ones, as in the model.
- * Products too short to tell apart like that are judged by the short runs alone.
+ * that is faster for a millisecond. How much less depends on what a model has between its products:
+ * in one turn there is nothing, in the other a pass over the operands and the result, and the sum
+ * decides. Products too short to tell apart like that are judged by the short runs alone.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
 #define SNUG_DEVICE_CUDA_CUDA_GEMM_TRIAL_CUH
