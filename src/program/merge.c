@@ -12,11 +12,12 @@ int32_t buffer_root(const struct program *p, int32_t b)
     return b;
 }
 
-/* How many inputs of the instruction live in buffer b. */
-static int inputs_in(const struct program *p, const struct instr *i, int n_in, int32_t b)
+/* How many of the instruction's operands live in buffer b: its inputs, and outputs that took an
+ * input's memory before. */
+static int operands_in(const struct program *p, const struct instr *i, int n_operands, int32_t b)
 {
     int n = 0;
-    for (int k = 0; k < n_in; k++) {
+    for (int k = 0; k < n_operands; k++) {
         int32_t other = p->operands.items[i->first_operand + k].buffer;
         n += other >= 0 && buffer_root(p, other) == b;
     }
@@ -35,7 +36,7 @@ static void try_merge(struct program *p, int32_t at, const struct alias_rule *ru
     bool free_to_merge = from->storage < 0 && !from->carried && to->storage < 0 && !to->carried &&
                          to->merged_into < 0 && in != out;
     if (!free_to_merge || from->last != at || to->first != at || from->n_bytes != to->n_bytes ||
-        inputs_in(p, i, n->n_in, in) != 1)
+        operands_in(p, i, n->n_in + n->n_out, in) != 1)
         return;
     to->merged_into = in;
     from->last = to->last;
