@@ -122,7 +122,7 @@ static void draw_image(const struct law_case *c, const struct placed *p, int poi
             continue;
         t = p->in[i];
         t.data = image + p->in_at[i];
-        law_fill(&c->sample.in[i], (uint64_t)c->op * 64 + (uint64_t)i, &t);
+        law_fill(&c->sample.in[i], law_salt(c, i), &t);
     }
 }
 

@@ -43,6 +43,8 @@ void law_case_fill(const struct law_case *c, const struct eval *e);
 /* `salt` separates streams. Normal draws keep away from zero, where piecewise functions have
  * kinks. */
 void law_fill(const struct sample_input *rule, uint64_t salt, const struct tensor *t);
+/* What an input of a case is filled by. */
+uint64_t law_salt(const struct law_case *c, int input);
 
 /* The samples that arise from changing float inputs to dtype `to` (for f64 all floats and the dtype
  * attributes, otherwise f32 ones, as many as inference lets: statistics and accumulators may have
