@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizer/: three small byte-level BPE tokenizers in the shapes of GPT-2,
-Llama 3 and Qwen 2, and what the `tokenizers` package encodes tricky strings to with each.
+"""Makes tests/golden/tokenizer/: small BPE tokenizers, byte-level ones in the shapes of GPT-2, Llama 3
+and Qwen 2 and others in those of Llama 2, Mistral and Gemma, and what the `tokenizers` package
+encodes tricky strings to with each.
 
     pip install tokenizers
     tools/make_tokenizer_golden.py
@@ -94,6 +95,69 @@ def prefix_space():
     return train(None, pre, ["<|endoftext|>"], 500, False)
 
 
+MARK = "\u2581"
+BYTES = [f"<0x{b:02X}>" for b in range(256)]
+
+
+def train_marked(first_tokens, with_bytes, n_vocab):
+    """Of characters, with a mark for a space. Added tokens are the first ones only."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=with_bytes))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=n_vocab, special_tokens=first_tokens + (BYTES if with_bytes else []), show_progress=False)
+    tokenizer.train_from_iterator(training_text(), trainer)
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [a for a in data["added_tokens"] if a["content"] in first_tokens]
+    return Tokenizer.from_str(json.dumps(data))
+
+
+def bos_template(t):
+    return processors.TemplateProcessing(single="<s> $A", pair=None, special_tokens=[("<s>", t.token_to_id("<s>"))])
+
+
+def unmark(*last):
+    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *last])
+
+
+def llama2():
+    t = train_marked(["<unk>", "<s>", "</s>"], True, 900)
+    t.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    t.pre_tokenizer = None
+    t.post_processor = bos_template(t)
+    t.decoder = unmark(decoders.Strip(" ", 1, 0))
+    t.add_tokens([AddedToken("<tool>", lstrip=True, rstrip=True, normalized=False),
+                  AddedToken("whole", single_word=True, normalized=True)])
+    return t
+
+
+def mistral():
+    t = train_marked(["<unk>", "<s>", "</s>"], True, 900)
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    t.post_processor = bos_template(t)
+    t.decoder = unmark(decoders.Strip(" ", 1, 0))
+    t.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("whole", single_word=True, normalized=True)])
+    return t
+
+
+def gemma():
+    t = train_marked(["<pad>", "<eos>", "<bos>", "<unk>"], True, 900)
+    t.normalizer = normalizers.Replace(" ", MARK)
+    t.pre_tokenizer = pre_tokenizers.Split(" ", behavior="merged_with_previous")
+    t.decoder = unmark()
+    t.add_tokens([AddedToken(2 * MARK, normalized=False), AddedToken("\n\n", normalized=False)])
+    return t
+
+
+def words():
+    """Without bytes: what has no token is unknown. Pieces begin at spaces, digits stand alone."""
+    t = train_marked(["<unk>", "<s>", "</s>"], False, 500)
+    t.normalizer = normalizers.NFKC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                               pre_tokenizers.Metaspace(prepend_scheme="always", split=True)])
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    return t
+
+
 def texts():
     rng = random.Random(7)
     fixed = [
@@ -110,6 +174,7 @@ def texts():
         "<|begin_of_text|>x<|eot_id|>", "<|im_start|>user\nhi<|im_end|>\n", "go <tool> now", "<tool>er", "x<tool>  y",
         "whole", "a whole b", "wholesale", "awhole", "whole_", "whole, whole!", "unwhole whole",
         "\u0001a\u0002\u001f", "\ufeffbom", "zero\u200bwidth", "a \u180e\u180e b  \u180e's", "\u202eright to left", "\ufffd\ufffe\U0010ffff",
+        "\u2581marks\u2581", " \u2581 x\u2581\u2581y", "<0x41><0x0A>", "<s>after</s> that", "x<s> y", "\u2581",
         "a" * 99, "ab " * 30, " " * 100 + "x", "\n" * 50, "th" * 60, "\u00c5\u212b\u0041\u030a", "ﬁ ﬂ",
     ]
     alphabet = ["a", "th", "e", "s", " ", "  ", "\n", "\t", "'", "'s", "'LL", "1", "23", "é", "e\u0301", "д", "日",
@@ -121,7 +186,7 @@ def texts():
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     cases = {}
-    for make in (gpt2, llama3, qwen2, prefix_space):
+    for make in (gpt2, llama3, qwen2, prefix_space, llama2, mistral, gemma, words):
         name = make.__name__
         data = json.loads(make().to_str())
         if name == "llama3":
@@ -137,6 +202,10 @@ def main():
         cases[name] = [{"text": s, "ids": t.encode(s, add_special_tokens=False).ids,
                         "template": t.encode(s, add_special_tokens=True).ids}
                        for s in texts()]
+        if name in ("llama2", "mistral", "gemma", "words"):
+            for case in cases[name]:
+                decoded = t.decode(case["ids"], skip_special_tokens=False)
+                case["decoded"] = decoded if decoded != case["text"] else True  # the text itself
         for case in cases[name][8:]:  # a few are enough to see what the template adds
             del case["template"]
     lines = ",\n".join(f'"{k}":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in v) + "]"

@@ -8,11 +8,13 @@
  *     token_list_release(&ids);
  *     tokenizer_free(t);
  *
- * What is read: byte-level BPE (GPT-2, Llama 3, Qwen, ...): vocab, merges in both spellings,
- * ignore_merges, ByteLevel / Split / Digits / Sequence pre-tokenizers, NFC / NFD / NFKC / NFKD
- * normalizers, added tokens, TemplateProcessing. Anything else in the file that would change the
- * ids is ERR_UNSUPPORTED and named. `truncation` and `padding` are not ours to do and are ignored.
- * The name "bytes" opens a built-in tokenizer: ids 0..255 are bytes, 256 is "<|endoftext|>".
+ * What is read: BPE, byte-level (GPT-2, Llama 3, Qwen, ...) or with "\u2581" for a space and bytes
+ * for characters without a token (Llama 2, Mistral, Gemma, ...): vocab, merges in both spellings,
+ * ignore_merges, ByteLevel / Metaspace / Split / Digits / Sequence pre-tokenizers, NFC / NFD / NFKC
+ * / NFKD normalizers and those of spaces, added tokens, TemplateProcessing. Anything else in the
+ * file that would change the ids is ERR_UNSUPPORTED and named. `truncation` and `padding` are not
+ * ours to do and are ignored. The name "bytes" opens a built-in tokenizer: ids 0..255 are bytes,
+ * 256 is "<|endoftext|>".
  *
  * Bytes that are not UTF-8: the text is cut into its longest well-formed runs, each run is encoded
  * as a text of its own, and every byte between them becomes the token of that byte alone. So

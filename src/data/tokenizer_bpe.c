@@ -1,10 +1,10 @@
 /* tokenizer_bpe.c: byte-pair merging of one piece.
  *
- * The piece starts as its bytes' tokens. As long as some adjacent pair has a merge, the pair with
- * the lowest rank (the leftmost of equals) becomes one token. A heap holds the pairs, a doubly
- * linked list the tokens, so a piece of n bytes takes O(n log n): a megabyte without a space in it
- * is no problem. Pairs that were overtaken by a merge stay in the heap and are recognised when
- * they come out, because one of their two tokens has changed.
+ * The piece starts as its bytes' tokens, or as its characters'. As long as some adjacent pair has a
+ * merge, the pair with the lowest rank (the leftmost of equals) becomes one token. A heap holds the
+ * pairs, a doubly linked list the tokens, so a piece of n bytes takes O(n log n): a megabyte
+ * without a space in it is no problem. Pairs that were overtaken by a merge stay in the heap and
+ * are recognised when they come out, because one of their two tokens has changed.
  */
 #include <string.h>
 
@@ -74,12 +74,23 @@ static enum status byte_id(const struct tokenizer *t, uint8_t byte, int32_t *id)
     return OK;
 }
 
-static enum status start_symbols(struct encoder *e, const char *piece, size_t n_bytes)
+static size_t character_length(const char *text, size_t n_bytes)
+{
+    size_t n = 1;
+    while (n < n_bytes && ((uint8_t)text[n] & 0xC0) == 0x80)
+        n++;
+    return n;
+}
+
+static void add_symbol(struct encoder *e, int32_t id)
+{
+    int32_t at = (int32_t)e->symbols.n++;
+    e->symbols.items[at] = (struct symbol){.id = id, .previous = at - 1, .next = at + 1};
+}
+
+static enum status start_with_bytes(struct encoder *e, const char *piece, size_t n_bytes)
 {
     const struct tokenizer *t = e->t;
-    e->symbols.n = 0;
-    e->heap.n = 0;
-    TRY(vec_reserve(&e->symbols, n_bytes));
     int last_was_unknown = 0;
     for (size_t i = 0; i < n_bytes; i++) {
         uint8_t byte = (uint8_t)piece[i];
@@ -89,9 +100,58 @@ static enum status start_symbols(struct encoder *e, const char *piece, size_t n_
         if (unknown && last_was_unknown && t->fuse_unk)
             continue;
         last_was_unknown = unknown;
-        int32_t at = (int32_t)e->symbols.n++;
-        e->symbols.items[at] = (struct symbol){.id = id, .previous = at - 1, .next = at + 1};
+        add_symbol(e, id);
     }
+    return OK;
+}
+
+static int all_bytes_have_tokens(const struct tokenizer *t, const char *bytes, size_t n)
+{
+    int all = t->byte_fallback;
+    for (size_t i = 0; i < n; i++)
+        all = all && t->byte_ids[(uint8_t)bytes[i]] >= 0;
+    return all;
+}
+
+/* The unknown token waits for the next character that has a token: with fuse_unk, for all that have
+ * none. Bytes do not end its wait; the format's own implementation has it so. */
+static enum status start_with_characters(struct encoder *e, const char *piece, size_t n_bytes)
+{
+    const struct tokenizer *t = e->t;
+    int waiting = 0;
+    for (size_t i = 0, n; i < n_bytes; i += n) {
+        n = character_length(piece + i, n_bytes - i);
+        int32_t id = tokenizer_find_bytes(t, piece + i, n);
+        if (id < 0 && all_bytes_have_tokens(t, piece + i, n)) {
+            for (size_t k = 0; k < n; k++)
+                add_symbol(e, t->byte_ids[(uint8_t)piece[i + k]]);
+            continue;
+        }
+        if (id < 0 && t->unk_id < 0)
+            return FAIL(ERR_DATA,
+                        "%s: \"%.*s\" has no token, and there are no bytes' tokens and no "
+                        "unk_token: this vocabulary cannot encode the text",
+                        t->what, (int)n, piece + i);
+        if (waiting && (id >= 0 || !t->fuse_unk))
+            add_symbol(e, t->unk_id);
+        if (id >= 0)
+            add_symbol(e, id);
+        waiting = id < 0;
+    }
+    if (waiting)
+        add_symbol(e, t->unk_id);
+    return OK;
+}
+
+static enum status start_symbols(struct encoder *e, const char *piece, size_t n_bytes)
+{
+    e->symbols.n = 0;
+    e->heap.n = 0;
+    TRY(vec_reserve(&e->symbols, n_bytes));
+    if (e->t->characters)
+        TRY(start_with_characters(e, piece, n_bytes));
+    else
+        TRY(start_with_bytes(e, piece, n_bytes));
     e->symbols.items[e->symbols.n - 1].next = -1;
     return OK;
 }
@@ -151,7 +211,7 @@ enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_byte
 {
     if (n_bytes == 0)
         return OK;
-    if (e->t->n_merges == 0 && !e->t->fuse_unk && !e->t->ignore_merges)
+    if (e->t->n_merges == 0 && !e->t->fuse_unk && !e->t->ignore_merges && !e->t->characters)
         return encode_bytes(e, piece, n_bytes, out);
     if (n_bytes > INT32_MAX)
         return FAIL(ERR_DATA, "%s: a single piece of text has %zu bytes; split the text into lines",

@@ -35,12 +35,13 @@ static size_t valid_prefix(const char *text, size_t n_bytes)
 
 /* Cuts at added tokens that are looked for in normalised text; the rest is split and merged. */
 static enum status encode_normalized(struct encoder *e, const char *text, size_t n_bytes,
-                                     unsigned flags, struct token_list *out)
+                                     int is_first, unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
     for (size_t at = 0; at < n_bytes;) {
         struct added_match m =
             added_set_find(&e->t->added_normalized, text, n_bytes, at, skip_special);
+        e->text_start = is_first && at == 0 ? text : NULL;
         TRY(split_and_encode(e, text + at, m.start - at, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
@@ -50,8 +51,8 @@ static enum status encode_normalized(struct encoder *e, const char *text, size_t
 }
 
 /* Cuts well-formed text at added tokens that are looked for in the text as it is. */
-static enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
-                                struct token_list *out)
+static enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes, int is_first,
+                                unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
     for (size_t at = 0; at < n_bytes;) {
@@ -59,7 +60,7 @@ static enum status encode_valid(struct encoder *e, const char *text, size_t n_by
         const char *normal;
         size_t n_normal;
         TRY(normalize(e, text + at, m.start - at, &normal, &n_normal));
-        TRY(encode_normalized(e, normal, n_normal, flags, out));
+        TRY(encode_normalized(e, normal, n_normal, is_first && at == 0, flags, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
         at = m.end;
@@ -81,7 +82,7 @@ enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, 
         TRY(add_ids(out, e->t->prefix, e->t->n_prefix));
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid = valid_prefix(text + at, n_bytes - at);
-        TRY(encode_valid(e, text + at, n_valid, flags, out));
+        TRY(encode_valid(e, text + at, n_valid, at == 0, flags, out));
         at += n_valid;
         if (at < n_bytes)
             TRY(bpe_encode_byte(e, (uint8_t)text[at++], out));
@@ -137,9 +138,23 @@ int tokenizer_is_special(const struct tokenizer *t, int32_t id)
     return id >= 0 && id < t->n_ids && t->tokens[id].is_special;
 }
 
+static void add_token(const struct tokenizer *t, const char *bytes, size_t n_bytes, int is_first,
+                      struct str *out)
+{
+    if (is_first && t->strip == STRIP_FIRST_TOKEN) {
+        for (size_t i = 0; i < n_bytes; i++)
+            if (bytes[i] != ' ')
+                str_add_n(out, bytes + i, 1);
+        return;
+    }
+    int skip = is_first && t->strip == STRIP_FIRST_SPACE && n_bytes > 0 && bytes[0] == ' ';
+    str_add_n(out, bytes + skip, n_bytes - (size_t)skip);
+}
+
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
                              unsigned flags, struct str *out)
 {
+    int is_first = 1;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes;
         const char *bytes = tokenizer_token_bytes(t, ids[i], &n_bytes);
@@ -148,7 +163,8 @@ enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size
                         t->what, (int)ids[i], i, (long long)t->n_ids);
         if ((flags & DECODE_SKIP_SPECIAL) && t->tokens[ids[i]].is_special)
             continue;
-        str_add_n(out, bytes, n_bytes);
+        add_token(t, bytes, n_bytes, is_first, out);
+        is_first = 0;
     }
     return str_status(out);
 }

@@ -3,7 +3,9 @@
  *     text ── added tokens (raw) ── normalise ── added tokens (normalised) ── split ── BPE ── ids
  *             tokenizer_added.c     tokenizer_normalize.c                     _split.c  _bpe.c
  *
- * tokenizer_json.c fills struct tokenizer; tokenizer_encode.c runs the line above.
+ * tokenizer_json.c and tokenizer_steps.c fill struct tokenizer; tokenizer_encode.c runs the line
+ * above. Pieces are bytes (byte-level files) or characters, and a space is a space in both: see
+ * tokenizer_steps.c.
  */
 #ifndef SNUG_DATA_TOKENIZER_INTERNAL_H
 #define SNUG_DATA_TOKENIZER_INTERNAL_H
@@ -17,6 +19,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What stands for a space in files that are not byte-level: U+2581. */
+#define SPACE_MARK "\xE2\x96\x81"
 
 struct token_text {
     const char *bytes; /* NULL: no token has this id */
@@ -50,13 +55,21 @@ enum split_kind {
     SPLIT_REGEX,         /* matches, and what lies between them, are pieces */
     SPLIT_REGEX_MATCHES, /* only the matches are (Removed + invert) */
     SPLIT_PREFIX_SPACE,  /* a space in front of a piece that has none */
+    SPLIT_SPACES,        /* the same, perhaps; then pieces begin at spaces, perhaps (Metaspace) */
 };
+
+enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS }; /* first: where the text begins */
 
 struct split_stage {
     enum split_kind kind;
     pcre2_code *code;
-    const char *pattern; /* for messages */
+    const char *pattern;  /* for messages */
+    enum prepend prepend; /* of SPLIT_SPACES, */
+    int at_spaces;        /* and whether it cuts */
 };
+
+/* What decoding takes away at the front. */
+enum strip { STRIP_NOTHING, STRIP_FIRST_SPACE, STRIP_FIRST_TOKEN /* all its spaces */ };
 
 enum { MAX_SPLIT_STAGES = 16, MAX_TEMPLATE = 16 };
 
@@ -76,8 +89,13 @@ struct tokenizer {
 
     int32_t unk_id;
     int fuse_unk, ignore_merges;
+    int characters;    /* pieces begin as characters, not as bytes */
+    int byte_fallback; /* a character without a token is the tokens of its bytes */
 
-    int normalizer; /* utf8proc options; 0 = none */
+    int normalizer;  /* utf8proc options; 0 = none */
+    int marks_early; /* it marks spaces: after it there are none for a pattern to find */
+    int prepend;     /* and puts one in front */
+    enum strip strip;
     struct added_set added_raw, added_normalized;
     struct split_stage stages[MAX_SPLIT_STAGES];
     int n_stages;
@@ -125,6 +143,8 @@ struct encoder {
         size_t n, capacity;
     } codepoints;
     struct str prefixed[MAX_SPLIT_STAGES];
+    struct str spaced;      /* normalised text with its spaces */
+    const char *text_start; /* where the text begins, when the part at hand is its first */
 };
 
 /* tokenizer_table.c: the vocabulary's tables. */
@@ -135,6 +155,10 @@ void byte_level_alphabet(uint32_t code_points[256]);
 int byte_level_byte(uint32_t code_point);
 /* `text` written in the byte-level alphabet -> its bytes; false when a character is not in it. */
 int byte_level_decode(const char *text, size_t n, char *out, size_t *n_out);
+/* The byte that a token's name "<0x0A>" stands for, or -1. */
+int byte_token_byte(const char *name);
+/* Text with spaces for its SPACE_MARKs, at most as long; returns its length. */
+size_t unmark_spaces(const char *text, size_t n_bytes, char *out);
 enum status tokenizer_index_bytes(struct tokenizer *t) MUST_CHECK;
 int32_t tokenizer_find_bytes(const struct tokenizer *t, const char *bytes, size_t n);
 enum status tokenizer_reserve_merges(struct tokenizer *t, size_t n) MUST_CHECK;

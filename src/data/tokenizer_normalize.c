@@ -1,7 +1,9 @@
-/* tokenizer_normalize.c: Unicode normal forms, through utf8proc.
+/* tokenizer_normalize.c: Unicode normal forms, through utf8proc; and spaces, where the normalizer
+ * has a say in them.
  *
  * ASCII is its own normal form under all four, and is most of most texts: it is not copied.
  */
+#include <string.h>
 #include <utf8proc.h>
 
 #include "base/vec.h"
@@ -15,8 +17,8 @@ static int is_ascii(const char *text, size_t n_bytes)
     return any < 0x80;
 }
 
-enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
-                      size_t *n_out)
+static enum status normal_form(struct encoder *e, const char *text, size_t n_bytes,
+                               const char **out, size_t *n_out)
 {
     *out = text;
     *n_out = n_bytes;
@@ -42,4 +44,29 @@ enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const
     *out = (const char *)e->codepoints.items;
     *n_out = (size_t)n_points;
     return OK;
+}
+
+/* A mark in the text is the space that it would be taken for; one space goes in front. */
+static enum status place_spaces(struct encoder *e, const char **text, size_t *n_bytes)
+{
+    if (*n_bytes == 0 ||
+        (!e->t->prepend && !memmem(*text, *n_bytes, SPACE_MARK, sizeof(SPACE_MARK) - 1)))
+        return OK;
+    struct str *s = &e->spaced;
+    str_clear(s);
+    if (e->t->prepend)
+        str_add_n(s, " ", 1);
+    size_t first = s->n;
+    str_add_n(s, *text, *n_bytes);
+    TRY(str_status(s));
+    *n_bytes = first + unmark_spaces(s->text + first, *n_bytes, s->text + first);
+    *text = s->text;
+    return OK;
+}
+
+enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
+                      size_t *n_out)
+{
+    TRY(normal_form(e, text, n_bytes, out, n_out));
+    return e->t->marks_early ? place_spaces(e, out, n_out) : OK;
 }

@@ -126,6 +126,7 @@ void encoder_release(struct encoder *e)
     mem_free(e->codepoints.items);
     for (int i = 0; i < MAX_SPLIT_STAGES; i++)
         str_release(&e->prefixed[i]);
+    str_release(&e->spaced);
     *e = (struct encoder){0};
 }
 
@@ -200,6 +201,34 @@ static enum status run_prefix(struct encoder *e, int i_stage, const char *text, 
     return run_stage(e, i_stage + 1, s->text, s->n, out);
 }
 
+/* Metaspace: a mark in the text is the space that it would be taken for. */
+static enum status run_spaces(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                              struct token_list *out)
+{
+    const struct split_stage *stage = &e->t->stages[i_stage];
+    struct str *s = &e->prefixed[i_stage];
+    int at_start = text == e->text_start;
+    str_clear(s);
+    str_add_n(s, " ", 1);
+    str_add_n(s, text, n_bytes);
+    TRY(str_status(s));
+    char *with_space = s->text;
+    n_bytes = unmark_spaces(with_space + 1, n_bytes, with_space + 1);
+    int prepend = with_space[1] != ' ' && (stage->prepend == PREPEND_ALWAYS ||
+                                           (stage->prepend == PREPEND_FIRST && at_start));
+    text = with_space + !prepend;
+    n_bytes += (size_t)prepend;
+    if (!stage->at_spaces)
+        return run_stage(e, i_stage + 1, text, n_bytes, out);
+    for (size_t from = 0; from < n_bytes;) {
+        const char *space = memchr(text + from + 1, ' ', n_bytes - from - 1);
+        size_t to = space ? (size_t)(space - text) : n_bytes;
+        TRY(run_stage(e, i_stage + 1, text + from, to - from, out));
+        from = to;
+    }
+    return OK;
+}
+
 /* Recursion is at most MAX_SPLIT_STAGES deep. */
 static enum status run_stage(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
                              struct token_list *out)
@@ -210,6 +239,8 @@ static enum status run_stage(struct encoder *e, int i_stage, const char *text, s
         return bpe_encode_piece(e, text, n_bytes, out);
     if (e->t->stages[i_stage].kind == SPLIT_PREFIX_SPACE)
         return run_prefix(e, i_stage, text, n_bytes, out);
+    if (e->t->stages[i_stage].kind == SPLIT_SPACES)
+        return run_spaces(e, i_stage, text, n_bytes, out);
     return run_regex(e, i_stage, text, n_bytes, out);
 }
 

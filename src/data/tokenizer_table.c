@@ -58,6 +58,27 @@ int byte_level_decode(const char *text, size_t n, char *out, size_t *n_out)
     return 1;
 }
 
+int byte_token_byte(const char *name)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (strlen(name) != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>')
+        return -1;
+    const char *high = strchr(digits, name[3]), *low = strchr(digits, name[4]);
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+size_t unmark_spaces(const char *text, size_t n_bytes, char *out)
+{
+    const size_t n_mark = sizeof(SPACE_MARK) - 1;
+    size_t n_out = 0;
+    for (size_t i = 0; i < n_bytes;) {
+        int mark = n_bytes - i >= n_mark && memcmp(text + i, SPACE_MARK, n_mark) == 0;
+        out[n_out++] = mark ? ' ' : text[i];
+        i += mark ? n_mark : 1;
+    }
+    return n_out;
+}
+
 static size_t table_size(size_t n)
 {
     size_t size = 16;

@@ -48,6 +48,24 @@ static void check_ids(const char *name, const char *text, const json_t *expected
     fail();
 }
 
+/* "decoded" is a text, or true: the text that was encoded. */
+static void check_decoded(const struct tokenizer *t, const char *name, const json_t *c,
+                          const struct token_list *ids)
+{
+    const json_t *decoded = json_object_get(c, "decoded");
+    if (!decoded)
+        return;
+    const json_t *expected = json_is_true(decoded) ? json_object_get(c, "text") : decoded;
+    struct str text = {0};
+    assert_int_equal(tokenizer_decode(t, ids->items, ids->n, 0, &text), OK);
+    if (text.n != json_string_length(expected) ||
+        memcmp(str_text(&text), json_string_value(expected), text.n) != 0)
+        fail_msg("%s: '%s' was encoded; expected '%s', decoded '%s'", name,
+                 json_string_value(json_object_get(c, "text")), json_string_value(expected),
+                 str_text(&text));
+    str_release(&text);
+}
+
 static void check_cases(const char *name)
 {
     json_t *all;
@@ -69,6 +87,7 @@ static void check_cases(const char *name)
             assert_int_equal(encoder_encode(e, text, strlen(text), 0, &ids), OK);
             check_ids(name, text, json_object_get(c, "ids"), &ids);
         }
+        check_decoded(t, name, c, &ids);
         const json_t *template = json_object_get(c, "template");
         if (template) {
             ids.n = 0;
@@ -106,6 +125,15 @@ static void prefix_space_and_digits_equal_the_reference(void **state)
     check_cases("prefix_space");
 }
 
+static void ids_of_marked_spaces_equal_the_reference(void **state)
+{
+    (void)state;
+    check_cases("llama2");
+    check_cases("mistral");
+    check_cases("gemma");
+    check_cases("words");
+}
+
 /* Random bytes, weighted so that well-formed, broken and ASCII text all occur. */
 static size_t random_bytes(struct rng *r, char *out, size_t capacity)
 {
@@ -125,7 +153,8 @@ static size_t random_bytes(struct rng *r, char *out, size_t capacity)
 static void decoding_an_encoding_gives_the_same_bytes(void **state)
 {
     (void)state;
-    static const char *const names[] = {"bytes", GOLDEN "gpt2.json", GOLDEN "llama3.json"};
+    static const char *const names[] = {"bytes", GOLDEN "gpt2.json", GOLDEN "llama3.json",
+                                        GOLDEN "gemma.json"};
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         struct tokenizer *t;
         assert_int_equal(tokenizer_open(&t, names[k]), OK);
@@ -295,6 +324,9 @@ static void a_folder_is_opened_with_its_config(void **state)
 #define MODEL \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
 
+#define METASPACE "\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\""
+#define MARKS     "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}"
+
 static void broken_files_are_refused_with_the_reason(void **state)
 {
     (void)state;
@@ -317,10 +349,31 @@ static void broken_files_are_refused_with_the_reason(void **state)
         {"{\"model\":{\"vocab\":{\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}", ERR_DATA, "\"ab\""},
         {"{\"model\":{\"vocab\":{\"a\":1},\"merges\":[\"a\"]}}", ERR_DATA, "merges[0]"},
         {"{\"model\":{\"vocab\":{\"a\":1},\"merges\":[[\"a\",3]]}}", ERR_DATA, "merges[0]"},
-        {"{\"model\":{\"vocab\":{\"a\":1},\"merges\":[],\"byte_fallback\":true}}", ERR_UNSUPPORTED,
-         "byte_fallback"},
-        {"{" MODEL "}", ERR_UNSUPPORTED, "none"},
-        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\"}}", ERR_UNSUPPORTED, "Metaspace"},
+        {"{" BYTE_LEVEL ",\"model\":{\"vocab\":{\"a\":1},\"merges\":[],\"byte_fallback\":true}}",
+         ERR_UNSUPPORTED, "byte_fallback"},
+        {"{" MODEL "}", ERR_UNSUPPORTED, "without ByteLevel or Metaspace"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}}",
+         ERR_UNSUPPORTED, "another replacement"},
+        {"{" MODEL ",\"pre_tokenizer\":{" METASPACE ",\"prepend_scheme\":\"often\"}}",
+         ERR_UNSUPPORTED, "often"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{" METASPACE
+         "},{\"type\":\"Digits\"}]}}",
+         ERR_UNSUPPORTED, "Digits after Metaspace"},
+        {"{" MODEL ",\"pre_tokenizer\":{" METASPACE "},\"normalizer\":{\"type\":\"Sequence\","
+         "\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xE2\x96\x81\"}]}}",
+         ERR_UNSUPPORTED, "Prepend without Replace"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
+         "\"content\":\"b\"}}",
+         ERR_UNSUPPORTED, "Replace"},
+        {"{" MODEL ",\"normalizer\":" MARKS ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+         "{\"Regex\":\"x\"},\"behavior\":\"Isolated\"}}",
+         ERR_UNSUPPORTED, "after a normalizer of spaces"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" MARKS
+         ",{\"type\":\"NFC\"}]}}",
+         ERR_UNSUPPORTED, "not the first \"NFC\""},
+        {"{" MODEL ",\"normalizer\":" MARKS ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \","
+         "\"start\":2,\"stop\":0}}",
+         ERR_UNSUPPORTED, "Strip"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
          "\"behavior\":\"Isolated\"}}",
          ERR_DATA, "character 1"},
@@ -347,6 +400,35 @@ static void broken_files_are_refused_with_the_reason(void **state)
             fail_msg("case %zu: %s: %s", i, status_name(status), status_message());
         assert_null(t);
     }
+}
+
+static void a_character_without_a_token_is_its_bytes_or_unk_or_an_error(void **state)
+{
+    (void)state;
+    static const char bytes[] =
+        "{\"normalizer\":" MARKS ",\"model\":{\"vocab\":{\"?\":0,\"a\":1,\"<0xC3>\":2,"
+        "\"<0xA9>\":3,\"<0x0A>\":4},\"merges\":[],\"unk_token\":\"?\",\"fuse_unk\":true,"
+        "\"byte_fallback\":true}}";
+    static const char none[] =
+        "{\"normalizer\":" MARKS ",\"model\":{\"vocab\":{\"a\":1},\"merges\":[]}}";
+    struct tokenizer *t;
+    struct token_list ids = {0};
+    struct str text = {0};
+    assert_int_equal(tokenizer_open_text(&t, bytes, strlen(bytes), "small"), OK);
+    assert_int_equal(tokenizer_encode(t, "a\xC3\xA9xy\xC3\xAA\n", 8, 0, &ids), OK);
+    assert_int_equal(ids.n, 5); /* a, two bytes, the newline, and behind all what is unknown */
+    const int32_t expected[] = {1, 2, 3, 4, 0};
+    assert_memory_equal(ids.items, expected, sizeof(expected));
+    assert_int_equal(tokenizer_decode(t, ids.items, 4, 0, &text), OK);
+    assert_string_equal(str_text(&text), "a\xC3\xA9\n");
+    str_release(&text);
+    tokenizer_free(t);
+
+    assert_int_equal(tokenizer_open_text(&t, none, strlen(none), "small"), OK);
+    assert_int_equal(tokenizer_encode(t, "ab", 2, 0, &ids), ERR_DATA);
+    assert_non_null(strstr(status_message(), "\"b\" has no token"));
+    tokenizer_free(t);
+    token_list_release(&ids);
 }
 
 static void a_byte_without_a_token_is_an_error_or_unk(void **state)
@@ -376,16 +458,15 @@ static void a_byte_without_a_token_is_an_error_or_unk(void **state)
 }
 
 /* Opens and encodes with the n-th allocation failing, for every n until none does. */
-static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
+static void run_out_of_memory(const char *path)
 {
-    (void)state;
     static const char text[] = "The whole caf\xC3\xA9 <tool> 123 <|endoftext|> b\xCC\x81 thousands";
     for (int64_t n = 1;; n++) {
         int64_t before = mem_live();
         struct tokenizer *t = NULL;
         struct token_list ids = {0};
         mem_fail_after(n, 0);
-        enum status status = tokenizer_open(&t, GOLDEN "qwen2.json");
+        enum status status = tokenizer_open(&t, path);
         if (status == OK)
             status = tokenizer_encode(t, text, strlen(text), 0, &ids);
         mem_fail_after(0, 0);
@@ -400,6 +481,14 @@ static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
     }
 }
 
+static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
+{
+    (void)state;
+    run_out_of_memory(GOLDEN "qwen2.json");
+    run_out_of_memory(GOLDEN "llama2.json");
+    run_out_of_memory(GOLDEN "mistral.json");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +496,7 @@ int main(void)
         cmocka_unit_test(llama3_ids_equal_the_reference),
         cmocka_unit_test(qwen2_ids_equal_the_reference),
         cmocka_unit_test(prefix_space_and_digits_equal_the_reference),
+        cmocka_unit_test(ids_of_marked_spaces_equal_the_reference),
         cmocka_unit_test(decoding_an_encoding_gives_the_same_bytes),
         cmocka_unit_test(merging_with_a_heap_equals_the_definition),
         cmocka_unit_test(a_long_piece_takes_no_quadratic_time),
@@ -415,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_folder_is_opened_with_its_config),
         cmocka_unit_test(broken_files_are_refused_with_the_reason),
         cmocka_unit_test(a_byte_without_a_token_is_an_error_or_unk),
+        cmocka_unit_test(a_character_without_a_token_is_its_bytes_or_unk_or_an_error),
         cmocka_unit_test(running_out_of_memory_anywhere_is_a_clean_error),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
