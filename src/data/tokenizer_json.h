@@ -22,7 +22,7 @@ enum status check_id(const struct tokenizer *t, const json_t *id, const char *to
 /* tokenizer_steps.c; absent and null are no step. */
 /* Whether pieces are bytes: a ByteLevel step is among the pre-tokenizers. */
 int pre_tokenizer_is_byte_level(const json_t *piece);
-enum status read_normalizer(struct tokenizer *t, const json_t *normalizer) MUST_CHECK;
+enum status read_normalizer(struct tokenizer *t, const json_t *piece) MUST_CHECK;
 enum status read_pre_tokenizer(struct tokenizer *t, const json_t *piece) MUST_CHECK;
 enum status read_post_processor(struct tokenizer *t, const json_t *piece) MUST_CHECK;
 enum status read_decoder(struct tokenizer *t, const json_t *piece) MUST_CHECK;

@@ -55,27 +55,32 @@ static enum status read_normal_form(struct tokenizer *t, const char *type)
     return piece_unsupported(t, "normalizer", type);
 }
 
-enum status read_normalizer(struct tokenizer *t, const json_t *normalizer)
+static enum status read_normalizer_step(struct tokenizer *t, const json_t *piece)
 {
-    if (!normalizer || json_is_null(normalizer))
-        return OK;
-    const char *type = piece_type(normalizer);
+    const char *type = piece_type(piece);
     if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(normalizer, "normalizers");
+        const json_t *list = json_object_get(piece, "normalizers");
         for (size_t i = 0; i < json_array_size(list); i++)
-            TRY(read_normalizer(t, json_array_get(list, i)));
-        if (t->prepend && !t->marks_early)
-            return piece_unsupported(t, "normalizer", "Prepend without Replace");
+            TRY(read_normalizer_step(t, json_array_get(list, i)));
         return OK;
     }
-    if (!t->characters)
-        return read_normal_form(t, type);
-    if (strcmp(type, "Prepend") == 0 && is_string(normalizer, "prepend", SPACE_MARK) && !t->prepend)
-        t->prepend = 1;
-    else if (strcmp(type, "Replace") == 0 && replaces(normalizer, " ", SPACE_MARK))
+    if (t->characters && strcmp(type, "Replace") == 0 && replaces(piece, " ", SPACE_MARK))
         t->marks_early = 1;
+    else if (t->characters && strcmp(type, "Prepend") == 0 && !t->prepend &&
+             is_string(piece, "prepend", SPACE_MARK))
+        t->prepend = 1;
     else
         return read_normal_form(t, type);
+    return OK;
+}
+
+enum status read_normalizer(struct tokenizer *t, const json_t *piece)
+{
+    if (!piece || json_is_null(piece))
+        return OK;
+    TRY(read_normalizer_step(t, piece));
+    if (t->prepend && !t->marks_early)
+        return piece_unsupported(t, "normalizer", "Prepend without Replace");
     return OK;
 }
 

@@ -359,8 +359,8 @@ static void broken_files_are_refused_with_the_reason(void **state)
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{" METASPACE
          "},{\"type\":\"Digits\"}]}}",
          ERR_UNSUPPORTED, "Digits after Metaspace"},
-        {"{" MODEL ",\"pre_tokenizer\":{" METASPACE "},\"normalizer\":{\"type\":\"Sequence\","
-         "\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xE2\x96\x81\"}]}}",
+        {"{" MODEL ",\"pre_tokenizer\":{" METASPACE "},\"normalizer\":{\"type\":\"Prepend\","
+         "\"prepend\":\"\xE2\x96\x81\"}}",
          ERR_UNSUPPORTED, "Prepend without Replace"},
         {"{" MODEL ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
          "\"content\":\"b\"}}",
