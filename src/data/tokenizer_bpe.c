@@ -74,14 +74,6 @@ static enum status byte_id(const struct tokenizer *t, uint8_t byte, int32_t *id)
     return OK;
 }
 
-static size_t character_length(const char *text, size_t n_bytes)
-{
-    size_t n = 1;
-    while (n < n_bytes && ((uint8_t)text[n] & 0xC0) == 0x80)
-        n++;
-    return n;
-}
-
 static void add_symbol(struct encoder *e, int32_t id)
 {
     int32_t at = (int32_t)e->symbols.n++;

@@ -155,9 +155,12 @@ void byte_level_alphabet(uint32_t code_points[256]);
 int byte_level_byte(uint32_t code_point);
 /* `text` written in the byte-level alphabet -> its bytes; false when a character is not in it. */
 int byte_level_decode(const char *text, size_t n, char *out, size_t *n_out);
+/* Bytes of the character that well-formed text begins with; 1 at its end. */
+size_t character_length(const char *text, size_t n_bytes);
 /* The byte that a token's name "<0x0A>" stands for, or -1. */
 int byte_token_byte(const char *name);
-/* Text with spaces for its SPACE_MARKs, at most as long; returns its length. */
+/* Text with spaces for its SPACE_MARKs, at most as long; returns its length. `out` may be `text`.
+ */
 size_t unmark_spaces(const char *text, size_t n_bytes, char *out);
 enum status tokenizer_index_bytes(struct tokenizer *t) MUST_CHECK;
 int32_t tokenizer_find_bytes(const struct tokenizer *t, const char *bytes, size_t n);

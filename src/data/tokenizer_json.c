@@ -77,7 +77,6 @@ static enum status largest_id(const struct tokenizer *t, const json_t *vocab, co
 static size_t token_bytes(const struct tokenizer *t, const char *token, char *out, int *reachable)
 {
     size_t n = strlen(token), n_bytes = 0;
-    *reachable = 1;
     if (!t->characters) {
         *reachable = byte_level_decode(token, n, out, &n_bytes);
         if (!*reachable)
@@ -230,18 +229,15 @@ static enum status read_added_token(struct tokenizer *t, const json_t *entry,
     const char *content = json_string_value(json_object_get(entry, "content"));
     size_t n = strlen(content);
     int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
-    char *text = pool_strndup(&t->pool, content, n), *bytes;
+    char *text = pool_strndup(&t->pool, content, n), *bytes = pool_strndup(&t->pool, content, n);
     TRY(pool_status(&t->pool));
-    TRY(pool_try(&t->pool, &bytes, n + 1));
     *out = (struct added_token){.text = text, .n_bytes = (uint32_t)n, .id = id};
     out->special = (uint8_t)piece_flag(entry, "special", 0);
     out->normalized = (uint8_t)piece_flag(entry, "normalized", !out->special);
     out->lstrip = (uint8_t)piece_flag(entry, "lstrip", 0);
     out->rstrip = (uint8_t)piece_flag(entry, "rstrip", 0);
     out->single_word = (uint8_t)piece_flag(entry, "single_word", 0);
-    size_t n_bytes = t->characters ? unmark_spaces(content, n, bytes) : n;
-    if (!t->characters)
-        memcpy(bytes, content, n);
+    size_t n_bytes = t->characters ? unmark_spaces(bytes, n, bytes) : n;
     t->tokens[id] = (struct token_text){
         .bytes = bytes, .n_bytes = (uint32_t)n_bytes, .is_special = out->special, .no_lookup = 1};
     if (!out->normalized)

@@ -150,14 +150,6 @@ static int find_match(struct encoder *e, const struct split_stage *stage, const 
     return 1;
 }
 
-static size_t character_after(const char *text, size_t n_bytes, size_t at)
-{
-    at++;
-    while (at < n_bytes && ((uint8_t)text[at] & 0xC0) == 0x80)
-        at++;
-    return at;
-}
-
 static enum status run_stage(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
                              struct token_list *out);
 
@@ -181,7 +173,9 @@ static enum status run_regex(struct encoder *e, int i_stage, const char *text, s
             TRY(run_stage(e, i_stage + 1, text + done, bounds[0] - done, out));
         TRY(run_stage(e, i_stage + 1, text + bounds[0], bounds[1] - bounds[0], out));
         done = bounds[1];
-        from = bounds[1] > bounds[0] ? bounds[1] : character_after(text, n_bytes, bounds[1]);
+        from = bounds[1]; /* past a character where the match is empty, or past the end */
+        if (bounds[1] == bounds[0])
+            from += character_length(text + from, n_bytes - from);
     }
     if (stage->kind == SPLIT_REGEX)
         TRY(run_stage(e, i_stage + 1, text + done, n_bytes - done, out));

@@ -58,6 +58,14 @@ int byte_level_decode(const char *text, size_t n, char *out, size_t *n_out)
     return 1;
 }
 
+size_t character_length(const char *text, size_t n_bytes)
+{
+    size_t n = 1;
+    while (n < n_bytes && ((uint8_t)text[n] & 0xC0) == 0x80)
+        n++;
+    return n;
+}
+
 int byte_token_byte(const char *name)
 {
     static const char digits[] = "0123456789ABCDEF";
