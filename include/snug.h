@@ -181,6 +181,11 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text) SNU
 enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
                                    bool colour, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* The training step (or the evaluation, where nothing is trained) in text form: its graph, or the
+ * program planned for it, with every address. Both can be read back; see docs/ARCHITECTURE.md. */
+enum snug_dump { SNUG_DUMP_GRAPH, SNUG_DUMP_PROGRAM };
+enum snug_status snug_run_dump(const struct snug_run *run, enum snug_dump what,
+                               char **text) SNUG_MUST_CHECK;
 /* One JSON object: the forecast and, once there is one, the result of training. `status` is how
  * the last call ended: anything but SNUG_OK adds "error". */
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status,

@@ -248,3 +248,13 @@ enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
     }
     return hand_out(&s, status, text);
 }
+
+enum snug_status snug_run_dump(const struct snug_run *run, enum snug_dump what, char **text)
+{
+    struct str s = {0};
+    const struct pipeline *p = &run->session.pipeline;
+    const struct stage *stage = p->train.program ? &p->train : &p->eval;
+    enum status status =
+        what == SNUG_DUMP_GRAPH ? graph_print(stage->graph, &s) : program_print(stage->program, &s);
+    return hand_out(&s, status, text);
+}

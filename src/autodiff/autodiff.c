@@ -13,12 +13,12 @@
 struct tape {
     struct graph *g;
     struct builder b;
-    bool *requires;  /* per forward value: some wanted value feeds it */
-    value_id *grad;  /* per forward value: its gradient so far */
-    size_t n_values; /* of the forward graph */
-    size_t max_in;   /* widest forward node */
-    bool *wants;     /* scratch, max_in */
-    value_id *d_in;  /* scratch, max_in */
+    bool *needs_grad; /* per forward value: some wanted value feeds it */
+    value_id *grad;   /* per forward value: its gradient so far */
+    size_t n_values;  /* of the forward graph */
+    size_t max_in;    /* widest forward node */
+    bool *wants;      /* scratch, max_in */
+    value_id *d_in;   /* scratch, max_in */
 };
 
 static enum status tape_init(struct tape *t, struct graph *g)
@@ -28,7 +28,7 @@ static enum status tape_init(struct tape *t, struct graph *g)
     t->b.pass = PASS_BACKWARD;
     for (size_t k = 0; k < g->nodes.n; k++)
         t->max_in = MAX(t->max_in, (size_t)graph_node(g, (node_id)k)->n_in);
-    TRY(mem_try_array(&t->requires, t->n_values, sizeof(bool)));
+    TRY(mem_try_array(&t->needs_grad, t->n_values, sizeof(bool)));
     TRY(mem_try_array(&t->grad, t->n_values, sizeof(value_id)));
     TRY(mem_try_array(&t->wants, t->max_in, sizeof(bool)));
     TRY(mem_try_array(&t->d_in, t->max_in, sizeof(value_id)));
@@ -39,7 +39,7 @@ static enum status tape_init(struct tape *t, struct graph *g)
 
 static void tape_release(struct tape *t)
 {
-    mem_free(t->requires);
+    mem_free(t->needs_grad);
     mem_free(t->grad);
     mem_free(t->wants);
     mem_free(t->d_in);
@@ -48,23 +48,23 @@ static void tape_release(struct tape *t)
 static void mark_required(struct tape *t, const value_id *wanted, size_t n_wanted)
 {
     for (size_t i = 0; i < n_wanted; i++)
-    t->requires[wanted[i]] = true;
+        t->needs_grad[wanted[i]] = true;
     for (size_t k = 0; k < t->g->nodes.n; k++) {
         const struct node *n = graph_node(t->g, (node_id)k);
         bool any = false;
         for (int i = 0; i < n->n_in; i++) {
             bool blocked = i < 32 && (op_get(n->op)->no_grad_inputs >> i & 1u);
-            any |= n->in[i] != VALUE_NONE && !blocked && t->requires[n->in[i]];
+            any |= n->in[i] != VALUE_NONE && !blocked && t->needs_grad[n->in[i]];
         }
         for (int i = 0; i < n->n_out; i++)
-        t->requires[n->out[i]] |= any;
+            t->needs_grad[n->out[i]] |= any;
     }
 }
 
 static bool wants_gradient(const struct tape *t, const struct node *n, int i)
 {
     bool blocked = i < 32 && (op_get(n->op)->no_grad_inputs >> i & 1u);
-    return !blocked && n->in[i] != VALUE_NONE && t->requires[n->in[i]] &&
+    return !blocked && n->in[i] != VALUE_NONE && t->needs_grad[n->in[i]] &&
            dtype_is_float(graph_value(t->g, n->in[i])->dtype);
 }
 
@@ -82,7 +82,7 @@ static enum status differentiate(struct tape *t, node_id k)
 {
     struct node n = *graph_node(t->g, k); /* a copy: building moves the array */
     const struct op_def *d = op_get(n.op);
-    value_id d_out[8];
+    value_id d_out[MAX_OUTPUTS];
     bool any_out = false, any_in = false;
     for (int i = 0; i < n.n_out; i++) {
         d_out[i] = t->grad[n.out[i]];

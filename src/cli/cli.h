@@ -23,7 +23,7 @@ struct args {
     bool resume, dry_run, force, no_echo, ops, version, require_gpu;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
-    const char *profile, *svg, *prompt, *checkpoint, *output, *dtype;
+    const char *profile, *svg, *dump, *prompt, *checkpoint, *output, *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
@@ -87,6 +87,7 @@ void print_overview(void);
 void print_command_help(const struct command *c);
 
 /* output.c: everything that is printed about a plan or a run */
+enum snug_status print_text(char *text); /* a line or more on stdout; takes over text */
 enum snug_status print_json(struct cli *cli, char *text); /* takes over text; NULL: does nothing */
 void show_plan(const struct snug_run *run);               /* the whole report */
 void show_banner(const struct snug_run *run);             /* the short one of `train` */

@@ -4,6 +4,8 @@
 static const struct option options[] = {
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
+    {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
+     "print the step's graph or program on stdout, as text that can be read back"},
 };
 
 static enum snug_status run(struct cli *cli)
@@ -19,7 +21,7 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage = "plan CONFIG [key=value ...] [--svg FILE] [--json]",
+    .usage = "plan CONFIG [key=value ...] [--svg FILE] [--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -30,7 +32,8 @@ const struct command cmd_plan = {
         "would, and exits with 3.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
-                "  snug plan configs/demo.yaml --svg memory.svg",
+                "  snug plan configs/demo.yaml --svg memory.svg\n"
+                "  snug plan configs/demo.yaml --quiet --dump program | less",
     .options = options,
     .n_options = ARRAY_LEN(options),
     .min_words = 1,

@@ -7,17 +7,24 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-enum snug_status print_json(struct cli *cli, char *text)
+enum snug_status print_text(char *text)
 {
-    if (!text)
-        return SNUG_OK;
-    cli->printed_json = true;
-    bool written = fputs(text, stdout) >= 0 && fputc('\n', stdout) >= 0 && fflush(stdout) == 0;
+    size_t n = strlen(text);
+    const char *end = n > 0 && text[n - 1] == '\n' ? "" : "\n";
+    bool written = fputs(text, stdout) >= 0 && fputs(end, stdout) >= 0 && fflush(stdout) == 0;
     snug_free(text);
     if (written)
         return SNUG_OK;
     (void)FAIL(ERR_IO, "stdout could not be written");
     return SNUG_ERR_IO;
+}
+
+enum snug_status print_json(struct cli *cli, char *text)
+{
+    if (!text)
+        return SNUG_OK;
+    cli->printed_json = true;
+    return print_text(text);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

@@ -36,17 +36,40 @@ static enum snug_status write_svg(const struct snug_run *run, const char *path)
     return status;
 }
 
+/* --dump WHAT: stdout belongs to that text. */
+static enum snug_status check_dump(const struct args *args)
+{
+    if (args->dump && args->json)
+        return usage_error("--dump and --json both print on stdout: give one of them");
+    if (args->dump && strcmp(args->dump, "graph") != 0 && strcmp(args->dump, "program") != 0)
+        return usage_error("--dump is '%s'; it must be graph or program", args->dump);
+    return SNUG_OK;
+}
+
+static enum snug_status print_dump(const struct snug_run *run, const char *what)
+{
+    char *text;
+    bool graph = strcmp(what, "graph") == 0;
+    enum snug_status status =
+        snug_run_dump(run, graph ? SNUG_DUMP_GRAPH : SNUG_DUMP_PROGRAM, &text);
+    return status == SNUG_OK ? print_text(text) : status;
+}
+
 enum snug_status run_plan(struct cli *cli, const struct snug_config *config)
 {
     struct snug_run *run;
     char *json = NULL;
-    enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
+    enum snug_status status = check_dump(&cli->args);
+    if (status == SNUG_OK)
+        status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
     if (status != SNUG_OK)
         return status;
     show_plan(run);
     status = show_timeline(run);
     if (status == SNUG_OK && cli->args.svg)
         status = write_svg(run, cli->args.svg);
+    if (status == SNUG_OK && cli->args.dump)
+        status = print_dump(run, cli->args.dump);
     if (status == SNUG_OK)
         status = snug_run_require_fit(run);
     if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK)

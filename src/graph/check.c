@@ -30,11 +30,11 @@ static enum status check_operands(const struct graph *g, node_id k)
 static enum status check_inferred(const struct graph *g, node_id k)
 {
     const struct node *n = graph_node(g, k);
-    struct tensor *in, out[8] = {{0}};
+    struct tensor *in, out[MAX_OUTPUTS] = {{0}};
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     struct op_call call;
     node_call(g, n, in, out, &call);
-    struct tensor again[8] = {{0}};
+    struct tensor again[MAX_OUTPUTS] = {{0}};
     call.out = again;
     enum status status = op_get(n->op)->infer(&call);
     mem_free(in);

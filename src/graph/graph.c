@@ -149,14 +149,13 @@ static enum status infer(const struct graph *g, const struct node *n, struct ten
     return status;
 }
 
-enum { MAX_OUT = 8 };
 
 enum status graph_add_node(struct graph *g, enum op_id op, const value_id *in, int n_in,
                            const struct attr *attrs, enum pass pass, int block, node_id *out)
 {
     const struct op_def *d = op_get(op);
     *out = NODE_NONE;
-    BUG_ON(d->n_out > MAX_OUT);
+    BUG_ON(d->n_out > MAX_OUTPUTS);
     TRY(check_arity(g, d, in, n_in));
 
     struct node n = {.op = op, .pass = pass, .block = block, .n_in = n_in, .n_out = d->n_out};
@@ -168,7 +167,7 @@ enum status graph_add_node(struct graph *g, enum op_id op, const value_id *in, i
     if (d->n_attrs)
         memcpy(n.attrs, attrs, sizeof(struct attr) * (size_t)d->n_attrs);
 
-    struct tensor result[MAX_OUT] = {{0}};
+    struct tensor result[MAX_OUTPUTS] = {{0}};
     TRY(infer(g, &n, result));
     for (int i = 0; i < n.n_out; i++) {
         enum role role = ROLE_ACTIVATION;
@@ -188,7 +187,7 @@ enum status graph_reinfer(struct graph *g)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         struct node *n = &g->nodes.items[k];
-        struct tensor result[MAX_OUT] = {{0}};
+        struct tensor result[MAX_OUTPUTS] = {{0}};
         TRY(infer(g, n, result));
         for (int i = 0; i < n->n_out; i++) {
             graph_value(g, n->out[i])->dtype = result[i].dtype;

@@ -47,6 +47,9 @@ struct attr_def {
 
 /* ---- a call: op, attributes, tensors ------------------------------------------------------ */
 
+/* No op has more outputs; inputs may be many (concat). */
+enum { MAX_OUTPUTS = 8 };
+
 /* What inference, cost functions and kernels see: no graph, no plan. Inputs may be absent
  * (dtype NONE). During inference the data pointers are NULL. */
 struct op_call {

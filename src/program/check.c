@@ -242,7 +242,7 @@ static enum status check_sharing(const struct checker *c, const struct node *n,
 static enum status check_kernel(const struct checker *c, const struct instr *i,
                                 const struct node *n, const struct operand *o)
 {
-    struct tensor *in, out[8];
+    struct tensor *in, out[MAX_OUTPUTS];
     struct op_call call;
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     node_call(c->p->graph, n, in, out, &call);

@@ -180,7 +180,7 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
 static enum status pick_kernel(const struct emitter *e, const struct node *n,
                                const struct kernel **kernel, int64_t *workspace)
 {
-    struct tensor *in, out[8];
+    struct tensor *in, out[MAX_OUTPUTS];
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     struct op_call call;
     node_call(e->g, n, in, out, &call);
@@ -210,7 +210,7 @@ static enum status emit_compute(struct emitter *e, node_id k, bool recompute)
     int64_t n_workspace;
     TRY(pick_kernel(e, n, &instr.kernel, &n_workspace));
 
-    int32_t outputs[8], workspace = -1;
+    int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
         bool given = n->in[i] != VALUE_NONE;
         TRY(emit_operand(e, given ? e->where[value_root(e->g, n->in[i])] : -1,

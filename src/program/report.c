@@ -125,7 +125,7 @@ void program_cost(const struct program *p, int32_t first, int32_t n, const struc
         if (i->kind != INSTR_COMPUTE)
             continue;
         const struct node *node = graph_node(p->graph, i->node);
-        struct tensor in_small[16], out_tensors[8];
+        struct tensor in_small[16], out_tensors[MAX_OUTPUTS];
         struct tensor *in =
             node->n_in <= 16 ? in_small : mem_calloc((size_t)node->n_in, sizeof(struct tensor));
         if (!in)

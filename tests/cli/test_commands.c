@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "device/gpu.h"
+#include "program/program.h"
 #include "support/process.h"
 
 #define SYNTHETIC "datasets:\n  - type: synthetic\n    n_tokens: 20000\n"
@@ -98,6 +99,36 @@ static void plan_draws_into_a_file(void **state)
     assert_non_null(strstr(text, "<svg"));
     mem_free(text);
     process_release(&p);
+}
+
+/* What --dump prints is the program that runs: it reads back over the graph, and is whole. */
+static void plan_prints_its_graph_and_program(void **state)
+{
+    (void)state;
+    struct process graph_text, program_text;
+    struct graph *g;
+    struct program *program;
+    struct device cpu;
+    PROCESS_RUN(&graph_text, &scratch, "plan", config, "--dump", "graph", "device=cpu");
+    PROCESS_RUN(&program_text, &scratch, "plan", config, "--dump", "program", "device=cpu");
+    expect_exit(&graph_text, 0);
+    expect_exit(&program_text, 0);
+    assert_int_equal(device_open_cpu(&cpu, 1), OK);
+    assert_int_equal(graph_parse(&g, graph_text.out), OK);
+    assert_int_equal(program_parse(&program, program_text.out, g, &cpu), OK);
+    assert_true(program->instrs.n > g->nodes.n);
+    program_free(program);
+    graph_free(g);
+    device_close(&cpu);
+    process_release(&graph_text);
+    process_release(&program_text);
+    PROCESS_RUN(&graph_text, &scratch, "plan", config, "--dump", "picture");
+    expect_exit(&graph_text, 2);
+    expect_stderr(&graph_text, "graph or program");
+    process_release(&graph_text);
+    PROCESS_RUN(&graph_text, &scratch, "plan", config, "--dump", "graph", "--json");
+    expect_exit(&graph_text, 2);
+    process_release(&graph_text);
 }
 
 static void a_budget_that_holds_is_reported(void **state)
@@ -498,6 +529,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(plan_says_what_every_byte_is_for),
         TEST(plan_draws_into_a_file),
+        TEST(plan_prints_its_graph_and_program),
         TEST(a_budget_that_holds_is_reported),
         TEST(train_measures_what_was_predicted),
         TEST(a_profile_goes_where_it_is_told),

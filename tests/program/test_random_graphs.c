@@ -13,13 +13,13 @@
 #include "support/golden.h"
 #include "support/random_graph.h"
 
-enum { N_GRAPHS = 300, PLANS_PER_GRAPH = 3, N_STEPS = 3, MAX_OUTPUTS = 4 };
+enum { N_GRAPHS = 300, PLANS_PER_GRAPH = 3, N_STEPS = 3, MAX_RESULTS = 4 };
 
 static struct device device;
 static uint64_t current_seed; /* printed at the end: where a failure happened */
 
 struct run {
-    float outputs[N_STEPS][MAX_OUTPUTS];
+    float outputs[N_STEPS][MAX_RESULTS];
     uint64_t digest;
 };
 
@@ -165,7 +165,7 @@ static void execute(const struct random_graph *r, const struct plan *plan, struc
     memset(out, 0, sizeof(*out));
     for (int i = 0; i < N_STEPS; i++) {
         step(&e, r->n_micro, i);
-        for (size_t k = 0; k < MIN(p->outputs.n, (size_t)MAX_OUTPUTS); k++)
+        for (size_t k = 0; k < MIN(p->outputs.n, (size_t)MAX_RESULTS); k++)
             out->outputs[i][k] =
                 *(const float *)executor_output(e.x, e.handle, p->outputs.items[k].name);
     }
