@@ -5,13 +5,14 @@ failed=0
 step() { printf '%-34s' "$1"; shift; if "$@" >/tmp/snug-check.$$ 2>&1; then echo ok; else
     echo FAILED; cat /tmp/snug-check.$$; failed=1; fi; rm -f /tmp/snug-check.$$; }
 
+sources() { git ls-files 'src/*.c' 'src/*.h' 'src/*.cu' 'src/*.cuh'; }
 formatted() { git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror; }
 
 # A folder includes only from itself and from folders above it in this list.
 layers() {
     order="base graph ops rewrite autodiff model precision optim device plan program run dist data io train api cli"
     status=0
-    for file in $(git ls-files 'src/*.c' 'src/*.h'); do
+    for file in $(sources); do
         folder=$(echo "$file" | cut -d/ -f2)
         allowed=$(echo "$order" | sed "s/\(.*\b$folder\b\).*/\1/")
         for used in $(sed -n 's/^#include "\([a-z]*\)\/.*/\1/p' "$file" | sort -u); do
@@ -34,15 +35,17 @@ headers_stand_alone() {
     done
 }
 
-no_switch_on_ops() { ! git grep -n 'case OP_' -- src; }
+no_switch_on_ops() { ! sources | xargs grep -n 'case OP_'; }
 one_door_to_the_heap() {
-    ! git grep -nwE '(malloc|calloc|realloc|free|strdup|asprintf)\(' -- 'src/*.c' 'src/*.h' ':!src/base/alloc.c'
+    ! sources | grep -vx src/base/alloc.c |
+        xargs grep -nwE '(malloc|calloc|realloc|free|strdup|asprintf)\('
 }
-no_exit_in_the_library() { ! git grep -nwE '(exit|abort)\(' -- 'src/*.c' ':!src/base/status.c' ':!src/cli'; }
-no_environment_below_cli() { ! git grep -nw 'getenv(' -- 'src/*.c' ':!src/cli'; }
+library() { sources | grep -v '^src/cli/'; }
+no_exit_in_the_library() { ! library | grep -vx src/base/status.c | xargs grep -nwE '(exit|abort)\('; }
+no_environment_below_cli() { ! library | xargs grep -nw 'getenv('; }
 no_whitespace_errors() { git diff --check "$(git hash-object -t tree /dev/null)" HEAD -- ':!tests/fuzz/corpus' ':!tests/golden'; }
 file_lengths() {
-    for f in $(git ls-files '*.c' '*.h'); do
+    for f in $(git ls-files '*.c' '*.h' '*.cu' '*.cuh'); do
         n=$(wc -l <"$f"); [ "$n" -le 1000 ] || { echo "$f has $n lines (1000 at most)"; return 1; }
     done
 }

@@ -149,7 +149,6 @@ static enum status infer(const struct graph *g, const struct node *n, struct ten
     return status;
 }
 
-
 enum status graph_add_node(struct graph *g, enum op_id op, const value_id *in, int n_in,
                            const struct attr *attrs, enum pass pass, int block, node_id *out)
 {
