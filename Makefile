@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps deps-all test demo check format asan fuzz clang cuda check-gpu bench install clean
+.PHONY: help build deps deps-all test demo check format asan fuzz clang arm64 cuda check-gpu bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ clang: deps-all ## build everything with clang
 	@$(CMAKE) --preset clang >/dev/null
 	@$(CMAKE) --build build-clang -j $(JOBS)
 
+arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; ARM64_TESTS='ops|device' chooses)
+	@tools/arm64.sh $(if $(ARM64_TESTS),-R '$(ARM64_TESTS)')
+
 cuda: deps ## build with CUDA (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null
 	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli
@@ -57,4 +60,4 @@ install: build ## into PREFIX (default /usr/local)
 	@$(CMAKE) --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 
 clean: ## remove build folders
-	@rm -rf build build-asan build-clang build-debug build-fuzz
+	@rm -rf build build-asan build-arm64 build-clang build-debug build-fuzz

@@ -84,11 +84,12 @@ static int32_t likeliest(const struct candidate *c, int64_t n)
 /* Scores become weights exp((score - max) / temperature); their sum. */
 static double exponentiate(struct candidate *c, int64_t n, double temperature)
 {
-    double top = -HUGE_VAL, sum = 0;
+    float top = -HUGE_VALF;
+    double sum = 0;
     for (int64_t i = 0; i < n; i++)
-        top = fmax(top, (double)c[i].score);
+        top = c[i].score > top ? c[i].score : top;
     for (int64_t i = 0; i < n; i++) {
-        c[i].score = (float)exp(((double)c[i].score - top) / temperature);
+        c[i].score = (float)exp(((double)c[i].score - (double)top) / temperature);
         sum += (double)c[i].score;
     }
     return sum;
