@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 
 static int64_t fail_countdown; /* 0 = off; tests only, single-threaded */
 
@@ -34,28 +35,50 @@ static enum status io_fail(const char *what, const char *path)
     return FAIL(ERR_IO, "%s: %s: %s", path, what, strerror(errno));
 }
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+enum status file_open_regular(const char *path, int *fd, int64_t *n_bytes)
+{
+    struct stat st;
+    *n_bytes = 0;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+    if (*fd < 0)
+        return io_fail("cannot open", path);
+    int looked = fstat(*fd, &st);
+    if (looked == 0 && S_ISREG(st.st_mode)) {
+        *n_bytes = st.st_size;
+        return OK;
+    }
+    enum status status = looked != 0 ? io_fail("cannot look at", path)
+                                     : FAIL(ERR_IO, "%s: %s, where a regular file is needed", path,
+                                            kind_of(st.st_mode));
+    (void)close(*fd);
+    *fd = -1;
+    return status;
+}
+
 enum status file_map_open(struct file_map *m, const char *path)
 {
     *m = (struct file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return io_fail("cannot open", path);
-    struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        (void)close(fd);
-        return FAIL(ERR_IO, "%s: not a regular file", path);
-    }
-    m->n_bytes = (size_t)st.st_size;
-    if (m->n_bytes > 0) {
-        void *p = mmap(NULL, m->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) {
-            (void)close(fd);
-            return io_fail("cannot map", path);
-        }
-        m->data = (const uint8_t *)p;
+    int fd;
+    int64_t n_bytes = 0;
+    TRY(file_open_regular(path, &fd, &n_bytes));
+    enum status status = OK;
+    if (n_bytes > 0) {
+        void *p = mmap(NULL, (size_t)n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            status = io_fail("cannot map", path);
+        else
+            *m = (struct file_map){(const uint8_t *)p, (size_t)n_bytes};
     }
     (void)close(fd);
-    return OK;
+    return status;
 }
 
 void file_map_close(struct file_map *m)
@@ -85,23 +108,64 @@ enum status file_read(const char *path, char **text, size_t *n_bytes)
     return OK;
 }
 
+/* Reads to the end or past `most`. */
+static enum status read_to_end(int fd, const char *path, size_t most, struct str *out)
+{
+    char buffer[4096];
+    while (out->n <= most) {
+        ssize_t n = read(fd, buffer, sizeof(buffer));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return io_fail("cannot read", path);
+        if (n == 0)
+            break;
+        str_add_n(out, buffer, (size_t)n);
+    }
+    if (out->n > most)
+        return FAIL(ERR_IO, "%s: longer than %zu bytes", path, most);
+    str_add_n(out, "", 0);
+    return str_status(out);
+}
+
+enum status file_read_stream(const char *path, size_t most, char **text, size_t *n_bytes)
+{
+    struct str all = {0};
+    *text = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return io_fail("cannot open", path);
+    enum status status = read_to_end(fd, path, most, &all);
+    (void)close(fd);
+    *n_bytes = all.n;
+    if (status == OK)
+        *text = str_take(&all);
+    str_release(&all);
+    return status;
+}
+
 static enum status out_open(struct file_out *f, const char *path, int flags)
 {
     *f = (struct file_out){.fd = -1, .path = path};
-    f->fd = injected_failure() ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+    f->fd = injected_failure() ? -1 : open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
     if (f->fd < 0)
-        return io_fail("cannot create", path);
+        return io_fail("cannot open for writing", path);
     return OK;
 }
 
 enum status file_out_open(struct file_out *f, const char *path)
 {
-    return out_open(f, path, O_TRUNC);
+    return out_open(f, path, O_CREAT | O_TRUNC);
 }
 
 enum status file_out_append(struct file_out *f, const char *path)
 {
-    return out_open(f, path, O_APPEND);
+    return out_open(f, path, O_CREAT | O_APPEND);
+}
+
+enum status file_out_open_existing(struct file_out *f, const char *path)
+{
+    return out_open(f, path, 0);
 }
 
 enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes)
@@ -134,27 +198,6 @@ enum status file_out_close(struct file_out *f)
     if (fd >= 0 && close(fd) != 0)
         return io_fail("cannot close", f->path);
     return OK;
-}
-
-enum status file_write_atomic(const char *path, const void *data, size_t n_bytes)
-{
-    char temporary[4096];
-    if ((size_t)snprintf(temporary, sizeof(temporary), "%s.tmp", path) >= sizeof(temporary))
-        return FAIL(ERR_IO, "%s: path too long", path);
-    struct file_out f;
-    enum status status = file_out_open(&f, temporary);
-    if (status != OK)
-        return status;
-    TRY_GOTO(file_out_write(&f, data, n_bytes), out);
-    TRY_GOTO(file_out_sync(&f), out);
-    TRY_GOTO(file_out_close(&f), out);
-    TRY_GOTO(file_rename(temporary, path), out);
-out:
-    if (status != OK) {
-        (void)!file_out_close(&f);
-        (void)unlink(temporary);
-    }
-    return status;
 }
 
 enum status file_rename(const char *from, const char *to)
@@ -226,6 +269,18 @@ enum status file_remove_tree(const char *path)
 int file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
+}
+
+int file_is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int file_is_regular(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 int file_is_folder(const char *path)

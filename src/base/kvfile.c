@@ -19,6 +19,7 @@ struct kvfile {
     char *path;
     VEC(struct entry) entries; /* by key */
     bool changed;
+    bool is_kept; /* false: what has its name is no file, and stays as it is */
 };
 
 /* ---- entries -------------------------------------------------------------------------------- */
@@ -177,7 +178,10 @@ static enum status merge(struct kvfile *f)
 {
     char *text = NULL;
     size_t n_bytes = 0;
-    if (!file_exists(f->path))
+    f->is_kept = !file_exists(f->path) || file_is_regular(f->path);
+    if (!f->is_kept)
+        log_warn("%s is not a regular file: nothing is read from it or kept in it", f->path);
+    if (!file_is_regular(f->path))
         return OK;
     enum status status = file_read(f->path, &text, &n_bytes);
     if (status == OK)
@@ -226,10 +230,12 @@ enum status kvfile_save(struct kvfile *f)
 {
     char *text = NULL;
     size_t n_bytes = 0;
-    if (!f->changed)
+    if (!f->changed || !f->is_kept)
         return OK;
     TRY(make_parent(f->path));
     TRY(merge(f));
+    if (!f->is_kept)
+        return OK;
     TRY(kvfile_print(f, &text, &n_bytes));
     enum status status = file_write_atomic(f->path, text, n_bytes);
     mem_free(text);

@@ -104,9 +104,21 @@ static enum status open_segment(struct source *s, const char *path,
     return OK;
 }
 
+/* Writing over what is being read would destroy it. */
+static enum status refuse_output(const struct path_list *paths, const char *output)
+{
+    for (size_t i = 0; output && i < paths->n; i++) {
+        if (file_is_same(paths->items[i], output))
+            return FAIL(ERR_USAGE, "%s: the output is one of the inputs (%s); give another name",
+                        output, paths->items[i]);
+    }
+    return OK;
+}
+
 static enum status open_files(struct source *s, const struct source_options *options)
 {
     TRY(source_expand_paths(options, &s->paths));
+    TRY(refuse_output(&s->paths, options->output));
     for (size_t i = 0; i < s->paths.n; i++)
         TRY(open_segment(s, s->paths.items[i], options));
     if (s->n_tokens == 0)

@@ -47,6 +47,7 @@ struct source_options {
     const char *cache_folder;          /* NULL: tokenised text is kept in memory */
     int64_t n_tokens;                  /* of a synthetic source */
     uint64_t seed;                     /* of a synthetic source */
+    const char *output;                /* will be written: refused among the files; NULL: none */
 };
 
 struct source;

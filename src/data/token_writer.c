@@ -1,18 +1,19 @@
 /* token_writer.c: writing llm.c token files. The header holds the count, so it is written last,
- * over the room kept for it; then the file is synced and renamed into place. */
+ * over the room kept for it; then the file takes its place. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/output.h"
 #include "data/token_file.h"
 
-enum { HEADER_INTS = 256, BUFFER_BYTES = 65536, PATH_BYTES = 4096 };
+enum { HEADER_INTS = 256, BUFFER_BYTES = 65536 };
 
 struct token_writer {
-    struct file_out file; /* under `temporary` */
-    char path[PATH_BYTES], temporary[PATH_BYTES];
+    struct output out;
+    const char *path; /* out.final */
     int64_t vocab_size, n_tokens;
     enum token_dtype dtype;
     size_t n_buffered;
@@ -23,29 +24,32 @@ enum status token_writer_open(struct token_writer **out, const char *path, int64
 {
     *out = NULL;
     struct token_writer *w;
-    if (strlen(path) + 5 > PATH_BYTES)
-        return FAIL(ERR_IO, "%s: path too long", path);
+    enum status status;
     TRY(mem_try_array(&w, 1, sizeof(*w)));
-    (void)snprintf(w->path, sizeof(w->path), "%.*s", (int)(PATH_BYTES - 5), path);
-    (void)snprintf(w->temporary, sizeof(w->temporary), "%.*s.tmp", (int)(PATH_BYTES - 5), path);
+    TRY_GOTO(output_open(&w->out, path), out);
+    w->path = w->out.final;
     w->vocab_size = vocab_size;
     w->dtype = token_dtype_for_vocab(vocab_size);
-    enum status status = file_out_open(&w->file, w->temporary);
-    if (status == OK)
-        status = file_out_write(&w->file, w->buffer, HEADER_INTS * sizeof(int32_t));
-    if (status != OK) {
-        token_writer_abandon(w);
-        return status;
+    if (lseek(w->out.file.fd, 0, SEEK_SET) != 0) {
+        status = FAIL(ERR_USAGE,
+                      "%s: a pipe cannot take a token file, whose header is written last; give the "
+                      "name of a file",
+                      path);
+        goto out;
     }
+    TRY_GOTO(file_out_write(&w->out.file, w->buffer, HEADER_INTS * sizeof(int32_t)), out);
     *out = w;
     return OK;
+out:
+    token_writer_abandon(w);
+    return status;
 }
 
 static enum status flush(struct token_writer *w)
 {
     size_t n = w->n_buffered;
     w->n_buffered = 0;
-    return file_out_write(&w->file, w->buffer, n);
+    return file_out_write(&w->out.file, w->buffer, n);
 }
 
 enum status token_writer_add(struct token_writer *w, const int32_t *ids, size_t n)
@@ -71,9 +75,9 @@ static enum status write_header(struct token_writer *w)
 {
     int wide = w->dtype == TOKEN_U32;
     int32_t header[HEADER_INTS] = {wide ? 20240801 : 20240520, wide ? 7 : 1, (int32_t)w->n_tokens};
-    if (lseek(w->file.fd, 0, SEEK_SET) != 0)
-        return FAIL(ERR_IO, "%s: cannot go back to the header", w->temporary);
-    return file_out_write(&w->file, header, sizeof(header));
+    if (lseek(w->out.file.fd, 0, SEEK_SET) != 0)
+        return FAIL(ERR_IO, "%s: cannot go back to the header", w->path);
+    return file_out_write(&w->out.file, header, sizeof(header));
 }
 
 enum status token_writer_commit(struct token_writer *w)
@@ -81,11 +85,7 @@ enum status token_writer_commit(struct token_writer *w)
     enum status status;
     TRY_GOTO(flush(w), out);
     TRY_GOTO(write_header(w), out);
-    TRY_GOTO(file_out_sync(&w->file), out);
-    TRY_GOTO(file_out_close(&w->file), out);
-    TRY_GOTO(file_rename(w->temporary, w->path), out);
-    mem_free(w);
-    return OK;
+    TRY_GOTO(output_commit(&w->out), out);
 out:
     token_writer_abandon(w);
     return status;
@@ -95,8 +95,6 @@ void token_writer_abandon(struct token_writer *w)
 {
     if (!w)
         return;
-    if (w->file.fd >= 0)
-        (void)!file_out_close(&w->file);
-    (void)unlink(w->temporary);
+    output_abandon(&w->out);
     mem_free(w);
 }

@@ -72,7 +72,7 @@ enum status config_load(struct config **out, const char *path, const char *const
         return FAIL(ERR_CONFIG, "%s: no such config file", path);
     if (file_is_folder(path))
         return FAIL(ERR_CONFIG, "%s: a folder, not a config file", path);
-    TRY(file_read(path, &text, &n_bytes));
+    TRY(file_read_stream(path, CONFIG_MAX_BYTES, &text, &n_bytes));
     enum status status = config_load_text(out, text, n_bytes, path, overrides, n_overrides);
     mem_free(text);
     return status;

@@ -5,13 +5,13 @@
 #include <xxhash.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
 
@@ -56,9 +56,8 @@ enum status file_hash(const char *path, uint64_t *hash, int64_t *n_bytes)
 {
     *hash = 0;
     *n_bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return read_fail(path);
+    int fd;
+    TRY(file_open_regular(path, &fd, n_bytes));
     enum status status = hash_open_file(fd, path, hash, n_bytes);
     (void)close(fd);
     return status;
@@ -89,9 +88,9 @@ enum status file_size(const char *path, int64_t *n_bytes)
 
 enum status file_read_part(const char *path, int64_t offset, void *dst, size_t n_bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return read_fail(path);
+    int fd;
+    int64_t n_all;
+    TRY(file_open_regular(path, &fd, &n_all));
     enum status status = OK;
     for (size_t at = 0, n = 0; at < n_bytes && status == OK; at += n) {
         status = read_some(fd, path, offset + (int64_t)at, (char *)dst + at, n_bytes - at, &n);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -175,6 +176,24 @@ static void running_out_of_memory_loses_nothing(void **state)
     fail_msg("never succeeded");
 }
 
+/* Neither waits for a writer or a reader, nor takes the pipe's place. */
+static void a_pipe_in_its_place_is_left_alone(void **state)
+{
+    (void)state;
+    struct kvfile *f;
+    struct stat st;
+    char parent[SCRATCH_PATH];
+    assert_int_equal(file_make_folders(scratch_path(&scratch, "a/b", parent)), OK);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(kvfile_open(&f, path), OK);
+    assert_int_equal(kvfile_put(f, "x", "1"), OK);
+    assert_string_equal(kvfile_get(f, "x"), "1");
+    assert_int_equal(kvfile_save(f), OK);
+    kvfile_free(f);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +204,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_line_cannot_hold_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(many_entries_stay_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_loses_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pipe_in_its_place_is_left_alone, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

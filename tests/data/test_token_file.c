@@ -244,10 +244,10 @@ static void a_full_disk_leaves_the_old_file_and_no_rest(void **state)
 {
     (void)state;
     struct scratch scratch;
-    char path[SCRATCH_PATH], temporary[SCRATCH_PATH + 8];
+    char path[SCRATCH_PATH], temporary[SCRATCH_PATH + 32];
     scratch_init(&scratch);
     (void)scratch_path(&scratch, "x.bin", path);
-    (void)snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    (void)snprintf(temporary, sizeof(temporary), "%s.tmp-%ld", path, (long)getpid());
     assert_int_equal(file_write_atomic(path, "old", 3), OK);
     const int32_t id = 7, outside = 100;
     int n_failures = 0;
