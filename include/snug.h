@@ -296,8 +296,9 @@ void snug_generator_close(struct snug_generator *g); /* NULL is fine */
 /* Called with whole UTF-8 characters as they come; not NUL-terminated. */
 typedef enum snug_status (*snug_text_callback)(void *user, const char *text, size_t n_bytes);
 
-/* Generates for the request it was opened with. on_text may be NULL. *stop (may be NULL) ends it
- * between two tokens. The result is owned by the generator. */
+/* Generates for the request it was opened with. on_text may be NULL. *stop (may be NULL), set to a
+ * signal's number, ends it between two tokens: SNUG_ERR_INTERRUPTED or SNUG_ERR_TERMINATED, with
+ * what there is in *out. The result is owned by the generator. */
 enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_text, void *user,
                                const volatile sig_atomic_t *stop,
                                struct snug_generation *out) SNUG_MUST_CHECK;
@@ -313,7 +314,8 @@ struct snug_tokenized {
     int64_t n_unlabelled; /* tokens that the input marked as no label: the file cannot say so */
 };
 
-/* Text, JSONL or token files into one llm.c token file, with the config's tokenizer. */
+/* Text, JSONL or token files into one llm.c token file, with the config's tokenizer. out_path must
+ * not be one of them. */
 enum snug_status snug_tokenize(const struct snug_config *config,
                                const struct snug_settings *settings, const char *const *inputs,
                                size_t n_inputs, const char *out_path,
@@ -325,7 +327,7 @@ struct snug_export_options {
     const char *checkpoint; /* see snug_generator_open */
     const char *out_dir;
     const char *dtype; /* "f32", "bf16", "f16"; NULL: f32, or bf16 when the config says bf16 */
-    bool force;        /* replace a folder that is not an earlier export */
+    bool force;        /* replace a folder that is not empty */
 };
 
 struct snug_exported {

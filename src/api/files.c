@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "data/source.h"
 #include "io/export.h"
-#include "train/inference.h"
+#include "train/parameter_stream.h"
 #include "train/weights_origin.h"
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
@@ -67,6 +67,7 @@ enum snug_status snug_tokenize(const struct snug_config *config,
         .n_paths = n_inputs,
         .tokenizer = tokenizer,
         .vocab_size = model->vocab_size,
+        .output = out_path,
         .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
     };
     TRY_GOTO(source_open(&source, &o), out);
@@ -100,45 +101,51 @@ static int64_t count_tensors(const struct model_graph *g)
     return n;
 }
 
+static enum status write_export(const struct config *cfg, const struct model *model,
+                                const char *model_folder, const struct snug_export_options *options,
+                                struct snug_exported *out)
+{
+    struct parameter_stream stream;
+    enum dtype dtype;
+    TRY(parse_dtype(cfg, options->dtype, &dtype));
+    TRY(parameter_stream_open(&stream, model, out->weights, (uint64_t)cfg->seed,
+                              (int)cfg->num_threads));
+    struct export_content content = {
+        .model = model,
+        .params = stream.io.params,
+        .n_params = stream.io.n_params,
+        .source = parameter_stream_source(&stream),
+        .dtype = dtype,
+        .weights_folder = out->weights,
+        .extras_folder = model_folder ? model_folder : out->weights,
+    };
+    out->dtype = dtype_name(dtype);
+    out->n_params = model_count_params(&stream.io);
+    out->n_tensors = count_tensors(&stream.io);
+    enum status status = export_model(options->out_dir, &content, options->force);
+    parameter_stream_close(&stream);
+    return status;
+}
+
 enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
                              const struct snug_export_options *options, struct snug_exported *out)
 {
     const struct config *cfg = config->config;
-    struct inference x = {0};
-    enum dtype dtype;
+    struct model *model = NULL;
+    char *folder = NULL;
     enum status status;
     *out = (struct snug_exported){0};
-    /* In f32 while in memory: every dtype goes through it unchanged. */
-    struct inference_options o = {.hub_folder = settings_or_none(settings).hub_folder,
-                                  .chunk = 1,
-                                  .cache_len = 1,
-                                  .dtype = DTYPE_F32};
-    status = parse_dtype(cfg, options->dtype, &dtype);
-    if (status == OK)
-        status = inference_open(&x, cfg, &o);
-    if (status != OK)
-        return public_status(status);
-    TRY_GOTO(weights_origin(cfg, x.model, x.model_folder,
-                            checkpoint_spec(config, options->checkpoint), &out->weights),
+    TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(weights_origin(cfg, model, folder, checkpoint_spec(config, options->checkpoint),
+                            &out->weights),
              out);
-    TRY_GOTO(inference_load(&x, out->weights), out);
-    struct export_content content = {
-        .model = x.model,
-        .params = x.decode.io.params,
-        .n_params = x.decode.io.n_params,
-        .tensors = x.param_tensors,
-        .dtype = dtype,
-        .extras_folder = x.model_folder ? x.model_folder : out->weights,
-    };
-    out->dtype = dtype_name(dtype);
-    out->n_params = model_count_params(&x.decode.io);
-    out->n_tensors = count_tensors(&x.decode.io);
-    TRY_GOTO(export_model(options->out_dir, &content, options->force), out);
+    TRY_GOTO(write_export(cfg, model, folder, options, out), out);
 out:
     if (status != OK) {
         mem_free(out->weights);
         out->weights = NULL;
     }
-    inference_close(&x);
+    model_free(model);
+    mem_free(folder);
     return public_status(status);
 }

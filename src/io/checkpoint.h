@@ -56,7 +56,7 @@ struct checkpoint_content {
     const struct tensor *param_tensors;
     const struct checkpoint_tensor *states; /* [n_states] */
     size_t n_states;
-    const struct tensor_stage *stage; /* how to read both; NULL: they are in host memory */
+    const struct tensor_stage *stage; /* how to read both */
     json_t *state;       /* an object: whatever the trainer needs back (RNG, cursor, scaler, ...) */
     double epoch;        /* for trainer_state.json */
     json_t *log_history; /* an array of objects (loss, grad_norm, ..., step), or NULL */
@@ -103,9 +103,6 @@ enum status checkpoint_open(struct checkpoint **out, const char *path,
                             enum checkpoint_check check) MUST_CHECK;
 void checkpoint_close(struct checkpoint *c); /* NULL is fine */
 
-/* From here on tensors are written through the stage (borrowed; NULL: they are in host memory). */
-void checkpoint_set_stage(struct checkpoint *c, const struct tensor_stage *stage);
-
 int64_t checkpoint_step(const struct checkpoint *c);
 /* The object given as `state`; borrowed. */
 const json_t *checkpoint_state(const struct checkpoint *c);
@@ -116,19 +113,20 @@ enum status checkpoint_log_history(const struct checkpoint *c, json_t **history)
 enum status checkpoint_check_model(const struct checkpoint *c,
                                    const struct model *model) MUST_CHECK;
 
-/* Parameters into host tensors of the parameters' shapes (any float dtype; the same dtype as at
- * saving gives the same bits). */
+/* Parameters into tensors of the parameters' shapes (any float dtype; the same dtype as at saving
+ * gives the same bits), written through the stage. */
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
                                    int n_params, const struct tensor *dst,
-                                   int n_threads) MUST_CHECK;
+                                   const struct tensor_stage *stage, int n_threads) MUST_CHECK;
 
-/* One state into a host tensor of exactly its dtype and shape. */
+/* One state into a tensor of exactly its dtype and shape. */
 enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
-                                  const struct tensor *dst) MUST_CHECK;
+                                  const struct tensor *dst,
+                                  const struct tensor_stage *stage) MUST_CHECK;
 /* All of them; the checkpoint must hold these and no others, or the optimizer is another one. */
 enum status checkpoint_read_states(const struct checkpoint *c,
-                                   const struct checkpoint_tensor *states,
-                                   size_t n_states) MUST_CHECK;
+                                   const struct checkpoint_tensor *states, size_t n_states,
+                                   const struct tensor_stage *stage) MUST_CHECK;
 
 #ifdef __cplusplus
 }

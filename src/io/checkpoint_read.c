@@ -12,7 +12,6 @@ struct checkpoint {
     char *folder;
     json_t *root;             /* state.json */
     struct st_reader *states; /* optimizer.safetensors */
-    const struct tensor_stage *stage;
 };
 
 /* Readers of single formats say ERR_DATA or ERR_IO: in a checkpoint both are a bad checkpoint. */
@@ -59,11 +58,6 @@ void checkpoint_close(struct checkpoint *c)
     json_decref(c->root);
     mem_free(c->folder);
     mem_free(c);
-}
-
-void checkpoint_set_stage(struct checkpoint *c, const struct tensor_stage *stage)
-{
-    c->stage = stage;
 }
 
 int64_t checkpoint_step(const struct checkpoint *c)
@@ -157,26 +151,27 @@ out:
 }
 
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
-                                   int n_params, const struct tensor *dst, int n_threads)
+                                   int n_params, const struct tensor *dst,
+                                   const struct tensor_stage *stage, int n_threads)
 {
-    return as_checkpoint(
-        weights_load_staged(c->folder, params, n_params, dst, c->stage, n_threads));
+    return as_checkpoint(weights_load_staged(c->folder, params, n_params, dst, stage, n_threads));
 }
 
 /* ---- the states ---- */
 
 enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
-                                  const struct tensor *dst)
+                                  const struct tensor *dst, const struct tensor_stage *stage)
 {
-    return as_checkpoint(checkpoint_read_tensor(c->states, name, dst, c->stage));
+    return as_checkpoint(checkpoint_read_tensor(c->states, name, dst, stage));
 }
 
 enum status checkpoint_read_states(const struct checkpoint *c,
-                                   const struct checkpoint_tensor *states, size_t n_states)
+                                   const struct checkpoint_tensor *states, size_t n_states,
+                                   const struct tensor_stage *stage)
 {
     size_t n_stored = st_reader_count(c->states);
     for (size_t i = 0; i < n_states; i++)
-        TRY(checkpoint_read_state(c, states[i].name, &states[i].tensor));
+        TRY(checkpoint_read_state(c, states[i].name, &states[i].tensor, stage));
     if (n_stored != n_states)
         return FAIL(ERR_CHECKPOINT,
                     "%s/" CHECKPOINT_OPTIMIZER_FILE

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/temporary.h"
 #include "io/checkpoint_internal.h"
 #include "io/json_file.h"
 #include "io/replace_folder.h"
@@ -22,12 +23,12 @@ static enum dtype common_dtype(const struct tensor *tensors, int n)
 
 static enum status write_model(const char *folder, const struct checkpoint_content *c)
 {
+    struct staged_tensors tensors = {c->param_tensors, c->stage};
     struct export_content content = {
         .model = c->model,
         .params = c->params,
         .n_params = c->n_params,
-        .tensors = c->param_tensors,
-        .stage = c->stage,
+        .source = weights_from_tensors(&tensors),
         .dtype = common_dtype(c->param_tensors, c->n_params),
         .extras_folder = c->extras_folder,
         .max_shard_bytes = c->max_shard_bytes,
@@ -97,12 +98,14 @@ static enum status write_and_place(const struct place *p, const char *output_dir
     enum status status;
     TRY(file_make_folders(output_dir));
     TRY(file_remove_tree(p->temporary));
+    temporary_note(p->temporary);
     TRY_GOTO(file_make_folders(p->temporary), out);
     TRY_GOTO(write_files(p->temporary, step, content), out);
     TRY_GOTO(replace_folder(output_dir, p->temporary, p->final, p->aside), out);
 out:
     if (status != OK)
         (void)!file_remove_tree(p->temporary);
+    temporary_forget(p->temporary);
     return status;
 }
 

@@ -10,14 +10,12 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/str.h"
+#include "base/temporary.h"
 #include "io/hf_dir.h"
 #include "io/json_file.h"
 #include "io/replace_folder.h"
 #include "io/weights.h"
 #include "io/weights_convert.h"
-
-/* Marks a config.json as ours; other readers keep unknown keys and do nothing with them. */
-static const char marker_key[] = "exported_by", marker_value[] = "snug";
 
 /* ---- the files ---- */
 
@@ -45,7 +43,7 @@ static enum status write_config(const char *folder, const struct export_content 
 {
     enum status status;
     json_t *config = model_export_config(c->model);
-    if (!config || json_object_set_new(config, marker_key, json_string(marker_value)) != 0) {
+    if (!config) {
         status = FAIL(ERR_MEMORY, "%s: out of memory for config.json", folder);
         goto out;
     }
@@ -56,17 +54,11 @@ out:
     return status;
 }
 
-static enum status get_tensor(void *content, int i, struct tensor *src)
-{
-    const struct export_content *c = content;
-    return stage_fetch(c->stage, &c->tensors[i], src);
-}
-
 static enum status check_all_fit_f16(const struct export_content *c)
 {
     for (int i = 0; i < c->n_params; i++) {
         struct tensor t;
-        TRY(stage_fetch(c->stage, &c->tensors[i], &t));
+        TRY(c->source.get(c->source.user, i, &t));
         TRY(check_fits_f16(&c->params[i], &t));
     }
     return OK;
@@ -76,11 +68,10 @@ enum status export_write(const char *folder, const struct export_content *c)
 {
     if (c->dtype == DTYPE_F16)
         TRY(check_all_fit_f16(c));
-    struct weights_source source = {get_tensor, (void *)(uintptr_t)c};
     struct weights_save_options options = {
         .dtype = c->dtype, .max_shard_bytes = c->max_shard_bytes, .sync = true};
     TRY(write_config(folder, c));
-    TRY(weights_save(folder, c->params, c->n_params, &source, &options));
+    TRY(weights_save(folder, c->params, c->n_params, &c->source, &options));
     return c->extras_folder ? hf_dir_copy_extras(c->extras_folder, folder) : OK;
 }
 
@@ -89,20 +80,7 @@ enum status export_write(const char *folder, const struct export_content *c)
 struct contents {
     int n_entries;
     bool has_folder;
-    char foreign[256]; /* an entry that no export writes, or "" */
 };
-
-/* A name an export may have written. A checkpoint holds more: what a run needs to go on. */
-static bool is_export_file(const char *name)
-{
-    static const char *const endings[] = {".json", ".safetensors", ".txt", ".jinja", ".model"};
-    if (strcmp(name, "state.json") == 0 || strcmp(name, "optimizer.safetensors") == 0)
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(endings); i++)
-        if (str_ends_with(name, endings[i]))
-            return true;
-    return false;
-}
 
 static enum status look_into(const char *folder, struct contents *out)
 {
@@ -120,8 +98,6 @@ static enum status look_into(const char *folder, struct contents *out)
         if (path.failed)
             break;
         out->has_folder |= file_is_folder(path.text) != 0;
-        if (!is_export_file(e->d_name))
-            memcpy(out->foreign, e->d_name, strlen(e->d_name) + 1);
     }
     (void)closedir(d);
     enum status status = out->n_entries ? str_status(&path) : OK;
@@ -129,24 +105,16 @@ static enum status look_into(const char *folder, struct contents *out)
     return status;
 }
 
-/* *ours = whether config.json says that Snug wrote it. */
-static enum status read_marker(const char *folder, bool *ours)
-{
-    json_t *config;
-    enum status status = hf_dir_read_config(&config, folder);
-    const char *value = json_string_value(json_object_get(config, marker_key));
-    *ours = value && strcmp(value, marker_value) == 0;
-    json_decref(config);
-    return status == ERR_MEMORY ? status : OK; /* an unreadable config is not ours */
-}
-
 /* OK when out_dir can be made or replaced. */
-static enum status check_target(const char *out_dir, bool force)
+static enum status check_target(const char *out_dir, const struct export_content *c, bool force)
 {
     if (!file_exists(out_dir))
         return OK;
     if (!file_is_folder(out_dir))
         return FAIL(ERR_USAGE, "%s: exists and is not a folder; choose another name", out_dir);
+    if ((c->weights_folder && file_is_same(c->weights_folder, out_dir)) ||
+        (c->extras_folder && file_is_same(c->extras_folder, out_dir)))
+        return FAIL(ERR_USAGE, "%s: the model is read from there; choose another name", out_dir);
     struct contents contents;
     TRY(look_into(out_dir, &contents));
     if (contents.n_entries == 0)
@@ -156,19 +124,10 @@ static enum status check_target(const char *out_dir, bool force)
                     "%s: has folders in it, so it is not replaced; choose another name, or move it "
                     "away first",
                     out_dir);
-    if (force)
-        return OK;
-    if (contents.foreign[0])
+    if (!force)
         return FAIL(ERR_USAGE,
-                    "%s: holds '%s', which is not part of an export; choose another folder, or "
-                    "force it, which removes what is there",
-                    out_dir, contents.foreign);
-    bool ours;
-    TRY(read_marker(out_dir, &ours));
-    if (!ours)
-        return FAIL(ERR_USAGE,
-                    "%s: not empty, and not an export of Snug's; choose another folder, or force "
-                    "it, which removes what is there",
+                    "%s: not empty; choose another folder, or force it (--force), which removes "
+                    "what is there",
                     out_dir);
     return OK;
 }
@@ -210,9 +169,10 @@ enum status export_model(const char *out_dir, const struct export_content *conte
         goto out;
     }
     TRY_GOTO(name_target(&t, out_dir), out);
-    TRY_GOTO(check_target(t.final, force), out);
+    TRY_GOTO(check_target(t.final, content, force), out);
     TRY_GOTO(file_make_folders(t.parent), out);
     TRY_GOTO(file_remove_tree(t.temporary), out);
+    temporary_note(t.temporary);
     started = true;
     TRY_GOTO(file_make_folders(t.temporary), out);
     TRY_GOTO(export_write(t.temporary, content), out);
@@ -223,6 +183,8 @@ enum status export_model(const char *out_dir, const struct export_content *conte
 out:
     if (started)
         (void)!file_remove_tree(t.temporary);
+    if (t.temporary)
+        temporary_forget(t.temporary);
     pool_release(&t.pool);
     return status;
 }

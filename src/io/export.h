@@ -8,8 +8,7 @@
 
 #include <stdbool.h>
 
-#include "io/stage.h"
-#include "model/model.h"
+#include "io/weights.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,11 +19,11 @@ struct export_content {
     const struct model *model;
     const struct model_param *params; /* [n_params] */
     int n_params;
-    const struct tensor *tensors;     /* [n_params], any float dtype */
-    const struct tensor_stage *stage; /* how to read them; NULL: they are in host memory */
-    enum dtype dtype;                 /* in the file: F32, BF16 or F16 (F64 is possible too) */
-    const char *extras_folder; /* where tokenizer files are copied from; NULL: there are none */
-    int64_t max_shard_bytes;   /* 0: what Hugging Face cuts at */
+    struct weights_source source; /* their values, of any float dtype */
+    enum dtype dtype;             /* in the file: F32, BF16 or F16 (F64 is possible too) */
+    const char *extras_folder;    /* where tokenizer files are copied from; NULL: there are none */
+    const char *weights_folder;   /* where the source reads; NULL: nowhere */
+    int64_t max_shard_bytes;      /* 0: what Hugging Face cuts at */
 };
 
 /* Writes the files into an existing folder and syncs them. No atomicity: the folder is the caller's
@@ -33,9 +32,9 @@ struct export_content {
 enum status export_write(const char *folder, const struct export_content *content) MUST_CHECK;
 
 /* Makes the folder out_dir (and the ones above it) with these files, whole or not at all: they are
- * written beside it and renamed into place. An out_dir that is not empty is replaced when it is an
- * earlier export with nothing else in it; otherwise that is ERR_USAGE, unless `force`. A folder
- * with folders inside is never replaced. */
+ * written beside it and renamed into place. An out_dir that is not empty is ERR_USAGE unless
+ * `force`, also when it is an earlier export: it may be of another model. A folder with folders
+ * inside is never replaced, nor one that the model is read from. */
 enum status export_model(const char *out_dir, const struct export_content *content,
                          bool force) MUST_CHECK;
 

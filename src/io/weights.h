@@ -39,19 +39,23 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
 /* Both for all parameters: dst[i] is where params[i] goes. */
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *dst, int n_threads) MUST_CHECK;
-/* The same through a stage (NULL: dst is host memory). */
+/* The same with dst wherever the stage writes it. */
 enum status weights_load_staged(const char *folder, const struct model_param *params, int n_params,
                                 const struct tensor *dst, const struct tensor_stage *stage,
                                 int n_threads) MUST_CHECK;
 
 /* Where parameters come from when saving: *src becomes a host tensor of params[i], valid until the
- * next call. Called once per parameter, in order. */
+ * next call. Asked for all parameters in order, once or more. */
 struct weights_source {
     enum status (*get)(void *user, int i, struct tensor *src);
     void *user;
 };
-/* A source for parameters that lie in host memory: user is an array of tensors. */
-enum status weights_get_tensor(void *tensors, int i, struct tensor *src) MUST_CHECK;
+/* A source for parameters that lie somewhere already. */
+struct staged_tensors {
+    const struct tensor *tensors;     /* [n_params] */
+    const struct tensor_stage *stage; /* how to read them */
+};
+struct weights_source weights_from_tensors(struct staged_tensors *from);
 
 struct weights_save_options {
     enum dtype dtype;        /* in the file: F32, BF16, F16 or F64 */

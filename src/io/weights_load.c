@@ -263,5 +263,5 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *dst, int n_threads)
 {
-    return weights_load_staged(folder, params, n_params, dst, NULL, n_threads);
+    return weights_load_staged(folder, params, n_params, dst, &host_stage, n_threads);
 }

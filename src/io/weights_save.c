@@ -99,10 +99,15 @@ static enum status write_param(struct saver *s, int i)
     return OK;
 }
 
-enum status weights_get_tensor(void *tensors, int i, struct tensor *src)
+static enum status get_staged(void *user, int i, struct tensor *src)
 {
-    *src = ((const struct tensor *)tensors)[i];
-    return OK;
+    const struct staged_tensors *from = user;
+    return stage_fetch(from->stage, &from->tensors[i], src);
+}
+
+struct weights_source weights_from_tensors(struct staged_tensors *from)
+{
+    return (struct weights_source){get_staged, from};
 }
 
 enum status weights_save(const char *folder, const struct model_param *params, int n_params,

@@ -199,6 +199,7 @@ static enum status find_params(struct inference *x)
 static void open_stage(struct inference *x)
 {
     const struct storage_entry *e = storage_find(&x->storage, STAGING_NAME);
+    x->stage = &host_stage;
     if (!e)
         return;
     x->staging = device_stage(&x->device, executor_storage_pointer(x->executor, e));

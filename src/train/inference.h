@@ -57,7 +57,7 @@ struct inference {
     struct executor *executor;
     struct tensor *param_tensors; /* in the order of decode.io.params; written through `stage` */
     struct tensor_stage staging;
-    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
+    const struct tensor_stage *stage; /* from inference_load on: `staging`, or the host's */
     void *scratch;                    /* scratch_bytes of them */
 };
 

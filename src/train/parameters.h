@@ -20,7 +20,7 @@ struct parameter_list {
     const struct model_param *params;
     int n_params;
     const struct tensor *tensors;     /* in the order of params */
-    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
+    const struct tensor_stage *stage; /* how to reach them */
 };
 
 /* Values from a Hugging Face model folder, or drawn from the seed when folder is NULL. */

@@ -138,10 +138,10 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     json_t *history = NULL;
     TRY_GOTO(checkpoint_check_model(c, s->model), out);
     TRY_GOTO(collect_states(s, &states), out);
-    TRY_GOTO(checkpoint_read_params(c, s->params, s->n_params, s->param_tensors,
+    TRY_GOTO(checkpoint_read_params(c, s->params, s->n_params, s->param_tensors, s->stage,
                                     s->device.env.n_threads),
              out);
-    TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n), out);
+    TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, s->stage), out);
     TRY_GOTO(unpack_state(s, checkpoint_state(c), t), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     history_read(&t->history, history);
@@ -167,7 +167,6 @@ enum status train_resume(struct session *s, struct train_state *t)
         return OK;
     bool verified = strcmp(spec, "last") == 0 || strcmp(spec, "auto") == 0;
     TRY_GOTO(checkpoint_open(&c, path, verified ? CHECKPOINT_QUICK : CHECKPOINT_FULL), out);
-    checkpoint_set_stage(c, s->stage);
     TRY_GOTO(read_all(s, c, t), out);
     log_info("resumed from %s at step %lld", path, (long long)t->step);
 out:

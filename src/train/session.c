@@ -231,6 +231,7 @@ enum status session_data(struct session *s)
 static void open_stage(struct session *s)
 {
     const struct storage_entry *e = storage_find(&s->pipeline.storage, "staging");
+    s->stage = &host_stage;
     if (!e)
         return;
     s->staging = device_stage(&s->device, executor_storage_pointer(s->executor, e));

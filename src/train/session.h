@@ -48,7 +48,7 @@ struct session {
     int n_params;
     struct tensor *param_tensors; /* in the order of params; read and written through `stage` */
     struct tensor_stage staging;
-    const struct tensor_stage *stage; /* NULL: the tensors are in host memory */
+    const struct tensor_stage *stage; /* from session_start on: `staging`, or the host's */
 };
 
 enum status session_open(struct session *s, const struct config *cfg,

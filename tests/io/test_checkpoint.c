@@ -113,6 +113,7 @@ static void fixture_init(struct fixture *f, const char *name)
         .params = g->params,
         .n_params = g->n_params,
         .param_tensors = f->params,
+        .stage = &host_stage,
         .states = f->states,
         .n_states = N_STATES,
     };
@@ -170,8 +171,9 @@ static void expect_content(struct fixture *f, const char *path, int64_t step)
         states[i].name = f->states[i].name;
         states[i].tensor = new_tensor(f->states[i].tensor.dtype, f->states[i].tensor.shape);
     }
-    expect_ok(checkpoint_read_params(c, f->content.params, f->content.n_params, params, 2));
-    expect_ok(checkpoint_read_states(c, states, N_STATES));
+    expect_ok(
+        checkpoint_read_params(c, f->content.params, f->content.n_params, params, &host_stage, 2));
+    expect_ok(checkpoint_read_states(c, states, N_STATES, &host_stage));
     for (int i = 0; i < f->content.n_params; i++) {
         expect_same_bytes(&params[i], &f->params[i]);
         mem_free(params[i].data);
@@ -315,7 +317,8 @@ static void parameters_of_any_dtype_keep_their_bits(void **state)
         expect_ok(checkpoint_save(f.scratch.folder, 1, &f.content, 0, &path));
         struct checkpoint *c;
         expect_ok(checkpoint_open(&c, path, CHECKPOINT_FULL));
-        expect_ok(checkpoint_read_params(c, f.content.params, f.content.n_params, back, 1));
+        expect_ok(
+            checkpoint_read_params(c, f.content.params, f.content.n_params, back, &host_stage, 1));
         for (int i = 0; i < f.content.n_params; i++) {
             expect_same_bytes(&back[i], &f.params[i]);
             mem_free(back[i].data);
@@ -347,7 +350,7 @@ static void saving_and_reading_need_no_memory_for_the_tensors(void **state)
     (void)getrusage(RUSAGE_SELF, &before);
     expect_ok(checkpoint_save(f.scratch.folder, 1, &f.content, 0, &path));
     expect_ok(checkpoint_open(&c, path, CHECKPOINT_FULL));
-    expect_ok(checkpoint_read_states(c, &big, 1));
+    expect_ok(checkpoint_read_states(c, &big, 1, &host_stage));
     (void)getrusage(RUSAGE_SELF, &after);
     assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 32 * 1024); /* KiB */
     checkpoint_close(c);
@@ -608,23 +611,25 @@ static void a_checkpoint_of_another_model_or_optimizer_is_refused(void **state)
     assert_int_equal(checkpoint_check_model(c, other.golden.model), ERR_CHECKPOINT);
     expect_message("another model");
     assert_int_equal(checkpoint_read_params(c, other.content.params, other.content.n_params,
-                                            other.content.param_tensors, 1),
+                                            other.content.param_tensors, &host_stage, 1),
                      ERR_CHECKPOINT);
     expect_message("model.safetensors");
 
     struct checkpoint_tensor t = f.states[0];
     t.tensor.shape = shape_of(2, INT64_C(32), INT64_C(97));
-    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor), ERR_CHECKPOINT);
+    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor, &host_stage), ERR_CHECKPOINT);
     expect_message("'m.wte' is F32 [97, 32], this run needs f32 [32, 97]");
     t.tensor.shape = shape_of(1, INT64_C(97));
-    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor), ERR_CHECKPOINT);
+    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor, &host_stage), ERR_CHECKPOINT);
     t = f.states[0];
     t.tensor.dtype = DTYPE_I32;
-    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor), ERR_CHECKPOINT);
+    assert_int_equal(checkpoint_read_state(c, t.name, &t.tensor, &host_stage), ERR_CHECKPOINT);
     expect_message("needs i32");
-    assert_int_equal(checkpoint_read_state(c, "m.wtf", &f.states[0].tensor), ERR_CHECKPOINT);
+    assert_int_equal(checkpoint_read_state(c, "m.wtf", &f.states[0].tensor, &host_stage),
+                     ERR_CHECKPOINT);
     expect_message("m.wtf");
-    assert_int_equal(checkpoint_read_states(c, f.states, N_STATES - 1), ERR_CHECKPOINT);
+    assert_int_equal(checkpoint_read_states(c, f.states, N_STATES - 1, &host_stage),
+                     ERR_CHECKPOINT);
     expect_message("holds 9 states, this run has 8");
     checkpoint_close(c);
     mem_free(path);
@@ -716,8 +721,10 @@ static enum status use_all(struct fixture *f)
     TRY_GOTO(checkpoint_open(&c, path, CHECKPOINT_QUICK), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     TRY_GOTO(checkpoint_check_model(c, f->golden.model), out);
-    TRY_GOTO(checkpoint_read_params(c, f->content.params, f->content.n_params, f->params, 1), out);
-    TRY_GOTO(checkpoint_read_states(c, f->states, N_STATES), out);
+    TRY_GOTO(checkpoint_read_params(c, f->content.params, f->content.n_params, f->params,
+                                    &host_stage, 1),
+             out);
+    TRY_GOTO(checkpoint_read_states(c, f->states, N_STATES, &host_stage), out);
 out:
     json_decref(history);
     checkpoint_close(c);

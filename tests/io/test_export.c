@@ -24,6 +24,7 @@ struct fixture {
     struct scratch scratch;
     struct golden golden;
     struct tensor tensors[64];
+    struct staged_tensors staged;
     struct export_content content;
     char out[SCRATCH_PATH], source[SCRATCH_PATH];
 };
@@ -55,11 +56,12 @@ static void fixture_init(struct fixture *f, const char *name)
     expect_ok(weights_load(f->golden.folder, f->golden.built.params, f->golden.built.n_params,
                            new_tensors(f, f->tensors), 1));
     scratch_write_text(&f->scratch, "source/tokenizer.json", "{}");
+    f->staged = (struct staged_tensors){f->tensors, &host_stage};
     f->content = (struct export_content){
         .model = f->golden.model,
         .params = f->golden.built.params,
         .n_params = f->golden.built.n_params,
-        .tensors = f->tensors,
+        .source = weights_from_tensors(&f->staged),
         .dtype = DTYPE_F32,
         .extras_folder = scratch_path(&f->scratch, "source", f->source),
     };
@@ -105,7 +107,6 @@ static void expect_export(const struct fixture *f, const char *dtype)
     expect_ok(model_new(&model, config, f->out));
     json_decref(config);
     json_t *a = model_export_config(model), *b = model_export_config(f->golden.model);
-    json_object_del(a, "exported_by");
     assert_true(json_equal(a, b));
     json_decref(a);
     json_decref(b);
@@ -123,7 +124,7 @@ static void an_export_loads_again_in_every_dtype(void **state)
         for (size_t k = 0; k < ARRAY_LEN(dtypes); k++) {
             f.content.dtype = dtypes[k];
             f.content.max_shard_bytes = k == 1 ? 10000 : 0;
-            expect_ok(export_model(f.out, &f.content, false)); /* over the one before */
+            expect_ok(export_model(f.out, &f.content, true)); /* over the one before */
             expect_export(&f, names[k]);
             assert_true(exists(&f, "models/mine/tokenizer.json"));
             assert_int_equal(exists(&f, "models/mine/model.safetensors.index.json"), k == 1);
@@ -142,36 +143,28 @@ static void weights_that_f16_cannot_hold_are_refused(void **state)
     ((float *)f.tensors[1].data)[5] = 65519.0f;
     expect_ok(export_model(f.out, &f.content, false));
     ((float *)f.tensors[1].data)[5] = -65520.0f;
-    assert_int_equal(export_model(f.out, &f.content, false), ERR_CONFIG);
+    assert_int_equal(export_model(f.out, &f.content, true), ERR_CONFIG);
     expect_message(f.content.params[1].name);
     expect_message("element 5 is -65520");
     fixture_release(&f);
 }
 
-static void what_is_not_an_export_is_not_replaced(void **state)
+static void what_is_there_is_replaced_only_by_force(void **state)
 {
     (void)state;
     struct fixture f;
     fixture_init(&f, "gpt2");
     scratch_write_text(&f.scratch, "models/mine/thesis.tex", "x");
     assert_int_equal(export_model(f.out, &f.content, false), ERR_USAGE);
-    expect_message("thesis.tex");
+    expect_message("--force");
     assert_true(exists(&f, "models/mine/thesis.tex"));
     expect_ok(export_model(f.out, &f.content, true));
     assert_false(exists(&f, "models/mine/thesis.tex"));
     expect_export(&f, "float32");
 
-    /* An export with something added; a model of somebody else's; a checkpoint. */
-    scratch_write_text(&f.scratch, "models/mine/README.md", "x");
+    /* An earlier export may be of another model. */
     assert_int_equal(export_model(f.out, &f.content, false), ERR_USAGE);
-    expect_message("README.md");
-    expect_ok(export_model(f.out, &f.content, true));
-    scratch_write_text(&f.scratch, "models/mine/state.json", "{}");
-    assert_int_equal(export_model(f.out, &f.content, false), ERR_USAGE);
-    expect_ok(export_model(f.out, &f.content, true));
-    scratch_write_text(&f.scratch, "models/mine/config.json", "{\"model_type\": \"gpt2\"}");
-    assert_int_equal(export_model(f.out, &f.content, false), ERR_USAGE);
-    expect_message("not an export of Snug's");
+    expect_message("not empty");
 
     scratch_write_text(&f.scratch, "models/mine/deep/x", "x");
     assert_int_equal(export_model(f.out, &f.content, true), ERR_USAGE);
@@ -191,6 +184,21 @@ static void what_is_not_an_export_is_not_replaced(void **state)
     assert_int_equal(export_model(scratch_path(&f.scratch, "new", path), &f.content, true), ERR_IO);
     expect_message("/no/such/folder");
     assert_false(file_exists(path));
+    fixture_release(&f);
+}
+
+static void a_folder_the_model_is_read_from_is_never_replaced(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char path[SCRATCH_PATH];
+    fixture_init(&f, "gpt2");
+    assert_int_equal(export_model(f.source, &f.content, true), ERR_USAGE);
+    expect_message("read from there");
+    scratch_write_text(&f.scratch, "weights/model.safetensors", "x");
+    f.content.weights_folder = scratch_path(&f.scratch, "weights", path);
+    assert_int_equal(export_model(path, &f.content, true), ERR_USAGE);
+    assert_true(exists(&f, "weights/model.safetensors"));
     fixture_release(&f);
 }
 
@@ -227,7 +235,7 @@ static void a_full_disk_leaves_the_old_export_or_none(void **state)
         for (;; n++) {
             f.content.dtype = replacing ? DTYPE_BF16 : DTYPE_F32;
             file_fail_after(n);
-            enum status status = export_model(f.out, &f.content, false);
+            enum status status = export_model(f.out, &f.content, replacing);
             file_fail_after(0);
             expect_no_rest(&f);
             if (status == OK)
@@ -254,7 +262,7 @@ static void running_out_of_memory_is_reported_and_leaks_nothing(void **state)
     int64_t n = 1, live = mem_live();
     for (;; n++) {
         mem_fail_after(n, n % 2 == 0);
-        enum status status = export_model(f.out, &f.content, false);
+        enum status status = export_model(f.out, &f.content, true);
         mem_fail_after(0, 0);
         assert_int_equal(mem_live(), live);
         expect_no_rest(&f);
@@ -272,7 +280,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_loads_again_in_every_dtype),
         cmocka_unit_test(weights_that_f16_cannot_hold_are_refused),
-        cmocka_unit_test(what_is_not_an_export_is_not_replaced),
+        cmocka_unit_test(what_is_there_is_replaced_only_by_force),
+        cmocka_unit_test(a_folder_the_model_is_read_from_is_never_replaced),
         cmocka_unit_test(an_empty_folder_and_a_trailing_slash_are_fine),
         cmocka_unit_test(a_full_disk_leaves_the_old_export_or_none),
         cmocka_unit_test(running_out_of_memory_is_reported_and_leaks_nothing),

@@ -1,0 +1,35 @@
+/* parameter_stream.h: a model's parameters one after the other through one buffer, in f32: from a
+ * Hugging Face folder, or drawn from the seed. Nothing is planned and no device is opened, so that
+ * what only copies weights (export) runs anywhere, in the memory of the largest of them.
+ */
+#ifndef SNUG_TRAIN_PARAMETER_STREAM_H
+#define SNUG_TRAIN_PARAMETER_STREAM_H
+
+#include "graph/graph.h"
+#include "io/weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct parameter_stream {
+    struct graph *graph; /* owns the parameter table */
+    struct model_graph io;
+    struct weights *weights; /* NULL: drawn from the seed */
+    uint64_t seed;
+    int n_threads;
+    void *buffer;
+};
+
+/* folder NULL: from the seed. On failure there is nothing to close. */
+enum status parameter_stream_open(struct parameter_stream *s, const struct model *model,
+                                  const char *folder, uint64_t seed, int n_threads) MUST_CHECK;
+void parameter_stream_close(struct parameter_stream *s);
+
+/* In the order of io.params; borrows the stream. */
+struct weights_source parameter_stream_source(struct parameter_stream *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

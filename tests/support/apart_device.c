@@ -1,0 +1,103 @@
+#include "support/apart_device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "device/cpu/cpu_kernels.h"
+
+static const struct device_ops *cpu; /* of the device that was made into an apart one */
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *arena; /* of the device tier; NULL: none */
+static int64_t arena_bytes;
+
+static void protect(int how)
+{
+    if (arena)
+        assert_int_equal(mprotect(arena, (size_t)arena_bytes, how), 0);
+}
+
+static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
+{
+    TRY(cpu->memory_alloc(d, t, n_bytes, out));
+    if (t != TIER_DEVICE)
+        return OK;
+    assert_null(arena);
+    arena = *out;
+    arena_bytes = n_bytes;
+    protect(PROT_NONE);
+    return OK;
+}
+
+static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
+{
+    if (t == TIER_DEVICE)
+        arena = NULL;
+    cpu->memory_free(d, t, p, n_bytes);
+}
+
+static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+{
+    protect(PROT_READ | PROT_WRITE);
+    enum status status = cpu->copy(d, q, dst, src, n_bytes);
+    protect(PROT_NONE);
+    return status;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* A kernel is a function without a place for the one it stands for: there is one of these for each
+ * place in a list. */
+static enum status run_kernel(int i, const struct kernel_ctx *x, const struct op_call *c)
+{
+    protect(PROT_READ | PROT_WRITE);
+    enum status status = cpu_kernels(c->op)[i].run(x, c);
+    protect(PROT_NONE);
+    return status;
+}
+
+#define PLACES(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+
+#define DEFINE_RUN(i)                                                                      \
+    static enum status run_kernel_##i(const struct kernel_ctx *x, const struct op_call *c) \
+    {                                                                                      \
+        return run_kernel(i, x, c);                                                        \
+    }
+PLACES(DEFINE_RUN)
+
+#define NAME_RUN(i) run_kernel_##i,
+static enum status (*const runs[])(const struct kernel_ctx *,
+                                   const struct op_call *) = {PLACES(NAME_RUN)};
+
+static const struct kernel *kernels(enum op_id op)
+{
+    static struct kernel lists[OP_COUNT][ARRAY_LEN(runs) + 1];
+    const struct kernel *own = cpu_kernels(op);
+    for (size_t i = 0; own && own[i].name; i++) {
+        assert_true(i < ARRAY_LEN(runs));
+        lists[op][i] = own[i];
+        lists[op][i].run = runs[i];
+    }
+    return own ? lists[op] : NULL;
+}
+
+void apart_device_make(struct device *d)
+{
+    static struct device_ops ops;
+    cpu = d->ops;
+    ops = *cpu;
+    ops.memory_is_apart = true;
+    ops.memory_alloc = memory_alloc;
+    ops.memory_free = memory_free;
+    ops.copy = copy;
+    ops.kernels = kernels;
+    ops.fill = NULL; /* kernels are not timed */
+    ops.time_calls = NULL;
+    d->ops = &ops;
+}

@@ -1,0 +1,19 @@
+/* apart_device.h: a CPU whose device memory the host cannot address, as a GPU's: pages of the
+ * device tier are open while a kernel or a copy runs and closed otherwise, so that host code which
+ * follows a device address ends with a segmentation fault on machines without a GPU too. */
+#ifndef SNUG_TESTS_APART_DEVICE_H
+#define SNUG_TESTS_APART_DEVICE_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an open CPU device into one. One device tier at a time. */
+void apart_device_make(struct device *d);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
