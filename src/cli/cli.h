@@ -74,6 +74,14 @@ const struct command *find_command(const char *name);
 /* Sets the thread's error and returns SNUG_ERR_USAGE. */
 enum snug_status usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
+/* signals.c */
+void catch_signals(void);
+volatile sig_atomic_t *signals_stop(void);
+/* Whether a signal asks the command to finish, by cli->stop, instead of ending it at once. */
+void signals_finish(bool finish);
+/* Whether an ending at once has to put the object of its error on stdout. */
+void signals_owe_json(bool owed);
+
 /* options.c */
 extern const struct option common_options[];
 extern const size_t n_common_options;

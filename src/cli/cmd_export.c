@@ -10,7 +10,7 @@ static const struct option options[] = {
     {"dtype", 0, OPTION_TEXT, offsetof(struct args, dtype), "TYPE",
      "of the weights in the file: f32, bf16 or f16; default: as trained"},
     {"force", 0, OPTION_FLAG, offsetof(struct args, force), NULL,
-     "replace a folder that holds other files"},
+     "replace a folder that is not empty: what is there is removed"},
 };
 
 static void show(const struct snug_exported *e, const char *folder)

@@ -126,6 +126,7 @@ static enum snug_status train(struct cli *cli, const struct snug_config *config)
     if (status != SNUG_OK)
         return status;
     show_banner(run);
+    signals_finish(true);
     status = snug_run_train(run, &o);
     show_summary(run, status);
     if (status == SNUG_OK)

@@ -1,10 +1,8 @@
 /* main.c: finds the command, reads the environment, reports how it ended. */
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
@@ -75,31 +73,6 @@ static void read_environment(struct cli *cli)
         log_set_colour(0);
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t stop_signal;
-
-/* The first one asks to finish the step and save; a second Ctrl-C does not wait. */
-static void on_signal(int number)
-{
-    if (stop_signal != 0 && number == SIGINT)
-        _exit(130);
-    stop_signal = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction catch = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    (void)sigemptyset(&catch.sa_mask);
-    (void)sigaction(SIGINT, &catch, NULL);
-    (void)sigaction(SIGTERM, &catch, NULL);
-    (void)sigaction(SIGUSR1, &catch, NULL);
-    /* A write past the file size limit or into a closed pipe is an error to report, not an end. */
-    (void)sigaction(SIGXFSZ, &ignore, NULL);
-    (void)sigaction(SIGPIPE, &ignore, NULL);
-}
-
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void apply_common(const struct args *args)
@@ -168,9 +141,10 @@ static bool wants_json(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = {.stop = &stop_signal,
+    struct cli cli = {.stop = signals_stop(),
                       .args = {.max_new_tokens = 100, .temperature = 0.8, .top_p = 1.0}};
     pool_init(&cli.args.pool);
+    signals_owe_json(wants_json(argc, argv));
     catch_signals();
     read_environment(&cli);
     enum snug_status status = dispatch(&cli, argc, argv);

@@ -24,6 +24,7 @@ enum snug_status print_json(struct cli *cli, char *text)
     if (!text)
         return SNUG_OK;
     cli->printed_json = true;
+    signals_owe_json(false);
     return print_text(text);
 }
 

@@ -6,9 +6,23 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
+/* A file that the command is to write must not be the config it reads. */
+static enum snug_status refuse_output(const char *config, const char *output)
+{
+    if (output && file_is_same(config, output) && !file_is_folder(config))
+        return usage_error("%s: the output is the config itself; give another name", output);
+    return SNUG_OK;
+}
+
 enum snug_status load_config(struct cli *cli, struct snug_config **out)
 {
     const struct args *a = &cli->args;
+    const char *const outputs[] = {a->output, a->svg, a->profile};
+    for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+        enum snug_status status = refuse_output(a->words.items[0], outputs[i]);
+        if (status != SNUG_OK)
+            return status;
+    }
     return snug_config_load(out, a->words.items[0], a->overrides.items, a->overrides.n);
 }
 

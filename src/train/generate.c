@@ -193,7 +193,11 @@ static enum status decode_all(struct generator *g, struct tensor logits, generat
             TRY(inference_extend(&g->x, &token, 1, at++, &logits));
     }
     utf8_stream_finish(&g->stream, &g->piece);
-    return hand_on(g, on_text, user);
+    TRY(hand_on(g, on_text, user));
+    if (stop && *stop && !*ended && (int64_t)g->made.n < g->max_new)
+        return *stop == SIGTERM ? FAIL(ERR_TERMINATED, "terminated after %zu tokens", g->made.n)
+                                : FAIL(ERR_INTERRUPTED, "interrupted after %zu tokens", g->made.n);
+    return OK;
 }
 
 enum status generator_run(struct generator *g, generate_callback on_text, void *user,
@@ -209,11 +213,11 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
     double start = now_s();
     TRY(inference_extend(&g->x, g->prompt.items, (int64_t)g->prompt.n, 0, &logits));
     double filled = now_s();
-    TRY(decode_all(g, logits, on_text, user, stop, &result->ended));
+    enum status status = decode_all(g, logits, on_text, user, stop, &result->ended);
     result->prefill_s = filled - start;
     result->decode_s = now_s() - filled;
     result->text = str_text(&g->text);
     result->arena_bytes = executor_high_water(g->x.executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(g->x.executor, TIER_HOST);
-    return OK;
+    return status;
 }
