@@ -16,14 +16,6 @@ static int is_plain_name(const char *name)
     return name[0] != '\0' && name[0] != '.' && !strchr(name, '/');
 }
 
-static int already_added(const struct st_reader *r, const char *path)
-{
-    for (size_t i = r->tensors.n; i > 0; i--)
-        if (strcmp(r->tensors.items[i - 1].file, path) == 0)
-            return 1;
-    return 0;
-}
-
 /* Adds the tensors of `file` that the map says come from it. */
 static enum status add_shard(struct st_reader *r, const char *path, const char *file,
                              const json_t *weight_map)
@@ -40,8 +32,24 @@ static enum status add_shard(struct st_reader *r, const char *path, const char *
     return OK;
 }
 
+/* Opens the shard that the map names for this tensor. */
+static enum status add_entry(struct st_reader *r, const char *folder, const char *index_path,
+                             const json_t *weight_map, const char *tensor, const char *file)
+{
+    const char *path = pool_printf(&r->pool, "%s/%s", folder, file);
+    TRY(pool_status(&r->pool));
+    if (!file_exists(path))
+        return FAIL(ERR_DATA,
+                    "%s: missing, but %s says it holds tensor '%.200s'; the download or copy "
+                    "is incomplete",
+                    path, index_path, tensor);
+    return add_shard(r, path, file, weight_map);
+}
+
+/* A map has an entry per tensor, many of them for one shard: `opened` holds the names of shards,
+ * also of those that gave no tensor. */
 static enum status add_mapped(struct st_reader *r, const char *folder, const char *index_path,
-                              json_t *weight_map)
+                              json_t *weight_map, json_t *opened)
 {
     const char *name;
     json_t *value;
@@ -53,16 +61,11 @@ static enum status add_mapped(struct st_reader *r, const char *folder, const cha
                         "%s: weight_map of '%.200s' is not the name of a file beside it; write "
                         "the index again",
                         index_path, name);
-        const char *path = pool_printf(&r->pool, "%s/%s", folder, file);
-        TRY(pool_status(&r->pool));
-        if (already_added(r, path))
+        if (json_object_get(opened, file))
             continue;
-        if (!file_exists(path))
-            return FAIL(ERR_DATA,
-                        "%s: missing, but %s says it holds tensor '%.200s'; the download or copy "
-                        "is incomplete",
-                        path, index_path, name);
-        TRY(add_shard(r, path, file, weight_map));
+        if (json_object_set_new(opened, file, json_true()) != 0)
+            return FAIL(ERR_MEMORY, "%s: out of memory for the names of its files", index_path);
+        TRY(add_entry(r, folder, index_path, weight_map, name, file));
     }
     return OK;
 }
@@ -86,7 +89,7 @@ static enum status check_mapped(const struct st_reader *r, const char *index_pat
 
 static enum status open_index(struct st_reader **out, const char *folder, const char *index_path)
 {
-    json_t *index = NULL;
+    json_t *index = NULL, *opened = json_object();
     struct st_reader *r = NULL;
     enum status status;
     TRY_GOTO(json_read_file(&index, index_path, ERR_DATA), out);
@@ -97,13 +100,14 @@ static enum status open_index(struct st_reader **out, const char *folder, const 
         goto out;
     }
     TRY_GOTO(st_reader_new(&r), out);
-    TRY_GOTO(add_mapped(r, folder, index_path, weight_map), out);
+    TRY_GOTO(add_mapped(r, folder, index_path, weight_map, opened), out);
     TRY_GOTO(st_reader_index(r), out);
     TRY_GOTO(check_mapped(r, index_path, weight_map), out);
     *out = r;
     r = NULL;
 out:
     st_reader_close(r);
+    json_decref(opened);
     json_decref(index);
     return status;
 }

@@ -119,6 +119,20 @@ int64_t keys_int(struct keys *k, const char *name, int64_t preset, int64_t low, 
     return x;
 }
 
+int64_t keys_int_derived(struct keys *k, const char *name, int64_t preset, int64_t low,
+                         int64_t high, const char *from)
+{
+    int64_t x = keys_int(k, name, preset, low, high);
+    if (!find(k, name) && (x < low || x > high)) {
+        KEYS_FAIL(k, ERR_CONFIG,
+                  "key '%s%s' is not given and %s is %" PRId64 "; it must be from %" PRId64
+                  " to %" PRId64,
+                  k->path, name, from, x, low, high);
+        x = low;
+    }
+    return x;
+}
+
 double keys_float(struct keys *k, const char *name, double preset, double low, double high)
 {
     const json_t *value = find(k, name);

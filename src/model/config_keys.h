@@ -47,6 +47,10 @@ bool keys_given(struct keys *k, const char *name);
 
 /* Values in [low, high]. 1e6 is an integer, 1.5 is not; 3 is a float. */
 int64_t keys_int(struct keys *k, const char *name, int64_t preset, int64_t low, int64_t high);
+/* The same for a key whose preset is computed from other keys (`from` says how): it has to be in
+ * the range too. */
+int64_t keys_int_derived(struct keys *k, const char *name, int64_t preset, int64_t low,
+                         int64_t high, const char *from);
 double keys_float(struct keys *k, const char *name, double preset, double low, double high);
 bool keys_bool(struct keys *k, const char *name, bool preset);
 /* Borrowed from the config; NULL as preset is fine. */

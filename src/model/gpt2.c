@@ -33,7 +33,7 @@ static void parse_sizes(struct model *m, struct gpt2_config *c, struct keys *k)
     m->hidden = int_or(k, "n_embd", "hidden_size", 768, 1 << 24);
     m->n_layers = int_or(k, "n_layer", "num_hidden_layers", 12, 1 << 16);
     c->heads = int_or(k, "n_head", "num_attention_heads", 12, 1 << 16);
-    c->inner = keys_int(k, "n_inner", 4 * m->hidden, 1, 1 << 26);
+    c->inner = keys_int_derived(k, "n_inner", 4 * m->hidden, 1, 1 << 26, "4 n_embd");
     m->attention_width = m->hidden;
     if (k->status == OK && m->hidden % c->heads)
         KEYS_FAIL(k, ERR_CONFIG, "key 'n_embd' (%lld) must be a multiple of n_head (%lld)",

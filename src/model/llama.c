@@ -57,23 +57,21 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     if (v->kv_heads_required && !keys_given(k, "num_key_value_heads"))
         kv = KEYS_REQUIRED_INT;
     c->kv_heads = keys_int(k, "num_key_value_heads", kv, 1, 1 << 16);
-    int64_t head_dim = v->head_dim ? v->head_dim : m->hidden / c->heads;
-    bool given = keys_has(k, "head_dim") || v->head_dim;
-    c->head_dim = keys_int(k, "head_dim", head_dim, 1, 8192);
-    m->attention_width = c->heads * c->head_dim;
-    if (k->status != OK)
-        return;
-    if (!given && m->hidden % c->heads)
+    if (!keys_has(k, "head_dim") && !v->head_dim && m->hidden % c->heads)
         KEYS_FAIL(k, ERR_CONFIG,
                   "key 'hidden_size' (%lld) must be a multiple of num_attention_heads "
                   "(%lld), or head_dim be given",
                   (long long)m->hidden, (long long)c->heads);
-    else if (c->heads % c->kv_heads)
+    int64_t head_dim = v->head_dim ? v->head_dim : m->hidden / c->heads;
+    c->head_dim = keys_int_derived(k, "head_dim", head_dim, 1, ROPE_MAX_HEAD_DIM,
+                                   "hidden_size / num_attention_heads");
+    m->attention_width = c->heads * c->head_dim;
+    if (c->heads % c->kv_heads)
         KEYS_FAIL(k, ERR_CONFIG,
                   "key 'num_attention_heads' (%lld) must be a multiple of "
                   "num_key_value_heads (%lld)",
                   (long long)c->heads, (long long)c->kv_heads);
-    else if (c->head_dim % 2)
+    if (c->head_dim % 2)
         KEYS_FAIL(k, ERR_CONFIG,
                   "key 'head_dim' (%lld) must be even: rotary positions turn "
                   "pairs",

@@ -161,9 +161,8 @@ static double llama3_freq(const struct rope *r, double freq)
 
 void rope_inv_freq(const struct rope *r, int64_t head_dim, float *inv_freq)
 {
-    enum { MAX_PAIRS = 4096 };
-    double freq[MAX_PAIRS];
-    BUG_ON(head_dim / 2 > MAX_PAIRS);
+    double freq[ROPE_MAX_HEAD_DIM / 2];
+    BUG_ON(head_dim > ROPE_MAX_HEAD_DIM);
     for (int64_t i = 0; i < head_dim / 2; i++) {
         freq[i] = pow(r->theta, -2.0 * (double)i / (double)head_dim);
         if (r->type == ROPE_LINEAR)

@@ -18,6 +18,8 @@
 extern "C" {
 #endif
 
+enum { ROPE_MAX_HEAD_DIM = 8192 };
+
 enum rope_type {
     ROPE_DEFAULT,
     ROPE_LINEAR,  /* every frequency divided by factor */
@@ -41,7 +43,8 @@ struct rope {
  * stick to `k`. */
 void rope_parse(struct rope *r, struct keys *k, int64_t context);
 
-/* inv_freq[i], i < head_dim / 2: radians per position of pair i. */
+/* inv_freq[i], i < head_dim / 2 (head_dim at most ROPE_MAX_HEAD_DIM): radians per position of pair
+ * i. */
 void rope_inv_freq(const struct rope *r, int64_t head_dim, float *inv_freq);
 
 /* Sets rope_theta, rope_scaling and rope_parameters. */

@@ -11,6 +11,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/machine.h"
+#include "base/str.h"
 #include "io/safetensors.h"
 #include "support/scratch.h"
 
@@ -205,6 +207,39 @@ static void the_index_decides_which_shard_a_tensor_is_from(void **state)
     scratch_release(&s);
 }
 
+/* An index may name a shard for many tensors that it does not hold: it is read once all the same.
+ */
+static void a_shard_is_read_once_however_often_it_is_named(void **state)
+{
+    (void)state;
+    enum { N_HELD = 2000, N_NAMED = 20000 };
+    struct scratch s;
+    struct str header = {0}, index = {0};
+    struct st_reader *r;
+    scratch_init(&s);
+    for (int i = 0; i < N_HELD; i++)
+        str_addf(&header, "%s\"held.%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                 i ? "," : "{", i);
+    str_add(&header, "}");
+    for (int i = 0; i < N_NAMED; i++)
+        str_addf(&index, "%s\"named.%d\":\"a.safetensors\"", i ? "," : "{\"weight_map\":{", i);
+    str_add(&index, "}}");
+    struct str file = {0};
+    uint64_t n = header.n;
+    str_add_n(&file, (const char *)&n, sizeof(n));
+    str_add_n(&file, header.text, header.n);
+    scratch_write(&s, "a.safetensors", file.text, file.n);
+    scratch_write(&s, "model.safetensors.index.json", index.text, index.n);
+    double start = now_s();
+    assert_int_equal(st_reader_open_folder(&r, s.folder), ERR_DATA);
+    expect_message("does not hold it");
+    assert_true(now_s() - start < 5);
+    str_release(&header);
+    str_release(&index);
+    str_release(&file);
+    scratch_release(&s);
+}
+
 static void folders_survive_every_failed_allocation(void **state)
 {
     (void)state;
@@ -268,6 +303,7 @@ int main(void)
         cmocka_unit_test(shards_are_filled_to_the_limit_and_numbered_from_one),
         cmocka_unit_test(a_disagreeing_index_is_refused),
         cmocka_unit_test(the_index_decides_which_shard_a_tensor_is_from),
+        cmocka_unit_test(a_shard_is_read_once_however_often_it_is_named),
         cmocka_unit_test(folders_survive_every_failed_allocation),
         cmocka_unit_test(sharded_writing_reports_every_failed_write),
     };
