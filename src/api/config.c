@@ -85,8 +85,8 @@ const char *snug_config_key(size_t i)
 {
     static const char *const keys[] = {
 #define GROUP(title)
-#define KEY(name, type, preset, rule, aliases, meaning) #name,
-#define CHOICE(name, set, preset, aliases, meaning)     #name,
+#define KEY(name, type, preset, rule, resume, aliases, meaning) #name,
+#define CHOICE(name, set, preset, resume, aliases, meaning)     #name,
 #include "io/config.def"
 #undef GROUP
 #undef KEY

@@ -104,8 +104,8 @@ struct config_source; /* where every value came from */
 
 struct config {
 #define GROUP(title)
-#define KEY(name, type, preset, rule, aliases, meaning) CONFIG_FIELD_##type name;
-#define CHOICE(name, set, preset, aliases, meaning)     enum config_##set name;
+#define KEY(name, type, preset, rule, resume, aliases, meaning) CONFIG_FIELD_##type name;
+#define CHOICE(name, set, preset, resume, aliases, meaning)     enum config_##set name;
 #include "io/config.def"
 #undef GROUP
 #undef KEY
@@ -152,6 +152,15 @@ enum status config_print_yaml(const struct config *cfg, struct str *out) MUST_CH
 
 /* Every key with its value (unset: null). The caller owns the object. */
 enum status config_json(const struct config *cfg, json_t **out) MUST_CHECK;
+
+/* What a change of a key does to a run that is resumed: a column of config.def. */
+enum config_resume { CONFIG_RESUME_EXACT, CONFIG_RESUME_FREE, CONFIG_RESUME_LOCAL };
+
+/* Adds "key is 2 (demo.yaml:7), was 1" to out for each key of that kind whose value is not the one
+ * in `before`, an object that config_json made, with "; " between them; a key that is not in there
+ * was unset. Returns how many there are. */
+size_t config_changes(const struct config *cfg, const json_t *before, enum config_resume kind,
+                      struct str *out);
 
 /* Canonical word of a choice, as in "cosine" for CONFIG_SCHEDULE_COSINE; set is the name in
  * config.def. */

@@ -41,8 +41,11 @@ static void add_key(struct str *out, const struct config_key *key)
     const char *comma = "";
     str_addf(out, "| `%s` | ", key->name);
     add_type(out, key);
+    static const char *const resumes[] = {
+        [CONFIG_RESUME_EXACT] = "same", [CONFIG_RESUME_FREE] = "free", [CONFIG_RESUME_LOCAL] = ""};
     str_addf(out, key->preset[0] ? " | `%s` | " : " | %s | ",
              key->preset[0] ? key->preset : "unset");
+    str_addf(out, "%s | ", resumes[key->resume]);
     for (const char *list = key->aliases; config_next_alias(&list, word, sizeof(word));) {
         str_addf(out, "%s`%s`", comma, word);
         comma = ", ";
@@ -112,7 +115,14 @@ static const char introduction[] =
     "type, a value out of range or a contradiction stops the run with exit code 2 and names the "
     "line.\n\n"
     "Sizes: `GiB`, `MiB`, `KiB` (and `G`, `M`, `K`) are powers of 1024; `GB`, `MB`, `KB` powers of "
-    "1000.\n";
+    "1000.\n\n"
+    "The column *resume*: a run goes on from a checkpoint bit for bit, so a key marked *same* must "
+    "have the "
+    "value it had, and so must the model, the tokens of the training data, the precision and the "
+    "device. What differs is named and refused, unless `allow_resume_changes: true`. A key marked "
+    "*free* changes no step; a line of the log names those that differ. A new `max_steps` or "
+    "`num_train_epochs` is free too, though a schedule that ends somewhere then ends somewhere "
+    "else.\n";
 
 static const char datasets[] =
     "\n## Datasets\n\n"
@@ -140,10 +150,10 @@ void config_docs_markdown(struct str *out)
     str_add(out, introduction);
     for (size_t i = 0; i < n_config_keys; i++) {
         if (config_keys[i].type == TYPE_GROUP)
-            str_addf(
-                out,
-                "\n## %s\n\n| key | type | default | aliases | meaning |\n|---|---|---|---|---|\n",
-                config_keys[i].name);
+            str_addf(out,
+                     "\n## %s\n\n| key | type | default | resume | aliases | meaning |\n"
+                     "|---|---|---|---|---|---|\n",
+                     config_keys[i].name);
         else
             add_key(out, &config_keys[i]);
     }

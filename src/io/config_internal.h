@@ -82,6 +82,7 @@ struct config_key {
     const char *name; /* of a heading: its title */
     enum config_type type;
     size_t offset;
+    enum config_resume resume;
     const char *preset, *rule, *aliases, *meaning; /* rule of a choice or list: its set */
 };
 
@@ -162,5 +163,6 @@ void config_mark_derived(struct config *cfg, const void *field);
 
 /* Value text, shared by printing and docs (config_print.c). */
 void config_add_double(struct str *out, double x);
+void config_add_json(struct str *out, const json_t *value); /* on one line */
 
 #endif

@@ -71,8 +71,6 @@ static void add_text(struct str *out, const char *text)
     str_add(out, "\"");
 }
 
-static void add_json_flow(struct str *out, const json_t *value);
-
 static void add_json_flow_members(struct str *out, const json_t *value)
 {
     const char *key, *comma = "";
@@ -82,12 +80,12 @@ static void add_json_flow_members(struct str *out, const json_t *value)
         str_add(out, comma);
         add_text(out, key);
         str_add(out, ": ");
-        add_json_flow(out, member);
+        config_add_json(out, member);
         comma = ", ";
     }
 }
 
-static void add_json_flow(struct str *out, const json_t *value)
+void config_add_json(struct str *out, const json_t *value)
 {
     size_t i;
     json_t *item;
@@ -102,7 +100,7 @@ static void add_json_flow(struct str *out, const json_t *value)
         json_array_foreach(value, i, item)
         {
             str_add(out, i ? ", " : "");
-            add_json_flow(out, item);
+            config_add_json(out, item);
         }
         str_add(out, "]");
         break;
@@ -139,7 +137,7 @@ static void add_model(struct str *out, const json_t *model)
         str_add(out, "  ");
         add_text(out, key);
         str_add(out, ": ");
-        add_json_flow(out, member);
+        config_add_json(out, member);
         str_add(out, "\n");
     }
 }
@@ -264,7 +262,7 @@ static void add_datasets(struct str *out, const char *name, const json_t *array)
             if (json_is_null(value) || !dataset_key_applies(type, key))
                 continue;
             str_addf(out, "%s%s: ", lead, key);
-            add_json_flow(out, value);
+            config_add_json(out, value);
             str_add(out, "\n");
             lead = "    ";
         }
@@ -279,7 +277,7 @@ static void add_row(struct str *out, const struct config *cfg, const struct conf
     if (cfg->source->state[key - config_keys] == STATE_DERIVED) {
         /* a comment: it follows from the rest, and would tie it down if it were read back */
         str_addf(out, "# %s: ", key->name);
-        add_json_flow(out, value);
+        config_add_json(out, value);
         str_add(out, "\n");
     } else if (key->type == TYPE_MODEL) {
         add_model(out, value);
@@ -287,7 +285,7 @@ static void add_row(struct str *out, const struct config *cfg, const struct conf
         add_datasets(out, key->name, value);
     } else {
         str_addf(out, "%s: ", key->name);
-        add_json_flow(out, value);
+        config_add_json(out, value);
         str_add(out, "\n");
     }
 }

@@ -7,11 +7,13 @@
 #include "io/config_internal.h"
 
 const struct config_key config_keys[] = {
-#define GROUP(title) {title, TYPE_GROUP, 0, "", "", "", ""},
-#define KEY(name, type, preset, rule, aliases, meaning) \
-    {#name, TYPE_##type, offsetof(struct config, name), preset, rule, aliases, meaning},
-#define CHOICE(name, set, preset, aliases, meaning) \
-    {#name, TYPE_CHOICE, offsetof(struct config, name), preset, #set, aliases, meaning},
+#define GROUP(title) {title, TYPE_GROUP, 0, CONFIG_RESUME_LOCAL, "", "", "", ""},
+#define KEY(name, type, preset, rule, resume, aliases, meaning)                                 \
+    {#name,   TYPE_##type, offsetof(struct config, name), CONFIG_RESUME_##resume, preset, rule, \
+     aliases, meaning},
+#define CHOICE(name, set, preset, resume, aliases, meaning)                                     \
+    {#name,   TYPE_CHOICE, offsetof(struct config, name), CONFIG_RESUME_##resume, preset, #set, \
+     aliases, meaning},
 #include "io/config.def"
 #undef GROUP
 #undef KEY
