@@ -50,7 +50,7 @@ train() { # FOLDER SETTING ...
     shift
     # shellcheck disable=SC2086
     "$build/snug" train configs/gpt2-124m.yaml $settings device=$device model= model_name_or_path="$work/model" \
-        output_dir="$folder" "$@" --quiet
+        output_dir="$folder" overwrite_output_dir=true "$@" --quiet
 }
 
 compared=() n_runs=0

@@ -21,7 +21,7 @@ trap 'rm -rf "$work"' EXIT
 
 command="snug train configs/gpt2-124m.yaml per_device_train_batch_size=4 max_seq_length=256 max_grad_norm=0 max_steps=$steps$settings"
 ours() {
-    "$build/snug" ${command#snug } save_strategy=no report_to=none output_dir="$work/out" \
+    "$build/snug" ${command#snug } save_strategy=no report_to=none output_dir="$work/out" overwrite_output_dir=true \
         num_threads="$OMP_NUM_THREADS" --json --quiet >"$work/snug.$1.json"
 }
 peer() {

@@ -10,7 +10,7 @@ find /usr/share/games/fortunes -type f ! -name '*.dat' ! -name '*.u8' -size +1k 
 echo "text: $(wc -c <"$text") bytes of fortunes"
 run() { echo; echo "\$ snug $*"; "$build/snug" "$@"; }
 run plan configs/demo.yaml
-run train configs/demo.yaml "output_dir=$build/demo/out"
+run train configs/demo.yaml "output_dir=$build/demo/out" overwrite_output_dir=true
 od -An -v -tu1 -w1 "$text" | sort -n | uniq -c | awk '
     { n += $1; count[NR] = $1 }
     END { for (i in count) h -= count[i] / n * log(count[i] / n)

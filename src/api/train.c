@@ -65,16 +65,31 @@ struct watchers {
     size_t n;
 };
 
-static enum status open_watchers(struct watchers *w, struct snug_run *run,
+/* Every run has a folder of its own there: TensorBoard draws the files of one folder as one curve.
+ */
+static enum status open_tensorboard(struct observe_tensorboard *o, const struct snug_run *run,
+                                    const char *id)
+{
+    const struct config *cfg = run->config->config;
+    const char *above = run->settings.logging_dir ? run->settings.logging_dir : cfg->logging_dir;
+    struct str folder = {0};
+    str_addf(&folder, "%s/%s", above, id);
+    enum status status = str_status(&folder);
+    if (status == OK)
+        status = observe_tensorboard_open(o, cfg, folder.text);
+    str_release(&folder);
+    return status;
+}
+
+static enum status open_watchers(struct watchers *w, struct snug_run *run, const char *id,
                                  const struct snug_train_options *o)
 {
     const struct config *cfg = run->config->config;
-    const char *folder = run->settings.logging_dir ? run->settings.logging_dir : cfg->logging_dir;
     *w = (struct watchers){.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
-    TRY(observe_metrics_open(&w->metrics, cfg, &run->session.pipeline.forecast));
+    TRY(observe_metrics_open(&w->metrics, cfg, id, &run->session.pipeline.forecast));
     w->list[w->n++] = observe_metrics(&w->metrics);
     if (config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD)) {
-        TRY(observe_tensorboard_open(&w->tensorboard, cfg, folder));
+        TRY(open_tensorboard(&w->tensorboard, run, id));
         w->list[w->n++] = observe_tensorboard(&w->tensorboard);
     }
     if (o->terminal)
@@ -111,14 +126,16 @@ static enum status save_config(const struct config *cfg)
 }
 
 static enum status train(struct snug_run *run, const struct snug_train_options *o,
-                         struct watchers *w)
+                         struct run_start *start, struct watchers *w)
 {
     struct session *s = &run->session;
     TRY(session_require_fit(s));
     TRY(session_require_room(s));
+    TRY(run_start_open(start, s->config));
     TRY(session_data(s));
+    TRY(run_start_confirm(start, s));
     TRY(save_config(s->config));
-    TRY(open_watchers(w, run, o));
+    TRY(open_watchers(w, run, start->id, o));
     TRY(session_start(s));
     struct profile_options profile = {
         .path = o->profile, .n_steps = o->profile_steps ? o->profile_steps : PROFILE_N_STEPS};
@@ -126,21 +143,22 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
                                     .n_observers = w->n,
                                     .stop = o->stop,
                                     .profile = o->profile ? &profile : NULL};
-    double start = now_s();
+    double began = now_s();
     run->has_trained = true;
-    enum status status = train_run(s, &options, &run->trained);
-    run->train_s = now_s() - start;
+    enum status status = train_run(s, start, &options, &run->trained);
+    run->train_s = now_s() - began;
     return status;
 }
 
 enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_options *options)
 {
     struct watchers w = {.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
+    struct run_start start = {0};
     enum status status;
     if (!run->session.options.train || run->session.executor)
         return public_status(FAIL(ERR_USAGE, "this run was not opened for training, or has been "
                                              "used already"));
-    status = train(run, options, &w);
+    status = train(run, options, &start, &w);
     /* A run that failed keeps its own message, whatever becomes of the last line. */
     enum status ended = status == OK ? observe_metrics_end(&w.metrics, &run->trained, status) : OK;
     if (status != OK) {
@@ -151,6 +169,7 @@ enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_op
         str_release(&message);
     }
     close_watchers(&w);
+    run_start_close(&start);
     return public_status(status != OK ? status : ended);
 }
 

@@ -49,7 +49,7 @@ static enum snug_status shorten(struct cli *cli)
         {"logging_steps", "1"},         {"save_strategy", "steps"},
         {"save_steps", steps},          {"eval_strategy", evaluates ? "steps" : "no"},
         {"eval_steps", steps},          {"eval_max_batches", "1"},
-        {"resume_from_checkpoint", ""},
+        {"resume_from_checkpoint", ""}, {"overwrite_output_dir", "true"},
     };
     for (size_t i = 0; i < ARRAY_LEN(changes) && status == SNUG_OK; i++)
         status = add(a, changes[i].key, changes[i].value);

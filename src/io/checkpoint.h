@@ -4,8 +4,11 @@
  *       config.json, model.safetensors (or shards + index), tokenizer files   a Hugging Face model
  *       optimizer.safetensors     every state and master by name, in its own dtype
  *       trainer_state.json        global_step, epoch, log_history: what plotting scripts read
- *       state.json                written last: step, the trainer's state, and a manifest with size
- *                                 and XXH64 of every other file; it carries a checksum of itself
+ *       state.json                written last: the run, the step, the trainer's state, and a
+ * manifest with size and XXH64 of every other file; it carries a checksum of itself
+ *
+ * Every run has an id (run_folder.h) that begins with the time it was started: of the checkpoints
+ * in a folder those of a later run are newer, whatever their steps.
  *
  * Everything is written to <output_dir>/.tmp-checkpoint-<step>-<pid>, synced, and renamed, so a
  * folder named checkpoint-<step> is a finished one. A checkpoint of the same step (saved again
@@ -31,6 +34,7 @@
 
 #include <jansson.h>
 
+#include "base/pool.h"
 #include "io/export.h"
 
 #ifdef __cplusplus
@@ -57,6 +61,7 @@ struct checkpoint_content {
     const struct checkpoint_tensor *states; /* [n_states] */
     size_t n_states;
     const struct tensor_stage *stage; /* how to read both */
+    const char *run;                  /* id of the run it belongs to; NULL: none */
     json_t *state;       /* an object: whatever the trainer needs back (RNG, cursor, scaler, ...) */
     double epoch;        /* for trainer_state.json */
     json_t *log_history; /* an array of objects (loss, grad_norm, ..., step), or NULL */
@@ -71,7 +76,7 @@ struct checkpoint_content {
  * touched. On failure nothing of it remains and older checkpoints are as they were. *path (may be
  * NULL; freed by the caller with mem_free) = where it is. */
 enum status checkpoint_save(const char *output_dir, int64_t step,
-                            const struct checkpoint_content *content, int keep,
+                            const struct checkpoint_content *content, int64_t keep,
                             char **path) MUST_CHECK;
 
 /* ---- finding ---- */
@@ -82,11 +87,28 @@ enum status checkpoint_save(const char *output_dir, int64_t step,
 enum status checkpoint_recover(const char *output_dir) MUST_CHECK;
 
 /* *path (freed by the caller with mem_free) = the checkpoint that `spec` means:
- *   "last"  the newest complete one in output_dir, its checksums verified; none is ERR_CHECKPOINT
- *   "auto"  the same, but none is OK and *path is NULL
- *   other   a path, as it is or inside output_dir; not verified: checkpoint_open does
- * Incomplete or damaged ones are passed over with a warning that says why. */
+ *   "last"  the newest complete one of the newest run in output_dir, its checksums verified; none
+ * is ERR_CHECKPOINT "auto"  the same, but none is OK and *path is NULL other   a path, as it is or
+ * inside output_dir; not verified: checkpoint_open does Incomplete or damaged ones are passed over
+ * with a warning that says why. */
 enum status checkpoint_find(const char *output_dir, const char *spec, char **path) MUST_CHECK;
+
+/* What is called a finished checkpoint in output_dir, the oldest first: by run, then by step. One
+ * whose state cannot be read stands among those of the newest run. In the pool. */
+struct checkpoint_entry {
+    const char *run; /* "": none was noted */
+    int64_t step;
+    bool ours; /* it has a state.json, which only Snug writes */
+};
+struct checkpoint_entries {
+    struct checkpoint_entry *items;
+    size_t n;
+};
+enum status checkpoint_entries(struct pool *pool, const char *output_dir,
+                               struct checkpoint_entries *out) MUST_CHECK;
+
+/* Removes one of them. */
+enum status checkpoint_remove(const char *output_dir, int64_t step) MUST_CHECK;
 
 /* ---- reading ---- */
 
@@ -104,6 +126,8 @@ enum status checkpoint_open(struct checkpoint **out, const char *path,
 void checkpoint_close(struct checkpoint *c); /* NULL is fine */
 
 int64_t checkpoint_step(const struct checkpoint *c);
+const char *checkpoint_run(const struct checkpoint *c); /* id; "": none was noted */
+const char *checkpoint_path(const struct checkpoint *c);
 /* The object given as `state`; borrowed. */
 const json_t *checkpoint_state(const struct checkpoint *c);
 /* *history = the array given as log_history, a new reference. */

@@ -69,14 +69,12 @@ static enum status try_open(const char *folder)
 /* *found = the newest complete one, in the pool, or NULL. */
 static enum status find_newest(struct pool *pool, const char *output_dir, const char **found)
 {
-    struct checkpoint_list list;
+    struct checkpoint_entries list;
     *found = NULL;
-    TRY(checkpoint_list(pool, output_dir, &list));
+    TRY(checkpoint_entries(pool, output_dir, &list));
     for (size_t i = list.n; i-- > 0;) {
-        if (list.names[i].kind != CHECKPOINT_FINISHED)
-            continue;
         const char *folder =
-            checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, list.names[i].step);
+            checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, list.items[i].step);
         TRY(pool_status(pool));
         enum status status = try_open(folder);
         if (status == OK) {

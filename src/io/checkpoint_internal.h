@@ -55,8 +55,9 @@ bool checkpoint_is_ours(const char *folder);
 
 /* ---- the state file (checkpoint_manifest.c) ---- */
 
-/* Hashes every file in the folder and writes state.json. */
-enum status checkpoint_write_state(const char *folder, int64_t step, json_t *state) MUST_CHECK;
+/* Hashes every file in the folder and writes state.json; `run` may be NULL. */
+enum status checkpoint_write_state(const char *folder, const char *run, int64_t step,
+                                   json_t *state) MUST_CHECK;
 
 /* *root = state.json, whole and of a version we know; the caller drops it. */
 enum status checkpoint_read_state_file(json_t **root, const char *folder) MUST_CHECK;

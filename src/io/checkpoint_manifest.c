@@ -2,7 +2,8 @@
  *
  *     {
  *       "xxh64": "0123456789abcdef",    of this file with zeros in place of these digits
- *       "format": "snug-checkpoint", "version": 1, "step": 500,
+ *       "format": "snug-checkpoint", "version": 1,
+ *       "run": "20261115-170912-8f3ac21b", "step": 500,
  *       "state": {...},                 the trainer's
  *       "files": {"config.json": {"size": 816, "xxh64": "..."}, ...}
  *     }
@@ -22,6 +23,7 @@
 #include "io/checkpoint_internal.h"
 #include "io/file_hash.h"
 #include "io/json_file.h"
+#include "io/run_folder.h"
 
 /* How the file starts; the digits follow. */
 static const char opening[] = "{\n  \"xxh64\": \"";
@@ -111,12 +113,12 @@ out:
     return status;
 }
 
-enum status checkpoint_write_state(const char *folder, int64_t step, json_t *state)
+enum status checkpoint_write_state(const char *folder, const char *run, int64_t step, json_t *state)
 {
     BUG_ON(!json_is_object(state));
-    json_t *root =
-        json_pack("{s:s, s:s, s:i, s:I, s:O, s:{}}", "xxh64", zeros, "format", format_name,
-                  "version", VERSION, "step", (json_int_t)step, "state", state, "files");
+    json_t *root = json_pack("{s:s, s:s, s:i, s:s*, s:I, s:O, s:{}}", "xxh64", zeros, "format",
+                             format_name, "version", VERSION, "run", run, "step", (json_int_t)step,
+                             "state", state, "files");
     if (!root)
         return FAIL(ERR_MEMORY, "%s: out of memory for " CHECKPOINT_STATE_FILE, folder);
     enum status status = list_into(json_object_get(root, "files"), folder);
@@ -158,10 +160,15 @@ static enum status check_root(const json_t *root, const char *path)
                     "%s: version %lld of the format, this program reads %d; use the program that "
                     "wrote it",
                     path, (long long)version, VERSION);
-    if (!json_is_integer(json_object_get(root, "step")) ||
-        !json_is_object(json_object_get(root, "state")) ||
+    const json_t *run = json_object_get(root, "run"), *step = json_object_get(root, "step");
+    if (!json_is_integer(step) || !json_is_object(json_object_get(root, "state")) ||
         !json_is_object(json_object_get(root, "files")))
         return FAIL(ERR_CHECKPOINT, "%s: step, state or files is missing", path);
+    if (json_integer_value(step) < 0)
+        return FAIL(ERR_CHECKPOINT, "%s: step is %lld; no checkpoint has a negative one", path,
+                    (long long)json_integer_value(step));
+    if (run && !run_id_is_valid(json_string_value(run)))
+        return FAIL(ERR_CHECKPOINT, "%s: 'run' is not the id of a run", path);
     return OK;
 }
 

@@ -65,6 +65,17 @@ int64_t checkpoint_step(const struct checkpoint *c)
     return json_integer_value(json_object_get(c->root, "step"));
 }
 
+const char *checkpoint_run(const struct checkpoint *c)
+{
+    const char *run = json_string_value(json_object_get(c->root, "run"));
+    return run ? run : "";
+}
+
+const char *checkpoint_path(const struct checkpoint *c)
+{
+    return c->folder;
+}
+
 const json_t *checkpoint_state(const struct checkpoint *c)
 {
     return json_object_get(c->root, "state");

@@ -62,7 +62,7 @@ static enum status write_files(const char *folder, int64_t step, const struct ch
     TRY(write_model(folder, c));
     TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
     TRY(write_trainer_state(folder, step, c));
-    return checkpoint_write_state(folder, step, c->state);
+    return checkpoint_write_state(folder, c->run, step, c->state);
 }
 
 /* ---- the folder ---- */
@@ -121,36 +121,34 @@ static void clear_aside(const struct place *p)
 /* ---- rotation ---- */
 
 /* Renamed first, so that a crash half-way leaves a temporary folder and not half a checkpoint. */
-static enum status remove_one(struct pool *pool, const char *output_dir, int64_t step)
-{
-    const char *folder = checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, step);
-    const char *doomed = checkpoint_folder(pool, output_dir, CHECKPOINT_TEMPORARY, step);
-    TRY(pool_status(pool));
-    TRY(file_rename(folder, doomed));
-    return file_remove_tree(doomed);
-}
-
-static enum status rotate(const char *output_dir, int64_t step_written, int keep)
+enum status checkpoint_remove(const char *output_dir, int64_t step)
 {
     struct pool pool;
-    struct checkpoint_list list;
-    size_t n = 0;
     pool_init(&pool);
-    enum status status = checkpoint_list(&pool, output_dir, &list);
-    for (size_t i = 0; i < list.n && status == OK; i++) {
-        const struct checkpoint_name *name = &list.names[i];
-        if (name->kind != CHECKPOINT_FINISHED)
+    const char *folder = checkpoint_folder(&pool, output_dir, CHECKPOINT_FINISHED, step);
+    const char *doomed = checkpoint_folder(&pool, output_dir, CHECKPOINT_TEMPORARY, step);
+    enum status status;
+    TRY_GOTO(pool_status(&pool), out);
+    TRY_GOTO(file_rename(folder, doomed), out);
+    TRY_GOTO(file_remove_tree(doomed), out);
+out:
+    pool_release(&pool);
+    return status;
+}
+
+static enum status rotate(const char *output_dir, int64_t step_written, int64_t keep)
+{
+    struct pool pool;
+    struct checkpoint_entries list;
+    pool_init(&pool);
+    enum status status = checkpoint_entries(&pool, output_dir, &list);
+    int64_t n_excess = -keep;
+    for (size_t i = 0; i < list.n; i++)
+        n_excess += list.items[i].ours;
+    for (size_t i = 0; i < list.n && n_excess > 0 && status == OK; i++) {
+        if (!list.items[i].ours || list.items[i].step == step_written)
             continue;
-        const char *folder = checkpoint_folder(&pool, output_dir, name->kind, name->step);
-        status = pool_status(&pool);
-        if (status == OK && checkpoint_is_ours(folder))
-            list.names[n++] = *name;
-    }
-    size_t n_excess = n > (size_t)keep ? n - (size_t)keep : 0;
-    for (size_t i = 0; i < n && n_excess > 0 && status == OK; i++) {
-        if (list.names[i].step == step_written)
-            continue;
-        status = remove_one(&pool, output_dir, list.names[i].step);
+        status = checkpoint_remove(output_dir, list.items[i].step);
         n_excess--;
     }
     pool_release(&pool);
@@ -158,7 +156,7 @@ static enum status rotate(const char *output_dir, int64_t step_written, int keep
 }
 
 enum status checkpoint_save(const char *output_dir, int64_t step,
-                            const struct checkpoint_content *content, int keep, char **path)
+                            const struct checkpoint_content *content, int64_t keep, char **path)
 {
     struct place p = {0};
     char *copy = NULL;

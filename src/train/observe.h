@@ -5,7 +5,8 @@
  *
  * metrics.jsonl has one object a line; "kind" is config, plan, step, eval, save or end, "t" the
  * time in seconds since 1970. Every step is written, whatever logging_steps says: when a run was
- * killed and resumed, steps that were run twice stand there twice, and the later line counts.
+ * killed and resumed, steps that were run twice stand there twice, and the later line counts. The
+ * line of the config says the id of the run ("run"), the same after a resume.
  */
 #ifndef SNUG_TRAIN_OBSERVE_H
 #define SNUG_TRAIN_OBSERVE_H
@@ -21,7 +22,7 @@ extern "C" {
 /* ---- lines: the objects of metrics.jsonl, also shown by log_format: json --------------------- */
 
 /* New references; NULL when out of memory. Numbers that are not finite become null. */
-json_t *line_config(const struct config *cfg);
+json_t *line_config(const struct config *cfg, const char *run);
 json_t *line_plan(const struct forecast *f);
 json_t *line_step(const struct step_record *r);
 json_t *line_eval(const struct eval_record *r);
@@ -45,9 +46,10 @@ void observe_step_text(struct str *out, const struct step_record *r);
 struct observe_metrics {
     struct metrics file;
 };
-/* Opens output_dir/metrics.jsonl (the folder is made) and writes config and plan. */
+/* Opens output_dir/metrics.jsonl (the folder is made) and writes config and plan; `run` is the id
+ * of the run. */
 enum status observe_metrics_open(struct observe_metrics *o, const struct config *cfg,
-                                 const struct forecast *f) MUST_CHECK;
+                                 const char *run, const struct forecast *f) MUST_CHECK;
 struct train_observer observe_metrics(struct observe_metrics *o);
 /* Writes the end of the run. Keeps the thread's error message. */
 enum status observe_metrics_end(struct observe_metrics *o, const struct train_result *r,

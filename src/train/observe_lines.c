@@ -22,12 +22,12 @@ static json_t *line(const char *kind, json_t *rest)
     return o;
 }
 
-json_t *line_config(const struct config *cfg)
+json_t *line_config(const struct config *cfg, const char *run)
 {
     json_t *all;
     if (config_json(cfg, &all) != OK)
         return NULL;
-    return line("config", json_pack("{s:o}", "config", all));
+    return line("config", json_pack("{s:s, s:o}", "run", run, "config", all));
 }
 
 static json_t *breakdown(const struct forecast *f)

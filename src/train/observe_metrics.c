@@ -15,7 +15,7 @@ static enum status write_line(struct observe_metrics *o, json_t *line)
 }
 
 enum status observe_metrics_open(struct observe_metrics *o, const struct config *cfg,
-                                 const struct forecast *f)
+                                 const char *run, const struct forecast *f)
 {
     struct str path = {0};
     str_addf(&path, "%s/metrics.jsonl", cfg->output_dir);
@@ -27,7 +27,7 @@ enum status observe_metrics_open(struct observe_metrics *o, const struct config 
         status = metrics_open(&o->file, path.text);
     str_release(&path);
     TRY(status);
-    TRY(write_line(o, line_config(cfg)));
+    TRY(write_line(o, line_config(cfg, run)));
     return write_line(o, line_plan(f));
 }
 

@@ -1,7 +1,5 @@
 #include "train/resume.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
@@ -49,22 +47,24 @@ static enum status collect_states(struct session *s, struct states *out)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static json_t *pack_state(const struct session *s, const struct train_state *t)
+static json_t *pack_state(const struct session *s, const struct run_start *start,
+                          const struct train_state *t)
 {
     struct loader_cursor c;
     loader_get_cursor(s->loader, &c);
-    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "step",
+    return json_pack("{s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:O}", "step",
                      (json_int_t)t->step, "micro_steps", (json_int_t)t->n_micro_steps, "tokens",
-                     (json_int_t)t->n_tokens, "seed", (json_int_t)s->config->seed, "cursor", "seed",
-                     (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
-                     (json_int_t)c.next_window, "n_windows", (json_int_t)c.n_windows, "seq_len",
-                     (json_int_t)c.seq_len);
+                     (json_int_t)t->n_tokens, "cursor", "seed", (json_int_t)c.seed, "epoch",
+                     (json_int_t)c.epoch, "next_window", (json_int_t)c.next_window, "n_windows",
+                     (json_int_t)c.n_windows, "seq_len", (json_int_t)c.seq_len, "settings",
+                     start->settings);
 }
 
-enum status train_save(struct session *s, struct train_state *t, double epoch, char **path)
+enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
+                       double epoch, char **path)
 {
     struct states states = {0};
-    json_t *state = pack_state(s, t), *history = history_json(&t->history);
+    json_t *state = pack_state(s, start, t), *history = history_json(&t->history);
     enum status status = OK;
     *path = NULL;
     if (!state || !history) {
@@ -80,13 +80,14 @@ enum status train_save(struct session *s, struct train_state *t, double epoch, c
         .stage = s->stage,
         .states = states.list.items,
         .n_states = states.list.n,
+        .run = start->id,
         .state = state,
         .epoch = epoch,
         .log_history = history,
         .extras_folder = s->model_folder,
     };
-    TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content,
-                             (int)s->config->save_total_limit, path),
+    TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,
+                             path),
              out);
     t->saved_step = t->step;
 out:
@@ -99,36 +100,53 @@ out:
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-static enum status get_int(const json_t *o, const char *key, int64_t *out)
+/* More of anything than a run can have: what is above was never written by one. */
+#define COUNT_MOST ((int64_t)1 << 56)
+
+static enum status get_count(const json_t *o, const char *key, int64_t *out)
 {
     const json_t *x = json_object_get(o, key);
     if (!json_is_integer(x))
         return FAIL(ERR_CHECKPOINT, "state.json: '%s' is missing or not an integer", key);
     *out = (int64_t)json_integer_value(x);
+    if (*out < 0 || *out > COUNT_MOST)
+        return FAIL(ERR_CHECKPOINT, "state.json: '%s' is %lld, which no run writes", key,
+                    (long long)*out);
     return OK;
 }
 
-static enum status unpack_state(struct session *s, const json_t *o, struct train_state *t)
+/* A position in data of the same length holds for a new order or other tokens too; in any other
+ * data there is nothing to begin with but the beginning. Settings that differ were accepted. */
+static enum status set_cursor(struct session *s, const struct loader_cursor *saved)
+{
+    struct loader_cursor now, c = *saved;
+    loader_get_cursor(s->loader, &now);
+    c.seed = now.seed;
+    if (c.n_windows == now.n_windows && c.seq_len == now.seq_len)
+        return loader_set_cursor(s->loader, &c);
+    log_warn("the data has %lld sequences of %lld tokens, it had %lld of %lld: it is read from its "
+             "beginning",
+             (long long)now.n_windows, (long long)now.seq_len, (long long)c.n_windows,
+             (long long)c.seq_len);
+    return OK;
+}
+
+static enum status unpack_state(struct session *s, const struct checkpoint *checkpoint,
+                                struct train_state *t)
 {
     struct loader_cursor c = {0};
-    int64_t cursor_seed, seed;
-    const json_t *cursor = json_object_get(o, "cursor");
-    TRY(get_int(o, "step", &t->step));
-    TRY(get_int(o, "micro_steps", &t->n_micro_steps));
-    TRY(get_int(o, "tokens", &t->n_tokens));
-    TRY(get_int(o, "seed", &seed));
-    TRY(get_int(cursor, "seed", &cursor_seed));
-    TRY(get_int(cursor, "epoch", &c.epoch));
-    TRY(get_int(cursor, "next_window", &c.next_window));
-    TRY(get_int(cursor, "n_windows", &c.n_windows));
-    TRY(get_int(cursor, "seq_len", &c.seq_len));
-    if (seed != s->config->seed)
-        return FAIL(ERR_CONFIG,
-                    "%s: seed is %lld, but the checkpoint was made with seed %lld; a run resumes "
-                    "exactly only with the same seed",
-                    config_where(s->config, "seed"), (long long)s->config->seed, (long long)seed);
-    c.seed = (uint64_t)cursor_seed;
-    return loader_set_cursor(s->loader, &c);
+    const json_t *o = checkpoint_state(checkpoint), *cursor = json_object_get(o, "cursor");
+    TRY(get_count(o, "step", &t->step));
+    TRY(get_count(o, "micro_steps", &t->n_micro_steps));
+    TRY(get_count(o, "tokens", &t->n_tokens));
+    TRY(get_count(cursor, "epoch", &c.epoch));
+    TRY(get_count(cursor, "next_window", &c.next_window));
+    TRY(get_count(cursor, "n_windows", &c.n_windows));
+    TRY(get_count(cursor, "seq_len", &c.seq_len));
+    if (t->step != checkpoint_step(checkpoint) || t->step > TRAIN_MOST_STEPS)
+        return FAIL(ERR_CHECKPOINT, "state.json: 'step' is %lld in the checkpoint of step %lld",
+                    (long long)t->step, (long long)checkpoint_step(checkpoint));
+    return set_cursor(s, &c);
 }
 
 static enum status read_all(struct session *s, const struct checkpoint *c, struct train_state *t)
@@ -136,13 +154,12 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     struct states states = {0};
     enum status status;
     json_t *history = NULL;
-    TRY_GOTO(checkpoint_check_model(c, s->model), out);
     TRY_GOTO(collect_states(s, &states), out);
     TRY_GOTO(checkpoint_read_params(c, s->params, s->n_params, s->param_tensors, s->stage,
                                     s->device.env.n_threads),
              out);
     TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, s->stage), out);
-    TRY_GOTO(unpack_state(s, checkpoint_state(c), t), out);
+    TRY_GOTO(unpack_state(s, c, t), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     history_read(&t->history, history);
     t->saved_step = t->step;
@@ -153,24 +170,14 @@ out:
     return status;
 }
 
-enum status train_resume(struct session *s, struct train_state *t)
+enum status train_resume(struct session *s, const struct run_start *start, struct train_state *t)
 {
-    const char *spec = s->config->resume_from_checkpoint;
-    struct checkpoint *c = NULL;
-    char *path = NULL;
-    enum status status;
-    TRY(checkpoint_recover(s->config->output_dir));
-    if (!spec)
+    struct checkpoint *c = start->checkpoint;
+    if (!c)
         return OK;
-    TRY(checkpoint_find(s->config->output_dir, spec, &path));
-    if (!path)
-        return OK;
-    bool verified = strcmp(spec, "last") == 0 || strcmp(spec, "auto") == 0;
-    TRY_GOTO(checkpoint_open(&c, path, verified ? CHECKPOINT_QUICK : CHECKPOINT_FULL), out);
-    TRY_GOTO(read_all(s, c, t), out);
-    log_info("resumed from %s at step %lld", path, (long long)t->step);
-out:
-    checkpoint_close(c);
-    mem_free(path);
-    return status;
+    enum status status = read_all(s, c, t);
+    if (status != OK)
+        return status_prefix(status, "%s", checkpoint_path(c));
+    log_info("resumed from %s at step %lld", checkpoint_path(c), (long long)t->step);
+    return OK;
 }

@@ -1,14 +1,14 @@
 /* resume.h: what a run must remember to go on exactly: saved with every checkpoint, read back.
  *
  * Weights, optimizer states and masters are storage and go as tensors; everything else is here:
- * step, micro-step counter (the random generator's position), tokens seen, data cursor, log
- * history.
+ * step, micro-step counter (the random generator's position), tokens seen, data cursor, the run's
+ * settings, log history.
  */
 #ifndef SNUG_TRAIN_RESUME_H
 #define SNUG_TRAIN_RESUME_H
 
 #include "train/history.h"
-#include "train/session.h"
+#include "train/run_start.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,12 +26,13 @@ enum status train_state_init(struct train_state *t) MUST_CHECK;
 void train_state_release(struct train_state *t);
 
 /* Saves checkpoint-<step> under output_dir; *path (freed by the caller) names it. */
-enum status train_save(struct session *s, struct train_state *t, double epoch,
-                       char **path) MUST_CHECK;
+enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
+                       double epoch, char **path) MUST_CHECK;
 
-/* Restores weights, states, cursor and *t as resume_from_checkpoint says; a fresh run when it says
- * nothing. The loader must not be running. */
-enum status train_resume(struct session *s, struct train_state *t) MUST_CHECK;
+/* Restores weights, states, cursor and *t from the checkpoint that the run starts from; does
+ * nothing when it starts from the beginning. The loader must not be running. */
+enum status train_resume(struct session *s, const struct run_start *start,
+                         struct train_state *t) MUST_CHECK;
 
 #ifdef __cplusplus
 }

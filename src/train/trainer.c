@@ -11,6 +11,7 @@
 
 struct loop {
     struct session *s;
+    const struct run_start *start;
     const struct train_options *o;
     struct train_result *result;
     struct train_state state;
@@ -231,7 +232,7 @@ static enum status save(struct loop *l)
         return OK;
     double start = now_s();
     char *path = NULL;
-    TRY(train_save(l->s, &l->state, epoch_of(l), &path));
+    TRY(train_save(l->s, l->start, &l->state, epoch_of(l), &path));
     mem_free(l->result->last_checkpoint);
     l->result->last_checkpoint = path;
     for (size_t i = 0; i < l->o->n_observers; i++) {
@@ -322,13 +323,23 @@ static enum status train_step(struct loop *l, bool *done)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-int64_t train_total_steps(const struct session *s)
+enum status train_total_steps(const struct session *s, int64_t *n_steps)
 {
     const struct config *cfg = s->config;
+    *n_steps = cfg->max_steps;
     if (cfg->max_steps > 0)
-        return cfg->max_steps;
+        return OK;
     double batches = cfg->num_train_epochs * (double)loader_n_batches(s->loader);
-    return MAX((int64_t)(batches / (double)cfg->gradient_accumulation_steps), (int64_t)1);
+    double steps = batches / (double)cfg->gradient_accumulation_steps;
+    if (steps > (double)TRAIN_MOST_STEPS)
+        return FAIL(
+            ERR_CONFIG,
+            "%s: num_train_epochs %g over %lld batches is a run of %.3g steps, and %lld are "
+            "the most: lower it, or set max_steps",
+            config_where(cfg, "num_train_epochs"), cfg->num_train_epochs,
+            (long long)loader_n_batches(s->loader), steps, (long long)TRAIN_MOST_STEPS);
+    *n_steps = MAX((int64_t)steps, (int64_t)1);
+    return OK;
 }
 
 static struct schedule schedule_for(const struct config *cfg, int64_t n_steps)
@@ -400,16 +411,16 @@ static enum status run_loop(struct loop *l)
     return OK;
 }
 
-enum status train_run(struct session *s, const struct train_options *o, struct train_result *result)
+enum status train_run(struct session *s, const struct run_start *start,
+                      const struct train_options *o, struct train_result *result)
 {
-    struct loop l = {.s = s, .o = o, .result = result};
+    struct loop l = {.s = s, .start = start, .o = o, .result = result};
     *result = (struct train_result){0};
     enum status status;
-    l.n_steps = train_total_steps(s);
+    TRY_GOTO(train_total_steps(s, &l.n_steps), out);
     l.schedule = schedule_for(s->config, l.n_steps);
     TRY_GOTO(train_state_init(&l.state), out);
-    TRY_GOTO(file_make_folders(s->config->output_dir), out);
-    TRY_GOTO(train_resume(s, &l.state), out);
+    TRY_GOTO(train_resume(s, start, &l.state), out);
     size_t n = (size_t)MAX(l.n_steps - l.state.step, (int64_t)1);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
     TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);

@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "train/profile.h"
+#include "train/run_start.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,14 +70,17 @@ struct train_options {
     const struct profile_options *profile; /* NULL: none is wanted */
 };
 
-/* Number of optimizer steps the config asks for over the session's data. */
-int64_t train_total_steps(const struct session *s);
+/* The device counts steps in 32 bits. */
+#define TRAIN_MOST_STEPS ((int64_t)INT32_MAX - 1)
 
-/* Runs from the session's state (fresh, or resumed by train_resume) to the end. Returns
- * ERR_INTERRUPTED / ERR_TERMINATED after saving when a signal stopped it. The result is filled in
- * every case. */
-enum status train_run(struct session *s, const struct train_options *o,
-                      struct train_result *result) MUST_CHECK;
+/* *n_steps = how many optimizer steps the config asks for over the session's data. ERR_CONFIG when
+ * there are more than TRAIN_MOST_STEPS. */
+enum status train_total_steps(const struct session *s, int64_t *n_steps) MUST_CHECK;
+
+/* Runs from where `start` (confirmed) says to the end. Returns ERR_INTERRUPTED / ERR_TERMINATED
+ * after saving when a signal stopped it. The result is filled in every case. */
+enum status train_run(struct session *s, const struct run_start *start,
+                      const struct train_options *o, struct train_result *result) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,7 @@
 #include "support/golden.h"
 #include "support/gpu.h"
 #include "support/scratch.h"
+#include "support/train_session.h"
 #include "train/trainer.h"
 
 enum { N_STEPS = 12 };
@@ -58,7 +59,7 @@ static void train(struct run *r, const struct profile_options *profile)
     struct train_options o = {.profile = profile};
     expect_ok(session_data(&r->session));
     expect_ok(session_start(&r->session));
-    expect_ok(train_run(&r->session, &o, &r->result));
+    expect_ok(train_session(&r->session, &o, &r->result));
 }
 
 static void close_run(struct run *r)

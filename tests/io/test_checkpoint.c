@@ -132,7 +132,7 @@ static void fixture_release(struct fixture *f)
     scratch_release(&f->scratch);
 }
 
-static void save(struct fixture *f, int64_t step, int keep)
+static void save(struct fixture *f, int64_t step, int64_t keep)
 {
     set_step(f, step);
     expect_ok(checkpoint_save(f->scratch.folder, step, &f->content, keep, NULL));
@@ -387,6 +387,32 @@ static void the_newest_by_number_is_last(void **state)
     expect_ok(checkpoint_find("/elsewhere", due, &path));
     assert_string_equal(path, due);
     mem_free(path);
+    fixture_release(&f);
+}
+
+static void a_later_run_is_newer_whatever_its_steps(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "gpt2");
+    f.content.run = "20261115-100000-ffffffff";
+    save(&f, 100, 0);
+    save(&f, 200, 0);
+    f.content.run = "20261115-100001-00000000";
+    save(&f, 5, 0);
+    expect_last(&f, 5);
+    struct pool pool;
+    struct checkpoint_entries list;
+    pool_init(&pool);
+    expect_ok(checkpoint_entries(&pool, f.scratch.folder, &list));
+    assert_int_equal(list.n, 3);
+    assert_string_equal(list.items[2].run, f.content.run);
+    pool_release(&pool);
+    save(&f, 10, 2); /* the old run's go first */
+    expect_folders(&f, (const int64_t[]){5, 10, -1});
+    expect_last(&f, 10);
+    save(&f, 15, 4294967297); /* more than 32 bits: keep that many */
+    expect_folders(&f, (const int64_t[]){5, 10, 15, -1});
     fixture_release(&f);
 }
 
@@ -868,6 +894,7 @@ int main(void)
         cmocka_unit_test(parameters_of_any_dtype_keep_their_bits),
         cmocka_unit_test(saving_and_reading_need_no_memory_for_the_tensors),
         cmocka_unit_test(the_newest_by_number_is_last),
+        cmocka_unit_test(a_later_run_is_newer_whatever_its_steps),
         cmocka_unit_test(rotation_keeps_the_newest_and_always_the_one_just_written),
         cmocka_unit_test(saving_a_step_again_replaces_it),
         cmocka_unit_test(names_are_taken_exactly),

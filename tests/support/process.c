@@ -213,6 +213,7 @@ void write_tiny_config(const struct scratch *s, const char *name, const char *mo
                      "num_threads: 1\n"
                      "seed: 7\n"
                      "output_dir: %s/out\n"
+                     "overwrite_output_dir: true\n"
                      "%s",
                      s->folder, more);
     assert_in_range(n, 1, sizeof(text) - 1);

@@ -57,7 +57,8 @@ const json_t *json_at(const json_t *root, const char *path); /* any type; NULL w
 /* Waits until the file exists; fails after half a minute or when the process has ended. */
 void wait_for_file(const struct process *p, const char *path);
 
-/* Writes a config of a tiny model under `name`, with lines added to it; its path into out. */
+/* Writes a config of a tiny model under `name`, with lines added to it; its path into out. Its runs
+ * start over in the folder of the one before unless they resume. */
 void write_tiny_config(const struct scratch *s, const char *name, const char *more,
                        char out[SCRATCH_PATH]);
 

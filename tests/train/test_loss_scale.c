@@ -11,6 +11,7 @@
 
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "support/train_session.h"
 #include "support/training.h"
 #include "train/observe.h"
 
@@ -196,7 +197,7 @@ static enum status train_half(const char *folder, const char *extra1, const char
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
     expect_ok(session_data(&s));
     expect_ok(session_start(&s));
-    enum status status = train_run(&s, &(struct train_options){0}, result);
+    enum status status = train_session(&s, &(struct train_options){0}, result);
     session_close(&s);
     config_free(cfg);
     return status;

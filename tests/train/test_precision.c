@@ -11,6 +11,7 @@
 #include "support/golden.h"
 #include "support/golden_training.h"
 #include "support/scratch.h"
+#include "support/train_session.h"
 #include "support/training.h"
 #include "train/session.h"
 #include "train/trainer.h"
@@ -208,7 +209,7 @@ static void train_to(const char *folder, const char *const *extra, size_t n_extr
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
     expect_ok(session_data(&s));
     expect_ok(session_start(&s));
-    expect_ok(train_run(&s, &(struct train_options){0}, result));
+    expect_ok(train_session(&s, &(struct train_options){0}, result));
     session_close(&s);
     config_free(cfg);
 }

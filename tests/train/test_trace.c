@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "support/train_session.h"
 #include "train/trace.h"
 #include "train/trainer.h"
 
@@ -60,7 +61,7 @@ static enum status train(struct run *r, int64_t n_steps)
 {
     struct profile_options profile = {.path = r->path, .n_steps = n_steps};
     struct train_options o = {.profile = &profile};
-    return train_run(&r->session, &o, &r->result);
+    return train_session(&r->session, &o, &r->result);
 }
 
 static void close_run(struct run *r)

@@ -1,0 +1,156 @@
+#include "train/run_settings.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "data/source_survey.h"
+#include "io/file_hash.h"
+
+/* ---- making them ----------------------------------------------------------------------------- */
+
+static bool is_made_up(const struct config *cfg)
+{
+    enum config_dataset_type type = cfg->datasets.items[0].type;
+    return type == CONFIG_DATASET_SYNTHETIC || type == CONFIG_DATASET_RANDOM;
+}
+
+static enum status pack_data(const struct session *s, json_t **out)
+{
+    struct source_survey survey;
+    char digits[HASH_TEXT];
+    TRY(source_survey(s->source, is_made_up(s->config) ? SURVEY_MADE_UP : SURVEY_ALL, &survey));
+    if (survey.is_whole && survey.n_labels == 0)
+        return FAIL(ERR_DATA,
+                    "%s: no token of the training data is a label (all are -100 or masked): there "
+                    "is nothing to learn from it",
+                    config_where(s->config, "datasets"));
+    *out = json_pack("{s:I, s:s}", "tokens", (json_int_t)survey.n_tokens, "hash",
+                     file_hash_text(digits, survey.hash));
+    return *out ? OK : FAIL(ERR_MEMORY, "out of memory for the run's settings");
+}
+
+static void add_precision(struct str *out, const struct precision *p)
+{
+    str_addf(out, "%s weights, %s gradients, %s optimizer states%s%s", dtype_name(p->weights),
+             dtype_name(p->gradients), dtype_name(p->states), p->masters ? ", f32 masters" : "",
+             p->loss_scaling ? ", loss scaling" : "");
+}
+
+enum status run_settings_make(const struct session *s, int64_t n_steps, json_t **out)
+{
+    json_t *config = NULL, *data = NULL;
+    struct str precision = {0};
+    enum status status;
+    *out = NULL;
+    add_precision(&precision, &s->pipeline.precision);
+    TRY_GOTO(str_status(&precision), out);
+    TRY_GOTO(config_json(s->config, &config), out);
+    TRY_GOTO(pack_data(s, &data), out);
+    *out = json_pack("{s:O, s:O, s:s, s:s, s:I}", "config", config, "data", data, "precision",
+                     precision.text, "device", s->device.ops->name, "steps", (json_int_t)n_steps);
+    if (!*out)
+        status = FAIL(ERR_MEMORY, "out of memory for the run's settings");
+out:
+    json_decref(config);
+    json_decref(data);
+    str_release(&precision);
+    return status;
+}
+
+/* ---- comparing them -------------------------------------------------------------------------- */
+
+/* One of the settings that the keys came to. */
+static size_t add_text_change(struct str *out, const char *name, const json_t *now,
+                              const json_t *before, size_t n)
+{
+    const char *is = json_string_value(json_object_get(now, name));
+    const char *was = json_string_value(json_object_get(before, name));
+    if (is && was && strcmp(is, was) == 0)
+        return n;
+    str_addf(out, "%s%s is %s, was %s", n ? "; " : "", name, is, was ? was : "not noted");
+    return n + 1;
+}
+
+static size_t add_data_change(const struct session *s, struct str *out, const json_t *now,
+                              const json_t *before, size_t n)
+{
+    const json_t *is = json_object_get(now, "data"), *was = json_object_get(before, "data");
+    if (json_equal(is, was))
+        return n;
+    long long n_is = (long long)json_integer_value(json_object_get(is, "tokens"));
+    long long n_was = (long long)json_integer_value(json_object_get(was, "tokens"));
+    str_addf(out, "%sthe training data (%s) is %lld tokens, was %lld%s", n ? "; " : "",
+             config_where(s->config, "datasets"), n_is, n_was,
+             n_is == n_was ? " others, or in another order" : "");
+    return n + 1;
+}
+
+static enum status add_exact_changes(const struct session *s, const json_t *now,
+                                     const json_t *before, struct str *out, size_t *n)
+{
+    const json_t *config = json_object_get(before, "config");
+    if (!config) {
+        str_add(out, "its settings were not noted in it");
+        *n = 1;
+        return str_status(out);
+    }
+    *n = config_changes(s->config, config, CONFIG_RESUME_EXACT, out);
+    *n = add_text_change(out, "precision", now, before, *n);
+    *n = add_text_change(out, "device", now, before, *n);
+    *n = add_data_change(s, out, now, before, *n);
+    return str_status(out);
+}
+
+/* Lengthening a run is what resuming is for, but a schedule that ends somewhere is stretched. */
+static void tell_length(const struct session *s, const json_t *now, const json_t *before)
+{
+    json_int_t is = json_integer_value(json_object_get(now, "steps"));
+    json_int_t was = json_integer_value(json_object_get(before, "steps"));
+    bool constant = s->config->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT ||
+                    s->config->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP;
+    if (is != was && was > 0 && !constant)
+        log_warn("the run is now %lld steps long, it was %lld: from here on the learning rate is "
+                 "that of a run of %lld",
+                 (long long)is, (long long)was, (long long)is);
+}
+
+static enum status tell_free_changes(const struct session *s, const json_t *before)
+{
+    struct str text = {0};
+    size_t n =
+        config_changes(s->config, json_object_get(before, "config"), CONFIG_RESUME_FREE, &text);
+    enum status status = text.failed ? str_status(&text) : OK;
+    if (status == OK && n > 0)
+        log_info("changed since the checkpoint, without effect on the steps: %s", text.text);
+    str_release(&text);
+    return status;
+}
+
+enum status run_settings_compare(const struct session *s, const json_t *now, const json_t *before,
+                                 const char *checkpoint, bool *changed)
+{
+    struct str text = {0};
+    size_t n;
+    enum status status;
+    *changed = false;
+    TRY_GOTO(add_exact_changes(s, now, before, &text, &n), out);
+    *changed = n > 0;
+    if (n > 0 && !s->config->allow_resume_changes) {
+        status =
+            FAIL(ERR_CONFIG,
+                 "%s is of a run with other settings: %.1400s. Resume with those it had, start "
+                 "a new run from its weights (model_name_or_path: %s), or accept the change%s "
+                 "with allow_resume_changes: true",
+                 checkpoint, text.text, checkpoint, n == 1 ? "" : "s");
+        goto out;
+    }
+    if (n > 0)
+        log_warn("the steps from here on are not those of the run that was saved: %s", text.text);
+    if (!before)
+        goto out;
+    tell_length(s, now, before);
+    TRY_GOTO(tell_free_changes(s, before), out);
+out:
+    str_release(&text);
+    return status;
+}
