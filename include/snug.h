@@ -59,11 +59,12 @@ enum snug_status {
     SNUG_ERR_CHECKPOINT = 14,
     SNUG_ERR_INTERRUPTED = 15, /* stopped on request, after saving */
     SNUG_ERR_TERMINATED = 16,  /* stopped by SIGTERM, after saving */
+    SNUG_ERR_HANGUP = 17,      /* stopped by SIGHUP, after saving */
 };
 
 /* The exit code of a process that ends with this status: 0 done, 1 failure, 2 bad usage or config,
- * 3 does not fit, 4 the device ran out of memory, 5 bad data or checkpoint, 130/143 interrupted
- * after saving. */
+ * 3 does not fit, 4 the device ran out of memory, 5 bad data or checkpoint, 129/130/143
+ * stopped by a signal, after saving. */
 int snug_exit_code(enum snug_status status);
 const char *snug_status_name(enum snug_status status); /* "ERR_CONFIG" */
 
@@ -244,8 +245,8 @@ struct snug_train_result {
 };
 
 /* Trains from where the config says (fresh, or resume_from_checkpoint) to the end. metrics.jsonl
- * and TensorBoard events are written as the config says. SNUG_ERR_INTERRUPTED or
- * SNUG_ERR_TERMINATED after saving, when *stop was set. Once per run. */
+ * and TensorBoard events are written as the config says. SNUG_ERR_INTERRUPTED,
+ * SNUG_ERR_TERMINATED or SNUG_ERR_HANGUP after saving, when *stop was set. Once per run. */
 enum snug_status snug_run_train(struct snug_run *run,
                                 const struct snug_train_options *options) SNUG_MUST_CHECK;
 /* Of the last snug_run_train, also of one that failed; owned by the run. */

@@ -22,10 +22,11 @@ static const enum snug_status public_names[STATUS_COUNT] = {
     [ERR_CHECKPOINT] = SNUG_ERR_CHECKPOINT,
     [ERR_INTERRUPTED] = SNUG_ERR_INTERRUPTED,
     [ERR_TERMINATED] = SNUG_ERR_TERMINATED,
+    [ERR_HANGUP] = SNUG_ERR_HANGUP,
 };
 
 /* A row added to status.def must be named here and in snug.h too. */
-_Static_assert(STATUS_COUNT == SNUG_ERR_TERMINATED + 1, "snug.h lacks a status");
+_Static_assert(STATUS_COUNT == SNUG_ERR_HANGUP + 1, "snug.h lacks a status");
 
 enum snug_status public_status(enum status s)
 {

@@ -1,4 +1,5 @@
 /* main.c: finds the command, reads the environment, reports how it ended. */
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,19 @@ static void read_environment(struct cli *cli)
         log_set_colour(0);
 }
 
+/* ---- standard files -------------------------------------------------------------------------- */
+
+/* A file opened later must not get the number of a standard one that came closed: log lines would
+ * go into it. What stands there instead can be neither read (0) nor written (1, 2), so that output
+ * is missed as it would be otherwise. */
+static void hold_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void apply_common(const struct args *args)
@@ -88,7 +102,8 @@ static void apply_common(const struct args *args)
 /* Prints the error for people, and for machines unless the command has printed its object. */
 static int report(struct cli *cli, bool json, enum snug_status status)
 {
-    bool interrupted = status == SNUG_ERR_INTERRUPTED || status == SNUG_ERR_TERMINATED;
+    bool interrupted = status == SNUG_ERR_INTERRUPTED || status == SNUG_ERR_TERMINATED ||
+                       status == SNUG_ERR_HANGUP;
     if (interrupted)
         log_warn("%s", snug_error_message());
     else
@@ -143,6 +158,7 @@ int main(int argc, char **argv)
 {
     struct cli cli = {.stop = signals_stop(),
                       .args = {.max_new_tokens = 100, .temperature = 0.8, .top_p = 1.0}};
+    hold_standard_files();
     pool_init(&cli.args.pool);
     signals_owe_json(wants_json(argc, argv));
     catch_signals();

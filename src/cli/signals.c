@@ -35,18 +35,34 @@ static void say(int fd, const char *text)
     (void)!write(fd, text, strlen(text));
 }
 
+/* What a signal that ends a command at once has to say. */
+static const struct ending {
+    int number;
+    enum snug_status status;
+    const char *warning, *json;
+} endings[] = {
+    {SIGINT, SNUG_ERR_INTERRUPTED, "warning: interrupted\n",
+     "{\"error\": {\"status\": \"ERR_INTERRUPTED\", \"message\": \"interrupted\", "
+     "\"exit_code\": 130}}\n"},
+    {SIGTERM, SNUG_ERR_TERMINATED, "warning: terminated\n",
+     "{\"error\": {\"status\": \"ERR_TERMINATED\", \"message\": \"terminated\", "
+     "\"exit_code\": 143}}\n"},
+    {SIGHUP, SNUG_ERR_HANGUP, "warning: the terminal hung up\n",
+     "{\"error\": {\"status\": \"ERR_HANGUP\", \"message\": \"the terminal hung up\", "
+     "\"exit_code\": 129}}\n"},
+};
+
 /* Only what a handler may do. */
-static _Noreturn void end_at_once(bool terminated)
+static _Noreturn void end_at_once(int number)
 {
+    const struct ending *e = endings;
+    while (e + 1 < endings + ARRAY_LEN(endings) && e->number != number)
+        e++;
     temporary_remove_all();
-    say(STDERR_FILENO, terminated ? "warning: terminated\n" : "warning: interrupted\n");
+    say(STDERR_FILENO, e->warning);
     if (owes_json)
-        say(STDOUT_FILENO, terminated
-                               ? "{\"error\": {\"status\": \"ERR_TERMINATED\", \"message\": "
-                                 "\"terminated\", \"exit_code\": 143}}\n"
-                               : "{\"error\": {\"status\": \"ERR_INTERRUPTED\", \"message\": "
-                                 "\"interrupted\", \"exit_code\": 130}}\n");
-    _exit(snug_exit_code(terminated ? SNUG_ERR_TERMINATED : SNUG_ERR_INTERRUPTED));
+        say(STDOUT_FILENO, e->json);
+    _exit(snug_exit_code(e->status));
 }
 
 static void on_signal(int number)
@@ -58,7 +74,7 @@ static void on_signal(int number)
         return;
     /* A second Ctrl-C does not wait for the step and the checkpoint. */
     if (!finishes || (asked_before && number == SIGINT))
-        end_at_once(number == SIGTERM);
+        end_at_once(number);
 }
 
 void catch_signals(void)
@@ -69,6 +85,10 @@ void catch_signals(void)
     (void)sigaction(SIGINT, &catch, NULL);
     (void)sigaction(SIGTERM, &catch, NULL);
     (void)sigaction(SIGUSR1, &catch, NULL);
+    /* Under nohup a closed terminal is not to be noticed. */
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        (void)sigaction(SIGHUP, &catch, NULL);
     /* A write past the file size limit or into a closed pipe is an error to report, not an end. */
     (void)sigaction(SIGXFSZ, &ignore, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);

@@ -32,6 +32,7 @@ static void exit_codes_are_those_of_the_command_line(void **state)
         {SNUG_ERR_CHECKPOINT, 5, "ERR_CHECKPOINT"},
         {SNUG_ERR_INTERRUPTED, 130, "ERR_INTERRUPTED"},
         {SNUG_ERR_TERMINATED, 143, "ERR_TERMINATED"},
+        {SNUG_ERR_HANGUP, 129, "ERR_HANGUP"},
     };
     for (size_t i = 0; i < sizeof(due) / sizeof(due[0]); i++) {
         assert_int_equal(snug_exit_code(due[i].status), due[i].code);

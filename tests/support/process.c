@@ -40,6 +40,10 @@ static void run_child(const struct process *p, const struct process_options *o, 
         struct rlimit limit = {(rlim_t)o->max_file_bytes, (rlim_t)o->max_file_bytes};
         (void)setrlimit(RLIMIT_FSIZE, &limit);
     }
+    if (o && o->ignores_hangup)
+        (void)signal(SIGHUP, SIG_IGN);
+    if (o && o->closed > 0)
+        (void)close(o->closed);
     (void)alarm(RUN_LIMIT_S);
     (void)execv(SNUG_BINARY, argv);
     _exit(126);

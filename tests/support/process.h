@@ -4,6 +4,7 @@
 #define SNUG_TESTS_PROCESS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,6 +25,8 @@ struct process {
 struct process_options {
     int64_t max_file_bytes;         /* RLIMIT_FSIZE; 0: none */
     const char *variable, *setting; /* one environment variable; NULL: none */
+    bool ignores_hangup;            /* started as nohup does */
+    int closed;                     /* a standard file it does not get; 0: none */
 };
 
 enum { MAX_ARGS = 24 };
