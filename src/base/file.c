@@ -27,11 +27,16 @@ static int injected_failure(void)
     return 1;
 }
 
-static enum status io_fail(const char *what, const char *path)
+enum status file_fail(const char *what, const char *path)
 {
     if (errno == ENOSPC)
         return FAIL(ERR_IO, "%s: %s: the disk is full; free space or choose another output_dir",
                     path, what);
+    /* These say nothing about the file. */
+    if (errno == ENOMEM)
+        return FAIL(ERR_MEMORY, "%s: %s: out of memory", path, what);
+    if (errno == EMFILE || errno == ENFILE)
+        return FAIL(ERR_FAILED, "%s: %s: %s", path, what, strerror(errno));
     return FAIL(ERR_IO, "%s: %s: %s", path, what, strerror(errno));
 }
 
@@ -49,13 +54,13 @@ enum status file_open_regular(const char *path, int *fd, int64_t *n_bytes)
     *n_bytes = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     if (*fd < 0)
-        return io_fail("cannot open", path);
+        return file_fail("cannot open", path);
     int looked = fstat(*fd, &st);
     if (looked == 0 && S_ISREG(st.st_mode)) {
         *n_bytes = st.st_size;
         return OK;
     }
-    enum status status = looked != 0 ? io_fail("cannot look at", path)
+    enum status status = looked != 0 ? file_fail("cannot look at", path)
                                      : FAIL(ERR_IO, "%s: %s, where a regular file is needed", path,
                                             kind_of(st.st_mode));
     (void)close(*fd);
@@ -73,7 +78,7 @@ enum status file_map_open(struct file_map *m, const char *path)
     if (n_bytes > 0) {
         void *p = mmap(NULL, (size_t)n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
-            status = io_fail("cannot map", path);
+            status = file_fail("cannot map", path);
         else
             *m = (struct file_map){(const uint8_t *)p, (size_t)n_bytes};
     }
@@ -117,7 +122,7 @@ static enum status read_to_end(int fd, const char *path, size_t most, struct str
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return io_fail("cannot read", path);
+            return file_fail("cannot read", path);
         if (n == 0)
             break;
         str_add_n(out, buffer, (size_t)n);
@@ -134,7 +139,7 @@ enum status file_read_stream(const char *path, size_t most, char **text, size_t 
     *text = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return io_fail("cannot open", path);
+        return file_fail("cannot open", path);
     enum status status = read_to_end(fd, path, most, &all);
     (void)close(fd);
     *n_bytes = all.n;
@@ -149,7 +154,7 @@ static enum status out_open(struct file_out *f, const char *path, int flags)
     *f = (struct file_out){.fd = -1, .path = path};
     f->fd = injected_failure() ? -1 : open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
     if (f->fd < 0)
-        return io_fail("cannot open for writing", path);
+        return file_fail("cannot open for writing", path);
     return OK;
 }
 
@@ -176,7 +181,7 @@ enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return io_fail("cannot write", f->path);
+            return file_fail("cannot write", f->path);
         at += n;
         n_bytes -= (size_t)n;
         f->n_bytes += n;
@@ -187,7 +192,7 @@ enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes)
 enum status file_out_sync(struct file_out *f)
 {
     if (injected_failure() || fsync(f->fd) != 0)
-        return io_fail("cannot sync", f->path);
+        return file_fail("cannot sync", f->path);
     return OK;
 }
 
@@ -196,14 +201,14 @@ enum status file_out_close(struct file_out *f)
     int fd = f->fd;
     f->fd = -1;
     if (fd >= 0 && close(fd) != 0)
-        return io_fail("cannot close", f->path);
+        return file_fail("cannot close", f->path);
     return OK;
 }
 
 enum status file_rename(const char *from, const char *to)
 {
     if (injected_failure() || rename(from, to) != 0)
-        return io_fail("cannot rename into place", to);
+        return file_fail("cannot rename into place", to);
     return OK;
 }
 
@@ -211,13 +216,13 @@ enum status file_sync_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return io_fail("cannot open folder", path);
+        return file_fail("cannot open folder", path);
     int rc = injected_failure() ? -1 : fsync(fd);
     int saved = errno;
     (void)close(fd);
     errno = saved;
     if (rc != 0)
-        return io_fail("cannot sync folder", path);
+        return file_fail("cannot sync folder", path);
     return OK;
 }
 
@@ -233,7 +238,7 @@ enum status file_make_folders(const char *path)
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0755) != 0 && errno != EEXIST)
-            return io_fail("cannot create folder", part);
+            return file_fail("cannot create folder", part);
     }
     if (!file_is_folder(path))
         return FAIL(ERR_IO, "%s: exists and is not a folder", path);
@@ -244,12 +249,12 @@ enum status file_remove_tree(const char *path)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
-        return errno == ENOENT ? OK : io_fail("cannot look at", path);
+        return errno == ENOENT ? OK : file_fail("cannot look at", path);
     if (!S_ISDIR(st.st_mode))
-        return unlink(path) == 0 ? OK : io_fail("cannot remove", path);
+        return unlink(path) == 0 ? OK : file_fail("cannot remove", path);
     DIR *d = opendir(path);
     if (!d)
-        return io_fail("cannot open folder", path);
+        return file_fail("cannot open folder", path);
     enum status status = OK;
     for (struct dirent *e = readdir(d); e && status == OK; e = readdir(d)) {
         char child[4096];
@@ -262,7 +267,7 @@ enum status file_remove_tree(const char *path)
     }
     (void)closedir(d);
     if (status == OK && rmdir(path) != 0)
-        status = io_fail("cannot remove folder", path);
+        status = file_fail("cannot remove folder", path);
     return status;
 }
 

@@ -15,6 +15,10 @@
 extern "C" {
 #endif
 
+/* The error of a call that has just failed, by errno. ERR_IO, except where that says nothing about
+ * the file: ERR_MEMORY, and ERR_FAILED when this process or machine may open no more files. */
+enum status file_fail(const char *what, const char *path);
+
 /* For reading. Anything but a regular file is an error that says what it is: a pipe where a file is
  * due does not make us wait. */
 enum status file_open_regular(const char *path, int *fd, int64_t *n_bytes) MUST_CHECK;

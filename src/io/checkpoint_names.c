@@ -78,7 +78,7 @@ enum status checkpoint_list(struct pool *pool, const char *output_dir, struct ch
     if (!d && errno == ENOENT)
         return OK;
     if (!d)
-        return FAIL(ERR_IO, "%s: cannot open folder: %s", output_dir, strerror(errno));
+        return file_fail("cannot open folder", output_dir);
     enum status status = OK;
     for (struct dirent *e = readdir(d); e && status == OK; e = readdir(d)) {
         struct checkpoint_name name = checkpoint_parse_name(e->d_name);

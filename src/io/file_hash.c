@@ -17,7 +17,7 @@ enum { BUFFER_BYTES = 1 << 20 };
 
 static enum status read_fail(const char *path)
 {
-    return FAIL(ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    return file_fail("cannot read", path);
 }
 
 /* *n_read = bytes read at the offset, 0 at the end of the file. */

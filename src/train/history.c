@@ -114,7 +114,7 @@ void history_read(struct history *h, const json_t *log)
         e.grad_norm = number(x, "grad_norm");
         e.lr = number(x, "learning_rate");
         e.seconds = number(x, "eval_runtime");
-        if (json_is_integer(json_object_get(x, "step")))
+        if (json_is_integer(json_object_get(x, "step")) && e.step >= 0 && e.step <= INT32_MAX)
             history_add(h, &e);
     }
 }

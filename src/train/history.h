@@ -48,7 +48,8 @@ void history_add(struct history *h, const struct history_entry *e);
  * NULL: out of memory. */
 json_t *history_json(const struct history *h);
 
-/* Takes up what history_json gave, in place of what h has. Entries that are none are left out. */
+/* Takes up what history_json gave, in place of what h has. Entries that are none are left
+ * out: without a step, or with one that no run reaches. */
 void history_read(struct history *h, const json_t *log);
 
 #ifdef __cplusplus

@@ -596,6 +596,59 @@ static void write_state_file(const struct fixture *f, const char *rest)
     scratch_write(&f->scratch, "checkpoint-20/state.json", text, (size_t)n);
 }
 
+/* Jansson's memory, in the hands of a test: the n-th allocation from now on fails. */
+static int64_t json_countdown;
+
+static void *json_alloc(size_t n_bytes)
+{
+    if (json_countdown > 0 && --json_countdown == 0)
+        return NULL;
+    return mem_alloc(n_bytes);
+}
+
+/* With an allocation that fails memory is what is missing, and never an older checkpoint found. */
+static bool finds_newest(struct fixture *f)
+{
+    char *found, due[SCRATCH_PATH];
+    enum status status = checkpoint_find(f->scratch.folder, "last", &found);
+    if (status == ERR_MEMORY)
+        return false;
+    expect_ok(status);
+    assert_string_equal(found, scratch_path(&f->scratch, "checkpoint-20", due));
+    mem_free(found);
+    return true;
+}
+
+static void want_of_memory_is_not_taken_for_damage(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "gpt2");
+    save(&f, 10, 0);
+    save(&f, 20, 0);
+    int64_t n = 1;
+    for (bool whole = false; !whole; n++) {
+        mem_fail_after(n, 0);
+        whole = finds_newest(&f);
+        mem_fail_after(0, 0);
+    }
+    assert_true(n > 5);
+    json_malloc_t before_alloc;
+    json_free_t before_free;
+    json_get_alloc_funcs(&before_alloc, &before_free);
+    json_set_alloc_funcs(json_alloc, mem_free);
+    json_countdown = n = 1;
+    for (bool reached = true; reached; json_countdown = ++n) {
+        bool found = finds_newest(&f);
+        reached = json_countdown == 0;
+        assert_true(found == !reached);
+    }
+    json_countdown = 0;
+    json_set_alloc_funcs(before_alloc, before_free);
+    assert_true(n > 20);
+    fixture_release(&f);
+}
+
 static void a_state_file_of_another_kind_is_refused(void **state)
 {
     (void)state;
@@ -614,6 +667,12 @@ static void a_state_file_of_another_kind_is_refused(void **state)
     expect_refused(&f, "version 2", CHECKPOINT_FULL);
     write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4}");
     expect_refused(&f, "step, state or files is missing", CHECKPOINT_FULL);
+    write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": -4, "
+                         "\"state\": {}, \"files\": {}}");
+    expect_refused(&f, "step is -4", CHECKPOINT_FULL);
+    write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4, "
+                         "\"run\": \"../20261115-1000-00000000\", \"state\": {}, \"files\": {}}");
+    expect_refused(&f, "'run' is not the id of a run", CHECKPOINT_FULL);
     write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4, "
                          "\"state\": {}, \"files\": {\"config.json\": 3}}");
     expect_refused(&f, "config.json: missing", CHECKPOINT_FULL);
@@ -901,6 +960,7 @@ int main(void)
         cmocka_unit_test(a_file_cut_off_anywhere_is_noticed),
         cmocka_unit_test(a_flipped_bit_anywhere_is_noticed),
         cmocka_unit_test(a_missing_file_is_named),
+        cmocka_unit_test(want_of_memory_is_not_taken_for_damage),
         cmocka_unit_test(a_state_file_of_another_kind_is_refused),
         cmocka_unit_test(a_checkpoint_of_another_model_or_optimizer_is_refused),
         cmocka_unit_test(a_disk_full_at_any_write_costs_nothing),
