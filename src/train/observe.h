@@ -29,6 +29,18 @@ json_t *line_eval(const struct eval_record *r);
 json_t *line_save(int64_t step, const char *path, double seconds);
 json_t *line_end(const struct train_result *r, enum status status);
 
+/* ---- the loss between two lines -------------------------------------------------------------- */
+
+/* People's lines and curves show the mean loss of the steps since the line before, as Hugging
+ * Face's do; metrics.jsonl and the result have every step's own. Steps without a finite loss do not
+ * count. */
+struct loss_mean {
+    double sum;
+    int64_t n;
+};
+void loss_mean_add(struct loss_mean *m, double loss);
+double loss_mean_take(struct loss_mean *m); /* and starts over; NAN: there was none */
+
 /* ---- terminal -------------------------------------------------------------------------------- */
 
 /* One line per logging step, evaluation and checkpoint through base/log.h; on a terminal a progress
@@ -36,6 +48,7 @@ json_t *line_end(const struct train_result *r, enum status status);
 struct observe_terminal {
     const struct config *config; /* borrowed */
     double bar_shown;            /* when, monotonic */
+    struct loss_mean loss;
 };
 struct train_observer observe_terminal(struct observe_terminal *o, const struct config *cfg);
 /* The log line of a step, for tests. */
@@ -61,6 +74,7 @@ void observe_metrics_close(struct observe_metrics *o);
 struct observe_tensorboard {
     struct tfevents file;
     int64_t logging_steps;
+    struct loss_mean loss;
 };
 /* A new events file in `folder`. */
 enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct config *cfg,

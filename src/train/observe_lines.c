@@ -1,4 +1,5 @@
 /* observe_lines.c: events of a run as JSON objects. */
+#include <math.h>
 #include <time.h>
 
 #include "train/observe.h"
@@ -8,6 +9,21 @@ double observe_wall_time(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void loss_mean_add(struct loss_mean *m, double loss)
+{
+    if (!isfinite(loss))
+        return;
+    m->sum += loss;
+    m->n++;
+}
+
+double loss_mean_take(struct loss_mean *m)
+{
+    double mean = m->n > 0 ? m->sum / (double)m->n : (double)NAN;
+    *m = (struct loss_mean){0};
+    return mean;
 }
 
 /* {"t": now, "kind": kind} with `rest` added; takes over rest. */

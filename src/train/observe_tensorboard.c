@@ -1,4 +1,6 @@
 /* observe_tensorboard.c: scalars for TensorBoard, under the tags people's dashboards know. */
+#include <math.h>
+
 #include "base/compiler.h"
 #include "train/observe.h"
 
@@ -12,6 +14,7 @@ enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct
 static enum status on_step(void *user, const struct step_record *r)
 {
     struct observe_tensorboard *o = user;
+    loss_mean_add(&o->loss, r->loss);
     if (!observe_is_due(o->logging_steps, r))
         return OK;
     const double gib = 1.0 / (1024.0 * 1024.0 * 1024.0);
@@ -19,7 +22,7 @@ static enum status on_step(void *user, const struct step_record *r)
         const char *tag;
         double value;
     } scalars[] = {
-        {"train/loss", r->loss},
+        {"train/loss", loss_mean_take(&o->loss)},
         {"train/grad_norm", r->grad_norm},
         {"train/learning_rate", r->lr},
         {"train/epoch", r->epoch},
@@ -31,8 +34,10 @@ static enum status on_step(void *user, const struct step_record *r)
         {"memory/process_predicted_gib", gib * (double)r->device_predicted},
     };
     double t = observe_wall_time();
-    for (size_t i = 0; i < ARRAY_LEN(scalars); i++)
-        TRY(tfevents_scalar(&o->file, t, r->step, scalars[i].tag, (float)scalars[i].value));
+    for (size_t i = 0; i < ARRAY_LEN(scalars); i++) {
+        if (!isnan(scalars[i].value))
+            TRY(tfevents_scalar(&o->file, t, r->step, scalars[i].tag, (float)scalars[i].value));
+    }
     if (r->loss_scale > 0)
         TRY(tfevents_scalar(&o->file, t, r->step, "train/loss_scale", (float)r->loss_scale));
     return OK;

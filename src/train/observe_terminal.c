@@ -3,9 +3,10 @@
  *     step 120/1500  8.0%  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  MFU 41%
  *     mem 2.31/2.31G  proc 2.45G (pred 2.44)  412 ms  ETA 1h12m              (one line)
  *
- * mem is the arena: its high-water mark so far against its predicted size; proc is the whole
- * process as the system sees it, against its prediction. With loss scaling "scale 65536" follows
- * MFU, and "(skipped)" where the step overflowed and changed nothing.
+ * The loss is the mean since the line before. mem is the arena: its high-water mark so far against
+ * its predicted size; proc is the whole process as the system sees it, against its prediction. With
+ * loss scaling "scale 65536" follows MFU, and "(skipped)" where the step overflowed and changed
+ * nothing; "(no labels)" follows the loss where the step had none.
  */
 #include <string.h>
 
@@ -28,9 +29,10 @@ void observe_step_text(struct str *out, const struct step_record *r)
 {
     char rate[BYTES_TEXT], time[BYTES_TEXT], eta[BYTES_TEXT], letter;
     double unit = unit_of(r->device_predicted, &letter);
-    str_addf(out, "step %lld/%lld  %.1f%%  loss %.4f  gnorm %.2f  lr %.1e  %s tok/s  MFU %.0f%%",
+    str_addf(out, "step %lld/%lld  %.1f%%  loss %.4f%s  gnorm %.2f  lr %.1e  %s tok/s  MFU %.0f%%",
              (long long)r->step, (long long)r->n_steps,
-             100.0 * (double)r->step / (double)r->n_steps, r->loss, r->grad_norm, r->lr,
+             100.0 * (double)r->step / (double)r->n_steps, r->loss,
+             r->n_tokens == 0 ? " (no labels)" : "", r->grad_norm, r->lr,
              format_count(rate, (int64_t)r->tokens_per_s), 100.0 * r->mfu);
     if (r->loss_scale > 0)
         str_addf(out, "  scale %g%s", r->loss_scale, r->skipped ? " (skipped)" : "");
@@ -77,11 +79,14 @@ static enum status on_step(void *user, const struct step_record *r)
     if (o->config->log_format == CONFIG_LOG_QUIET)
         return OK;
     bool due = observe_is_due(o->config->logging_steps, r);
+    loss_mean_add(&o->loss, r->loss);
     if (o->config->log_format == CONFIG_LOG_JSON)
         return due ? show_json(line_step(r)) : OK;
     if (due) {
         struct str text = {0};
-        observe_step_text(&text, r);
+        struct step_record shown = *r;
+        shown.loss = loss_mean_take(&o->loss);
+        observe_step_text(&text, &shown);
         enum status status = str_status(&text);
         if (status == OK)
             log_info("%s", text.text);

@@ -1,4 +1,5 @@
 /* Every command as a user runs it: what it prints, what it leaves behind, its JSON. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -297,6 +298,34 @@ static void logging_steps_and_log_format_decide_what_is_shown(void **state)
     process_release(&p);
 }
 
+/* The loss that the line of a step shows. */
+static double loss_shown(const struct process *p, const char *step)
+{
+    const char *line = strstr(p->err, step);
+    const char *loss = line ? strstr(line, "loss ") : NULL;
+    if (!loss)
+        fail_msg("no line of %s: %s", step, p->err);
+    return strtod(loss + 5, NULL);
+}
+
+static void a_line_shows_the_mean_loss_since_the_one_before(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "train", config, "logging_steps=3", "max_steps=6", "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    double x[6];
+    for (size_t i = 0; i < 6; i++)
+        x[i] = json_real_value(json_array_get(json_object_get(j, "losses"), i));
+    assert_true(fabs(loss_shown(&p, "step 1/6 ") - x[0]) < 1e-4);
+    assert_true(fabs(loss_shown(&p, "step 3/6 ") - (x[1] + x[2]) / 2) < 1e-4);
+    assert_true(fabs(loss_shown(&p, "step 6/6 ") - (x[3] + x[4] + x[5]) / 3) < 1e-4);
+    assert_true(fabs(x[5] - (x[3] + x[4] + x[5]) / 3) > 2e-4); /* it is not the last one's */
+    json_decref(j);
+    process_release(&p);
+}
+
 static void tensorboard_events_go_where_the_environment_says(void **state)
 {
     (void)state;
@@ -536,6 +565,7 @@ int main(void)
         TEST(the_saved_config_gives_the_same_run),
         TEST(quiet_prints_nothing_and_no_color_no_escapes),
         TEST(logging_steps_and_log_format_decide_what_is_shown),
+        TEST(a_line_shows_the_mean_loss_since_the_one_before),
         TEST(tensorboard_events_go_where_the_environment_says),
         TEST(a_rehearsal_evaluates_saves_and_reads_back),
         TEST(dry_run_plans_only),
