@@ -68,6 +68,7 @@ struct checkpoint_content {
     /* Where tokenizer and generation files are copied from, or NULL. It should be a folder that
      * stays: not a checkpoint, which rotation removes. */
     const char *extras_folder;
+    const char *tokenizer;   /* as tokenizer_open takes it: written too; NULL: none beside those */
     int64_t max_shard_bytes; /* 0: what Hugging Face cuts at */
 };
 
@@ -119,6 +120,10 @@ enum checkpoint_check {
     CHECKPOINT_FULL,  /* and the checksums of all tensors: reads every byte once */
     CHECKPOINT_QUICK, /* after checkpoint_find has done that already */
 };
+
+/* *state (dropped by the caller) = the object given as `state` when the folder was saved, without a
+ * look at its other files; NULL: the folder is no checkpoint. */
+enum status checkpoint_peek(const char *path, json_t **state) MUST_CHECK;
 
 /* Whatever is wrong with it is ERR_CHECKPOINT, with the file and the reason. */
 enum status checkpoint_open(struct checkpoint **out, const char *path,

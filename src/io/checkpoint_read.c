@@ -50,6 +50,18 @@ enum status checkpoint_open(struct checkpoint **out, const char *path, enum chec
     return OK;
 }
 
+enum status checkpoint_peek(const char *path, json_t **state)
+{
+    json_t *root;
+    *state = NULL;
+    if (!checkpoint_is_ours(path))
+        return OK;
+    TRY(checkpoint_read_state_file(&root, path));
+    *state = json_incref(json_object_get(root, "state"));
+    json_decref(root);
+    return OK;
+}
+
 void checkpoint_close(struct checkpoint *c)
 {
     if (!c)

@@ -8,6 +8,7 @@
 #include "io/checkpoint_internal.h"
 #include "io/json_file.h"
 #include "io/replace_folder.h"
+#include "io/tokenizer_files.h"
 
 /* ---- the files ---- */
 
@@ -39,7 +40,13 @@ static enum status write_model(const char *folder, const struct checkpoint_conte
                  content.extras_folder);
         content.extras_folder = NULL;
     }
-    return export_write(folder, &content);
+    TRY(export_write(folder, &content));
+    if (!c->tokenizer)
+        return OK;
+    if (strcmp(c->tokenizer, "bytes") == 0 || file_exists(c->tokenizer))
+        return tokenizer_files_write(c->tokenizer, folder);
+    log_warn("%s: no such tokenizer any more; the checkpoint is saved without it", c->tokenizer);
+    return OK;
 }
 
 /* The keys of Hugging Face's TrainerState; it refuses others. */
