@@ -157,15 +157,16 @@ const struct command cmd_train = {
     .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] "
              "[--profile[=FILE]] [--json]",
     .summary = "train a model inside the memory given",
-    .text =
-        "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
-        "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"
-        "against predicted, the process measured against predicted. output_dir receives\n"
-        "checkpoints (Hugging Face model folders with everything a run needs to go on),\n"
-        "config.yaml, metrics.jsonl and TensorBoard events.\n\n"
-        "Ctrl-C, SIGTERM and SIGUSR1 finish the step, save a checkpoint and exit with 130 (143\n"
-        "for SIGTERM); a second Ctrl-C ends at once. `touch output_dir/SAVE` saves after the\n"
-        "step, `touch output_dir/STOP` saves and ends.",
+    .text = "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
+            "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"
+            "against predicted, the process measured against predicted. output_dir receives\n"
+            "checkpoints (Hugging Face model folders with everything a run needs to go on),\n"
+            "config.yaml, metrics.jsonl and TensorBoard events.\n\n"
+            "A folder that another run has used is refused: --resume goes on with that run,\n"
+            "overwrite_output_dir=true starts over.\n\n"
+            "Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 finish the step, save a checkpoint and exit with\n"
+            "130 (143 for SIGTERM, 129 for SIGHUP); a second Ctrl-C ends at once. `touch\n"
+            "output_dir/SAVE` saves after the step, `touch output_dir/STOP` saves and ends.",
     .examples = "  snug train configs/demo.yaml\n"
                 "  snug train configs/demo.yaml max_steps=50 learning_rate=3e-4\n"
                 "  snug train configs/demo.yaml --resume\n"

@@ -191,6 +191,5 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     log_info("process   predicted %s, measured %s (%+.1f%%)",
              format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
              100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
-    if (r.last_checkpoint)
-        log_info("saved     %s", r.last_checkpoint);
+    log_info("saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

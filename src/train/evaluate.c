@@ -45,7 +45,12 @@ enum status session_evaluate(struct session *s, int64_t max_batches, struct eval
         status = evaluate_batch(s, &loss, &count);
     loader_stop(s->eval_loader);
     TRY(status);
-    *out = (struct evaluation){.loss = count > 0 ? loss / count : 0,
+    if (!(count > 0))
+        return FAIL(ERR_DATA,
+                    "no labels in the evaluation data: every token of its %lld batches is "
+                    "masked (-100)",
+                    (long long)n);
+    *out = (struct evaluation){.loss = loss / count,
                                .n_tokens = (int64_t)count,
                                .n_batches = n,
                                .seconds = now_s() - start};

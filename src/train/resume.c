@@ -52,12 +52,21 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
 {
     struct loader_cursor c;
     loader_get_cursor(s->loader, &c);
-    return json_pack("{s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:O}", "step",
-                     (json_int_t)t->step, "micro_steps", (json_int_t)t->n_micro_steps, "tokens",
-                     (json_int_t)t->n_tokens, "cursor", "seed", (json_int_t)c.seed, "epoch",
-                     (json_int_t)c.epoch, "next_window", (json_int_t)c.next_window, "n_windows",
-                     (json_int_t)c.n_windows, "seq_len", (json_int_t)c.seq_len, "settings",
-                     start->settings);
+    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:O}", "step",
+                     (json_int_t)t->step, "updates", (json_int_t)t->n_updates, "micro_steps",
+                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_tokens, "cursor",
+                     "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
+                     (json_int_t)c.next_window, "n_windows", (json_int_t)c.n_windows, "seq_len",
+                     (json_int_t)c.seq_len, "settings", start->settings);
+}
+
+/* The tokenizer that made the tokens, where it is not the one of the model's folder. One that was
+ * neither used nor asked for says nothing about the tokens. */
+static const char *tokenizer_of(const struct session *s)
+{
+    const struct config *cfg = s->config;
+    bool built_in = s->tokenizer && !s->model_folder;
+    return config_is_set(cfg, "tokenizer") || built_in ? cfg->tokenizer : NULL;
 }
 
 enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
@@ -85,6 +94,7 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         .epoch = epoch,
         .log_history = history,
         .extras_folder = s->model_folder,
+        .tokenizer = tokenizer_of(s),
     };
     TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,
                              path),
@@ -137,15 +147,21 @@ static enum status unpack_state(struct session *s, const struct checkpoint *chec
     struct loader_cursor c = {0};
     const json_t *o = checkpoint_state(checkpoint), *cursor = json_object_get(o, "cursor");
     TRY(get_count(o, "step", &t->step));
+    t->n_updates = t->step; /* checkpoints of before do not say */
+    if (json_object_get(o, "updates"))
+        TRY(get_count(o, "updates", &t->n_updates));
     TRY(get_count(o, "micro_steps", &t->n_micro_steps));
     TRY(get_count(o, "tokens", &t->n_tokens));
     TRY(get_count(cursor, "epoch", &c.epoch));
     TRY(get_count(cursor, "next_window", &c.next_window));
     TRY(get_count(cursor, "n_windows", &c.n_windows));
     TRY(get_count(cursor, "seq_len", &c.seq_len));
-    if (t->step != checkpoint_step(checkpoint) || t->step > TRAIN_MOST_STEPS)
-        return FAIL(ERR_CHECKPOINT, "state.json: 'step' is %lld in the checkpoint of step %lld",
-                    (long long)t->step, (long long)checkpoint_step(checkpoint));
+    if (t->step != checkpoint_step(checkpoint) || t->step > TRAIN_MOST_STEPS ||
+        t->n_updates > t->step)
+        return FAIL(ERR_CHECKPOINT,
+                    "state.json: 'step' is %lld and 'updates' %lld in the checkpoint of step %lld",
+                    (long long)t->step, (long long)t->n_updates,
+                    (long long)checkpoint_step(checkpoint));
     return set_cursor(s, &c);
 }
 

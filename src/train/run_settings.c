@@ -8,22 +8,32 @@
 
 /* ---- making them ----------------------------------------------------------------------------- */
 
-static bool is_made_up(const struct config *cfg)
+static bool is_made_up(const struct config_datasets *d)
 {
-    enum config_dataset_type type = cfg->datasets.items[0].type;
+    enum config_dataset_type type = d->items[0].type;
     return type == CONFIG_DATASET_SYNTHETIC || type == CONFIG_DATASET_RANDOM;
+}
+
+/* Of what `key` names. */
+static enum status look_through(const struct config *cfg, const struct source *source,
+                                const char *key, struct source_survey *out)
+{
+    bool is_eval = strcmp(key, "eval_datasets") == 0;
+    bool computed = is_made_up(is_eval ? &cfg->eval_datasets : &cfg->datasets);
+    TRY(source_survey(source, computed ? SURVEY_MADE_UP : SURVEY_ALL, out));
+    if (out->is_whole && out->n_labels == 0)
+        return FAIL(ERR_DATA, "%s: no token of %s is a label: all are masked (-100)",
+                    config_where(cfg, key), key);
+    return OK;
 }
 
 static enum status pack_data(const struct session *s, json_t **out)
 {
     struct source_survey survey;
     char digits[HASH_TEXT];
-    TRY(source_survey(s->source, is_made_up(s->config) ? SURVEY_MADE_UP : SURVEY_ALL, &survey));
-    if (survey.is_whole && survey.n_labels == 0)
-        return FAIL(ERR_DATA,
-                    "%s: no token of the training data is a label (all are -100 or masked): there "
-                    "is nothing to learn from it",
-                    config_where(s->config, "datasets"));
+    if (s->eval_source)
+        TRY(look_through(s->config, s->eval_source, "eval_datasets", &survey));
+    TRY(look_through(s->config, s->source, "datasets", &survey));
     *out = json_pack("{s:I, s:s}", "tokens", (json_int_t)survey.n_tokens, "hash",
                      file_hash_text(digits, survey.hash));
     return *out ? OK : FAIL(ERR_MEMORY, "out of memory for the run's settings");

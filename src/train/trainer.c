@@ -1,10 +1,13 @@
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "train/resume.h"
@@ -18,7 +21,8 @@ struct loop {
     struct schedule schedule;
     struct profile profile;
     int64_t n_steps;
-    int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
+    int64_t n_labels; /* in the step just done */
+    int64_t n_stuck;  /* steps in a row that were skipped although the loss scale is at its least */
     double started;
 };
 
@@ -44,10 +48,10 @@ static void set_step_inputs(struct loop *l, double lr)
     *(float *)input(l, "lr") = (float)lr;
     int32_t *step = input(l, "step"); /* with loss scaling the device counts by itself */
     if (step)
-        *step = (int32_t)(l->state.step + 1);
+        *step = (int32_t)(l->state.n_updates + 1);
 }
 
-static enum status set_batch(struct loop *l)
+static enum status set_batch(struct loop *l, bool *has_labels)
 {
     const struct config *cfg = l->s->config;
     size_t n_bytes =
@@ -55,6 +59,8 @@ static enum status set_batch(struct loop *l)
     const int32_t *tokens, *targets;
     int64_t n_valid;
     TRY(loader_next(l->s->loader, &tokens, &targets, &n_valid));
+    *has_labels = n_valid > 0;
+    l->n_labels += n_valid;
     memcpy(input(l, "tokens"), tokens, n_bytes);
     memcpy(input(l, "targets"), targets, n_bytes);
     loader_release_slot(l->s->loader);
@@ -72,20 +78,25 @@ static enum status run_section(struct loop *l, const char *name)
     return executor_run(l->s->executor, l->s->train_program, name);
 }
 
+/* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
+ * none: neither is run, and the optimizer does not see them. */
 static enum status run_step(struct loop *l, double lr)
 {
     int64_t n_micro = l->s->config->gradient_accumulation_steps;
+    bool has_labels;
+    l->n_labels = 0;
     set_step_inputs(l, lr);
     if (n_micro == 1) {
-        TRY(set_batch(l));
-        return run_section(l, "step");
+        TRY(set_batch(l, &has_labels));
+        return has_labels ? run_section(l, "step") : OK;
     }
     TRY(run_section(l, "begin"));
     for (int64_t i = 0; i < n_micro; i++) {
-        TRY(set_batch(l));
-        TRY(run_section(l, "micro"));
+        TRY(set_batch(l, &has_labels));
+        if (has_labels)
+            TRY(run_section(l, "micro"));
     }
-    return run_section(l, "update");
+    return l->n_labels > 0 ? run_section(l, "update") : OK;
 }
 
 /* The steps a profile wants are run with the clock beside them. */
@@ -135,7 +146,7 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
 {
     if (r->loss_scale > 0)
         TRY(check_scale(l, r));
-    if ((isfinite(r->loss) && isfinite(r->grad_norm)) || r->skipped)
+    if ((isfinite(r->loss) && isfinite(r->grad_norm)) || r->skipped || r->n_tokens == 0)
         return OK;
     return FAIL(ERR_NUMERIC,
                 "step %lld: the %s is %s. Lower learning_rate (%g), warm up longer, or set "
@@ -171,20 +182,20 @@ static double peak_flops(const struct session *s)
 static struct step_record record_step(struct loop *l, double lr, double seconds)
 {
     const struct config *cfg = l->s->config;
-    double count = output(l, "count");
+    bool ran = l->n_labels > 0;
     double flops = l->s->pipeline.forecast.step_flops;
-    double norm = output(l, "grad_norm");
+    double norm = ran ? output(l, "grad_norm") : 0.0;
     bool scaled = l->s->pipeline.precision.loss_scaling;
     struct step_record r = {
         .step = l->state.step,
         .n_steps = l->n_steps,
         .epoch = epoch_of(l),
-        .loss = output(l, "loss") / count,
+        .loss = ran ? output(l, "loss") / output(l, "count") : (double)NAN,
         .grad_norm = norm,
         .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
-        .n_tokens = (int64_t)count,
+        .n_tokens = l->n_labels,
         .seconds = seconds,
         .tokens_per_s = (double)(cfg->train_batch_size * cfg->max_seq_length) / seconds,
         .mfu = flops / seconds / peak_flops(l->s),
@@ -256,21 +267,25 @@ static enum status stopped(const struct loop *l)
     if (!l->o->stop || !*l->o->stop)
         return OK;
     l->result->signal = (int)*l->o->stop;
-    return l->result->signal == SIGTERM
-               ? FAIL(ERR_TERMINATED, "stopped by SIGTERM after step %lld",
-                      (long long)l->state.step)
-               : FAIL(ERR_INTERRUPTED, "interrupted after step %lld", (long long)l->state.step);
+    long long step = (long long)l->state.step;
+    if (l->result->signal == SIGTERM)
+        return FAIL(ERR_TERMINATED, "stopped by SIGTERM after step %lld", step);
+    if (l->result->signal == SIGHUP)
+        return FAIL(ERR_HANGUP, "stopped after step %lld: the terminal was closed (SIGHUP)", step);
+    return FAIL(ERR_INTERRUPTED, "interrupted after step %lld", step);
 }
 
-/* `touch output_dir/SAVE` and STOP: requests from outside, taken once. */
+/* `touch output_dir/SAVE` and STOP: requests from outside, taken once. Anything but a plain file of
+ * that name is somebody's own. */
 static bool requested(const struct loop *l, const char *name)
 {
     char path[4096];
+    struct stat st;
     (void)snprintf(path, sizeof(path), "%s/%s", l->s->config->output_dir, name);
-    if (!file_exists(path))
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return false;
-    if (file_remove_tree(path) != OK)
-        log_warn("%s", status_message());
+    if (unlink(path) != 0)
+        log_warn("%s: cannot remove: %s", path, strerror(errno));
     return true;
 }
 
@@ -278,20 +293,33 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
 {
     const struct config *cfg = l->s->config;
     bool out_of_time = cfg->max_time > 0 && now_s() - l->started >= cfg->max_time;
-    bool last = l->state.step >= l->n_steps || out_of_time || requested(l, "STOP");
+    bool ends_early = requested(l, "STOP") || out_of_time;
+    bool last = l->state.step >= l->n_steps || ends_early;
     enum status stop = stopped(l);
     if (stop == OK && (due(l, cfg->eval_strategy, cfg->eval_steps, epoch_ended) ||
                        (last && cfg->eval_strategy != CONFIG_INTERVAL_NO)))
         TRY(evaluate(l));
     bool keep = cfg->save_strategy != CONFIG_INTERVAL_NO;
     if (requested(l, "SAVE") || due(l, cfg->save_strategy, cfg->save_steps, epoch_ended) ||
-        stop != OK || (last && keep)) {
+        stop != OK || ends_early || (last && keep)) {
         /* FAIL keeps one message: say the reason for stopping again after saving. */
         TRY(save(l));
         stop = stopped(l);
     }
     *done = last || stop != OK;
     return stop;
+}
+
+static void note_labels(struct loop *l)
+{
+    if (l->n_labels > 0) {
+        l->state.n_updates++;
+        return;
+    }
+    if (l->result->n_unlabelled++ == 0)
+        log_warn("step %lld: no token of its batch is a label: nothing is updated (said once; the "
+                 "end of the run says how many such steps there were)",
+                 (long long)l->state.step);
 }
 
 static enum status train_step(struct loop *l, bool *done)
@@ -302,6 +330,7 @@ static enum status train_step(struct loop *l, bool *done)
     double seconds;
     TRY(run_profiled(l, lr, &seconds));
     l->state.step++;
+    note_labels(l);
     l->result->losses[l->result->n_steps] = 0;
     l->result->step_seconds[l->result->n_steps] = seconds;
     l->result->n_steps++;
@@ -402,6 +431,11 @@ static enum status run_loop(struct loop *l)
 {
     const struct config *cfg = l->s->config;
     bool done = l->state.step >= l->n_steps;
+    if (done)
+        log_info("nothing is left to do: step %lld of %lld is done; raise max_steps to go on",
+                 (long long)l->state.step, (long long)l->n_steps);
+    else if (cfg->save_strategy == CONFIG_INTERVAL_NO)
+        log_info("save_strategy: no: nothing is saved unless the run is stopped before its end");
     TRY(start_loader(l->s));
     if (cfg->eval_on_start && l->s->eval_program >= 0)
         TRY(evaluate(l));
@@ -428,6 +462,9 @@ enum status train_run(struct session *s, const struct run_start *start,
         TRY_GOTO(profile_init(&l.profile, s, o->profile, l.n_steps - l.state.step), out);
     status = run_loop(&l);
     loader_stop(s->loader);
+    if (result->n_unlabelled > 0)
+        log_warn("%lld of %lld steps had no labels and updated nothing",
+                 (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
     if (o->profile)
         take_table(&l);

@@ -23,7 +23,7 @@ struct step_record {
     double loss, grad_norm, lr;
     double loss_scale; /* of the next step; 0: the loss is not scaled */
     bool skipped;      /* the scaled gradients overflowed: nothing was updated */
-    int64_t n_tokens;  /* that counted in the loss */
+    int64_t n_tokens; /* that counted in the loss; 0: there is no loss (NAN), nothing was updated */
     int64_t n_tokens_total;
     double seconds;
     double tokens_per_s, mfu;
@@ -53,6 +53,7 @@ struct train_result {
     double *losses;       /* one per step of this call; freed with train_result_release */
     double *step_seconds; /* likewise */
     int64_t n_skipped;    /* of these, because scaled gradients overflowed */
+    int64_t n_unlabelled; /* of these, because no token was a label */
     double loss_scale;    /* after the last step; 0: the loss is not scaled */
     double median_step_s;
     double tokens_per_s, samples_per_s, mfu;
@@ -77,8 +78,9 @@ struct train_options {
  * there are more than TRAIN_MOST_STEPS. */
 enum status train_total_steps(const struct session *s, int64_t *n_steps) MUST_CHECK;
 
-/* Runs from where `start` (confirmed) says to the end. Returns ERR_INTERRUPTED / ERR_TERMINATED
- * after saving when a signal stopped it. The result is filled in every case. */
+/* Runs from where `start` (confirmed) says to the end. Returns ERR_INTERRUPTED,
+ * ERR_TERMINATED or ERR_HANGUP after saving when a signal stopped it. The result is filled in every
+ * case. */
 enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result) MUST_CHECK;
 

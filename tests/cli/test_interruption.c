@@ -124,6 +124,27 @@ static void sigterm_saves_and_ends_with_143(void **state)
     stop_with(SIGTERM, 143, "ERR_TERMINATED");
 }
 
+static void a_closed_terminal_saves_and_ends_with_129(void **state)
+{
+    (void)state;
+    stop_with(SIGHUP, 129, "ERR_HANGUP");
+}
+
+static void under_nohup_a_closed_terminal_is_not_noticed(void **state)
+{
+    (void)state;
+    struct process p;
+    struct process_options o = {.ignores_hangup = true};
+    process_start(&p, &scratch, &o, ARGS("train", config, "max_steps=1000000"));
+    wait_for_file(&p, in_scratch("out/checkpoint-10"));
+    assert_int_equal(kill(p.pid, SIGHUP), 0);
+    wait_for_file(&p, in_scratch("out/checkpoint-40"));
+    assert_int_equal(kill(p.pid, SIGTERM), 0);
+    process_wait(&p);
+    expect_exit(&p, 143);
+    process_release(&p);
+}
+
 static void a_killed_run_goes_on_exactly(void **state)
 {
     (void)state;
@@ -152,6 +173,45 @@ static void touching_stop_saves_and_ends(void **state)
     assert_false(file_exists(in_scratch("out/STOP")));
     json_decref(j);
     process_release(&p);
+}
+
+static void a_requested_stop_saves_whatever_save_strategy_says(void **state)
+{
+    (void)state;
+    struct process p;
+    process_start(&p, &scratch, NULL,
+                  ARGS("train", config, "max_steps=1000000", "save_strategy=no", "--json"));
+    wait_for_file(&p, in_scratch("out/metrics.jsonl"));
+    scratch_write_text(&scratch, "out/STOP", "");
+    process_wait(&p);
+    expect_exit(&p, 0);
+    expect_stderr(&p, "save_strategy: no: nothing is saved unless");
+    json_t *j = expect_json(&p);
+    assert_true(file_exists(json_text_at(j, "last_checkpoint")));
+    json_decref(j);
+    process_release(&p);
+    /* A run that ends by itself saves nothing, and says so. */
+    process_run(&p, &scratch, NULL, ARGS("train", config, "max_steps=2", "save_strategy=no"));
+    expect_exit(&p, 0);
+    expect_stderr(&p, "saved     nothing");
+    process_release(&p);
+}
+
+static void folders_called_save_and_stop_are_nobodys_request(void **state)
+{
+    (void)state;
+    struct process p;
+    scratch_write_text(&scratch, "out/SAVE/thesis.txt", "mine");
+    scratch_write_text(&scratch, "out/STOP/data.txt", "mine");
+    process_run(&p, &scratch, NULL, ARGS("train", config, "max_steps=15", "--json"));
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_int_at(j, "steps"), 15);
+    json_decref(j);
+    process_release(&p);
+    assert_true(file_exists(in_scratch("out/SAVE/thesis.txt")));
+    assert_true(file_exists(in_scratch("out/STOP/data.txt")));
+    assert_false(file_exists(in_scratch("out/checkpoint-1")));
 }
 
 /* After a failed save: exit code 1, the earlier checkpoint whole, nothing half-written. */
@@ -209,8 +269,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(ctrl_c_saves_and_the_run_goes_on_exactly),
         TEST(sigterm_saves_and_ends_with_143),
+        TEST(a_closed_terminal_saves_and_ends_with_129),
+        TEST(under_nohup_a_closed_terminal_is_not_noticed),
         TEST(a_killed_run_goes_on_exactly),
         TEST(touching_stop_saves_and_ends),
+        TEST(a_requested_stop_saves_whatever_save_strategy_says),
+        TEST(folders_called_save_and_stop_are_nobodys_request),
         TEST(a_save_that_hits_the_file_size_limit_is_reported),
         TEST(a_full_disk_is_reported_and_earlier_checkpoints_stay),
     };

@@ -215,6 +215,33 @@ static void going_on_elsewhere_needs_a_folder_that_is_free(void **state)
         ARGS("train", config, "max_steps=20", elsewhere, from, "overwrite_output_dir=false"));
 }
 
+static void log_lines_stay_out_of_metrics_when_standard_error_is_closed(void **state)
+{
+    (void)state;
+    struct process p;
+    struct process_options no_stderr = {.closed = 2}, no_stdout = {.closed = 1};
+    process_run(&p, &scratch, &no_stderr, ARGS("train", config, "max_steps=5", "logging_steps=1"));
+    expect_exit(&p, 0);
+    process_release(&p);
+    char *text, *rest;
+    size_t n, n_lines = 0;
+    assert_int_equal(file_read(in_scratch("out/metrics.jsonl"), &text, &n), OK);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (!object)
+            fail_msg("metrics.jsonl: not JSON: %s", line);
+        json_decref(object);
+        n_lines++;
+    }
+    assert_int_equal(n_lines, 2 + 5 + 1 + 1); /* config, plan, steps, save, end */
+    mem_free(text);
+    /* Output that was asked for and has nowhere to go is an error, as it was. */
+    process_run(&p, &scratch, &no_stdout, ARGS("train", config, "max_steps=1", "--json"));
+    expect_exit(&p, 1);
+    expect_stderr(&p, "stdout could not be written");
+    process_release(&p);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_scratch, drop_scratch)
 
 int main(void)
@@ -227,6 +254,7 @@ int main(void)
         TEST(a_second_run_in_a_folder_is_refused_while_the_first_is_at_work),
         TEST(a_run_keeps_its_id_when_it_goes_on_where_it_stopped),
         TEST(going_on_elsewhere_needs_a_folder_that_is_free),
+        TEST(log_lines_stay_out_of_metrics_when_standard_error_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
