@@ -4,13 +4,39 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "io/checkpoint.h"
 #include "train/json_text.h"
+
+/* *is_given = whether the overrides say what the data is. */
+static enum status gives_data(const char *const *overrides, size_t n_overrides, bool *is_given)
+{
+    struct config *probe;
+    TRY(config_load(&probe, NULL, overrides, n_overrides));
+    *is_given = config_is_set(probe, "datasets") || config_is_set(probe, "eval_datasets");
+    config_free(probe);
+    return OK;
+}
+
+/* A checkpoint knows the data of its run, unless the overrides know better. */
+static enum status add_recorded(struct str *yaml, const char *folder, const char *const *overrides,
+                                size_t n_overrides)
+{
+    json_t *state;
+    bool is_given;
+    TRY(checkpoint_peek(folder, &state));
+    enum status status = gives_data(overrides, n_overrides, &is_given);
+    if (status == OK)
+        config_add_data(yaml, json_object_get(json_object_get(state, "settings"), "config"),
+                        !is_given);
+    json_decref(state);
+    return status == OK && yaml->failed ? str_status(yaml) : status;
+}
 
 /* A folder stands for a config that names it as its model. */
 static enum status load_folder(struct snug_config *c, const char *folder,
                                const char *const *overrides, size_t n_overrides)
 {
-    struct str model = {0};
+    struct str model = {0}, yaml = {0};
     const char **all = NULL;
     enum status status;
     str_addf(&model, "model_name_or_path=%s", folder);
@@ -20,10 +46,12 @@ static enum status load_folder(struct snug_config *c, const char *folder,
     for (size_t i = 0; i < n_overrides; i++)
         all[i + 1] = overrides[i];
     c->is_model_folder = true;
-    status = config_load(&c->config, NULL, all, n_overrides + 1);
+    TRY_GOTO(add_recorded(&yaml, folder, overrides, n_overrides), out);
+    status = config_load_text(&c->config, str_text(&yaml), yaml.n, folder, all, n_overrides + 1);
 out:
     mem_free(all);
     str_release(&model);
+    str_release(&yaml);
     return status;
 }
 

@@ -117,7 +117,7 @@ static enum status write_export(const struct config *cfg, const struct model *mo
         .source = parameter_stream_source(&stream),
         .dtype = dtype,
         .weights_folder = out->weights,
-        .extras_folder = model_folder ? model_folder : out->weights,
+        .extras_folder = out->weights ? out->weights : model_folder,
     };
     out->dtype = dtype_name(dtype);
     out->n_params = model_count_params(&stream.io);

@@ -201,6 +201,9 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
 static enum status evaluate(struct snug_run *run, const char *checkpoint, struct evaluation *out)
 {
     struct session *s = &run->session;
+    if (!config_is_set(s->config, "datasets") && !config_is_set(s->config, "eval_datasets"))
+        return FAIL(ERR_CONFIG, "no evaluation data: set eval_datasets or datasets (`datasets: "
+                                "[{type: synthetic}]` for made-up tokens)");
     TRY(session_require_fit(s));
     TRY(session_require_room(s));
     TRY(session_data(s));

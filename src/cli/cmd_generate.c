@@ -101,7 +101,7 @@ const struct command cmd_generate = {
             "model's context is full. Weights, key/value cache and everything else are planned\n"
             "inside device_memory, as in training.",
     .examples = "  snug generate configs/demo.yaml --prompt 'Once upon a time' --seed 1\n"
-                "  snug generate out/demo/checkpoint-400 tokenizer=bytes -p Hello -n 40 -t 0",
+                "  snug generate out/demo/checkpoint-400 -p Hello -n 40 -t 0",
     .options = options,
     .n_options = ARRAY_LEN(options),
     .min_words = 1,

@@ -153,6 +153,10 @@ enum status config_print_yaml(const struct config *cfg, struct str *out) MUST_CH
 /* Every key with its value (unset: null). The caller owns the object. */
 enum status config_json(const struct config *cfg, json_t **out) MUST_CHECK;
 
+/* Adds as YAML how the data of a config that config_json described was cut and, with `with_data`,
+ * which it was: what evaluation on the same data needs. */
+void config_add_data(struct str *out, const json_t *config, int with_data);
+
 /* What a change of a key does to a run that is resumed: a column of config.def. */
 enum config_resume { CONFIG_RESUME_EXACT, CONFIG_RESUME_FREE, CONFIG_RESUME_LOCAL };
 

@@ -164,5 +164,7 @@ void config_mark_derived(struct config *cfg, const void *field);
 /* Value text, shared by printing and docs (config_print.c). */
 void config_add_double(struct str *out, double x);
 void config_add_json(struct str *out, const json_t *value); /* on one line */
+/* "name:" and the items of an array that config_json made, as the reader takes them. */
+void config_add_datasets(struct str *out, const char *name, const json_t *array);
 
 #endif

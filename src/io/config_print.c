@@ -247,7 +247,7 @@ static int dataset_key_applies(const char *type, const char *key)
     return strcmp(key, "n_tokens") == 0 ? is_made_up : 1;
 }
 
-static void add_datasets(struct str *out, const char *name, const json_t *array)
+void config_add_datasets(struct str *out, const char *name, const json_t *array)
 {
     size_t i;
     json_t *item, *value;
@@ -282,7 +282,7 @@ static void add_row(struct str *out, const struct config *cfg, const struct conf
     } else if (key->type == TYPE_MODEL) {
         add_model(out, value);
     } else if (key->type == TYPE_DATASETS) {
-        add_datasets(out, key->name, value);
+        config_add_datasets(out, key->name, value);
     } else {
         str_addf(out, "%s: ", key->name);
         config_add_json(out, value);

@@ -198,7 +198,8 @@ static void truncated_weights_are_5(void **state)
     copy_file("tests/golden/llama/config.json", "cut/config.json", SIZE_MAX);
     copy_file("tests/golden/llama/model.safetensors", "cut/model.safetensors", 20000);
     expect_error(5, "ERR_DATA", "model.safetensors",
-                 ARGS("eval", in_scratch("cut"), "max_seq_length=8", "num_threads=1"));
+                 ARGS("eval", in_scratch("cut"), "max_seq_length=8", "num_threads=1",
+                      "datasets=[{type: synthetic}]"));
     expect_error(5, "ERR_DATA", "model.safetensors",
                  ARGS("train", config, "model=", "model_name_or_path=tests/golden/nothing",
                       "--model-name-or-path", in_scratch("cut"), "max_seq_length=8"));
