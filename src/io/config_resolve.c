@@ -86,6 +86,21 @@ static enum status resolve_batch(struct config *cfg)
                 (long long)cfg->n_ranks, ranks_word(cfg->n_ranks), (long long)product);
 }
 
+/* Counts of tokens, bytes and operations are products with this one: it leaves them room in 64
+ * bits. */
+static enum status check_step(const struct config *cfg)
+{
+    const int64_t most = INT64_C(1) << 40;
+    if (cfg->train_batch_size <= most / cfg->max_seq_length)
+        return OK;
+    return FAIL(
+        ERR_CONFIG,
+        "%s: a step of train_batch_size %lld x max_seq_length %lld (%s) tokens: %lld are the "
+        "most",
+        config_where(cfg, "train_batch_size"), (long long)cfg->train_batch_size,
+        (long long)cfg->max_seq_length, config_where(cfg, "max_seq_length"), (long long)most);
+}
+
 static enum status resolve_model(struct config *cfg)
 {
     if (!cfg->model && !cfg->model_name_or_path)
@@ -287,6 +302,7 @@ enum status config_resolve(struct config *cfg, int64_t n_ranks)
     TRY(resolve_model(cfg));
     TRY(resolve_data(cfg));
     TRY(resolve_batch(cfg));
+    TRY(check_step(cfg));
     TRY(resolve_length(cfg));
     TRY(resolve_schedule(cfg));
     TRY(resolve_optimizer(cfg));

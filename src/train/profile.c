@@ -12,10 +12,10 @@ enum status profile_init(struct profile *p, struct session *s, const struct prof
                          int64_t n_steps_of_run)
 {
     *p = (struct profile){.s = s, .options = *o};
-    int64_t needed = PROFILE_FIRST_STEP + o->n_steps - 1;
     if (o->n_steps < 1)
         return FAIL(ERR_USAGE, "a profile is of at least 1 step, not of %lld",
                     (long long)o->n_steps);
+    int64_t needed = PROFILE_FIRST_STEP - 1 + MIN(o->n_steps, INT64_MAX - PROFILE_FIRST_STEP);
     if (n_steps_of_run < needed)
         return FAIL(
             ERR_USAGE,
