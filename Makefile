@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps deps-all test demo check format asan fuzz clang arm64 cuda check-gpu bench install clean
+.PHONY: help build deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ asan: deps ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 
 fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, default 10)
 	@tools/fuzz.sh
+
+torture: deps build ## kills, I/O errors, failed allocations, odd numbers: thousands of runs, minutes
+	@tools/torture/run.sh $(BUILD)
 
 clang: deps-all ## build everything with clang
 	@$(CMAKE) --preset clang >/dev/null

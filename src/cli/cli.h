@@ -73,6 +73,8 @@ extern const struct command *const commands[]; /* NULL-terminated */
 const struct command *find_command(const char *name);
 /* Sets the thread's error and returns SNUG_ERR_USAGE. */
 enum snug_status usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);
+/* The same for arguments that there is no memory for. */
+enum snug_status memory_error(void);
 
 /* signals.c */
 void catch_signals(void);

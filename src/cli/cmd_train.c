@@ -24,7 +24,7 @@ static enum snug_status add(struct args *args, const char *key, const char *valu
 {
     const char *text = pool_printf(&args->pool, "%s=%s", key, value);
     if (!text || vec_push(&args->overrides, text) != OK)
-        return usage_error("out of memory for the command line");
+        return memory_error();
     return SNUG_OK;
 }
 
@@ -95,7 +95,7 @@ static enum snug_status profile_path(struct cli *cli, const struct snug_config *
     if (!a->profile || *a->profile)
         return SNUG_OK;
     *path = pool_printf(&a->pool, "%s/profile.json", snug_config_output_dir(config));
-    return *path ? SNUG_OK : usage_error("out of memory for the command line");
+    return *path ? SNUG_OK : memory_error();
 }
 
 static void show_profile(const struct snug_run *run, const char *path)

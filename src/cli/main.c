@@ -32,6 +32,12 @@ enum snug_status usage_error(const char *fmt, ...)
     return SNUG_ERR_USAGE;
 }
 
+enum snug_status memory_error(void)
+{
+    (void)FAIL(ERR_MEMORY, "out of memory for the command line");
+    return SNUG_ERR_MEMORY;
+}
+
 static enum snug_status unknown_command(const char *name)
 {
     const char *names[16];

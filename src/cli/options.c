@@ -123,7 +123,7 @@ static enum snug_status set_value(const struct option *o, const char *value, str
 
 static enum snug_status out_of_memory(void)
 {
-    return usage_error("out of memory for the command line");
+    return memory_error();
 }
 
 static enum snug_status add_override(struct args *args, const char *key, const char *value)

@@ -74,7 +74,7 @@ static void expect_commands_work(const char *precision)
     json_decref(RUN("export", config, precision, "-o", out));
     assert_true(file_exists(scratch_path(&scratch, "model/model.safetensors", weights)));
     json_t *exported = RUN("eval", config, precision, "--checkpoint", out);
-    assert_true(json_number_at(own, "loss") == json_number_at(exported, "loss"));
+    assert_true(json_number_at(own, "eval_loss") == json_number_at(exported, "eval_loss"));
     json_decref(own);
     json_decref(exported);
 

@@ -1,0 +1,162 @@
+"""What the torture scripts share: a tiny model, runs of the program, and the tally of faults."""
+import argparse
+import concurrent.futures
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TIME_LIMIT_S = 25
+
+CONFIG = """\
+model:
+  model_type: llama
+  vocab_size: 257
+  hidden_size: 32
+  intermediate_size: 64
+  num_hidden_layers: 2
+  num_attention_heads: 2
+  num_key_value_heads: 1
+  max_position_embeddings: 96
+tokenizer: bytes
+datasets:
+  - type: synthetic
+    n_tokens: 9000
+max_seq_length: 32
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+lr_scheduler_type: constant
+num_threads: 1
+seed: 7
+logging_steps: 1
+save_steps: 3
+save_total_limit: 2
+report_to: none
+device: cpu
+device_memory: 256MiB
+host_memory: 256MiB
+"""
+
+
+class Result:
+    def __init__(self, command, environment, code, out, err):
+        self.command, self.environment = command, environment
+        self.code, self.out, self.err = code, out, err
+
+    def errors(self):
+        return [line for line in self.err.splitlines() if line.startswith("error: ")]
+
+    def shown(self):
+        """The command line that shows it again."""
+        settings = [f"{k}={shlex.quote(v)}" for k, v in self.environment.items()]
+        return " ".join(settings + [shlex.quote(word) for word in self.command])
+
+
+class Torture:
+    """A scratch folder, the binary, and what went wrong."""
+
+    def __init__(self, name, description):
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("build", help="build folder with the program")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
+        parser.add_argument("--only", type=int, default=0, help="at most so many runs")
+        self.options = parser.parse_args()
+        self.name = name
+        self.snug = os.path.abspath(os.path.join(self.options.build, "snug"))
+        self.folder = tempfile.mkdtemp(prefix=f"snug-torture-{name}-")
+        self.n_runs, self.faults = 0, []
+        self.lock = threading.Lock()
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w") as f:
+            f.write(text)
+        return self.path(name)
+
+    def shim(self):
+        """The library that makes calls fail."""
+        library = self.path("shim.so")
+        if not os.path.exists(library):
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", "-shared", "-fPIC", "-o", library,
+                            os.path.join(HERE, "shim.c"), "-ldl"], check=True)
+        return library
+
+    def run(self, *arguments, env=None, limit_s=TIME_LIMIT_S):
+        """Runs snug; a run that does not end is a fault of its own (code None)."""
+        extra = dict(env or {})
+        full = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+                    XDG_CACHE_HOME=self.path("cache"), **extra)
+        command = [self.snug] + [str(a) for a in arguments]
+        try:
+            p = subprocess.run(command, env=full, stdin=subprocess.DEVNULL, capture_output=True,
+                               timeout=limit_s, errors="replace")
+            code, out, err = p.returncode, p.stdout, p.stderr
+        except subprocess.TimeoutExpired as e:
+            code, out, err = None, "", (e.stderr or b"").decode(errors="replace")
+        with self.lock:
+            self.n_runs += 1
+        return Result(command, extra, code, out, err)
+
+    def fault(self, result, why):
+        with self.lock:
+            self.faults.append(f"{why}\n    {result.shown()}\n    {result.err.strip()[-400:]}")
+
+    def expect_ended(self, result, codes):
+        """Ended by itself with one of these codes, and one line that says why unless all is well."""
+        if result.code is None:
+            self.fault(result, f"did not end within {TIME_LIMIT_S} s")
+        elif result.code < 0:
+            self.fault(result, f"ended by signal {-result.code}")
+        elif result.code not in codes:
+            self.fault(result, f"exit code {result.code}")
+        elif result.code != 0 and len(result.errors()) != 1:
+            self.fault(result, f"exit code {result.code} with {len(result.errors())} error lines")
+        else:
+            return True
+        return False
+
+    def map(self, work, items):
+        """work(item) for all, two at a time."""
+        if self.options.only:
+            items = items[:self.options.only]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
+            list(pool.map(work, items))
+
+    def finish(self, what):
+        for fault in self.faults[:40]:
+            print(f"FAULT {fault}")
+        print(f"{self.name}: {what}, {self.n_runs} runs, {len(self.faults)} faults")
+        if self.options.keep:
+            print(f"kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        sys.exit(1 if self.faults else 0)
+
+
+def digest(*paths):
+    """Of files' contents; None when one is missing."""
+    h = hashlib.sha256()
+    for path in paths:
+        if not os.path.exists(path):
+            return None
+        with open(path, "rb") as f:
+            h.update(f.read())
+    return h.hexdigest()
+
+
+def leftovers(folder):
+    """Names of unfinished things anywhere under a folder."""
+    found = []
+    for root, folders, files in os.walk(folder):
+        found += [os.path.join(root, n) for n in folders + files
+                  if n.startswith((".tmp-", ".old-")) or ".tmp-" in n]
+    return found
