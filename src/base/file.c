@@ -149,10 +149,11 @@ enum status file_read_stream(const char *path, size_t most, char **text, size_t 
     return status;
 }
 
-static enum status out_open(struct file_out *f, const char *path, int flags)
+/* Opens `where`; `path` is what messages call it. */
+static enum status out_open(struct file_out *f, const char *where, const char *path, int flags)
 {
     *f = (struct file_out){.fd = -1, .path = path};
-    f->fd = injected_failure() ? -1 : open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
+    f->fd = injected_failure() ? -1 : open(where, O_WRONLY | O_CLOEXEC | flags, 0644);
     if (f->fd < 0)
         return file_fail("cannot open for writing", path);
     return OK;
@@ -160,17 +161,22 @@ static enum status out_open(struct file_out *f, const char *path, int flags)
 
 enum status file_out_open(struct file_out *f, const char *path)
 {
-    return out_open(f, path, O_CREAT | O_TRUNC);
+    return out_open(f, path, path, O_CREAT | O_TRUNC);
+}
+
+enum status file_out_open_for(struct file_out *f, const char *temporary, const char *path)
+{
+    return out_open(f, temporary, path, O_CREAT | O_TRUNC);
 }
 
 enum status file_out_append(struct file_out *f, const char *path)
 {
-    return out_open(f, path, O_CREAT | O_APPEND);
+    return out_open(f, path, path, O_CREAT | O_APPEND);
 }
 
 enum status file_out_open_existing(struct file_out *f, const char *path)
 {
-    return out_open(f, path, 0);
+    return out_open(f, path, path, 0);
 }
 
 enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes)

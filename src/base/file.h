@@ -44,10 +44,13 @@ enum status file_read_stream(const char *path, size_t most, char **text,
 struct file_out {
     int fd;
     int64_t n_bytes;
-    const char *path; /* borrowed */
+    const char *path; /* for messages; borrowed */
 };
 
 enum status file_out_open(struct file_out *f, const char *path) MUST_CHECK; /* truncates */
+/* Opens `temporary`, which is to be renamed to `path` once it is whole: messages name `path`. */
+enum status file_out_open_for(struct file_out *f, const char *temporary,
+                              const char *path) MUST_CHECK;
 enum status file_out_append(struct file_out *f, const char *path) MUST_CHECK;
 enum status file_out_open_existing(struct file_out *f, const char *path) MUST_CHECK; /* as it is */
 enum status file_out_write(struct file_out *f, const void *data, size_t n_bytes) MUST_CHECK;

@@ -89,7 +89,7 @@ enum status output_open(struct output *o, const char *path)
     } else {
         temporary_note(o->temporary);
         (void)unlink(o->temporary); /* of a dead process that had our number */
-        TRY_GOTO(file_out_open(&o->file, o->temporary), out);
+        TRY_GOTO(file_out_open_for(&o->file, o->temporary, o->final), out);
     }
 out:
     if (status != OK)

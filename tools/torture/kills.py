@@ -26,7 +26,7 @@ def arguments(t, out, n_steps):
 
 def kill_once(t, out, after_s):
     environment = dict(os.environ, OMP_NUM_THREADS="1", XDG_CACHE_HOME=t.path("cache"))
-    p = subprocess.Popen([t.snug] + arguments(t, out, N_STEPS), env=environment,
+    p = subprocess.Popen([t.binary] + arguments(t, out, N_STEPS), env=environment,
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     time.sleep(after_s)
     p.send_signal(signal.SIGKILL)

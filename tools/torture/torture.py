@@ -70,6 +70,7 @@ class Torture:
         self.name = name
         self.snug = os.path.abspath(os.path.join(self.options.build, "snug"))
         self.folder = tempfile.mkdtemp(prefix=f"snug-torture-{name}-")
+        self.binary = shutil.copy2(self.snug, self.path("snug"))  # builds do not disturb it
         self.n_runs, self.faults = 0, []
         self.lock = threading.Lock()
 
@@ -97,7 +98,7 @@ class Torture:
                     XDG_CACHE_HOME=self.path("cache"), **extra)
         command = [self.snug] + [str(a) for a in arguments]
         try:
-            p = subprocess.run(command, env=full, stdin=subprocess.DEVNULL, capture_output=True,
+            p = subprocess.run([self.binary] + command[1:], env=full, stdin=subprocess.DEVNULL, capture_output=True,
                                timeout=limit_s, errors="replace")
             code, out, err = p.returncode, p.stdout, p.stderr
         except subprocess.TimeoutExpired as e:
