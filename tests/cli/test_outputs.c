@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -81,12 +82,12 @@ static void no_command_writes_over_its_config(void **state)
     mem_free(after);
 }
 
-static void devices_and_links_stay_what_they_are(void **state)
+static void a_link_stays_what_it_is(void **state)
 {
     (void)state;
     struct process p;
     struct stat st;
-    char link[SCRATCH_PATH], target[SCRATCH_PATH], null[SCRATCH_PATH];
+    char link[SCRATCH_PATH], target[SCRATCH_PATH];
     assert_int_equal(symlink("target.bin", scratch_path(&scratch, "link.bin", link)), 0);
     PROCESS_RUN(&p, &scratch, "tokenize", config, text, "-o", link);
     expect_exit(&p, 0);
@@ -94,12 +95,20 @@ static void devices_and_links_stay_what_they_are(void **state)
     assert_int_equal(lstat(link, &st), 0);
     assert_true(S_ISLNK(st.st_mode));
     assert_true(file_exists(scratch_path(&scratch, "target.bin", target)));
+}
 
-    assert_int_equal(symlink("/dev/null", scratch_path(&scratch, "null", null)), 0);
+static void a_device_stays_what_it_is(void **state)
+{
+    (void)state;
+    struct process p;
+    struct stat st;
+    char null[SCRATCH_PATH]; /* not the system's own: a fault would replace it */
+    if (mknod(scratch_path(&scratch, "null", null), S_IFCHR | 0600, makedev(1, 3)) != 0)
+        skip(); /* needs the right to make one */
     PROCESS_RUN(&p, &scratch, "tokenize", config, text, "-o", null);
     expect_exit(&p, 0);
     process_release(&p);
-    assert_int_equal(lstat("/dev/null", &st), 0);
+    assert_int_equal(lstat(null, &st), 0);
     assert_true(S_ISCHR(st.st_mode));
 }
 
@@ -155,7 +164,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(tokenize_refuses_an_output_that_it_reads),
         TEST(no_command_writes_over_its_config),
-        TEST(devices_and_links_stay_what_they_are),
+        TEST(a_link_stays_what_it_is),
+        TEST(a_device_stays_what_it_is),
         TEST(an_export_replaces_another_only_by_force),
         TEST(pipes_where_files_are_due_are_named),
     };
