@@ -53,7 +53,8 @@ static void no_number_of_any_key_ends_badly(void **state)
         if (!is_number(key))
             continue;
         (void)snprintf(setting, sizeof(setting), "%s=%s", key->name, value);
-        PROCESS_RUN(&p, &scratch, "plan", config, setting, "-q", "--json");
+        PROCESS_RUN(&p, &scratch, "plan", config, "lr_scheduler_type=cosine", setting, "-q",
+                    "--json");
         if (p.exit_code != 0 && p.exit_code != 2 && p.exit_code != 3)
             fail_msg("%s: exit code %d, signal %d: %s", setting, p.exit_code, p.signal, p.err);
         if (p.exit_code == 2)
