@@ -55,9 +55,8 @@ struct checkpoint_content {
     const struct model *model;
     const struct model_param *params; /* [n_params] */
     int n_params;
-    /* [n_params]: their dtype is what the file stores. When they differ among themselves the file
-     * gets the narrowest one that holds all of them exactly. */
-    const struct tensor *param_tensors;
+    const struct tensor *param_tensors;     /* [n_params]: the file stores each in its own dtype */
+    enum dtype weights_dtype;               /* of the matrices: what config.json says */
     const struct checkpoint_tensor *states; /* [n_states] */
     size_t n_states;
     const struct tensor_stage *stage; /* how to read both */

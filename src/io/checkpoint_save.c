@@ -12,25 +12,16 @@
 
 /* ---- the files ---- */
 
-/* The narrowest dtype that holds every parameter exactly. */
-static enum dtype common_dtype(const struct tensor *tensors, int n)
-{
-    enum dtype common = n > 0 ? tensors[0].dtype : DTYPE_F32;
-    for (int i = 1; i < n; i++)
-        if (tensors[i].dtype != common)
-            common = tensors[i].dtype == DTYPE_F64 || common == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-    return common;
-}
-
 static enum status write_model(const char *folder, const struct checkpoint_content *c)
 {
-    struct staged_tensors tensors = {c->param_tensors, c->stage};
     struct export_content content = {
         .model = c->model,
         .params = c->params,
         .n_params = c->n_params,
-        .source = weights_from_tensors(&tensors),
-        .dtype = common_dtype(c->param_tensors, c->n_params),
+        .tensors = c->param_tensors,
+        .stage = c->stage,
+        .dtype = c->weights_dtype,
+        .as_in_memory = true,
         .extras_folder = c->extras_folder,
         .max_shard_bytes = c->max_shard_bytes,
     };

@@ -58,7 +58,7 @@ static enum status check_all_fit_f16(const struct export_content *c)
 {
     for (int i = 0; i < c->n_params; i++) {
         struct tensor t;
-        TRY(c->source.get(c->source.user, i, &t));
+        TRY(stage_fetch(c->stage, &c->tensors[i], &t));
         TRY(check_fits_f16(&c->params[i], &t));
     }
     return OK;
@@ -66,12 +66,13 @@ static enum status check_all_fit_f16(const struct export_content *c)
 
 enum status export_write(const char *folder, const struct export_content *c)
 {
-    if (c->dtype == DTYPE_F16)
+    struct weights_save_options options = {.dtype = c->as_in_memory ? DTYPE_NONE : c->dtype,
+                                           .max_shard_bytes = c->max_shard_bytes,
+                                           .sync = true};
+    if (options.dtype == DTYPE_F16)
         TRY(check_all_fit_f16(c));
-    struct weights_save_options options = {
-        .dtype = c->dtype, .max_shard_bytes = c->max_shard_bytes, .sync = true};
     TRY(write_config(folder, c));
-    TRY(weights_save(folder, c->params, c->n_params, &c->source, &options));
+    TRY(weights_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
     return c->extras_folder ? hf_dir_copy_extras(c->extras_folder, folder) : OK;
 }
 

@@ -19,11 +19,13 @@ struct export_content {
     const struct model *model;
     const struct model_param *params; /* [n_params] */
     int n_params;
-    struct weights_source source; /* their values, of any float dtype */
-    enum dtype dtype;             /* in the file: F32, BF16 or F16 (F64 is possible too) */
-    const char *extras_folder;    /* where tokenizer files are copied from; NULL: there are none */
-    const char *weights_folder;   /* where the source reads; NULL: nowhere */
-    int64_t max_shard_bytes;      /* 0: what Hugging Face cuts at */
+    const struct tensor *tensors;     /* [n_params], any float dtype */
+    const struct tensor_stage *stage; /* how to read them */
+    enum dtype dtype;                 /* in the file: F32, BF16 or F16 (F64 is possible too) */
+    bool as_in_memory; /* tensors keep their dtypes; `dtype` is only what config.json says */
+    const char *extras_folder;  /* where tokenizer files are copied from; NULL: there are none */
+    const char *weights_folder; /* where the stage reads; NULL: nowhere */
+    int64_t max_shard_bytes;    /* 0: what Hugging Face cuts at */
 };
 
 /* Writes the files into an existing folder and syncs them. No atomicity: the folder is the caller's

@@ -44,29 +44,17 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
                                 const struct tensor *dst, const struct tensor_stage *stage,
                                 int n_threads) MUST_CHECK;
 
-/* Where parameters come from when saving: *src becomes a host tensor of params[i], valid until the
- * next call. Asked for all parameters in order, once or more. */
-struct weights_source {
-    enum status (*get)(void *user, int i, struct tensor *src);
-    void *user;
-};
-/* A source for parameters that lie somewhere already. */
-struct staged_tensors {
-    const struct tensor *tensors;     /* [n_params] */
-    const struct tensor_stage *stage; /* how to read them */
-};
-struct weights_source weights_from_tensors(struct staged_tensors *from);
-
 struct weights_save_options {
-    enum dtype dtype;        /* in the file: F32, BF16, F16 or F64 */
+    enum dtype dtype;        /* in the file: F32, BF16, F16 or F64; NONE: each as in memory */
     int64_t max_shard_bytes; /* 0: ST_DEFAULT_SHARD_BYTES */
     bool sync;               /* on disk when it returns */
 };
 
 /* Writes model.safetensors (or shards and index) into an existing folder, in Hugging Face's names
- * and layout. A tied head is written once. Uses a buffer of a few MiB. */
+ * and layout: src[i], read through the stage, is params[i]. A tied head
+ * is written once. Uses a buffer of a few MiB. */
 enum status weights_save(const char *folder, const struct model_param *params, int n_params,
-                         const struct weights_source *source,
+                         const struct tensor *src, const struct tensor_stage *stage,
                          const struct weights_save_options *options) MUST_CHECK;
 
 #ifdef __cplusplus

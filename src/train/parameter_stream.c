@@ -15,13 +15,37 @@ static enum status build_table(struct parameter_stream *s, const struct model *m
     return builder_status(&b);
 }
 
-static enum status make_buffer(struct parameter_stream *s)
+/* A tensor's `data` is the row of the parameter table that it stands for. */
+static enum status fetch(void *user, const struct tensor *t, void *buffer)
+{
+    const struct parameter_stream *s = user;
+    const struct model_param *p = t->data;
+    struct tensor to = {.dtype = DTYPE_F32, .shape = p->shape, .data = buffer};
+    if (s->weights)
+        return weights_read(s->weights, (int)(p - s->io.params), &to, s->n_threads);
+    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->n_threads);
+}
+
+static enum status store(void *user, const struct tensor *t, const void *buffer)
+{
+    (void)user;
+    (void)t;
+    (void)buffer;
+    return FAIL(ERR_INTERNAL, "a stream of parameters is only read");
+}
+
+static enum status make_tensors(struct parameter_stream *s)
 {
     int64_t most = 1;
-    for (int i = 0; i < s->io.n_params; i++)
-        most = MAX(most, shape_elems(&s->io.params[i].shape));
-    s->buffer = mem_alloc((size_t)most * sizeof(float));
-    if (!s->buffer)
+    TRY(mem_try_array(&s->tensors, (size_t)MAX(s->io.n_params, 1), sizeof(*s->tensors)));
+    for (int i = 0; i < s->io.n_params; i++) {
+        struct model_param *p = &s->io.params[i];
+        s->tensors[i] = (struct tensor){.dtype = DTYPE_F32, .shape = p->shape, .data = p};
+        most = MAX(most, shape_elems(&p->shape));
+    }
+    s->stage = (struct tensor_stage){.fetch = fetch, .store = store, .user = s};
+    s->stage.buffer = mem_alloc((size_t)most * sizeof(float));
+    if (!s->stage.buffer)
         return FAIL(ERR_MEMORY, "out of memory for a parameter of %lld elements", (long long)most);
     return OK;
 }
@@ -34,7 +58,7 @@ enum status parameter_stream_open(struct parameter_stream *s, const struct model
     TRY_GOTO(build_table(s, model), out);
     if (folder)
         TRY_GOTO(weights_open(&s->weights, folder, s->io.params, s->io.n_params), out);
-    TRY_GOTO(make_buffer(s), out);
+    TRY_GOTO(make_tensors(s), out);
 out:
     if (status != OK)
         parameter_stream_close(s);
@@ -45,21 +69,7 @@ void parameter_stream_close(struct parameter_stream *s)
 {
     weights_close(s->weights);
     graph_free(s->graph);
-    mem_free(s->buffer);
+    mem_free(s->tensors);
+    mem_free(s->stage.buffer);
     *s = (struct parameter_stream){0};
-}
-
-static enum status get(void *user, int i, struct tensor *src)
-{
-    const struct parameter_stream *s = user;
-    const struct model_param *p = &s->io.params[i];
-    *src = (struct tensor){.dtype = DTYPE_F32, .shape = p->shape, .data = s->buffer};
-    if (s->weights)
-        return weights_read(s->weights, i, src, s->n_threads);
-    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), s->buffer, s->n_threads);
-}
-
-struct weights_source parameter_stream_source(struct parameter_stream *s)
-{
-    return (struct weights_source){get, s};
 }

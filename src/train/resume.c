@@ -86,6 +86,7 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         .params = s->params,
         .n_params = s->n_params,
         .param_tensors = s->param_tensors,
+        .weights_dtype = s->pipeline.precision.weights,
         .stage = s->stage,
         .states = states.list.items,
         .n_states = states.list.n,

@@ -24,7 +24,6 @@ struct fixture {
     struct scratch scratch;
     struct golden golden;
     struct tensor tensors[64];
-    struct staged_tensors staged;
     struct export_content content;
     char out[SCRATCH_PATH], source[SCRATCH_PATH];
 };
@@ -56,12 +55,12 @@ static void fixture_init(struct fixture *f, const char *name)
     expect_ok(weights_load(f->golden.folder, f->golden.built.params, f->golden.built.n_params,
                            new_tensors(f, f->tensors), 1));
     scratch_write_text(&f->scratch, "source/tokenizer.json", "{}");
-    f->staged = (struct staged_tensors){f->tensors, &host_stage};
     f->content = (struct export_content){
         .model = f->golden.model,
         .params = f->golden.built.params,
         .n_params = f->golden.built.n_params,
-        .source = weights_from_tensors(&f->staged),
+        .tensors = f->tensors,
+        .stage = &host_stage,
         .dtype = DTYPE_F32,
         .extras_folder = scratch_path(&f->scratch, "source", f->source),
     };

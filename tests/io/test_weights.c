@@ -53,10 +53,8 @@ static enum status load(struct loaded *l, const char *folder)
 
 static enum status save(struct loaded *l, const char *folder, enum dtype dtype, int64_t max_shard)
 {
-    struct staged_tensors from = {l->tensors, &host_stage};
-    struct weights_source source = weights_from_tensors(&from);
     struct weights_save_options options = {.dtype = dtype, .max_shard_bytes = max_shard};
-    return weights_save(folder, l->g.built.params, l->g.built.n_params, &source, &options);
+    return weights_save(folder, l->g.built.params, l->g.built.n_params, l->tensors, &host_stage, &options);
 }
 
 /* ---- round trips ---- */
@@ -171,10 +169,8 @@ static void large_transposed_and_stacked_parameters_survive(void **state)
     struct tensor to[] = {{DTYPE_F32, params[0].shape, a2}, {DTYPE_F32, params[1].shape, bc2}};
     struct scratch s;
     scratch_init(&s);
-    struct staged_tensors staged = {from, &host_stage};
-    struct weights_source source = weights_from_tensors(&staged);
     struct weights_save_options options = {.dtype = DTYPE_BF16};
-    expect_ok(weights_save(s.folder, params, 2, &source, &options));
+    expect_ok(weights_save(s.folder, params, 2, from, &host_stage, &options));
     expect_ok(weights_load(s.folder, params, 2, to, 2));
     assert_memory_equal(a, a2, sizeof(a));
     assert_memory_equal(bc, bc2, sizeof(bc));
