@@ -34,8 +34,9 @@ struct kernel {
     enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
 };
 
-/* Runs n calls of one kernel, none of which touches memory that another writes: the bits are those
- * of n runs. For kernels without workspace; see device_ops.batch. */
+/* Runs n calls of kernels that name this function as their own (device_ops.batch), none of which
+ * touches memory that another writes: the bits are those of n runs. For kernels without workspace.
+ */
 typedef enum status kernel_batch(const struct kernel_ctx *x, const struct op_call *const *calls,
                                  int n);
 

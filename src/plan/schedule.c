@@ -3,8 +3,8 @@
  * An update may run as soon as its operands exist and nobody will read what it overwrites. With one
  * micro-batch per step that is right after its gradient is complete (unless clipping needs the norm
  * of all gradients first: then the data dependence itself says so). The updates of one block wait
- * for each other, so that they stand together and can be handed to the device together: a block's
- * gradients are alive at once, and never those of two blocks for long.
+ * for each other, so that they stand together and can be handed to the device together, whichever
+ * ops they are: a block's gradients are alive at once, and never those of two blocks for long.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +57,12 @@ static int64_t earliest(const struct graph *g, const struct node *n, const int64
     return at;
 }
 
-/* Places of updates that stand together: those of one op in one block. */
+/* Places of nodes that stand together: of one block, those that write parameters, and of the others
+ * (sums of squares) those of one op. */
+enum { WRITERS = OP_COUNT, N_KINDS };
+
 struct groups {
-    int64_t *at; /* [n_blocks, OP_COUNT] */
+    int64_t *at; /* [n_blocks, N_KINDS] */
     int n_blocks;
 };
 
@@ -68,17 +71,30 @@ static enum status groups_init(struct groups *s, const struct graph *g)
     *s = (struct groups){0};
     for (size_t k = 0; k < g->nodes.n; k++)
         s->n_blocks = MAX(s->n_blocks, graph_node(g, (node_id)k)->block + 1);
-    size_t n = (size_t)s->n_blocks * OP_COUNT;
+    size_t n = (size_t)s->n_blocks * N_KINDS;
     TRY(mem_try_array(&s->at, MAX(n, (size_t)1), sizeof(*s->at)));
     for (size_t i = 0; i < n; i++)
         s->at[i] = -1;
     return OK;
 }
 
-static int64_t *group_of(const struct groups *s, const struct node *n)
+static bool writes_parameter(const struct graph *g, const struct node *n)
 {
-    bool alone = n->pass != PASS_UPDATE || n->block == BLOCK_NONE;
-    return alone ? NULL : &s->at[(size_t)n->block * OP_COUNT + (size_t)n->op];
+    for (int i = 0; i < n->n_out; i++) {
+        const struct alias_rule *a = node_alias(n, i);
+        if (a && a->kind == ALIAS_UPDATE &&
+            graph_value(g, value_root(g, n->in[a->in]))->role == ROLE_PARAMETER)
+            return true;
+    }
+    return false;
+}
+
+static int64_t *group_of(const struct groups *s, const struct graph *g, const struct node *n)
+{
+    if (n->pass != PASS_UPDATE || n->block == BLOCK_NONE)
+        return NULL;
+    size_t kind = writes_parameter(g, n) ? (size_t)WRITERS : (size_t)n->op;
+    return &s->at[(size_t)n->block * N_KINDS + kind];
 }
 
 /* Once alone, to see when the last of each group is ready, then with its group. */
@@ -88,7 +104,7 @@ static void place_nodes(const struct graph *g, const struct groups *groups,
     for (int round = 0; round < 2; round++) {
         for (size_t k = 0; k < g->nodes.n; k++) {
             const struct node *n = graph_node(g, (node_id)k);
-            int64_t *group = group_of(groups, n);
+            int64_t *group = group_of(groups, g, n);
             position[k] = n->pass == PASS_UPDATE ? earliest(g, n, last_read, position) : (int64_t)k;
             if (group && round == 0)
                 *group = MAX(*group, position[k]);

@@ -27,12 +27,13 @@ static bool disturbs(const struct op_call *a, const struct op_call *b)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static bool can_follow(const struct program *p, const struct op_call *const *calls, int32_t first,
-                       int32_t at)
+/* Kernels are of one kind when the device runs them together in the same way. */
+static bool can_follow(const struct program *p, const struct device *device,
+                       const struct op_call *const *calls, int32_t first, int32_t at)
 {
     const struct instr *a = &p->instrs.items[first], *b = &p->instrs.items[at];
-    if (b->kind != INSTR_COMPUTE || b->queue != a->queue || b->kernel != a->kernel ||
-        b->has_workspace)
+    if (b->kind != INSTR_COMPUTE || b->queue != a->queue || b->has_workspace ||
+        device->ops->batch(b->kernel) != device->ops->batch(a->kernel))
         return false;
     for (int32_t k = first; k < at; k++) {
         if (disturbs(calls[k], calls[at]) || disturbs(calls[at], calls[k]))
@@ -49,7 +50,7 @@ static int32_t run_length(const struct program *p, const struct device *device,
     if (i->kind != INSTR_COMPUTE || i->has_workspace || !device->ops->batch ||
         !device->ops->batch(i->kernel))
         return 1;
-    while (n < BATCH_MOST && first + n < end && can_follow(p, calls, first, first + n))
+    while (n < BATCH_MOST && first + n < end && can_follow(p, device, calls, first, first + n))
         n++;
     return n;
 }

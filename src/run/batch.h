@@ -1,10 +1,10 @@
 /* batch.h: inside run/: instructions that run together.
  *
- * Updates of a step come one after the other, one instruction per tensor, with the same kernel and
- * without a word to each other. A device that can (device_ops.batch) is handed such a run as one
- * call, so that a hundred small tensors do not cost a hundred launches. Order inside a run cannot
- * matter: it ends where an instruction touches memory that another of the run writes, and the bits
- * are those of one call after the other.
+ * Updates of a step come one after the other, one instruction per tensor, with kernels of one kind
+ * and without a word to each other. A device that can (device_ops.batch) is handed such a run as
+ * one call, so that a hundred small tensors do not cost a hundred launches. Order inside a run
+ * cannot matter: it ends where an instruction touches memory that another of the run writes, and
+ * the bits are those of one call after the other.
  */
 #ifndef SNUG_RUN_BATCH_H
 #define SNUG_RUN_BATCH_H

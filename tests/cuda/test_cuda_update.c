@@ -156,8 +156,9 @@ static void make_update(struct update *u, const struct kind *k, int64_t n, int i
     }
 }
 
-/* 150 tensors of odd sizes, so that several launches are needed and chunks end anywhere. */
-static int make_updates(const struct kind *k, double scale)
+/* 150 tensors of odd sizes, so that several launches are needed and chunks end anywhere; of n_kinds
+ * kinds in turns. */
+static int make_updates(const struct kind *k, int n_kinds, double scale)
 {
     static const int64_t sizes[] = {1, 7, 8, 9, 2047, 2048, 2049, 768, 3, 50000, 4096, 12289};
     enum { N = 150 };
@@ -165,7 +166,7 @@ static int make_updates(const struct kind *k, double scale)
     struct tensor scalars[3] = {number(DTYPE_F32, 1e-2), number(DTYPE_I32, 37),
                                 number(DTYPE_F32, scale)};
     for (int i = 0; i < N; i++) {
-        make_update(&updates[i], k, sizes[i % (int)ARRAY_LEN(sizes)], i, scalars);
+        make_update(&updates[i], &k[i % n_kinds], sizes[i % (int)ARRAY_LEN(sizes)], i, scalars);
         calls[i] = &updates[i].call;
     }
     return N;
@@ -216,7 +217,7 @@ static void together_gives_the_bits_of_one_by_one(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        int n = make_updates(&kinds[i], 0.5);
+        int n = make_updates(&kinds[i], 1, 0.5);
         const struct kernel *k = kernel_of(kinds[i].op);
         char *single = test_malloc((size_t)n_taken), *many = test_malloc((size_t)n_taken);
         for (int recorded = 0; recorded <= 1; recorded++) {
@@ -234,13 +235,46 @@ static void together_gives_the_bits_of_one_by_one(void **state)
     }
 }
 
+/* Masters and parameters that need none, in turns, share launches. */
+static void with_and_without_masters_in_one_batch_give_the_same_bits(void **state)
+{
+    static const struct kind mixed[][2] = {
+        {{OP_adamw_master, DTYPE_BF16, DTYPE_F32, DTYPE_F32, false},
+         {OP_adamw, DTYPE_F32, DTYPE_F32, DTYPE_F32, false}},
+        {{OP_adamw, DTYPE_F32, DTYPE_BF16, DTYPE_BF16, true},
+         {OP_adamw_master, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true}},
+        {{OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_BF16, true},
+         {OP_adamw, DTYPE_F32, DTYPE_F32, DTYPE_BF16, true}},
+        {{OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_F32, false}, /* nothing to share */
+         {OP_adamw_master, DTYPE_BF16, DTYPE_F32, DTYPE_F32, false}},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(mixed); i++) {
+        int n = make_updates(mixed[i], 2, 0.5);
+        char *single = test_malloc((size_t)n_taken), *many = test_malloc((size_t)n_taken);
+        const struct kernel *k[2] = {kernel_of(mixed[i][0].op), kernel_of(mixed[i][1].op)};
+        struct kernel_ctx x = context();
+        assert_true(gpu.ops->batch(k[0]) == gpu.ops->batch(k[1]));
+        copy(arena, host, n_taken);
+        for (int c = 0; c < n; c++)
+            must(k[c % 2]->run(&x, calls[c]));
+        copy(single, arena, n_taken);
+        copy(arena, host, n_taken);
+        run_together(k[0], n, false);
+        copy(many, arena, n_taken);
+        assert_memory_equal(single, many, (size_t)n_taken);
+        test_free(single);
+        test_free(many);
+    }
+}
+
 static void scale_zero_changes_nothing(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         if (kinds[i].op == OP_accumulate)
             continue;
-        int n = make_updates(&kinds[i], 0.0);
+        int n = make_updates(&kinds[i], 1, 0.0);
         char *after = test_malloc((size_t)n_taken);
         copy(arena, host, n_taken);
         run_together(kernel_of(kinds[i].op), n, false);
@@ -292,7 +326,7 @@ static void what_is_rounded_by_chance_is_rounded_as_on_the_cpu(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         int64_t n_other = 0, n_all = 0;
-        int n = make_updates(&kinds[i], 0.5);
+        int n = make_updates(&kinds[i], 1, 0.5);
         char *after = test_malloc((size_t)n_taken);
         copy(arena, host, n_taken);
         run_together(kernel_of(kinds[i].op), n, false);
@@ -312,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_gives_the_bits_of_one_by_one),
+        cmocka_unit_test(with_and_without_masters_in_one_batch_give_the_same_bits),
         cmocka_unit_test(scale_zero_changes_nothing),
         cmocka_unit_test(what_is_rounded_by_chance_is_rounded_as_on_the_cpu),
     };

@@ -1,5 +1,6 @@
 /* Instructions that run together: which ones, and that nobody can tell from the bits. The device is
- * the CPU with kernels that also take several calls at once, last call first. */
+ * the CPU with kernels that also take several calls at once, last call first; AdamW's two ops in
+ * the same way, SGD in another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,11 +27,16 @@ static enum status run_batch(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
+static enum status run_sgd(const struct kernel_ctx *x, const struct op_call *const *calls, int n)
+{
+    return run_batch(x, calls, n);
+}
+
 static kernel_batch *batch_of(const struct kernel *k)
 {
     for (int op = 0; op < OP_COUNT; op++) {
         if (k && k == batch_kernels[op])
-            return run_batch;
+            return op == OP_sgd ? run_sgd : run_batch;
     }
     return NULL;
 }
@@ -47,6 +53,7 @@ static void open_devices(void)
     batching.ops = &ops;
     batch_kernels[OP_adamw] = ops.kernels(OP_adamw);
     batch_kernels[OP_adamw_master] = ops.kernels(OP_adamw_master);
+    batch_kernels[OP_sgd] = ops.kernels(OP_sgd);
 }
 
 static uint64_t digest_after(const struct training_options *o, const struct device *device,
@@ -83,6 +90,26 @@ static void together_gives_the_bits_of_one_by_one(void **state)
         assert_true(n_calls >= 3 * 10);
         assert_true(n_batches < n_calls / 4);
     }
+}
+
+/* Without clipping each block's updates run when its gradients are there: at once, although some
+ * parameters have masters and others are f32. */
+static void updates_of_a_block_run_together_whichever_op_they_are(void **state)
+{
+    struct training t;
+    (void)state;
+    open_devices();
+    training_init(
+        &t, &(struct training_options){
+                .golden = "llama", .batch = 2, .seq_len = 16, .bf16 = true, .device = &batching});
+    training_emit(&t);
+    training_start(&t);
+    n_batches = n_calls = 0;
+    training_step(&t, 0);
+    print_message("%d calls in %d batches, %d blocks\n", n_calls, n_batches, t.io.n_blocks);
+    assert_true(n_calls > 2 * t.io.n_blocks);
+    assert_true(n_batches <= t.io.n_blocks);
+    training_release(&t);
 }
 
 /* Timed runs are batched too: the time goes to all instructions of a run. */
@@ -190,6 +217,9 @@ static void a_run_ends_at_other_queues_kernels_and_kinds(void **state)
     c.instrs[2].queue = QUEUE_COMPUTE;
     c.instrs[2].kernel = batch_kernels[OP_adamw_master];
     find(&c, 4);
+    assert_int_equal(c.n_together[0], 4); /* another op, but the device takes both at once */
+    c.instrs[2].kernel = batch_kernels[OP_sgd];
+    find(&c, 4);
     assert_int_equal(c.n_together[0], 2);
     c.instrs[2].kind = INSTR_RECORD;
     c.list[2] = NULL;
@@ -209,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_gives_the_bits_of_one_by_one),
+        cmocka_unit_test(updates_of_a_block_run_together_whichever_op_they_are),
         cmocka_unit_test(every_instruction_gets_its_share_of_the_time),
         cmocka_unit_test(a_run_ends_where_memory_is_shared),
         cmocka_unit_test(a_run_ends_at_other_queues_kernels_and_kinds),

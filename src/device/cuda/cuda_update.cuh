@@ -34,7 +34,7 @@ static constexpr int UPDATE_TENSORS = 60; /* arguments of 4 KiB are had with eve
 struct update_tensor {
     void *target;               /* what the rule acts on: a parameter, its master, an accumulator */
     void *state[UPDATE_STATES]; /* NULL: none */
-    void *image;                /* the parameter behind a master: the target rounded; NULL: none */
+    void *image; /* the parameter behind a master: the target rounded; NULL: the target is it */
     const void *grad;
     int64_t n_elems;
     uint64_t seed; /* 0: round to nearest */
@@ -42,7 +42,7 @@ struct update_tensor {
     int32_t first_chunk;
 };
 
-/* What all tensors of a launch have in common. */
+/* What all tensors of a launch have in common; but some may have no image beside others that do. */
 template <typename ATTRS> struct update_head {
     const float *lr, *scale; /* NULL: the rule has none */
     const int32_t *step;
@@ -323,7 +323,7 @@ static __device__ __forceinline__ void update8(const ARGS &a, const RULE &rule,
     for (int s = 0; s < N_STATES; s++)
         store8(t.state[s], DTYPES::state(a.head.state[s]), p.at, p.n_left, p.whole, state[s],
                random, parts.state[s]);
-    if (image != DTYPE_NONE)
+    if (image != DTYPE_NONE && t.image)
         store8(t.image, image, p.at, p.n_left, p.whole, v, false, parts.target);
 }
 
@@ -390,20 +390,36 @@ template <typename RULE> static enum status update_flush(struct update_launch<RU
     return OK;
 }
 
+/* The head of a launch that has tensors of both heads: equal byte by byte, or would be if none had
+ * an image. */
+template <typename HEAD> static bool heads_join(const HEAD &a, const HEAD &b, HEAD *joint)
+{
+    memcpy(joint, &a, sizeof(a)); /* bytes between members too: heads are compared by them */
+    if (a.image == DTYPE_NONE)
+        joint->image = b.image;
+    HEAD other;
+    memcpy(&other, &b, sizeof(b));
+    if (b.image == DTYPE_NONE)
+        other.image = a.image;
+    return memcmp(joint, &other, sizeof(other)) == 0;
+}
+
 /* One more tensor: into the launch that is being collected, or into a new one. */
 template <typename RULE>
 static enum status update_add(struct update_launch<RULE> *l,
                               const struct update_head<typename RULE::attrs> *h,
                               const struct update_tensor *t)
 {
+    struct update_head<typename RULE::attrs> joint;
     struct update_args<typename RULE::attrs> *a = &l->args;
     int64_t n_chunks = ceil_div(t->n_elems, UPDATE_CHUNK);
     if (n_chunks == 0)
         return OK;
-    if (a->n_tensors == UPDATE_TENSORS || a->n_chunks + n_chunks > INT32_MAX ||
-        (a->n_tensors > 0 && memcmp(&a->head, h, sizeof(*h)) != 0))
+    bool joins = a->n_tensors > 0 && a->n_tensors < UPDATE_TENSORS &&
+                 a->n_chunks + n_chunks <= INT32_MAX && heads_join(a->head, *h, &joint);
+    if (!joins)
         TRY(update_flush(l));
-    memcpy(&a->head, h, sizeof(*h)); /* bytes between members too: heads are compared by them */
+    memcpy(&a->head, joins ? &joint : h, sizeof(*h));
     a->tensor[a->n_tensors] = *t;
     a->tensor[a->n_tensors].first_chunk = a->n_chunks;
     a->n_tensors++;
