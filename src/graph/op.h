@@ -118,6 +118,9 @@ struct op_def {
                         const bool *wants, value_id *d_in);
     bool no_grad;
     uint32_t no_grad_inputs; /* bit i: input i takes no gradient (indices, masks, random state) */
+    /* Bit i: input i, a vector of parameters, may be f32 beside 16-bit activations, at no cost:
+     * every kernel works with it in f32 anyway. */
+    uint32_t f32_inputs;
 
     const struct alias_rule *aliases; /* NULL: none */
 

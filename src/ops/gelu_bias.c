@@ -53,6 +53,7 @@ const struct op_def op_def_gelu_bias = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .grad = grad,
+    .f32_inputs = 1u << 1,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,

@@ -50,6 +50,7 @@ const struct op_def op_def_gelu_bias_with_grad = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .f32_inputs = 1u << 2,
     .aliases = aliases,
     .accumulate_in = 3,
     .accumulate_out = 1,

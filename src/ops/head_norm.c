@@ -66,6 +66,7 @@ const struct op_def op_def_head_norm = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .grad = grad,
+    .f32_inputs = 1u << 1 | 1u << 2,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,

@@ -57,6 +57,7 @@ const struct op_def op_def_head_norm_grad = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .f32_inputs = 1u << 2 | 1u << 3,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,

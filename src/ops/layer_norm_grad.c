@@ -71,6 +71,7 @@ const struct op_def op_def_layer_norm_grad = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .f32_inputs = 1u << 2,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,

@@ -159,7 +159,9 @@ static void update_adamw(struct builder *b, const struct optimizer_options *o,
                                {"seed", .i = seed}};
     value_id m = state_like(b, "m", p, ROLE_STATE, o->precision.states);
     value_id v = state_like(b, "v", p, ROLE_STATE, o->precision.states);
-    if (!o->precision.masters) {
+    if (b->status != OK)
+        return;
+    if (!precision_has_master(&o->precision, graph_value(b->g, p->value)->dtype)) {
         (void)build(b, OP_adamw, IN(p->value, p->grad, m, v, k->lr, k->step, k->scale), attrs,
                     ARRAY_LEN(attrs));
         return;

@@ -28,29 +28,78 @@ bool precision_needs_chance(const struct precision *p)
     return p->states == DTYPE_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
 }
 
-/* Ops that make parameter gradients say so by a `dtype` attribute and having no gradient of their
- * own (a cast has the attribute too, but is differentiable). */
-static struct attr *gradient_dtype(struct node *n)
+bool precision_has_master(const struct precision *p, enum dtype d)
+{
+    return p->masters && dtype_accumulator(d) != d;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* narrow[v]: some op that reads v does not take it in f32 beside 16-bit activations. */
+static void find_narrow(const struct graph *g, bool *narrow)
+{
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, (node_id)k);
+        uint32_t f32_inputs = op_get(n->op)->f32_inputs;
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] != VALUE_NONE && !(i < 32 && (f32_inputs >> i & 1u)))
+                narrow[n->in[i]] = true;
+        }
+    }
+}
+
+static enum status set_parameters(struct graph *g, const struct precision *p)
+{
+    bool *narrow;
+    TRY(mem_try_array(&narrow, MAX(g->values.n, (size_t)1), sizeof(*narrow)));
+    find_narrow(g, narrow);
+    for (size_t v = 0; v < g->values.n; v++) {
+        struct value *x = graph_value(g, (value_id)v);
+        bool is_weight =
+            x->producer == NODE_NONE && x->role == ROLE_PARAMETER && x->dtype == DTYPE_F32;
+        if (is_weight && (narrow[v] || !p->masters))
+            x->dtype = p->weights;
+    }
+    mem_free(narrow);
+    return OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Ops that make parameter gradients have an optional `dtype`; a cast's is not optional. */
+static void set_gradient(struct node *n, const struct precision *p)
 {
     const struct op_def *d = op_get(n->op);
-    for (int i = 0; d->no_grad && n->pass == PASS_BACKWARD && i < d->n_attrs; i++) {
-        if (d->attrs[i].type == ATTR_DTYPE && strcmp(d->attrs[i].name, "dtype") == 0)
-            return &n->attrs[i];
+    for (int i = 0; i < d->n_attrs; i++) {
+        const struct attr_def *a = &d->attrs[i];
+        if (a->type == ATTR_DTYPE && !a->required && strcmp(a->name, "dtype") == 0)
+            n->attrs[i].i = p->gradients;
     }
-    return NULL;
 }
+
+/* Ops that only ever make parameter gradients; then sums, which make gradients of activations as
+ * well: those that are, perhaps in another shape, the gradient of a parameter. */
+static void set_gradients(struct graph *g, const struct precision *p)
+{
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        struct node *n = graph_node(g, (node_id)k);
+        if (n->pass == PASS_BACKWARD && op_get(n->op)->no_grad)
+            set_gradient(n, p);
+    }
+    for (size_t v = 0; v < g->values.n; v++) {
+        if (graph_value(g, (value_id)v)->role != ROLE_GRADIENT)
+            continue;
+        node_id maker = graph_value(g, value_view_root(g, (value_id)v))->producer;
+        if (maker != NODE_NONE)
+            set_gradient(graph_node(g, maker), p);
+    }
+}
+
+/* ---- the stage ------------------------------------------------------------------------------- */
 
 enum status precision_apply(struct graph *g, const struct precision *p)
 {
-    for (size_t v = 0; v < g->values.n; v++) {
-        struct value *x = graph_value(g, (value_id)v);
-        if (x->producer == NODE_NONE && x->role == ROLE_PARAMETER && x->dtype == DTYPE_F32)
-            x->dtype = p->weights;
-    }
-    for (size_t k = 0; k < g->nodes.n; k++) {
-        struct attr *a = gradient_dtype(graph_node(g, (node_id)k));
-        if (a)
-            a->i = p->gradients;
-    }
+    TRY(set_parameters(g, p));
+    set_gradients(g, p);
     return graph_reinfer(g);
 }

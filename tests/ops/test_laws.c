@@ -116,6 +116,31 @@ static void inference_refuses_rejects(void **state)
     law_report_finish(&r);
 }
 
+/* Every input that a row marks as f32 beside 16-bit activations is taken so, in every sample that
+ * has it; the laws below then run these forms as well. */
+static void accept_f32_inputs(struct law_case *c)
+{
+    enum { MOST = 64 };
+    static struct sample forms[MOST];
+    int n = c->sample.in[0].dtype == DTYPE_F32
+                ? law_rewrites(c->op, &c->sample, DTYPE_BF16, forms, MOST)
+                : 0;
+    for (int i = 0; n > 0 && i < c->sample.n_in; i++) {
+        bool accepted = c->sample.in[i].dtype == DTYPE_NONE || !(c->def->f32_inputs >> i & 1u);
+        for (int k = 0; k < n; k++)
+            accepted |= forms[k].in[0].dtype == DTYPE_BF16 && forms[k].in[i].dtype == DTYPE_F32;
+        if (!accepted)
+            law_failed(c, "input %d is marked as f32, but refused beside bf16", i);
+    }
+}
+
+static void inputs_marked_as_f32_are_accepted_beside_16_bits(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, LAW_PLAIN, accept_f32_inputs);
+    law_report_finish(&r);
+}
+
 static const int64_t odd_numbers[] = {
     0, 1, 7, -1, (int64_t)1 << 31, (int64_t)1 << 62, INT64_MAX, INT64_MIN,
 };
@@ -527,6 +552,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(every_row_is_complete, only),
         cmocka_unit_test_prestate(inference_accepts_samples, only),
         cmocka_unit_test_prestate(inference_refuses_rejects, only),
+        cmocka_unit_test_prestate(inputs_marked_as_f32_are_accepted_beside_16_bits, only),
         cmocka_unit_test_prestate(inference_survives_odd_calls, only),
         cmocka_unit_test_prestate(fast_kernels_agree_with_the_reference, only),
         cmocka_unit_test_prestate(running_again_gives_the_same_bits, only),

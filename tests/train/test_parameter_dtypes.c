@@ -1,0 +1,207 @@
+/* What each parameter is stored as: 16 bits and an f32 master, or f32 alone where its readers take
+ * that at no cost; what that means for memory, gradients, the forward pass and evaluation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "support/golden.h"
+#include "support/golden_training.h"
+#include "support/training.h"
+#include "train/session.h"
+
+static void init(struct training *t, const char *golden, const struct precision *p)
+{
+    training_init(t, &(struct training_options){
+                         .golden = golden, .batch = 1, .seq_len = 8, .precision = p, .seed = 3});
+}
+
+/* Weights of norms, and the one bias that goes into a GELU. */
+static bool is_wide(const char *golden, const char *param)
+{
+    return strstr(param, "norm") || (strcmp(golden, "gpt2") == 0 && strstr(param, "up.bias"));
+}
+
+static const struct storage_entry *master_of(const struct training *t, const char *param)
+{
+    char name[256];
+    (void)snprintf(name, sizeof(name), "master.%s", param);
+    return storage_find(&t->storage, name);
+}
+
+/* ---- formats and bytes ----------------------------------------------------------------------- */
+
+static void norm_weights_and_gelu_biases_are_their_own_masters(void **state)
+{
+    struct precision roles[] = {precision_bf16(), precision_f16(), precision_bf16()};
+    (void)state;
+    roles[2].states = DTYPE_BF16;
+    for (size_t r = 0; r < ARRAY_LEN(roles); r++) {
+        for (const char *const *name = golden_names; *name; name++) {
+            struct training t;
+            int64_t n_bytes = 0, n_wide = 0;
+            init(&t, *name, &roles[r]);
+            training_emit(&t);
+            for (int i = 0; i < t.io.n_params; i++) {
+                const struct model_param *p = &t.io.params[i];
+                bool wide = is_wide(*name, p->name);
+                const struct storage_entry *e = storage_find(&t.storage, p->name);
+                const struct storage_entry *master = master_of(&t, p->name);
+                assert_int_equal(graph_value(t.graph, p->value)->dtype,
+                                 wide ? DTYPE_F32 : roles[r].weights);
+                assert_int_equal(!master, wide);
+                n_bytes += e->n_bytes + (master ? master->n_bytes : 0);
+                n_bytes -= 6 * shape_elems(&p->shape);
+                n_wide += wide ? shape_elems(&p->shape) : 0;
+            }
+            assert_true(n_wide > 0);
+            assert_int_equal(n_bytes, -2 * n_wide);
+            training_release(&t);
+        }
+    }
+}
+
+static void without_masters_every_parameter_has_16_bits(void **state)
+{
+    static const struct precision pure = {
+        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = DTYPE_F32};
+    struct training t;
+    (void)state;
+    init(&t, "gpt2", &pure);
+    for (int i = 0; i < t.io.n_params; i++)
+        assert_int_equal(graph_value(t.graph, t.io.params[i].value)->dtype, DTYPE_BF16);
+    training_emit(&t);
+    training_release(&t);
+}
+
+static void every_gradient_has_the_dtype_that_was_asked_for(void **state)
+{
+    (void)state;
+    for (int narrow = 0; narrow <= 1; narrow++) {
+        struct precision p = precision_bf16();
+        p.gradients = narrow ? DTYPE_BF16 : DTYPE_F32;
+        for (const char *const *name = golden_names; *name; name++) {
+            struct training t;
+            int n_updates = 0;
+            init(&t, *name, &p);
+            for (size_t k = 0; k < t.graph->nodes.n; k++) {
+                const struct node *n = graph_node(t.graph, (node_id)k);
+                if (n->op != OP_adamw && n->op != OP_adamw_master)
+                    continue;
+                if (graph_value(t.graph, n->in[1])->dtype != p.gradients)
+                    fail_msg("%s: the gradient of %s is %s", *name,
+                             graph_value(t.graph, n->in[0])->name,
+                             dtype_name(graph_value(t.graph, n->in[1])->dtype));
+                n_updates++;
+            }
+            assert_int_equal(n_updates, t.io.n_params);
+            training_emit(&t);
+            training_release(&t);
+        }
+    }
+}
+
+/* ---- what the forward pass sees -------------------------------------------------------------- */
+
+/* A parameter changed a little, as an update does it: on the master where there is one, which the
+ * parameter then is the rounding of. */
+static void nudge(struct training *t, const char *param, float factor)
+{
+    void *weight = executor_storage_pointer(t->executor, storage_find(&t->storage, param));
+    const struct storage_entry *master = master_of(t, param);
+    float *x = master ? executor_storage_pointer(t->executor, master) : weight;
+    int64_t n = storage_find(&t->storage, param)->n_bytes / (master ? 2 : 4);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] *= factor;
+        if (master)
+            ((uint16_t *)weight)[i] = bf16_from_f32(x[i]);
+    }
+}
+
+static float loss_with(const char *golden, const char *param, float factor)
+{
+    struct training t;
+    training_init(
+        &t, &(struct training_options){.golden = golden, .batch = 2, .seq_len = 16, .bf16 = true});
+    training_emit(&t);
+    training_start(&t);
+    nudge(&t, param, factor);
+    training_step(&t, 0);
+    float loss = training_output(&t, "loss");
+    training_release(&t);
+    return loss;
+}
+
+/* Three thousandths are less than half a unit in the last place of a bf16 at 1. */
+static void an_update_too_small_for_bf16_shows_in_the_forward_pass(void **state)
+{
+    static const struct {
+        const char *golden, *param;
+    } cases[] = {
+        {"llama", "norm.weight"},
+        {"gpt2", "norm.weight"},
+        {"qwen3", "layers.0.q_norm.weight"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        float before = loss_with(cases[i].golden, cases[i].param, 1.0f);
+        float after = loss_with(cases[i].golden, cases[i].param, 1.003f);
+        print_message("%s %s: %.9g, %.9g\n", cases[i].golden, cases[i].param, (double)before,
+                      (double)after);
+        assert_true(before < after || before > after);
+    }
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+static void open_bf16(struct session *s, struct config **cfg, const char *model,
+                      const char *compile, bool evaluate)
+{
+    const char *overrides[] = {model,         "device=cpu", "max_seq_length=16",
+                               "max_steps=1", "bf16=true",  "datasets.0.type=synthetic",
+                               compile};
+    expect_ok(config_load(cfg, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(*cfg, 1));
+    expect_ok(
+        session_open(s, *cfg, &(struct session_options){.train = true, .evaluate = evaluate}));
+}
+
+/* Its program addresses the same storage: other dtypes would be refused. */
+static void evaluation_reads_the_parameters_as_training_stores_them(void **state)
+{
+    static const char *const fused[] = {"compile=auto", "compile=none"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        for (const char *const *name = golden_names; *name; name++) {
+            char model[256];
+            struct session s;
+            struct config *cfg;
+            (void)snprintf(model, sizeof(model), "model_name_or_path=tests/golden/%s", *name);
+            open_bf16(&s, &cfg, model, fused[i], true);
+            for (int k = 0; k < s.n_params; k++) {
+                const struct model_param *trained = &s.pipeline.train.io.params[k];
+                const struct model_param *read = &s.pipeline.eval.io.params[k];
+                assert_int_equal(graph_value(s.pipeline.train.graph, trained->value)->dtype,
+                                 graph_value(s.pipeline.eval.graph, read->value)->dtype);
+            }
+            session_close(&s);
+            config_free(cfg);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norm_weights_and_gelu_biases_are_their_own_masters),
+        cmocka_unit_test(without_masters_every_parameter_has_16_bits),
+        cmocka_unit_test(every_gradient_has_the_dtype_that_was_asked_for),
+        cmocka_unit_test(an_update_too_small_for_bf16_shows_in_the_forward_pass),
+        cmocka_unit_test(evaluation_reads_the_parameters_as_training_stores_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
