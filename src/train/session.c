@@ -265,37 +265,51 @@ static enum status load_constants(struct session *s, const struct graph *g)
     return OK;
 }
 
+/* The f32 copy of parameter i that updates act on; the parameter itself where it has none. */
+static struct tensor master_of(const struct session *s, int i)
+{
+    char name[256];
+    struct tensor t = s->param_tensors[i];
+    (void)snprintf(name, sizeof(name), "master.%s", s->params[i].name);
+    const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
+    if (e) {
+        t.dtype = DTYPE_F32;
+        t.data = executor_storage_address(s->executor, e);
+    }
+    return t;
+}
+
+/* weight = master, rounded as updates round it. In the stage both share one buffer: the weight is
+ * the narrower, and elements are read before they are written over. */
+static enum status round_master(struct session *s, const struct tensor *master,
+                                const struct tensor *weight)
+{
+    struct tensor from, to = stage_tensor(s->stage, weight);
+    TRY(stage_fetch(s->stage, master, &from));
+    for (int64_t k = 0; k < shape_elems(&from.shape); k++) {
+        float x = ((const float *)from.data)[k];
+        ((uint16_t *)to.data)[k] = to.dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+    }
+    return stage_store(s->stage, weight);
+}
+
+/* Into the masters first: small steps from a weight that was rounded to 16 bits would all be
+ * rounded away again. */
 static enum status load_weights(struct session *s)
 {
-    struct parameter_list list = {s->params, s->n_params, s->param_tensors, s->stage};
-    return parameters_load(&list, s->model_folder, (uint64_t)s->config->seed,
-                           s->device.env.n_threads);
-}
-
-static float half_to_f32(enum dtype d, uint16_t h)
-{
-    return d == DTYPE_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
-
-enum status session_sync_masters(struct session *s)
-{
-    for (int i = 0; i < s->n_params && s->pipeline.precision.masters; i++) {
-        char name[256];
-        (void)snprintf(name, sizeof(name), "master.%s", s->params[i].name);
-        const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
-        if (!e)
-            continue;
-        struct tensor t, master = s->param_tensors[i];
-        master.dtype = DTYPE_F32;
-        master.data = executor_storage_address(s->executor, e);
-        TRY(stage_fetch(s->stage, &s->param_tensors[i], &t));
-        struct tensor to = stage_tensor(s->stage, &master);
-        /* From the end: in the stage both share one buffer, and f32 is the wider. */
-        for (int64_t k = shape_elems(&t.shape) - 1; k >= 0; k--)
-            ((float *)to.data)[k] = half_to_f32(t.dtype, ((const uint16_t *)t.data)[k]);
-        TRY(stage_store(s->stage, &master));
+    struct tensor *masters;
+    TRY(mem_try_array(&masters, (size_t)MAX(s->n_params, 1), sizeof(*masters)));
+    for (int i = 0; i < s->n_params; i++)
+        masters[i] = master_of(s, i);
+    struct parameter_list list = {s->params, s->n_params, masters, s->stage};
+    enum status status =
+        parameters_load(&list, s->model_folder, (uint64_t)s->config->seed, s->device.env.n_threads);
+    for (int i = 0; i < s->n_params && status == OK; i++) {
+        if (masters[i].data != s->param_tensors[i].data)
+            status = round_master(s, &masters[i], &s->param_tensors[i]);
     }
-    return OK;
+    mem_free(masters);
+    return status;
 }
 
 static enum status load_program(struct session *s, const struct stage *stage, int *handle)
@@ -315,6 +329,5 @@ enum status session_start(struct session *s)
     TRY(load_program(s, &s->pipeline.train, &s->train_program));
     TRY(load_program(s, &s->pipeline.eval, &s->eval_program));
     TRY(find_params(s));
-    TRY(load_weights(s));
-    return session_sync_masters(s);
+    return load_weights(s);
 }

@@ -69,9 +69,6 @@ enum status session_open_model(const struct config *cfg, const char *hub_folder,
 enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
                                    struct tokenizer **out) MUST_CHECK;
 
-/* Masters follow weights that were just written (initialised, loaded): master = f32(weight). */
-enum status session_sync_masters(struct session *s) MUST_CHECK;
-
 /* Mean loss over the evaluation data (at most max_batches batches; 0: all). */
 struct evaluation {
     double loss;

@@ -8,7 +8,10 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/half.h"
+#include "io/weights.h"
+#include "model/init.h"
 #include "support/golden.h"
 #include "support/golden_training.h"
 #include "support/training.h"
@@ -156,7 +159,7 @@ static void an_update_too_small_for_bf16_shows_in_the_forward_pass(void **state)
     }
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------ */
+/* ---- where a run starts ---------------------------------------------------------------------- */
 
 static void open_bf16(struct session *s, struct config **cfg, const char *model,
                       const char *compile, bool evaluate)
@@ -169,6 +172,67 @@ static void open_bf16(struct session *s, struct config **cfg, const char *model,
     expect_ok(
         session_open(s, *cfg, &(struct session_options){.train = true, .evaluate = evaluate}));
 }
+
+static const void *stored(const struct session *s, const char *prefix, const char *param)
+{
+    char name[256];
+    (void)snprintf(name, sizeof(name), "%s%s", prefix, param);
+    const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
+    return e ? executor_storage_pointer(s->executor, e) : NULL;
+}
+
+/* Parameter i of the session as the file has it, or the seed: in f32. */
+static struct tensor origin_of(const struct session *s, int i)
+{
+    const struct model_param *p = &s->params[i];
+    struct tensor t = {.dtype = DTYPE_F32, .shape = p->shape};
+    t.data = mem_calloc((size_t)shape_elems(&t.shape), sizeof(float));
+    assert_non_null(t.data);
+    if (s->model_folder) {
+        struct weights *w;
+        expect_ok(weights_open(&w, s->model_folder, s->params, s->n_params));
+        expect_ok(weights_read(w, i, &t, 1));
+        weights_close(w);
+    } else {
+        expect_ok(init_param(p, (uint64_t)s->config->seed, DTYPE_F32, 0, shape_elems(&t.shape),
+                             t.data, 1));
+    }
+    return t;
+}
+
+static void masters_start_from_what_was_never_rounded(void **state)
+{
+    static const char *const models[] = {
+        "model_name_or_path=tests/golden/gpt2",
+        "model={model_type: gpt2, n_embd: 64, n_head: 2, n_layer: 1, n_positions: 16, "
+        "vocab_size: 50}"};
+    (void)state;
+    for (size_t m = 0; m < ARRAY_LEN(models); m++) {
+        struct session s;
+        struct config *cfg;
+        open_bf16(&s, &cfg, models[m], "compile=auto", false);
+        expect_ok(session_data(&s));
+        expect_ok(session_start(&s));
+        int64_t n_rounded = 0;
+        for (int i = 0; i < s.n_params; i++) {
+            struct tensor origin = origin_of(&s, i);
+            const float *x = origin.data, *master = stored(&s, "master.", s.params[i].name);
+            const void *weight = stored(&s, "", s.params[i].name);
+            assert_memory_equal(master ? master : weight, x, (size_t)tensor_bytes(&origin));
+            for (int64_t k = 0; master && k < shape_elems(&origin.shape); k++) {
+                uint16_t h = ((const uint16_t *)weight)[k];
+                assert_int_equal(h, bf16_from_f32(x[k]));
+                n_rounded += bf16_to_f32(h) < x[k] || bf16_to_f32(h) > x[k];
+            }
+            mem_free(origin.data);
+        }
+        assert_true(n_rounded > 0);
+        session_close(&s);
+        config_free(cfg);
+    }
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Its program addresses the same storage: other dtypes would be refused. */
 static void evaluation_reads_the_parameters_as_training_stores_them(void **state)
@@ -201,6 +265,7 @@ int main(void)
         cmocka_unit_test(without_masters_every_parameter_has_16_bits),
         cmocka_unit_test(every_gradient_has_the_dtype_that_was_asked_for),
         cmocka_unit_test(an_update_too_small_for_bf16_shows_in_the_forward_pass),
+        cmocka_unit_test(masters_start_from_what_was_never_rounded),
         cmocka_unit_test(evaluation_reads_the_parameters_as_training_stores_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
