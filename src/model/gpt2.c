@@ -90,8 +90,12 @@ static value_id build_attention(struct parts *p, value_id x, int layer)
                                                       .std = c->init_std,
                                                       .bias = true,
                                                       .transposed = true});
-    value_id y =
-        parts_attention(p, qkv, &(struct attention_spec){c->heads, c->heads, head_dim, 0, scale});
+    value_id y = parts_attention(p, qkv,
+                                 &(struct attention_spec){.heads = c->heads,
+                                                          .kv_heads = c->heads,
+                                                          .head_dim = head_dim,
+                                                          .scale = scale,
+                                                          .dropout = c->attention_dropout});
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "out",
                                            .n_in = hidden,
@@ -154,11 +158,6 @@ static enum status build_graph(const struct model *m, struct builder *b,
                                const struct model_request *r, struct model_graph *out)
 {
     const struct gpt2_config *c = m->config;
-    if (r->purpose == MODEL_TRAIN && c->attention_dropout > 0)
-        return FAIL(ERR_UNSUPPORTED,
-                    "attn_pdrop is %g: dropout inside attention is not supported; set "
-                    "model.attn_pdrop: 0",
-                    c->attention_dropout);
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "transformer.", .hf_layers = "h"};
     parts_begin(&p, (int)(12 * m->n_layers + 5));

@@ -213,8 +213,11 @@ static value_id build_attention(struct parts *p, value_id x, value_id inv_freq)
                          .std = c->init_std,
                          .bias = c->qkv_bias});
     qkv = build_positions(p, qkv, inv_freq);
-    struct attention_spec s = {c->heads, c->kv_heads, c->head_dim, 0,
-                               1.0 / sqrt((double)c->head_dim)};
+    struct attention_spec s = {.heads = c->heads,
+                               .kv_heads = c->kv_heads,
+                               .head_dim = c->head_dim,
+                               .scale = 1.0 / sqrt((double)c->head_dim),
+                               .dropout = c->attention_dropout};
     if (p->b->block >= 0 && c->slides[p->b->block])
         s.window = c->window;
     value_id y = parts_attention(p, qkv, &s);
@@ -273,11 +276,6 @@ static enum status build_graph(const struct model *m, struct builder *b,
                                const struct model_request *r, struct model_graph *out)
 {
     const struct llama_config *c = m->config;
-    if (r->purpose == MODEL_TRAIN && c->attention_dropout > 0)
-        return FAIL(ERR_UNSUPPORTED,
-                    "attention_dropout is %g: dropout inside attention is not supported; set "
-                    "model.attention_dropout: 0",
-                    c->attention_dropout);
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
     parts_begin(&p, (int)(12 * m->n_layers + 3));

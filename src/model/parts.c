@@ -154,6 +154,19 @@ value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const cha
     return build_name(p->b, y, parts_name(p, name));
 }
 
+/* The input every dropout of the graph draws from. */
+static value_id random_state(struct parts *p)
+{
+    if (p->out->rng == VALUE_NONE)
+        p->out->rng = build_value(p->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
+    return p->out->rng;
+}
+
+static bool drops(const struct parts *p, double rate)
+{
+    return p->r->purpose == MODEL_TRAIN && rate > 0;
+}
+
 value_id parts_attention(struct parts *p, value_id qkv, const struct attention_spec *s)
 {
     struct builder *b = p->b;
@@ -167,7 +180,10 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
         {.name = "head_dim", .i = s->head_dim},
         {.name = "window", .i = s->window >= reach ? 0 : s->window},
         {.name = "scale", .f = s->scale},
+        {.name = "dropout", .f = s->dropout}, /* these two only where something is dropped */
+        {.name = "seed", .i = p->n_dropouts + 1},
     };
+    const int n_attrs = (int)ARRAY_LEN(attrs);
     value_id y;
     if (decode) {
         const char *name = pool_printf(&b->g->pool, "cache.%d", b->block);
@@ -176,21 +192,21 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
         value_id cache = build_value(b, name, ROLE_STATE, r->dtype, shape);
         if (b->status == OK)
             p->out->caches[b->block] = cache;
-        y = build(b, OP_attention_cached, IN(qkv, cache, p->out->position), attrs,
-                  (int)ARRAY_LEN(attrs));
+        y = build(b, OP_attention_cached, IN(qkv, cache, p->out->position), attrs, n_attrs - 2);
+    } else if (drops(p, s->dropout)) {
+        p->n_dropouts++;
+        y = build(b, OP_attention, IN(qkv, random_state(p)), attrs, n_attrs);
     } else {
-        y = build(b, OP_attention, IN(qkv), attrs, (int)ARRAY_LEN(attrs));
+        y = build(b, OP_attention, IN(qkv), attrs, n_attrs - 2);
     }
     return build_name(b, y, parts_name(p, "attention"));
 }
 
 value_id parts_dropout(struct parts *p, value_id x, double rate)
 {
-    if (p->r->purpose != MODEL_TRAIN || rate <= 0)
+    if (!drops(p, rate))
         return x;
-    if (p->out->rng == VALUE_NONE)
-        p->out->rng = build_value(p->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
-    return build(p->b, OP_dropout, IN(x, p->out->rng),
+    return build(p->b, OP_dropout, IN(x, random_state(p)),
                  ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++p->n_dropouts}));
 }
 

@@ -1,3 +1,5 @@
+/* attention.c: which probabilities are dropped is in attention_dropout.h. Dropping comes after the
+ * softmax: lse knows nothing of it. */
 #include "ops/layer_support.h"
 
 static const struct attr_def attrs[] = {
@@ -7,11 +9,7 @@ static const struct attr_def attrs[] = {
 static enum status infer(const struct op_call *c)
 {
     struct qkv_dims d;
-    TRY(qkv_check(c, 0, &d));
-    if (call_int(c, ATTENTION_WINDOW) < 0)
-        return REJECT(c, "window must not be negative (0: none)");
-    if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
-        return REJECT(c, "a window needs causal attention");
+    TRY(attention_check(c, 0, 1, &d));
     out_set(c, 0, c->in[0].dtype, shape_of(3, d.batch, d.n_tokens, d.heads * d.head_dim));
     out_set(c, 1, dtype_accumulator(c->in[0].dtype), shape_of(3, d.batch, d.heads, d.n_tokens));
     return OK;
@@ -21,9 +19,9 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
                         const bool *wants, value_id *d_in)
 {
     TRY(no_grad_through(n, d_out, 1, 1));
-    if (wants[0])
-        d_in[0] = build_with(b, OP_attention_grad, IN(d_out[0], n->in[0], n->out[0], n->out[1]),
-                             n->attrs);
+    const value_id in[] = {d_out[0], n->in[0], n->out[0], n->out[1], node_input(n, 1)};
+    if (wants[0]) /* with the random state where there is one */
+        d_in[0] = build_with(b, OP_attention_grad, in, 3 + n->n_in, n->attrs);
     return builder_status(b);
 }
 
@@ -31,11 +29,7 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
 static double flops(const struct op_call *c)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
-    double t = (double)d.n_tokens, w = (double)call_int(c, ATTENTION_WINDOW);
-    double pairs = t * t;
-    if (call_bool(c, ATTENTION_CAUSAL))
-        pairs = w > 0.0 && w < t ? w * (w + 1.0) / 2.0 + (t - w) * w : t * (t + 1.0) / 2.0;
-    return 4.0 * pairs * (double)(d.batch * d.heads * d.head_dim);
+    return 4.0 * attention_pairs(c, &d) * (double)(d.batch * d.heads * d.head_dim);
 }
 
 static const struct op_sample samples[] = {
@@ -44,6 +38,11 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,1,12] {heads=1}"},
     {.text = "f32[1,9,15] {heads=1, causal=false, scale=0.7}"},
     {.text = "f32[1,67,36] {heads=2, kv_heads=1, head_dim=9}"},
+    {.text = "f32[2,5,24], i64[2]~1000 {heads=2, dropout=0.5, seed=3}"},
+    {.text = "f32[1,21,32], i64[2]~1000 {heads=4, kv_heads=2, window=18, dropout=0.25}"},
+    {.text = "f32[1,18,12], i64[2]~1000 {heads=1, causal=false, dropout=0.1, seed=1048575}"},
+    {.text = "f32[1,67,36], i64[2]~1000 {heads=2, kv_heads=1, dropout=0.3, seed=7}"},
+    {.text = "f32[2,5,24], i64[2]~1000 {heads=2, dropout=0.0}"},
 };
 static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_dim=4}",
                                       "f32[2,5,24] {heads=0}",
@@ -51,19 +50,26 @@ static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_di
                                       "f32[2,5,24] {heads=2, window=-1}",
                                       "f32[2,5,24] {heads=2, causal=false, window=2}",
                                       "f32[2,5,25] {heads=2}",
-                                      "i32[2,5,24]~3 {heads=2}"};
+                                      "i32[2,5,24]~3 {heads=2}",
+                                      "f32[2,5,24] {heads=2, dropout=0.1}",
+                                      "f32[2,5,24], i64[2] {heads=2, dropout=1.0}",
+                                      "f32[2,5,24], i64[2] {heads=2, dropout=-0.1}",
+                                      "f32[2,5,24], i64[2] {heads=2, dropout=0.1, seed=1048576}",
+                                      "f32[2,5,24], i64[3] {heads=2, dropout=0.1}",
+                                      "f32[2,5,24], i32[2] {heads=2, dropout=0.1}"};
 
 const struct op_def op_def_attention = {
     .name = "attention",
-    .synopsis = "out[i] = sum_j softmax_j(scale q[i] k[j]) v[j] per head, j <= i when causal and "
-                "j > i - window when window > 0; lse[i] = log sum_j exp(scale q[i] k[j])",
+    .synopsis = "out[i] = sum_j drop(softmax_j(scale q[i] k[j])) v[j] per head, j <= i when causal "
+                "and j > i - window when window > 0; lse[i] = log sum_j exp(scale q[i] k[j])",
     .min_in = 1,
-    .max_in = 1,
+    .max_in = 2,
     .n_out = 2,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .grad = grad,
+    .no_grad_inputs = 1u << 1,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,

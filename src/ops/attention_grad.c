@@ -7,11 +7,7 @@ static const struct attr_def attrs[] = {
 static enum status infer(const struct op_call *c)
 {
     struct qkv_dims d;
-    TRY(qkv_check(c, 1, &d));
-    if (call_int(c, ATTENTION_WINDOW) < 0)
-        return REJECT(c, "window must not be negative (0: none)");
-    if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
-        return REJECT(c, "a window needs causal attention");
+    TRY(attention_check(c, 1, 4, &d));
     struct shape out = shape_of(3, d.batch, d.n_tokens, d.heads * d.head_dim);
     struct shape lse = shape_of(3, d.batch, d.heads, d.n_tokens);
     TRY(need_same_float(c, 0, 2));
@@ -26,11 +22,7 @@ static enum status infer(const struct op_call *c)
 static double flops(const struct op_call *c)
 {
     struct qkv_dims d = qkv_dims_of(c, 1);
-    double t = (double)d.n_tokens, w = (double)call_int(c, ATTENTION_WINDOW);
-    double pairs = t * t;
-    if (call_bool(c, ATTENTION_CAUSAL))
-        pairs = w > 0.0 && w < t ? w * (w + 1.0) / 2.0 + (t - w) * w : t * (t + 1.0) / 2.0;
-    return 10.0 * pairs * (double)(d.batch * d.heads * d.head_dim);
+    return 10.0 * attention_pairs(c, &d) * (double)(d.batch * d.heads * d.head_dim);
 }
 
 static const struct op_sample samples[] = {
@@ -40,19 +32,29 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,9,5], f32[1,9,15], f32[1,9,5], f32[1,1,9]+ {heads=1, causal=false, scale=0.7}"},
     {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+ {heads=2, kv_heads=1}"},
     {.text = "bf16[1,9,8], bf16[1,9,24], bf16[1,9,8], f32[1,2,9]+ {heads=2}", .tolerance = 2e-2},
+    {.text = "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5]+, i64[2]~1000 "
+             "{heads=2, dropout=0.5, seed=3}"},
+    {.text = "f32[1,21,16], f32[1,21,32], f32[1,21,16], f32[1,4,21]+, i64[2]~1000 "
+             "{heads=4, kv_heads=2, window=18, dropout=0.25}"},
+    {.text = "f32[1,18,4], f32[1,18,12], f32[1,18,4], f32[1,1,18]+, i64[2]~1000 "
+             "{heads=1, causal=false, dropout=0.1, seed=1048575}"},
+    {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+, i64[2]~1000 "
+             "{heads=2, kv_heads=1, dropout=0.3, seed=7}"},
 };
 static const char *const rejects[] = {
     "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,5,2] {heads=2}",
     "f32[2,5,4], f32[2,5,24], f32[2,5,8], f32[2,2,5] {heads=2}",
     "f32[2,5,8], f32[2,5,24], f32[2,4,8], f32[2,2,5] {heads=2}",
-    "bf16[2,5,8], bf16[2,5,24], bf16[2,5,8], bf16[2,2,5] {heads=2}"};
+    "bf16[2,5,8], bf16[2,5,24], bf16[2,5,8], bf16[2,2,5] {heads=2}",
+    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5] {heads=2, dropout=0.1}",
+    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5], i64[1] {heads=2, dropout=0.1}"};
 
 const struct op_def op_def_attention_grad = {
     .name = "attention_grad",
-    .synopsis = "p = exp(scale q k - lse), ds = p (dout v - rowsum(dout out)) scale: "
-                "dq = ds k, dk = ds^T q, dv = p^T dout",
+    .synopsis = "p = exp(scale q k - lse), ds = p (drop(dout v) - rowsum(dout out)) scale: "
+                "dq = ds k, dk = ds^T q, dv = drop(p)^T dout",
     .min_in = 4,
-    .max_in = 4,
+    .max_in = 5,
     .n_out = 1,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),

@@ -7,9 +7,7 @@
  *     kept = (bits >> 8) * 2^-24 >= p                   compared in f32
  *
  * so nodes of one graph need different seeds, below 2^20. p = 0 is the identity. */
-#include "ops/op_support.h"
-
-enum { DROPOUT_SEEDS = 1 << 20 };
+#include "ops/dropout_support.h"
 
 static const struct attr_def attrs[] = {
     {.name = "p", .type = ATTR_FLOAT, .required = true},
@@ -18,16 +16,8 @@ static const struct attr_def attrs[] = {
 
 static enum status infer(const struct op_call *c)
 {
-    double p = call_float(c, 0);
-    int64_t seed = call_int(c, 1);
-    struct shape two = shape_of(1, (int64_t)2);
     TRY(need_float(c, 0));
-    TRY(need_dtype(c, 1, DTYPE_I64));
-    TRY(need_shape(c, 1, &two));
-    if (!(p >= 0.0 && p < 1.0))
-        return REJECT(c, "p is %g; it must be in [0, 1)", p);
-    if (seed < 0 || seed >= DROPOUT_SEEDS)
-        return REJECT(c, "seed is %lld; it must be in [0, %d)", (long long)seed, DROPOUT_SEEDS);
+    TRY(need_dropout(c, 1, call_float(c, 0), call_int(c, 1)));
     out_like(c, 0, 0);
     return OK;
 }

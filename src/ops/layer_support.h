@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/op_support.h"
+#include "ops/dropout_support.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,7 +23,13 @@ extern "C" {
 /* Attribute positions. All ops on the packed layout begin with the same three. */
 enum { QKV_HEADS, QKV_KV_HEADS, QKV_HEAD_DIM, QKV_N_ATTRS };
 enum { QKV_MOST = 1 << 24 }; /* of each: their products fit 64 bits */
-enum { ATTENTION_CAUSAL = QKV_N_ATTRS, ATTENTION_WINDOW, ATTENTION_SCALE };
+enum {
+    ATTENTION_CAUSAL = QKV_N_ATTRS,
+    ATTENTION_WINDOW,
+    ATTENTION_SCALE,
+    ATTENTION_DROPOUT,
+    ATTENTION_SEED
+};
 enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE };
 enum { ROTARY_INVERSE = QKV_N_ATTRS, ROTARY_SCALE };
 enum { HEAD_NORM_EPSILON = QKV_N_ATTRS };
@@ -39,8 +45,9 @@ enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEA
 /* attention and its gradient. */
 #define ATTENTION_ATTRS                                                                       \
     QKV_ATTRS, {"causal", ATTR_BOOL, {.i = 1}, false}, {"window", ATTR_INT, {.i = 0}, false}, \
+        {"scale", ATTR_FLOAT, {.f = 0.0}, false}, {"dropout", ATTR_FLOAT, {.f = 0.0}, false}, \
     {                                                                                         \
-        "scale", ATTR_FLOAT, {.f = 0.0}, false                                                \
+        "seed", ATTR_INT, {.i = 0}, false                                                     \
     }
 
 struct qkv_dims {
@@ -86,6 +93,30 @@ static inline enum status MUST_CHECK qkv_check(const struct op_call *c, int i, s
                       i, (long long)d->width,
                       (long long)((d->heads + 2 * d->kv_heads) * d->head_dim));
     return OK;
+}
+
+/* The checks of attention and its gradient: qkv is input i, the random state input i_rng. */
+static inline enum status MUST_CHECK attention_check(const struct op_call *c, int i, int i_rng,
+                                                     struct qkv_dims *d)
+{
+    TRY(qkv_check(c, i, d));
+    if (call_int(c, ATTENTION_WINDOW) < 0)
+        return REJECT(c, "window must not be negative (0: none)");
+    if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
+        return REJECT(c, "a window needs causal attention");
+    TRY(need_dropout(c, i_rng, call_float(c, ATTENTION_DROPOUT), call_int(c, ATTENTION_SEED)));
+    if (call_float(c, ATTENTION_DROPOUT) > 0.0 && !call_has(c, i_rng))
+        return REJECT(c, "dropout needs a random state, input %d", i_rng);
+    return OK;
+}
+
+/* Pairs of a query and a key of one head that are not masked. */
+static inline double attention_pairs(const struct op_call *c, const struct qkv_dims *d)
+{
+    double t = (double)d->n_tokens, w = (double)call_int(c, ATTENTION_WINDOW);
+    if (!call_bool(c, ATTENTION_CAUSAL))
+        return t * t;
+    return w > 0.0 && w < t ? w * (w + 1.0) / 2.0 + (t - w) * w : t * (t + 1.0) / 2.0;
 }
 
 /* The factor on the scores: the attribute, or 1/sqrt(head_dim) where it is 0. */

@@ -197,74 +197,6 @@ static void a_request_beyond_the_context_is_refused(void **state)
 
 #define TINY_GPT2 "\"model_type\": \"gpt2\", \"n_embd\": 32, \"n_head\": 4, \"n_layer\": 3"
 
-static void attention_dropout_is_refused_for_training_only(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *config, *fix;
-    } with[] = {
-        {"{" TINY_GPT2 ", \"attn_pdrop\": 0.1}", "set model.attn_pdrop: 0"},
-        {"{\"model_type\": \"llama\", \"attention_dropout\": 0.1, " TINY "}",
-         "set model.attention_dropout: 0"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(with); i++) {
-        struct model *m;
-        struct graph *g;
-        struct model_graph built;
-        expect_ok(parse(&m, with[i].config));
-        assert_int_equal(build_one(m, &train, &g, &built), ERR_UNSUPPORTED);
-        expect_message(with[i].fix);
-        graph_free(g);
-        struct model_request r = train;
-        r.purpose = MODEL_EVAL;
-        expect_ok(build_one(m, &r, &g, &built));
-        graph_free(g);
-        model_free(m);
-    }
-}
-
-static int count_dropouts(const struct graph *g)
-{
-    int n = 0;
-    for (size_t i = 0; i < g->nodes.n; i++) {
-        const struct node *node = &g->nodes.items[i];
-        if (node->op != OP_dropout)
-            continue;
-        n++;
-        for (size_t j = 0; j < i; j++) {
-            const struct node *other = &g->nodes.items[j];
-            if (other->op == OP_dropout)
-                assert_int_not_equal(node_attr(node, "seed")->i, node_attr(other, "seed")->i);
-        }
-    }
-    return n;
-}
-
-static void dropouts_are_there_when_training_each_with_its_own_seed(void **state)
-{
-    (void)state;
-    struct model *m;
-    struct graph *g;
-    struct model_graph built;
-    expect_ok(parse(&m, "{" TINY_GPT2 ", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.2}"));
-    expect_ok(build_one(m, &train, &g, &built));
-    assert_int_equal(count_dropouts(g), 1 + 2 * 3);
-    assert_int_not_equal(built.rng, VALUE_NONE);
-    graph_free(g);
-    struct model_request r = train;
-    r.purpose = MODEL_EVAL;
-    expect_ok(build_one(m, &r, &g, &built));
-    assert_int_equal(count_dropouts(g), 0);
-    assert_int_equal(built.rng, VALUE_NONE);
-    graph_free(g);
-    model_free(m);
-    expect_ok(parse(&m, "{" TINY_GPT2 "}")); /* absent: none, not Hugging Face's 0.1 */
-    expect_ok(build_one(m, &train, &g, &built));
-    assert_int_equal(count_dropouts(g), 0);
-    graph_free(g);
-    model_free(m);
-}
-
 /* The attribute `name` of the attention node of every layer. */
 static void expect_attention(const char *config, const char *name, const int64_t *ints,
                              const double *floats, int n_layers)
@@ -289,6 +221,72 @@ static void expect_attention(const char *config, const char *name, const int64_t
     assert_int_equal(n, n_layers);
     graph_free(g);
     model_free(m);
+}
+
+/* Does the node draw from the random state of the graph? */
+static bool draws(const struct node *n, value_id rng)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (rng != VALUE_NONE && n->in[i] == rng)
+            return true;
+    }
+    return false;
+}
+
+/* The nodes of an op that draw; none with the seed of another node. */
+static int count_draws(const struct graph *g, enum op_id op, value_id rng)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->nodes.n; i++) {
+        const struct node *node = &g->nodes.items[i];
+        if (!draws(node, rng))
+            continue;
+        n += node->op == op;
+        for (size_t j = 0; j < i; j++) {
+            const struct node *other = &g->nodes.items[j];
+            if (draws(other, rng))
+                assert_int_not_equal(node_attr(node, "seed")->i, node_attr(other, "seed")->i);
+        }
+    }
+    return n;
+}
+
+static void expect_dropouts(const char *config, int n_dropouts, int n_attentions)
+{
+    struct model *m;
+    struct graph *g;
+    struct model_graph built;
+    expect_ok(parse(&m, config));
+    expect_ok(build_one(m, &train, &g, &built));
+    assert_int_equal(count_draws(g, OP_dropout, built.rng), n_dropouts);
+    assert_int_equal(count_draws(g, OP_attention, built.rng), n_attentions);
+    assert_int_equal(built.rng != VALUE_NONE, n_dropouts + n_attentions > 0);
+    graph_free(g);
+    struct model_request r = train;
+    r.purpose = MODEL_EVAL;
+    expect_ok(build_one(m, &r, &g, &built));
+    assert_int_equal(built.rng, VALUE_NONE);
+    graph_free(g);
+    model_free(m);
+}
+
+static void dropouts_are_there_when_training_each_with_its_own_seed(void **state)
+{
+    (void)state;
+    expect_dropouts("{" TINY_GPT2 ", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.2}", 1 + 2 * 3, 0);
+    expect_dropouts("{" TINY_GPT2 ", \"resid_pdrop\": 0.1, \"attn_pdrop\": 0.1}", 2 * 3, 3);
+    expect_dropouts("{" TINY_GPT2 ", \"attn_pdrop\": 0.1}", 0, 3);
+    expect_dropouts("{\"model_type\": \"llama\", \"attention_dropout\": 0.1, " TINY "}", 0, 2);
+    expect_dropouts("{" TINY_GPT2 "}", 0, 0); /* absent: none, not Hugging Face's 0.1 */
+}
+
+static void attention_drops_what_the_config_says(void **state)
+{
+    (void)state;
+    const double gpt2[] = {0.125, 0.125, 0.125}, llama[] = {0.25, 0.25};
+    expect_attention("{" TINY_GPT2 ", \"attn_pdrop\": 0.125}", "dropout", NULL, gpt2, 3);
+    expect_attention("{\"model_type\": \"llama\", \"attention_dropout\": 0.25, " TINY "}",
+                     "dropout", NULL, llama, 2);
 }
 
 static void windows_follow_each_variants_rules(void **state)
@@ -476,8 +474,8 @@ int main(void)
         cmocka_unit_test(flops_count_the_head_but_not_the_lookup),
         cmocka_unit_test(a_bad_config_is_refused_naming_the_key),
         cmocka_unit_test(a_request_beyond_the_context_is_refused),
-        cmocka_unit_test(attention_dropout_is_refused_for_training_only),
         cmocka_unit_test(dropouts_are_there_when_training_each_with_its_own_seed),
+        cmocka_unit_test(attention_drops_what_the_config_says),
         cmocka_unit_test(windows_follow_each_variants_rules),
         cmocka_unit_test(gpt2_attention_scale_follows_its_keys),
         cmocka_unit_test(biases_appear_where_the_variant_has_them),

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_attention_dropout.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
@@ -19,6 +20,7 @@ static double score(const struct op_call *c, const struct qkv_dims *d, int64_t q
 static void reference_query(const struct op_call *c, const struct qkv_dims *d, int64_t batch,
                             int64_t head, int64_t i, double *p)
 {
+    struct attention_dropout drop = attention_dropout_of(c, 1, d->n_tokens);
     int64_t row = batch * d->n_tokens, kv = head / (d->heads / d->kv_heads);
     int64_t window = call_int(c, ATTENTION_WINDOW);
     int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
@@ -31,11 +33,13 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, i
     }
     for (int64_t j = first; j <= last; j++)
         sum += exp(p[j] - top);
+    for (int64_t j = first; j <= last; j++)
+        p[j] = exp(p[j] - top) / sum * pair_factor(&drop, batch * d->heads + head, i, j);
     for (int64_t e = 0; e < d->head_dim; e++) {
         double out = 0.0;
         int64_t v = (d->heads + d->kv_heads + kv) * d->head_dim + e;
         for (int64_t j = first; j <= last; j++)
-            out += exp(p[j] - top) / sum * ref_get(&c->in[0], (row + j) * d->width + v);
+            out += p[j] * ref_get(&c->in[0], (row + j) * d->width + v);
         ref_set(&c->out[0], ((row + i) * d->heads + head) * d->head_dim + e, out);
     }
     ref_set(&c->out[1], (batch * d->heads + head) * d->n_tokens + i, top + log(sum));
@@ -83,6 +87,8 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
         .out_first = (row * d->heads + head) * d->head_dim,
         .out_stride = d->heads * d->head_dim,
         .lse = (float *)c->out[1].data + (batch * d->heads + head) * d->n_tokens,
+        .dropout = attention_dropout_of(c, 1, d->n_tokens),
+        .head = batch * d->heads + head,
     };
     return job;
 }

@@ -4,14 +4,16 @@
 #include <string.h>
 
 #include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_attention_dropout.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_ref.h"
 #include "ops/layer_support.h"
 
 /* Adds what the pair (query i, key j) of one head gives to the double-precision sums `grad`, which
- * are laid out as qkv. delta is the query's sum of dout * out. */
+ * are laid out as qkv. delta is the query's sum of dout * out; `factor` is 0 on a dropped pair. */
 static void reference_pair(const struct op_call *c, const struct qkv_dims *d, double *grad,
-                           int64_t dout, int64_t q, int64_t k, double lse, double delta)
+                           int64_t dout, int64_t q, int64_t k, double lse, double delta,
+                           double factor)
 {
     const struct tensor *qkv = &c->in[1];
     int64_t v = k + d->kv_heads * d->head_dim;
@@ -20,11 +22,11 @@ static void reference_pair(const struct op_call *c, const struct qkv_dims *d, do
         s += scale * ref_get(qkv, q + e) * ref_get(qkv, k + e);
         dp += ref_get(&c->in[0], dout + e) * ref_get(qkv, v + e);
     }
-    double p = exp(s - lse), ds = p * (dp - delta) * scale;
+    double p = exp(s - lse), ds = p * (dp * factor - delta) * scale;
     for (int64_t e = 0; e < d->head_dim; e++) {
         grad[q + e] += ds * ref_get(qkv, k + e);
         grad[k + e] += ds * ref_get(qkv, q + e);
-        grad[v + e] += p * ref_get(&c->in[0], dout + e);
+        grad[v + e] += p * factor * ref_get(&c->in[0], dout + e);
     }
 }
 
@@ -35,14 +37,16 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, d
     int64_t window = call_int(c, ATTENTION_WINDOW);
     int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
     int64_t last = call_bool(c, ATTENTION_CAUSAL) ? i : d->n_tokens - 1;
-    int64_t dout = ((row + i) * d->heads + head) * d->head_dim;
+    int64_t dout = ((row + i) * d->heads + head) * d->head_dim, i_head = batch * d->heads + head;
+    struct attention_dropout drop = attention_dropout_of(c, 4, d->n_tokens);
     double delta = 0.0;
     for (int64_t e = 0; e < d->head_dim; e++)
         delta += ref_get(&c->in[0], dout + e) * ref_get(&c->in[2], dout + e);
     for (int64_t j = first; j <= last; j++)
         reference_pair(c, d, grad, dout, (row + i) * d->width + head * d->head_dim,
                        (row + j) * d->width + (d->heads + kv) * d->head_dim,
-                       ref_get(&c->in[3], (batch * d->heads + head) * d->n_tokens + i), delta);
+                       ref_get(&c->in[3], i_head * d->n_tokens + i), delta,
+                       pair_factor(&drop, i_head, i, j));
 }
 
 static int64_t reference_workspace(const struct op_call *c, const struct kernel_env *env)

@@ -2,12 +2,14 @@
  *
  * For each tile of keys: load it once, transpose the keys; for each tile of the block's queries
  * that sees it: scores, then the running maximum m and sum l of each query are brought up to date
- * (what was summed under an older maximum is scaled by exp(old m - new m)), then out += p v.
+ * (what was summed under an older maximum is scaled by exp(old m - new m)), then out += p v, where
+ * some of p is dropped.
  */
 #include "device/cpu/cpu_attention.h"
 
 #include <math.h>
 
+#include "device/cpu/cpu_attention_dropout.h"
 #include "device/cpu/cpu_math.h"
 
 struct scratch {
@@ -16,6 +18,7 @@ struct scratch {
     float *k_across;  /* [head_dim, CPU_TILE] */
     float *scores;    /* [CPU_TILE, CPU_TILE] */
     float *top, *sum; /* [CPU_QUERIES] */
+    struct tile_draws *draws;
 };
 
 int64_t cpu_attention_scratch(int64_t head_dim)
@@ -101,6 +104,10 @@ static void meet(const struct attention_job *job, const struct tile_math *math,
                  const struct scratch *s, int64_t r, int64_t i, int64_t n, int64_t k, int64_t n_k)
 {
     int64_t width = tile_width(job->head_dim);
+    bool drops = job->dropout.rng != NULL;
+    if (drops)
+        tile_draw(s->draws, &job->dropout, &job->mask,
+                  &(struct tile_place){job->head, i, n, k, n_k});
     for (int64_t strip = 0; strip < n; strip += math->strip) {
         int64_t p = job->position + i + strip, n_rows = MIN(n - strip, math->strip);
         int64_t seen = MIN(mask_last(&job->mask, p + n_rows - 1) + 1 - k, n_k);
@@ -114,6 +121,8 @@ static void meet(const struct attention_job *job, const struct tile_math *math,
             int64_t last = MIN(mask_last(&job->mask, p + row) + 1 - k, n_k);
             soften(s->scores + row * CPU_TILE, first, last, seen, s->top + r + strip + row,
                    s->sum + r + strip + row, out + row * width, width);
+            if (drops)
+                tile_drop(s->draws, strip + row, first, last, s->scores + row * CPU_TILE);
         }
         math->product(n_rows, width, seen, s->scores, CPU_TILE, s->v, width, 1.0f, 1, out, width);
     }
@@ -142,12 +151,14 @@ static bool is_bf16(const struct attention_job *job)
 
 void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch)
 {
+    struct tile_draws draws;
     struct scratch s = lay_out(scratch, job->head_dim);
     int64_t width = tile_width(job->head_dim);
     const struct tile_math *math = tile_math_for(is_bf16(job), width);
     int64_t n_padded = micro_round_up(n, math->rows);
-    int64_t begin = mask_first(&job->mask, job->position + i);
+    int64_t begin = mask_first(&job->mask, job->position + i) / DROPOUT_SQUARE * DROPOUT_SQUARE;
     int64_t end = mask_last(&job->mask, job->position + i + n - 1) + 1;
+    s.draws = &draws;
     tile_load(s.q, &job->q, i, n, n_padded, job->head_dim);
     memset(s.out, 0, (size_t)(n_padded * width) * sizeof(float));
     for (int64_t row = 0; row < n; row++) {

@@ -16,6 +16,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_micro.h"
 #include "device/cpu/cpu_tile_math.h"
+#include "ops/attention_dropout.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -119,6 +120,8 @@ struct attention_job {
     const struct tensor *out; /* its row for query i at element out_first + i * out_stride */
     int64_t out_first, out_stride;
     float *lse; /* per query, or NULL */
+    struct attention_dropout dropout;
+    int64_t head; /* batch entry * heads + head: its row in what is dropped */
 };
 
 /* Floats of scratch for cpu_attention_block, a multiple of 16. */

@@ -5,6 +5,8 @@
  *     dv += p^T dout     dp = dout v^T     ds = p (dp - delta) scale
  *     dk += ds^T q       dq += ds k        delta = rowsum(dout out), once per query
  *
+ * With dropout, what was dropped of p counts neither in dv nor in dp; ds takes p whole.
+ *
  * A unit is one key/value head of one batch entry with the query heads that read it. Where there
  * are enough units, a thread takes whole units and each tile of scores is made once. Where there
  * are not, the work is split finer into two passes: tiles of keys (dk, dv), then tiles of queries
@@ -14,6 +16,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_attention.h"
+#include "device/cpu/cpu_attention_dropout.h"
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_math.h"
 #include "ops/layer_support.h"
@@ -27,6 +30,7 @@ struct problem {
     bool by_unit;
     const struct tile_math *math;
     float *delta; /* [batch, heads, n_tokens] */
+    struct attention_dropout dropout;
 };
 
 struct scratch {
@@ -48,6 +52,7 @@ static struct problem problem_of(const struct op_call *c, const struct kernel_en
     s.math = tile_math_for(c->in[0].dtype == DTYPE_BF16 && c->in[1].dtype == DTYPE_BF16, s.width);
     s.n_padded = micro_round_up(s.d.n_tokens, CPU_TILE);
     s.scale = (float)attention_scale(c, ATTENTION_SCALE, &s.d);
+    s.dropout = attention_dropout_of(c, 4, s.d.n_tokens);
     int64_t n_units = s.d.batch * s.d.kv_heads;
     s.by_unit = n_units >= 4 * env->n_threads || n_units % env->n_threads == 0;
     return s;
@@ -167,6 +172,10 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
 {
     const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
     const float *delta = s->delta + i_head * s->d.n_tokens;
+    struct tile_draws draws;
+    bool drops = s->dropout.rng != NULL;
+    if (drops)
+        tile_draw(&draws, &s->dropout, &s->mask, &(struct tile_place){i_head, i, n, k, n_k});
     for (int64_t strip = 0; strip < n; strip += s->math->strip) {
         int64_t end = MIN(strip + s->math->strip, n), seen = n_seen(s, i + end - 1, k, n_k);
         int64_t at = strip * s->width, to = strip * CPU_TILE;
@@ -179,8 +188,12 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
             int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
             if (first >= last)
                 first = last = 0;
+            if (drops)
+                tile_drop(&draws, r, first, last, w->ds + r * CPU_TILE);
             soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
                    s->scale);
+            if (drops)
+                tile_drop(&draws, r, first, last, w->p + r * CPU_TILE);
         }
     }
 }

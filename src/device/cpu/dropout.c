@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_ref.h"
+#include "ops/dropout_support.h"
 
 struct draw {
     uint64_t key, counter_hi;
@@ -14,7 +15,7 @@ static struct draw draw_of(const struct op_call *c)
     double p = call_float(c, 0);
     return (struct draw){
         .key = (uint64_t)rng[0],
-        .counter_hi = (uint64_t)rng[1] * 1048576u + (uint64_t)call_int(c, 1),
+        .counter_hi = dropout_counter(rng[1], call_int(c, 1)),
         .p = (float)p,
         .factor = (float)(1.0 / (1.0 - p)),
     };

@@ -6,7 +6,7 @@
 
 static struct attention_args args_of(const struct op_call *c)
 {
-    struct attention_args a = attention_args_of(c, 0);
+    struct attention_args a = attention_args_of(c, 0, 1);
     a.out = c->out[0].data;
     a.lse = (float *)c->out[1].data;
     return a;
@@ -61,7 +61,8 @@ static const char *cudnn_declines(const struct op_call *c)
     int64_t head_dim = qkv_dims_of(c, 0).head_dim;
     if (head_dim % 8 != 0 || head_dim > 256)
         return "takes head_dim up to 256 in steps of 8";
-    const char *why = cuda_declines_unless_half(c);
+    const char *why = attention_declines_dropout(c);
+    why = why ? why : cuda_declines_unless_half(c);
     return why ? why : tiles_declines(c);
 }
 

@@ -5,7 +5,7 @@
 
 static struct attention_args args_of(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct attention_args a = attention_args_of(c, 1);
+    struct attention_args a = attention_args_of(c, 1, 4);
     a.dout = c->in[0].data;
     a.out = c->in[2].data;
     a.lse = (float *)c->in[3].data;
@@ -70,7 +70,8 @@ static const char *cudnn_declines(const struct op_call *c)
     int64_t head_dim = qkv_dims_of(c, 1).head_dim;
     if (head_dim % 8 != 0 || head_dim > 256)
         return "takes head_dim up to 256 in steps of 8";
-    const char *why = cuda_declines_unless_half(c);
+    const char *why = attention_declines_dropout(c);
+    why = why ? why : cuda_declines_unless_half(c);
     return why ? why : plain_declines(c);
 }
 

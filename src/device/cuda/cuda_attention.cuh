@@ -7,6 +7,7 @@
 #ifndef SNUG_DEVICE_CUDA_CUDA_ATTENTION_CUH
 #define SNUG_DEVICE_CUDA_CUDA_ATTENTION_CUH
 
+#include "device/cuda/cuda_attention_dropout.cuh"
 #include "device/cuda/cuda_support.cuh"
 #include "ops/layer_support.h"
 
@@ -24,10 +25,12 @@ struct attention_args {
     const void *dout; /* [B, T, out_width] */
     void *dqkv;       /* [B, T, width] */
     float *delta;     /* [B, H, T]: sum over a head of dout * out */
+    struct attention_dropout dropout;
 };
 
-/* Of an attention call; qkv is input i. Pointers are the caller's to set. */
-static inline struct attention_args attention_args_of(const struct op_call *c, int i)
+/* Of an attention call; qkv is input i, the random state input i_rng. The other pointers are the
+ * caller's to set. */
+static inline struct attention_args attention_args_of(const struct op_call *c, int i, int i_rng)
 {
     struct qkv_dims d = qkv_dims_of(c, i);
     struct attention_args a = {};
@@ -45,7 +48,14 @@ static inline struct attention_args attention_args_of(const struct op_call *c, i
     a.out_width = d.heads * d.head_dim;
     a.dtype = c->in[i].dtype;
     a.qkv = c->in[i].data;
+    a.dropout = attention_dropout_of(c, i_rng, d.n_tokens);
     return a;
+}
+
+/* Of kernels that drop by draws of their own, if at all. */
+static inline const char *attention_declines_dropout(const struct op_call *c)
+{
+    return call_float(c, ATTENTION_DROPOUT) > 0.0 ? "drops by draws of its own" : NULL;
 }
 
 /* Grids are one-dimensional and token counts are ints: what no kernel here takes. */

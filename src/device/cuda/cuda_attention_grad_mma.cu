@@ -10,7 +10,8 @@
  *
  * p = exp(scale s - lse) and ds = scale p (dp - delta) never leave registers: rounded to 16 bits
  * they are the left operands of the sums. In the keys' role lse and delta belong to columns and lie
- * in shared memory, and the block walks every head of its group.
+ * in shared memory, and the block walks every head of its group. With DROPOUT, what was dropped
+ * counts neither in dp nor in the p of dv.
  *
  * A causal block of keys walks as many tiles as there are queries after it, times the group. With
  * few key/value heads that is long beside the whole kernel (half of it for 8 rows of 2048 tokens, 4
@@ -144,15 +145,16 @@ static __device__ __forceinline__ void accumulate(float (&sum)[D / 8][4],
 }
 
 /* s and dp become p and ds. `own_lse` and `own_delta` are of rows g and g + 8 (queries' role),
- * `statistics` of the columns (keys' role: ROWS of lse, ROWS of delta). lse is in base 2. */
-template <bool KEYS>
+ * `statistics` of the columns (keys' role: ROWS of lse, ROWS of delta). lse is in base 2. Bit
+ * 4 n + x of `kept` is of s[n][x]. */
+template <bool KEYS, bool DROPOUT>
 static __device__ __forceinline__ void
 pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SCORES][4], int own,
            int other, const float (&own_lse)[2], const float (&own_delta)[2],
-           const float *statistics)
+           const float *statistics, uint32_t kept)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    float scale = a.scale * LOG2_E;
+    float scale = a.scale * LOG2_E, factor = 1.0f / a.dropout.kept;
     bool all = KEYS ? all_visible(a, other, ROWS, own, 16) : all_visible(a, own, 16, other, ROWS);
 #pragma unroll
     for (int n = 0; n < SCORES; n++) {
@@ -164,8 +166,10 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
             bool visible = all || (KEYS ? pair_visible(a, other + column, row)
                                         : pair_visible(a, row, other + column));
             float p = visible ? exp2f(fmaf(s[n][x], scale, -lse)) : 0.0f;
-            s[n][x] = p;
-            dp[n][x] = visible ? a.scale * p * (dp[n][x] - delta) : 0.0f;
+            float multiplier = kept >> (4 * n + x) & 1u ? factor : 0.0f;
+            float d = DROPOUT ? dp[n][x] * multiplier : dp[n][x];
+            s[n][x] = DROPOUT ? p * multiplier : p;
+            dp[n][x] = visible ? a.scale * p * (d - delta) : 0.0f;
         }
     }
 }
@@ -200,7 +204,7 @@ static __device__ __forceinline__ void store_rows(const struct attention_args &a
     }
 }
 
-template <typename T, int D, bool KEYS>
+template <typename T, int D, bool KEYS, bool DROPOUT>
 static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -222,6 +226,11 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
         queries_of(a, own_first, ROWS, &first, &last);
     else
         keys_of(a, own_first, ROWS, &first, &last);
+    struct dropout_key key = {};
+    if (DROPOUT) {
+        first -= first % DROPOUT_SQUARE;
+        key = dropout_key_of(&a.dropout);
+    }
     fetch_own<T, D, KEYS>(a, batch, head, own_first, own_1, own_2);
     if (!KEYS)
         own_statistics(a, batch, head, own, lse, delta);
@@ -243,10 +252,15 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
         __syncthreads();
         int other_row = first + n % per_head * ROWS;
         float s[SCORES][4] = {}, dp[SCORES][4] = {};
-        uint32_t m[ROWS / 16][4];
+        uint32_t m[ROWS / 16][4], kept = 0;
+        if (DROPOUT)
+            kept = kept_pairs<KEYS>(a.dropout, key,
+                                    dropout_square(&a.dropout, (int64_t)batch * a.heads + o.head,
+                                                   KEYS ? other_row : own, KEYS ? own : other_row));
         multiply<T, D>(s, own_1, here, row);
         multiply<T, D>(dp, own_2, here + tile_bytes<D>(), row);
-        pair_grads<KEYS>(a, s, dp, own, other_row, lse, delta, statistics + n % 2 * 2 * ROWS);
+        pair_grads<KEYS, DROPOUT>(a, s, dp, own, other_row, lse, delta,
+                                  statistics + n % 2 * 2 * ROWS, kept);
         if constexpr (KEYS) {
             pack_rows<T>(m, s);
             accumulate<T, D>(sum_2, m, here + tile_bytes<D>());
@@ -266,26 +280,34 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     }
 }
 
-template <typename T, int D>
+template <typename T, int D, bool DROPOUT>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_tiles = ceil_div(a->n_tokens, ROWS) * a->batch;
     if (n_tiles == 0)
         return OK;
     TRY(cuda_attention_delta(s, a));
-    TRY(cuda_allow_shared(mma_grad<T, D, true>, shared_bytes<D>()));
-    TRY(cuda_allow_shared(mma_grad<T, D, false>, shared_bytes<D>()));
-    mma_grad<T, D, true><<<(unsigned)(n_tiles * a->kv_heads), THREADS, shared_bytes<D>(), s>>>(*a);
+    TRY(cuda_allow_shared(mma_grad<T, D, true, DROPOUT>, shared_bytes<D>()));
+    TRY(cuda_allow_shared(mma_grad<T, D, false, DROPOUT>, shared_bytes<D>()));
+    mma_grad<T, D, true, DROPOUT>
+        <<<(unsigned)(n_tiles * a->kv_heads), THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
-    mma_grad<T, D, false><<<(unsigned)(n_tiles * a->heads), THREADS, shared_bytes<D>(), s>>>(*a);
+    mma_grad<T, D, false, DROPOUT>
+        <<<(unsigned)(n_tiles * a->heads), THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a)
+template <bool DROPOUT>
+static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64>(s, a) : launch<__half, 64>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128>(s, a) : launch<__half, 128>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT>(s, a) : launch<__half, 64, DROPOUT>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT>(s, a) : launch<__half, 128, DROPOUT>(s, a);
+}
+
+enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a)
+{
+    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
 }

@@ -4,6 +4,8 @@
  * output sums in registers. Keys and values arrive in tiles of 64, the next tile while one is
  * computed with. Scores never leave registers: rounded to 16 bits they are the left operand of the
  * product with the values. Maxima are kept in base 2: exp(scale s - m) = 2^(scale_2 s - m_2).
+ * With DROPOUT, dropped probabilities become 0 once they are summed; the sums of the others are
+ * divided by the share kept at the end.
  */
 #include "device/cuda/cuda_attention.cuh"
 #include "device/cuda/cuda_mma.cuh"
@@ -102,6 +104,23 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[SCORES][4], float
     }
 }
 
+/* `square` has the tile's first pair. */
+static __device__ __forceinline__ void drop_tile(const struct attention_args &a,
+                                                 float (&p)[ROWS][SCORES][4],
+                                                 struct dropout_key key, uint64_t square)
+{
+#pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+        uint32_t kept = kept_pairs<false>(a.dropout, key, square + (uint64_t)(m * a.dropout.side));
+#pragma unroll
+        for (int n = 0; n < SCORES; n++) {
+#pragma unroll
+            for (int x = 0; x < 4; x++)
+                p[m][n][x] = kept >> (4 * n + x) & 1u ? p[m][n][x] : 0.0f;
+        }
+    }
+}
+
 /* out += p v */
 template <typename T, int D>
 static __device__ __forceinline__ void value_tile(float (&out)[ROWS][D / 8][4],
@@ -130,7 +149,7 @@ static __device__ __forceinline__ void value_tile(float (&out)[ROWS][D / 8][4],
     }
 }
 
-template <typename T, int D>
+template <typename T, int D, bool DROPOUT>
 static __device__ __forceinline__ void
 store_rows(const struct attention_args &a, int batch, int head, int i,
            const float (&out)[ROWS][D / 8][4], const float (&top)[ROWS][2],
@@ -148,6 +167,8 @@ store_rows(const struct attention_args &a, int batch, int head, int i,
                 continue; /* the same for all four lanes, after their exchange */
             if (t == 0)
                 a.lse[statistic_at(a, batch, head) + row] = (top[m][h] + log2f(sum)) * LN_2;
+            if (DROPOUT)
+                sum *= a.dropout.kept;
 #pragma unroll
             for (int d = 0; d < D / 8; d++)
                 *(uint32_t *)(to + row * a.out_width + 8 * d + 2 * t) =
@@ -164,7 +185,7 @@ static __device__ __forceinline__ bool any_visible(const struct attention_args &
     return !after && !before;
 }
 
-template <typename T, int D>
+template <typename T, int D, bool DROPOUT>
 static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -182,6 +203,11 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
     for (int m = 0; m < ROWS; m++)
         top[m][0] = top[m][1] = -INFINITY;
     keys_of(a, tile * BQ, BQ, &first, &last);
+    struct dropout_key key = {};
+    if (DROPOUT) {
+        first -= first % DROPOUT_SQUARE;
+        key = dropout_key_of(&a.dropout);
+    }
     tile_copy<T, D, BQ, THREADS>(q, qkv + query_at(a, batch, head), a.width, tile * BQ, a.n_tokens);
     tile_copy<T, D, BK, THREADS>(stages, k, a.width, first, a.n_tokens);
     tile_copy<T, D, BK, THREADS>(stages + tile_bytes<D>(BK), v, a.width, first, a.n_tokens);
@@ -205,21 +231,23 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
 #pragma unroll
             for (int m = 0; m < ROWS; m++)
                 softmax_rows<D>(s[m], top[m], total[m], out[m], a.scale * LOG2_E);
+            if (DROPOUT)
+                drop_tile(a, s, key, dropout_square(&a.dropout, row, at.i, j));
             value_tile<T, D>(out, s, keys + tile_bytes<D>(BK));
         }
         __syncthreads(); /* before the stage is filled again */
     }
-    store_rows<T, D>(a, batch, head, tile * BQ + own, out, top, total);
+    store_rows<T, D, DROPOUT>(a, batch, head, tile * BQ + own, out, top, total);
 }
 
-template <typename T, int D>
+template <typename T, int D, bool DROPOUT>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_blocks = ceil_div(a->n_tokens, BQ) * a->batch * a->heads;
     if (n_blocks == 0)
         return OK;
-    TRY(cuda_allow_shared(mma_forward<T, D>, shared_bytes<D>()));
-    mma_forward<T, D><<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
+    TRY(cuda_allow_shared(mma_forward<T, D, DROPOUT>, shared_bytes<D>()));
+    mma_forward<T, D, DROPOUT><<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
@@ -234,10 +262,16 @@ bool cuda_attention_mma_takes(const struct kernel_env *env, const struct attenti
            is_aligned(a->dqkv, 16);
 }
 
-enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a)
+template <bool DROPOUT>
+static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64>(s, a) : launch<__half, 64>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128>(s, a) : launch<__half, 128>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT>(s, a) : launch<__half, 64, DROPOUT>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT>(s, a) : launch<__half, 128, DROPOUT>(s, a);
+}
+
+enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a)
+{
+    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
 }

@@ -46,6 +46,12 @@ template <typename T> static __global__ void plain_forward(struct attention_args
         total *= shrink;
         for (int j = 0; j < n; j++)
             total += p[j];
+        if (a.dropout.rng) {
+            __syncthreads(); /* before what was summed is dropped */
+            if ((int)threadIdx.x < n)
+                p[threadIdx.x] *= pair_multiplier(a.dropout, row, i, from + (int)threadIdx.x);
+            __syncthreads();
+        }
         for (int e = threadIdx.x; e < a.head_dim; e += THREADS) {
             float sum = sums[e] * shrink;
             for (int j = 0; j < n; j++)
@@ -75,13 +81,16 @@ template <typename T> static __global__ void delta_kernel(struct attention_args 
         a.delta[row] = sum;
 }
 
-/* The pair's probability and the gradient of its score, in every lane of a warp. */
+/* The pair's probability, times its multiplier, and the gradient of its score, in every lane of a
+ * warp. */
 template <typename T>
 static __device__ void pair(const struct attention_args &a, const T *q, const T *k, const T *v,
-                            const T *dout, float lse, float delta, float *p, float *ds)
+                            const T *dout, float lse, float delta, float multiplier, float *p,
+                            float *ds)
 {
-    *p = expf(a.scale * head_dot(q, k, a.head_dim) - lse);
-    *ds = a.scale * *p * (head_dot(dout, v, a.head_dim) - delta);
+    float whole = expf(a.scale * head_dot(q, k, a.head_dim) - lse);
+    *p = multiplier * whole;
+    *ds = a.scale * whole * (multiplier * head_dot(dout, v, a.head_dim) - delta);
 }
 
 /* blockIdx.x = (batch * heads + head) * n_tokens + i. */
@@ -107,8 +116,8 @@ template <typename T> static __global__ void plain_query_grad(struct attention_a
         int n = min(CHUNK, last - from);
         for (int j = warp; j < n; j += WARPS) {
             int64_t at = (from + j) * a.width;
-            float p, d;
-            pair(a, q, k + at, v + at, dout, lse, delta, &p, &d);
+            float p, d, multiplier = pair_multiplier(a.dropout, row, i, from + j);
+            pair(a, q, k + at, v + at, dout, lse, delta, multiplier, &p, &d);
             if (threadIdx.x % WARP == 0)
                 ds[j] = d;
         }
@@ -148,9 +157,12 @@ template <typename T> static __global__ void plain_key_grad(struct attention_arg
         for (int from = first; from < last; from += CHUNK) {
             int n = min(CHUNK, last - from);
             for (int i = warp; i < n; i += WARPS) {
-                float p, d;
+                float p, d,
+                    multiplier =
+                        pair_multiplier(a.dropout, (int64_t)batch * a.heads + head, from + i, j);
                 pair(a, q + (from + i) * a.width, k, v, dout + (from + i) * a.out_width,
-                     a.lse[statistic + from + i], a.delta[statistic + from + i], &p, &d);
+                     a.lse[statistic + from + i], a.delta[statistic + from + i], multiplier, &p,
+                     &d);
                 if (threadIdx.x % WARP == 0) {
                     ps[i] = p;
                     ds[i] = d;

@@ -35,7 +35,7 @@ static __device__ __forceinline__ float softmax_step(const struct attention_args
     return shrink;
 }
 
-template <typename T, int DP, int BQ, int BK>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT>
 static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct attention_args a)
 {
     constexpr int R = BQ / TILE_SIDE, C = BK / TILE_SIDE, E = DP / TILE_SIDE;
@@ -53,9 +53,13 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
     }
     tile_load<T, DP, BQ>(q, qkv + query_at(a, batch, head), a.width, i, a);
     keys_of(a, i, BQ, &first, &last);
+    if (DROPOUT)
+        first -= first % DROPOUT_SQUARE;
     for (int j = first; j < last; j += BK) {
         float s[R][C] = {};
         tile_load<T, DP, BK>(kv, qkv + key_at(a, batch, head / a.group), a.width, j, a);
+        if (DROPOUT) /* into p: who writes a probability finds what to multiply it by */
+            tile_multipliers<BQ, BK, TILE_THREADS>(p, a.dropout, row, i, j);
         __syncthreads();
         tile_dots<DP>(s, q, kv, ty, tx);
 #pragma unroll
@@ -63,8 +67,10 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
             int q_row = ty + TILE_SIDE * r;
             float shrink = softmax_step(a, s[r], i + q_row, j + tx, &top[r], &total[r]);
 #pragma unroll
-            for (int c = 0; c < C; c++)
-                p[q_row * (BK + 1) + tx + TILE_SIDE * c] = s[r][c];
+            for (int c = 0; c < C; c++) {
+                float *to = &p[q_row * (BK + 1) + tx + TILE_SIDE * c];
+                *to = DROPOUT ? *to * s[r][c] : s[r][c];
+            }
 #pragma unroll
             for (int e = 0; e < E; e++)
                 out[r][e] *= shrink;
@@ -87,7 +93,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
     tile_store((T *)a.out + out_at(a, batch, head), a.out_width, i, out, a, ty, tx);
 }
 
-template <typename T, int DP, int BQ, int BK>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     constexpr int n_bytes = shared_floats<DP, BQ, BK>() * (int)sizeof(float);
@@ -95,23 +101,29 @@ static enum status launch(cudaStream_t s, const struct attention_args *a)
     int64_t n_blocks = ceil_div(a->n_tokens, BQ) * a->batch * a->heads;
     if (n_blocks == 0)
         return OK;
-    TRY(cuda_allow_shared(tiles_forward<T, DP, BQ, BK>, n_bytes));
-    tiles_forward<T, DP, BQ, BK><<<(unsigned)n_blocks, TILE_THREADS, n_bytes, s>>>(*a);
+    TRY(cuda_allow_shared(tiles_forward<T, DP, BQ, BK, DROPOUT>, n_bytes));
+    tiles_forward<T, DP, BQ, BK, DROPOUT><<<(unsigned)n_blocks, TILE_THREADS, n_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a)
+template <bool DROPOUT>
+static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     CUDA_DISPATCH_FLOAT(a->dtype, T, {
         if (a->head_dim <= 32)
-            return (launch<T, 32, 64, 64>(s, a));
+            return (launch<T, 32, 64, 64, DROPOUT>(s, a));
         if (a->head_dim <= 64)
-            return (launch<T, 64, 64, 64>(s, a));
+            return (launch<T, 64, 64, 64, DROPOUT>(s, a));
         if (a->head_dim <= 128)
-            return (launch<T, 128, 64, 32>(s, a));
+            return (launch<T, 128, 64, 32, DROPOUT>(s, a));
         if (a->head_dim <= TILES_MAX_HEAD_DIM)
-            return (launch<T, 256, 32, 16>(s, a));
+            return (launch<T, 256, 32, 16, DROPOUT>(s, a));
     });
     return FAIL(ERR_UNSUPPORTED, "attention: no tiles for head_dim %d", a->head_dim);
+}
+
+enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a)
+{
+    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
 }

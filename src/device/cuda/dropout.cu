@@ -1,6 +1,7 @@
 /* dropout.cu: which element is kept is defined in src/ops/dropout.c: the bits are the CPU's. */
 #include "base/rng.h"
 #include "device/cuda/cuda_map.cuh"
+#include "ops/dropout_support.h"
 
 /* A dropped infinity is 0, not NaN. */
 static __device__ __forceinline__ float keep(float x, uint32_t bits, float p, float factor)
@@ -15,7 +16,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
                    float p, float factor)
 {
     const uint64_t key = (uint64_t)rng[0];
-    const uint64_t counter_hi = (uint64_t)rng[1] * 1048576u + (uint64_t)seed;
+    const uint64_t counter_hi = dropout_counter(rng[1], seed);
     for (int64_t i = grid_thread(); i * 4 < n; i += grid_threads()) {
         const int64_t at = i * 4;
         const struct philox4 bits = philox(key, counter_hi, (uint64_t)i);
