@@ -1,8 +1,10 @@
 /* attention.c: how fast attention and its gradient run on the GPU at the sizes of real models, and
  * with how much workspace.
  *
- *     bench_attention [NAME] [--all]      only the models whose name contains NAME;
- *                                         --all: the kernels that no model would use, too
+ *     bench_attention [NAME] [--all] [--dropout]
+ *
+ * NAME: only the models whose name contains it; --all: the kernels that no model would use, too;
+ * --dropout: the kernels with dropout instead, as GPT-2 has it by default.
  *
  * Under "forward" and "backward": the kernels as training runs them; for cuDNN, how it takes the
  * call. Under "plans": cuDNN's plans whatever their workspace, in parts of every size, grouped
@@ -29,9 +31,14 @@
 #include "device/cuda/cuda_sdpa_plan.h"
 #include "device/device.h"
 
-enum { MAX_TENSORS = 4, N_TIMES = 11, N_PIECE = 1 << 20 };
+enum { MAX_TENSORS = 5, N_TIMES = 11, N_PIECE = 1 << 20 };
 
-static const double MIB = 1048576.0;
+static const double MIB = 1048576.0, DROPOUT = 0.1;
+
+struct choice {
+    const char *only;
+    bool all, dropout;
+};
 
 struct model {
     const char *name;
@@ -103,8 +110,25 @@ static void bench_close(struct bench *b)
     }
 }
 
+/* The random state is the last input; other calls leave it out. */
+static void bind_call(struct bench *b, bool dropout)
+{
+    int n_in = b->backward ? 4 : 1;
+    if (dropout) {
+        b->attrs[6].f = DROPOUT;
+        b->attrs[7].i = 1;
+        b->in[n_in++] = (struct tensor){DTYPE_I64, shape_of(1, (int64_t)2), NULL};
+    }
+    b->call = (struct op_call){b->backward ? OP_attention_grad : OP_attention,
+                               n_in,
+                               b->backward ? 1 : 2,
+                               b->in,
+                               b->out,
+                               b->attrs};
+}
+
 static enum status bench_open(struct bench *b, struct device *d, const struct model *m,
-                              bool backward)
+                              bool backward, bool dropout)
 {
     int64_t width = (m->heads + 2 * m->kv_heads) * m->head_dim;
     struct tensor qkv = {DTYPE_BF16, shape_of(3, m->batch, m->tokens, width), NULL};
@@ -118,17 +142,14 @@ static enum status bench_open(struct bench *b, struct device *d, const struct mo
     b->attrs[2].i = m->head_dim;
     b->attrs[3].i = true;
     b->in[0] = backward ? out : qkv;
-    b->in[1] = qkv;
-    b->in[2] = out;
-    b->in[3] = lse;
+    if (backward) {
+        b->in[1] = qkv;
+        b->in[2] = out;
+        b->in[3] = lse;
+    }
     b->out[0] = backward ? qkv : out;
     b->out[1] = lse;
-    b->call = (struct op_call){backward ? OP_attention_grad : OP_attention,
-                               backward ? 4 : 1,
-                               backward ? 1 : 2,
-                               b->in,
-                               b->out,
-                               b->attrs};
+    bind_call(b, dropout);
     for (int i = 0; i < b->call.n_in; i++) {
         TRY(gpu_alloc(d, tensor_bytes(&b->in[i]), &b->in[i].data));
         TRY(gpu_fill(d, &b->in[i]));
@@ -319,18 +340,18 @@ static enum status bench_plans(struct bench *b)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum status bench_model(struct device *d, const struct model *m, bool all)
+static enum status bench_model(struct device *d, const struct model *m, const struct choice *c)
 {
     printf("%s: B%lld T%lld H%lld KV%lld D%lld, causal, bf16\n", m->name, (long long)m->batch,
            (long long)m->tokens, (long long)m->heads, (long long)m->kv_heads,
            (long long)m->head_dim);
     for (int backward = 0; backward < 2; backward++) {
         struct bench b;
-        enum status status = bench_open(&b, d, m, backward);
-        printf(" %s\n", backward ? "backward" : "forward");
+        enum status status = bench_open(&b, d, m, backward, c->dropout);
+        printf(" %s%s\n", backward ? "backward" : "forward", c->dropout ? ", dropout" : "");
         if (status == OK)
-            status = bench_kernels(&b, all);
-        if (status == OK && backward) {
+            status = bench_kernels(&b, c->all);
+        if (status == OK && backward && !c->dropout) { /* cuDNN is not asked to drop */
             printf(" plans\n");
             status = bench_plans(&b);
         }
@@ -342,14 +363,15 @@ static enum status bench_model(struct device *d, const struct model *m, bool all
 
 int main(int argc, char **argv)
 {
-    const char *only = "";
-    bool all = false;
+    struct choice c = {.only = ""};
     struct device d;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--all") == 0)
-            all = true;
+            c.all = true;
+        else if (strcmp(argv[i], "--dropout") == 0)
+            c.dropout = true;
         else
-            only = argv[i];
+            c.only = argv[i];
     }
     if (device_open_cuda(&d, 0) != OK) {
         (void)fprintf(stderr, "bench_attention: %s\n", status_message());
@@ -358,8 +380,8 @@ int main(int argc, char **argv)
     printf("%s, cuDNN %zu\n", d.description, cudnnGetVersion());
     enum status status = OK;
     for (size_t i = 0; i < ARRAY_LEN(models) && status == OK; i++) {
-        if (strstr(models[i].name, only))
-            status = bench_model(&d, &models[i], all);
+        if (strstr(models[i].name, c.only))
+            status = bench_model(&d, &models[i], &c);
     }
     if (status != OK)
         (void)fprintf(stderr, "bench_attention: %s\n", status_message());

@@ -2,6 +2,7 @@
  * to run, the predicted arena to the byte. Skipped without a GPU. Arguments, since under a checker
  * all takes long: a pattern of the tests to run, the model to run them with, the number of steps.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "support/dropout_training.h"
 #include "support/golden.h"
 #include "support/golden_training.h"
 #include "support/gpu.h"
@@ -105,6 +107,26 @@ static void recompute_changes_no_bit_of_any_loss(void **state)
     }
 }
 
+/* The draws are the CPU's, so the losses follow the CPU's; recompute drops what was dropped. */
+static void dropout_drops_what_the_cpu_drops(void **state)
+{
+    static const struct dropout_model *const dropouts[] = {&dropout_gpt2, &dropout_llama};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(dropouts); i++) {
+        double want[DROPOUT_STEPS], got[DROPOUT_STEPS], again[DROPOUT_STEPS];
+        dropout_train(dropouts[i], 0.2, "cpu", "seed=1", want);
+        dropout_train(dropouts[i], 0.2, "cuda", "seed=1", got);
+        for (int k = 0; k < DROPOUT_STEPS; k++)
+            assert_true(fabs(got[k] - want[k]) < 1e-4 * want[k]);
+        dropout_train(dropouts[i], 0.2, "cuda", "bf16=true", got);
+        dropout_train(dropouts[i], 0.2, "cuda", "bf16=true", again);
+        assert_memory_equal(got, again, sizeof(got));
+        dropout_train(dropouts[i], 0.2, "cuda", "gradient_checkpointing=false", got);
+        dropout_train(dropouts[i], 0.2, "cuda", "gradient_checkpointing=true", again);
+        assert_memory_equal(got, again, sizeof(got));
+    }
+}
+
 static void the_high_water_mark_is_the_prediction(void **state)
 {
     (void)state;
@@ -125,6 +147,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(micro_batches_give_the_losses_of_the_whole_batch),
         cmocka_unit_test(a_second_run_gives_the_same_bits),
         cmocka_unit_test(recompute_changes_no_bit_of_any_loss),
+        cmocka_unit_test(dropout_drops_what_the_cpu_drops),
         cmocka_unit_test(the_high_water_mark_is_the_prediction),
     };
     if (device_count_cuda() == 0) {

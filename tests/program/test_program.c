@@ -168,6 +168,22 @@ static void bf16_gives_the_same_bits_in_every_way(void **state)
         .golden = "qwen3", .batch = 3, .seq_len = 24, .bf16 = true, .max_grad_norm = 1.0});
 }
 
+#define TINY_GPT2                                                                                \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 32, \"n_head\": 4, \"n_layer\": 2, \"vocab_size\": " \
+    "97, \"n_positions\": 64, "
+
+static void dropout_gives_the_same_bits_in_every_way(void **state)
+{
+    (void)state;
+    every_way_gives_the_same_bits(&(struct training_options){
+        .config = TINY_GPT2 "\"attn_pdrop\": 0.1, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1}",
+        .batch = 2,
+        .seq_len = 24,
+        .n_micro = 2});
+    every_way_gives_the_same_bits(&(struct training_options){
+        .config = TINY_GPT2 "\"attn_pdrop\": 0.5}", .batch = 3, .seq_len = 24, .bf16 = true});
+}
+
 /* ---- what each way is for -------------------------------------------------------------------- */
 
 static void each_way_saves_device_memory(void **state)
@@ -255,6 +271,7 @@ int main(void)
         cmocka_unit_test(llama_gives_the_same_bits_in_every_way),
         cmocka_unit_test(micro_steps_give_the_same_bits_in_every_way),
         cmocka_unit_test(bf16_gives_the_same_bits_in_every_way),
+        cmocka_unit_test(dropout_gives_the_same_bits_in_every_way),
         cmocka_unit_test(each_way_saves_device_memory),
         cmocka_unit_test(storage_on_disk_is_refused),
         cmocka_unit_test(dead_memory_is_filled_in_debug_builds),

@@ -12,11 +12,21 @@ void attention_attrs(struct host_call *h, const struct attention_case *s)
     h->attrs[3].i = s->causal;
     h->attrs[4].i = s->window;
     h->attrs[5].f = s->scale;
+    h->attrs[6].f = s->dropout;
+    h->attrs[7].i = 5;
 }
 
 double attention_limit(enum dtype d)
 {
     return d == DTYPE_F32 ? 1e-5 : d == DTYPE_F16 ? 1e-3 : 8e-3;
+}
+
+static struct tensor random_state(void)
+{
+    struct tensor t = host_tensor(DTYPE_I64, shape_of(1, (int64_t)2));
+    ((int64_t *)t.data)[0] = INT64_C(0x123456789abcdef);
+    ((int64_t *)t.data)[1] = 41;
+    return t;
 }
 
 static void open_forward(struct host_call *h, const struct attention_case *s, enum dtype dtype)
@@ -26,7 +36,8 @@ static void open_forward(struct host_call *h, const struct attention_case *s, en
     h->in[0] = host_random(dtype, shape_of(3, s->batch, s->tokens, width), 7);
     h->out[0] = host_tensor(dtype, shape_of(3, s->batch, s->tokens, s->heads * s->head_dim));
     h->out[1] = host_tensor(DTYPE_F32, shape_of(3, s->batch, s->heads, s->tokens));
-    host_call_bind(h, OP_attention, 1, 2);
+    h->in[1] = random_state();
+    host_call_bind(h, OP_attention, 2, 2);
 }
 
 static void run_wide(const struct op_call *c, struct tensor *wide)
@@ -42,10 +53,11 @@ void attention_calls_open(struct attention_calls *t, const struct attention_case
 {
     struct host_call *f = &t->forward, *b = &t->backward;
     *t = (struct attention_calls){0};
-    (void)snprintf(t->label, sizeof t->label, "B%lld T%lld H%lld KV%lld D%lld window %lld%s %s",
+    (void)snprintf(t->label, sizeof t->label,
+                   "B%lld T%lld H%lld KV%lld D%lld window %lld%s dropout %g %s",
                    (long long)s->batch, (long long)s->tokens, (long long)s->heads,
                    (long long)s->kv_heads, (long long)s->head_dim, (long long)s->window,
-                   s->causal ? "" : " full", dtype_name(dtype));
+                   s->causal ? "" : " full", s->dropout, dtype_name(dtype));
     open_forward(f, s, dtype);
     run_wide(&f->call, t->want);
 
@@ -57,7 +69,8 @@ void attention_calls_open(struct attention_calls *t, const struct attention_case
     host_narrow(&b->in[2], &t->want[0]);
     host_narrow(&b->in[3], &t->want[1]);
     b->out[0] = host_tensor(dtype, f->in[0].shape);
-    host_call_bind(b, OP_attention_grad, 4, 1);
+    b->in[4] = f->in[1];
+    host_call_bind(b, OP_attention_grad, 5, 1);
     run_wide(&b->call, &t->want_grad);
 }
 

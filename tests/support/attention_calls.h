@@ -13,6 +13,7 @@ struct attention_case {
     int64_t batch, tokens, heads, kv_heads, head_dim, window;
     bool causal;
     double scale; /* 0: one over the root of head_dim */
+    double dropout;
 };
 
 /* The reference's own outputs, rounded, are inputs backwards. */

@@ -1,5 +1,7 @@
 #include "device/cpu/cpu_attention_dropout.h"
 
+#include <string.h>
+
 enum { HALF = DROPOUT_SQUARE / 2 };
 
 /* The 16 x 16 bits of one square, rows CPU_TILE apart. */
@@ -15,10 +17,9 @@ static void draw_square(const struct attention_dropout *d, uint64_t square, uint
         words[3][n] = r.v[3];
     }
     for (int row = 0; row < DROPOUT_SQUARE; row++) {
-        for (int j = 0; j < DROPOUT_SQUARE; j++) {
-            uint32_t word = words[row / HALF * 2 + j / HALF][row % HALF * 4 + j % HALF / 2];
-            to[row * CPU_TILE + j] = (uint16_t)(word >> (j % 2 * 16));
-        }
+        for (int half = 0; half < 2; half++) /* eight keys, the first in the lowest bits */
+            memcpy(to + row * CPU_TILE + half * HALF, &words[row / HALF * 2 + half][row % HALF * 4],
+                   HALF * sizeof(*to));
     }
 }
 
