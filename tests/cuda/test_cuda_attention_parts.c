@@ -24,14 +24,14 @@
 #include "support/attention_calls.h"
 
 static const struct attention_case cases[] = {
-    {4, 256, 4, 2, 64, 0, true, 0.0},   /* groups of two */
-    {2, 128, 8, 4, 128, 50, true, 0.0}, /* window */
-    {3, 256, 6, 6, 64, 0, false, 0.0},  /* not causal */
-    {2, 384, 4, 4, 128, 0, true, 0.3},  /* a scale of its own */
-    {3, 128, 14, 2, 64, 0, true, 0.0},  /* groups of seven */
-    {2, 256, 8, 1, 64, 0, true, 0.0},   /* one group of eight */
-    {2, 128, 16, 2, 128, 0, true, 0.0}, /* groups of eight, long heads */
-    {3, 128, 7, 1, 128, 0, true, 0.0},  /* one group of seven, long heads */
+    {4, 256, 4, 2, 64, 0, true, 0.0, 0.0},   /* groups of two */
+    {2, 128, 8, 4, 128, 50, true, 0.0, 0.0}, /* window */
+    {3, 256, 6, 6, 64, 0, false, 0.0, 0.0},  /* not causal */
+    {2, 384, 4, 4, 128, 0, true, 0.3, 0.0},  /* a scale of its own */
+    {3, 128, 14, 2, 64, 0, true, 0.0, 0.0},  /* groups of seven */
+    {2, 256, 8, 1, 64, 0, true, 0.0, 0.0},   /* one group of eight */
+    {2, 128, 16, 2, 128, 0, true, 0.0, 0.0}, /* groups of eight, long heads */
+    {3, 128, 7, 1, 128, 0, true, 0.0, 0.0},  /* one group of seven, long heads */
 };
 
 static struct sdpa_shape sdpa_shape_of(const struct attention_case *s, enum dtype dtype,
@@ -190,7 +190,7 @@ static void attention_in_parts_of_any_size_equals_the_reference(void **state)
 /* A call whose engine wants more bytes than fit in 32 bits still gets a plan, for a row of it. */
 static void a_large_call_with_grouped_heads_has_a_plan(void **state)
 {
-    const struct attention_case s = {8, 2048, 32, 4, 64, 0, true, 0.0};
+    const struct attention_case s = {8, 2048, 32, 4, 64, 0, true, 0.0, 0.0};
     struct device *d = *state;
     struct host_call h = {0};
     char text[128];

@@ -20,7 +20,7 @@
 static void rotary_equals_the_reference_far_from_the_beginning(void **state)
 {
     struct host_call h = {0};
-    const struct attention_case s = {2, 37, 6, 2, 64, 0, true, 0.0};
+    const struct attention_case s = {2, 37, 6, 2, 64, 0, true, 0.0, 0.0};
     attention_attrs(&h, &s);
     h.attrs[3].i = 1;   /* inverse */
     h.attrs[4].f = 1.5; /* scale */
@@ -48,7 +48,7 @@ static void rotary_equals_the_reference_far_from_the_beginning(void **state)
 static void cached_attention_equals_the_reference(void **state)
 {
     struct host_call h = {0};
-    const struct attention_case s = {2, 3, 6, 2, 64, 0, true, 0.0};
+    const struct attention_case s = {2, 3, 6, 2, 64, 0, true, 0.0, 0.0};
     attention_attrs(&h, &s);
     h.attrs[3].i = 150; /* window */
     h.attrs[4].f = 0.0; /* scale */
