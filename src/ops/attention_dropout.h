@@ -34,11 +34,11 @@ extern "C" {
 
 enum { DROPOUT_SQUARE = 16, DROPOUT_DRAWS = 32 };
 
-/* What a call drops. */
+/* What a call drops. Small, since it travels with the arguments of CUDA kernels. */
 struct attention_dropout {
     const int64_t *rng; /* on the device; NULL: nothing is dropped */
-    int64_t seed;
-    int64_t side;       /* squares along the tokens */
+    int32_t seed;       /* below DROPOUT_SEEDS */
+    int32_t side;       /* squares along the tokens; the square of it counts in 64 bits */
     uint32_t threshold; /* bits below are dropped; in the upper half of the word */
     float kept;         /* 1 - p: what is kept is divided by it */
 };
@@ -53,8 +53,8 @@ static inline struct attention_dropout attention_dropout_of(const struct op_call
         return d;
     parts = parts > 65535.0 ? 65535.0 : parts;
     d.rng = (const int64_t *)c->in[i_rng].data;
-    d.seed = call_int(c, ATTENTION_SEED);
-    d.side = (n_tokens + DROPOUT_SQUARE - 1) / DROPOUT_SQUARE;
+    d.seed = (int32_t)call_int(c, ATTENTION_SEED);
+    d.side = (int32_t)((n_tokens + DROPOUT_SQUARE - 1) / DROPOUT_SQUARE);
     d.threshold = (uint32_t)parts << 16;
     d.kept = (float)(1.0 - p);
     return d;

@@ -74,11 +74,15 @@ void dropout_train_to(const struct scratch *s, const char *device, int last, con
                            &(struct session_options){.train = true,
                                                      .untimed = true,
                                                      .cache_folder = gpu_cache_folder()}));
+    struct run_start start;
+    expect_ok(run_start_open(&start, cfg));
     expect_ok(session_data(&session));
+    expect_ok(run_start_confirm(&start, &session));
     expect_ok(session_start(&session));
-    expect_ok(train_run(&session, &(struct train_options){0}, &result));
+    expect_ok(train_run(&session, &start, &(struct train_options){0}, &result));
     memcpy(losses, result.losses, (size_t)result.n_steps * sizeof(*losses));
     train_result_release(&result);
+    run_start_close(&start);
     session_close(&session);
     config_free(cfg);
 }

@@ -11,22 +11,24 @@
 #include "device/cuda/cuda_support.cuh"
 #include "ops/layer_support.h"
 
+/* At most 128 bytes: the compiler keeps larger arguments in other ways, at more registers. */
 struct attention_args {
     int batch, n_tokens, heads, kv_heads, group, head_dim;
     int causal;
     int window; /* 0: none; always below n_tokens */
     float scale;
+    enum dtype dtype;
     int64_t width;     /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
     int64_t out_width; /* heads * head_dim */
-    enum dtype dtype;
-    const void *qkv;  /* [B, T, width] */
-    void *out;        /* [B, T, out_width]; written forwards, read backwards */
-    float *lse;       /* [B, H, T]; written forwards, read backwards */
-    const void *dout; /* [B, T, out_width] */
-    void *dqkv;       /* [B, T, width] */
-    float *delta;     /* [B, H, T]: sum over a head of dout * out */
+    const void *qkv;   /* [B, T, width] */
+    void *out;         /* [B, T, out_width]; written forwards, read backwards */
+    float *lse;        /* [B, H, T]; written forwards, read backwards */
+    const void *dout;  /* [B, T, out_width] */
+    void *dqkv;        /* [B, T, width] */
+    float *delta;      /* [B, H, T]: sum over a head of dout * out */
     struct attention_dropout dropout;
 };
+static_assert(sizeof(struct attention_args) <= 128, "");
 
 /* Of an attention call; qkv is input i, the random state input i_rng. The other pointers are the
  * caller's to set. */

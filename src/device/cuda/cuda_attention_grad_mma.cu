@@ -154,7 +154,7 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
            const float *statistics, uint32_t kept)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    float scale = a.scale * LOG2_E, factor = 1.0f / a.dropout.kept;
+    float scale = a.scale * LOG2_E;
     bool all = KEYS ? all_visible(a, other, ROWS, own, 16) : all_visible(a, own, 16, other, ROWS);
 #pragma unroll
     for (int n = 0; n < SCORES; n++) {
@@ -166,10 +166,13 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
             bool visible = all || (KEYS ? pair_visible(a, other + column, row)
                                         : pair_visible(a, row, other + column));
             float p = visible ? exp2f(fmaf(s[n][x], scale, -lse)) : 0.0f;
-            float multiplier = kept >> (4 * n + x) & 1u ? factor : 0.0f;
-            float d = DROPOUT ? dp[n][x] * multiplier : dp[n][x];
-            s[n][x] = DROPOUT ? p * multiplier : p;
-            dp[n][x] = visible ? a.scale * p * (d - delta) : 0.0f;
+            s[n][x] = p;
+            if constexpr (DROPOUT) {
+                float multiplier = kept >> (4 * n + x) & 1u ? 1.0f / a.dropout.kept : 0.0f;
+                s[n][x] *= multiplier;
+                dp[n][x] *= multiplier;
+            }
+            dp[n][x] = visible ? a.scale * p * (dp[n][x] - delta) : 0.0f;
         }
     }
 }
@@ -227,7 +230,7 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     else
         keys_of(a, own_first, ROWS, &first, &last);
     struct dropout_key key = {};
-    if (DROPOUT) {
+    if constexpr (DROPOUT) {
         first -= first % DROPOUT_SQUARE;
         key = dropout_key_of(&a.dropout);
     }
@@ -253,7 +256,7 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
         int other_row = first + n % per_head * ROWS;
         float s[SCORES][4] = {}, dp[SCORES][4] = {};
         uint32_t m[ROWS / 16][4], kept = 0;
-        if (DROPOUT)
+        if constexpr (DROPOUT)
             kept = kept_pairs<KEYS>(a.dropout, key,
                                     dropout_square(&a.dropout, (int64_t)batch * a.heads + o.head,
                                                    KEYS ? other_row : own, KEYS ? own : other_row));

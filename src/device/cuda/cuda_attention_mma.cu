@@ -167,7 +167,7 @@ store_rows(const struct attention_args &a, int batch, int head, int i,
                 continue; /* the same for all four lanes, after their exchange */
             if (t == 0)
                 a.lse[statistic_at(a, batch, head) + row] = (top[m][h] + log2f(sum)) * LN_2;
-            if (DROPOUT)
+            if constexpr (DROPOUT)
                 sum *= a.dropout.kept;
 #pragma unroll
             for (int d = 0; d < D / 8; d++)
@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
         top[m][0] = top[m][1] = -INFINITY;
     keys_of(a, tile * BQ, BQ, &first, &last);
     struct dropout_key key = {};
-    if (DROPOUT) {
+    if constexpr (DROPOUT) {
         first -= first % DROPOUT_SQUARE;
         key = dropout_key_of(&a.dropout);
     }
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
 #pragma unroll
             for (int m = 0; m < ROWS; m++)
                 softmax_rows<D>(s[m], top[m], total[m], out[m], a.scale * LOG2_E);
-            if (DROPOUT)
+            if constexpr (DROPOUT)
                 drop_tile(a, s, key, dropout_square(&a.dropout, row, at.i, j));
             value_tile<T, D>(out, s, keys + tile_bytes<D>(BK));
         }
