@@ -28,9 +28,9 @@ static json_t *run(const char *command, const char *setting, double *seconds)
     (void)snprintf(folder, sizeof(folder), "output_dir=%s", scratch_path(&scratch, "out", out));
     const char *const args[] = {command,       "configs/gpt2-124m.yaml",
                                 "device=cuda", "per_device_train_batch_size=8",
-                                "max_steps=6", setting,
-                                folder,        "--json",
-                                NULL};
+                                "max_steps=6", "overwrite_output_dir=true",
+                                setting,       folder,
+                                "--json",      NULL};
     double start = now_s();
     process_run(&p, &scratch, &o, args);
     *seconds = now_s() - start;
