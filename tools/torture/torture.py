@@ -1,5 +1,6 @@
 """What the torture scripts share: a tiny model, runs of the program, and the tally of faults."""
 import argparse
+import collections
 import concurrent.futures
 import hashlib
 import os
@@ -12,6 +13,7 @@ import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIME_LIMIT_S = 25
+MOST_SHOWN = 200  # faults, one by one
 
 CONFIG = """\
 model:
@@ -65,7 +67,7 @@ class Torture:
         parser.add_argument("build", help="build folder with the program")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
-        parser.add_argument("--only", type=int, default=0, help="at most so many runs")
+        parser.add_argument("--only", type=int, default=0, help="at most so many trials, spread over all")
         self.options = parser.parse_args()
         self.name = name
         self.snug = os.path.abspath(os.path.join(self.options.build, "snug"))
@@ -127,14 +129,17 @@ class Torture:
 
     def map(self, work, items):
         """work(item) for all, two at a time."""
-        if self.options.only:
-            items = items[:self.options.only]
+        if 0 < self.options.only < len(items):
+            items = items[::-(-len(items) // self.options.only)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             list(pool.map(work, items))
 
     def finish(self, what):
-        for fault in self.faults[:40]:
+        kinds = collections.Counter(fault.splitlines()[0] for fault in self.faults)
+        for fault in self.faults[:MOST_SHOWN]:
             print(f"FAULT {fault}")
+        for kind, n in kinds.items():
+            print(f"{n} x {kind}")
         print(f"{self.name}: {what}, {self.n_runs} runs, {len(self.faults)} faults")
         if self.options.keep:
             print(f"kept: {self.folder}")
