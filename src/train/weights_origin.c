@@ -32,6 +32,25 @@ static enum status own_model(const char *model_folder, char **folder)
     return OK;
 }
 
+/* Weights that were trained and cannot be read are not replaced by untrained ones unasked. */
+static enum status refuse_lost_weights(const char *output_dir)
+{
+    struct pool pool;
+    struct checkpoint_entries found = {0};
+    bool any = false;
+    pool_init(&pool);
+    enum status status = checkpoint_entries(&pool, output_dir, &found);
+    for (size_t i = 0; i < found.n && status == OK; i++)
+        any |= found.items[i].ours;
+    pool_release(&pool);
+    if (status == OK && any)
+        return FAIL(ERR_CHECKPOINT,
+                    "%s: has checkpoints, but none that is whole and can be read; name a model's "
+                    "folder (--checkpoint), or `none` for the model as configured",
+                    output_dir);
+    return status;
+}
+
 enum status weights_origin(const struct config *cfg, const struct model *model,
                            const char *model_folder, const char *spec, char **folder)
 {
@@ -39,8 +58,10 @@ enum status weights_origin(const struct config *cfg, const struct model *model,
     if (spec && strcmp(spec, "none") == 0)
         return own_model(model_folder, folder);
     TRY(checkpoint_find(cfg->output_dir, spec ? spec : "auto", folder));
-    if (!*folder)
+    if (!*folder) {
+        TRY(refuse_lost_weights(cfg->output_dir));
         return own_model(model_folder, folder);
+    }
     bool verified = !spec || strcmp(spec, "last") == 0;
     enum status status = OK;
     if (verified || is_checkpoint(*folder))

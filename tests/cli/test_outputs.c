@@ -133,6 +133,34 @@ static void an_export_replaces_another_only_by_force(void **state)
     process_release(&p);
 }
 
+static void trained_weights_that_cannot_be_read_are_not_replaced_by_untrained_ones(void **state)
+{
+    (void)state;
+    struct process p;
+    char out[SCRATCH_PATH], weights[SCRATCH_PATH];
+    scratch_path(&scratch, "model", out);
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=1", "-q");
+    expect_exit(&p, 0);
+    process_release(&p);
+    assert_int_equal(unlink(scratch_path(&scratch, "out/checkpoint-1/model.safetensors", weights)),
+                     0);
+    const char *const *const commands[] = {
+        (const char *const[]){"export", config, "-o", out, NULL},
+        (const char *const[]){"generate", config, "-n", "2", NULL},
+        (const char *const[]){"eval", config, "eval_max_batches=1", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        process_run(&p, &scratch, NULL, commands[i]);
+        expect_exit(&p, 5);
+        expect_stderr(&p, "none that is whole");
+        process_release(&p);
+    }
+    assert_false(file_exists(out));
+    PROCESS_RUN(&p, &scratch, "export", config, "-o", out, "--checkpoint", "none");
+    expect_exit(&p, 0);
+    process_release(&p);
+}
+
 static void pipes_where_files_are_due_are_named(void **state)
 {
     (void)state;
@@ -167,6 +195,7 @@ int main(void)
         TEST(a_link_stays_what_it_is),
         TEST(a_device_stays_what_it_is),
         TEST(an_export_replaces_another_only_by_force),
+        TEST(trained_weights_that_cannot_be_read_are_not_replaced_by_untrained_ones),
         TEST(pipes_where_files_are_due_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,8 +48,8 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *user)
     for (int i = 0; counts && i < info->dlpi_phnum && n_allocators < 64; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type == PT_LOAD && (p->p_flags & PF_X))
-            allocators[n_allocators++] = (struct range){
-                info->dlpi_addr + p->p_vaddr, info->dlpi_addr + p->p_vaddr + p->p_memsz};
+            allocators[n_allocators++] = (struct range){info->dlpi_addr + p->p_vaddr,
+                                                        info->dlpi_addr + p->p_vaddr + p->p_memsz};
     }
     return 0;
 }
@@ -123,10 +123,10 @@ static int fails(const char *name, int counts)
     return 1;
 }
 
-#define REAL(type, name, ...)                            \
-    static type (*real)(__VA_ARGS__);                    \
-    if (!real)                                           \
-        *(void **)(&real) = dlsym(RTLD_NEXT, name)
+#define REAL(type, name, ...)         \
+    static type (*real)(__VA_ARGS__); \
+    if (!real)                        \
+    *(void **)(&real) = dlsym(RTLD_NEXT, name)
 
 /* ---- files ---- */
 
