@@ -104,8 +104,13 @@ enum snug_status snug_config_json(const struct snug_config *config, char **text)
 /* True when the user gave the key (in the file or as an override). */
 bool snug_config_is_set(const struct snug_config *config, const char *key);
 const char *snug_config_output_dir(const struct snug_config *config);
+/* What the config says of how much the terminal shows: "passive" (nothing), "debug", "info",
+ * "warning" or "error". The library does not act on it: its program does. */
+const char *snug_config_log_level(const struct snug_config *config);
 /* Names of all keys, for command lines. NULL when i is past the last. */
 const char *snug_config_key(size_t i);
+/* All of them for people and for completion: a line `key=default  word, word`, then the meaning. */
+enum snug_status snug_config_keys_text(char **text) SNUG_MUST_CHECK;
 
 /* ---- runs: a model planned on this machine --------------------------------------------------- */
 

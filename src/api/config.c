@@ -109,18 +109,30 @@ const char *snug_config_output_dir(const struct snug_config *config)
     return config->config->output_dir;
 }
 
+const char *snug_config_log_level(const struct snug_config *config)
+{
+    return config_choice_name("log_level", (int)config->config->log_level);
+}
+
 const char *snug_config_key(size_t i)
 {
-    static const char *const keys[] = {
-#define GROUP(title)
-#define KEY(name, type, preset, rule, resume, aliases, meaning) #name,
-#define CHOICE(name, set, preset, resume, aliases, meaning)     #name,
-#include "io/config.def"
-#undef GROUP
-#undef KEY
-#undef CHOICE
-    };
-    return i < ARRAY_LEN(keys) ? keys[i] : NULL;
+    struct config_key_info key;
+    return config_key_info(i, &key) ? key.name : NULL;
+}
+
+enum snug_status snug_config_keys_text(char **text)
+{
+    struct str s = {0};
+    struct config_key_info key;
+    for (size_t i = 0; config_key_info(i, &key); i++) {
+        struct str words = {0};
+        config_key_words(&words, key.name);
+        str_addf(&s, "%s=%s%s%s\n    %s\n", key.name, key.preset, words.n ? "  " : "",
+                 str_text(&words), key.meaning);
+        s.failed |= words.failed;
+        str_release(&words);
+    }
+    return hand_out(&s, str_status(&s), text);
 }
 
 const char *checkpoint_spec(const struct snug_config *config, const char *given)

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static enum log_level threshold = LOG_INFO;
@@ -21,6 +22,14 @@ enum log_level log_get_level(void)
 int log_is_terminal(void)
 {
     return isatty(STDERR_FILENO);
+}
+
+int log_columns(void)
+{
+    struct winsize size;
+    if (!log_is_terminal())
+        return 0;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void log_set_colour(int on)

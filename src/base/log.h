@@ -23,6 +23,7 @@ void log_debug(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /* Status text that stays on the last line of a terminal (no-op when stderr is not one). */
 void log_progress(const char *fmt, ...) PRINTF_LIKE(1, 2);
 int log_is_terminal(void);
+int log_columns(void); /* width of the terminal now; 80 when it does not say; 0: not a terminal */
 int log_use_colour(void); /* terminal, and neither NO_COLOR nor log_set_colour(0) */
 void log_set_colour(int on);
 

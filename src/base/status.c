@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048 };
+enum { MESSAGE_BYTES = 8192 }; /* a config may have many mistakes at once */
 
 static _Thread_local char message[MESSAGE_BYTES] = "";
 static _Thread_local char place[128] = "";

@@ -96,6 +96,10 @@ void args_release(struct args *args);
 void print_overview(void);
 void print_command_help(const struct command *c);
 
+/* report_line.c */
+/* A line for people; where the terminal is too narrow it goes on in the next, indented. */
+void show_line(int indent, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
 /* output.c: everything that is printed about a plan or a run */
 enum snug_status print_text(char *text); /* a line or more on stdout; takes over text */
 enum snug_status print_json(struct cli *cli, char *text); /* takes over text; NULL: does nothing */

@@ -13,12 +13,18 @@ static const struct option options[] = {
      "replace a folder that is not empty: what is there is removed"},
 };
 
-static void show(const struct snug_exported *e, const char *folder)
+/* `asked`: the user said which weights. */
+static void show(const struct snug_exported *e, const char *folder, const char *output_dir,
+                 bool asked)
 {
     char count[BYTES_TEXT];
     log_info("wrote %s: %s parameters in %lld tensors, %s, from %s", folder,
              format_count(count, e->n_params), (long long)e->n_tensors, e->dtype,
              e->weights ? e->weights : "the seed (untrained)");
+    if (!e->weights && !asked)
+        log_warn("there is no checkpoint in %s: the weights are as they were before training; "
+                 "--checkpoint names others",
+                 output_dir);
 }
 
 static enum snug_status run(struct cli *cli)
@@ -36,7 +42,7 @@ static enum snug_status run(struct cli *cli)
         return status;
     status = snug_export(config, &cli->settings, &o, &made);
     if (status == SNUG_OK) {
-        show(&made, a->output);
+        show(&made, a->output, snug_config_output_dir(config), a->checkpoint != NULL);
         if (a->json)
             status = snug_exported_json(&made, a->output, &json);
         snug_free(made.weights);

@@ -14,7 +14,7 @@ void print_overview(void)
     (void)printf(
         "\n"
         "snug COMMAND --help has the whole story of a command; snug --version the version.\n\n"
-        "A CONFIG is a YAML file (docs/CONFIG.md lists its keys) or a model folder in Hugging\n"
+        "A CONFIG is a YAML file (snug help keys lists its keys) or a model folder in Hugging\n"
         "Face layout. Any key can be changed on the command line: learning_rate=1e-3,\n"
         "model.n_layer=2, or --learning-rate 1e-3.\n\n"
         "two commands to begin with:\n"

@@ -110,10 +110,14 @@ static int report(struct cli *cli, bool json, enum snug_status status)
 {
     bool interrupted = status == SNUG_ERR_INTERRUPTED || status == SNUG_ERR_TERMINATED ||
                        status == SNUG_ERR_HANGUP;
-    if (interrupted)
-        log_warn("%s", snug_error_message());
-    else
-        log_error("%s", snug_error_message());
+    const char *end;
+    for (const char *line = snug_error_message(); line; line = *end ? end + 1 : NULL) {
+        end = line + strcspn(line, "\n"); /* several mistakes: one a line */
+        if (interrupted)
+            log_warn("%.*s", (int)(end - line), line);
+        else
+            log_error("%.*s", (int)(end - line), line);
+    }
     log_debug("%s at %s", snug_status_name(status), snug_error_place());
     if (json && !cli->printed_json) {
         char *text = NULL;

@@ -1,11 +1,11 @@
 /* output.c: plans and runs in words. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
+
+enum { LABEL = 10 }; /* the text of a report's line stands behind its label */
 
 enum snug_status print_text(char *text)
 {
@@ -33,16 +33,17 @@ enum snug_status print_json(struct cli *cli, char *text)
 static void show_model(const struct snug_forecast *f)
 {
     char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT];
-    log_info("model     %s, %s parameters (%s trained), %lld layers, vocabulary %lld, %s", f->model,
-             format_count(all, f->n_params), format_count(trained, f->n_trainable),
-             (long long)f->n_layers, (long long)f->vocab_size, f->precision);
-    log_info("weights   %s", f->weights ? f->weights : "from scratch");
-    log_info("device    %s", f->device);
-    log_info("batch     %lld sequences x %lld accumulated x %lld rank%s x %lld tokens = %s tokens "
-             "per step",
-             (long long)f->micro_batch, (long long)f->n_micro, (long long)f->n_ranks,
-             f->n_ranks == 1 ? "" : "s", (long long)f->seq_len,
-             format_count(tokens, f->tokens_per_step));
+    show_line(LABEL, "model     %s, %s parameters (%s trained), %lld layers, vocabulary %lld, %s",
+              f->model, format_count(all, f->n_params), format_count(trained, f->n_trainable),
+              (long long)f->n_layers, (long long)f->vocab_size, f->precision);
+    show_line(LABEL, "weights   %s", f->weights ? f->weights : "from scratch");
+    show_line(LABEL, "device    %s", f->device);
+    show_line(LABEL,
+              "batch     %lld sequences x %lld accumulated x %lld rank%s x %lld tokens = %s tokens "
+              "per step",
+              (long long)f->micro_batch, (long long)f->n_micro, (long long)f->n_ranks,
+              f->n_ranks == 1 ? "" : "s", (long long)f->seq_len,
+              format_count(tokens, f->tokens_per_step));
 }
 
 static void show_row(const char *name, int64_t n_bytes, double share, const char *note)
@@ -50,15 +51,19 @@ static void show_row(const char *name, int64_t n_bytes, double share, const char
     char text[BYTES_TEXT], exact[BYTES_TEXT], percent[16] = "";
     if (share >= 0)
         (void)snprintf(percent, sizeof(percent), "%5.1f%%", 100.0 * share);
-    log_info("  %-14s %10s  %6s  %16s%s%s", name, format_bytes(text, n_bytes), percent,
-             format_count(exact, n_bytes), *note ? "  " : "", note);
+    enum { WHOLE_ROW = 54 };
+    if (log_columns() > 0 && log_columns() < WHOLE_ROW)
+        log_info("  %-14s %10s  %6s", name, format_bytes(text, n_bytes), percent);
+    else
+        show_line(4, "  %-14s %10s  %6s  %16s%s%s", name, format_bytes(text, n_bytes), percent,
+                  format_count(exact, n_bytes), *note ? "  " : "", note);
 }
 
 static void show_memory(const struct snug_forecast *f)
 {
     char note[160];
     double arena = f->arena_bytes > 0 ? (double)f->arena_bytes : 1;
-    log_info("memory    fullest in %s", f->fullest ? f->fullest : "the step");
+    show_line(LABEL, "memory    fullest in %s", f->fullest ? f->fullest : "the step");
     for (int c = 0; c < SNUG_MEMORY_COUNT; c++) {
         if (f->breakdown[c] > 0)
             show_row(snug_memory_name((enum snug_memory)c), f->breakdown[c],
@@ -83,19 +88,19 @@ static void show_budget(const struct snug_forecast *f)
 {
     char have[BYTES_TEXT], spare[BYTES_TEXT];
     if (f->device_budget == SNUG_NO_BUDGET && f->host_budget == SNUG_NO_BUDGET) {
-        log_info("budget    none given: nothing binds (device_memory=2GiB sets one)");
+        show_line(LABEL, "budget    none given: nothing binds (device_memory=2GiB sets one)");
         return;
     }
     int64_t budget = strcmp(f->binding, "host") == 0 ? f->host_budget : f->device_budget;
     int64_t used = strcmp(f->binding, "host") == 0 ? f->host_bytes : f->device_needs;
     if (budget == SNUG_NO_BUDGET) {
-        log_info("budget    kept; %s memory is the fullest and has none", f->binding);
+        show_line(LABEL, "budget    kept; %s memory is the fullest and has none", f->binding);
         return;
     }
     bool over = used > budget;
-    log_info("budget    %s of %s memory binds: %s %s", format_bytes(have, budget), f->binding,
-             format_bytes(spare, over ? used - budget : budget - used),
-             over ? "too little" : "to spare");
+    show_line(LABEL, "budget    %s of %s memory binds: %s %s", format_bytes(have, budget),
+              f->binding, format_bytes(spare, over ? used - budget : budget - used),
+              over ? "too little" : "to spare");
 }
 
 static void show_time(const struct snug_forecast *f)
@@ -103,11 +108,11 @@ static void show_time(const struct snug_forecast *f)
     char step[BYTES_TEXT], rate[BYTES_TEXT], some[48] = "";
     if (f->n_by_rate > 0 && f->n_by_rate < f->n_kernels)
         (void)snprintf(some, sizeof(some), ", %d of %d by rate", f->n_by_rate, f->n_kernels);
-    log_info("time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted from %s%s)",
-             format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
-             f->step_flops / 1e9, f->step_source, some);
-    log_info("recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed, f->n_blocks,
-             f->recompute_flops / 1e9);
+    show_line(LABEL, "time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted from %s%s)",
+              format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
+              f->step_flops / 1e9, f->step_source, some);
+    show_line(LABEL, "recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed,
+              f->n_blocks, f->recompute_flops / 1e9);
 }
 
 static void show_decisions(const struct snug_run *run)
@@ -118,7 +123,7 @@ static void show_decisions(const struct snug_run *run)
     if (*text)
         log_info("decided without being asked:");
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        log_info("  %s", line);
+        show_line(4, "  %s", line);
     snug_free(text);
 }
 
@@ -143,15 +148,7 @@ void show_banner(const struct snug_run *run)
     show_memory(&f);
     show_budget(&f);
     show_time(&f);
-    log_info("output    %s", f.output_dir);
-}
-
-static int terminal_columns(void)
-{
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40)
-        return MIN((int)size.ws_col, 160);
-    return 88;
+    show_line(LABEL, "output    %s", f.output_dir);
 }
 
 enum snug_status show_timeline(const struct snug_run *run)
@@ -159,8 +156,10 @@ enum snug_status show_timeline(const struct snug_run *run)
     char *text;
     if (log_get_level() < LOG_INFO)
         return SNUG_OK;
-    enum snug_status status =
-        snug_run_timeline(run, terminal_columns() - 16, 12, log_use_colour() != 0, &text);
+    enum { AROUND = 21, LEAST = 8, MOST = 144, ROWS = 12 }; /* labels, and the word "budget" */
+    int room = log_columns() > 0 ? log_columns() - AROUND : 72;
+    enum snug_status status = snug_run_timeline(run, room < LEAST ? LEAST : MIN(room, (int)MOST),
+                                                ROWS, log_use_colour() != 0, &text);
     if (status != SNUG_OK)
         return status;
     size_t n = strlen(text);
@@ -181,15 +180,15 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     snug_run_forecast(run, &f);
     if (r.n_steps == 0)
         return;
-    log_info("%s %lld steps in %s, median step %s, %s tokens/s, MFU %.0f%%, last loss %.4f",
-             status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
-             format_duration(total, r.seconds), format_duration(step, r.median_step_s),
-             format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_steps - 1]);
-    log_info("arena     predicted %s bytes, measured %s: %s",
-             format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
-             f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");
-    log_info("process   predicted %s, measured %s (%+.1f%%)",
-             format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
-             100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
-    log_info("saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
+    show_line(LABEL, "%s %lld steps in %s, median step %s, %s tokens/s, MFU %.0f%%, last loss %.4f",
+              status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
+              format_duration(total, r.seconds), format_duration(step, r.median_step_s),
+              format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_steps - 1]);
+    show_line(LABEL, "arena     predicted %s bytes, measured %s: %s",
+              format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
+              f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");
+    show_line(LABEL, "process   predicted %s, measured %s (%+.1f%%)",
+              format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
+              100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
+    show_line(LABEL, "saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

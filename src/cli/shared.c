@@ -14,9 +14,22 @@ static enum snug_status refuse_output(const char *config, const char *output)
     return SNUG_OK;
 }
 
-enum snug_status load_config(struct cli *cli, struct snug_config **out)
+/* log_level of the config, unless the command line says how much to show. */
+static void apply_log_level(const struct args *a, const struct snug_config *config)
 {
-    const struct args *a = &cli->args;
+    static const struct {
+        const char *word;
+        enum log_level level;
+    } levels[] = {
+        {"debug", LOG_DEBUG}, {"info", LOG_INFO}, {"warning", LOG_WARN}, {"error", LOG_ERROR}};
+    for (size_t i = 0; i < ARRAY_LEN(levels) && !a->quiet && !a->verbose; i++) {
+        if (strcmp(levels[i].word, snug_config_log_level(config)) == 0)
+            log_set_level(levels[i].level);
+    }
+}
+
+static enum snug_status load(const struct args *a, struct snug_config **out)
+{
     const char *const outputs[] = {a->output, a->svg, a->profile};
     for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
         enum snug_status status = refuse_output(a->words.items[0], outputs[i]);
@@ -26,13 +39,23 @@ enum snug_status load_config(struct cli *cli, struct snug_config **out)
     return snug_config_load(out, a->words.items[0], a->overrides.items, a->overrides.n);
 }
 
+enum snug_status load_config(struct cli *cli, struct snug_config **out)
+{
+    enum snug_status status = load(&cli->args, out);
+    if (status == SNUG_OK)
+        apply_log_level(&cli->args, *out);
+    return status;
+}
+
 enum snug_status load_model_config(struct cli *cli, struct snug_config **out)
 {
     enum log_level level = log_get_level();
     if (level == LOG_INFO)
         log_set_level(LOG_WARN);
-    enum snug_status status = load_config(cli, out);
+    enum snug_status status = load(&cli->args, out);
     log_set_level(level);
+    if (status == SNUG_OK)
+        apply_log_level(&cli->args, *out);
     return status;
 }
 

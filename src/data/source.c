@@ -152,7 +152,7 @@ out:
         source_free(s);
     else
         *out = s;
-    return status;
+    return status == ERR_IO ? ERR_DATA : status; /* data that cannot be read is bad data */
 }
 
 void source_free(struct source *s)

@@ -113,7 +113,7 @@ enum status checkpoint_find(const char *output_dir, const char *spec, char **pat
                                            : find_given(&pool, output_dir, spec, &found);
     if (status == OK && !found && !automatic)
         status = FAIL(ERR_CHECKPOINT,
-                      "%s: no complete checkpoint to resume from; start without resuming, or name "
+                      "%s: no complete checkpoint in it; train first, without resuming, or name "
                       "a checkpoint's folder",
                       output_dir);
     if (status == OK && found && !(*path = mem_strdup(found)))

@@ -2,6 +2,8 @@
 #include "io/config.h"
 
 #include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +34,41 @@ void config_free(struct config *cfg)
     if (!cfg)
         return;
     json_decref(cfg->model);
-    if (cfg->source)
+    if (cfg->source) {
         pool_release(&cfg->source->pool);
+        problems_release(&cfg->source->problems);
+        str_release(&cfg->source->remarks);
+    }
     mem_free(cfg->source);
     mem_free(cfg);
+}
+
+enum status config_note(struct config *cfg, enum status s)
+{
+    return problems_note(&cfg->source->problems, s);
+}
+
+void config_remark(struct config *cfg, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    str_addf(&cfg->source->remarks, "%s\n", line);
+}
+
+/* Reads everything, so that all that is wrong is known. */
+static enum status read_all(struct config *cfg, struct config_node *top,
+                            const char *const *overrides, size_t n_overrides)
+{
+    TRY(config_admit(cfg, top));
+    for (size_t i = 0; i < n_overrides; i++)
+        TRY(config_note(cfg, config_override(cfg, overrides[i])));
+    TRY(config_bind(cfg));
+    if (cfg->source->problems.n > 0)
+        TRY(config_resolve_all(cfg, 1));
+    return problems_status(&cfg->source->problems);
 }
 
 enum status config_load_text(struct config **out, const char *text, size_t n_bytes,
@@ -49,10 +82,7 @@ enum status config_load_text(struct config **out, const char *text, size_t n_byt
     TRY(config_new(&cfg));
     TRY_GOTO(config_keep_text(&cfg->source->pool, name, &kept), out);
     TRY_GOTO(config_yaml_parse(&cfg->source->pool, text, n_bytes, kept, NULL, &top), out);
-    TRY_GOTO(config_admit(cfg, top), out);
-    for (size_t i = 0; i < n_overrides; i++)
-        TRY_GOTO(config_override(cfg, overrides[i]), out);
-    TRY_GOTO(config_bind(cfg), out);
+    TRY_GOTO(read_all(cfg, top, overrides, n_overrides), out);
     *out = cfg;
     return OK;
 out:
@@ -97,6 +127,11 @@ enum config_state config_state_of(const struct config *cfg, const void *field)
 void config_mark_derived(struct config *cfg, const void *field)
 {
     cfg->source->state[row_of_field(cfg, field)] = STATE_DERIVED;
+}
+
+void config_mark_wrong(struct config *cfg, const struct config_key *key)
+{
+    cfg->source->state[key - config_keys] = STATE_WRONG;
 }
 
 /* The row of a key given by canonical name or alias, perhaps followed by a path; *rest is that

@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "model/key_origin.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +53,13 @@ enum config_compile {
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
 enum config_interval { CONFIG_INTERVAL_NO, CONFIG_INTERVAL_STEPS, CONFIG_INTERVAL_EPOCH };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON, CONFIG_LOG_QUIET };
+enum config_log_level {
+    CONFIG_LOG_LEVEL_PASSIVE,
+    CONFIG_LOG_LEVEL_DEBUG,
+    CONFIG_LOG_LEVEL_INFO,
+    CONFIG_LOG_LEVEL_WARNING,
+    CONFIG_LOG_LEVEL_ERROR
+};
 enum config_report { CONFIG_REPORT_NONE, CONFIG_REPORT_TENSORBOARD };
 enum config_dataset_type {
     CONFIG_DATASET_AUTO, /* by extension and first bytes */
@@ -128,7 +136,7 @@ enum status config_load_text(struct config **out, const char *text, size_t n_byt
 void config_free(struct config *cfg);
 
 /* Fills what was left unset (batch arithmetic over n_ranks ranks, seeds, folders, synthetic data)
- * and refuses contradictions. What the user set is never changed. */
+ * and refuses contradictions, all of them in one error. What the user set is never changed. */
 enum status config_resolve(struct config *cfg, int64_t n_ranks) MUST_CHECK;
 
 /* Where a value came from: "demo.yaml:12", "command line", "derived" or "default". Nested places
@@ -137,6 +145,10 @@ const char *config_where(const struct config *cfg, const char *key);
 
 /* True when the user gave the key (not by default, not derived). */
 int config_is_set(const struct config *cfg, const char *key);
+
+/* For model_new: the keys under `model:` are the user's and have lines. `folder` holds the config
+ * they are merged into; NULL: they are the whole config. Valid as long as both. */
+struct key_origin config_model_origin(const struct config *cfg, const char *folder);
 
 /* Warm-up steps of a run of n_steps, from warmup_steps or warmup_ratio. */
 int64_t config_warmup_steps(const struct config *cfg, int64_t n_steps);
@@ -169,6 +181,15 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 /* Canonical word of a choice, as in "cosine" for CONFIG_SCHEDULE_COSINE; set is the name in
  * config.def. */
 const char *config_choice_name(const char *set, int value);
+
+/* A row of config.def, for help and completion. */
+struct config_key_info {
+    const char *name, *preset, *meaning; /* preset "": unset */
+};
+/* Row i of the keys alone; 0 past the last one. */
+int config_key_info(size_t i, struct config_key_info *out);
+/* Adds the words that key takes ("true, false, auto"); nothing where it is no choice of words. */
+void config_key_words(struct str *out, const char *name);
 
 /* The text of docs/CONFIG.md. */
 void config_docs_markdown(struct str *out);

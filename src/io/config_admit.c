@@ -6,24 +6,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "io/config_internal.h"
 
-static enum status unknown_key(const char *where, const char *written, const char *name)
+static enum status unknown_key(struct config *cfg, const char *where, const char *written,
+                               const char *name)
 {
-    const char *nearest = config_suggest_key(name);
-    if (nearest)
-        return FAIL(ERR_CONFIG, "%s: %s: unknown key; did you mean %s?", where, written, nearest);
+    const struct config_key *nearest = config_suggest_key(name);
+    if (nearest) {
+        config_mark_wrong(cfg, nearest); /* what is missing because of that is no second mistake */
+        return FAIL(ERR_CONFIG, "%s: %s: unknown key; did you mean %s?", where, written,
+                    nearest->name);
+    }
     return FAIL(ERR_CONFIG, "%s: %s: unknown key; docs/CONFIG.md lists all of them", where,
                 written);
 }
 
-/* "false" accepts every way of saying no; "true" every yes; another word itself. */
+/* "false" accepts every way of saying no; "true" every yes; another word itself. A mapping or list
+ * is accepted when all its parts are. */
 static int is_accepted(const struct config_node *node, const char *accepted)
 {
-    int value;
+    int value, all = 1;
+    for (const struct config_node *c = node->first; c; c = c->next)
+        all = all && is_accepted(c, accepted);
     if (node->kind != NODE_SCALAR)
-        return node->n == 0; /* {} and [] ask for nothing */
+        return all;
     if (config_node_is_null(node) || node->text[0] == '\0' || strcmp(node->text, accepted) == 0)
         return 1;
     if (strcmp(accepted, "false") == 0 && strcmp(node->text, "none") == 0)
@@ -31,13 +37,16 @@ static int is_accepted(const struct config_node *node, const char *accepted)
     return parse_bool(node->text, &value) && strcmp(accepted, value ? "true" : "false") == 0;
 }
 
-static enum status admit_refused(const struct config_node *node, const char *name)
+static enum status admit_refused(struct config *cfg, const struct config_node *node,
+                                 const char *name)
 {
     const struct config_refusal *row = config_find_refusal(name);
     if (!row)
-        return unknown_key(node->where, config_node_name(node), name);
+        return unknown_key(cfg, node->where, config_node_name(node), name);
     if (!row->accepted) {
-        log_info("%s: ignored: %s (%s)", node->where, config_node_name(node), row->hint);
+        if (!is_accepted(node, "false")) /* one that asks for nothing is not worth a line */
+            config_remark(cfg, "%s: ignored: %s (%s)", node->where, config_node_name(node),
+                          row->hint);
         return OK;
     }
     if (is_accepted(node, row->accepted))
@@ -79,6 +88,9 @@ static enum status keep(struct config *cfg, const struct config_key *key, struct
     struct config_node *root = cfg->source->root;
     struct config_node *first = config_node_member(root, key->name);
     if (first && !is_override) {
+        if (first->kind == NODE_SCALAR && node->kind == NODE_SCALAR &&
+            strcmp(first->text, node->text) == 0)
+            return OK; /* said twice, not two things */
         if (strcmp(config_node_name(first), config_node_name(node)) == 0)
             return FAIL(ERR_CONFIG, "%s: %s: given twice, first at %s", node->where,
                         config_node_name(node), first->where);
@@ -106,7 +118,7 @@ static enum status admit_below(struct config *cfg, struct config_node *map, cons
         child->key = pool_printf(&cfg->source->pool, "%s.%s", name, child->key);
         if (!child->key)
             return pool_status(&cfg->source->pool);
-        TRY(admit_node(cfg, child, is_override));
+        TRY(config_note(cfg, admit_node(cfg, child, is_override)));
     }
     return OK;
 }
@@ -120,7 +132,7 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
     if (node->kind == NODE_MAP && config_has_alias_below(name))
         return admit_below(cfg, node, name, is_override);
     const struct config_key *key = config_find_key(name);
-    return key ? keep(cfg, key, node, is_override) : admit_refused(node, name);
+    return key ? keep(cfg, key, node, is_override) : admit_refused(cfg, node, name);
 }
 
 enum status config_admit(struct config *cfg, struct config_node *top)
@@ -135,7 +147,7 @@ enum status config_admit(struct config *cfg, struct config_node *top)
     }
     for (struct config_node *node = top->first; node; node = next) {
         next = node->next;
-        TRY(admit_node(cfg, node, 0));
+        TRY(config_note(cfg, admit_node(cfg, node, 0)));
     }
     return OK;
 }
@@ -160,13 +172,13 @@ static enum status override_below(struct config *cfg, const char *name, struct c
     size_t n = strcspn(name, ".");
     struct pool *pool = &cfg->source->pool;
     if (n >= sizeof(head))
-        return unknown_key(value->where, name, name);
+        return unknown_key(cfg, value->where, name, name);
     memcpy(head, name, n);
     head[n] = '\0';
     config_normalise(head);
     const struct config_key *key = config_find_key(head);
     if (!key)
-        return admit_refused(value, head);
+        return admit_refused(cfg, value, head);
     if (key->type != TYPE_MODEL && key->type != TYPE_DATASETS)
         return FAIL(ERR_CONFIG, "%s: %s: %s takes one value and has no parts", value->where, name,
                     key->name);

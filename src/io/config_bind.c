@@ -48,6 +48,16 @@ static enum status bind_default(struct config *cfg, const struct config_key *key
     return config_take_value(&cfg->source->pool, key, &preset, field_of(cfg, key));
 }
 
+static enum status bind_node(struct config *cfg, const struct config_key *key,
+                             const struct config_node *node)
+{
+    if (key->type == TYPE_MODEL)
+        return bind_model(cfg, key, node);
+    if (key->type == TYPE_DATASETS)
+        return config_bind_datasets(cfg, key, node, field_of(cfg, key));
+    return config_take_value(&cfg->source->pool, key, node, field_of(cfg, key));
+}
+
 static enum status bind_row(struct config *cfg, const struct config_key *key)
 {
     const struct config_node *node = config_node_of(cfg, key);
@@ -56,11 +66,12 @@ static enum status bind_row(struct config *cfg, const struct config_key *key)
     if (is_empty)
         return bind_default(cfg, key);
     cfg->source->state[key - config_keys] = STATE_SET;
-    if (key->type == TYPE_MODEL)
-        return bind_model(cfg, key, node);
-    if (key->type == TYPE_DATASETS)
-        return config_bind_datasets(cfg, node, field_of(cfg, key));
-    return config_take_value(&cfg->source->pool, key, node, field_of(cfg, key));
+    enum status status = bind_node(cfg, key, node);
+    if (status == OK)
+        return OK;
+    config_mark_wrong(cfg, key);
+    TRY(config_note(cfg, status));
+    return bind_default(cfg, key);
 }
 
 enum status config_bind(struct config *cfg)

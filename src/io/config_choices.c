@@ -152,6 +152,18 @@ static const struct config_choice log_format[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice log_level[] = {
+    {"passive", CONFIG_LOG_LEVEL_PASSIVE, NULL},
+    {"debug", CONFIG_LOG_LEVEL_DEBUG, NULL},
+    {"info", CONFIG_LOG_LEVEL_INFO, NULL},
+    {"warning", CONFIG_LOG_LEVEL_WARNING, NULL},
+    {"error", CONFIG_LOG_LEVEL_ERROR, NULL},
+    {"detail", CONFIG_LOG_LEVEL_DEBUG, NULL},
+    {"warn", CONFIG_LOG_LEVEL_WARNING, NULL},
+    {"critical", CONFIG_LOG_LEVEL_ERROR, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice report[] = {
     {"none", CONFIG_REPORT_NONE, NULL},
     {"tensorboard", CONFIG_REPORT_TENSORBOARD, NULL},
@@ -206,8 +218,9 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),      SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype), SET(compile),
+        SET(optim),       SET(schedule),   SET(dtype),     SET(device),
+        SET(interval),    SET(log_format), SET(report),    SET(dataset_type),
+        SET(token_dtype), SET(compile),    SET(log_level),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -27,29 +27,35 @@ static const char *canonical(const char *name)
     return NULL;
 }
 
-/* Renames the members to their canonical names. */
-static enum status admit(struct pool *pool, struct config_node *item)
+/* Gives a member its canonical name. */
+static enum status admit_member(struct pool *pool, struct config_node *item, struct config_node *c)
 {
-    for (struct config_node *c = item->first; c; c = c->next) {
-        char *name = pool_strdup(pool, c->key);
-        if (!name)
-            return pool_status(pool);
-        config_normalise(name);
-        const char *key = canonical(name);
-        if (!key) {
-            const char *nearest = suggest(name, keys, ARRAY_LEN(keys));
-            return FAIL(ERR_CONFIG, "%s: %s: unknown key of a dataset; %s%s", c->where, c->key,
-                        nearest ? "did you mean "
-                                : "known: path, type, text_field, token_dtype, n_tokens",
-                        nearest ? nearest : "");
-        }
-        const struct config_node *first = config_node_member(item, key);
-        if (first && first != c)
-            return FAIL(ERR_CONFIG, "%s: %s: the same setting as %s at %s; keep one of them",
-                        c->where, c->key, config_node_name(first), first->where);
-        c->written = c->key;
-        c->key = key;
+    char *name = pool_strdup(pool, c->key);
+    if (!name)
+        return pool_status(pool);
+    config_normalise(name);
+    const char *key = canonical(name);
+    if (!key) {
+        const char *nearest = suggest(name, keys, ARRAY_LEN(keys));
+        return FAIL(ERR_CONFIG, "%s: %s: unknown key of a dataset; %s%s", c->where, c->key,
+                    nearest ? "did you mean "
+                            : "known: path, type, text_field, token_dtype, n_tokens",
+                    nearest ? nearest : "");
     }
+    const struct config_node *first = config_node_member(item, key);
+    if (first && first != c)
+        return FAIL(ERR_CONFIG, "%s: %s: the same setting as %s at %s; keep one of them", c->where,
+                    c->key, config_node_name(first), first->where);
+    c->written = c->key;
+    c->key = key;
+    return OK;
+}
+
+/* Notes what is wrong with the members' names. */
+static enum status admit(struct config *cfg, struct config_node *item)
+{
+    for (struct config_node *c = item->first; c; c = c->next)
+        TRY(config_note(cfg, admit_member(&cfg->source->pool, item, c)));
     return OK;
 }
 
@@ -126,7 +132,10 @@ static enum status bind_one(struct config *cfg, struct config_node *item, struct
         return FAIL(ERR_CONFIG,
                     "%s: expected a dataset such as {path: data.txt, type: text}, found %s",
                     item->where, config_node_found(found, item));
-    TRY(admit(&cfg->source->pool, item));
+    size_t n_before = cfg->source->problems.n;
+    TRY(admit(cfg, item));
+    if (cfg->source->problems.n > n_before)
+        return OK; /* what is missing now may be there under a wrong name */
     TRY(take_text(item, "path", NULL, &d->path));
     TRY(take_text(item, "text_field", "text", &d->text_field));
     TRY(take_count(item, "n_tokens", &d->n_tokens));
@@ -143,13 +152,16 @@ static enum status bind_one(struct config *cfg, struct config_node *item, struct
     return check_one(item, d);
 }
 
-enum status config_bind_datasets(struct config *cfg, const struct config_node *node,
-                                 struct config_datasets *out)
+enum status config_bind_datasets(struct config *cfg, const struct config_key *key,
+                                 const struct config_node *node, struct config_datasets *out)
 {
+    size_t n_before = cfg->source->problems.n;
     if (node->n == 0)
         return OK;
     TRY(pool_try(&cfg->source->pool, &out->items, node->n * sizeof(*out->items)));
     for (struct config_node *item = node->first; item; item = item->next)
-        TRY(bind_one(cfg, item, &out->items[out->n++]));
+        TRY(config_note(cfg, bind_one(cfg, item, &out->items[out->n++])));
+    if (cfg->source->problems.n > n_before)
+        config_mark_wrong(cfg, key);
     return OK;
 }

@@ -9,6 +9,7 @@
 #define SNUG_IO_CONFIG_INTERNAL_H
 
 #include "base/pool.h"
+#include "base/problems.h"
 #include "io/config.h"
 
 /* Limits that keep a hostile file cheap; no real config comes near them. */
@@ -104,8 +105,8 @@ extern const size_t n_config_refusals;
 /* NULL where there is none. `name` has `_` only (see config_normalise). */
 const struct config_key *config_find_key(const char *name);
 const struct config_refusal *config_find_refusal(const char *name);
-int config_has_alias_below(const char *name); /* an alias "name.x" exists */
-const char *config_suggest_key(const char *name);
+int config_has_alias_below(const char *name); /* an alias or a refused key "name.x" exists */
+const struct config_key *config_suggest_key(const char *name);
 void config_normalise(char *name); /* '-' to '_' */
 /* Rows until name == NULL. */
 const struct config_choice *config_choices(const char *set);
@@ -124,23 +125,33 @@ const char *config_rule_words(char *out, size_t size, const struct config_interv
 
 /* ---- a config under construction ---- */
 
-enum config_state { STATE_DEFAULT, STATE_SET, STATE_DERIVED };
+/* WRONG: what the user gave could not be taken; the field holds its default, so that the rest can
+ * be looked at. */
+enum config_state { STATE_DEFAULT, STATE_SET, STATE_DERIVED, STATE_WRONG };
 
 struct config_source {
     struct pool pool;
     struct config_node *root; /* mapping of canonical keys */
     unsigned char *state;     /* enum config_state, one per row of config_keys */
+    struct problems problems; /* what is wrong so far */
+    struct str remarks;       /* lines for the log once the config is accepted */
 };
+
+/* Keeps a mistake and goes on (OK); hands back any other failure. */
+enum status config_note(struct config *cfg, enum status s) MUST_CHECK;
+void config_remark(struct config *cfg, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void config_mark_wrong(struct config *cfg, const struct config_key *key);
 
 /* The member of root that holds a row's value, or NULL; its name as the user wrote it. */
 struct config_node *config_node_of(const struct config *cfg, const struct config_key *key);
 const char *config_node_name(const struct config_node *node);
 
-/* Takes the members of a parsed mapping into root under canonical names (config_admit.c). */
+/* Takes the members of a parsed mapping into root under canonical names; notes what is wrong
+ * (config_admit.c). */
 enum status config_admit(struct config *cfg, struct config_node *top) MUST_CHECK;
 enum status config_override(struct config *cfg, const char *text) MUST_CHECK;
 
-/* Fills every field from root, or from its default (config_bind.c). */
+/* Fills every field from root, or from its default; notes what is wrong (config_bind.c). */
 enum status config_bind(struct config *cfg) MUST_CHECK;
 /* One word of a choice set; `what` names the key in messages. */
 enum status config_bind_choice(const struct config_node *node, const char *what, const char *set,
@@ -155,8 +166,17 @@ enum status config_wrong_type(const struct config_key *key,
 const char *config_type_word(enum config_type type);
 
 /* config_datasets.c */
-enum status config_bind_datasets(struct config *cfg, const struct config_node *node,
+enum status config_bind_datasets(struct config *cfg, const struct config_key *key,
+                                 const struct config_node *node,
                                  struct config_datasets *out) MUST_CHECK;
+
+/* The checks of config_resolve, noting what is wrong; those about keys that are wrong already are
+ * left out (config_resolve.c). */
+enum status config_resolve_all(struct config *cfg, int64_t n_ranks) MUST_CHECK;
+
+/* Refuses keys of an inline model that are wrong or unknown to its architecture (config_model.c).
+ */
+enum status config_check_model(const struct config *cfg) MUST_CHECK;
 
 enum config_state config_state_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);

@@ -88,7 +88,7 @@ static enum status resolve_batch(struct config *cfg)
 
 /* Counts of tokens, bytes and operations are products with this one: it leaves them room in 64
  * bits. */
-static enum status check_step(const struct config *cfg)
+static enum status check_step(struct config *cfg)
 {
     const int64_t most = INT64_C(1) << 40;
     if (cfg->train_batch_size <= most / cfg->max_seq_length)
@@ -106,11 +106,8 @@ static enum status resolve_model(struct config *cfg)
     if (!cfg->model && !cfg->model_name_or_path)
         return FAIL(ERR_CONFIG, "no model: write model_name_or_path: FOLDER, or model: with the "
                                 "keys of a config.json");
-    if (cfg->model && cfg->model_name_or_path)
-        return FAIL(ERR_CONFIG, "model (%s) and model_name_or_path (%s) are both given: keep one",
-                    config_where(cfg, "model"), config_where(cfg, "model_name_or_path"));
-    derive_text(cfg, &cfg->tokenizer, cfg->model ? "bytes" : cfg->model_name_or_path);
-    return OK;
+    derive_text(cfg, &cfg->tokenizer, cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
+    return cfg->model_name_or_path ? OK : config_check_model(cfg);
 }
 
 /* Data that is made up as it is needed: epochs mean nothing. */
@@ -129,7 +126,7 @@ static enum status resolve_data(struct config *cfg)
 {
     derive_int(cfg, &cfg->data_seed, cfg->seed);
     if (cfg->datasets.n == 0) {
-        log_info("no datasets are given: training on synthetic tokens");
+        config_remark(cfg, "no datasets are given: training on synthetic tokens");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
@@ -155,24 +152,21 @@ static enum status resolve_length(struct config *cfg)
                     "%s: max_steps 0 trains nothing; write -1 to let num_train_epochs decide",
                     config_where(cfg, "max_steps"));
     if (cfg->max_steps > 0 && is_set(cfg, &cfg->num_train_epochs) && is_set(cfg, &cfg->max_steps))
-        log_info("max_steps %lld (%s) overrides num_train_epochs (%s)", (long long)cfg->max_steps,
-                 config_where(cfg, "max_steps"), config_where(cfg, "num_train_epochs"));
+        config_remark(cfg, "max_steps %lld (%s) overrides num_train_epochs (%s)",
+                      (long long)cfg->max_steps, config_where(cfg, "max_steps"),
+                      config_where(cfg, "num_train_epochs"));
     if (cfg->max_steps < 0 && is_endless(&cfg->datasets)) {
         if (is_set(cfg, &cfg->max_steps))
             return FAIL(ERR_CONFIG, "%s: synthetic data has no end and so no epochs: set max_steps",
                         config_where(cfg, "max_steps"));
         derive_int(cfg, &cfg->max_steps, 100);
-        log_info("synthetic data has no end: stopping after max_steps = 100");
+        config_remark(cfg, "synthetic data has no end: stopping after max_steps = 100");
     }
     return OK;
 }
 
-static enum status resolve_schedule(struct config *cfg)
+static enum status resolve_warmup(struct config *cfg)
 {
-    const char *schedule = config_choice_name("schedule", (int)cfg->lr_scheduler_type);
-    int is_cosine = cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE ||
-                    cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR;
-    int has_min = is_set(cfg, &cfg->min_lr), has_ratio = is_set(cfg, &cfg->cosine_min_lr_ratio);
     if (cfg->warmup_steps > 0 && cfg->warmup_ratio > 0)
         return FAIL(ERR_CONFIG, "warmup_steps %.17g (%s) and warmup_ratio %.17g (%s): keep one",
                     cfg->warmup_steps, config_where(cfg, "warmup_steps"), cfg->warmup_ratio,
@@ -187,6 +181,15 @@ static enum status resolve_schedule(struct config *cfg)
         return FAIL(ERR_CONFIG,
                     "%s: lr_scheduler_type constant has no warm-up; write constant_with_warmup",
                     config_where(cfg, cfg->warmup_steps > 0 ? "warmup_steps" : "warmup_ratio"));
+    return OK;
+}
+
+static enum status resolve_min_lr(struct config *cfg)
+{
+    const char *schedule = config_choice_name("schedule", (int)cfg->lr_scheduler_type);
+    int is_cosine = cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE ||
+                    cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR;
+    int has_min = is_set(cfg, &cfg->min_lr), has_ratio = is_set(cfg, &cfg->cosine_min_lr_ratio);
     if (has_min && has_ratio)
         return FAIL(ERR_CONFIG, "min_lr (%s) and cosine_min_lr_ratio (%s) are both given: keep one",
                     config_where(cfg, "min_lr"), config_where(cfg, "cosine_min_lr_ratio"));
@@ -222,7 +225,7 @@ static enum status resolve_optimizer(struct config *cfg)
 
 /* Keys that say how the loss is scaled: only half precision scales it. A value that is the default
  * asks for nothing: printed configs hold them all. */
-static enum status resolve_loss_scale(const struct config *cfg)
+static enum status resolve_loss_scale(struct config *cfg)
 {
     const struct {
         int is_changed;
@@ -265,7 +268,35 @@ static enum status resolve_precision(struct config *cfg)
                     "%s: gradient_dtype: bf16 goes with bf16: true; with fp16 (%s) gradients are "
                     "f32",
                     config_where(cfg, "gradient_dtype"), config_where(cfg, "fp16"));
-    return resolve_loss_scale(cfg);
+    return OK;
+}
+
+/* Evaluations run with the weights as they are. */
+static enum status resolve_full_eval(struct config *cfg)
+{
+    if (cfg->bf16_full_eval && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: bf16_full_eval: evaluations compute as training does; set bf16: true, or "
+                    "leave it out",
+                    config_where(cfg, "bf16_full_eval"));
+    if (cfg->fp16_full_eval && !cfg->fp16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: fp16_full_eval: evaluations compute as training does; set fp16: true, or "
+                    "leave it out",
+                    config_where(cfg, "fp16_full_eval"));
+    return OK;
+}
+
+static enum status resolve_device(struct config *cfg)
+{
+    if (!cfg->use_cpu || cfg->device == CONFIG_DEVICE_CPU)
+        return OK;
+    if (is_set(cfg, &cfg->device) && cfg->device == CONFIG_DEVICE_CUDA)
+        return FAIL(ERR_CONFIG, "use_cpu (%s) and device: cuda (%s): keep one",
+                    config_where(cfg, "use_cpu"), config_where(cfg, "device"));
+    cfg->device = CONFIG_DEVICE_CPU;
+    config_mark_derived(cfg, &cfg->device);
+    return OK;
 }
 
 static enum status resolve_logging(struct config *cfg)
@@ -295,18 +326,72 @@ static enum status resolve_evaluation(struct config *cfg)
     return OK;
 }
 
-enum status config_resolve(struct config *cfg, int64_t n_ranks)
+/* What there is to settle, with the keys each step looks at. */
+static const struct {
+    enum status (*resolve)(struct config *cfg);
+    const char *keys;
+} steps[] = {
+    {resolve_model, "model model_name_or_path"},
+    {resolve_data, "datasets eval_datasets val_set_size"},
+    {resolve_batch, "per_device_train_batch_size gradient_accumulation_steps train_batch_size"},
+    {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
+                 "max_seq_length"},
+    {resolve_length, "max_steps num_train_epochs datasets"},
+    {resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
+    {resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
+    {resolve_optimizer, "optim momentum nesterov"},
+    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
+    {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
+                         "loss_scale_hysteresis min_loss_scale"},
+    {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
+    {resolve_device, "use_cpu device"},
+    {resolve_logging, "output_dir logging_dir report_to"},
+    {resolve_evaluation, "eval_strategy eval_on_start eval_datasets val_set_size"},
+};
+
+static int has_wrong_key(const struct config *cfg, const char *keys)
+{
+    char name[CONFIG_MAX_KEY];
+    while (config_next_alias(&keys, name, sizeof(name))) {
+        const struct config_key *key = config_find_key(name);
+        BUG_ON(!key);
+        if (cfg->source->state[key - config_keys] == STATE_WRONG)
+            return 1;
+    }
+    return 0;
+}
+
+enum status config_resolve_all(struct config *cfg, int64_t n_ranks)
 {
     BUG_ON(n_ranks < 1 || n_ranks > 1 << 20);
     cfg->n_ranks = n_ranks;
-    TRY(resolve_model(cfg));
-    TRY(resolve_data(cfg));
-    TRY(resolve_batch(cfg));
-    TRY(check_step(cfg));
-    TRY(resolve_length(cfg));
-    TRY(resolve_schedule(cfg));
-    TRY(resolve_optimizer(cfg));
-    TRY(resolve_precision(cfg));
-    TRY(resolve_logging(cfg));
-    return resolve_evaluation(cfg);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        if (!has_wrong_key(cfg, steps[i].keys))
+            TRY(config_note(cfg, steps[i].resolve(cfg)));
+    }
+    return OK;
+}
+
+static enum status show_remarks(struct config *cfg)
+{
+    struct str *remarks = &cfg->source->remarks;
+    int muted =
+        cfg->log_level == CONFIG_LOG_LEVEL_WARNING || cfg->log_level == CONFIG_LOG_LEVEL_ERROR;
+    TRY(str_status(remarks));
+    if (muted)
+        str_clear(remarks);
+    for (const char *line = str_text(remarks); *line;) {
+        size_t n = strcspn(line, "\n");
+        log_info("%.*s", (int)n, line);
+        line += n + 1;
+    }
+    str_clear(remarks);
+    return OK;
+}
+
+enum status config_resolve(struct config *cfg, int64_t n_ranks)
+{
+    TRY(config_resolve_all(cfg, n_ranks));
+    TRY(problems_status(&cfg->source->problems));
+    return show_remarks(cfg);
 }

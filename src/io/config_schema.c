@@ -71,6 +71,33 @@ const struct config_key *config_find_key(const char *name)
     return NULL;
 }
 
+int config_key_info(size_t i, struct config_key_info *out)
+{
+    for (size_t row = 0; row < n_config_keys; row++) {
+        const struct config_key *key = &config_keys[row];
+        if (key->type == TYPE_GROUP || i-- > 0)
+            continue;
+        *out = (struct config_key_info){key->name, key->preset, key->meaning};
+        return 1;
+    }
+    return 0;
+}
+
+void config_key_words(struct str *out, const char *name)
+{
+    const struct config_key *key = config_find_key(name);
+    if (key->type == TYPE_CHOICE || key->type == TYPE_LIST)
+        config_list_choices(out, key->rule);
+    else if (key->type == TYPE_BOOL || key->type == TYPE_BLOCKS)
+        str_add(out, "true, false");
+    else if (key->type == TYPE_TRISTATE)
+        str_add(out, "true, false, auto");
+    else if (key->type == TYPE_RESUME)
+        str_add(out, "last, auto");
+    else if (key->type == TYPE_BYTES || key->type == TYPE_AUTO_INT)
+        str_add(out, "auto");
+}
+
 int config_has_alias_below(const char *name)
 {
     char word[CONFIG_MAX_KEY];
@@ -81,6 +108,10 @@ int config_has_alias_below(const char *name)
             if (strncmp(word, name, n) == 0 && word[n] == '.')
                 return 1;
         }
+    }
+    for (size_t i = 0; i < n_config_refusals; i++) {
+        if (strncmp(config_refusals[i].name, name, n) == 0 && config_refusals[i].name[n] == '.')
+            return 1;
     }
     return 0;
 }
@@ -98,7 +129,7 @@ const struct config_refusal *config_find_refusal(const char *name)
 
 /* Canonical names first, so that of two equally near words the canonical one is suggested; an
  * alias is answered by its canonical name, which is what the documentation speaks of. */
-const char *config_suggest_key(const char *name)
+const struct config_key *config_suggest_key(const char *name)
 {
     enum { MAX_WORDS = 256, MAX_ALIAS = 64 };
     const char *words[MAX_WORDS];
@@ -118,7 +149,7 @@ const char *config_suggest_key(const char *name)
     }
     BUG_ON(n_names > MAX_WORDS || n == MAX_WORDS);
     const char *nearest = suggest(name, words, n);
-    return nearest ? config_find_key(nearest)->name : NULL;
+    return nearest ? config_find_key(nearest) : NULL;
 }
 
 /* "[0,1)": brackets as in mathematics, inf for no limit. */

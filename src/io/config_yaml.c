@@ -238,9 +238,19 @@ out:
     return status;
 }
 
+/* The mark that some editors put before UTF-8 text; libyaml takes it for text. */
+static size_t mark_bytes(const char *text, size_t n_bytes)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    return n_bytes >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+}
+
 enum status config_yaml_parse(struct pool *pool, const char *text, size_t n_bytes, const char *name,
                               const char *base_where, struct config_node **out)
 {
+    size_t n_mark = mark_bytes(text, n_bytes);
+    text += n_mark;
+    n_bytes -= n_mark;
     struct reader r = {
         .pool = pool, .name = name, .base_where = base_where, .text = text, .n_bytes = n_bytes};
     *out = NULL;

@@ -6,12 +6,73 @@
 #include <stdio.h>
 #include <string.h>
 
-void keys_init(struct keys *k, const json_t *object, const char *path)
+static const char *const inert[] = {
+#define INERT(name)      #name,
+#define FALSE_ONLY(name) #name,
+#include "model/inert_keys.def"
+#undef INERT
+#undef FALSE_ONLY
+};
+
+static const char *const false_only[] = {
+#define INERT(name)
+#define FALSE_ONLY(name) #name,
+#include "model/inert_keys.def"
+#undef INERT
+#undef FALSE_ONLY
+};
+
+void keys_init(struct keys *k, const json_t *object, const struct key_origin *origin)
 {
-    *k = (struct keys){.object = object, .path = path, .status = OK};
+    *k = (struct keys){.object = object, .origin = origin, .path = "", .status = OK};
 }
 
-void keys_ignore(struct keys *k, const char *name)
+void keys_init_inner(struct keys *k, struct keys *outer, const json_t *object, const char *path)
+{
+    *k = (struct keys){
+        .object = object, .origin = outer->origin, .path = path, .outer = outer, .status = OK};
+}
+
+static struct keys *outermost(struct keys *k)
+{
+    while (k->outer)
+        k = k->outer;
+    return k;
+}
+
+bool keys_good(const struct keys *k)
+{
+    while (k->outer)
+        k = k->outer;
+    return k->status == OK && k->problems.n == 0;
+}
+
+/* Whether a person wrote the key; one inside an object came with the whole object. */
+static bool is_written(const struct keys *k, const char *name)
+{
+    char whole[64];
+    size_t n = strcspn(k->path, ".");
+    if (!k->origin || !k->origin->written)
+        return false;
+    (void)snprintf(whole, sizeof(whole), "%.*s", (int)n, k->path);
+    return json_object_get(k->origin->written, n ? whole : name) != NULL;
+}
+
+void keys_note(struct keys *k, const char *name, enum status s)
+{
+    struct keys *top = outermost(k);
+    char path[160];
+    if (top->status != OK)
+        return; /* the message that counts is that one's */
+    (void)snprintf(path, sizeof(path), "%s%s", k->path, name);
+    if (k->origin && k->origin->place && is_written(k, name))
+        s = status_prefix(s, "%s", k->origin->place(k->origin->user, path));
+    else if (k->origin)
+        s = status_prefix(s, "%s", k->origin->where);
+    top->status = problems_note(&top->problems, s);
+}
+
+static void remember(struct keys *k, const char *name)
 {
     for (int i = 0; i < k->n_asked; i++) {
         if (strcmp(k->asked[i], name) == 0)
@@ -23,7 +84,7 @@ void keys_ignore(struct keys *k, const char *name)
 
 static const json_t *find(struct keys *k, const char *name)
 {
-    keys_ignore(k, name);
+    remember(k, name);
     const json_t *value = json_object_get(k->object, name);
     return json_is_null(value) ? NULL : value;
 }
@@ -35,14 +96,13 @@ bool keys_has(struct keys *k, const char *name)
 
 bool keys_given(struct keys *k, const char *name)
 {
-    keys_ignore(k, name);
+    remember(k, name);
     return json_object_get(k->object, name) != NULL;
 }
 
 static void fail_missing(struct keys *k, const char *name)
 {
-    if (k->status == OK)
-        k->status = FAIL(ERR_CONFIG, "key '%s%s' is missing", k->path, name);
+    KEYS_FAIL(k, name, ERR_CONFIG, "key '%s%s' is missing", k->path, name);
 }
 
 /* "a string ("abc")", "an object": what stands where something else was due. */
@@ -78,9 +138,8 @@ static const char *describe(const json_t *value, char *out, size_t size)
 static void fail_type(struct keys *k, const char *name, const char *due, const json_t *value)
 {
     char got[80];
-    if (k->status == OK)
-        k->status = FAIL(ERR_CONFIG, "key '%s%s' must be %s, not %s", k->path, name, due,
-                         describe(value, got, sizeof(got)));
+    KEYS_FAIL(k, name, ERR_CONFIG, "key '%s%s' must be %s, not %s", k->path, name, due,
+              describe(value, got, sizeof(got)));
 }
 
 /* Integers may be written as 1e6, which JSON calls a real. */
@@ -111,7 +170,7 @@ int64_t keys_int(struct keys *k, const char *name, int64_t preset, int64_t low, 
     if (!as_int(value, &x)) {
         fail_type(k, name, "an integer", value);
     } else if (x < low || x > high) {
-        KEYS_FAIL(k, ERR_CONFIG,
+        KEYS_FAIL(k, name, ERR_CONFIG,
                   "key '%s%s' is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, k->path,
                   name, x, low, high);
         x = low;
@@ -123,14 +182,14 @@ int64_t keys_int_derived(struct keys *k, const char *name, int64_t preset, int64
                          int64_t high, const char *from)
 {
     int64_t x = keys_int(k, name, preset, low, high);
-    if (!find(k, name) && (x < low || x > high)) {
-        KEYS_FAIL(k, ERR_CONFIG,
+    if (find(k, name) || (x >= low && x <= high))
+        return x;
+    if (keys_good(k)) /* what comes of keys that are wrong themselves says nothing */
+        KEYS_FAIL(k, name, ERR_CONFIG,
                   "key '%s%s' is not given and %s is %" PRId64 "; it must be from %" PRId64
                   " to %" PRId64,
                   k->path, name, from, x, low, high);
-        x = low;
-    }
-    return x;
+    return low;
 }
 
 double keys_float(struct keys *k, const char *name, double preset, double low, double high)
@@ -149,8 +208,8 @@ double keys_float(struct keys *k, const char *name, double preset, double low, d
     }
     double x = json_number_value(value);
     if (x < low || x > high) {
-        KEYS_FAIL(k, ERR_CONFIG, "key '%s%s' is %g; it must be from %g to %g", k->path, name, x,
-                  low, high);
+        KEYS_FAIL(k, name, ERR_CONFIG, "key '%s%s' is %g; it must be from %g to %g", k->path, name,
+                  x, low, high);
         return low;
     }
     return x;
@@ -250,16 +309,71 @@ static const char *near_miss(const struct keys *k, const char *name)
     return near;
 }
 
-enum status keys_finish(struct keys *k)
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* False, null, nothing in it. */
+static bool asks_for_nothing(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0);
+}
+
+static void fail_unknown(struct keys *k, const char *name)
+{
+    const char *names[KEYS_MAX + ARRAY_LEN(inert)];
+    size_t n = 0;
+    for (int i = 0; i < k->n_asked; i++)
+        names[n++] = k->asked[i];
+    for (size_t i = 0; i < ARRAY_LEN(inert) && !k->outer; i++)
+        names[n++] = inert[i];
+    const char *near = suggest(name, names, n);
+    if (near)
+        KEYS_FAIL(k, name, ERR_CONFIG, "key '%s%s' is not known here; did you mean '%s'?", k->path,
+                  name, near);
+    else
+        KEYS_FAIL(k, name, ERR_CONFIG,
+                  "key '%s%s' is not known here: this architecture does not read it; leave it out",
+                  k->path, name);
+}
+
+static void check_name(struct keys *k, const char *name, const json_t *value)
+{
+    if (is_one_of(name, k->asked, (size_t)k->n_asked))
+        return;
+    if (!k->outer && is_one_of(name, false_only, ARRAY_LEN(false_only)) && !asks_for_nothing(value))
+        KEYS_FAIL(k, name, ERR_UNSUPPORTED, "key '%s': only false is supported", name);
+    if (!k->outer && is_one_of(name, inert, ARRAY_LEN(inert)))
+        return;
+    if (is_written(k, name)) {
+        fail_unknown(k, name);
+        return;
+    }
+    const char *near = near_miss(k, name);
+    if (near)
+        KEYS_FAIL(k, name, ERR_CONFIG, "key '%s%s' is not known here; did you mean '%s'?", k->path,
+                  name, near);
+}
+
+void keys_finish_inner(struct keys *k)
 {
     json_t *object = (json_t *)(uintptr_t)k->object; /* Jansson iterates over mutable ones only */
     void *at = json_object_iter(object);
-    for (; at && k->status == OK; at = json_object_iter_next(object, at)) {
-        const char *name = json_object_iter_key(at);
-        const char *near = near_miss(k, name);
-        if (near)
-            k->status = FAIL(ERR_CONFIG, "key '%s%s' is not known here; did you mean '%s'?",
-                             k->path, name, near);
-    }
-    return k->status;
+    for (; at; at = json_object_iter_next(object, at))
+        check_name(k, json_object_iter_key(at), json_object_iter_value(at));
+}
+
+enum status keys_finish(struct keys *k)
+{
+    keys_finish_inner(k);
+    enum status status = k->status == OK ? problems_status(&k->problems) : k->status;
+    problems_release(&k->problems);
+    return status;
 }

@@ -1,14 +1,15 @@
 /* config_keys.h: typed reading of the keys of a Hugging Face config.
  *
  *     struct keys k;
- *     keys_init(&k, config, "");
+ *     keys_init(&k, config, origin);
  *     c->heads = keys_int(&k, "n_head", 12, 1, 65536);
  *     c->epsilon = keys_float(&k, "layer_norm_epsilon", 1e-5, 0, 1);
  *     TRY(keys_finish(&k));
  *
- * Errors are sticky: the first is kept (ERR_CONFIG, naming the key), later calls return presets.
- * A key whose value is null counts as absent. Keys nobody asked for are ignored, since checkpoints
- * carry many, unless one looks like a misspelling of a key that was asked for and not found.
+ * Errors are collected (ERR_CONFIG, naming the key and its place); a key that is wrong reads as its
+ * preset or lowest value. A key whose value is null counts as absent. Of the keys nobody asked for,
+ * those a person wrote are errors, unless inert_keys.def has them (see key_origin.h); the others
+ * are let through unless one looks like a misspelling of a key that was asked for and not found.
  */
 #ifndef SNUG_MODEL_CONFIG_KEYS_H
 #define SNUG_MODEL_CONFIG_KEYS_H
@@ -18,7 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/problems.h"
 #include "base/status.h"
+#include "model/key_origin.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,9 +30,12 @@ extern "C" {
 enum { KEYS_MAX = 96 };
 
 struct keys {
-    const json_t *object; /* borrowed */
-    const char *path;     /* put before key names in messages: "" or "rope_scaling." */
-    enum status status;
+    const json_t *object;            /* borrowed */
+    const struct key_origin *origin; /* borrowed; NULL: unknown */
+    const char *path;                /* put before key names: "" or "rope_scaling." */
+    struct keys *outer;              /* NULL: this is the outermost, which collects the errors */
+    struct problems problems;
+    enum status status; /* not a mistake of the user's: lack of memory */
     const char *asked[KEYS_MAX];
     int n_asked;
 };
@@ -38,7 +44,12 @@ struct keys {
 #define KEYS_REQUIRED_INT   INT64_MIN
 #define KEYS_REQUIRED_FLOAT ((double)NAN)
 
-void keys_init(struct keys *k, const json_t *object, const char *path);
+void keys_init(struct keys *k, const json_t *object, const struct key_origin *origin);
+/* The keys of an object inside another; errors go to the outer one. */
+void keys_init_inner(struct keys *k, struct keys *outer, const json_t *object, const char *path);
+
+/* No error so far. */
+bool keys_good(const struct keys *k);
 
 /* There and not null. */
 bool keys_has(struct keys *k, const char *name);
@@ -62,16 +73,13 @@ const json_t *keys_array(struct keys *k, const char *name);
 /* A token id, or the first of a list of them; -1 when absent. */
 int64_t keys_token(struct keys *k, const char *name);
 
-/* A known key whose value does not matter to us. */
-void keys_ignore(struct keys *k, const char *name);
+/* Records an error of a key that the caller found. */
+#define KEYS_FAIL(k, name, code, ...) keys_note((k), (name), FAIL((code), __VA_ARGS__))
+void keys_note(struct keys *k, const char *name, enum status s);
 
-/* Records a failure found by the caller, unless there was one before (whose message stays). */
-#define KEYS_FAIL(k, ...)                    \
-    do {                                     \
-        if ((k)->status == OK)               \
-            (k)->status = FAIL(__VA_ARGS__); \
-    } while (0)
-
+/* Looks for keys that nobody asked for. */
+void keys_finish_inner(struct keys *k);
+/* The same for the outermost keys; then all errors as one. Releases what was collected. */
 enum status keys_finish(struct keys *k) MUST_CHECK;
 
 #ifdef __cplusplus

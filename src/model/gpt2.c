@@ -23,7 +23,13 @@ static const char *const architectures[] = {"GPT2LMHeadModel", NULL};
 static int64_t int_or(struct keys *k, const char *name, const char *other, int64_t preset,
                       int64_t high)
 {
-    return keys_int(k, name, keys_int(k, other, preset, 1, high), 1, high);
+    int64_t second = keys_int(k, other, preset, 1, high),
+            first = keys_int(k, name, second, 1, high);
+    if (keys_good(k) && keys_has(k, other) && first != second)
+        KEYS_FAIL(k, other, ERR_CONFIG,
+                  "key '%s' is %lld and key '%s' is %lld; they mean the same: keep one", other,
+                  (long long)second, name, (long long)first);
+    return first;
 }
 
 static void parse_sizes(struct model *m, struct gpt2_config *c, struct keys *k)
@@ -35,9 +41,10 @@ static void parse_sizes(struct model *m, struct gpt2_config *c, struct keys *k)
     c->heads = int_or(k, "n_head", "num_attention_heads", 12, 1 << 16);
     c->inner = keys_int_derived(k, "n_inner", 4 * m->hidden, 1, 1 << 26, "4 n_embd");
     m->attention_width = m->hidden;
-    if (k->status == OK && m->hidden % c->heads)
-        KEYS_FAIL(k, ERR_CONFIG, "key 'n_embd' (%lld) must be a multiple of n_head (%lld)",
-                  (long long)m->hidden, (long long)c->heads);
+    if (keys_good(k) && m->hidden % c->heads)
+        KEYS_FAIL(k, "n_embd", ERR_CONFIG,
+                  "key 'n_embd' (%lld) must be a multiple of n_head (%lld)", (long long)m->hidden,
+                  (long long)c->heads);
 }
 
 static void parse_activation(struct gpt2_config *c, struct keys *k)
@@ -45,17 +52,17 @@ static void parse_activation(struct gpt2_config *c, struct keys *k)
     const char *name = keys_text(k, "activation_function", "gelu_new");
     c->gelu_tanh = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
     if (!c->gelu_tanh && strcmp(name, "gelu") != 0)
-        KEYS_FAIL(k, ERR_UNSUPPORTED,
+        KEYS_FAIL(k, "activation_function", ERR_UNSUPPORTED,
                   "key 'activation_function' is '%s'; gpt2 here has gelu_new and gelu", name);
 }
 
-static enum status parse(struct model *m, const json_t *config)
+static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
 {
     struct gpt2_config *c;
     TRY(pool_try(&m->pool, &c, sizeof(*c)));
     m->config = c;
     struct keys k;
-    keys_init(&k, config, "");
+    keys_init(&k, config, origin);
     parse_sizes(m, c, &k);
     parse_activation(c, &k);
     c->norm_epsilon = keys_float(&k, "layer_norm_epsilon", 1e-5, 0, 1);
@@ -68,9 +75,6 @@ static enum status parse(struct model *m, const json_t *config)
     m->tied = keys_bool(&k, "tie_word_embeddings", true);
     m->bos_token = keys_token(&k, "bos_token_id");
     m->eos_token = keys_token(&k, "eos_token_id");
-    keys_ignore(&k, "pad_token_id");
-    if (keys_bool(&k, "add_cross_attention", false))
-        KEYS_FAIL(&k, ERR_UNSUPPORTED, "key 'add_cross_attention': only false is supported");
     return keys_finish(&k);
 }
 

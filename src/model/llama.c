@@ -57,8 +57,8 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     if (v->kv_heads_required && !keys_given(k, "num_key_value_heads"))
         kv = KEYS_REQUIRED_INT;
     c->kv_heads = keys_int(k, "num_key_value_heads", kv, 1, 1 << 16);
-    if (!keys_has(k, "head_dim") && !v->head_dim && m->hidden % c->heads)
-        KEYS_FAIL(k, ERR_CONFIG,
+    if (keys_good(k) && !keys_has(k, "head_dim") && !v->head_dim && m->hidden % c->heads)
+        KEYS_FAIL(k, "hidden_size", ERR_CONFIG,
                   "key 'hidden_size' (%lld) must be a multiple of num_attention_heads "
                   "(%lld), or head_dim be given",
                   (long long)m->hidden, (long long)c->heads);
@@ -66,13 +66,15 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     c->head_dim = keys_int_derived(k, "head_dim", head_dim, 1, ROPE_MAX_HEAD_DIM,
                                    "hidden_size / num_attention_heads");
     m->attention_width = c->heads * c->head_dim;
+    if (!keys_good(k))
+        return;
     if (c->heads % c->kv_heads)
-        KEYS_FAIL(k, ERR_CONFIG,
+        KEYS_FAIL(k, "num_attention_heads", ERR_CONFIG,
                   "key 'num_attention_heads' (%lld) must be a multiple of "
                   "num_key_value_heads (%lld)",
                   (long long)c->heads, (long long)c->kv_heads);
     if (c->head_dim % 2)
-        KEYS_FAIL(k, ERR_CONFIG,
+        KEYS_FAIL(k, "head_dim", ERR_CONFIG,
                   "key 'head_dim' (%lld) must be even: rotary positions turn "
                   "pairs",
                   (long long)c->head_dim);
@@ -83,7 +85,7 @@ static void parse_layer_types(const struct model *m, struct llama_config *c, str
                               const json_t *types)
 {
     if ((int64_t)json_array_size(types) != m->n_layers) {
-        KEYS_FAIL(k, ERR_CONFIG, "key 'layer_types' has %zu entries for %lld layers",
+        KEYS_FAIL(k, "layer_types", ERR_CONFIG, "key 'layer_types' has %zu entries for %lld layers",
                   json_array_size(types), (long long)m->n_layers);
         return;
     }
@@ -92,12 +94,12 @@ static void parse_layer_types(const struct model *m, struct llama_config *c, str
         const char *type = json_is_string(entry) ? json_string_value(entry) : "(not a string)";
         c->slides[i] = strcmp(type, "sliding_attention") == 0;
         if (!c->slides[i] && strcmp(type, "full_attention") != 0)
-            KEYS_FAIL(k, ERR_UNSUPPORTED,
+            KEYS_FAIL(k, "layer_types", ERR_UNSUPPORTED,
                       "key 'layer_types' has '%s'; known are full_attention and "
                       "sliding_attention",
                       type);
         if (c->slides[i] && !c->window)
-            KEYS_FAIL(k, ERR_CONFIG,
+            KEYS_FAIL(k, "layer_types", ERR_CONFIG,
                       "key 'layer_types' has sliding_attention, but "
                       "use_sliding_window is false or sliding_window null");
     }
@@ -121,7 +123,7 @@ static void parse_window(const struct model *m, struct llama_config *c, struct k
         const json_t *types = keys_array(k, "layer_types");
         for (int64_t i = 0; i < m->n_layers; i++)
             c->slides[i] = c->window > 0 && i >= first;
-        if (types && k->status == OK)
+        if (types && keys_good(k))
             parse_layer_types(m, c, k, types);
     }
 }
@@ -131,8 +133,8 @@ static void parse_features(struct model *m, struct llama_config *c, struct keys 
     const struct variant *v = c->variant;
     const char *act = keys_text(k, "hidden_act", "silu");
     if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
-        KEYS_FAIL(k, ERR_UNSUPPORTED, "key 'hidden_act' is '%s'; %s here has silu only", act,
-                  v->model_type);
+        KEYS_FAIL(k, "hidden_act", ERR_UNSUPPORTED,
+                  "key 'hidden_act' is '%s'; %s here has silu only", act, v->model_type);
     bool bias = v->has_attention_bias && keys_bool(k, "attention_bias", false);
     c->qkv_bias = v->qkv_bias || bias;
     c->out_bias = bias;
@@ -143,10 +145,9 @@ static void parse_features(struct model *m, struct llama_config *c, struct keys 
     m->tied = keys_bool(k, "tie_word_embeddings", false);
     m->bos_token = keys_token(k, "bos_token_id");
     m->eos_token = keys_token(k, "eos_token_id");
-    keys_ignore(k, "pad_token_id");
 }
 
-static enum status parse(struct model *m, const json_t *config)
+static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
 {
     struct llama_config *c;
     TRY(pool_try(&m->pool, &c, sizeof(*c)));
@@ -157,7 +158,7 @@ static enum status parse(struct model *m, const json_t *config)
     }
     BUG_ON(!c->variant);
     struct keys k;
-    keys_init(&k, config, "");
+    keys_init(&k, config, origin);
     m->vocab_size = keys_int(&k, "vocab_size", KEYS_REQUIRED_INT, 1, INT32_MAX);
     m->hidden = keys_int(&k, "hidden_size", KEYS_REQUIRED_INT, 1, 1 << 24);
     m->n_layers = keys_int(&k, "num_hidden_layers", KEYS_REQUIRED_INT, 1, 1 << 16);

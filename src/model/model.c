@@ -75,30 +75,40 @@ static enum status find_def(struct model *m, const json_t *config)
                             "mistral, qwen2, qwen3)");
 }
 
-static enum status parse(struct model *m, const json_t *config)
+/* Errors that are not yet about one of the architecture's keys name the place of `key`. */
+static enum status locate(enum status status, const struct key_origin *origin, const char *key)
 {
-    TRY(find_def(m, config));
+    bool written = origin->place && json_object_get(origin->written, key);
+    if (status == OK)
+        return OK;
+    return status_prefix(status, "%s", written ? origin->place(origin->user, key) : origin->where);
+}
+
+static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
+{
+    TRY(locate(find_def(m, config), origin, "model_type"));
     const json_t *quantization = json_object_get(config, "quantization_config");
     if (quantization && !json_is_null(quantization))
-        return FAIL(ERR_UNSUPPORTED, "key 'quantization_config': weights stored quantised cannot "
-                                     "be loaded; use the unquantised model");
+        return locate(FAIL(ERR_UNSUPPORTED, "key 'quantization_config': weights stored quantised "
+                                            "cannot be loaded; use the unquantised model"),
+                      origin, "quantization_config");
     m->source = json_deep_copy(config);
     if (!m->source)
         return FAIL(ERR_MEMORY, "out of memory for a config");
-    return m->def->parse(m, config);
+    return m->def->parse(m, config, origin);
 }
 
-enum status model_new(struct model **out, const json_t *config, const char *where)
+enum status model_new(struct model **out, const json_t *config, const struct key_origin *origin)
 {
     *out = NULL;
     struct model *m;
     TRY(mem_try_array(&m, 1, sizeof(*m)));
     pool_init(&m->pool);
     m->bos_token = m->eos_token = -1;
-    enum status status = parse(m, config);
+    enum status status = parse(m, config, origin);
     if (status != OK) {
         model_free(m);
-        return status_prefix(status, "%s", where);
+        return status;
     }
     *out = m;
     return OK;

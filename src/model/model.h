@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "graph/builder.h"
+#include "model/key_origin.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,9 +82,9 @@ struct model_def {
     const char *name;
     const char *const *model_types;   /* HF model_type spellings, NULL-terminated */
     const char *const *architectures; /* what each saves as architectures[0], same order */
-    /* Reads HF keys into a config in the model's pool. Unknown keys are ignored (checkpoints carry
-     * many), keys that ask for something we lack are errors. */
-    enum status (*parse)(struct model *m, const json_t *config);
+    /* Reads HF keys into a config in the model's pool. Keys that ask for something we lack are
+     * errors; of unknown ones, those a person wrote. */
+    enum status (*parse)(struct model *m, const json_t *config, const struct key_origin *origin);
     enum status (*build)(const struct model *m, struct builder *b, const struct model_request *r,
                          struct model_graph *out);
     /* The config as HF config.json keys (both v4 and v5 spellings where they differ). */
@@ -103,8 +104,9 @@ struct model {
     bool tied;
 };
 
-/* `where` names the source of the config in messages. */
-enum status model_new(struct model **out, const json_t *config, const char *where) MUST_CHECK;
+/* All that is wrong with the config is one error. */
+enum status model_new(struct model **out, const json_t *config,
+                      const struct key_origin *origin) MUST_CHECK;
 void model_free(struct model *m);
 enum status model_build(const struct model *m, struct builder *b, const struct model_request *r,
                         struct model_graph *out) MUST_CHECK;

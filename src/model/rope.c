@@ -11,20 +11,21 @@ static const char *const type_names[ROPE_TYPE_COUNT] = {
     [ROPE_LLAMA3] = "llama3",   [ROPE_YARN] = "yarn",
 };
 
-static void parse_type(struct rope *r, struct keys *k)
+static bool parse_type(struct rope *r, struct keys *k)
 {
-    const char *text = keys_text(k, "type", "default"); /* the oldest spelling */
-    text = keys_text(k, "rope_type", text);
+    const char *old = keys_text(k, "type", "default"); /* the oldest spelling */
+    const char *text = keys_text(k, "rope_type", old);
     for (int i = 0; i < ROPE_TYPE_COUNT; i++) {
         if (strcmp(text, type_names[i]) == 0) {
             r->type = (enum rope_type)i;
-            return;
+            return true;
         }
     }
-    KEYS_FAIL(k, ERR_UNSUPPORTED,
+    KEYS_FAIL(k, "rope_type", ERR_UNSUPPORTED,
               "key '%srope_type' is '%s'; this version has default, linear, dynamic, "
               "llama3 and yarn",
               k->path, text);
+    return false;
 }
 
 /* The paper's temperature: cos and sin grow a little as the context is stretched. */
@@ -56,8 +57,8 @@ static void parse_llama3(struct rope *r, struct keys *k)
     r->factor = keys_float(k, "factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
     r->low_freq_factor = keys_float(k, "low_freq_factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
     r->high_freq_factor = keys_float(k, "high_freq_factor", KEYS_REQUIRED_FLOAT, 1e-6, 1e6);
-    if (k->status == OK && r->high_freq_factor <= r->low_freq_factor)
-        KEYS_FAIL(k, ERR_CONFIG,
+    if (keys_good(k) && r->high_freq_factor <= r->low_freq_factor)
+        KEYS_FAIL(k, "high_freq_factor", ERR_CONFIG,
                   "key '%shigh_freq_factor' (%g) must be greater than low_freq_factor "
                   "(%g)",
                   k->path, r->high_freq_factor, r->low_freq_factor);
@@ -66,10 +67,11 @@ static void parse_llama3(struct rope *r, struct keys *k)
 static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_t beside)
 {
     r->theta = keys_float(k, "rope_theta", r->theta, 1.0 + 1e-9, 1e15);
-    parse_type(r, k);
+    if (!parse_type(r, k))
+        return;
     if (keys_float(k, "partial_rotary_factor", 1, 0, 1) != 1)
-        KEYS_FAIL(k, ERR_UNSUPPORTED, "key '%spartial_rotary_factor': only 1 is supported",
-                  k->path);
+        KEYS_FAIL(k, "partial_rotary_factor", ERR_UNSUPPORTED,
+                  "key '%spartial_rotary_factor': only 1 is supported", k->path);
     int64_t original = keys_int(k, "original_max_position_embeddings", context, 1, INT32_MAX);
     /* Some configs say it beside the object; Hugging Face lets that one win. */
     r->original_context = beside ? beside : original;
@@ -79,6 +81,7 @@ static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_
         parse_llama3(r, k);
     if (r->type == ROPE_YARN)
         parse_yarn(r, k, context);
+    keys_finish_inner(k);
 }
 
 /* Nested by layer type: taken when all say the same. NULL and a failure otherwise. */
@@ -91,7 +94,7 @@ static const json_t *flatten(struct keys *top, const json_t *object)
         if (!json_is_object(one))
             continue;
         if (found && !json_equal((json_t *)(uintptr_t)found, (json_t *)(uintptr_t)one)) {
-            KEYS_FAIL(top, ERR_UNSUPPORTED,
+            KEYS_FAIL(top, "rope_parameters", ERR_UNSUPPORTED,
                       "key 'rope_parameters': different rotary "
                       "embeddings per layer type are not supported");
             return NULL;
@@ -106,7 +109,8 @@ void rope_parse(struct rope *r, struct keys *top, int64_t context)
     *r = (struct rope){.factor = 1, .original_context = context, .attention_factor = 1};
     r->theta = keys_float(top, "rope_theta", 10000, 1.0 + 1e-9, 1e15);
     if (keys_float(top, "partial_rotary_factor", 1, 0, 1) != 1)
-        KEYS_FAIL(top, ERR_UNSUPPORTED, "key 'partial_rotary_factor': only 1 is supported");
+        KEYS_FAIL(top, "partial_rotary_factor", ERR_UNSUPPORTED,
+                  "key 'partial_rotary_factor': only 1 is supported");
     int64_t beside = keys_int(top, "original_max_position_embeddings", 0, 1, INT32_MAX);
     const json_t *scaling = keys_object(top, "rope_scaling");
     const json_t *parameters = keys_object(top, "rope_parameters");
@@ -117,10 +121,8 @@ void rope_parse(struct rope *r, struct keys *top, int64_t context)
     if (!object)
         return;
     struct keys k;
-    keys_init(&k, object, old ? "rope_scaling." : "rope_parameters.");
-    k.status = top->status; /* sticky across both */
+    keys_init_inner(&k, top, object, old ? "rope_scaling." : "rope_parameters.");
     parse_object(r, &k, context, beside);
-    top->status = k.status;
 }
 
 /* The (fractional) pair whose wave turns `rotations` times within the original context. */

@@ -149,7 +149,9 @@ static void draw_legend(const struct canvas *c)
     const struct timeline *t = c->t;
     char text[BYTES_TEXT];
     pad(c->out, 2);
-    str_addf(c->out, "▲ peak %s in %s\n", format_bytes(text, t->peak.total), t->peak_place);
+    format_bytes(text, t->peak.total);
+    bool broken = shown(text) + shown(t->peak_place) + 14 > LABEL_WIDTH + 9 + t->n_columns;
+    str_addf(c->out, "▲ peak %s%sin %s\n", text, broken ? "\n    " : " ", t->peak_place);
     for (int i = MEMORY_CLASS_COUNT; i-- > 0;) {
         enum memory_class kind = timeline_stack[i];
         int64_t n_bytes = t->peak.by_class[kind];

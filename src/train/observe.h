@@ -51,8 +51,9 @@ struct observe_terminal {
     struct loss_mean loss;
 };
 struct train_observer observe_terminal(struct observe_terminal *o, const struct config *cfg);
-/* The log line of a step, for tests. */
-void observe_step_text(struct str *out, const struct step_record *r);
+/* The log line of a step and the progress bar, in at most n_columns characters. */
+void observe_step_text(struct str *out, const struct step_record *r, int n_columns);
+void observe_bar_text(struct str *out, const struct step_record *r, int n_columns);
 
 /* ---- metrics.jsonl --------------------------------------------------------------------------- */
 
@@ -73,7 +74,7 @@ void observe_metrics_close(struct observe_metrics *o);
 
 struct observe_tensorboard {
     struct tfevents file;
-    int64_t logging_steps;
+    const struct config *config; /* borrowed */
     struct loss_mean loss;
 };
 /* A new events file in `folder`. */
@@ -82,11 +83,8 @@ enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct
 struct train_observer observe_tensorboard(struct observe_tensorboard *o);
 void observe_tensorboard_close(struct observe_tensorboard *o);
 
-/* True for steps that logging_steps wants shown: every n-th, the first and the last. */
-static inline bool observe_is_due(int64_t logging_steps, const struct step_record *r)
-{
-    return r->step % logging_steps == 0 || r->step == 1 || r->step == r->n_steps;
-}
+/* True for steps that logging_strategy, logging_steps and logging_first_step want logged. */
+bool observe_is_due(const struct config *cfg, const struct step_record *r);
 
 /* Seconds since 1970. */
 double observe_wall_time(void);

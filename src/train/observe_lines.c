@@ -26,6 +26,21 @@ double loss_mean_take(struct loss_mean *m)
     return mean;
 }
 
+bool observe_is_due(const struct config *cfg, const struct step_record *r)
+{
+    bool last = r->step == r->n_steps;
+    switch (cfg->logging_strategy) {
+    case CONFIG_INTERVAL_NO:
+        return false;
+    case CONFIG_INTERVAL_EPOCH:
+        return r->ends_epoch || last;
+    case CONFIG_INTERVAL_STEPS:
+        return r->step % cfg->logging_steps == 0 || (cfg->logging_first_step && r->step == 1) ||
+               last;
+    }
+    return last;
+}
+
 /* {"t": now, "kind": kind} with `rest` added; takes over rest. */
 static json_t *line(const char *kind, json_t *rest)
 {

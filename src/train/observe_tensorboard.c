@@ -7,7 +7,7 @@
 enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct config *cfg,
                                      const char *folder)
 {
-    *o = (struct observe_tensorboard){.file.file.fd = -1, .logging_steps = cfg->logging_steps};
+    *o = (struct observe_tensorboard){.file.file.fd = -1, .config = cfg};
     return tfevents_open(&o->file, folder, observe_wall_time());
 }
 
@@ -15,7 +15,7 @@ static enum status on_step(void *user, const struct step_record *r)
 {
     struct observe_tensorboard *o = user;
     loss_mean_add(&o->loss, r->loss);
-    if (!observe_is_due(o->logging_steps, r))
+    if (!observe_is_due(o->config, r))
         return OK;
     const double gib = 1.0 / (1024.0 * 1024.0 * 1024.0);
     const struct {

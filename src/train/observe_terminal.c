@@ -1,21 +1,23 @@
 /* observe_terminal.c: a run as people watch it, on stderr.
  *
- *     step 120/1500  8.0%  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  MFU 41%
- *     mem 2.31/2.31G  proc 2.45G (pred 2.44)  412 ms  ETA 1h12m              (one line)
+ *     step 120/1500  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  MFU 41%  mem 2.31G
+ *     proc 2.45G  ETA 1h12m                                                  (one line)
  *
- * The loss is the mean since the line before. mem is the arena: its high-water mark so far against
- * its predicted size; proc is the whole process as the system sees it, against its prediction. With
- * loss scaling "scale 65536" follows MFU, and "(skipped)" where the step overflowed and changed
- * nothing; "(no labels)" follows the loss where the step had none.
+ * The loss is the mean since the line before, with "(no labels)" where the step had none. mem is
+ * the arena: its high-water mark so far, against its predicted size where they differ; proc is the
+ * whole process as the system sees it. With loss scaling "scale 65536" follows MFU, and "(skipped)"
+ * where the step overflowed and changed nothing. A line never wraps: on a narrow terminal it has
+ * fewer fields. metrics.jsonl has all of them.
  */
 #include <string.h>
 
+#include "base/fields.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "train/json_text.h"
 #include "train/observe.h"
 
-enum { BAR_WIDTH = 28 };
+enum { LINE_COLUMNS = 110, BAR_LEAST = 8, BAR_MOST = 28 };
 
 /* One unit for all numbers of a line, so that they compare at a glance. */
 static double unit_of(int64_t n_bytes, char *letter)
@@ -25,41 +27,83 @@ static double unit_of(int64_t n_bytes, char *letter)
     return gib ? 1024.0 * 1024.0 * 1024.0 : 1024.0 * 1024.0;
 }
 
-void observe_step_text(struct str *out, const struct step_record *r)
+static void add_memory(struct fields *f, const struct step_record *r)
 {
-    char rate[BYTES_TEXT], time[BYTES_TEXT], eta[BYTES_TEXT], letter;
+    char letter;
     double unit = unit_of(r->device_predicted, &letter);
-    str_addf(out, "step %lld/%lld  %.1f%%  loss %.4f%s  gnorm %.2f  lr %.1e  %s tok/s  MFU %.0f%%",
-             (long long)r->step, (long long)r->n_steps,
-             100.0 * (double)r->step / (double)r->n_steps, r->loss,
-             r->n_tokens == 0 ? " (no labels)" : "", r->grad_norm, r->lr,
-             format_count(rate, (int64_t)r->tokens_per_s), 100.0 * r->mfu);
-    if (r->loss_scale > 0)
-        str_addf(out, "  scale %g%s", r->loss_scale, r->skipped ? " (skipped)" : "");
-    str_addf(out, "  mem %.2f/%.2f%c  proc %.2f%c (pred %.2f)", (double)r->arena_bytes / unit,
-             (double)r->arena_predicted / unit, letter, (double)r->device_bytes / unit, letter,
-             (double)r->device_predicted / unit);
-    str_addf(out, "  %s  ETA %s", format_duration(time, r->seconds),
-             format_duration(eta, r->eta_s));
+    if (r->arena_bytes == r->arena_predicted)
+        fields_add(f, 7, "mem %.2f%c", (double)r->arena_bytes / unit, letter);
+    else
+        fields_add(f, 7, "mem %.2f/%.2f%c", (double)r->arena_bytes / unit,
+                   (double)r->arena_predicted / unit, letter);
+    fields_add(f, 8, "proc %.2f%c", (double)r->device_bytes / unit, letter);
 }
 
-static void show_bar(struct observe_terminal *o, const struct step_record *r)
+void observe_step_text(struct str *out, const struct step_record *r, int n_columns)
+{
+    char rate[BYTES_TEXT], time[BYTES_TEXT], eta[BYTES_TEXT];
+    struct fields f = {0};
+    fields_add(&f, 1, "step %lld/%lld", (long long)r->step, (long long)r->n_steps);
+    fields_add(&f, 12, "%.1f%%", 100.0 * (double)r->step / (double)r->n_steps);
+    fields_add(&f, 2, "loss %.4f%s", r->loss, r->n_tokens == 0 ? " (no labels)" : "");
+    fields_add(&f, 6, "gnorm %.2f", r->grad_norm);
+    fields_add(&f, 5, "lr %.1e", r->lr);
+    fields_add(&f, 3, "%s tok/s", format_count(rate, (int64_t)r->tokens_per_s));
+    fields_add(&f, 9, "MFU %.0f%%", 100.0 * r->mfu);
+    if (r->loss_scale > 0)
+        fields_add(&f, r->skipped ? 2 : 10, "scale %g%s", r->loss_scale,
+                   r->skipped ? " (skipped)" : "");
+    add_memory(&f, r);
+    fields_add(&f, 11, "%s", format_duration(time, r->seconds));
+    fields_add(&f, 4, "ETA %s", format_duration(eta, r->eta_s));
+    fields_fit(&f, n_columns, out);
+}
+
+void observe_bar_text(struct str *out, const struct step_record *r, int n_columns)
+{
+    char rate[BYTES_TEXT], eta[BYTES_TEXT];
+    double share = (double)r->step / (double)r->n_steps;
+    struct fields f = {0};
+    struct str text = {0};
+    fields_add(&f, 1, "%lld/%lld", (long long)r->step, (long long)r->n_steps);
+    fields_add(&f, 5, "%.1f%%", 100.0 * share);
+    fields_add(&f, 2, "loss %.4f", r->loss);
+    fields_add(&f, 4, "%s tok/s", format_count(rate, (int64_t)r->tokens_per_s));
+    fields_add(&f, 3, "ETA %s", format_duration(eta, r->eta_s));
+    fields_fit(&f, n_columns, &text);
+    int room = n_columns - (int)text.n - (int)strlen("[] ");
+    int width = MIN(room, BAR_MOST), filled = (int)(share * width);
+    if (width >= BAR_LEAST) {
+        str_add(out, "[");
+        for (int i = 0; i < width; i++)
+            str_add(out, i < filled ? "=" : i == filled ? ">" : " ");
+        str_add(out, "] ");
+    }
+    str_add(out, str_text(&text));
+    out->failed |= text.failed;
+    str_release(&text);
+}
+
+/* The last column stays free: some terminals go to the next line after it. */
+static int line_columns(void)
+{
+    int n = log_columns();
+    return n > 0 ? MAX(n - 1, 1) : LINE_COLUMNS;
+}
+
+static enum status show_bar(struct observe_terminal *o, const struct step_record *r)
 {
     double now = now_s();
+    struct str text = {0};
     if (!log_is_terminal() || now - o->bar_shown < 0.1)
-        return;
+        return OK;
     o->bar_shown = now;
-    char bar[BAR_WIDTH + 1], eta[BYTES_TEXT];
-    double share = (double)r->step / (double)r->n_steps;
-    int filled = (int)(share * BAR_WIDTH);
-    memset(bar, ' ', BAR_WIDTH);
-    memset(bar, '=', (size_t)MIN(filled, BAR_WIDTH));
-    if (filled < BAR_WIDTH)
-        bar[filled] = '>';
-    bar[BAR_WIDTH] = '\0';
-    log_progress("[%s] %lld/%lld  %.1f%%  loss %.4f  %.0f tok/s  ETA %s", bar, (long long)r->step,
-                 (long long)r->n_steps, 100.0 * share, r->loss, r->tokens_per_s,
-                 format_duration(eta, r->eta_s));
+    observe_bar_text(&text, r, line_columns());
+    enum status status = str_status(&text);
+    if (status == OK)
+        log_progress("%s", text.text);
+    str_release(&text);
+    return status;
 }
 
 /* Takes over the line. */
@@ -78,7 +122,7 @@ static enum status on_step(void *user, const struct step_record *r)
     struct observe_terminal *o = user;
     if (o->config->log_format == CONFIG_LOG_QUIET)
         return OK;
-    bool due = observe_is_due(o->config->logging_steps, r);
+    bool due = observe_is_due(o->config, r);
     loss_mean_add(&o->loss, r->loss);
     if (o->config->log_format == CONFIG_LOG_JSON)
         return due ? show_json(line_step(r)) : OK;
@@ -86,15 +130,14 @@ static enum status on_step(void *user, const struct step_record *r)
         struct str text = {0};
         struct step_record shown = *r;
         shown.loss = loss_mean_take(&o->loss);
-        observe_step_text(&text, &shown);
+        observe_step_text(&text, &shown, line_columns());
         enum status status = str_status(&text);
         if (status == OK)
             log_info("%s", text.text);
         str_release(&text);
         TRY(status);
     }
-    show_bar(o, r);
-    return OK;
+    return show_bar(o, r);
 }
 
 static enum status on_eval(void *user, const struct eval_record *r)

@@ -5,41 +5,10 @@
 
 #include "base/half.h"
 #include "base/log.h"
-#include "io/hf_dir.h"
 #include "train/device_choice.h"
 #include "train/parameters.h"
 
-/* ---- model and device ------------------------------------------------------------------------ */
-
-enum status session_open_model(const struct config *cfg, const char *hub_folder,
-                               struct model **model, char **folder)
-{
-    json_t *config = NULL;
-    enum status status = OK;
-    *folder = NULL;
-    *model = NULL;
-    const char *where = config_where(cfg, "model");
-    if (cfg->model_name_or_path) {
-        TRY_GOTO(hf_dir_resolve(folder, cfg->model_name_or_path, hub_folder), out);
-        TRY_GOTO(hf_dir_read_config(&config, *folder), out);
-        where = *folder;
-        if (cfg->model && json_object_update(config, cfg->model) != 0)
-            status = FAIL(ERR_MEMORY, "out of memory while reading the model's config");
-    } else {
-        config = json_deep_copy(cfg->model);
-        if (!config)
-            status = FAIL(ERR_MEMORY, "out of memory while reading the model's config");
-    }
-    if (status == OK)
-        status = model_new(model, config, where);
-out:
-    json_decref(config);
-    if (status != OK) {
-        mem_free(*folder);
-        *folder = NULL;
-    }
-    return status;
-}
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static enum status open_device(struct session *s)
 {
@@ -69,19 +38,28 @@ static struct loader_options loader_options(const struct session *s, bool eval)
     };
 }
 
+static enum status check_length(const struct session *s)
+{
+    const struct config *cfg = s->config;
+    long long length = (long long)cfg->max_seq_length, context = (long long)s->model->context;
+    if (length <= context)
+        return OK;
+    if (config_is_set(cfg, "max_seq_length"))
+        return FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
+                    config_where(cfg, "max_seq_length"), length, context);
+    return FAIL(ERR_CONFIG,
+                "the model has positions for %lld tokens, and max_seq_length is %lld unless it is "
+                "given: set max_seq_length=%lld",
+                context, length, context);
+}
+
 enum status session_open(struct session *s, const struct config *cfg,
                          const struct session_options *o)
 {
     *s = (struct session){.config = cfg, .options = *o, .train_program = -1, .eval_program = -1};
     enum status status;
     TRY_GOTO(session_open_model(cfg, o->hub_folder, &s->model, &s->model_folder), out);
-    if (cfg->max_seq_length > s->model->context) {
-        status =
-            FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
-                 config_where(cfg, "max_seq_length"), (long long)cfg->max_seq_length,
-                 (long long)s->model->context);
-        goto out;
-    }
+    TRY_GOTO(check_length(s), out);
     TRY_GOTO(open_device(s), out);
     if (s->device.ops->time_calls && !o->untimed)
         TRY_GOTO(kernel_times_open(&s->times, &s->device, o->cache_folder), out);
@@ -200,7 +178,7 @@ static enum status open_source(struct session *s, const struct config_datasets *
     if (status == OK)
         status = source_open(out, &o);
     mem_free(paths);
-    return status == ERR_IO ? ERR_DATA : status; /* data that cannot be read is bad data */
+    return status;
 }
 
 static enum status open_loader(struct session *s, bool eval)

@@ -336,6 +336,8 @@ static enum status train_step(struct loop *l, bool *done)
     l->result->n_steps++;
     l->result->last_step = l->state.step;
     struct step_record r = record_step(l, lr, seconds);
+    loader_get_cursor(l->s->loader, &after);
+    r.ends_epoch = after.epoch != before.epoch;
     l->result->losses[l->result->n_steps - 1] = r.loss;
     l->result->n_skipped += r.skipped;
     l->result->loss_scale = r.loss_scale;
@@ -346,8 +348,7 @@ static enum status train_step(struct loop *l, bool *done)
                                                            .grad_norm = r.grad_norm,
                                                            .lr = r.lr});
     TRY(tell_step(l, &r));
-    loader_get_cursor(l->s->loader, &after);
-    return after_step(l, after.epoch != before.epoch, done);
+    return after_step(l, r.ends_epoch, done);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */

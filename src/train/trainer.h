@@ -20,6 +20,7 @@ extern "C" {
 struct step_record {
     int64_t step, n_steps; /* 1-based */
     double epoch;
+    bool ends_epoch; /* the next one begins another pass over the data */
     double loss, grad_norm, lr;
     double loss_scale; /* of the next step; 0: the loss is not scaled */
     bool skipped;      /* the scaled gradients overflowed: nothing was updated */

@@ -119,8 +119,6 @@ static void contradictions_name_both_places(void **state)
 {
     (void)state;
     contradicts("seed: 1\n", 1, "no model: write model_name_or_path");
-    contradicts(MODEL "base_model: x\n", 1,
-                "model (demo.yaml:1) and model_name_or_path (demo.yaml:2)");
     contradicts(MODEL "warmup_steps: 10\nwarmup_ratio: 0.1\n", 1,
                 "warmup_steps 10 (demo.yaml:2) and warmup_ratio");
     contradicts(MODEL "warmup_steps: 1.5\n", 1, "demo.yaml:2: warmup_steps 1.5");
@@ -182,10 +180,10 @@ static void a_printed_config_loads_back_the_same(void **state)
         "save_strategy: no\nbf16: auto\ndevice_memory: 13.3GiB\nlmhead_chunks: 3\n"
         "gradient_checkpointing: 0-3,7\nresume: true\nmax_time: 1h30m\nrun_name: 'null'\n"
         "warmup_steps: 0.5\nreport_to: none\nnum_threads: 3\nseed: 1e6\n");
-    round_trips(
-        "model: {a: [1, 2.0, null, {b: no, c: {}}], 'key: odd': 1e-5, e: '', f: '1', g: true, "
-        "h: 1e300, i: -0.0, j: \"true\", k: []}\nmax_steps: 3\noptim: sgd\nmomentum: 0.9\n"
-        "nesterov: true\n");
+    round_trips("base_model: x\nmodel: {a: [1, 2.0, null, {b: no, c: {}}], 'key: odd': 1e-5, e: "
+                "'', f: '1', g: true, "
+                "h: 1e300, i: -0.0, j: \"true\", k: []}\nmax_steps: 3\noptim: sgd\nmomentum: 0.9\n"
+                "nesterov: true\n");
 }
 
 static void every_shipped_config_loads_and_resolves(void **state)
@@ -216,7 +214,8 @@ static enum status whole_life(void)
     static const char text[] = MODEL "datasets: [a.txt, {path: b, type: jsonl}]\n"
                                      "lr_scheduler_kwargs: {min_lr: 1e-6}\nlr_scheduler: cosine\n"
                                      "report_to: [tensorboard]\ngradient_checkpointing: 0-3\n";
-    const char *overrides[] = {"model.x.y=[1, {a: 2}]", "datasets.2.path=c", "max_steps=3"};
+    const char *overrides[] = {"model.task_specific_params.y=[1, {a: 2}]", "datasets.2.path=c",
+                               "max_steps=3"};
     struct config *cfg = NULL;
     struct str yaml = {0};
     json_t *json = NULL;

@@ -103,7 +103,7 @@ static void expect_export(const struct fixture *f, const char *dtype)
     struct model *model;
     expect_ok(hf_dir_read_config(&config, f->out));
     assert_string_equal(json_string_value(json_object_get(config, "dtype")), dtype);
-    expect_ok(model_new(&model, config, f->out));
+    expect_ok(model_new(&model, config, &(struct key_origin){.where = f->out}));
     json_decref(config);
     json_t *a = model_export_config(model), *b = model_export_config(f->golden.model);
     assert_true(json_equal(a, b));

@@ -17,7 +17,7 @@ static enum status parse(struct model **m, const char *text)
 {
     json_t *config;
     expect_ok(json_read_text(&config, text, strlen(text), "config", ERR_DATA));
-    enum status status = model_new(m, config, "here");
+    enum status status = model_new(m, config, &(struct key_origin){.where = "here"});
     json_decref(config);
     return status;
 }
@@ -395,7 +395,7 @@ static void an_exported_config_parses_to_the_same_model(void **state)
         expect_ok(model_config_set_dtype(config, DTYPE_BF16));
         assert_string_equal(json_string_value(json_object_get(config, "dtype")), "bfloat16");
         assert_null(json_object_get(config, "transformers_version"));
-        expect_ok(model_new(&again, config, "export"));
+        expect_ok(model_new(&again, config, &(struct key_origin){.where = "export"}));
         json_t *second = model_export_config(again);
         expect_ok(model_config_set_dtype(second, DTYPE_BF16));
         assert_true(json_equal(config, second));
@@ -447,7 +447,7 @@ static void running_out_of_memory_is_an_error_that_leaks_nothing(void **state)
         const char *text = "{\"model_type\": \"qwen3\", \"head_dim\": 16, " TINY "}";
         expect_ok(json_read_text(&config, text, strlen(text), "config", ERR_DATA));
         mem_fail_after(n, 1);
-        enum status status = model_new(&m, config, "here");
+        enum status status = model_new(&m, config, &(struct key_origin){.where = "here"});
         if (status == OK)
             status = graph_new(&g, "test");
         if (status == OK) {

@@ -99,7 +99,7 @@ static void expect_made_or_refused(const json_t *config)
 {
     struct model *m;
     int64_t live = mem_live();
-    enum status status = model_new(&m, config, "here");
+    enum status status = model_new(&m, config, &(struct key_origin){.where = "here"});
     if (status == OK) {
         status = build_all(m);
         model_free(m);
@@ -154,7 +154,7 @@ static void a_derived_head_size_is_held_to_the_same_bounds(void **state)
     json_object_set_new(config, "hidden_size", json_integer(16384));
     json_object_set_new(config, "num_attention_heads", json_integer(1));
     json_object_set_new(config, "num_key_value_heads", json_integer(1));
-    assert_int_equal(model_new(&m, config, "here"), ERR_CONFIG);
+    assert_int_equal(model_new(&m, config, &(struct key_origin){.where = "here"}), ERR_CONFIG);
     expect_message("key 'head_dim' is not given and hidden_size / num_attention_heads is 16384");
     json_decref(config);
 }

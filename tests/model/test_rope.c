@@ -20,7 +20,7 @@ static enum status parse(struct rope *r, const char *text, int64_t context)
     json_t *config;
     expect_ok(json_read_text(&config, text, strlen(text), "config", ERR_DATA));
     struct keys k;
-    keys_init(&k, config, "");
+    keys_init(&k, config, NULL);
     rope_parse(r, &k, context);
     enum status status = keys_finish(&k);
     json_decref(config);
@@ -107,7 +107,7 @@ static void both_exported_spellings_read_back_the_same(void **state)
             if (!drop)
                 json_object_del(config, "rope_theta");
             struct keys k;
-            keys_init(&k, config, "");
+            keys_init(&k, config, NULL);
             rope_parse(&again, &k, cases[i].context);
             expect_ok(keys_finish(&k));
             expect_table(&again, &cases[i]);

@@ -33,7 +33,7 @@ void golden_open(struct golden *g, const char *name, const char *config_file,
     snprintf(path, sizeof(path), "%s/%s", g->folder, config_file);
     json_t *config;
     expect_ok(json_read_file(&config, path, ERR_DATA));
-    expect_ok(model_new(&g->model, config, path));
+    expect_ok(model_new(&g->model, config, &(struct key_origin){.where = path}));
     json_decref(config);
     expect_ok(graph_new(&g->graph, name));
     builder_init(&g->builder, g->graph);

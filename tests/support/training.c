@@ -37,7 +37,7 @@ static void open_model(struct training *t)
                        t->options.golden);
         expect_ok(json_read_file(&config, path, ERR_DATA));
     }
-    expect_ok(model_new(&t->model, config, "config"));
+    expect_ok(model_new(&t->model, config, &(struct key_origin){.where = "config"}));
     json_decref(config);
 }
 

@@ -42,11 +42,95 @@ static void the_log_line_is_as_documented(void **state)
     (void)state;
     struct step_record r = a_step(120);
     struct str text = {0};
-    observe_step_text(&text, &r);
+    observe_step_text(&text, &r, 200);
     assert_string_equal(str_text(&text),
                         "step 120/1500  8.0%  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  "
-                        "MFU 41%  mem 2.31/2.31G  proc 2.45G (pred 2.44)  412 ms  ETA 1h12m");
+                        "MFU 41%  mem 2.31G  proc 2.45G  412 ms  ETA 1h12m");
     str_release(&text);
+}
+
+/* The lines keep to the width, and a narrower one has fewer fields in the same order. */
+static void lines_keep_to_the_width_and_give_up_the_least_important_fields(void **state)
+{
+    (void)state;
+    struct step_record r = a_step(120);
+    struct str text = {0};
+    for (int n_columns = 24; n_columns <= 160; n_columns++) {
+        str_clear(&text);
+        observe_step_text(&text, &r, n_columns);
+        assert_in_range(text.n, 1, n_columns);
+        str_clear(&text);
+        observe_bar_text(&text, &r, n_columns);
+        assert_in_range(text.n, 1, n_columns);
+    }
+    static const struct {
+        int n_columns;
+        const char *step, *bar;
+    } widths[] = {
+        {110,
+         "step 120/1500  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  MFU 41%  mem 2.31G  "
+         "proc 2.45G  ETA 1h12m",
+         "[==>                         ] 120/1500  8.0%  loss 1.2345  4,812 tok/s  ETA 1h12m"},
+        {79, "step 120/1500  loss 1.2345  gnorm 0.87  lr 1.9e-04  4,812 tok/s  ETA 1h12m",
+         "[==>                      ] 120/1500  8.0%  loss 1.2345  4,812 tok/s  ETA 1h12m"},
+        {59, "step 120/1500  loss 1.2345  4,812 tok/s  ETA 1h12m",
+         "120/1500  8.0%  loss 1.2345  4,812 tok/s  ETA 1h12m"},
+        {39, "step 120/1500  loss 1.2345  4,812 tok/s", "120/1500  loss 1.2345  ETA 1h12m"},
+        {8, "step 120", "120/1500"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
+        str_clear(&text);
+        observe_step_text(&text, &r, widths[i].n_columns);
+        assert_string_equal(str_text(&text), widths[i].step);
+        str_clear(&text);
+        observe_bar_text(&text, &r, widths[i].n_columns);
+        assert_string_equal(str_text(&text), widths[i].bar);
+    }
+    str_release(&text);
+}
+
+static void a_long_run_still_has_lines_of_at_most_110_characters(void **state)
+{
+    (void)state;
+    struct step_record r = a_step(123456789);
+    struct str text = {0};
+    r.n_steps = 1234567890;
+    r.tokens_per_s = 12345678;
+    r.loss_scale = 65536;
+    r.skipped = true;
+    r.arena_bytes -= 100000000; /* not what was predicted: both are shown */
+    observe_step_text(&text, &r, 110);
+    assert_in_range(text.n, 60, 110);
+    assert_non_null(strstr(str_text(&text), "scale 65536 (skipped)"));
+    str_clear(&text);
+    observe_step_text(&text, &r, 300);
+    assert_non_null(strstr(str_text(&text), "mem 2.22/2.31G"));
+    str_release(&text);
+}
+
+/* Which of the first ten steps of a run of ten, with epochs of four, are logged. */
+static void expect_logged(const char *settings, const char *expected)
+{
+    struct config *cfg;
+    char shown[11] = "";
+    expect_ok(config_load_text(&cfg, settings, strlen(settings), "demo.yaml", NULL, 0));
+    for (int64_t step = 1; step <= 10; step++) {
+        struct step_record r = {.step = step, .n_steps = 10, .ends_epoch = step % 4 == 0};
+        shown[step - 1] = observe_is_due(cfg, &r) ? '+' : '.';
+    }
+    assert_string_equal(shown, expected);
+    config_free(cfg);
+}
+
+static void the_logging_keys_say_which_steps_are_logged(void **state)
+{
+    (void)state;
+    expect_logged("logging_steps: 3\n", "+.+..+..++");
+    expect_logged("logging_steps: 3\nlogging_first_step: false\n", "..+..+..++");
+    expect_logged("logging_steps: 3\nlogging_first_step: true\n", "+.+..+..++");
+    expect_logged("logging_strategy: epoch\n", "...+...+.+");
+    expect_logged("logging_strategy: no\n", "..........");
+    expect_logged("logging_strategy: steps\n", "++++++++++");
 }
 
 static struct config *make_config(const struct scratch *s)
@@ -172,6 +256,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_line_is_as_documented),
+        cmocka_unit_test(lines_keep_to_the_width_and_give_up_the_least_important_fields),
+        cmocka_unit_test(a_long_run_still_has_lines_of_at_most_110_characters),
+        cmocka_unit_test(the_logging_keys_say_which_steps_are_logged),
         cmocka_unit_test(metrics_have_one_object_for_each_event),
         cmocka_unit_test(tensorboard_gets_the_tags_people_know),
     };
