@@ -85,7 +85,8 @@ static void a_dump_of_training_arguments_is_a_config(void **state)
 {
     (void)state;
     char text[sizeof(training_arguments) + 64];
-    (void)snprintf(text, sizeof(text), "model: {model_type: gpt2}\n%s", training_arguments);
+    (void)snprintf(text, sizeof(text), "model: {model_type: gpt2}\ndatasets: x.txt\n%s",
+                   training_arguments);
     struct config *cfg = accepts(text);
     assert_int_equal(cfg->logging_steps, 500);
     assert_int_equal(cfg->logging_first_step, 0);
