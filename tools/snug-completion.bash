@@ -1,4 +1,26 @@
 # snug-completion.bash: bash completion for snug. Installed as share/bash-completion/completions/snug.
+#
+# Keys and their words come from `snug help keys`: lines `key=default  word, word`.
+
+# The words that one key takes.
+_snug_words() {
+    "${COMP_WORDS[0]}" help keys 2>/dev/null | sed -n "s/^$1=[^ ]*  //p" | tr -d ','
+}
+
+# Completes key=value; bash may have cut the line at the `=`. False when it is none.
+_snug_setting() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} key prefix=
+    case $word in
+    =) key=$before word= ;;
+    *=*) key=${word%%=*} prefix=$key= word=${word#*=} ;;
+    *) [[ $before == = ]] && key=${COMP_WORDS[COMP_CWORD - 2]} || return 1 ;;
+    esac
+    local words
+    words=$(_snug_words "$key")
+    mapfile -t COMPREPLY < <(if [[ $words ]]; then compgen -P "$prefix" -W "$words" -- "$word"
+        else compgen -P "$prefix" -f -- "$word"; fi)
+}
+
 _snug() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local commands='plan train eval generate tokenize export env help'
@@ -10,14 +32,14 @@ _snug() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    plan) options='--svg' ;;
+    plan) options='--svg --dump' ;;
     train) options='--resume --dry-run --fast-dev-run --profile --profile-steps' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
     tokenize) options='--output' ;;
     export) options='--output --checkpoint --dtype --force' ;;
     env) options='--ops --require-gpu' ;;
-    help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$word"); return ;;
+    help) mapfile -t COMPREPLY < <(compgen -W "$commands keys" -- "$word"); return ;;
     *) return ;;
     esac
     case $before in
@@ -25,15 +47,22 @@ _snug() {
         mapfile -t COMPREPLY < <(compgen -W 'last none' -- "$word"; compgen -d -- "$word")
         return
         ;;
+    --dump) mapfile -t COMPREPLY < <(compgen -W 'graph program' -- "$word"); return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W 'f32 bf16 f16' -- "$word"); return ;;
     --svg | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --prompt | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$word")
-    else
+    elif ! _snug_setting; then
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        ((COMP_CWORD == 2)) && return # the config comes first
+        local keys
+        keys=$("${COMP_WORDS[0]}" help keys 2>/dev/null | sed -n 's/^\([a-z0-9_]*=\).*/\1/p')
+        mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W "$keys" -- "$word")
+        [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
     fi
+    return 0
 }
 complete -F _snug snug

@@ -178,8 +178,8 @@ const char *config_rule_words(char *out, size_t size, const struct config_interv
     const char *low = r->open_low ? "above" : "at least";
     const char *high = r->open_high ? "below" : "at most";
     if (isinf(r->high))
-        (void)snprintf(out, size, "%s %.12g", low, r->low);
+        (void)snprintf(out, size, "%s %.15g", low, r->low);
     else
-        (void)snprintf(out, size, "%s %.12g and %s %.12g", low, r->low, high, r->high);
+        (void)snprintf(out, size, "%s %.15g and %s %.15g", low, r->low, high, r->high);
     return out;
 }

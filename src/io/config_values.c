@@ -61,12 +61,16 @@ static enum status take_int(const struct config_key *key, const struct config_no
                             int64_t *out)
 {
     int64_t x;
+    double real;
     if (key->type != TYPE_INT && strcmp(node->text, "auto") == 0) {
         *out = CONFIG_AUTO;
         return OK;
     }
-    if (key->type == TYPE_BYTES ? !parse_bytes(node->text, &x) : !parse_int(node->text, &x))
+    if (key->type == TYPE_BYTES ? !parse_bytes(node->text, &x) : !parse_int(node->text, &x)) {
+        if (parse_double(node->text, &real) && floor(real) == real)
+            TRY(check_range(key, node, real)); /* whole, but beyond 64 bits */
         return config_wrong_type(key, node);
+    }
     TRY(check_range(key, node, (double)x));
     *out = x;
     return OK;
@@ -99,8 +103,9 @@ static int parse_spans(const char *text, double *seconds)
     double sum = 0;
     do {
         char *end;
-        if (!isdigit((unsigned char)*text) && *text != '.')
-            return 0;
+        if ((!isdigit((unsigned char)*text) && *text != '.') ||
+            tolower((unsigned char)text[1]) == 'x')
+            return 0; /* strtod would read hexadecimal digits too */
         double x = strtod(text, &end);
         double factor = *end == 'd'                   ? 86400
                         : *end == 'h'                 ? 3600

@@ -64,8 +64,8 @@ static enum status add_value(struct str *out, const json_t *value)
         str_add(out, "the default");
         return str_status(out);
     }
-    return json_text_take(json_incref((json_t *)(uintptr_t)value), JSON_ENCODE_ANY | JSON_COMPACT,
-                          out);
+    return json_text_take(json_incref((json_t *)(uintptr_t)value),
+                          JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9), out);
 }
 
 static enum status fail_contradiction(const struct folder_config *f, const char *key)

@@ -219,7 +219,7 @@ static void train_measures_what_was_predicted(void **state)
     struct process p;
     PROCESS_RUN(&p, &scratch, "train", config, "--json");
     expect_exit(&p, 0);
-    expect_stderr(&p, "step 4/4  100.0%  loss ");
+    expect_stderr(&p, "step 4/4  loss ");
     expect_stderr(&p, " tok/s  MFU ");
     expect_stderr(&p, ": equal");
     json_t *j = expect_json(&p);
@@ -551,6 +551,49 @@ static void every_command_has_help_of_its_own(void **state)
     process_release(&p);
 }
 
+static json_t *read_json(const char *path)
+{
+    json_t *j = json_load_file(path, 0, NULL);
+    if (!j)
+        fail_msg("%s is no JSON file", path);
+    return j;
+}
+
+/* A folder as Hugging Face writes it by default, with dropout inside attention. */
+static void keys_under_model_change_a_folders_config(void **state)
+{
+    (void)state;
+    struct process p;
+    char folder[SCRATCH_PATH], out[SCRATCH_PATH], path[SCRATCH_PATH], setting[SCRATCH_PATH + 16];
+    json_t *j = read_json("tests/golden/gpt2/config.json");
+    (void)json_object_set_new(j, "attn_pdrop", json_real(0.1));
+    char *data, *text = json_dumps(j, 0);
+    size_t n;
+    scratch_write_text(&scratch, "gpt2/config.json", text);
+    free(text);
+    json_decref(j);
+    assert_int_equal(file_read("tests/golden/gpt2/model.safetensors", &data, &n), OK);
+    scratch_write(&scratch, "gpt2/model.safetensors", data, n);
+    mem_free(data);
+    scratch_path(&scratch, "gpt2", folder);
+    scratch_path(&scratch, "gpt2-out", out);
+    (void)snprintf(setting, sizeof(setting), "output_dir=%s", out);
+    PROCESS_RUN(&p, &scratch, "train", folder, "max_seq_length=16", "max_steps=1",
+                "datasets=synthetic", "model.attn_pdrop=0", setting);
+    expect_exit(&p, 0);
+    expect_stderr(&p, "command line: model.attn_pdrop is 0 instead of 0.1 in ");
+    process_release(&p);
+    j = read_json(scratch_path(&scratch, "gpt2-out/checkpoint-1/config.json", path));
+    assert_true(json_is_number(json_object_get(j, "attn_pdrop")));
+    assert_true(json_number_value(json_object_get(j, "attn_pdrop")) < 1e-9);
+    json_decref(j);
+    /* what was resolved loads back, and goes on from the checkpoint */
+    PROCESS_RUN(&p, &scratch, "train", scratch_path(&scratch, "gpt2-out/config.yaml", path),
+                "max_steps=2", "--resume");
+    expect_exit(&p, 0);
+    process_release(&p);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_scratch, drop_scratch)
 
 int main(void)
@@ -576,6 +619,7 @@ int main(void)
         TEST(env_lists_the_build_the_machine_and_the_ops),
         TEST(without_a_gpu_env_can_be_made_to_fail),
         TEST(every_command_has_help_of_its_own),
+        TEST(keys_under_model_change_a_folders_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,6 +140,81 @@ static void missing_files_are_named(void **state)
     process_release(&p);
 }
 
+static void data_that_is_missing_is_5_for_every_command(void **state)
+{
+    (void)state;
+    const char *out = in_scratch("tokens.bin");
+    expect_error(5, "ERR_DATA", "no/such.txt: no such file",
+                 ARGS("train", config, "datasets=no/such.txt"));
+    expect_error(5, "ERR_DATA", "no/such.txt: no such file",
+                 ARGS("eval", config, "datasets=no/such.txt"));
+    expect_error(5, "ERR_DATA", "no/such.txt: no such file",
+                 ARGS("tokenize", config, "no/such.txt", "-o", out));
+    assert_false(file_exists(out));
+}
+
+static void errors_name_the_path_that_was_given(void **state)
+{
+    (void)state;
+    const char *input = in_scratch("text.txt");
+    scratch_write_text(&scratch, "text.txt", "some text");
+    expect_error(1, "ERR_IO", "no/such/x.svg: cannot create",
+                 ARGS("plan", config, "--svg", "no/such/x.svg"));
+    expect_error(1, "ERR_IO", "no/such/x.bin: cannot create",
+                 ARGS("tokenize", config, input, "-o", "no/such/x.bin"));
+}
+
+static void a_model_shorter_than_the_default_sequence_says_what_to_set(void **state)
+{
+    (void)state;
+    expect_error(2, "ERR_CONFIG", "set max_seq_length=64", ARGS("train", "tests/golden/llama"));
+    expect_error(2, "ERR_CONFIG", "command line: max_seq_length is 65, but the model",
+                 ARGS("train", "tests/golden/llama", "max_seq_length=65"));
+}
+
+static void exporting_without_a_checkpoint_is_told(void **state)
+{
+    (void)state;
+    struct process p;
+    const char *out = in_scratch("exported");
+    expect_error(5, "ERR_CHECKPOINT", "no complete checkpoint in it; train first",
+                 ARGS("export", config, "-o", out, "--checkpoint", "last"));
+    PROCESS_RUN(&p, &scratch, "export", config, "-o", out, "--checkpoint", "none");
+    expect_exit(&p, 0);
+    assert_null(strstr(p.err, "warning"));
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "export", config, "-o", out);
+    expect_exit(&p, 0);
+    expect_stderr(&p, "warning: there is no checkpoint in ");
+    process_release(&p);
+}
+
+/* Each mistake has a line of its own on the terminal. */
+static void several_mistakes_are_several_lines(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", config, "sed=1", "model.num_hiden_layers=2", "optim=lion");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "error: command line: sed: unknown key; did you mean seed?\n");
+    expect_stderr(&p, "error: command line: key 'num_hiden_layers' is not known here");
+    expect_stderr(&p, "error: command line: optim: lion is not in this version");
+    process_release(&p);
+}
+
+static void log_level_says_how_much_is_shown_unless_the_command_line_does(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "train", config, "log_level=error");
+    expect_exit(&p, 0);
+    assert_string_equal(p.err, "");
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "log_level=error", "--verbose");
+    expect_stderr(&p, "step 4/4");
+    process_release(&p);
+}
+
 static void what_does_not_fit_is_3_and_says_what_would(void **state)
 {
     (void)state;
@@ -171,7 +246,8 @@ static void a_loss_that_is_no_number_is_1(void **state)
 {
     (void)state;
     struct process p;
-    PROCESS_RUN(&p, &scratch, "train", config, "learning_rate=1e30", "max_steps=20", "--json");
+    PROCESS_RUN(&p, &scratch, "train", config, "learning_rate=1000", "optim=sgd", "max_grad_norm=0",
+                "max_steps=20", "--json");
     expect_exit(&p, 1);
     expect_stderr(&p, "learning_rate");
     json_t *j = expect_json(&p);
@@ -268,6 +344,12 @@ int main(void)
         TEST(bad_config_is_2),
         TEST(what_this_build_lacks_is_2),
         TEST(missing_files_are_named),
+        TEST(data_that_is_missing_is_5_for_every_command),
+        TEST(errors_name_the_path_that_was_given),
+        TEST(a_model_shorter_than_the_default_sequence_says_what_to_set),
+        TEST(exporting_without_a_checkpoint_is_told),
+        TEST(several_mistakes_are_several_lines),
+        TEST(log_level_says_how_much_is_shown_unless_the_command_line_does),
         TEST(what_does_not_fit_is_3_and_says_what_would),
         TEST(a_loss_that_is_no_number_is_1),
         TEST(truncated_weights_are_5),

@@ -100,7 +100,7 @@ static void folders_and_patterns_join_files_by_name(void **state)
     expect_stream(source, expected, expected, 4);
     source_free(source);
     (void)snprintf(pattern, sizeof(pattern), "%s/*.nothing", s->scratch.folder);
-    assert_int_equal(open_path(s, pattern, &source), ERR_IO);
+    assert_int_equal(open_path(s, pattern, &source), ERR_DATA);
     assert_non_null(strstr(status_message(), "no file matches"));
 }
 
@@ -173,7 +173,7 @@ static void missing_files_and_settings_are_named(void **state)
 {
     struct fixture *s = *state;
     struct source *source;
-    assert_int_equal(open_path(s, "/tmp/snug-no-such-file.txt", &source), ERR_IO);
+    assert_int_equal(open_path(s, "/tmp/snug-no-such-file.txt", &source), ERR_DATA);
     assert_non_null(strstr(status_message(), "/tmp/snug-no-such-file.txt"));
     assert_int_equal(open_path(s, s->scratch.folder, &source), ERR_DATA);
     assert_non_null(strstr(status_message(), "no data files"));

@@ -444,6 +444,64 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     config_free(cfg);
 }
 
+static void a_byte_order_mark_is_no_text(void **state)
+{
+    (void)state;
+    struct config *cfg = load("\xEF\xBB\xBFseed: 7\nmax_steps: 3\n");
+    assert_int_equal(cfg->seed, 7);
+    assert_string_equal(config_where(cfg, "max_steps"), "demo.yaml:2");
+    config_free(cfg);
+}
+
+static void absurd_numbers_are_refused_naming_the_range(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "val_set_size: 1e13\n",
+        "seed: 1e30\n",
+        "seed: 1e19\n",
+        "data_seed: -1\n",
+        "train_batch_size: 1e15\n",
+        "max_steps: 1e10\n",
+        "max_steps: 99999999999999999999\n",
+        "max_time: 1e12\n",
+        "learning_rate: 1e4\n",
+        "min_lr: 1e4\n",
+        "warmup_steps: 1e12\n",
+        "adam_epsilon: 2\n",
+        "adam_epsilon: 0\n",
+        "weight_decay: 1e4\n",
+        "max_grad_norm: 1e31\n",
+        "z_loss: 1e5\n",
+        "loss_scale: 1e31\n",
+        "min_loss_scale: 0\n",
+        "device_memory: 1025TiB\n",
+        "device_memory: 0\n",
+        "host_memory: 2e15\n",
+        "logging_steps: 0\n",
+        "logging_steps: 1e13\n",
+        "save_steps: 1e15\n",
+        "eval_steps: 0\n",
+        "eval_max_batches: -1\n",
+        "num_threads: 5000\n",
+        "max_seq_length: 1e9\n",
+        "per_device_train_batch_size: 1e7\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        refuses(texts[i], ERR_CONFIG, "is out of range: it must be ");
+    refuses("max_steps: 1e10\n", ERR_CONFIG, "at least -1 and at most 1000000000");
+    static const char *const no_numbers[] = {"learning_rate: nan\n",  "learning_rate: inf\n",
+                                             "learning_rate: .inf\n", "max_steps: 1.5\n",
+                                             "max_steps: 0x10\n",     "max_time: 0x10\n",
+                                             "max_time: inf\n",       "weight_decay: 1e999\n"};
+    for (size_t i = 0; i < ARRAY_LEN(no_numbers); i++)
+        refuses(no_numbers[i], ERR_CONFIG, "expected a ");
+    struct config *cfg = load("max_steps: 1e9\nseed: 1e18\n");
+    assert_int_equal(cfg->max_steps, 1000000000);
+    assert_true(cfg->seed == INT64_C(1000000000000000000));
+    config_free(cfg);
+}
+
 static void bad_yaml_names_line_and_column(void **state)
 {
     (void)state;
@@ -507,6 +565,8 @@ int main(void)
         cmocka_unit_test(ranges_are_checked),
         cmocka_unit_test(duplicates_name_both_places),
         cmocka_unit_test(settings_of_other_versions_are_refused_by_name),
+        cmocka_unit_test(a_byte_order_mark_is_no_text),
+        cmocka_unit_test(absurd_numbers_are_refused_naming_the_range),
         cmocka_unit_test(bad_yaml_names_line_and_column),
         cmocka_unit_test(sizes_and_depths_are_bounded),
         cmocka_unit_test(a_missing_file_is_named),

@@ -246,7 +246,7 @@ static void lines_tell_the_scale_and_what_was_skipped(void **state)
                             .device_predicted = 1 << 20};
     struct str text = {0};
     (void)state;
-    observe_step_text(&text, &r);
+    observe_step_text(&text, &r, 200);
     assert_non_null(strstr(str_text(&text), "scale 512 (skipped)"));
     json_t *line = line_step(&r);
     assert_true(json_number_value(json_object_get(line, "loss_scale")) == 512.0);
