@@ -135,7 +135,8 @@ int parse_double(const char *text, double *value)
     char *end;
     while (isspace((unsigned char)*text))
         text++;
-    if (*text == '\0' || (!isdigit((unsigned char)*text) && !strchr("+-.", *text)))
+    if (*text == '\0' || (!isdigit((unsigned char)*text) && !strchr("+-.", *text)) ||
+        strpbrk(text, "xXnN"))
         return 0; /* strtod would also take nan, inf and hexadecimal words */
     errno = 0;
     double x = strtod(text, &end);
