@@ -158,9 +158,9 @@ static void errors_name_the_path_that_was_given(void **state)
     (void)state;
     const char *input = in_scratch("text.txt");
     scratch_write_text(&scratch, "text.txt", "some text");
-    expect_error(1, "ERR_IO", "no/such/x.svg: cannot create",
+    expect_error(1, "ERR_IO", "no/such/x.svg: cannot open for writing",
                  ARGS("plan", config, "--svg", "no/such/x.svg"));
-    expect_error(1, "ERR_IO", "no/such/x.bin: cannot create",
+    expect_error(1, "ERR_IO", "no/such/x.bin: cannot open for writing",
                  ARGS("tokenize", config, input, "-o", "no/such/x.bin"));
 }
 
@@ -183,7 +183,7 @@ static void exporting_without_a_checkpoint_is_told(void **state)
     expect_exit(&p, 0);
     assert_null(strstr(p.err, "warning"));
     process_release(&p);
-    PROCESS_RUN(&p, &scratch, "export", config, "-o", out);
+    PROCESS_RUN(&p, &scratch, "export", config, "-o", out, "--force");
     expect_exit(&p, 0);
     expect_stderr(&p, "warning: there is no checkpoint in ");
     process_release(&p);
