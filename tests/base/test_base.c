@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/json.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -463,6 +464,29 @@ static void a_generator_resumes_from_its_three_numbers(void **state)
     assert_int_not_equal(rng_next(&other), rng_next(&(struct rng){.key = 9, .stream = 1}));
 }
 
+/* Jansson calls a string that it has no memory for a syntax error. */
+static void json_without_memory_is_not_bad_json(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"name\": \"a string\", \"list\": [1, 2.5, {\"x\": \"y\"}]}";
+    json_malloc_t before_alloc;
+    json_free_t before_free;
+    json_get_alloc_funcs(&before_alloc, &before_free);
+    json_set_alloc_funcs(mem_alloc, mem_free);
+    enum status status = ERR_MEMORY;
+    int n = 0;
+    while (status == ERR_MEMORY) {
+        json_t *root;
+        mem_fail_after(++n, 1);
+        status = json_read_text(&root, text, sizeof(text) - 1, "test", ERR_DATA);
+        mem_fail_after(0, 0);
+        json_decref(root);
+    }
+    json_set_alloc_funcs(before_alloc, before_free);
+    assert_int_equal(status, OK);
+    assert_true(n > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +507,7 @@ int main(void)
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(draws_have_the_right_ranges_and_moments),
         cmocka_unit_test(a_generator_resumes_from_its_three_numbers),
+        cmocka_unit_test(json_without_memory_is_not_bad_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

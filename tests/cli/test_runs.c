@@ -215,7 +215,7 @@ static void going_on_elsewhere_needs_a_folder_that_is_free(void **state)
         ARGS("train", config, "max_steps=20", elsewhere, from, "overwrite_output_dir=false"));
 }
 
-static void log_lines_stay_out_of_metrics_when_standard_error_is_closed(void **state)
+static void log_lines_stay_out_of_files_when_standard_error_is_closed(void **state)
 {
     (void)state;
     struct process p;
@@ -234,6 +234,10 @@ static void log_lines_stay_out_of_metrics_when_standard_error_is_closed(void **s
         n_lines++;
     }
     assert_int_equal(n_lines, 2 + 5 + 1 + 1); /* config, plan, steps, save, end */
+    mem_free(text);
+    /* The first file that is kept open, and so the first to get a number that is free. */
+    assert_int_equal(file_read(in_scratch("out/.snug-run"), &text, &n), OK);
+    assert_null(strstr(text, "step "));
     mem_free(text);
     /* Output that was asked for and has nowhere to go is an error, as it was. */
     process_run(&p, &scratch, &no_stdout, ARGS("train", config, "max_steps=1", "--json"));
@@ -254,7 +258,7 @@ int main(void)
         TEST(a_second_run_in_a_folder_is_refused_while_the_first_is_at_work),
         TEST(a_run_keeps_its_id_when_it_goes_on_where_it_stopped),
         TEST(going_on_elsewhere_needs_a_folder_that_is_free),
-        TEST(log_lines_stay_out_of_metrics_when_standard_error_is_closed),
+        TEST(log_lines_stay_out_of_files_when_standard_error_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
