@@ -135,6 +135,12 @@ const char *snug_memory_name(enum snug_memory m); /* "weights" */
 
 #define SNUG_NO_BUDGET INT64_MAX
 
+/* A memory as the system or the driver sees it. SNUG_NO_BUDGET: not known. */
+struct snug_room {
+    const char *whose; /* "the machine", "cgroup /jobs/17", "the GPU" */
+    int64_t total_bytes, free_bytes;
+};
+
 /* Everything that is known before the first step. Text is owned by the run. */
 struct snug_forecast {
     bool fits;
@@ -152,12 +158,18 @@ struct snug_forecast {
     int64_t tokens_per_step;
 
     int64_t arena_bytes, host_bytes, disk_bytes; /* one allocation per tier, to the byte */
-    int64_t context_bytes;                       /* the process outside its arenas */
-    int64_t device_bytes;                        /* arena + context: what the system will show */
-    int64_t arena_lower_bound;                   /* no layout of this program can be smaller */
+    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;    /* of the host's memory, while data is read, before there are arenas */
+    int64_t device_bytes;  /* the most of the device that the system will show for the process */
+    int64_t arena_lower_bound; /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
-    int64_t device_needs; /* what counts against device_budget: on a GPU the context too */
+    bool device_budget_given, host_budget_given;     /* by the config; else what is free */
+    int64_t device_needs;  /* what counts against device_budget: on a GPU the context too */
+    int64_t host_needs;    /* what counts against host_budget: all but the arena of the device */
+    bool memory_is_shared; /* the device's memory is the host's: one room for both */
+    struct snug_room device_room, host_room;
     int64_t breakdown[SNUG_MEMORY_COUNT]; /* of the arena, at its fullest instant */
     int64_t fragmentation;                /* of the arena, at that instant */
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/env_gpu.h"
+#include "base/host_memory.h"
 #include "base/machine.h"
 #include "graph/op.h"
 #include "train/json_text.h"
@@ -32,7 +33,8 @@ static const struct feature {
 struct machine {
     char processor[128], system[256];
     int n_cores;
-    int64_t memory_bytes, free_bytes;
+    int64_t memory_bytes;
+    struct host_memory memory; /* what this process may take of it */
     struct device device;
     struct gpu_view gpu;
 };
@@ -47,7 +49,7 @@ static enum status look(struct machine *m)
     m->n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     int64_t page = sysconf(_SC_PAGESIZE);
     m->memory_bytes = sysconf(_SC_PHYS_PAGES) * page;
-    m->free_bytes = sysconf(_SC_AVPHYS_PAGES) * page;
+    host_memory_read("", &m->memory);
     gpu_view_take(&m->gpu);
     return device_open_cpu(&m->device, 0);
 }
@@ -85,8 +87,9 @@ static void add_machine(struct str *s, const struct machine *m)
     str_addf(s, "snug %s, %s\n", SNUG_VERSION, compiler());
     str_addf(s, "system       %s\n", m->system);
     str_addf(s, "processor    %s, %d cores online\n", m->processor, m->n_cores);
-    str_addf(s, "memory       %s, %s free\n", format_bytes(total, m->memory_bytes),
-             format_bytes(available, m->free_bytes));
+    str_addf(s, "memory       %s; %s free", format_bytes(total, m->memory_bytes),
+             format_bytes(available, m->memory.free_bytes));
+    str_addf(s, " of %s's %s\n", m->memory.whose, format_bytes(total, m->memory.total_bytes));
     str_addf(s, "device       %s\n", m->device.description);
     str_addf(s,
              "rates        %.1f GFLOP/s in a large f32 product, %.1f GB/s memory, %.1f GB/s "
@@ -155,13 +158,15 @@ static json_t *pack_ops(const struct device *d)
 static json_t *pack_machine(const struct machine *m)
 {
     const struct device_rates *r = &m->device.rates;
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:{s:f, s:f, s:f}, s:o, s:o}",
-                     "version", SNUG_VERSION, "compiler", compiler(), "system", m->system,
-                     "processor", m->processor, "cores", m->n_cores, "memory_bytes",
-                     (json_int_t)m->memory_bytes, "free_bytes", (json_int_t)m->free_bytes, "device",
-                     m->device.description, "rates", "matmul_flops", r->matmul_flops,
-                     "memory_bytes_per_s", r->memory_bytes, "copy_bytes_per_s", r->copy_bytes,
-                     "gpu", gpu_view_json(&m->gpu), "features", pack_features());
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:{s:s, s:I}, s:s, s:{s:f, s:f, s:f}, "
+        "s:o, s:o}",
+        "version", SNUG_VERSION, "compiler", compiler(), "system", m->system, "processor",
+        m->processor, "cores", m->n_cores, "memory_bytes", (json_int_t)m->memory_bytes,
+        "free_bytes", (json_int_t)m->memory.free_bytes, "memory_limit", "whose", m->memory.whose,
+        "bytes", (json_int_t)m->memory.total_bytes, "device", m->device.description, "rates",
+        "matmul_flops", r->matmul_flops, "memory_bytes_per_s", r->memory_bytes, "copy_bytes_per_s",
+        r->copy_bytes, "gpu", gpu_view_json(&m->gpu), "features", pack_features());
 }
 
 enum snug_status snug_env_json(bool ops, char **text)

@@ -26,15 +26,31 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_predicted(const struct snug_forecast *f)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, s:f}",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, s:f}",
                      "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes",
                      (json_int_t)f->device_bytes, "host_bytes", (json_int_t)f->host_bytes,
                      "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
-                     (json_int_t)f->context_bytes, "arena_lower_bound",
+                     (json_int_t)f->context_bytes, "beside_bytes", (json_int_t)f->beside_bytes,
+                     "data_bytes", (json_int_t)f->data_bytes, "arena_lower_bound",
                      (json_int_t)f->arena_lower_bound, "step_ms", metrics_number(1e3 * f->step_s),
                      "step_ms_source", f->step_source, "kernels", f->n_kernels, "kernels_by_rate",
                      f->n_by_rate, "tokens_per_s", metrics_number(f->tokens_per_s), "step_flops",
                      f->step_flops, "recompute_flops", f->recompute_flops);
+}
+
+static json_t *pack_room(const struct snug_room *r)
+{
+    return json_pack("{s:s, s:o, s:o}", "whose", r->whose, "total_bytes", budget(r->total_bytes),
+                     "free_bytes", budget(r->free_bytes));
+}
+
+static json_t *pack_budgets(const struct snug_forecast *f)
+{
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "device_bytes",
+                     budget(f->device_budget), "host_bytes", budget(f->host_budget), "disk_bytes",
+                     budget(f->disk_budget), "device_needs", (json_int_t)f->device_needs,
+                     "host_needs", (json_int_t)f->host_needs, "device_room",
+                     pack_room(&f->device_room), "host_room", pack_room(&f->host_room));
 }
 
 static json_t *pack_forecast(const struct snug_forecast *f)
@@ -43,9 +59,6 @@ static json_t *pack_forecast(const struct snug_forecast *f)
                               (json_int_t)f->micro_batch, "accumulation", (json_int_t)f->n_micro,
                               "ranks", (json_int_t)f->n_ranks, "seq_len", (json_int_t)f->seq_len,
                               "tokens_per_step", (json_int_t)f->tokens_per_step);
-    json_t *budgets =
-        json_pack("{s:o, s:o, s:o}", "device_bytes", budget(f->device_budget), "host_bytes",
-                  budget(f->host_budget), "disk_bytes", budget(f->disk_budget));
     json_t *recompute =
         json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
     return json_pack("{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
@@ -54,8 +67,8 @@ static json_t *pack_forecast(const struct snug_forecast *f)
                      (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable,
                      "precision", f->precision, "device", f->device, "weights", f->weights,
                      "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
-                     budgets, "recompute", recompute, "predicted", pack_predicted(f), "breakdown",
-                     pack_breakdown(f));
+                     pack_budgets(f), "recompute", recompute, "predicted", pack_predicted(f),
+                     "breakdown", pack_breakdown(f));
 }
 
 static json_t *pack_losses(const struct snug_train_result *r)

@@ -121,6 +121,7 @@ static void forecast_memory(const struct snug_run *run, struct snug_forecast *ou
 {
     const struct pipeline *p = &run->session.pipeline;
     const struct forecast *f = &p->forecast;
+    const struct budget *b = &f->budget;
     const struct program *fullest = fullest_stage(p)->program;
     out->fits = f->fits;
     out->binding = tier_name(f->binding);
@@ -128,13 +129,21 @@ static void forecast_memory(const struct snug_run *run, struct snug_forecast *ou
     out->host_bytes = f->host_bytes;
     out->disk_bytes = f->disk_bytes;
     out->context_bytes = f->context_bytes;
-    out->device_bytes = f->arena_bytes + f->context_bytes;
+    out->device_bytes = f->process_bytes;
     out->arena_lower_bound = fullest->lower_bound[TIER_DEVICE];
     out->layout_method = fullest->layout_method[TIER_DEVICE];
-    out->device_budget = f->budget[TIER_DEVICE];
-    out->host_budget = f->budget[TIER_HOST];
-    out->device_needs = pipeline_needs(p, TIER_DEVICE);
-    out->disk_budget = f->budget[TIER_DISK];
+    out->data_bytes = f->data_bytes;
+    out->beside_bytes = f->beside_bytes;
+    out->device_needs = b->needs[TIER_DEVICE];
+    out->host_needs = b->needs[TIER_HOST];
+    out->device_budget = b->n_bytes[TIER_DEVICE];
+    out->host_budget = b->n_bytes[TIER_HOST];
+    out->disk_budget = b->n_bytes[TIER_DISK];
+    out->device_budget_given = b->given[TIER_DEVICE];
+    out->host_budget_given = b->given[TIER_HOST];
+    out->memory_is_shared = b->is_shared;
+    out->device_room = (struct snug_room){b->room.whose, b->room.total_bytes, b->room.free_bytes};
+    out->host_room = (struct snug_room){b->host.whose, b->host.total_bytes, b->host.free_bytes};
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         out->breakdown[c] = f->breakdown[c];
     out->fragmentation = f->fragmentation;
@@ -225,7 +234,8 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
 {
     struct str s = {0};
     struct timeline t;
-    struct timeline_style style = {.budget = run->session.pipeline.forecast.budget[TIER_DEVICE],
+    struct timeline_style style = {.budget =
+                                       run->session.pipeline.forecast.budget.n_bytes[TIER_DEVICE],
                                    .n_rows = n_rows,
                                    .colour = colour};
     enum status status = make_timeline(run, n_columns, &t);
@@ -240,7 +250,8 @@ enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
 {
     struct str s = {0};
     struct timeline t;
-    struct timeline_style style = {.budget = run->session.pipeline.forecast.budget[TIER_DEVICE]};
+    struct timeline_style style = {.budget =
+                                       run->session.pipeline.forecast.budget.n_bytes[TIER_DEVICE]};
     enum status status = make_timeline(run, SVG_COLUMNS, &t);
     if (status == OK) {
         status = timeline_svg(&t, &style, &s);

@@ -77,30 +77,45 @@ static void show_memory(const struct snug_forecast *f)
     (void)snprintf(note, sizeof(note), "bytes; %.3f%% above the lower bound (layout: %s)",
                    100.0 * above, f->layout_method ? f->layout_method : "trivial");
     show_row("arena", f->arena_bytes, 1.0, note);
-    show_row("context", f->context_bytes, -1, "bytes; the process outside the arena");
-    show_row("process total", f->device_bytes, -1, "bytes; as the system will show it");
     show_row("host", f->host_bytes, -1, "bytes; inputs, outputs, data read ahead");
+    show_row("data", f->data_bytes, -1, "bytes; to tokenise text, before there is an arena");
+    show_row("context", f->context_bytes, -1, "bytes; the process outside of these");
+    show_row("process total", f->device_bytes, -1, "bytes; the most that the system will show");
     if (f->disk_bytes > 0)
         show_row("disk", f->disk_bytes, -1, "bytes");
 }
 
+static void show_tier(const char *tier, int64_t needs, int64_t budget, bool is_given)
+{
+    char need[BYTES_TEXT], have[BYTES_TEXT], spare[BYTES_TEXT];
+    bool over = needs > budget;
+    show_line(LABEL, "  %-6s memory  %s of %s %s: %s %s", tier, format_bytes(need, needs),
+              format_bytes(have, budget), is_given ? "given" : "that can be had",
+              format_bytes(spare, over ? needs - budget : budget - needs),
+              over ? "too little" : "to spare");
+}
+
+static void show_room(const struct snug_room *r)
+{
+    char total[BYTES_TEXT], available[BYTES_TEXT];
+    if (r->free_bytes != SNUG_NO_BUDGET)
+        show_line(LABEL, "  free           %s of %s's %s", format_bytes(available, r->free_bytes),
+                  r->whose, format_bytes(total, r->total_bytes));
+}
+
 static void show_budget(const struct snug_forecast *f)
 {
-    char have[BYTES_TEXT], spare[BYTES_TEXT];
-    if (f->device_budget == SNUG_NO_BUDGET && f->host_budget == SNUG_NO_BUDGET) {
-        show_line(LABEL, "budget    none given: nothing binds (device_memory=2GiB sets one)");
-        return;
+    show_line(LABEL, "budget    %s", f->fits ? "kept" : "not kept");
+    if (f->memory_is_shared && !f->device_budget_given && !f->host_budget_given) {
+        int64_t rest = f->device_budget == SNUG_NO_BUDGET ? 0 : f->host_needs;
+        show_tier("all", f->device_needs + f->host_needs, f->device_budget + rest, false);
+    } else {
+        show_tier("device", f->device_needs, f->device_budget, f->device_budget_given);
+        show_tier("host", f->host_needs, f->host_budget, f->host_budget_given);
     }
-    int64_t budget = strcmp(f->binding, "host") == 0 ? f->host_budget : f->device_budget;
-    int64_t used = strcmp(f->binding, "host") == 0 ? f->host_bytes : f->device_needs;
-    if (budget == SNUG_NO_BUDGET) {
-        show_line(LABEL, "budget    kept; %s memory is the fullest and has none", f->binding);
-        return;
-    }
-    bool over = used > budget;
-    show_line(LABEL, "budget    %s of %s memory binds: %s %s", format_bytes(have, budget),
-              f->binding, format_bytes(spare, over ? used - budget : budget - used),
-              over ? "too little" : "to spare");
+    show_room(&f->device_room);
+    if (!f->memory_is_shared)
+        show_room(&f->host_room);
 }
 
 static void show_time(const struct snug_forecast *f)

@@ -113,9 +113,10 @@ struct device_ops {
     enum status (*tune)(struct device *d, const struct device_tuning *t);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
-    /* How much memory there is and who holds it. NULL: it is the host's, the system decides. */
+    /* How much memory there is and who holds it; without memory of its own, the host's. */
     enum status (*room)(struct device *d, struct device_room *out);
-    /* Bytes of the device this process holds now, as the system sees it. */
+    /* Bytes of the device this process holds, as the system sees it: now, or on the CPU the most
+     * it ever held. */
     int64_t (*used_bytes)(struct device *d);
     void (*close)(struct device *d);
 };

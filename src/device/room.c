@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/host_memory.h"
+
 enum { LISTED = 4 };
 
 /* What a driver keeps for itself is nobody's: a remainder below this is not spoken of. */
@@ -16,6 +18,21 @@ void room_sort(struct device_room *r)
             r->holders[k] = r->holders[k - 1];
         r->holders[k] = x;
     }
+}
+
+/* Pages that are mapped take a 512th for the tables that map them. */
+enum { PAGES_PER_TABLE = 512 };
+
+void room_of_host(struct device_room *out)
+{
+    struct host_memory m;
+    host_memory_read("", &m);
+    *out = (struct device_room){
+        .total_bytes = m.total_bytes,
+        .free_bytes = m.free_bytes - m.free_bytes / PAGES_PER_TABLE,
+        .own_bytes = m.free_bytes == INT64_MAX ? 0 : process_anonymous(),
+    };
+    (void)snprintf(out->whose, sizeof(out->whose), "%s", m.whose);
 }
 
 int64_t room_available(const struct device_room *r)
@@ -68,15 +85,15 @@ void room_add_text(const struct device_room *r, struct str *out)
     char available[BYTES_TEXT], total[BYTES_TEXT];
     struct str holders = {0};
     room_add_holders(r, &holders);
-    str_addf(out, "only %s (%lld bytes) of the GPU's %s are free%s%s",
-             format_bytes(available, room_available(r)), (long long)room_available(r),
+    str_addf(out, "only %s (%lld bytes) of %s's %s are free%s%s",
+             format_bytes(available, room_available(r)), (long long)room_available(r), r->whose,
              format_bytes(total, r->total_bytes), holders.n ? ": " : "", str_text(&holders));
     str_release(&holders);
 }
 
-const char *room_budget(const struct device_room *r, char out[BYTES_TEXT])
+const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT])
 {
-    (void)snprintf(out, BYTES_TEXT, "%lldMiB", (long long)(room_available(r) >> 20));
+    (void)snprintf(out, BYTES_TEXT, "%lldMiB", (long long)(MAX(n_bytes, (int64_t)0) >> 20));
     return out;
 }
 
@@ -90,12 +107,7 @@ enum status room_refuse(const struct device_room *r, const char *what, int64_t n
              "does not fit: %s needs %s (%lld bytes), but %s. %s, or plan for device_memory: %s",
              what, format_bytes(need, n_bytes), (long long)n_bytes, str_text(&text),
              room_others(r) >= UNSPOKEN ? "End what holds the rest" : "Make the model smaller",
-             room_budget(r, budget));
+             room_setting(room_available(r), budget));
     str_release(&text);
     return status;
-}
-
-enum status room_require(const struct device_room *r, const char *what, int64_t n_bytes)
-{
-    return n_bytes <= room_available(r) ? OK : room_refuse(r, what, n_bytes);
 }

@@ -1,7 +1,7 @@
-/* room.h: a device's memory as its driver sees it, and what to say when there is too little of it.
+/* room.h: a memory as the driver or the system sees it, and what to say when there is too little.
  *
- * Only devices whose memory is apart have one (device_ops.room); what is done with it is plain
- * arithmetic and text, so that it is tested without a GPU.
+ * A GPU's driver is asked through device_ops.room, the machine through room_of_host(). What is done
+ * with the answer is plain arithmetic and text, so that it is tested without a GPU.
  */
 #ifndef SNUG_DEVICE_ROOM_H
 #define SNUG_DEVICE_ROOM_H
@@ -25,6 +25,7 @@ struct device_holder {
 enum { MAX_HOLDERS = 32 };
 
 struct device_room {
+    char whose[256]; /* "the GPU", "the machine", "cgroup /jobs/17" */
     int64_t total_bytes, free_bytes;
     int64_t own_bytes;   /* held by this process now */
     bool sees_processes; /* the driver tells processes apart (often not inside containers) */
@@ -33,6 +34,9 @@ struct device_room {
 };
 
 void room_sort(struct device_room *r);
+
+/* The memory of the machine, or of the control group this process is in where that is less. */
+void room_of_host(struct device_room *out);
 
 /* Bytes this process can hold in all: what is free and what it has already. */
 int64_t room_available(const struct device_room *r);
@@ -47,12 +51,10 @@ void room_add_holders(const struct device_room *r, struct str *out);
  * (python) holds 127.00 GiB". */
 void room_add_text(const struct device_room *r, struct str *out);
 
-/* The largest device_memory setting that can be had, "12595MiB", into out; returns out. */
-const char *room_budget(const struct device_room *r, char out[BYTES_TEXT]);
+/* A setting of so many bytes, rounded down, "12595MiB", into out; returns out. */
+const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT]);
 
-/* ERR_FIT when `n_bytes` for `what` are more than room_available(), with all of the above. */
-enum status room_require(const struct device_room *r, const char *what, int64_t n_bytes) MUST_CHECK;
-/* The same without asking: an allocation has failed. */
+/* ERR_FIT with all of the above: an allocation of n_bytes for `what` has failed. */
 enum status room_refuse(const struct device_room *r, const char *what, int64_t n_bytes) MUST_CHECK;
 
 #ifdef __cplusplus

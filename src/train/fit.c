@@ -96,50 +96,31 @@ static enum status refuse(const struct pipeline *p, const struct pipeline_option
                 tier, need, (long long)n_bytes, have, over, limit->fix);
 }
 
-/* What others leave of a device; who they are is part of the message. */
-static enum status refuse_room(const struct pipeline *p, const struct pipeline_options *o,
-                               const struct device_room *room)
+/* Refuses for the bytes that tier `t` lacks: of its budget, or of what can be had. */
+static enum status refuse_tier(const struct pipeline *p, const struct pipeline_options *o,
+                               const struct budget *b, enum tier t, bool is_given)
 {
-    const struct limit limit = {TIER_DEVICE, room_available(room), "end what holds the rest"};
-    char budget[BYTES_TEXT];
+    char fix[320];
+    const struct limit limit = {t, is_given ? b->n_bytes[t] : b->had[t],
+                                budget_fix(b, t, is_given, fix)};
     struct str have = {0};
-    str_add(&have, "but ");
-    room_add_text(room, &have);
-    str_addf(&have, " (device_memory: %s is what can be had)", room_budget(room, budget));
+    budget_add_text(b, t, is_given, &have);
     enum status status = refuse(p, o, &limit, str_text(&have));
     str_release(&have);
     return status;
 }
 
-static bool has_room(const struct device *d)
-{
-    return d->ops->room != NULL;
-}
-
 enum status pipeline_require_room(const struct pipeline *p, const struct pipeline_options *o)
 {
-    struct device_room room;
-    if (!has_room(p->device))
-        return OK;
-    TRY(p->device->ops->room(p->device, &room));
-    if (pipeline_needs(p, TIER_DEVICE) <= room_available(&room))
-        return OK;
-    return refuse_room(p, o, &room);
+    struct budget now;
+    budget_read(&now, p->device, p->config, p->forecast.budget.needs);
+    enum tier t = budget_short(&now);
+    return t == TIER_COUNT ? OK : refuse_tier(p, o, &now, t, false);
 }
 
 enum status pipeline_require_fit(const struct pipeline *p, const struct pipeline_options *o)
 {
-    const struct forecast *f = &p->forecast;
-    if (f->fits)
-        return OK;
-    static const char *const fixes[TIER_COUNT] = {"raise device_memory", "raise host_memory",
-                                                  "raise disk_memory"};
-    const struct limit limit = {f->binding, f->budget[f->binding], fixes[f->binding]};
-    bool asked = limit.tier != TIER_DEVICE || p->config->device_memory >= 0;
-    if (!asked && has_room(p->device))
-        return pipeline_require_room(p, o);
-    char bytes[BYTES_TEXT], have[96];
-    (void)snprintf(have, sizeof(have), "the budget is %s (%lld bytes)",
-                   format_bytes(bytes, limit.n_bytes), (long long)limit.n_bytes);
-    return refuse(p, o, &limit, have);
+    const struct budget *b = &p->forecast.budget;
+    enum tier t = budget_over(b);
+    return t == TIER_COUNT ? OK : refuse_tier(p, o, b, t, b->given[t]);
 }

@@ -1,5 +1,7 @@
 /* forecast.c: what a pipeline will take, said before anything runs: memory, whether it fits, time.
  */
+#include "base/alloc.h"
+#include "base/host_memory.h"
 #include "train/pipeline.h"
 
 /* Kernels are timed in memory that the plan will need anyway, so only for a plan that fits. */
@@ -43,43 +45,58 @@ static void forecast_memory(struct pipeline *p)
         f->fragmentation -= f->breakdown[c];
 }
 
-int64_t pipeline_needs(const struct pipeline *p, enum tier t)
+/* What the process holds beside its arenas, and how much of the device it takes in all. Planning
+ * and reading data come before there are arenas: of these only what is more than the run's counts.
+ */
+static void forecast_process(struct pipeline *p)
 {
-    bool whole = t == TIER_DEVICE && p->device->ops->memory_is_apart;
-    return p->n_bytes[t] + (whole ? p->forecast.context_bytes : 0);
+    struct forecast *f = &p->forecast;
+    mem_trim(); /* what planning left behind does not stay */
+    f->context_bytes = p->device->ops->context_bytes(p->device);
+    f->beside_bytes = process_resident();
+    f->before_bytes = process_peak();
+    f->process_bytes = f->arena_bytes + f->context_bytes;
+    if (p->device->ops->memory_is_apart)
+        return;
+    f->process_bytes += MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
+    f->process_bytes = MAX(f->process_bytes, f->before_bytes);
+    f->before_bytes = MAX(f->before_bytes - f->arena_bytes, (int64_t)0);
 }
 
-/* The budget of a tier without one: on a GPU what others leave of it. */
-static int64_t whole_tier(struct device *d, enum tier t)
+int64_t pipeline_needs(const struct pipeline *p, enum tier t)
 {
-    struct device_room room;
-    if (t != TIER_DEVICE || !d->ops->room || d->ops->room(d, &room) != OK)
-        return INT64_MAX;
-    return room_available(&room);
+    const struct forecast *f = &p->forecast;
+    switch (t) {
+    case TIER_DEVICE:
+        return f->arena_bytes + (p->device->ops->memory_is_apart ? f->context_bytes : 0);
+    case TIER_HOST:
+        return MAX(f->beside_bytes + MAX(f->host_bytes, f->data_bytes), f->before_bytes);
+    default:
+        return f->disk_bytes;
+    }
 }
 
 static void forecast_fit(struct pipeline *p)
 {
     struct forecast *f = &p->forecast;
-    const int64_t asked[TIER_COUNT] = {p->config->device_memory, p->config->host_memory,
-                                       p->config->disk_memory};
-    f->fits = true;
-    f->binding = TIER_DEVICE;
-    for (int t = 0; t < TIER_COUNT; t++) {
-        bool given = asked[t] != CONFIG_AUTO && asked[t] != CONFIG_UNSET;
-        f->budget[t] = given ? asked[t] : whole_tier(p->device, (enum tier)t);
-        if (pipeline_needs(p, (enum tier)t) > f->budget[t]) {
-            f->binding = f->fits ? (enum tier)t : f->binding;
-            f->fits = false;
-        }
-    }
+    int64_t needs[TIER_COUNT];
+    for (int t = 0; t < TIER_COUNT; t++)
+        needs[t] = pipeline_needs(p, (enum tier)t);
+    budget_read(&f->budget, p->device, p->config, needs);
+    enum tier over = budget_over(&f->budget);
+    f->fits = over == TIER_COUNT;
+    f->binding = f->fits ? TIER_DEVICE : over;
 }
 
 enum status pipeline_forecast(struct pipeline *p, const struct pipeline_options *o)
 {
     p->forecast.n_params = model_count_params(o->train ? &p->train.io : &p->eval.io);
-    p->forecast.context_bytes = p->device->ops->context_bytes(p->device);
+    p->forecast.data_bytes = o->data_bytes;
     forecast_memory(p);
+    forecast_process(p);
     forecast_fit(p);
-    return forecast_time(p, o);
+    TRY(forecast_time(p, o));
+    forecast_process(p); /* timing may have taken more, for a moment, than the run will */
+    forecast_fit(p);
+    return OK;
 }

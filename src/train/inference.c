@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/str.h"
 #include "plan/plan.h"
+#include "train/budget.h"
 #include "train/device_choice.h"
 #include "train/parameters.h"
 #include "train/session.h"
@@ -50,38 +52,38 @@ static enum status place_stage(struct inference *x, struct inference_stage *s)
     return program_check(s->program, &x->storage);
 }
 
-/* What counts against a tier's budget: its arena and, on a GPU, the context beside it. */
-static int64_t needs(const struct inference *x, enum tier t)
+static enum status refuse(const struct inference *x, const struct budget *b, enum tier t,
+                          bool is_given)
 {
-    bool whole = t == TIER_DEVICE && x->device.ops->memory_is_apart;
-    return x->n_bytes[t] + (whole ? x->context_bytes : 0);
+    char need[BYTES_TEXT], weights[BYTES_TEXT], fix[320];
+    struct str have = {0};
+    budget_add_text(b, t, is_given, &have);
+    enum status status = FAIL(
+        ERR_FIT,
+        "does not fit: the model in use needs %s (%lld bytes) of %s memory, %s of it weights and a "
+        "cache of %lld tokens; %s: %s, or ask for fewer tokens",
+        format_bytes(need, b->needs[t]), (long long)b->needs[t], tier_name(t),
+        format_bytes(weights, x->storage.n_bytes[t]), (long long)x->options.cache_len,
+        str_text(&have), budget_fix(b, t, is_given, fix));
+    str_release(&have);
+    return status;
 }
 
-static enum status require_budget(const struct inference *x, enum tier t, int64_t budget)
-{
-    char need[BYTES_TEXT], have[BYTES_TEXT], weights[BYTES_TEXT];
-    if (budget < 0 || needs(x, t) <= budget)
-        return OK;
-    return FAIL(ERR_FIT,
-                "does not fit: generating needs %s (%lld bytes) of %s memory, %s of it weights "
-                "and a cache of %lld tokens; the budget is %s (%lld bytes). Raise %s_memory, "
-                "or ask for fewer tokens",
-                format_bytes(need, needs(x, t)), (long long)needs(x, t), tier_name(t),
-                format_bytes(weights, x->storage.n_bytes[t]), (long long)x->options.cache_len,
-                format_bytes(have, budget), (long long)budget, tier_name(t));
-}
-
+/* The same rules as for training (budget.h). */
 static enum status require_fit(struct inference *x)
 {
-    const struct config *cfg = x->config;
-    struct device_room room;
-    TRY(require_budget(x, TIER_DEVICE, cfg->device_memory));
-    TRY(require_budget(x, TIER_HOST, cfg->host_memory));
-    TRY(require_budget(x, TIER_DISK, cfg->disk_memory));
-    if (!x->device.ops->room)
-        return OK;
-    TRY(x->device.ops->room(&x->device, &room));
-    return room_require(&room, "generating", needs(x, TIER_DEVICE));
+    bool apart = x->device.ops->memory_is_apart;
+    const int64_t needs[TIER_COUNT] = {
+        [TIER_DEVICE] = x->n_bytes[TIER_DEVICE] + (apart ? x->context_bytes : 0),
+        [TIER_HOST] = x->n_bytes[TIER_HOST] + process_resident(),
+        [TIER_DISK] = x->n_bytes[TIER_DISK],
+    };
+    struct budget b;
+    budget_read(&b, &x->device, x->config, needs);
+    enum tier over = budget_over(&b), lacking = budget_short(&b);
+    if (over != TIER_COUNT)
+        return refuse(x, &b, over, b.given[over]);
+    return lacking == TIER_COUNT ? OK : refuse(x, &b, lacking, false);
 }
 
 /* Host memory through which weights come where the host cannot address the device: room for the

@@ -15,6 +15,7 @@
 #include "optim/optimizer.h"
 #include "program/predict.h"
 #include "rewrite/rewrite.h"
+#include "train/budget.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +25,7 @@ struct pipeline_options {
     bool train, evaluate;       /* which programs are wanted */
     int64_t ring_bytes;         /* of the training data's prefetch ring, in the host tier */
     int64_t eval_ring_bytes;    /* of the evaluation data's */
+    int64_t data_bytes;         /* held while data is read, before the arenas are */
     struct kernel_times *times; /* kernels are timed through this; NULL: times go by rates */
 };
 
@@ -40,15 +42,19 @@ struct stage {
 struct forecast {
     int64_t n_params;
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
-    int64_t context_bytes;                       /* the process outside its arenas */
+    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;    /* of the host's memory, on top, while data is read */
+    int64_t before_bytes;  /* of the host's memory: the most that planning took, less the arena */
+    int64_t process_bytes; /* the most that the system will show on the device */
     double step_s;
     int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
     double step_flops;      /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT]; /* device tier, at the fullest instant */
     int64_t fragmentation;                 /* arena - what is alive at that instant */
     bool fits;
-    enum tier binding;          /* the tier over its budget, or the fullest one */
-    int64_t budget[TIER_COUNT]; /* INT64_MAX: none given */
+    enum tier binding; /* the tier over its budget, or the fullest one */
+    struct budget budget;
 };
 
 struct pipeline {
@@ -75,7 +81,8 @@ void pipeline_release(struct pipeline *p);
  * the device can and o->times is given. */
 enum status pipeline_forecast(struct pipeline *p, const struct pipeline_options *o) MUST_CHECK;
 
-/* What counts against a tier's budget: its arena and, on a GPU, the context beside it. */
+/* What counts against a tier's budget: its arena and what the process holds beside it; on the CPU
+ * that is host memory, and device_memory bounds the arena alone. */
 int64_t pipeline_needs(const struct pipeline *p, enum tier t);
 
 /* ERR_FIT with the binding constraint in bytes and the nearest change that would fit (other
@@ -83,8 +90,8 @@ int64_t pipeline_needs(const struct pipeline *p, enum tier t);
 enum status pipeline_require_fit(const struct pipeline *p,
                                  const struct pipeline_options *o) MUST_CHECK;
 
-/* ERR_FIT when the device has too little free memory now, whatever the budget says: how much there
- * is, who holds the rest, and the nearest change that would fit. */
+/* ERR_FIT when the device or the host has too little free memory now, whatever the budget says: how
+ * much there is, who holds the rest, and the nearest change that would fit. */
 enum status pipeline_require_room(const struct pipeline *p,
                                   const struct pipeline_options *o) MUST_CHECK;
 

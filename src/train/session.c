@@ -300,8 +300,6 @@ static enum status load_program(struct session *s, const struct stage *stage, in
 
 enum status session_start(struct session *s)
 {
-    /* With data and tokenizer open, what the process holds beside its arenas is known better. */
-    s->pipeline.forecast.context_bytes = s->device.ops->context_bytes(&s->device);
     TRY(executor_new(&s->executor, &s->device, s->pipeline.n_bytes));
     open_stage(s);
     TRY(load_program(s, &s->pipeline.train, &s->train_program));

@@ -169,7 +169,7 @@ static void measure_memory(struct loop *l, struct step_record *r)
     r->host_bytes = result->host_bytes;
     r->device_bytes = result->device_bytes;
     r->arena_predicted = f->arena_bytes;
-    r->device_predicted = f->arena_bytes + f->context_bytes;
+    r->device_predicted = f->process_bytes;
 }
 
 /* What the model's matrix products could reach. */

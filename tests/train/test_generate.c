@@ -140,7 +140,7 @@ static void generating_outside_the_budget_is_refused(void **state)
     struct inference x;
     struct inference_options o = {.chunk = 4, .cache_len = 16};
     assert_int_equal(inference_open(&x, cfg, &o), ERR_FIT);
-    expect_message("Raise device_memory");
+    expect_message("raise device_memory");
     config_free(cfg);
 }
 

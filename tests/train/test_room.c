@@ -1,5 +1,6 @@
-/* A plan against what others leave of a device: the message has need, free memory, holders and the
- * nearest change that would fit. The device is the CPU with a driver that is made up. */
+/* A plan against what others leave of a memory: the message has need, free memory, holders and the
+ * nearest change that would fit. The device is the CPU with a driver that is made up: as a GPU
+ * whose memory is apart, or as the machine's own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,11 +31,18 @@ static enum status made_up_room(struct device *d, struct device_room *out)
 
 static void set_free(int64_t n_bytes)
 {
-    driver_says = (struct device_room){.total_bytes = 100 * 1024 * MIB,
+    driver_says = (struct device_room){.whose = "the GPU",
+                                       .total_bytes = 100 * 1024 * MIB,
                                        .free_bytes = n_bytes,
                                        .sees_processes = true,
                                        .n_holders = 1,
                                        .holders = {{4711, 100 * 1024 * MIB - n_bytes, "python3"}}};
+}
+
+static int64_t made_up_context(struct device *d)
+{
+    (void)d;
+    return 3 * MIB;
 }
 
 static int open_device(void **state)
@@ -43,6 +51,8 @@ static int open_device(void **state)
     expect_ok(device_open_cpu(&device, 2));
     ops = *device.ops;
     ops.room = made_up_room;
+    ops.memory_is_apart = true;
+    ops.context_bytes = made_up_context;
     device.ops = &ops;
     return 0;
 }
@@ -121,7 +131,7 @@ static void no_budget_means_what_is_free(void **state)
     set_free(kept - 1);
     plan(&p, NULL, NULL);
     assert_false(p.pipeline.forecast.fits);
-    assert_int_equal(p.pipeline.forecast.budget[TIER_DEVICE], kept - 1);
+    assert_int_equal(p.pipeline.forecast.budget.n_bytes[TIER_DEVICE], kept - 1);
     assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
     expect_words(kept);
     drop(&p);
@@ -145,12 +155,99 @@ static void a_budget_is_a_plan_and_free_memory_a_condition(void **state)
     drop(&p);
 }
 
+/* ---- the machine's own memory ---------------------------------------------------------------- */
+
+static int share_memory(void **state)
+{
+    (void)state;
+    ops.memory_is_apart = false;
+    return 0;
+}
+
+static int keep_memory_apart(void **state)
+{
+    (void)state;
+    ops.memory_is_apart = true;
+    return 0;
+}
+
+static void set_free_in_group(int64_t n_bytes)
+{
+    driver_says = (struct device_room){
+        .whose = "cgroup /jobs", .total_bytes = 512 * MIB, .free_bytes = n_bytes};
+}
+
+/* Bytes of the whole process: arena and all else. */
+static int64_t process_needs(void)
+{
+    struct planned p;
+    set_free_in_group(1024 * MIB);
+    plan(&p, NULL, NULL);
+    int64_t n_bytes =
+        pipeline_needs(&p.pipeline, TIER_DEVICE) + pipeline_needs(&p.pipeline, TIER_HOST);
+    drop(&p);
+    return n_bytes;
+}
+
+static void arena_and_process_share_what_is_free(void **state)
+{
+    (void)state;
+    struct planned p;
+    int64_t all = process_needs();
+    set_free_in_group(all - MIB / 4);
+    plan(&p, NULL, NULL);
+    assert_false(p.pipeline.forecast.fits);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    expect_message("does not fit: device memory needs");
+    expect_message("of cgroup /jobs's 512.00 MiB are free");
+    expect_message("for what the process holds beside the arena");
+    drop(&p);
+    set_free_in_group(all + 64 * MIB);
+    plan(&p, NULL, NULL);
+    assert_true(p.pipeline.forecast.fits);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
+    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), OK);
+    drop(&p);
+}
+
+static void host_memory_bounds_the_process_beside_its_arena(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free_in_group(1024 * MIB);
+    plan(&p, "host_memory=1MiB", NULL);
+    assert_int_equal(p.pipeline.forecast.binding, TIER_HOST);
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    expect_message("does not fit: host memory needs");
+    expect_message("the budget is 1.00 MiB (1048576 bytes)");
+    expect_message("raise host_memory");
+    drop(&p);
+}
+
+static void a_plan_for_another_machine_does_not_run_on_this_one(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free_in_group(MIB);
+    plan(&p, "device_memory=1GiB", "host_memory=1GiB");
+    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
+    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    expect_message("raise the limit of cgroup /jobs");
+    drop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(too_little_free_memory_names_the_holder_and_the_change),
         cmocka_unit_test(no_budget_means_what_is_free),
         cmocka_unit_test(a_budget_is_a_plan_and_free_memory_a_condition),
+        cmocka_unit_test_setup_teardown(arena_and_process_share_what_is_free, share_memory,
+                                        keep_memory_apart),
+        cmocka_unit_test_setup_teardown(host_memory_bounds_the_process_beside_its_arena,
+                                        share_memory, keep_memory_apart),
+        cmocka_unit_test_setup_teardown(a_plan_for_another_machine_does_not_run_on_this_one,
+                                        share_memory, keep_memory_apart),
     };
     log_set_level(LOG_WARN);
     return cmocka_run_group_tests(tests, open_device, NULL);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/machine.h"
 #include "base/str.h"
 #include "device/cpu/cpu_gemm.h"
@@ -70,22 +71,17 @@ static enum status no_sync(struct device *d)
     return OK;
 }
 
-static int64_t resident_bytes(void)
-{
-    long long pages = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%lld %lld", &pages, &resident) != 2) // NOLINT(cert-err34-c)
-        resident = 0;
-    (void)fclose(f);
-    return (int64_t)resident * sysconf(_SC_PAGESIZE);
-}
-
 static int64_t used_bytes(struct device *d)
 {
     (void)d;
-    return resident_bytes();
+    return process_peak();
+}
+
+static enum status room(struct device *d, struct device_room *out)
+{
+    (void)d;
+    room_of_host(out);
+    return OK;
 }
 
 /* Rate of a product of n x n matrices, the best of a few. */
@@ -141,7 +137,7 @@ static enum status measure(struct device *d)
 {
     enum { N = 1024 };
     const int64_t stream = 4 << 20, matrix = N * N;
-    const int64_t n_floats = 2 * stream + 3 * matrix;
+    const int64_t n_floats = 2 * stream; /* the matrices lie where the streams will */
     const int64_t n_bytes = n_floats * 4 + cpu_gemm_workspace(&d->env, N, N, N);
     void *scratch;
     TRY(memory_alloc(d, TIER_HOST, n_bytes, &scratch));
@@ -149,12 +145,11 @@ static enum status measure(struct device *d)
     for (int64_t i = 0; i < n_floats; i++)
         p[i] = (float)(i % 13) * 0.25f;
     void *const matrices[] = {p, p + matrix, p + 2 * matrix};
-    float *streams = p + 3 * matrix;
     d->rates.matmul_flops = measure_matmul(d, DTYPE_F32, matrices, N, p + n_floats);
     d->rates.half_matmul_flops = d->rates.matmul_flops; /* 16-bit operands are products in f32 */
     if (CPU_GEMM_AMX && cpu_gemm_amx_usable())
         d->rates.half_matmul_flops = measure_matmul(d, DTYPE_BF16, matrices, N, p + n_floats);
-    measure_memory(&d->rates, streams, streams + stream, stream, d->env.n_threads);
+    measure_memory(&d->rates, p, p + stream, stream, d->env.n_threads);
     memory_free(d, TIER_HOST, scratch, n_bytes);
     return OK;
 }
@@ -162,7 +157,7 @@ static enum status measure(struct device *d)
 static int64_t context_bytes(struct device *d)
 {
     (void)d;
-    return resident_bytes();
+    return process_resident();
 }
 
 static void close_device(struct device *d)
@@ -182,6 +177,7 @@ static const struct device_ops cpu_ops = {
     .fill = cpu_fill,
     .time_calls = cpu_time_calls,
     .context_bytes = context_bytes,
+    .room = room,
     .used_bytes = used_bytes,
     .close = close_device,
 };

@@ -262,6 +262,7 @@ enum status cuda_room(struct device *d, struct device_room *out)
     struct cuda_state *s = cuda_state_of(d);
     size_t free_bytes = 0, total = 0;
     *out = (struct device_room){};
+    (void)snprintf(out->whose, sizeof(out->whose), "the GPU");
     CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
     out->free_bytes = (int64_t)free_bytes;
     out->total_bytes = (int64_t)total;

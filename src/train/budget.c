@@ -1,0 +1,92 @@
+#include "train/budget.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void read_rooms(struct budget *b, struct device *d)
+{
+    if (!d->ops->room || d->ops->room(d, &b->room) != OK)
+        b->room = (struct device_room){.total_bytes = INT64_MAX, .free_bytes = INT64_MAX};
+    if (b->is_shared)
+        b->host = b->room;
+    else
+        room_of_host(&b->host);
+}
+
+/* What a memory has for this process when `taken` of it is spoken for. */
+static int64_t left_of(const struct device_room *r, int64_t taken)
+{
+    return r->free_bytes == INT64_MAX ? INT64_MAX : MAX(room_available(r) - taken, (int64_t)0);
+}
+
+void budget_read(struct budget *b, struct device *d, const struct config *cfg,
+                 const int64_t needs[TIER_COUNT])
+{
+    const int64_t asked[TIER_COUNT] = {cfg->device_memory, cfg->host_memory, cfg->disk_memory};
+    *b = (struct budget){.is_shared = !d->ops->memory_is_apart};
+    memcpy(b->needs, needs, sizeof(b->needs));
+    read_rooms(b, d);
+    b->had[TIER_DEVICE] = left_of(&b->room, b->is_shared ? needs[TIER_HOST] : 0);
+    b->had[TIER_HOST] = left_of(&b->host, b->is_shared ? needs[TIER_DEVICE] : 0);
+    b->had[TIER_DISK] = INT64_MAX;
+    for (int t = 0; t < TIER_COUNT; t++) {
+        b->given[t] = asked[t] != CONFIG_AUTO && asked[t] != CONFIG_UNSET;
+        b->n_bytes[t] = b->given[t] ? asked[t] : b->had[t];
+    }
+    /* A budget is a plan, perhaps for another machine: only what was left open goes by this one. */
+    if (b->is_shared && b->given[TIER_DEVICE] && !b->given[TIER_HOST])
+        b->n_bytes[TIER_HOST] = left_of(&b->host, 0);
+}
+
+static enum tier first_above(const int64_t needs[TIER_COUNT], const int64_t most[TIER_COUNT])
+{
+    for (int t = 0; t < TIER_COUNT; t++)
+        if (needs[t] > most[t])
+            return (enum tier)t;
+    return TIER_COUNT;
+}
+
+enum tier budget_over(const struct budget *b)
+{
+    return first_above(b->needs, b->n_bytes);
+}
+
+enum tier budget_short(const struct budget *b)
+{
+    return first_above(b->needs, b->had);
+}
+
+static const struct device_room *room_of(const struct budget *b, enum tier t)
+{
+    return t == TIER_DEVICE ? &b->room : &b->host;
+}
+
+void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct str *out)
+{
+    char bytes[BYTES_TEXT], setting[BYTES_TEXT];
+    if (is_given) {
+        str_addf(out, "the budget is %s (%lld bytes)", format_bytes(bytes, b->n_bytes[t]),
+                 (long long)b->n_bytes[t]);
+        return;
+    }
+    enum tier other = t == TIER_DEVICE ? TIER_HOST : TIER_DEVICE;
+    str_add(out, "but ");
+    room_add_text(room_of(b, t), out);
+    if (b->is_shared)
+        str_addf(out, ", %s of them for %s", format_bytes(bytes, b->needs[other]),
+                 t == TIER_DEVICE ? "what the process holds beside the arena" : "the arena");
+    str_addf(out, " (%s_memory: %s is what can be had)", tier_name(t),
+             room_setting(b->had[t], setting));
+}
+
+const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char out[320])
+{
+    const char *whose = room_of(b, t)->whose;
+    if (is_given)
+        (void)snprintf(out, 320, "raise %s_memory", tier_name(t));
+    else if (strncmp(whose, "cgroup", 6) == 0)
+        (void)snprintf(out, 320, "raise the limit of %s", whose);
+    else
+        (void)snprintf(out, 320, "end what holds the rest");
+    return out;
+}
