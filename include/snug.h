@@ -250,8 +250,9 @@ struct snug_train_options {
 
 struct snug_train_result {
     int64_t n_steps, last_step;                    /* run in this call; number of the last */
-    const double *losses;                          /* [n_steps] */
-    const double *step_s;                          /* [n_steps] */
+    int64_t n_kept;                                /* of these: the last 65536 at most */
+    const double *losses;                          /* [n_kept] */
+    const double *step_s;                          /* [n_kept] */
     int64_t n_skipped;                             /* of these, by loss scaling */
     double loss_scale;                             /* in the end; 0: the loss is not scaled */
     double median_step_s, seconds;                 /* of one step; of all of them */

@@ -10,34 +10,14 @@
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
 
-enum { COPY_TOKENS = 1 << 14 };
-
-static enum status copy_tokens(const struct source *from, struct token_writer *to,
-                               struct snug_tokenized *out)
-{
-    int32_t *tokens;
-    enum status status = OK;
-    TRY(mem_try_array(&tokens, (size_t)2 * COPY_TOKENS, sizeof(*tokens)));
-    int32_t *labels = tokens + COPY_TOKENS;
-    for (int64_t at = 0; at < out->n_tokens; at += COPY_TOKENS) {
-        int64_t n = MIN((int64_t)COPY_TOKENS, out->n_tokens - at);
-        TRY_GOTO(source_read(from, at, n, tokens, labels), out);
-        TRY_GOTO(token_writer_add(to, tokens, (size_t)n), out);
-        for (int64_t i = 0; i < n; i++)
-            out->n_unlabelled += labels[i] == LABEL_IGNORED;
-    }
-out:
-    mem_free(tokens);
-    return status;
-}
-
-static enum status write_tokens(const struct source *from, const char *path,
+static enum status write_tokens(const struct source_options *from, const char *path,
                                 struct snug_tokenized *out)
 {
     struct token_writer *w;
-    out->n_tokens = source_n_tokens(from);
-    TRY(token_writer_open(&w, path, out->vocab_size));
-    enum status status = copy_tokens(from, w, out);
+    TRY(token_writer_open(&w, path, TOKEN_FORMAT_LLMC, out->vocab_size));
+    enum status status = source_write(from, w);
+    out->n_tokens = token_writer_n_tokens(w);
+    out->n_unlabelled = token_writer_n_ignored(w);
     if (status != OK) {
         token_writer_abandon(w);
         return status;
@@ -55,9 +35,10 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     struct model *model = NULL;
     char *folder = NULL;
     struct tokenizer *tokenizer = NULL;
-    struct source *source = NULL;
     enum status status;
     *out = (struct snug_tokenized){0};
+    struct device_room room;
+    room_of_host(&room);
     TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
     TRY_GOTO(session_open_tokenizer(cfg, folder, &tokenizer), out);
     out->vocab_size = model->vocab_size;
@@ -69,11 +50,10 @@ enum snug_status snug_tokenize(const struct snug_config *config,
         .vocab_size = model->vocab_size,
         .output = out_path,
         .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
+        .spare_bytes = room_available(&room),
     };
-    TRY_GOTO(source_open(&source, &o), out);
-    TRY_GOTO(write_tokens(source, out_path, out), out);
+    TRY_GOTO(write_tokens(&o, out_path, out), out);
 out:
-    source_free(source);
     tokenizer_free(tokenizer);
     model_free(model);
     mem_free(folder);

@@ -74,7 +74,7 @@ static json_t *pack_forecast(const struct snug_forecast *f)
 static json_t *pack_losses(const struct snug_train_result *r)
 {
     json_t *losses = json_array();
-    for (int64_t i = 0; losses && i < r->n_steps; i++) {
+    for (int64_t i = 0; losses && i < r->n_kept; i++) {
         if (json_array_append_new(losses, metrics_number(r->losses[i])) != 0) {
             json_decref(losses);
             return NULL;

@@ -179,6 +179,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
     *out = (struct snug_train_result){
         .n_steps = r->n_steps,
         .last_step = r->last_step,
+        .n_kept = r->n_kept,
         .losses = r->losses,
         .step_s = r->step_seconds,
         .n_skipped = r->n_skipped,

@@ -68,21 +68,52 @@ enum status file_open_regular(const char *path, int *fd, int64_t *n_bytes)
     return status;
 }
 
+enum status file_in_open(struct file_in *f, const char *path)
+{
+    *f = (struct file_in){.fd = -1, .path = path};
+    return file_open_regular(path, &f->fd, &f->n_bytes);
+}
+
+enum status file_in_read(const struct file_in *f, int64_t at, void *out, size_t n)
+{
+    char *to = out;
+    while (n > 0) {
+        ssize_t got = pread(f->fd, to, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return file_fail("cannot read", f->path);
+        if (got == 0)
+            return FAIL(ERR_IO, "%s: shorter than it was when it was opened", f->path);
+        to += got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return OK;
+}
+
+void file_in_close(struct file_in *f)
+{
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    f->fd = -1;
+}
+
 enum status file_map_open(struct file_map *m, const char *path)
 {
-    *m = (struct file_map){0};
-    int fd;
-    int64_t n_bytes = 0;
-    TRY(file_open_regular(path, &fd, &n_bytes));
+    struct file_in f;
     enum status status = OK;
-    if (n_bytes > 0) {
-        void *p = mmap(NULL, (size_t)n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    *m = (struct file_map){0};
+    TRY(file_in_open(&f, path));
+    m->n_bytes = (size_t)f.n_bytes;
+    if (m->n_bytes > 0) {
+        void *p = mmap(NULL, m->n_bytes, PROT_READ, MAP_PRIVATE, f.fd, 0);
         if (p == MAP_FAILED)
             status = file_fail("cannot map", path);
         else
-            *m = (struct file_map){(const uint8_t *)p, (size_t)n_bytes};
+            m->data = (const uint8_t *)p;
     }
-    (void)close(fd);
+    file_in_close(&f);
     return status;
 }
 

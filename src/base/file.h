@@ -32,6 +32,18 @@ struct file_map {
 enum status file_map_open(struct file_map *m, const char *path) MUST_CHECK;
 void file_map_close(struct file_map *m);
 
+/* A file read in pieces, at any place and by any number of threads. */
+struct file_in {
+    int fd;
+    int64_t n_bytes;  /* when it was opened */
+    const char *path; /* borrowed */
+};
+
+enum status file_in_open(struct file_in *f, const char *path) MUST_CHECK;
+/* n bytes from `at` on; ERR_IO when the file ends before. */
+enum status file_in_read(const struct file_in *f, int64_t at, void *out, size_t n) MUST_CHECK;
+void file_in_close(struct file_in *f); /* safe on a closed one */
+
 /* The file's bytes plus a NUL, in heap memory the caller frees with mem_free. */
 enum status file_read(const char *path, char **text, size_t *n_bytes) MUST_CHECK;
 

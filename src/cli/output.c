@@ -198,7 +198,7 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     show_line(LABEL, "%s %lld steps in %s, median step %s, %s tokens/s, MFU %.0f%%, last loss %.4f",
               status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
               format_duration(total, r.seconds), format_duration(step, r.median_step_s),
-              format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_steps - 1]);
+              format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_kept - 1]);
     show_line(LABEL, "arena     predicted %s bytes, measured %s: %s",
               format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
               f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");

@@ -1,21 +1,19 @@
-/* source.c: a source as a list of segments, one per file, each an array of tokens in memory or in a
- * mapped file; or none, when it is synthetic. */
+/* source.c: a source as a list of segments, one token file each; or none, when it is synthetic. */
 #include "data/source.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/vec.h"
+#include "data/document.h"
 #include "data/source_internal.h"
 
 /* Token files are looked through when opened, as far as takes well under a second. */
 enum { CHECKED_AT_OPEN = 1 << 26 };
 
 struct segment {
-    int64_t first;             /* its first token's position in the source */
-    struct token_array tokens; /* in `file` or in `store` */
+    int64_t first; /* its first token's position in the source */
     struct token_file file;
-    struct token_store store;
 };
 
 struct source {
@@ -26,81 +24,79 @@ struct source {
     VEC(struct segment) segments;
 };
 
-static enum source_kind kind_of(const char *path)
+/* ---- kinds ------------------------------------------------------------------------------------
+ */
+
+static enum source_kind kind_of(const struct source_options *options, const char *path)
 {
+    if (options->kind != SOURCE_AUTO)
+        return options->kind;
     if (str_ends_with(path, ".jsonl") || str_ends_with(path, ".ndjson") ||
         str_ends_with(path, ".json"))
         return SOURCE_JSONL;
     if (str_ends_with(path, ".bin") || str_ends_with(path, ".npy"))
         return SOURCE_TOKENS;
-    struct file_map map;
-    int has_header = 0;
-    if (file_map_open(&map, path) == OK) {
-        has_header = token_file_has_header(map.data, map.n_bytes);
-        file_map_close(&map);
-    }
-    return has_header ? SOURCE_TOKENS : SOURCE_TEXT;
+    return token_file_has_header(path) ? SOURCE_TOKENS : SOURCE_TEXT;
 }
 
-static enum status open_tokens(struct segment *segment, const char *path,
-                               const struct source_options *options)
+static int is_synthetic(enum source_kind kind)
 {
-    TRY(token_file_open(&segment->file, path, options->headerless));
-    segment->tokens = segment->file.tokens;
-    return OK;
+    return kind == SOURCE_SYNTHETIC || kind == SOURCE_RANDOM;
 }
 
-/* Finds the tokenised text in the cache, or makes it and puts it there. */
-static enum status open_text(struct segment *segment, const char *path, enum source_kind kind,
-                             const struct source_options *options)
+int64_t source_open_bytes(const struct source_options *options)
 {
-    char cached[CACHE_PATH];
-    int has_cache = options->tokenizer && source_cache_path(options, path, kind, cached);
-    if (has_cache && file_exists(cached) && open_tokens(segment, cached, options) == OK) {
-        segment->tokens.what = path;
-        return OK;
-    }
-    int64_t n_ids = options->tokenizer ? tokenizer_vocab_size(options->tokenizer) : 0;
-    struct token_store *store = &segment->store;
-    store->dtype = token_dtype_for_vocab(MAX(n_ids, options->vocab_size));
-    TRY(kind == SOURCE_JSONL ? source_read_jsonl(options, path, store)
-                             : source_read_text(options, path, store));
-    if (has_cache && !store->mask && store->n_tokens < INT32_MAX) {
-        TRY(source_cache_write(options, store, cached));
-        TRY(open_tokens(segment, cached, options));
-        segment->tokens.what = path;
-        token_store_release(store);
-        return OK;
-    }
-    token_store_trim(store);
-    segment->tokens = (struct token_array){.what = path,
-                                           .data = store->data,
-                                           .dtype = store->dtype,
-                                           .n_tokens = store->n_tokens,
-                                           .mask = store->mask};
-    return OK;
+    struct path_list paths = {0};
+    int reads_text = 0;
+    if (is_synthetic(options->kind))
+        return 0;
+    if (source_expand_paths(options, &paths) == OK)
+        for (size_t i = 0; i < paths.n; i++)
+            reads_text |= kind_of(options, paths.items[i]) != SOURCE_TOKENS;
+    path_list_release(&paths);
+    return reads_text ? document_bytes() + source_jsonl_bytes() + (int64_t)token_writer_bytes() : 0;
 }
+
+enum status source_open_file(struct file_in *f, const char *path)
+{
+    return file_in_open(f, path) == OK ? OK : ERR_DATA;
+}
+
+enum status source_tokenize(const struct source_options *options, const char *path,
+                            enum source_kind kind, struct token_writer *w)
+{
+    if (kind == SOURCE_TEXT && !options->tokenizer)
+        return FAIL(ERR_CONFIG,
+                    "%s: text needs a tokenizer: set `tokenizer` to a folder, a "
+                    "tokenizer.json, or bytes",
+                    path);
+    return kind == SOURCE_JSONL ? source_read_jsonl(options, path, w)
+                                : source_read_text(options, path, w);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
 
 static enum status open_segment(struct source *s, const char *path,
                                 const struct source_options *options)
 {
+    char cached[CACHE_PATH];
+    const char *tokens = path;
+    enum source_kind kind = kind_of(options, path);
     const struct segment empty = {.first = s->n_tokens};
     TRY(vec_push(&s->segments, empty));
-    struct segment *segment = &s->segments.items[s->segments.n - 1];
-    enum source_kind kind = options->kind == SOURCE_AUTO ? kind_of(path) : options->kind;
-    if (kind == SOURCE_TOKENS) {
-        TRY(open_tokens(segment, path, options));
-    } else {
-        if (kind == SOURCE_TEXT && !options->tokenizer)
-            return FAIL(ERR_CONFIG,
-                        "%s: text needs a tokenizer: set `tokenizer` to a folder, a "
-                        "tokenizer.json, or bytes",
-                        path);
-        TRY(open_text(segment, path, kind, options));
+    struct token_file *file = &s->segments.items[s->segments.n - 1].file;
+    if (kind != SOURCE_TOKENS) {
+        TRY(source_cache(options, path, kind, cached));
+        tokens = cached;
     }
-    TRY(token_array_check(&segment->tokens, 0, MIN(segment->tokens.n_tokens, CHECKED_AT_OPEN),
+    enum status status = token_file_open(file, tokens, options->headerless);
+    if (status != OK)
+        return status == ERR_IO ? ERR_DATA : status;
+    file->file->path = file->tokens.what = path;
+    TRY(token_array_check(&file->tokens, 0, MIN(file->tokens.n_tokens, CHECKED_AT_OPEN),
                           options->vocab_size));
-    s->n_tokens += segment->tokens.n_tokens;
+    s->n_tokens += file->tokens.n_tokens;
     return OK;
 }
 
@@ -138,7 +134,7 @@ enum status source_open(struct source **out, const struct source_options *option
     s->vocab_size = options->vocab_size;
     s->seed = options->seed;
     enum status status = OK;
-    if (s->kind != SOURCE_SYNTHETIC && s->kind != SOURCE_RANDOM) {
+    if (!is_synthetic(s->kind)) {
         TRY_GOTO(open_files(s, options), out);
     } else if (options->n_tokens < 1) {
         TRY_GOTO(FAIL(ERR_CONFIG, "synthetic data of %" PRId64 " tokens; ask for at least 1",
@@ -159,10 +155,8 @@ void source_free(struct source *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->segments.n; i++) {
+    for (size_t i = 0; i < s->segments.n; i++)
         token_file_close(&s->segments.items[i].file);
-        token_store_release(&s->segments.items[i].store);
-    }
     vec_release(&s->segments);
     path_list_release(&s->paths);
     mem_free(s);
@@ -171,17 +165,6 @@ void source_free(struct source *s)
 int64_t source_n_tokens(const struct source *s)
 {
     return s->n_tokens;
-}
-
-int64_t source_n_bytes(const struct source *s)
-{
-    int64_t n_bytes = 0;
-    for (size_t i = 0; i < s->segments.n; i++) {
-        const struct token_store *store = &s->segments.items[i].store;
-        n_bytes += store->capacity * token_dtype_bytes(store->dtype);
-        n_bytes += store->mask ? store->capacity / 8 + 1 : 0;
-    }
-    return n_bytes;
 }
 
 /* The segment that holds a position: the last one that starts at or before it. Empty segments
@@ -203,7 +186,7 @@ enum status source_read(const struct source *s, int64_t first, int64_t n, int32_
                         int32_t *labels)
 {
     BUG_ON(first < 0 || n < 0 || first > s->n_tokens - n);
-    if (s->kind == SOURCE_SYNTHETIC || s->kind == SOURCE_RANDOM) {
+    if (is_synthetic(s->kind)) {
         if (s->kind == SOURCE_SYNTHETIC)
             synthetic_read(s->seed, s->vocab_size, first, n, tokens);
         else
@@ -213,13 +196,51 @@ enum status source_read(const struct source *s, int64_t first, int64_t n, int32_
     }
     for (size_t i = segment_of(s, first); n > 0; i++) {
         const struct segment *segment = &s->segments.items[i];
+        const struct token_array *array = &segment->file.tokens;
         int64_t offset = first - segment->first;
-        int64_t here = MIN(n, segment->tokens.n_tokens - offset);
-        TRY(token_array_read(&segment->tokens, offset, here, s->vocab_size, tokens, labels));
+        int64_t here = MIN(n, array->n_tokens - offset);
+        TRY(token_array_read(array, offset, here, s->vocab_size, tokens, labels));
         tokens += here;
         labels += here;
         first += here;
         n -= here;
     }
     return OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+enum { COPY_TOKENS = 1 << 12 };
+
+static enum status copy_tokens(const struct source_options *options, const char *path,
+                               struct token_writer *w)
+{
+    int32_t tokens[COPY_TOKENS], labels[COPY_TOKENS];
+    struct token_file f;
+    enum status status = OK;
+    TRY(token_file_open(&f, path, options->headerless));
+    for (int64_t at = 0; at < f.tokens.n_tokens; at += COPY_TOKENS) {
+        int64_t n = MIN(f.tokens.n_tokens - at, (int64_t)COPY_TOKENS);
+        TRY_GOTO(token_array_read(&f.tokens, at, n, options->vocab_size, tokens, labels), out);
+        TRY_GOTO(token_writer_add(w, tokens, labels, (size_t)n), out);
+    }
+out:
+    token_file_close(&f);
+    return status;
+}
+
+enum status source_write(const struct source_options *options, struct token_writer *w)
+{
+    struct path_list paths = {0};
+    enum status status = source_expand_paths(options, &paths);
+    for (size_t i = 0; i < paths.n && status == OK; i++) {
+        enum source_kind kind = kind_of(options, paths.items[i]);
+        status = kind == SOURCE_TOKENS ? copy_tokens(options, paths.items[i], w)
+                                       : source_tokenize(options, paths.items[i], kind, w);
+    }
+    if (status == OK && token_writer_n_tokens(w) == 0)
+        status = FAIL(ERR_DATA, "%s: no tokens in it", paths.items[0]);
+    path_list_release(&paths);
+    return status;
 }

@@ -9,9 +9,10 @@
  *   tokens    a token file (token_file.h), read where it lies on disk
  *   synthetic no file: a stream that is a function of the seed
  *
- * Text is tokenised when the source is opened, into 2 or 4 bytes a token; with a cache folder, into
- * a token file there that the next run finds again. After that a source does not change and does
- * not allocate: any number of threads may read it.
+ * Text is tokenised when the source is opened, piece by piece, into a token file in the cache
+ * folder that the next run finds again. So a source holds no tokens: they are read from files as
+ * they are asked for. Once open it does not change and does not allocate: any number of threads may
+ * read it.
  */
 #ifndef SNUG_DATA_SOURCE_H
 #define SNUG_DATA_SOURCE_H
@@ -44,7 +45,8 @@ struct source_options {
     int64_t vocab_size;                /* of the model: no id reaches it */
     enum token_dtype headerless;       /* of token files without a header */
     const char *text_field;            /* of JSONL; NULL: "text" */
-    const char *cache_folder;          /* NULL: tokenised text is kept in memory */
+    const char *cache_folder;          /* of tokenised text */
+    int64_t spare_bytes;               /* memory that a text which cannot be cut may take */
     int64_t n_tokens;                  /* of a synthetic source */
     uint64_t seed;                     /* of a synthetic source */
     const char *output;                /* will be written: refused among the files; NULL: none */
@@ -52,14 +54,21 @@ struct source_options {
 
 struct source;
 
-/* ERR_IO for files that cannot be read, ERR_DATA for what is wrong in them (with file, line or
- * position). Ids of token files are checked here up to the first 64 Mi tokens of each file, the
- * rest when they are read. */
+/* ERR_DATA for files that cannot be read and for what is wrong in them (with file, line or
+ * position), ERR_IO for a cache that cannot be written, ERR_FIT for text that cannot be cut and is
+ * more than spare_bytes allow. Ids of token files are checked here up to the first 64 Mi tokens of
+ * each file, the rest when they are read. */
 enum status source_open(struct source **out, const struct source_options *options) MUST_CHECK;
 void source_free(struct source *s);
 
+/* Everything the paths name into one token file, without the cache. */
+enum status source_write(const struct source_options *options, struct token_writer *w) MUST_CHECK;
+
+/* Memory that opening a source takes beyond the tokenizer, before `spare_bytes`; 0 when there is no
+ * text to read, or nothing to be found. */
+int64_t source_open_bytes(const struct source_options *options);
+
 int64_t source_n_tokens(const struct source *s);
-int64_t source_n_bytes(const struct source *s); /* heap memory held; mapped files do not count */
 
 /* tokens[0..n) and labels[0..n) from position `first` on; labels are the same ids, or LABEL_IGNORED
  * (not shifted). ERR_DATA for an id outside the vocabulary. */

@@ -1,7 +1,8 @@
-/* source_cache.c: tokenised text kept as a token file between runs.
+/* source_cache.c: tokenised text as a token file, which the next run finds again.
  *
  * The name is a hash of everything that decides the ids: the text file (path, size, time of last
- * change), the tokenizer, the JSONL field. So a stale one is never found, only left behind.
+ * change), the tokenizer, the JSONL field. So a stale one is never found, only left behind. A file
+ * appears under its name when it is whole; who makes the same one at the same time makes it twice.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,54 +11,70 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "base/alloc.h"
+#include "base/log.h"
 #include "data/source_internal.h"
 
-enum { CACHE_VERSION = 1 }; /* goes up whenever the same text would give other ids */
+enum { CACHE_VERSION = 2 }; /* goes up whenever the same text would give other ids */
 
-int source_cache_path(const struct source_options *options, const char *path, enum source_kind kind,
-                      char out[CACHE_PATH])
+static enum status name_file(const struct source_options *options, const char *path,
+                             enum source_kind kind, char out[CACHE_PATH])
 {
     struct stat st;
-    if (!options->cache_folder || stat(path, &st) != 0)
-        return 0;
+    const struct tokenizer *t = options->tokenizer;
     const char *field = options->text_field ? options->text_field : "text";
+    if (stat(path, &st) != 0)
+        return FAIL(ERR_DATA, "%s: cannot be looked at", path);
     uint64_t facts[] = {CACHE_VERSION,
                         (uint64_t)kind,
                         (uint64_t)st.st_size,
                         (uint64_t)st.st_mtim.tv_sec,
                         (uint64_t)st.st_mtim.tv_nsec,
                         (uint64_t)st.st_ino,
-                        tokenizer_fingerprint(options->tokenizer),
-                        (uint64_t)tokenizer_eos(options->tokenizer),
+                        t ? tokenizer_fingerprint(t) : 0,
+                        t ? (uint64_t)tokenizer_eos(t) : 0,
                         XXH3_64bits(path, strlen(path)),
                         XXH3_64bits(field, strlen(field))};
     XXH128_hash_t hash = XXH3_128bits(facts, sizeof(facts));
-    return snprintf(out, CACHE_PATH, "%s/tokens-%016" PRIx64 "%016" PRIx64 ".bin",
-                    options->cache_folder, (uint64_t)hash.high64,
-                    (uint64_t)hash.low64) < CACHE_PATH;
+    int n = snprintf(out, CACHE_PATH, "%s/tokens-%016" PRIx64 "%016" PRIx64 ".bin",
+                     options->cache_folder, (uint64_t)hash.high64, (uint64_t)hash.low64);
+    return n < CACHE_PATH ? OK : FAIL(ERR_IO, "%s: path too long", options->cache_folder);
 }
 
-enum status source_cache_write(const struct source_options *options,
-                               const struct token_store *store, const char *path)
+static enum status make_file(const struct source_options *options, const char *path,
+                             enum source_kind kind, const char *cached)
 {
-    enum { CHUNK = 4096 };
-    int32_t ids[CHUNK];
-    struct token_array array = {
-        .what = path, .data = store->data, .dtype = store->dtype, .n_tokens = store->n_tokens};
-    int64_t n_ids = tokenizer_vocab_size(options->tokenizer);
     struct token_writer *w;
+    int64_t n_ids = options->tokenizer ? tokenizer_vocab_size(options->tokenizer) : 0;
     TRY(file_make_folders(options->cache_folder));
-    TRY(token_writer_open(&w, path, n_ids));
-    for (int64_t i = 0; i < store->n_tokens; i += CHUNK) {
-        int64_t n = MIN(store->n_tokens - i, CHUNK);
-        enum status status = token_array_read(&array, i, n, n_ids, ids, NULL);
-        if (status == OK)
-            status = token_writer_add(w, ids, (size_t)n);
-        if (status != OK) {
-            token_writer_abandon(w);
-            return status;
-        }
-    }
-    return token_writer_commit(w);
+    TRY(token_writer_open(&w, cached, TOKEN_FORMAT_SNUG, MAX(n_ids, options->vocab_size)));
+    enum status status = source_tokenize(options, path, kind, w);
+    if (status == OK)
+        return token_writer_commit(w);
+    token_writer_abandon(w);
+    return status;
+}
+
+static int is_whole(const char *path)
+{
+    struct token_file f;
+    if (!file_exists(path) || token_file_open(&f, path, TOKEN_NONE) != OK)
+        return 0;
+    token_file_close(&f);
+    return 1;
+}
+
+enum status source_cache(const struct source_options *options, const char *path,
+                         enum source_kind kind, char out[CACHE_PATH])
+{
+    if (!options->cache_folder)
+        return FAIL(ERR_INTERNAL, "%s: text without a folder for its tokens", path);
+    TRY(name_file(options, path, kind, out));
+    if (is_whole(out))
+        return OK;
+    log_debug("tokenising %s into %s", path, out);
+    enum status status = make_file(options, path, kind, out);
+    if (status == ERR_IO)
+        return status_prefix(status, "tokenised text is kept in dataset_prepared_path, now %s",
+                             options->cache_folder);
+    return status;
 }

@@ -56,7 +56,7 @@ static enum status add_folder(struct path_list *out, const char *folder, enum so
     enum status status = OK;
     DIR *d = opendir(folder);
     if (!d)
-        return FAIL(ERR_IO, "%s: cannot open the folder", folder);
+        return FAIL(ERR_DATA, "%s: cannot open the folder", folder);
     for (struct dirent *e = readdir(d); e && status == OK; e = readdir(d)) {
         char path[4096];
         struct stat st;
@@ -83,9 +83,9 @@ static enum status add_pattern(struct path_list *out, const char *pattern)
     enum status status = OK;
     int rc = glob(pattern, 0, NULL, &found);
     if (rc == GLOB_NOMATCH)
-        status = FAIL(ERR_IO, "%s: no file matches the pattern", pattern);
+        status = FAIL(ERR_DATA, "%s: no file matches the pattern", pattern);
     else if (rc != 0)
-        status = FAIL(ERR_IO, "%s: cannot look for files that match", pattern);
+        status = FAIL(ERR_DATA, "%s: cannot look for files that match", pattern);
     for (size_t i = 0; i < found.gl_pathc && status == OK; i++)
         if (!file_is_folder(found.gl_pathv[i]))
             status = add_path(out, found.gl_pathv[i]);
@@ -102,7 +102,7 @@ enum status source_expand_paths(const struct source_options *options, struct pat
         else if (!file_exists(path) && strpbrk(path, "*?["))
             TRY(add_pattern(out, path));
         else if (!file_exists(path))
-            return FAIL(ERR_IO, "%s: no such file; check the data path", path);
+            return FAIL(ERR_DATA, "%s: no such file; check the data path", path);
         else
             TRY(add_path(out, path));
     }

@@ -4,6 +4,8 @@
 
 #include "data/token_file.h"
 
+enum { CHUNK_TOKENS = 2048, WIDEST = 8 }; /* read at a time, on the stack */
+
 int token_dtype_bytes(enum token_dtype dtype)
 {
     static const int n_bytes[] = {
@@ -30,13 +32,12 @@ enum token_dtype token_dtype_for_vocab(int64_t vocab_size)
     return vocab_size <= 65536 ? TOKEN_U16 : TOKEN_U32;
 }
 
-static int64_t token_at(const struct token_array *a, int64_t i)
+static int64_t token_at(enum token_dtype dtype, const uint8_t *p)
 {
-    const uint8_t *p = a->data + i * token_dtype_bytes(a->dtype);
     uint16_t u16;
     uint32_t u32;
     int64_t i64;
-    switch (a->dtype) {
+    switch (dtype) {
     case TOKEN_U16:
         memcpy(&u16, p, sizeof(u16));
         return u16;
@@ -55,9 +56,9 @@ static int64_t token_at(const struct token_array *a, int64_t i)
     return -1;
 }
 
-static enum status outside(const struct token_array *a, int64_t i, int64_t vocab_size)
+static enum status outside(const struct token_array *a, int64_t i, int64_t token,
+                           int64_t vocab_size)
 {
-    int64_t token = token_at(a, i);
     if (token < 0)
         return FAIL(ERR_DATA,
                     "%s: token %" PRId64 " at position %" PRId64
@@ -71,18 +72,56 @@ static enum status outside(const struct token_array *a, int64_t i, int64_t vocab
                 a->what, token, i, vocab_size, token + 1);
 }
 
+static enum status take_bytes(const struct token_array *a, int64_t at, uint8_t *out, size_t n)
+{
+    if (a->file)
+        return file_in_read(a->file, at, out, n);
+    memcpy(out, a->memory + at, n);
+    return OK;
+}
+
+/* At most CHUNK_TOKENS of them. */
+static enum status read_ids(const struct token_array *a, int64_t first, int64_t n,
+                            int64_t vocab_size, int32_t *tokens)
+{
+    uint8_t bytes[CHUNK_TOKENS * WIDEST];
+    int64_t width = token_dtype_bytes(a->dtype);
+    TRY(take_bytes(a, a->first + first * width, bytes, (size_t)(n * width)));
+    for (int64_t k = 0; k < n; k++) {
+        int64_t token = token_at(a->dtype, bytes + k * width);
+        if (token < 0 || token >= vocab_size)
+            return outside(a, first + k, token, vocab_size);
+        tokens[k] = (int32_t)token;
+    }
+    return OK;
+}
+
+static enum status read_labels(const struct token_array *a, int64_t first, int64_t n,
+                               const int32_t *tokens, int32_t *labels)
+{
+    uint8_t bits[CHUNK_TOKENS / 8 + 2];
+    memcpy(labels, tokens, (size_t)n * sizeof(*labels));
+    if (!a->mask)
+        return OK;
+    int64_t from = first / 8, to = (first + n + 7) / 8;
+    TRY(take_bytes(a, a->mask + from, bits, (size_t)(to - from)));
+    for (int64_t k = 0; k < n; k++) {
+        int64_t bit = first + k - 8 * from;
+        if (!(bits[bit / 8] >> (bit % 8) & 1))
+            labels[k] = LABEL_IGNORED;
+    }
+    return OK;
+}
+
 enum status token_array_read(const struct token_array *a, int64_t first, int64_t n,
                              int64_t vocab_size, int32_t *tokens, int32_t *labels)
 {
     BUG_ON(first < 0 || n < 0 || first > a->n_tokens - n);
-    for (int64_t k = 0; k < n; k++) {
-        int64_t i = first + k, token = token_at(a, i);
-        if (token < 0 || token >= vocab_size)
-            return outside(a, i, vocab_size);
-        tokens[k] = (int32_t)token;
+    for (int64_t done = 0; done < n; done += CHUNK_TOKENS) {
+        int64_t here = MIN(n - done, (int64_t)CHUNK_TOKENS);
+        TRY(read_ids(a, first + done, here, vocab_size, tokens + done));
         if (labels)
-            labels[k] =
-                !a->mask || (a->mask[i / 8] >> (i % 8) & 1) ? (int32_t)token : LABEL_IGNORED;
+            TRY(read_labels(a, first + done, here, tokens + done, labels + done));
     }
     return OK;
 }
@@ -90,9 +129,9 @@ enum status token_array_read(const struct token_array *a, int64_t first, int64_t
 enum status token_array_check(const struct token_array *a, int64_t first, int64_t n,
                               int64_t vocab_size)
 {
+    int32_t tokens[CHUNK_TOKENS];
     BUG_ON(first < 0 || n < 0 || first > a->n_tokens - n);
-    for (int64_t i = first; i < first + n; i++)
-        if (token_at(a, i) < 0 || token_at(a, i) >= vocab_size)
-            return outside(a, i, vocab_size);
+    for (int64_t done = 0; done < n; done += CHUNK_TOKENS)
+        TRY(read_ids(a, first + done, MIN(n - done, (int64_t)CHUNK_TOKENS), vocab_size, tokens));
     return OK;
 }

@@ -6,18 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 enum {
     HEADER_BYTES = 1024,
+    HEAD_BYTES = 65536, /* read to see what a file is; no header is longer */
     LLMC_MAGIC_U16 = 20240520,
     LLMC_MAGIC_U32 = 20240801,
 };
 static const char llmq_magic[] = "BIN.TOK\n";
+static const char snug_magic[] = "SNUG.TOK";
 static const char npy_magic[] = "\x93NUMPY";
 
 static uint32_t read_u32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
+
+static int64_t read_i64(const uint8_t *p)
+{
+    return (int64_t)((uint64_t)read_u32(p) | (uint64_t)read_u32(p + 4) << 32);
+}
+
+/* The beginning of a file. */
+struct head {
+    const uint8_t *data;
+    size_t n;       /* bytes there are of it */
+    size_t n_bytes; /* of the file */
+    const char *what;
+};
 
 static int starts_with(const uint8_t *data, size_t n_bytes, const char *magic, size_t n_magic)
 {
@@ -29,10 +46,19 @@ static int is_llmc(const uint8_t *data, size_t n_bytes)
     return n_bytes >= 4 && (read_u32(data) == LLMC_MAGIC_U16 || read_u32(data) == LLMC_MAGIC_U32);
 }
 
-int token_file_has_header(const void *data, size_t n_bytes)
+int token_file_has_header(const char *path)
 {
-    return is_llmc(data, n_bytes) || starts_with(data, n_bytes, llmq_magic, 8) ||
-           starts_with(data, n_bytes, npy_magic, 6);
+    struct file_in f;
+    uint8_t data[8];
+    size_t n;
+    if (file_in_open(&f, path) != OK)
+        return 0;
+    n = MIN((size_t)f.n_bytes, sizeof(data));
+    int known = file_in_read(&f, 0, data, n) == OK &&
+                (is_llmc(data, n) || starts_with(data, n, llmq_magic, 8) ||
+                 starts_with(data, n, snug_magic, 8) || starts_with(data, n, npy_magic, 6));
+    file_in_close(&f);
+    return known;
 }
 
 static enum status check_header_fits(const char *what, const char *format, size_t n_bytes)
@@ -58,9 +84,11 @@ static enum status check_size(const char *what, const char *format, size_t n_byt
     return OK;
 }
 
-static enum status parse_llmc(struct token_file *f, const uint8_t *data, size_t n_bytes,
-                              const char *what)
+static enum status parse_llmc(struct token_file *f, const struct head *h)
 {
+    const uint8_t *data = h->data;
+    const char *what = h->what;
+    size_t n_bytes = h->n_bytes;
     TRY(check_header_fits(what, "llm.c", n_bytes));
     int wide = read_u32(data) == LLMC_MAGIC_U32;
     int32_t version = (int32_t)read_u32(data + 4), expected = wide ? 7 : 1;
@@ -73,15 +101,17 @@ static enum status parse_llmc(struct token_file *f, const uint8_t *data, size_t 
                    HEADER_BYTES + (uint64_t)n_tokens * (wide ? 4 : 2)));
     f->format = "llm.c";
     f->tokens = (struct token_array){.what = what,
-                                     .data = data + HEADER_BYTES,
+                                     .first = HEADER_BYTES,
                                      .dtype = wide ? TOKEN_U32 : TOKEN_U16,
                                      .n_tokens = n_tokens};
     return OK;
 }
 
-static enum status parse_llmq(struct token_file *f, const uint8_t *data, size_t n_bytes,
-                              const char *what)
+static enum status parse_llmq(struct token_file *f, const struct head *h)
 {
+    const uint8_t *data = h->data;
+    const char *what = h->what;
+    size_t n_bytes = h->n_bytes;
     TRY(check_header_fits(what, "LLMQ", n_bytes));
     int32_t header[5];
     for (int i = 0; i < 5; i++)
@@ -102,10 +132,34 @@ static enum status parse_llmq(struct token_file *f, const uint8_t *data, size_t 
     f->format = "LLMQ";
     f->vocab_size = header[3] > 0 ? header[3] : 0;
     f->tokens = (struct token_array){.what = what,
-                                     .data = data + HEADER_BYTES,
+                                     .first = HEADER_BYTES,
                                      .dtype = TOKEN_I32,
                                      .n_tokens = n_tokens,
-                                     .mask = header[4] ? data + HEADER_BYTES + n_ids : NULL};
+                                     .mask = header[4] ? HEADER_BYTES + (int64_t)n_ids : 0};
+    return OK;
+}
+
+static enum status parse_snug(struct token_file *f, const struct head *h)
+{
+    TRY(check_header_fits(h->what, "snug", h->n_bytes));
+    uint32_t version = read_u32(h->data + 8), width = read_u32(h->data + 12);
+    int64_t n_tokens = read_i64(h->data + 16);
+    uint32_t masks = read_u32(h->data + 32);
+    if (version != 1 || (width != 2 && width != 4) || masks > 1 || n_tokens > INT64_MAX / 8)
+        return FAIL(ERR_DATA,
+                    "%s: snug token file of version %" PRIu32 " with %" PRIu32
+                    " bytes per token; version 1 with 2 or 4 is expected",
+                    h->what, version, width);
+    uint64_t n_ids = (uint64_t)n_tokens * width;
+    uint64_t n_mask = masks ? ((uint64_t)n_tokens + 7) / 8 : 0;
+    TRY(check_size(h->what, "snug", h->n_bytes, n_tokens, HEADER_BYTES + n_ids + n_mask));
+    f->format = "snug";
+    f->vocab_size = MAX(read_i64(h->data + 24), (int64_t)0);
+    f->tokens = (struct token_array){.what = h->what,
+                                     .first = HEADER_BYTES,
+                                     .dtype = width == 2 ? TOKEN_U16 : TOKEN_U32,
+                                     .n_tokens = n_tokens,
+                                     .mask = masks ? HEADER_BYTES + (int64_t)n_ids : 0};
     return OK;
 }
 
@@ -149,9 +203,11 @@ static int npy_length(const char *shape, int64_t *n)
     return *n >= 0 && *n < INT64_MAX / 8 && strcmp(end, ",") == 0;
 }
 
-static enum status parse_npy(struct token_file *f, const uint8_t *data, size_t n_bytes,
-                             const char *what)
+static enum status parse_npy(struct token_file *f, const struct head *h)
 {
+    const uint8_t *data = h->data;
+    const char *what = h->what;
+    size_t n_bytes = h->n_bytes;
     if (n_bytes < 12)
         return FAIL(ERR_DATA, "%s: npy file of %zu bytes has no room for its header: truncated",
                     what, n_bytes);
@@ -163,6 +219,9 @@ static enum status parse_npy(struct token_file *f, const uint8_t *data, size_t n
     if (n_header > n_bytes - start)
         return FAIL(ERR_DATA, "%s: npy header of %zu bytes in a file of %zu: truncated", what,
                     n_header, n_bytes);
+    if (n_header > h->n - start)
+        return FAIL(ERR_DATA, "%s: npy header of %zu bytes; at most %d are expected", what,
+                    n_header, (int)HEAD_BYTES);
     const char *header = (const char *)data + start;
     char descr[32], shape[32], order[16];
     int64_t n_tokens;
@@ -183,13 +242,15 @@ static enum status parse_npy(struct token_file *f, const uint8_t *data, size_t n
                    start + n_header + (uint64_t)n_tokens * (uint64_t)token_dtype_bytes(dtype)));
     f->format = "npy";
     f->tokens = (struct token_array){
-        .what = what, .data = data + start + n_header, .dtype = dtype, .n_tokens = n_tokens};
+        .what = what, .first = (int64_t)(start + n_header), .dtype = dtype, .n_tokens = n_tokens};
     return OK;
 }
 
-static enum status parse_headerless(struct token_file *f, const uint8_t *data, size_t n_bytes,
-                                    const char *what, enum token_dtype dtype)
+static enum status parse_headerless(struct token_file *f, const struct head *h,
+                                    enum token_dtype dtype)
 {
+    const char *what = h->what;
+    size_t n_bytes = h->n_bytes;
     if (dtype == TOKEN_NONE)
         return FAIL(ERR_DATA,
                     "%s: not a token file with a known header (llm.c, LLMQ, npy); if it is bare "
@@ -202,43 +263,67 @@ static enum status parse_headerless(struct token_file *f, const uint8_t *data, s
                     "token_dtype",
                     what, n_bytes, width);
     f->format = "headerless";
-    f->tokens = (struct token_array){
-        .what = what, .data = data, .dtype = dtype, .n_tokens = (int64_t)(n_bytes / width)};
+    f->tokens =
+        (struct token_array){.what = what, .dtype = dtype, .n_tokens = (int64_t)(n_bytes / width)};
     return OK;
+}
+
+static enum status parse(struct token_file *f, const struct head *h, enum token_dtype headerless)
+{
+    *f = (struct token_file){0};
+    if (h->n_bytes == 0)
+        return FAIL(ERR_DATA, "%s: the token file is empty", h->what);
+    if (is_llmc(h->data, h->n))
+        return parse_llmc(f, h);
+    if (starts_with(h->data, h->n, llmq_magic, 8))
+        return parse_llmq(f, h);
+    if (starts_with(h->data, h->n, snug_magic, 8))
+        return parse_snug(f, h);
+    if (starts_with(h->data, h->n, npy_magic, 6))
+        return parse_npy(f, h);
+    return parse_headerless(f, h, headerless);
 }
 
 enum status token_file_parse(struct token_file *f, const void *data, size_t n_bytes,
                              const char *what, enum token_dtype headerless)
 {
-    *f = (struct token_file){0};
-    if (n_bytes == 0)
-        return FAIL(ERR_DATA, "%s: the token file is empty", what);
-    if (is_llmc(data, n_bytes))
-        return parse_llmc(f, data, n_bytes, what);
-    if (starts_with(data, n_bytes, llmq_magic, 8))
-        return parse_llmq(f, data, n_bytes, what);
-    if (starts_with(data, n_bytes, npy_magic, 6))
-        return parse_npy(f, data, n_bytes, what);
-    return parse_headerless(f, data, n_bytes, what, headerless);
+    const struct head h = {data, n_bytes, n_bytes, what};
+    TRY(parse(f, &h, headerless));
+    f->tokens.memory = data;
+    return OK;
 }
 
 enum status token_file_open(struct token_file *f, const char *path, enum token_dtype headerless)
 {
-    struct file_map map;
+    struct file_in *file = NULL;
+    uint8_t *data = NULL;
+    enum status status;
     *f = (struct token_file){0};
-    TRY(file_map_open(&map, path));
-    enum status status = token_file_parse(f, map.data, map.n_bytes, path, headerless);
-    if (status != OK) {
-        file_map_close(&map);
-        *f = (struct token_file){0};
-        return status;
+    TRY_GOTO(mem_try_array(&file, 1, sizeof(*file)), out);
+    file->fd = -1;
+    TRY_GOTO(file_in_open(file, path), out);
+    struct head h = {.n = MIN((size_t)file->n_bytes, (size_t)HEAD_BYTES),
+                     .n_bytes = (size_t)file->n_bytes,
+                     .what = path};
+    TRY_GOTO(mem_try_array(&data, h.n + 1, 1), out);
+    TRY_GOTO(file_in_read(file, 0, data, h.n), out);
+    h.data = data;
+    TRY_GOTO(parse(f, &h, headerless), out);
+    f->file = file;
+    f->tokens.file = file;
+out:
+    mem_free(data);
+    if (status != OK && file) {
+        file_in_close(file);
+        mem_free(file);
     }
-    f->map = map;
-    return OK;
+    return status;
 }
 
 void token_file_close(struct token_file *f)
 {
-    file_map_close(&f->map);
+    if (f->file)
+        file_in_close(f->file);
+    mem_free(f->file);
     *f = (struct token_file){0};
 }

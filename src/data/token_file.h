@@ -1,4 +1,4 @@
-/* token_file.h: files of token ids, mapped into memory and read where they lie.
+/* token_file.h: files of token ids, read where they lie: nothing of them stays in memory.
  *
  * Formats, recognised by their first bytes (all little-endian):
  *   llm.c     256 int32 of header: 20240520, 1, n, ... then n uint16;
@@ -6,6 +6,8 @@
  *   LLMQ      "BIN.TOK\n", int32 version 2, 4 bytes per token, n, vocabulary, has masks; n int32
  *             from byte 1024 on; then n bits, lowest first: 0 = this token is not a label
  *   .npy      one dimension of <u2, <u4, <i4 or <i8
+ *   snug      "SNUG.TOK", int32 version 1, int32 bytes per token, int64 n, int64 vocabulary, int32
+ *             has masks; n uint16 or uint32 from byte 1024 on; then n bits as above
  *   nanoGPT   no header: nothing but uint16 or uint32; the caller has to say which
  *
  * A header that does not agree with the size of the file is ERR_DATA, with what was found and what
@@ -35,13 +37,15 @@ enum token_dtype token_dtype_parse(const char *name);
 /* The smaller of uint16 and uint32 that holds every id of a vocabulary. */
 enum token_dtype token_dtype_for_vocab(int64_t vocab_size);
 
-/* Tokens in somebody else's memory, at any alignment. */
+/* Tokens in a file or in somebody else's memory, at any alignment. */
 struct token_array {
     const char *what; /* for messages */
-    const uint8_t *data;
     enum token_dtype dtype;
     int64_t n_tokens;
-    const uint8_t *mask; /* bit i (lowest first): token i is a label; NULL: all are */
+    const struct file_in *file; /* NULL: in `memory` */
+    const uint8_t *memory;
+    int64_t first; /* byte of the first id */
+    int64_t mask;  /* byte of the mask; its bit i (lowest first): token i is a label. 0: all are */
 };
 
 /* tokens[0..n) = the ids from `first` on; labels[0..n) (may be NULL) the same with LABEL_IGNORED
@@ -53,10 +57,10 @@ enum status token_array_check(const struct token_array *a, int64_t first, int64_
                               int64_t vocab_size) MUST_CHECK;
 
 struct token_file {
-    struct file_map map;
-    struct token_array tokens; /* points into the map */
-    const char *format;        /* "llm.c", "LLMQ", "npy", "headerless" */
-    int64_t vocab_size;        /* as the file says; 0 when it does not */
+    struct file_in *file; /* NULL: over bytes of the caller */
+    struct token_array tokens;
+    const char *format; /* "llm.c", "LLMQ", "npy", "snug", "headerless" */
+    int64_t vocab_size; /* as the file says; 0 when it does not */
 };
 
 /* `headerless` is the type of a file without a header; TOKEN_NONE makes such a file an error.
@@ -67,16 +71,25 @@ enum status token_file_open(struct token_file *f, const char *path,
 enum status token_file_parse(struct token_file *f, const void *data, size_t n_bytes,
                              const char *what, enum token_dtype headerless) MUST_CHECK;
 void token_file_close(struct token_file *f);
-/* Does the file start as one of the formats with a header? */
-int token_file_has_header(const void *data, size_t n_bytes);
+/* Does the file start as one of the formats with a header? No when it cannot be read. */
+int token_file_has_header(const char *path);
 
-/* Writes an llm.c file: uint16 when the vocabulary fits, uint32 otherwise. Nothing appears under
- * `path` before token_writer_commit(). The writer is gone after commit (also a failed one) or
- * abandon. */
+/* Writes a token file: uint16 when the vocabulary fits, uint32 otherwise. Nothing appears under
+ * `path` before token_writer_commit(); until then the tokens lie in a file beside it that is this
+ * process's own. The writer is gone after commit (also a failed one) or abandon. */
+enum token_format {
+    TOKEN_FORMAT_LLMC, /* what other programs read: fewer than 2^31 tokens, no masks */
+    TOKEN_FORMAT_SNUG, /* without these limits */
+};
 struct token_writer;
-enum status token_writer_open(struct token_writer **out, const char *path,
+enum status token_writer_open(struct token_writer **out, const char *path, enum token_format format,
                               int64_t vocab_size) MUST_CHECK;
-enum status token_writer_add(struct token_writer *w, const int32_t *ids, size_t n) MUST_CHECK;
+/* labels[i] is ids[i] or LABEL_IGNORED; NULL: all count. */
+enum status token_writer_add(struct token_writer *w, const int32_t *ids, const int32_t *labels,
+                             size_t n) MUST_CHECK;
+int64_t token_writer_n_tokens(const struct token_writer *w);
+int64_t token_writer_n_ignored(const struct token_writer *w); /* of these, no labels */
+size_t token_writer_bytes(void);                              /* of memory that a writer takes */
 enum status token_writer_commit(struct token_writer *w) MUST_CHECK;
 void token_writer_abandon(struct token_writer *w);
 

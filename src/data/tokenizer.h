@@ -92,6 +92,16 @@ void encoder_free(struct encoder *e);
 enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
                            struct token_list *out) MUST_CHECK;
 
+/* The same for a text that comes in parts. Encodes as much of text[0..n_bytes) as what follows it
+ * cannot change, and says how much in *n_done: the rest comes again, with more behind it, in the
+ * next call. With `is_last` nothing follows, all is encoded, and the next call begins a new text.
+ * *n_done may be 0 (one long word): then more has to come at once. */
+enum status encoder_encode_part(struct encoder *e, const char *text, size_t n_bytes, int is_last,
+                                struct token_list *out, size_t *n_done) MUST_CHECK;
+/* Bytes of memory that an encoder takes for parts of at most so many bytes, its ids included, as
+ * long as no word in them is longer than a few hundred. */
+size_t encoder_bytes(size_t part_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,8 +31,13 @@ enum status added_set_build(struct added_set *set, struct pool *pool,
         if (tokens[i].n_bytes > 0)
             set->tokens[set->n++] = tokens[i];
     qsort(set->tokens, set->n, sizeof(*tokens), by_first_byte_longest_first);
-    for (size_t i = 0; i < set->n; i++)
-        set->first[(uint8_t)set->tokens[i].text[0] + 1]++;
+    for (size_t i = 0; i < set->n; i++) {
+        const struct added_token *token = &set->tokens[i];
+        set->first[(uint8_t)token->text[0] + 1]++;
+        set->longest = MAX(set->longest, token->n_bytes);
+        set->any_lstrip |= token->lstrip;
+        set->any_single_word |= token->single_word;
+    }
     for (int byte = 0; byte < 256; byte++)
         set->first[byte + 1] += set->first[byte];
     return OK;
@@ -146,4 +151,39 @@ struct added_match added_set_find(const struct added_set *set, const char *text,
         return (struct added_match){.id = token->id, .start = start, .end = end};
     }
     return (struct added_match){.id = -1, .start = n_bytes, .end = n_bytes};
+}
+
+/* One that ends so far before the end that the longest token fits behind it: no longer token can
+ * begin where it begins, and the space it strips has ended. */
+int added_match_is_final(const struct added_set *set, struct added_match m, size_t n_bytes)
+{
+    return m.id >= 0 && n_bytes - m.end >= set->longest;
+}
+
+size_t added_set_clear(const struct added_set *set, const char *text, size_t n_bytes, size_t from)
+{
+    if (set->n == 0)
+        return n_bytes;
+    if (n_bytes - from < set->longest)
+        return from;
+    size_t end =
+        n_bytes - set->longest + 1; /* a token may begin here, and end where we do not see */
+    while (end > from && end < n_bytes && ((uint8_t)text[end] & 0xC0) == 0x80)
+        end--;
+    return set->any_lstrip ? strip_left(text, from, end) : end;
+}
+
+size_t added_set_around(const struct added_set *set, const char *text, size_t n_bytes, size_t cut)
+{
+    size_t at = cut > set->longest ? cut - set->longest : 0;
+    for (; set->any_single_word && at <= cut && at < n_bytes; at++) {
+        uint8_t byte = (uint8_t)text[at];
+        for (uint32_t i = set->first[byte]; i < set->first[byte + 1]; i++) {
+            const struct added_token *token = &set->tokens[i];
+            if (token->single_word && at + token->n_bytes > cut && token->n_bytes <= n_bytes - at &&
+                memcmp(token->text, text + at, token->n_bytes) == 0)
+                return at;
+        }
+    }
+    return SIZE_MAX;
 }

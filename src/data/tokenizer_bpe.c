@@ -5,6 +5,11 @@
  * pairs, a doubly linked list the tokens, so a piece of n bytes takes O(n log n): a megabyte
  * without a space in it is no problem. Pairs that were overtaken by a merge stay in the heap and
  * are recognised when they come out, because one of their two tokens has changed.
+ *
+ * A merge joins two tokens, so it needs what the left one ends with beside what the right one
+ * begins with. Between two bytes that no merge has so, none ever crosses, and the two sides are
+ * pieces of their own: words, mostly, also where a file's pieces are whole texts. They are short,
+ * and found again in the cache.
  */
 #include <string.h>
 
@@ -192,27 +197,89 @@ static void cache_store(struct cache_slot *slot, const char *piece, size_t n_byt
 static enum status encode_bytes(struct encoder *e, const char *piece, size_t n_bytes,
                                 struct token_list *out)
 {
+    const int32_t *ids = e->t->byte_ids;
     TRY(vec_reserve(out, n_bytes));
-    for (size_t i = 0; i < n_bytes; i++)
-        TRY(byte_id(e->t, (uint8_t)piece[i], &out->items[out->n++]));
+    for (size_t i = 0; i < n_bytes; i++) {
+        int32_t id = ids[(uint8_t)piece[i]];
+        if (id < 0)
+            TRY(byte_id(e->t, (uint8_t)piece[i], &id));
+        out->items[out->n++] = id;
+    }
     return OK;
 }
 
-enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_bytes,
-                             struct token_list *out)
+/* The byte that a character counts as beside its neighbours: its first one or its last. */
+static uint8_t edge_byte(const struct tokenizer *t, const char *character, size_t n, int last)
 {
-    if (n_bytes == 0)
-        return OK;
-    if (e->t->n_merges == 0 && !e->t->fuse_unk && !e->t->ignore_merges && !e->t->characters)
-        return encode_bytes(e, piece, n_bytes, out);
+    const size_t n_mark = sizeof(SPACE_MARK) - 1;
+    if (t->characters && n == n_mark && memcmp(character, SPACE_MARK, n_mark) == 0)
+        return ' '; /* which it will be when it is merged */
+    return (uint8_t)character[last ? n - 1 : 0];
+}
+
+/* Whether no merge crosses the place between piece[left..at) and piece[at..right), two characters,
+ * and no unknown token either: several unknown characters may be one. */
+static int is_boundary(const struct tokenizer *t, const char *piece, size_t left, size_t at,
+                       size_t right)
+{
+    uint8_t l = edge_byte(t, piece + left, at - left, 1);
+    uint8_t r = edge_byte(t, piece + at, right - at, 0);
+    if (t->joins[l][r / 8] >> (r % 8) & 1)
+        return 0;
+    if (t->all_known)
+        return 1;
+    return t->characters ? tokenizer_find_bytes(t, piece + left, at - left) >= 0
+                         : t->byte_ids[(uint8_t)piece[at - 1]] >= 0;
+}
+
+static size_t symbol_length(const struct tokenizer *t, const char *text, size_t n_bytes)
+{
+    return t->characters ? character_length(text, n_bytes) : 1;
+}
+
+static size_t symbol_before(const struct tokenizer *t, const char *text, size_t end)
+{
+    size_t start = end - 1;
+    while (t->characters && start > 0 && ((uint8_t)text[start] & 0xC0) == 0x80)
+        start--;
+    return start;
+}
+
+size_t bpe_boundary(const struct tokenizer *t, const char *piece, size_t n_bytes)
+{
+    if (t->ignore_merges || n_bytes == 0) /* a piece may be a token as a whole */
+        return 0;
+    size_t right = n_bytes, at = symbol_before(t, piece, n_bytes);
+    while (at > 0) {
+        size_t left = symbol_before(t, piece, at);
+        if (is_boundary(t, piece, left, at, right))
+            return at;
+        right = at;
+        at = left;
+    }
+    return 0;
+}
+
+/* Bytes up to the first boundary, or all. */
+static size_t word_length(const struct tokenizer *t, const char *piece, size_t n_bytes)
+{
+    size_t left = 0, at = symbol_length(t, piece, n_bytes);
+    while (at < n_bytes) {
+        size_t right = at + symbol_length(t, piece + at, n_bytes - at);
+        if (is_boundary(t, piece, left, at, right))
+            return at;
+        left = at;
+        at = right;
+    }
+    return n_bytes;
+}
+
+static enum status encode_word(struct encoder *e, const char *piece, size_t n_bytes,
+                               struct token_list *out)
+{
     if (n_bytes > INT32_MAX)
         return FAIL(ERR_DATA, "%s: a single piece of text has %zu bytes; split the text into lines",
                     e->t->what, n_bytes);
-    if (e->t->ignore_merges) {
-        int32_t id = tokenizer_find_bytes(e->t, piece, n_bytes);
-        if (id >= 0)
-            return vec_push(out, id);
-    }
     struct cache_slot *slot = cache_slot_of(e, piece, n_bytes);
     if (slot && slot->n_bytes == n_bytes && memcmp(slot->bytes, piece, n_bytes) == 0) {
         TRY(vec_reserve(out, slot->n_ids));
@@ -227,6 +294,29 @@ enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_byte
     for (int32_t i = 0; i >= 0; i = e->symbols.items[i].next)
         out->items[out->n++] = e->symbols.items[i].id;
     cache_store(slot, piece, n_bytes, out->items + first, out->n - first);
+    return OK;
+}
+
+enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_bytes,
+                             struct token_list *out)
+{
+    const struct tokenizer *t = e->t;
+    if (n_bytes == 0)
+        return OK;
+    if (t->n_merges == 0 && !t->fuse_unk && !t->ignore_merges && !t->characters)
+        return encode_bytes(e, piece, n_bytes, out);
+    if (t->ignore_merges) {
+        int32_t id = tokenizer_find_bytes(t, piece, n_bytes);
+        if (id >= 0)
+            return vec_push(out, id);
+    }
+    if (n_bytes <= CACHED_BYTES)
+        return encode_word(e, piece, n_bytes, out);
+    for (size_t at = 0; at < n_bytes;) {
+        size_t n = word_length(t, piece + at, n_bytes - at);
+        TRY(encode_word(e, piece + at, n, out));
+        at += n;
+    }
     return OK;
 }
 

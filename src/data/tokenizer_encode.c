@@ -8,13 +8,20 @@
 
 enum { CACHE_SLOTS = 16384 }; /* 1 MiB */
 
+/* Beside the cache: a part in its normal form, as code points and with its spaces, and an id for
+ * each of its bytes in a list that doubled to hold them. */
+size_t encoder_bytes(size_t part_bytes)
+{
+    return sizeof(struct encoder) + CACHE_SLOTS * sizeof(struct cache_slot) +
+           part_bytes * (sizeof(int32_t) + 2) + 2 * part_bytes * sizeof(int32_t);
+}
+
 void token_list_release(struct token_list *list)
 {
     vec_release(list);
 }
 
-/* Length of the well-formed UTF-8 that `text` starts with. */
-static size_t valid_prefix(const char *text, size_t n_bytes)
+size_t valid_prefix(const char *text, size_t n_bytes)
 {
     const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
     size_t i = 0;
@@ -33,15 +40,22 @@ static size_t valid_prefix(const char *text, size_t n_bytes)
     return i;
 }
 
+void encoder_set_place(struct encoder *e, const char *text, struct part_place place)
+{
+    e->text_start = place.kind == PLACE_TEXT ? text : NULL;
+    e->resumed = place.kind == PLACE_PART ? text : NULL;
+    e->resumed_depth = place.depth;
+}
+
 /* Cuts at added tokens that are looked for in normalised text; the rest is split and merged. */
-static enum status encode_normalized(struct encoder *e, const char *text, size_t n_bytes,
-                                     int is_first, unsigned flags, struct token_list *out)
+enum status encode_normalized(struct encoder *e, const char *text, size_t n_bytes,
+                              struct part_place place, unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
     for (size_t at = 0; at < n_bytes;) {
         struct added_match m =
             added_set_find(&e->t->added_normalized, text, n_bytes, at, skip_special);
-        e->text_start = is_first && at == 0 ? text : NULL;
+        encoder_set_place(e, text + at, at == 0 ? place : (struct part_place){PLACE_RUN, 0});
         TRY(split_and_encode(e, text + at, m.start - at, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
@@ -51,19 +65,20 @@ static enum status encode_normalized(struct encoder *e, const char *text, size_t
 }
 
 /* Cuts well-formed text at added tokens that are looked for in the text as it is. */
-static enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes, int is_first,
-                                unsigned flags, struct token_list *out)
+enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes,
+                         struct part_place place, unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
     for (size_t at = 0; at < n_bytes;) {
         struct added_match m = added_set_find(&e->t->added_raw, text, n_bytes, at, skip_special);
         const char *normal;
         size_t n_normal;
-        TRY(normalize(e, text + at, m.start - at, &normal, &n_normal));
-        TRY(encode_normalized(e, normal, n_normal, is_first && at == 0, flags, out));
+        TRY(normalize(e, text + at, m.start - at, place.kind != PLACE_PART, &normal, &n_normal));
+        TRY(encode_normalized(e, normal, n_normal, place, flags, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
         at = m.end;
+        place = (struct part_place){PLACE_RUN, 0};
     }
     return OK;
 }
@@ -78,12 +93,14 @@ static enum status add_ids(struct token_list *out, const int32_t *ids, int n)
 enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
                            struct token_list *out)
 {
+    struct part_place place = {PLACE_TEXT, 0};
     if (flags & ENCODE_TEMPLATE)
         TRY(add_ids(out, e->t->prefix, e->t->n_prefix));
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid = valid_prefix(text + at, n_bytes - at);
-        TRY(encode_valid(e, text + at, n_valid, at == 0, flags, out));
+        TRY(encode_valid(e, text + at, n_valid, place, flags, out));
         at += n_valid;
+        place.kind = PLACE_RUN;
         if (at < n_bytes)
             TRY(bpe_encode_byte(e, (uint8_t)text[at++], out));
     }

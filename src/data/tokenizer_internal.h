@@ -4,8 +4,8 @@
  *             tokenizer_added.c     tokenizer_normalize.c                     _split.c  _bpe.c
  *
  * tokenizer_json.c and tokenizer_steps.c fill struct tokenizer; tokenizer_encode.c runs the line
- * above. Pieces are bytes (byte-level files) or characters, and a space is a space in both: see
- * tokenizer_steps.c.
+ * above, tokenizer_part.c the same over a text that comes in parts. Pieces are bytes (byte-level
+ * files) or characters, and a space is a space in both: see tokenizer_steps.c.
  */
 #ifndef SNUG_DATA_TOKENIZER_INTERNAL_H
 #define SNUG_DATA_TOKENIZER_INTERNAL_H
@@ -49,6 +49,8 @@ struct added_set {
     struct added_token *tokens;
     size_t n;
     uint32_t first[257]; /* tokens[first[b] .. first[b + 1]) begin with byte b */
+    uint32_t longest;    /* bytes of the longest */
+    int any_lstrip, any_single_word;
 };
 
 enum split_kind {
@@ -64,6 +66,7 @@ struct split_stage {
     enum split_kind kind;
     pcre2_code *code;
     const char *pattern;  /* for messages */
+    int looks_back;       /* a match depends on what stands before it */
     enum prepend prepend; /* of SPLIT_SPACES, */
     int at_spaces;        /* and whether it cuts */
 };
@@ -86,6 +89,8 @@ struct tokenizer {
 
     struct merge_slot *merges;
     size_t merges_mask, n_merges;
+    uint8_t joins[256][32]; /* bit r of joins[l]: some merge joins ...l with r... (bytes) */
+    int all_known;          /* no text has an unknown character */
 
     int32_t unk_id;
     int fuse_unk, ignore_merges;
@@ -124,6 +129,17 @@ struct merge_candidate {
     int32_t left, right;
 };
 
+/* What lies in front of a piece of text. */
+enum place_kind {
+    PLACE_TEXT, /* nothing: the text begins */
+    PLACE_RUN,  /* something that ends before it: an added token, a byte that is no UTF-8 */
+    PLACE_PART, /* more of the same, cut inside the pieces of the first `depth` stages */
+};
+struct part_place {
+    enum place_kind kind;
+    int depth;
+};
+
 struct encoder {
     const struct tokenizer *t;
     pcre2_match_data *match;
@@ -143,8 +159,11 @@ struct encoder {
         size_t n, capacity;
     } codepoints;
     struct str prefixed[MAX_SPLIT_STAGES];
-    struct str spaced;      /* normalised text with its spaces */
-    const char *text_start; /* where the text begins, when the part at hand is its first */
+    struct str spaced;       /* normalised text with its spaces */
+    const char *text_start;  /* where the text begins, when the part at hand is its first */
+    const char *resumed;     /* where text goes on in the middle of a piece, */
+    int resumed_depth;       /* of this many stages: they have seen its beginning */
+    struct part_place place; /* where the next part of a text goes on (tokenizer_part.c) */
 };
 
 /* tokenizer_table.c: the vocabulary's tables. */
@@ -179,24 +198,50 @@ enum status added_set_build(struct added_set *set, struct pool *pool,
                             const struct added_token *tokens, size_t n) MUST_CHECK;
 struct added_match added_set_find(const struct added_set *set, const char *text, size_t n_bytes,
                                   size_t from, int skip_special);
+/* Whether a match stays the same whatever comes behind text[0..n_bytes). */
+int added_match_is_final(const struct added_set *set, struct added_match m, size_t n_bytes);
+/* End of the text from `from` on that is part of no added token whatever comes behind it, when none
+ * was found in it. */
+size_t added_set_clear(const struct added_set *set, const char *text, size_t n_bytes, size_t from);
+/* The begin of a token that has to stand alone and, cut at `cut`, would lose sight of what is
+ * around it; SIZE_MAX: there is none. */
+size_t added_set_around(const struct added_set *set, const char *text, size_t n_bytes, size_t cut);
 
 /* tokenizer_normalize.c */
-/* *out points into `text` or the encoder's scratch. */
-enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
-                      size_t *n_out) MUST_CHECK;
+/* *out points into `text` or the encoder's scratch. `begins`: what goes in front does. */
+enum status normalize(struct encoder *e, const char *text, size_t n_bytes, int begins,
+                      const char **out, size_t *n_out) MUST_CHECK;
+/* The last place in (0, n_bytes) where well-formed text can be cut so that its two sides, each
+ * normalised, are the whole normalised; 0: none. */
+size_t normal_boundary(const struct tokenizer *t, const char *text, size_t n_bytes);
 
 /* tokenizer_split.c */
 enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
                                 int literal) MUST_CHECK;
 enum status split_and_encode(struct encoder *e, const char *text, size_t n_bytes,
                              struct token_list *out) MUST_CHECK;
+/* The same for text behind which more will come: encodes what that cannot change, *n_done bytes,
+ * and says in *depth inside the pieces of how many stages it was cut. */
+enum status split_and_encode_open(struct encoder *e, const char *text, size_t n_bytes,
+                                  struct token_list *out, size_t *n_done, int *depth) MUST_CHECK;
 
 /* tokenizer_bpe.c */
 enum status bpe_encode_piece(struct encoder *e, const char *piece, size_t n_bytes,
                              struct token_list *out) MUST_CHECK;
+/* The last place in (0, n_bytes) of a piece that no merge crosses; 0: none. */
+size_t bpe_boundary(const struct tokenizer *t, const char *piece, size_t n_bytes);
 enum status bpe_encode_byte(struct encoder *e, uint8_t byte, struct token_list *out) MUST_CHECK;
 
 /* tokenizer_encode.c */
+size_t valid_prefix(const char *text, size_t n_bytes); /* well-formed UTF-8 that it starts with */
+enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes,
+                         struct part_place place, unsigned flags,
+                         struct token_list *out) MUST_CHECK;
+enum status encode_normalized(struct encoder *e, const char *text, size_t n_bytes,
+                              struct part_place place, unsigned flags,
+                              struct token_list *out) MUST_CHECK;
+/* Sets what the stages need to know of where `text` stands. */
+void encoder_set_place(struct encoder *e, const char *text, struct part_place place);
 enum status encoder_init(struct encoder *e, const struct tokenizer *t, size_t n_cache) MUST_CHECK;
 void encoder_release(struct encoder *e);
 

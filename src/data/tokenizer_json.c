@@ -246,7 +246,7 @@ static enum status read_added_token(struct tokenizer *t, const json_t *entry,
     struct encoder scratch = {.t = t};
     const char *normal;
     size_t n_normal;
-    enum status status = normalize(&scratch, text, n, &normal, &n_normal);
+    enum status status = normalize(&scratch, text, n, 1, &normal, &n_normal);
     if (status == OK) {
         out->text = pool_strndup(&t->pool, normal, n_normal);
         out->n_bytes = (uint32_t)n_normal;

@@ -47,14 +47,13 @@ static enum status normal_form(struct encoder *e, const char *text, size_t n_byt
 }
 
 /* A mark in the text is the space that it would be taken for; one space goes in front. */
-static enum status place_spaces(struct encoder *e, const char **text, size_t *n_bytes)
+static enum status place_spaces(struct encoder *e, int prepend, const char **text, size_t *n_bytes)
 {
-    if (*n_bytes == 0 ||
-        (!e->t->prepend && !memmem(*text, *n_bytes, SPACE_MARK, sizeof(SPACE_MARK) - 1)))
+    if (*n_bytes == 0 || (!prepend && !memmem(*text, *n_bytes, SPACE_MARK, sizeof(SPACE_MARK) - 1)))
         return OK;
     struct str *s = &e->spaced;
     str_clear(s);
-    if (e->t->prepend)
+    if (prepend)
         str_add_n(s, " ", 1);
     size_t first = s->n;
     str_add_n(s, *text, *n_bytes);
@@ -64,9 +63,45 @@ static enum status place_spaces(struct encoder *e, const char **text, size_t *n_
     return OK;
 }
 
-enum status normalize(struct encoder *e, const char *text, size_t n_bytes, const char **out,
-                      size_t *n_out)
+enum status normalize(struct encoder *e, const char *text, size_t n_bytes, int begins,
+                      const char **out, size_t *n_out)
 {
     TRY(normal_form(e, text, n_bytes, out, n_out));
-    return e->t->marks_early ? place_spaces(e, out, n_out) : OK;
+    return e->t->marks_early ? place_spaces(e, begins && e->t->prepend, out, n_out) : OK;
+}
+
+/* ASCII never joins what stands before it, in any of the forms. In the canonical ones nothing does
+ * that begins a new grapheme; the others take characters apart into such as may join (Hangul). */
+static int begins_anew(int options, int32_t before, int32_t c)
+{
+    if (options == 0 || c < 0x80)
+        return 1;
+    return !(options & UTF8PROC_COMPAT) && utf8proc_grapheme_break(before, c);
+}
+
+static int32_t character_at(const char *text, size_t n_bytes)
+{
+    int32_t c = -1;
+    (void)utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n_bytes, &c);
+    return c;
+}
+
+static size_t character_before(const char *text, size_t end)
+{
+    size_t start = end - 1;
+    while (start > 0 && ((uint8_t)text[start] & 0xC0) == 0x80)
+        start--;
+    return start;
+}
+
+size_t normal_boundary(const struct tokenizer *t, const char *text, size_t n_bytes)
+{
+    size_t before, at = n_bytes > 0 ? character_before(text, n_bytes) : 0;
+    for (; at > 0; at = before) {
+        before = character_before(text, at);
+        if (begins_anew(t->normalizer, character_at(text + before, at - before),
+                        character_at(text + at, n_bytes - at)))
+            return at;
+    }
+    return 0;
 }

@@ -54,6 +54,20 @@ static void spell_out_space(const char *pattern, struct str *out)
     }
 }
 
+/* Whether a match may depend on what stands before it: lookbehind, \b and \B, or an anchor. */
+static int looks_back(const pcre2_code *code, const char *pattern)
+{
+    uint32_t n_characters = 0;
+    (void)pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &n_characters);
+    for (const char *p = pattern; *p; p++) {
+        if (*p == '\\' && p[1])
+            n_characters += strchr("AGK", *++p) != NULL;
+        else if (*p == '^' && (p == pattern || p[-1] != '['))
+            n_characters++;
+    }
+    return n_characters > 0;
+}
+
 enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
                                 int literal)
 {
@@ -89,7 +103,8 @@ enum status split_stage_compile(struct split_stage *stage, struct pool *pool, co
         goto out;
     }
     /* Where this processor or system has no JIT the interpreter matches the same. */
-    (void)pcre2_jit_compile(stage->code, PCRE2_JIT_COMPLETE);
+    (void)pcre2_jit_compile(stage->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    stage->looks_back = looks_back(stage->code, literal ? "" : str_text(&spelled));
 out:
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);
@@ -130,45 +145,64 @@ void encoder_release(struct encoder *e)
     *e = (struct encoder){0};
 }
 
-/* Next match at or after `from`: 1 and its bounds, 0 for none, a PCRE2 error code below 0. */
+/* Next match at or after `from`: 1 and its bounds, 0 for none, a PCRE2 error code below 0. In text
+ * that is `open`, what would have to look behind its end to be sure is PCRE2_ERROR_PARTIAL, with
+ * the place where it begins. */
 static int find_match(struct encoder *e, const struct split_stage *stage, const char *text,
-                      size_t n_bytes, size_t from, size_t bounds[2])
+                      size_t n_bytes, size_t from, int open, size_t bounds[2])
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    uint32_t options = PCRE2_NO_UTF_CHECK;
+    uint32_t options = PCRE2_NO_UTF_CHECK | (open ? PCRE2_PARTIAL_HARD : 0);
     int rc = pcre2_match(stage->code, subject, n_bytes, from, options, e->match, e->match_context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(stage->code, subject, n_bytes, from, options | PCRE2_NO_JIT, e->match,
                          e->match_context);
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
-    if (rc < 0)
+    if (rc < 0 && rc != PCRE2_ERROR_PARTIAL)
         return rc;
     const PCRE2_SIZE *found = pcre2_get_ovector_pointer(e->match);
     bounds[0] = MAX(found[0], from); /* \K can move the start */
     bounds[1] = MAX(found[1], bounds[0]);
-    return 1;
+    return rc < 0 ? rc : 1;
+}
+
+static enum status match_failed(const struct encoder *e, const struct split_stage *stage, int rc)
+{
+    char reason[128];
+    (void)pcre2_get_error_message(rc, (PCRE2_UCHAR *)reason, sizeof(reason));
+    return FAIL(rc == PCRE2_ERROR_NOMEMORY ? ERR_MEMORY : ERR_DATA,
+                "%s: split pattern '%.200s': %s", e->t->what, stage->pattern, reason);
 }
 
 static enum status run_stage(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
                              struct token_list *out);
 
-static enum status run_regex(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
-                             struct token_list *out)
+/* Whether this stage has seen the beginning of the piece that `text` is the rest of. */
+static int goes_on(const struct encoder *e, int i_stage, const char *text)
+{
+    return text == e->resumed && i_stage < e->resumed_depth;
+}
+
+/* The matches, and what lies between them, up to text[*n_done]; the next match, which is not sure
+ * in text that is `open`, begins at text[*n_gap]. */
+static enum status run_matches(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                               int open, struct token_list *out, size_t *n_done, size_t *n_gap)
 {
     const struct split_stage *stage = &e->t->stages[i_stage];
     size_t done = 0; /* everything before is emitted */
+    *n_gap = n_bytes;
     for (size_t from = 0; from <= n_bytes;) {
         size_t bounds[2];
-        int found = find_match(e, stage, text, n_bytes, from, bounds);
-        if (found < 0) {
-            char reason[128];
-            (void)pcre2_get_error_message(found, (PCRE2_UCHAR *)reason, sizeof(reason));
-            return FAIL(found == PCRE2_ERROR_NOMEMORY ? ERR_MEMORY : ERR_DATA,
-                        "%s: split pattern '%.200s': %s", e->t->what, stage->pattern, reason);
-        }
-        if (!found)
+        int found = find_match(e, stage, text, n_bytes, from, open, bounds);
+        if (found < 0 && found != PCRE2_ERROR_PARTIAL)
+            return match_failed(e, stage, found);
+        if (found < 0)
+            *n_gap = bounds[0];
+        if (found <= 0)
             break;
+        if (bounds[0] == 0 && goes_on(e, i_stage, text))
+            e->resumed = NULL; /* the piece that went on has ended where it was cut */
         if (stage->kind == SPLIT_REGEX)
             TRY(run_stage(e, i_stage + 1, text + done, bounds[0] - done, out));
         TRY(run_stage(e, i_stage + 1, text + bounds[0], bounds[1] - bounds[0], out));
@@ -177,21 +211,37 @@ static enum status run_regex(struct encoder *e, int i_stage, const char *text, s
         if (bounds[1] == bounds[0])
             from += character_length(text + from, n_bytes - from);
     }
-    if (stage->kind == SPLIT_REGEX)
+    *n_done = done;
+    return OK;
+}
+
+static enum status run_regex(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                             struct token_list *out)
+{
+    size_t done, gap;
+    TRY(run_matches(e, i_stage, text, n_bytes, 0, out, &done, &gap));
+    if (e->t->stages[i_stage].kind == SPLIT_REGEX)
         TRY(run_stage(e, i_stage + 1, text + done, n_bytes - done, out));
     return OK;
+}
+
+/* `text` with a space in front, in the stage's own memory. */
+static enum status put_space(struct encoder *e, int i_stage, const char *text, size_t n_bytes)
+{
+    struct str *s = &e->prefixed[i_stage];
+    str_clear(s);
+    str_add_n(s, " ", 1);
+    str_add_n(s, text, n_bytes);
+    return str_status(s);
 }
 
 static enum status run_prefix(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
                               struct token_list *out)
 {
-    if (text[0] == ' ')
+    if (text[0] == ' ' || goes_on(e, i_stage, text))
         return run_stage(e, i_stage + 1, text, n_bytes, out);
-    struct str *s = &e->prefixed[i_stage];
-    str_clear(s);
-    str_add_n(s, " ", 1);
-    str_add_n(s, text, n_bytes);
-    TRY(str_status(s));
+    TRY(put_space(e, i_stage, text, n_bytes));
+    const struct str *s = &e->prefixed[i_stage];
     return run_stage(e, i_stage + 1, s->text, s->n, out);
 }
 
@@ -200,16 +250,13 @@ static enum status run_spaces(struct encoder *e, int i_stage, const char *text, 
                               struct token_list *out)
 {
     const struct split_stage *stage = &e->t->stages[i_stage];
-    struct str *s = &e->prefixed[i_stage];
-    int at_start = text == e->text_start;
-    str_clear(s);
-    str_add_n(s, " ", 1);
-    str_add_n(s, text, n_bytes);
-    TRY(str_status(s));
-    char *with_space = s->text;
+    int at_start = text == e->text_start, begun = goes_on(e, i_stage, text);
+    TRY(put_space(e, i_stage, text, n_bytes));
+    char *with_space = e->prefixed[i_stage].text;
     n_bytes = unmark_spaces(with_space + 1, n_bytes, with_space + 1);
-    int prepend = with_space[1] != ' ' && (stage->prepend == PREPEND_ALWAYS ||
-                                           (stage->prepend == PREPEND_FIRST && at_start));
+    int prepend =
+        with_space[1] != ' ' && !begun &&
+        (stage->prepend == PREPEND_ALWAYS || (stage->prepend == PREPEND_FIRST && at_start));
     text = with_space + !prepend;
     n_bytes += (size_t)prepend;
     if (!stage->at_spaces)
@@ -242,4 +289,98 @@ enum status split_and_encode(struct encoder *e, const char *text, size_t n_bytes
                              struct token_list *out)
 {
     return run_stage(e, 0, text, n_bytes, out);
+}
+
+/* ---- text behind which more will come -------------------------------------------------------- */
+
+/* What is sure of a text, and where it was cut: inside the pieces of `depth` stages. */
+struct sure {
+    size_t n_bytes;
+    int depth;
+};
+
+static enum status run_open(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                            struct token_list *out, struct sure *sure);
+
+/* Up to the end of the last match that is sure. What lies between it and the next is one piece,
+ * which goes on: the next stage may find a place inside of it. */
+static enum status open_regex(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                              struct token_list *out, struct sure *sure)
+{
+    size_t done, gap;
+    if (e->t->stages[i_stage].looks_back)
+        return OK;
+    TRY(run_matches(e, i_stage, text, n_bytes, 1, out, &done, &gap));
+    if (e->t->stages[i_stage].kind == SPLIT_REGEX_MATCHES) { /* the gap is left out */
+        *sure = (struct sure){gap, i_stage};
+        return OK;
+    }
+    TRY(run_open(e, i_stage + 1, text + done, gap - done, out, sure));
+    if (sure->n_bytes == 0)
+        sure->depth = i_stage;
+    sure->n_bytes += done;
+    return OK;
+}
+
+static enum status open_prefix(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                               struct token_list *out, struct sure *sure)
+{
+    if (text[0] == ' ' || goes_on(e, i_stage, text))
+        return run_open(e, i_stage + 1, text, n_bytes, out, sure);
+    size_t n_before = out->n;
+    TRY(put_space(e, i_stage, text, n_bytes));
+    const struct str *s = &e->prefixed[i_stage];
+    TRY(run_open(e, i_stage + 1, s->text, s->n, out, sure));
+    if (sure->n_bytes <= 1) /* the space in front is not text */
+        out->n = n_before;
+    sure->n_bytes -= MIN(sure->n_bytes, (size_t)1);
+    return OK;
+}
+
+static size_t last_space(const char *text, size_t n_bytes)
+{
+    const size_t n_mark = sizeof(SPACE_MARK) - 1;
+    for (size_t at = n_bytes; --at > 0;)
+        if (text[at] == ' ' ||
+            (n_bytes - at >= n_mark && memcmp(text + at, SPACE_MARK, n_mark) == 0))
+            return at;
+    return 0;
+}
+
+/* Before the last space, or in text without one at a place that no merge crosses. */
+static enum status open_spaces(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                               struct token_list *out, struct sure *sure)
+{
+    size_t at = e->t->stages[i_stage].at_spaces ? last_space(text, n_bytes) : 0;
+    *sure = (struct sure){at, i_stage};
+    if (at == 0 && i_stage + 1 == e->t->n_stages)
+        *sure = (struct sure){bpe_boundary(e->t, text, n_bytes), i_stage + 1};
+    return sure->n_bytes > 0 ? run_spaces(e, i_stage, text, sure->n_bytes, out) : OK;
+}
+
+static enum status run_open(struct encoder *e, int i_stage, const char *text, size_t n_bytes,
+                            struct token_list *out, struct sure *sure)
+{
+    *sure = (struct sure){0};
+    if (n_bytes == 0)
+        return OK;
+    if (i_stage == e->t->n_stages) {
+        *sure = (struct sure){bpe_boundary(e->t, text, n_bytes), i_stage};
+        return bpe_encode_piece(e, text, sure->n_bytes, out);
+    }
+    if (e->t->stages[i_stage].kind == SPLIT_PREFIX_SPACE)
+        return open_prefix(e, i_stage, text, n_bytes, out, sure);
+    if (e->t->stages[i_stage].kind == SPLIT_SPACES)
+        return open_spaces(e, i_stage, text, n_bytes, out, sure);
+    return open_regex(e, i_stage, text, n_bytes, out, sure);
+}
+
+enum status split_and_encode_open(struct encoder *e, const char *text, size_t n_bytes,
+                                  struct token_list *out, size_t *n_done, int *depth)
+{
+    struct sure sure;
+    TRY(run_open(e, 0, text, n_bytes, out, &sure));
+    *n_done = sure.n_bytes;
+    *depth = sure.depth;
+    return OK;
 }

@@ -110,6 +110,9 @@ enum status tokenizer_index_bytes(struct tokenizer *t)
             i = (i + 1) & t->by_bytes_mask;
         t->by_bytes[i] = (uint32_t)id + 1;
     }
+    t->all_known = !t->characters || t->byte_fallback;
+    for (int byte = 0; byte < 256; byte++)
+        t->all_known = t->all_known && t->byte_ids[byte] >= 0;
     return OK;
 }
 
@@ -151,6 +154,13 @@ void tokenizer_add_merge(struct tokenizer *t, uint32_t left, uint32_t right, uin
     *merge_slot_of(t, left, right) = (struct merge_slot){
         .left = left, .right = right, .rank_plus_1 = rank + 1, .merged = merged};
     t->n_merges++;
+    const struct token_text *l = &t->tokens[left], *r = &t->tokens[right];
+    if (l->n_bytes == 0 || r->n_bytes == 0) {
+        memset(t->joins, 0xFF, sizeof(t->joins)); /* a token of nothing is next to anything */
+        return;
+    }
+    uint8_t byte = (uint8_t)r->bytes[0];
+    t->joins[(uint8_t)l->bytes[l->n_bytes - 1]][byte / 8] |= (uint8_t)(1u << (byte % 8));
 }
 
 const struct merge_slot *tokenizer_find_merge(const struct tokenizer *t, uint32_t left,

@@ -48,17 +48,17 @@ static void forecast_memory(struct pipeline *p)
 /* What the process holds beside its arenas, and how much of the device it takes in all. Planning
  * and reading data come before there are arenas: of these only what is more than the run's counts.
  */
-static void forecast_process(struct pipeline *p)
+static void forecast_process(struct pipeline *p, const struct pipeline_options *o)
 {
     struct forecast *f = &p->forecast;
     mem_trim(); /* what planning left behind does not stay */
     f->context_bytes = p->device->ops->context_bytes(p->device);
-    f->beside_bytes = process_resident();
+    f->beside_bytes = process_resident() + o->result_bytes;
     f->before_bytes = process_peak();
     f->process_bytes = f->arena_bytes + f->context_bytes;
     if (p->device->ops->memory_is_apart)
         return;
-    f->process_bytes += MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
+    f->process_bytes += o->result_bytes + MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
     f->process_bytes = MAX(f->process_bytes, f->before_bytes);
     f->before_bytes = MAX(f->before_bytes - f->arena_bytes, (int64_t)0);
 }
@@ -93,10 +93,10 @@ enum status pipeline_forecast(struct pipeline *p, const struct pipeline_options 
     p->forecast.n_params = model_count_params(o->train ? &p->train.io : &p->eval.io);
     p->forecast.data_bytes = o->data_bytes;
     forecast_memory(p);
-    forecast_process(p);
+    forecast_process(p, o);
     forecast_fit(p);
     TRY(forecast_time(p, o));
-    forecast_process(p); /* timing may have taken more, for a moment, than the run will */
+    forecast_process(p, o); /* timing may have taken more, for a moment, than the run will */
     forecast_fit(p);
     return OK;
 }

@@ -25,6 +25,7 @@ struct pipeline_options {
     bool train, evaluate;       /* which programs are wanted */
     int64_t ring_bytes;         /* of the training data's prefetch ring, in the host tier */
     int64_t eval_ring_bytes;    /* of the evaluation data's */
+    int64_t result_bytes;       /* held beside the arenas for what a run gives */
     int64_t data_bytes;         /* held while data is read, before the arenas are */
     struct kernel_times *times; /* kernels are timed through this; NULL: times go by rates */
 };

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/half.h"
 #include "base/log.h"
 #include "train/device_choice.h"
 #include "train/parameters.h"
+#include "train/trainer.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -52,6 +54,7 @@ static enum status check_length(const struct session *s)
                 "given: set max_seq_length=%lld",
                 context, length, context);
 }
+static void plan_data(struct session *s);
 
 enum status session_open(struct session *s, const struct config *cfg,
                          const struct session_options *o)
@@ -69,8 +72,10 @@ enum status session_open(struct session *s, const struct config *cfg,
         .evaluate = o->evaluate,
         .ring_bytes = o->train ? (int64_t)loader_ring_bytes(&train) : 0,
         .eval_ring_bytes = o->evaluate ? (int64_t)loader_ring_bytes(&eval) : 0,
+        .result_bytes = o->train ? train_result_bytes(cfg) : 0,
         .times = s->times,
     };
+    plan_data(s);
     TRY_GOTO(pipeline_build(&s->pipeline, cfg, s->model, &s->device, &s->pipeline_options), out);
     const struct model_graph *io = o->train ? &s->pipeline.train.io : &s->pipeline.eval.io;
     s->params = io->params;
@@ -146,39 +151,93 @@ static enum status need_one_kind(const struct config *cfg, const struct config_d
     return OK;
 }
 
-static enum status open_source(struct session *s, const struct config_datasets *d, const char *key,
-                               struct source **out)
+/* What a list of datasets is to a source; the paths are the caller's to free. */
+static enum status describe_source(const struct session *s, const struct config_datasets *d,
+                                   struct source_options *o, const char ***paths)
 {
     const struct config *cfg = s->config;
-    const char **paths = NULL;
     size_t n_paths = 0;
-    TRY(need_one_kind(cfg, d, key));
-    TRY(mem_try_array(&paths, MAX(d->n, (size_t)1), sizeof(*paths)));
-    struct source_options o = {
+    TRY(mem_try_array(paths, MAX(d->n, (size_t)1), sizeof(**paths)));
+    for (size_t i = 0; i < d->n; i++) {
+        if (d->items[i].path)
+            (*paths)[n_paths++] = d->items[i].path;
+    }
+    *o = (struct source_options){
         .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
-        .paths = paths,
+        .paths = *paths,
+        .n_paths = n_paths,
         .vocab_size = s->model->vocab_size,
         .text_field = d->n ? d->items[0].text_field : NULL,
-        .cache_folder = cfg->dataset_prepared_path,
         .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
         .seed = (uint64_t)cfg->data_seed,
     };
     if (d->n && d->items[0].type == CONFIG_DATASET_NANOGPT)
-        o.headerless = d->items[0].token_dtype == CONFIG_TOKEN_U32 ? TOKEN_U32 : TOKEN_U16;
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->items[i].path)
-            paths[n_paths++] = d->items[i].path;
+        o->headerless = d->items[0].token_dtype == CONFIG_TOKEN_U32 ? TOKEN_U32 : TOKEN_U16;
+    return OK;
+}
+
+/* Where tokenised text is kept: where the config says, else with what else is kept for the next
+ * run, else with the run itself. */
+static enum status tokens_folder(const struct session *s, struct str *out)
+{
+    const struct config *cfg = s->config;
+    if (cfg->dataset_prepared_path) {
+        str_add(out, cfg->dataset_prepared_path);
+        return str_status(out);
     }
-    o.n_paths = n_paths;
+    if (s->options.cache_folder) {
+        str_addf(out, "%s/tokens", s->options.cache_folder);
+        if (str_status(out) == OK && file_make_folders(str_text(out)) == OK)
+            return OK;
+        str_clear(out);
+    }
+    str_addf(out, "%s/tokens", cfg->output_dir);
+    return str_status(out);
+}
+
+static enum status open_source(struct session *s, const struct config_datasets *d, const char *key,
+                               struct source **out)
+{
+    const struct budget *b = &s->pipeline.forecast.budget;
+    const char **paths = NULL;
+    struct source_options o;
+    struct str folder = {0};
+    enum status status;
+    TRY(need_one_kind(s->config, d, key));
+    TRY_GOTO(describe_source(s, d, &o, &paths), out);
+    TRY_GOTO(tokens_folder(s, &folder), out);
     bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
-    enum status status = OK;
     if (!synthetic && o.kind != SOURCE_TOKENS && !s->tokenizer)
-        status = session_open_tokenizer(cfg, s->model_folder, &s->tokenizer);
+        TRY_GOTO(session_open_tokenizer(s->config, s->model_folder, &s->tokenizer), out);
     o.tokenizer = s->tokenizer;
-    if (status == OK)
-        status = source_open(out, &o);
+    o.cache_folder = str_text(&folder);
+    o.spare_bytes = b->n_bytes[TIER_HOST] - b->needs[TIER_HOST];
+    TRY_GOTO(source_open(out, &o), out);
+out:
+    str_release(&folder);
     mem_free(paths);
     return status;
+}
+
+/* Memory that reading a list of datasets takes, beside a tokenizer. */
+static int64_t data_bytes(const struct session *s, const struct config_datasets *d)
+{
+    const char **paths = NULL;
+    struct source_options o;
+    int64_t n_bytes = describe_source(s, d, &o, &paths) == OK ? source_open_bytes(&o) : 0;
+    mem_free(paths);
+    return n_bytes;
+}
+
+/* What data takes is planned before it is read. A tokenizer that cannot be opened is not planned
+ * with; training says what is wrong with it. */
+static void plan_data(struct session *s)
+{
+    const struct config *cfg = s->config;
+    int64_t n_bytes = MAX(data_bytes(s, &cfg->datasets), data_bytes(s, &cfg->eval_datasets));
+    if (n_bytes > 0 && session_open_tokenizer(cfg, s->model_folder, &s->tokenizer) != OK)
+        s->tokenizer = NULL;
+    s->pipeline_options.data_bytes = n_bytes;
 }
 
 static enum status open_loader(struct session *s, bool eval)

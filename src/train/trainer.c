@@ -331,14 +331,13 @@ static enum status train_step(struct loop *l, bool *done)
     TRY(run_profiled(l, lr, &seconds));
     l->state.step++;
     note_labels(l);
-    l->result->losses[l->result->n_steps] = 0;
-    l->result->step_seconds[l->result->n_steps] = seconds;
-    l->result->n_steps++;
+    int64_t kept_at = l->result->n_steps++ % KEPT_STEPS;
     l->result->last_step = l->state.step;
     struct step_record r = record_step(l, lr, seconds);
     loader_get_cursor(l->s->loader, &after);
     r.ends_epoch = after.epoch != before.epoch;
-    l->result->losses[l->result->n_steps - 1] = r.loss;
+    l->result->losses[kept_at] = r.loss;
+    l->result->step_seconds[kept_at] = seconds;
     l->result->n_skipped += r.skipped;
     l->result->loss_scale = r.loss_scale;
     TRY(check_finite(l, &r));
@@ -397,16 +396,27 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The kept steps lie in a ring: the one after the last is the first. */
+static void unroll(const struct train_result *r, double *ring, double *scratch)
+{
+    size_t n = (size_t)r->n_kept, first = (size_t)(r->n_steps % r->n_kept);
+    memcpy(scratch, ring, n * sizeof(*ring));
+    for (size_t i = 0; i < n; i++)
+        ring[i] = scratch[(first + i) % n];
+}
+
 static void summarise(struct loop *l)
 {
     struct train_result *r = l->result;
     const struct config *cfg = l->s->config;
     double *sorted;
-    if (r->n_steps == 0 || mem_try_array(&sorted, (size_t)r->n_steps, sizeof(*sorted)) != OK)
+    r->n_kept = MIN(r->n_steps, (int64_t)KEPT_STEPS);
+    if (r->n_kept == 0 || mem_try_array(&sorted, (size_t)r->n_kept, sizeof(*sorted)) != OK)
         return;
-    memcpy(sorted, r->step_seconds, (size_t)r->n_steps * sizeof(*sorted));
-    qsort(sorted, (size_t)r->n_steps, sizeof(*sorted), compare_doubles);
-    r->median_step_s = sorted[r->n_steps / 2];
+    unroll(r, r->losses, sorted);
+    unroll(r, r->step_seconds, sorted);
+    qsort(sorted, (size_t)r->n_kept, sizeof(*sorted), compare_doubles);
+    r->median_step_s = sorted[r->n_kept / 2];
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->tokens_per_s = r->samples_per_s * (double)cfg->max_seq_length;
@@ -456,7 +466,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     l.schedule = schedule_for(s->config, l.n_steps);
     TRY_GOTO(train_state_init(&l.state), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
-    size_t n = (size_t)MAX(l.n_steps - l.state.step, (int64_t)1);
+    size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
     TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);
     if (o->profile)
@@ -473,6 +483,12 @@ out:
     profile_release(&l.profile);
     train_state_release(&l.state);
     return status;
+}
+
+int64_t train_result_bytes(const struct config *cfg)
+{
+    int64_t n_steps = cfg->max_steps > 0 ? MIN(cfg->max_steps, (int64_t)KEPT_STEPS) : KEPT_STEPS;
+    return 3 * n_steps * (int64_t)sizeof(double); /* losses, times, times sorted */
 }
 
 void train_result_release(struct train_result *r)

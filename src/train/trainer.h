@@ -48,10 +48,13 @@ struct train_observer {
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
 };
 
+enum { KEPT_STEPS = 1 << 16 };
+
 struct train_result {
     int64_t n_steps;      /* run in this call */
     int64_t last_step;    /* number of the last one */
-    double *losses;       /* one per step of this call; freed with train_result_release */
+    int64_t n_kept;       /* steps of which loss and time are kept: the last KEPT_STEPS at most */
+    double *losses;       /* [n_kept]; freed with train_result_release */
     double *step_seconds; /* likewise */
     int64_t n_skipped;    /* of these, because scaled gradients overflowed */
     int64_t n_unlabelled; /* of these, because no token was a label */
@@ -64,6 +67,8 @@ struct train_result {
     char *profile;                                 /* the table of the profile; NULL: none */
 };
 void train_result_release(struct train_result *r);
+/* Memory that the result of a run takes at most. */
+int64_t train_result_bytes(const struct config *cfg);
 
 struct train_options {
     struct train_observer *observers;

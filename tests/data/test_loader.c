@@ -31,9 +31,9 @@ static void fixture_open(struct fixture *f, int64_t n_tokens)
     scratch_init(&f->scratch);
     (void)scratch_path(&f->scratch, "tokens.bin", f->path);
     struct token_writer *w;
-    assert_int_equal(token_writer_open(&w, f->path, VOCAB), OK);
+    assert_int_equal(token_writer_open(&w, f->path, TOKEN_FORMAT_LLMC, VOCAB), OK);
     for (int32_t i = 0; i < n_tokens; i++)
-        assert_int_equal(token_writer_add(w, &i, 1), OK);
+        assert_int_equal(token_writer_add(w, &i, NULL, 1), OK);
     assert_int_equal(token_writer_commit(w), OK);
     const char *paths[] = {f->path};
     struct source_options options = {.paths = paths, .n_paths = 1, .vocab_size = VOCAB};

@@ -12,13 +12,15 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/str.h"
+#include "base/vec.h"
 #include "data/source.h"
 #include "support/scratch.h"
 
 enum { EOS = 256, IGNORED = LABEL_IGNORED };
 
 struct fixture {
-    struct scratch scratch;
+    struct scratch scratch, cache;
     char path[SCRATCH_PATH];
     struct tokenizer *bytes;
 };
@@ -28,6 +30,7 @@ static int fixture_open(void **state)
     struct fixture *s = mem_calloc(1, sizeof(*s));
     assert_non_null(s);
     scratch_init(&s->scratch);
+    scratch_init(&s->cache);
     assert_int_equal(tokenizer_open(&s->bytes, "bytes"), OK);
     *state = s;
     return 0;
@@ -38,6 +41,7 @@ static int fixture_close(void **state)
     struct fixture *s = *state;
     tokenizer_free(s->bytes);
     scratch_release(&s->scratch);
+    scratch_release(&s->cache);
     mem_free(s);
     return 0;
 }
@@ -51,8 +55,11 @@ static const char *write_file(struct fixture *s, const char *name, const char *t
 static enum status open_path(struct fixture *s, const char *path, struct source **out)
 {
     const char *paths[] = {path};
-    struct source_options o = {
-        .paths = paths, .n_paths = 1, .tokenizer = s->bytes, .vocab_size = 257};
+    struct source_options o = {.paths = paths,
+                               .n_paths = 1,
+                               .tokenizer = s->bytes,
+                               .vocab_size = 257,
+                               .cache_folder = s->cache.folder};
     return source_open(out, &o);
 }
 
@@ -78,7 +85,6 @@ static void text_is_a_document_and_its_end(void **state)
     assert_int_equal(open_path(*state, write_file(*state, "a.txt", "Hi!\n"), &source), OK);
     const int32_t expected[] = {'H', 'i', '!', '\n', EOS};
     expect_stream(source, expected, expected, 5);
-    assert_int_equal(source_n_bytes(source), 10);
     source_free(source);
 }
 
@@ -127,6 +133,7 @@ static void another_text_field_can_be_named(void **state)
                                .n_paths = 1,
                                .tokenizer = s->bytes,
                                .vocab_size = 257,
+                               .cache_folder = s->cache.folder,
                                .text_field = "content"};
     const int32_t expected[] = {'x', EOS};
     struct source *source;
@@ -178,7 +185,8 @@ static void missing_files_and_settings_are_named(void **state)
     assert_int_equal(open_path(s, s->scratch.folder, &source), ERR_DATA);
     assert_non_null(strstr(status_message(), "no data files"));
     const char *paths[] = {write_file(s, "a.txt", "x")};
-    struct source_options o = {.paths = paths, .n_paths = 1, .vocab_size = 257};
+    struct source_options o = {
+        .paths = paths, .n_paths = 1, .vocab_size = 257, .cache_folder = s->cache.folder};
     assert_int_equal(source_open(&source, &o), ERR_CONFIG);
     assert_non_null(strstr(status_message(), "tokenizer"));
     o.n_paths = 0;
@@ -193,8 +201,11 @@ static void ids_beyond_the_models_vocabulary_are_refused_at_open(void **state)
 {
     struct fixture *s = *state;
     const char *paths[] = {write_file(s, "a.txt", "a\xC3\xA9")};
-    struct source_options o = {
-        .paths = paths, .n_paths = 1, .tokenizer = s->bytes, .vocab_size = 128};
+    struct source_options o = {.paths = paths,
+                               .n_paths = 1,
+                               .tokenizer = s->bytes,
+                               .vocab_size = 128,
+                               .cache_folder = s->cache.folder};
     struct source *source;
     assert_int_equal(source_open(&source, &o), ERR_DATA);
     assert_non_null(strstr(status_message(), "token 195 at position 1"));
@@ -217,7 +228,6 @@ static void the_cache_is_found_again_and_never_stale(void **state)
     for (int time = 0; time < 2; time++) {
         assert_int_equal(source_open(&source, &o), OK);
         expect_stream(source, expected, expected, 4);
-        assert_int_equal(source_n_bytes(source), 0); /* mapped */
         source_free(source);
         file_fail_after(1); /* the second time nothing is written */
     }
@@ -226,6 +236,111 @@ static void the_cache_is_found_again_and_never_stale(void **state)
     assert_int_equal(source_open(&source, &o), OK);
     expect_stream(source, changed, changed, 3);
     source_free(source);
+}
+
+/* ---- long texts -------------------------------------------------------------------------------
+ */
+
+static struct tokenizer *open_gpt2(void)
+{
+    struct tokenizer *t;
+    assert_int_equal(tokenizer_open(&t, SNUG_SOURCE_DIR "/tests/golden/tokenizer/gpt2.json"), OK);
+    return t;
+}
+
+static struct source_options long_options(struct fixture *s, const struct tokenizer *t,
+                                          const char *const *path)
+{
+    return (struct source_options){.paths = path,
+                                   .n_paths = 1,
+                                   .tokenizer = t,
+                                   .vocab_size = tokenizer_vocab_size(t),
+                                   .cache_folder = s->cache.folder};
+}
+
+static void expect_ids(const struct source *source, const struct token_list *ids)
+{
+    int64_t n = source_n_tokens(source);
+    assert_int_equal(n, ids->n);
+    int32_t *got = mem_calloc(2 * (size_t)n, sizeof(*got));
+    assert_non_null(got);
+    assert_int_equal(source_read(source, 0, n, got, got + n), OK);
+    assert_memory_equal(got, ids->items, ids->n * sizeof(*got));
+    mem_free(got);
+}
+
+/* Several parts long, without a line break, as a text file and as one line of JSONL. */
+static void a_long_document_gives_the_ids_of_the_whole(void **state)
+{
+    struct fixture *s = *state;
+    struct tokenizer *t = open_gpt2();
+    struct str text = {0}, json = {0};
+    struct token_list ids = {0};
+    for (int i = 0; text.n < 700000; i++)
+        str_addf(&text,
+                 "It's the %dth   (or so) word, \xC3\xA9t\xC3\xA9: \xE4\xB8\xAD\xE6\x96\x87 ", i);
+    str_addf(&json, "{\"id\":1,\"text\":\"%s\"}\n", text.text);
+    assert_int_equal(str_status(&json), OK);
+    assert_int_equal(tokenizer_encode(t, text.text, text.n, 0, &ids), OK);
+    if (tokenizer_eos(t) >= 0)
+        assert_int_equal(vec_push(&ids, tokenizer_eos(t)), OK);
+    const struct str *const texts[] = {&text, &json};
+    const char *const file_names[] = {"long.txt", "long.jsonl"};
+    for (size_t i = 0; i < 2; i++) {
+        struct source *source;
+        const char *path = write_file(s, file_names[i], texts[i]->text);
+        struct source_options o = long_options(s, t, &path);
+        assert_int_equal(source_open(&source, &o), OK);
+        expect_ids(source, &ids);
+        source_free(source);
+    }
+    str_release(&text);
+    str_release(&json);
+    token_list_release(&ids);
+    tokenizer_free(t);
+}
+
+static void a_word_without_an_end_needs_memory_to_spare(void **state)
+{
+    enum { N = 1 << 20 };
+    struct fixture *s = *state;
+    struct tokenizer *t = open_gpt2();
+    struct source *source;
+    char *word = mem_alloc(N + 1);
+    assert_non_null(word);
+    memset(word, 'a', N);
+    word[N] = '\0';
+    const char *path = write_file(s, "word.txt", word);
+    struct source_options o = long_options(s, t, &path);
+    assert_int_equal(source_open(&source, &o), ERR_FIT);
+    expect_message("word.txt");
+    expect_message("Raise host_memory");
+    o.spare_bytes = (int64_t)1 << 30;
+    assert_int_equal(source_open(&source, &o), OK);
+    source_free(source);
+    mem_free(word);
+    tokenizer_free(t);
+}
+
+static void a_cache_that_cannot_be_written_is_named_and_leaves_nothing(void **state)
+{
+    struct fixture *s = *state;
+    const char *path = write_file(s, "a.jsonl", "{\"text\":\"some\"}\n{\"input_ids\":[1,2]}\n");
+    for (int64_t n = 1;; n++) {
+        struct source *source;
+        file_fail_after(n);
+        enum status status = open_path(s, path, &source);
+        file_fail_after(0);
+        if (status == OK) {
+            assert_true(n > 5);
+            source_free(source);
+            return;
+        }
+        assert_int_equal(status, ERR_IO);
+        expect_message("dataset_prepared_path");
+        expect_message("disk is full");
+        assert_int_equal(rmdir(s->cache.folder), 0); /* empty */
+    }
 }
 
 static void synthetic_streams_are_functions_of_seed_and_position(void **state)
@@ -288,6 +403,7 @@ static void running_out_of_memory_anywhere_is_a_clean_error(void **state)
     for (int64_t n = 1;; n++) {
         int64_t before = mem_live();
         struct source *source;
+        assert_int_equal(file_remove_tree(s->cache.folder), OK);
         mem_fail_after(n, 0);
         enum status status = open_path(s, s->scratch.folder, &source);
         mem_fail_after(0, 0);
@@ -314,6 +430,9 @@ int main(void)
         TEST(missing_files_and_settings_are_named),
         TEST(ids_beyond_the_models_vocabulary_are_refused_at_open),
         TEST(the_cache_is_found_again_and_never_stale),
+        TEST(a_long_document_gives_the_ids_of_the_whole),
+        TEST(a_word_without_an_end_needs_memory_to_spare),
+        TEST(a_cache_that_cannot_be_written_is_named_and_leaves_nothing),
         TEST(synthetic_streams_are_functions_of_seed_and_position),
         TEST(the_synthetic_chain_can_be_learned),
         TEST(running_out_of_memory_anywhere_is_a_clean_error),

@@ -1,4 +1,5 @@
 /* Token files: each format read back, and every way a header can disagree with its file. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,7 +194,7 @@ static void ids_outside_the_vocabulary_are_named(void **state)
     (void)state;
     const int64_t ids[] = {5, 6, 70000, -3, (int64_t)1 << 40};
     struct token_array a = {
-        .what = "x.npy", .data = (const uint8_t *)ids, .dtype = TOKEN_I64, .n_tokens = 5};
+        .what = "x.npy", .memory = (const uint8_t *)ids, .dtype = TOKEN_I64, .n_tokens = 5};
     int32_t tokens[5];
     assert_int_equal(token_array_read(&a, 0, 2, 7, tokens, NULL), OK);
     assert_int_equal(token_array_read(&a, 1, 2, 50257, tokens, NULL), ERR_DATA);
@@ -205,6 +206,17 @@ static void ids_outside_the_vocabulary_are_named(void **state)
     assert_non_null(strstr(status_message(), "negative"));
     assert_int_equal(token_array_check(&a, 4, 1, 50257), ERR_DATA);
     assert_int_equal(token_array_check(&a, 0, 3, 70001), OK);
+}
+
+static int count_files(const char *folder)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *entry = readdir(d); entry; entry = readdir(d))
+        n += entry->d_name[0] != '.';
+    (void)closedir(d);
+    return n;
 }
 
 static void what_is_written_is_read_back(void **state)
@@ -223,9 +235,9 @@ static void what_is_written_is_read_back(void **state)
         for (int i = 0; i < N; i++)
             ids[i] = (int32_t)rng_below(&r, (uint64_t)vocab);
         struct token_writer *w;
-        assert_int_equal(token_writer_open(&w, path, vocab), OK);
-        assert_int_equal(token_writer_add(w, ids, 1), OK);
-        assert_int_equal(token_writer_add(w, ids + 1, N - 1), OK);
+        assert_int_equal(token_writer_open(&w, path, TOKEN_FORMAT_LLMC, vocab), OK);
+        assert_int_equal(token_writer_add(w, ids, NULL, 1), OK);
+        assert_int_equal(token_writer_add(w, ids + 1, NULL, N - 1), OK);
         assert_int_equal(token_writer_commit(w), OK);
         struct token_file f;
         assert_int_equal(token_file_open(&f, path, TOKEN_NONE), OK);
@@ -240,29 +252,66 @@ static void what_is_written_is_read_back(void **state)
     scratch_release(&scratch);
 }
 
+/* Labels begin to matter in the middle of a byte of the mask and far behind its first buffer. */
+static void labels_are_written_and_read_back(void **state)
+{
+    (void)state;
+    enum { N = 150000, FIRST = 70003 };
+    struct scratch scratch;
+    char path[SCRATCH_PATH];
+    scratch_init(&scratch);
+    (void)scratch_path(&scratch, "x.bin", path);
+    int32_t *ids = mem_calloc(4 * N, sizeof(*ids));
+    assert_non_null(ids);
+    int32_t *labels = ids + N, *back = labels + N, *back_labels = back + N;
+    for (int i = 0; i < N; i++) {
+        ids[i] = i % 60000;
+        labels[i] = i >= FIRST && i % 3 ? LABEL_IGNORED : ids[i];
+    }
+    struct token_writer *w;
+    struct token_file f;
+    assert_int_equal(token_writer_open(&w, path, TOKEN_FORMAT_SNUG, 60000), OK);
+    assert_int_equal(token_writer_add(w, ids, NULL, 5), OK);
+    for (int i = 5; i < N; i += 1000)
+        assert_int_equal(token_writer_add(w, ids + i, labels + i, (size_t)MIN(1000, N - i)), OK);
+    assert_int_equal(token_writer_n_tokens(w), N);
+    assert_int_equal(token_writer_commit(w), OK);
+    assert_int_equal(count_files(scratch.folder), 1);
+    assert_int_equal(token_file_open(&f, path, TOKEN_NONE), OK);
+    assert_string_equal(f.format, "snug");
+    assert_int_equal(f.vocab_size, 60000);
+    assert_int_equal(token_array_read(&f.tokens, 3, N - 3, 60000, back, back_labels), OK);
+    assert_memory_equal(ids + 3, back, (N - 3) * sizeof(*ids));
+    assert_memory_equal(labels + 3, back_labels, (N - 3) * sizeof(*ids));
+    token_file_close(&f);
+    mem_free(ids);
+    scratch_release(&scratch);
+}
+
 static void a_full_disk_leaves_the_old_file_and_no_rest(void **state)
 {
     (void)state;
     struct scratch scratch;
-    char path[SCRATCH_PATH], temporary[SCRATCH_PATH + 32];
+    char path[SCRATCH_PATH];
     scratch_init(&scratch);
     (void)scratch_path(&scratch, "x.bin", path);
-    (void)snprintf(temporary, sizeof(temporary), "%s.tmp-%ld", path, (long)getpid());
     assert_int_equal(file_write_atomic(path, "old", 3), OK);
-    const int32_t id = 7, outside = 100;
+    const int32_t id = 7, ignored = LABEL_IGNORED, outside = 100;
     int n_failures = 0;
     for (int64_t n = 1;; n++) {
         int64_t before = mem_live();
         struct token_writer *w = NULL;
         file_fail_after(n);
-        enum status status = token_writer_open(&w, path, 100);
-        if (status == OK) {
-            assert_int_equal(token_writer_add(w, &id, 1), OK);
+        enum status status = token_writer_open(&w, path, TOKEN_FORMAT_SNUG, 100);
+        if (status == OK)
+            status = token_writer_add(w, &id, &ignored, 1);
+        if (status == OK)
             status = token_writer_commit(w);
-        }
+        else if (w)
+            token_writer_abandon(w);
         file_fail_after(0);
         assert_int_equal(mem_live(), before);
-        assert_false(file_exists(temporary));
+        assert_int_equal(count_files(scratch.folder), 1);
         if (status == OK)
             break;
         n_failures++;
@@ -275,10 +324,10 @@ static void a_full_disk_leaves_the_old_file_and_no_rest(void **state)
     }
     assert_true(n_failures >= 5);
     struct token_writer *w;
-    assert_int_equal(token_writer_open(&w, path, 100), OK);
-    assert_int_equal(token_writer_add(w, &outside, 1), ERR_DATA);
+    assert_int_equal(token_writer_open(&w, path, TOKEN_FORMAT_SNUG, 100), OK);
+    assert_int_equal(token_writer_add(w, &outside, NULL, 1), ERR_DATA);
     token_writer_abandon(w);
-    assert_false(file_exists(temporary));
+    assert_int_equal(count_files(scratch.folder), 1);
     scratch_release(&scratch);
 }
 
@@ -309,6 +358,7 @@ int main(void)
         cmocka_unit_test(headers_that_disagree_with_the_file_are_refused),
         cmocka_unit_test(ids_outside_the_vocabulary_are_named),
         cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(labels_are_written_and_read_back),
         cmocka_unit_test(a_full_disk_leaves_the_old_file_and_no_rest),
         cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(dtype_names_are_understood),

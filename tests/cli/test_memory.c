@@ -1,0 +1,179 @@
+/* What a run takes of the machine, as the system sees it, against what was said before it ran. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "support/process.h"
+
+#define MIB ((int64_t)1 << 20)
+
+static struct scratch scratch;
+
+static int make_scratch(void **state)
+{
+    (void)state;
+    scratch_init(&scratch);
+    return 0;
+}
+
+static int drop_scratch(void **state)
+{
+    (void)state;
+    scratch_release(&scratch);
+    return 0;
+}
+
+/* ---- data -------------------------------------------------------------------------------------
+ */
+
+/* Words, `n_bytes` of them: as a text file in lines, or as one line of JSONL. */
+static void write_words(const char *name, int64_t n_bytes, int jsonl)
+{
+    static const char line[] =
+        "It is a truth universally acknowledged, that 1 of 2 words is \\\"x\\\".";
+    char path[SCRATCH_PATH];
+    FILE *f = fopen(scratch_path(&scratch, name, path), "w");
+    assert_non_null(f);
+    if (jsonl)
+        (void)fputs("{\"text\": \"", f);
+    for (int64_t n = 0; n < n_bytes; n += (int64_t)sizeof(line))
+        (void)fprintf(f, jsonl ? "%s " : "%s\n", line);
+    if (jsonl)
+        (void)fputs("\"}\n", f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void make_config(const char *data, char out[SCRATCH_PATH])
+{
+    char more[2 * SCRATCH_PATH + 128], path[SCRATCH_PATH], tokens[SCRATCH_PATH];
+    (void)snprintf(more, sizeof(more),
+                   "max_steps: 4\ndataset_prepared_path: %s\ndatasets:\n  - path: %s\n",
+                   scratch_path(&scratch, "tokens", tokens), scratch_path(&scratch, data, path));
+    write_tiny_config(&scratch, "memory.yaml", more, out);
+}
+
+/* The whole process kept to what was predicted before data was read, and that to the budgets. */
+static void expect_promises_kept(const json_t *j, int64_t host_budget)
+{
+    int64_t predicted = json_int_at(j, "predicted.device_bytes");
+    int64_t measured = json_int_at(j, "measured.device_bytes");
+    int64_t needs = json_int_at(j, "budget.device_needs") + json_int_at(j, "budget.host_needs");
+    if (measured > predicted + MIB || predicted > needs + MIB ||
+        (double)measured < 0.98 * (double)predicted - (double)MIB)
+        fail_msg("measured %lld, predicted %lld, planned %lld", (long long)measured,
+                 (long long)predicted, (long long)needs);
+    assert_true(json_int_at(j, "budget.host_needs") <= host_budget);
+}
+
+static void train_on(const char *data)
+{
+    char config[SCRATCH_PATH];
+    struct process p;
+    make_config(data, config);
+    PROCESS_RUN(&p, &scratch, "train", config, "host_memory=64MiB", "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    expect_promises_kept(j, 64 * MIB);
+    json_decref(j);
+    process_release(&p);
+}
+
+static void text_larger_than_the_budget_is_trained_on_inside_of_it(void **state)
+{
+    (void)state;
+    write_words("words.txt", 100 * MIB, 0);
+    train_on("words.txt");
+}
+
+static void a_line_larger_than_the_budget_is_trained_on_inside_of_it(void **state)
+{
+    (void)state;
+    write_words("words.jsonl", 100 * MIB, 1);
+    train_on("words.jsonl");
+}
+
+static void a_tiny_run_takes_what_was_predicted(void **state)
+{
+    (void)state;
+    struct process p;
+    char config[SCRATCH_PATH];
+    write_words("few.txt", MIB, 0);
+    make_config("few.txt", config);
+    for (int time = 0; time < 2; time++) { /* kernels are timed the first time */
+        PROCESS_RUN(&p, &scratch, "train", config, "--json");
+        expect_exit(&p, 0);
+        json_t *j = expect_json(&p);
+        expect_promises_kept(j, INT64_MAX);
+        json_decref(j);
+        process_release(&p);
+    }
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
+
+static void a_run_that_the_machine_cannot_hold_is_refused(void **state)
+{
+    (void)state;
+    struct process p;
+    char config[SCRATCH_PATH];
+    write_tiny_config(&scratch, "large.yaml", "", config);
+    PROCESS_RUN(&p, &scratch, "plan", config, "model.hidden_size=65536",
+                "model.intermediate_size=65536", "model.num_attention_heads=512", "--json");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "are free");
+    expect_stderr(&p, "device_memory: ");
+    json_t *j = expect_json(&p);
+    assert_false(json_bool_at(j, "fits"));
+    json_decref(j);
+    process_release(&p);
+}
+
+static void a_host_budget_below_the_process_is_refused(void **state)
+{
+    (void)state;
+    struct process p;
+    char config[SCRATCH_PATH];
+    write_tiny_config(&scratch, "small.yaml", "", config);
+    PROCESS_RUN(&p, &scratch, "train", config, "host_memory=1MiB");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "host memory needs");
+    expect_stderr(&p, "raise host_memory");
+    process_release(&p);
+}
+
+static void steps_without_end_take_no_memory(void **state)
+{
+    (void)state;
+    struct process p;
+    char config[SCRATCH_PATH];
+    write_tiny_config(&scratch, "endless.yaml", "", config);
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=2000000000", "max_time=1s",
+                "save_strategy=no", "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_array_size(json_object_get(j, "losses")), json_int_at(j, "steps"));
+    assert_true(json_int_at(j, "predicted.device_bytes") < 256 * MIB);
+    json_decref(j);
+    process_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_larger_than_the_budget_is_trained_on_inside_of_it),
+        cmocka_unit_test(a_line_larger_than_the_budget_is_trained_on_inside_of_it),
+        cmocka_unit_test(a_tiny_run_takes_what_was_predicted),
+        cmocka_unit_test(a_run_that_the_machine_cannot_hold_is_refused),
+        cmocka_unit_test(a_host_budget_below_the_process_is_refused),
+        cmocka_unit_test(steps_without_end_take_no_memory),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}
