@@ -57,6 +57,18 @@ static enum status check_range(const struct config_key *key, const struct config
                 config_rule_words(words, sizeof(words), &rule));
 }
 
+/* Nothing runs in less, so a plain number below it was meant in another unit. */
+enum { FEWEST_BYTES = 65536 };
+
+static enum status check_unit(const struct config_node *node, int64_t n_bytes)
+{
+    size_t n_digits = strspn(node->text, "0123456789.");
+    if (n_bytes == 0 || n_bytes >= FEWEST_BYTES || node->text[n_digits] != '\0')
+        return OK;
+    return FAIL(ERR_CONFIG, "%s: %s: %s means %lld bytes; did you mean %sGiB?", node->where,
+                config_node_name(node), node->text, (long long)n_bytes, node->text);
+}
+
 static enum status take_int(const struct config_key *key, const struct config_node *node,
                             int64_t *out)
 {
@@ -72,6 +84,8 @@ static enum status take_int(const struct config_key *key, const struct config_no
         return config_wrong_type(key, node);
     }
     TRY(check_range(key, node, (double)x));
+    if (key->type == TYPE_BYTES)
+        TRY(check_unit(node, x));
     *out = x;
     return OK;
 }

@@ -337,6 +337,8 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("seed: {a: 1}\n", ERR_CONFIG, "found a mapping");
     refuses("shuffle: maybe\n", ERR_CONFIG, "expected true or false, found \"maybe\"");
     refuses("bf16: 2\n", ERR_CONFIG, "expected true, false or auto");
+    refuses("device_memory: 16\n", ERR_CONFIG, "16 means 16 bytes; did you mean 16GiB?");
+    refuses("host_memory: 1.5\n", ERR_CONFIG, "did you mean 1.5GiB?");
     refuses("device_memory: lots\n", ERR_CONFIG, "expected a size such as 16GiB");
     refuses("max_time: 5 parsecs\n", ERR_CONFIG, "expected a time such as 90s");
     refuses("gradient_checkpointing: 3-1\n", ERR_CONFIG, "a list of blocks such as \"0-3,7\"");
