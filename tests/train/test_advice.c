@@ -1,0 +1,174 @@
+/* The change that is named when a plan does not fit: it fits when it is made, the mathematics are
+ * changed only when they have to be, and what is named saves what there is most of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "train/advice.h"
+#include "train/session.h"
+
+static struct device device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    expect_ok(device_open_cpu(&device, 1));
+    return 0;
+}
+
+struct planned {
+    struct config *config;
+    struct model *model;
+    char *folder;
+    struct pipeline pipeline;
+    struct pipeline_options options;
+};
+
+enum { MOST_SETTINGS = 8 };
+
+/* A model with settings on top (NULL-terminated). */
+static void plan(struct planned *p, const char *const *settings, bool train)
+{
+    const char *overrides[MOST_SETTINGS];
+    size_t n = 0;
+    for (; settings[n]; n++)
+        overrides[n] = settings[n];
+    *p = (struct planned){.options = {.train = train, .evaluate = !train}};
+    expect_ok(config_load(&p->config, NULL, overrides, n));
+    expect_ok(config_resolve(p->config, 1));
+    expect_ok(session_open_model(p->config, NULL, &p->model, &p->folder));
+    expect_ok(pipeline_build(&p->pipeline, p->config, p->model, &device, &p->options));
+}
+
+static void drop(struct planned *p)
+{
+    pipeline_release(&p->pipeline);
+    model_free(p->model);
+    mem_free(p->folder);
+    config_free(p->config);
+}
+
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define SMALL "model_name_or_path=tests/golden/llama", "max_seq_length=32"
+#define BATCH "per_device_train_batch_size=8"
+/* Nearly all of it is weights and states. */
+#define WEIGHTY                                                                           \
+    "model={model_type: gpt2, vocab_size: 256, n_embd: 256, n_layer: 4, n_head: 4, "      \
+    "n_positions: 64}",                                                                   \
+        "max_seq_length=8", "per_device_train_batch_size=1"
+
+static int64_t needs(const char *const *settings)
+{
+    struct planned p;
+    plan(&p, settings, true);
+    int64_t n_bytes = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    drop(&p);
+    return n_bytes;
+}
+
+static struct advice ask(const char *const *settings, int64_t limit, bool train)
+{
+    struct planned p;
+    struct advice advice;
+    plan(&p, settings, train);
+    advice_find(&p.pipeline, &p.options, TIER_DEVICE, limit, &advice);
+    drop(&p);
+    if (advice.found)
+        assert_true(advice.n_bytes <= limit);
+    return advice;
+}
+
+static void expect_text(const struct advice *a, const char *part)
+{
+    if (!a->found || !strstr(a->text, part))
+        fail_msg("'%s' is not in the advice: %s", part, a->found ? a->text : "none");
+}
+
+static void what_keeps_the_mathematics_comes_first(void **state)
+{
+    (void)state;
+    int64_t kept = needs(SETTINGS(SMALL, BATCH));
+    int64_t recomputed = needs(SETTINGS(SMALL, BATCH, "gradient_checkpointing=true"));
+    int64_t single = needs(SETTINGS(SMALL, "per_device_train_batch_size=1",
+                                    "gradient_accumulation_steps=8", "gradient_checkpointing=true"));
+    assert_true(single < recomputed && recomputed < kept);
+    struct advice a = ask(SETTINGS(SMALL, BATCH), kept - 1, true);
+    assert_string_equal(a.text, "gradient_checkpointing: true");
+    a = ask(SETTINGS(SMALL, BATCH), recomputed - 1, true);
+    expect_text(&a, "gradient_checkpointing: true and per_device_train_batch_size: ");
+    assert_null(strstr(a.text, "numerics"));
+    a = ask(SETTINGS(SMALL, BATCH), single - 1, true);
+    expect_text(&a, "the numerics)");
+}
+
+static void weights_and_states_are_cut_where_they_are_most(void **state)
+{
+    (void)state;
+    const char *const *settings = SETTINGS(WEIGHTY);
+    int64_t all = needs(settings);
+    int64_t half_states = needs(SETTINGS(WEIGHTY, "optim_state_dtype=bf16"));
+    assert_true(half_states < all);
+    struct advice a = ask(settings, half_states, true);
+    assert_true(a.found);
+    assert_non_null(strstr(a.text, "the numerics)"));
+    assert_null(strstr(a.text, "max_seq_length"));
+    a = ask(settings, all / 2, true);
+    expect_text(&a, "bf16");
+    expect_text(&a, "(which change the numerics)");
+    assert_null(strstr(a.text, "max_seq_length"));
+}
+
+static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
+{
+    (void)state;
+    int64_t unclipped = needs(SETTINGS(WEIGHTY, "bf16=true", "master_dtype=bf16",
+                                       "gradient_dtype=bf16", "optim_state_dtype=bf16",
+                                       "max_grad_norm=0"));
+    struct advice a = ask(SETTINGS(WEIGHTY), unclipped, true);
+    expect_text(&a, "max_grad_norm: 0");
+}
+
+static void when_nothing_helps_the_largest_part_is_named(void **state)
+{
+    (void)state;
+    double start = now_s();
+    struct advice a = ask(SETTINGS(WEIGHTY), 1000, true);
+    assert_false(a.found);
+    assert_int_equal(a.most, MEMORY_OPTIMIZER);
+    assert_true(a.most_bytes > a.n_bytes / 4);
+    assert_true(now_s() - start < 30.0);
+}
+
+static void evaluation_gets_advice_of_its_own(void **state)
+{
+    (void)state;
+    struct planned p;
+    plan(&p, SETTINGS(SMALL, "per_device_eval_batch_size=8"), false);
+    int64_t all = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    drop(&p);
+    struct advice a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), all - 1, false);
+    expect_text(&a, "per_device_eval_batch_size: ");
+    assert_null(strstr(a.text, "checkpointing"));
+    assert_null(strstr(a.text, "optim"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_keeps_the_mathematics_comes_first),
+        cmocka_unit_test(weights_and_states_are_cut_where_they_are_most),
+        cmocka_unit_test(clipping_is_given_up_where_gradients_are_in_the_way),
+        cmocka_unit_test(when_nothing_helps_the_largest_part_is_named),
+        cmocka_unit_test(evaluation_gets_advice_of_its_own),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, open_device, NULL);
+}
