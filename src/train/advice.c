@@ -101,7 +101,8 @@ struct search {
     enum tier tier;
     int64_t limit;
     double deadline;
-    struct advice *best;
+    int64_t fitted, least; /* bytes: of the last plan that fits; of all that were looked at */
+    struct advice *out;
 };
 
 /* Bytes that no plan with these settings gets below: what every parameter has beside it. */
@@ -121,30 +122,24 @@ static int64_t least_bytes(const struct search *s, const struct config *c)
     return bytes * s->p->forecast.n_params;
 }
 
-static void note_least(struct advice *best, const struct pipeline *trial, int64_t n_bytes)
-{
-    const int64_t *b = trial->forecast.breakdown;
-    if (n_bytes >= best->n_bytes)
-        return;
-    best->n_bytes = n_bytes;
-    best->most = MEMORY_WEIGHTS;
-    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
-        best->most = b[c] > b[best->most] ? (enum memory_class)c : best->most;
-    best->most_bytes = b[best->most];
-}
-
-/* Plans with these settings. */
+/* Plans with these settings, unless it is clear without; s->fitted is what the last plan that fits
+ * takes. */
 static bool fits(struct search *s, const struct config *c)
 {
     struct pipeline trial;
-    bool pointless = s->tier == TIER_DEVICE && least_bytes(s, c) > s->limit;
-    if (pointless || now_s() > s->deadline ||
-        pipeline_build(&trial, c, s->p->model, s->p->device, &s->options) != OK)
+    int64_t n_bytes = s->tier == TIER_DEVICE ? least_bytes(s, c) : 0;
+    if (n_bytes <= s->limit) {
+        if (now_s() > s->deadline ||
+            pipeline_build(&trial, c, s->p->model, s->p->device, &s->options) != OK)
+            return false;
+        n_bytes = pipeline_needs(&trial, s->tier);
+        pipeline_release(&trial);
+    }
+    s->least = MIN(s->least, n_bytes);
+    if (n_bytes > s->limit)
         return false;
-    int64_t n_bytes = pipeline_needs(&trial, s->tier);
-    note_least(s->best, &trial, n_bytes);
-    pipeline_release(&trial);
-    return n_bytes <= s->limit;
+    s->fitted = n_bytes;
+    return true;
 }
 
 /* ---- what keeps the mathematics ---------------------------------------------------------------
@@ -195,9 +190,9 @@ static bool fits_somehow(struct search *s, struct config *c)
 /* ---- words ------------------------------------------------------------------------------------
  */
 
-static void add_part(struct str *out, const char *text)
+static void add_part(struct str *out, const char *joint, const char *text)
 {
-    str_addf(out, "%s%s", out->n ? " and " : "", text);
+    str_addf(out, "%s%s", out->n ? joint : "", text);
 }
 
 static void describe(const struct search *s, const struct config *c, unsigned set, struct str *out)
@@ -210,13 +205,13 @@ static void describe(const struct search *s, const struct config *c, unsigned se
         bool has_number = strchr(changes[i].text, '%') != NULL;
         (void)snprintf(text, sizeof(text), "%.*s%lld", (int)strcspn(changes[i].text, "%"),
                        changes[i].text, (long long)c->max_seq_length);
-        add_part(out, has_number ? text : changes[i].text);
+        add_part(out, ", ", has_number ? text : changes[i].text);
     }
     if (set)
         str_add(out, (set & (set - 1)) ? " (which change the numerics)"
                                        : " (which changes the numerics)");
     if (strcmp(before->gradient_checkpointing, c->gradient_checkpointing) != 0)
-        add_part(out, "gradient_checkpointing: true");
+        add_part(out, " and ", "gradient_checkpointing: true");
     int64_t batch = *batch_of(s, (struct config *)(uintptr_t)c);
     if (batch == *batch_of(s, (struct config *)(uintptr_t)before))
         return;
@@ -226,7 +221,7 @@ static void describe(const struct search *s, const struct config *c, unsigned se
                        (long long)batch, (long long)c->gradient_accumulation_steps);
     else
         (void)snprintf(text, sizeof(text), "per_device_eval_batch_size: %lld", (long long)batch);
-    add_part(out, text);
+    add_part(out, " and ", text);
 }
 
 /* ---- the search -------------------------------------------------------------------------------
@@ -259,29 +254,44 @@ static bool try_set(struct search *s, unsigned set)
     if (!make_changes(s, set, &c) || !fits_somehow(s, &c))
         return false;
     describe(s, &c, set, &text);
-    (void)snprintf(s->best->text, sizeof(s->best->text), "%s", str_text(&text));
+    (void)snprintf(s->out->text, sizeof(s->out->text), "%s", str_text(&text));
     str_release(&text);
-    s->best->found = true;
+    s->out->found = true;
     return true;
+}
+
+static enum memory_class largest_part(const struct pipeline *p)
+{
+    int most = MEMORY_WEIGHTS;
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        most = p->forecast.breakdown[c] > p->forecast.breakdown[most] ? c : most;
+    return (enum memory_class)most;
+}
+
+static bool try_all_sets(struct search *s)
+{
+    const unsigned n_sets = 1u << ARRAY_LEN(changes);
+    for (int harshness = 0; harshness <= harshness_of(n_sets - 1); harshness++) {
+        for (unsigned set = 0; set < n_sets; set++) {
+            if (harshness_of(set) == harshness && try_set(s, set))
+                return true;
+        }
+    }
+    return false;
 }
 
 void advice_find(const struct pipeline *p, const struct pipeline_options *o, enum tier tier,
                  int64_t n_bytes, struct advice *out)
 {
-    const unsigned n_sets = 1u << ARRAY_LEN(changes);
     struct search s = {.p = p,
                        .options = *o,
                        .tier = tier,
                        .limit = n_bytes,
                        .deadline = now_s() + SEARCH_S,
-                       .best = out};
-    *out = (struct advice){.n_bytes = INT64_MAX};
-    note_least(out, p, pipeline_needs(p, tier));
+                       .least = pipeline_needs(p, tier),
+                       .out = out};
     s.options.times = NULL; /* bytes are all that is asked for */
-    for (int harshness = 0; harshness <= harshness_of(n_sets - 1); harshness++) {
-        for (unsigned set = 0; set < n_sets; set++) {
-            if (harshness_of(set) == harshness && try_set(&s, set))
-                return;
-        }
-    }
+    *out = (struct advice){.most = largest_part(p)};
+    out->most_bytes = p->forecast.breakdown[out->most];
+    out->n_bytes = try_all_sets(&s) ? s.fitted : s.least;
 }

@@ -11,8 +11,8 @@ extern "C" {
 struct advice {
     bool found;
     char text[512];         /* "gradient_checkpointing: true", and whether the numerics change */
-    int64_t n_bytes;        /* of the tier: with the change, or the least of all that were tried */
-    enum memory_class most; /* what most of the tier is for in that plan, */
+    int64_t n_bytes;        /* of the tier: with the change, or the least that any change leaves */
+    enum memory_class most; /* what most of the tier is for as it is, */
     int64_t most_bytes;     /* and how much of it */
 };
 

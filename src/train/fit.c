@@ -16,16 +16,15 @@ static enum status refuse(const struct budget *b, enum tier t, int64_t limit,
                     "does not fit: %s memory needs %s (%lld bytes), %s, %s too little; it fits in "
                     "%s with %s",
                     tier_name(t), need, (long long)b->needs[t], have, over, then, advice->text);
-    if (t == TIER_HOST)
-        return FAIL(ERR_FIT,
-                    "does not fit: host memory needs %s (%lld bytes), %s, %s too little: %s", need,
-                    (long long)b->needs[t], have, over, fix);
+    if (t != TIER_DEVICE)
+        return FAIL(ERR_FIT, "does not fit: %s memory needs %s (%lld bytes), %s, %s too little: %s",
+                    tier_name(t), need, (long long)b->needs[t], have, over, fix);
     return FAIL(ERR_FIT,
-                "does not fit: %s memory needs %s (%lld bytes), %s, %s too little; no change of "
-                "settings that was planned brings it below %s, of which %s are %s: %s, or choose a "
+                "does not fit: %s memory needs %s (%lld bytes), %s of them %s, %s, %s too little; "
+                "no change of settings that was looked at brings it below %s: %s, or choose a "
                 "smaller model",
-                tier_name(t), need, (long long)b->needs[t], have, over, then,
-                format_bytes(most, advice->most_bytes), memory_class_name(advice->most), fix);
+                tier_name(t), need, (long long)b->needs[t], format_bytes(most, advice->most_bytes),
+                memory_class_name(advice->most), have, over, then, fix);
 }
 
 /* Refuses for the bytes that tier `t` lacks: of its budget, or of what can be had. */
@@ -34,9 +33,10 @@ static enum status refuse_tier(const struct pipeline *p, const struct pipeline_o
 {
     char fix[320];
     int64_t limit = is_given ? b->n_bytes[t] : b->had[t];
-    struct advice advice;
+    struct advice advice = {0};
     struct str have = {0};
-    advice_find(p, o, t, limit, &advice);
+    if (t == TIER_DEVICE) /* settings change little of what a process holds beside its arena */
+        advice_find(p, o, t, limit, &advice);
     budget_add_text(b, t, is_given, &have);
     enum status status =
         refuse(b, t, limit, &advice, str_text(&have), budget_fix(b, t, is_given, fix));

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/half.h"
 #include "base/log.h"
 #include "train/device_choice.h"
@@ -21,25 +20,6 @@ static enum status open_device(struct session *s)
     return device_choose(&s->device, cfg, s->options.cache_folder);
 }
 
-static struct loader_options loader_options(const struct session *s, bool eval)
-{
-    const struct config *cfg = s->config;
-    bool split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
-    return (struct loader_options){
-        .batch = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
-        .seq_len = cfg->max_seq_length,
-        .split = !split ? SPLIT_ALL
-                 : eval ? SPLIT_EVAL
-                        : SPLIT_TRAIN,
-        .val_set_size = cfg->val_set_size,
-        .shuffle = eval ? 0 : cfg->shuffle,
-        .seed = (uint64_t)cfg->data_seed,
-        .keep_last = eval,
-        .n_ranks = 1,
-        .n_slots = cfg->dataloader_prefetch,
-    };
-}
-
 static enum status check_length(const struct session *s)
 {
     const struct config *cfg = s->config;
@@ -54,7 +34,6 @@ static enum status check_length(const struct session *s)
                 "given: set max_seq_length=%lld",
                 context, length, context);
 }
-static void plan_data(struct session *s);
 
 enum status session_open(struct session *s, const struct config *cfg,
                          const struct session_options *o)
@@ -66,7 +45,8 @@ enum status session_open(struct session *s, const struct config *cfg,
     TRY_GOTO(open_device(s), out);
     if (s->device.ops->time_calls && !o->untimed)
         TRY_GOTO(kernel_times_open(&s->times, &s->device, o->cache_folder), out);
-    struct loader_options train = loader_options(s, false), eval = loader_options(s, true);
+    struct loader_options train = session_loader_options(s, false);
+    struct loader_options eval = session_loader_options(s, true);
     s->pipeline_options = (struct pipeline_options){
         .train = o->train,
         .evaluate = o->evaluate,
@@ -75,7 +55,7 @@ enum status session_open(struct session *s, const struct config *cfg,
         .result_bytes = o->train ? train_result_bytes(cfg) : 0,
         .times = s->times,
     };
-    plan_data(s);
+    s->pipeline_options.data_bytes = session_data_bytes(s);
     TRY_GOTO(pipeline_build(&s->pipeline, cfg, s->model, &s->device, &s->pipeline_options), out);
     const struct model_graph *io = o->train ? &s->pipeline.train.io : &s->pipeline.eval.io;
     s->params = io->params;
@@ -111,156 +91,6 @@ void session_close(struct session *s)
     mem_free(s->model_folder);
     mem_free(s->param_tensors);
     *s = (struct session){0};
-}
-
-/* ---- data ------------------------------------------------------------------------------------ */
-
-enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
-                                   struct tokenizer **out)
-{
-    if (cfg->tokenizer)
-        return tokenizer_open(out, cfg->tokenizer);
-    return tokenizer_open(out, model_folder ? model_folder : "bytes");
-}
-
-static enum source_kind source_kind(enum config_dataset_type type)
-{
-    static const enum source_kind kinds[] = {
-        [CONFIG_DATASET_AUTO] = SOURCE_AUTO,      [CONFIG_DATASET_TEXT] = SOURCE_TEXT,
-        [CONFIG_DATASET_JSONL] = SOURCE_JSONL,    [CONFIG_DATASET_TOKENS] = SOURCE_TOKENS,
-        [CONFIG_DATASET_NANOGPT] = SOURCE_TOKENS, [CONFIG_DATASET_SYNTHETIC] = SOURCE_SYNTHETIC,
-        [CONFIG_DATASET_RANDOM] = SOURCE_RANDOM,
-    };
-    return kinds[type];
-}
-
-/* Synthetic data without an end: so much that no run comes round to it again, and the same amount
- * for every run, so that one can be resumed with more steps. */
-#define ENDLESS_TOKENS ((int64_t)1 << 40)
-
-static enum status need_one_kind(const struct config *cfg, const struct config_datasets *d,
-                                 const char *key)
-{
-    for (size_t i = 1; i < d->n; i++) {
-        if (d->items[i].type != d->items[0].type)
-            return FAIL(ERR_UNSUPPORTED,
-                        "%s: %s mixes dataset types; give all of them type: auto, or "
-                        "tokenize them into one format first",
-                        config_where(cfg, key), key);
-    }
-    return OK;
-}
-
-/* What a list of datasets is to a source; the paths are the caller's to free. */
-static enum status describe_source(const struct session *s, const struct config_datasets *d,
-                                   struct source_options *o, const char ***paths)
-{
-    const struct config *cfg = s->config;
-    size_t n_paths = 0;
-    TRY(mem_try_array(paths, MAX(d->n, (size_t)1), sizeof(**paths)));
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->items[i].path)
-            (*paths)[n_paths++] = d->items[i].path;
-    }
-    *o = (struct source_options){
-        .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
-        .paths = *paths,
-        .n_paths = n_paths,
-        .vocab_size = s->model->vocab_size,
-        .text_field = d->n ? d->items[0].text_field : NULL,
-        .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
-        .seed = (uint64_t)cfg->data_seed,
-    };
-    if (d->n && d->items[0].type == CONFIG_DATASET_NANOGPT)
-        o->headerless = d->items[0].token_dtype == CONFIG_TOKEN_U32 ? TOKEN_U32 : TOKEN_U16;
-    return OK;
-}
-
-/* Where tokenised text is kept: where the config says, else with what else is kept for the next
- * run, else with the run itself. */
-static enum status tokens_folder(const struct session *s, struct str *out)
-{
-    const struct config *cfg = s->config;
-    if (cfg->dataset_prepared_path) {
-        str_add(out, cfg->dataset_prepared_path);
-        return str_status(out);
-    }
-    if (s->options.cache_folder) {
-        str_addf(out, "%s/tokens", s->options.cache_folder);
-        if (str_status(out) == OK && file_make_folders(str_text(out)) == OK)
-            return OK;
-        str_clear(out);
-    }
-    str_addf(out, "%s/tokens", cfg->output_dir);
-    return str_status(out);
-}
-
-static enum status open_source(struct session *s, const struct config_datasets *d, const char *key,
-                               struct source **out)
-{
-    const struct budget *b = &s->pipeline.forecast.budget;
-    const char **paths = NULL;
-    struct source_options o;
-    struct str folder = {0};
-    enum status status;
-    TRY(need_one_kind(s->config, d, key));
-    TRY_GOTO(describe_source(s, d, &o, &paths), out);
-    TRY_GOTO(tokens_folder(s, &folder), out);
-    bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
-    if (!synthetic && o.kind != SOURCE_TOKENS && !s->tokenizer)
-        TRY_GOTO(session_open_tokenizer(s->config, s->model_folder, &s->tokenizer), out);
-    o.tokenizer = s->tokenizer;
-    o.cache_folder = str_text(&folder);
-    o.spare_bytes = b->n_bytes[TIER_HOST] - b->needs[TIER_HOST];
-    TRY_GOTO(source_open(out, &o), out);
-out:
-    str_release(&folder);
-    mem_free(paths);
-    return status;
-}
-
-/* Memory that reading a list of datasets takes, beside a tokenizer. */
-static int64_t data_bytes(const struct session *s, const struct config_datasets *d)
-{
-    const char **paths = NULL;
-    struct source_options o;
-    int64_t n_bytes = describe_source(s, d, &o, &paths) == OK ? source_open_bytes(&o) : 0;
-    mem_free(paths);
-    return n_bytes;
-}
-
-/* What data takes is planned before it is read. A tokenizer that cannot be opened is not planned
- * with; training says what is wrong with it. */
-static void plan_data(struct session *s)
-{
-    const struct config *cfg = s->config;
-    int64_t n_bytes = MAX(data_bytes(s, &cfg->datasets), data_bytes(s, &cfg->eval_datasets));
-    if (n_bytes > 0 && session_open_tokenizer(cfg, s->model_folder, &s->tokenizer) != OK)
-        s->tokenizer = NULL;
-    s->pipeline_options.data_bytes = n_bytes;
-}
-
-static enum status open_loader(struct session *s, bool eval)
-{
-    struct loader_options o = loader_options(s, eval);
-    const struct source *from = eval && s->eval_source ? s->eval_source : s->source;
-    return loader_open(eval ? &s->eval_loader : &s->loader, from, &o);
-}
-
-enum status session_data(struct session *s)
-{
-    const struct config *cfg = s->config;
-    bool own_eval = s->options.evaluate && cfg->eval_datasets.n > 0;
-    if (s->options.train || !own_eval)
-        TRY(open_source(s, &cfg->datasets, "datasets", &s->source));
-    if (own_eval)
-        TRY(open_source(s, &cfg->eval_datasets, "eval_datasets", &s->eval_source));
-    if (s->options.train)
-        TRY(open_loader(s, false));
-    if (s->options.evaluate)
-        TRY(open_loader(s, true));
-    mem_trim();
-    return OK;
 }
 
 /* ---- memory and weights ---------------------------------------------------------------------- */

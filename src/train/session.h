@@ -69,6 +69,11 @@ enum status session_open_model(const struct config *cfg, const char *hub_folder,
 enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
                                    struct tokenizer **out) MUST_CHECK;
 
+/* session_data.c: how batches are cut; and the memory that reading the data takes, for which a
+ * tokenizer that is needed is opened. */
+struct loader_options session_loader_options(const struct session *s, bool eval);
+int64_t session_data_bytes(struct session *s);
+
 /* Mean loss over the evaluation data (at most max_batches batches; 0: all). */
 struct evaluation {
     double loss;

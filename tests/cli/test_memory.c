@@ -52,10 +52,9 @@ static void write_words(const char *name, int64_t n_bytes, int jsonl)
 
 static void make_config(const char *data, char out[SCRATCH_PATH])
 {
-    char more[2 * SCRATCH_PATH + 128], path[SCRATCH_PATH], tokens[SCRATCH_PATH];
-    (void)snprintf(more, sizeof(more),
-                   "max_steps: 4\ndataset_prepared_path: %s\ndatasets:\n  - path: %s\n",
-                   scratch_path(&scratch, "tokens", tokens), scratch_path(&scratch, data, path));
+    char more[SCRATCH_PATH + 128], path[SCRATCH_PATH];
+    (void)snprintf(more, sizeof(more), "max_steps: 4\ndatasets:\n  - path: %s\n",
+                   scratch_path(&scratch, data, path));
     write_tiny_config(&scratch, "memory.yaml", more, out);
 }
 

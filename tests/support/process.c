@@ -216,10 +216,11 @@ void write_tiny_config(const struct scratch *s, const char *name, const char *mo
                      "lr_scheduler_type: constant\n"
                      "num_threads: 1\n"
                      "seed: 7\n"
+                     "dataset_prepared_path: %s/tokens\n"
                      "output_dir: %s/out\n"
                      "overwrite_output_dir: true\n"
                      "%s",
-                     s->folder, more);
+                     s->folder, s->folder, more);
     assert_in_range(n, 1, sizeof(text) - 1);
     scratch_write_text(s, name, text);
     scratch_path(s, name, out);
