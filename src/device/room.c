@@ -28,6 +28,7 @@ void room_of_host(struct device_room *out)
     struct host_memory m;
     host_memory_read("", &m);
     *out = (struct device_room){
+        .is_host = true,
         .total_bytes = m.total_bytes,
         .free_bytes = m.free_bytes - m.free_bytes / PAGES_PER_TABLE,
         .own_bytes = m.free_bytes == INT64_MAX ? 0 : process_anonymous(),
@@ -50,8 +51,9 @@ static void add_unseen(const struct device_room *r, int64_t n_bytes, struct str 
 {
     char text[BYTES_TEXT];
     if (n_bytes >= UNSPOKEN)
-        str_addf(out, "%sused by others: %s (processes not visible from here)",
-                 r->n_holders && r->sees_processes ? ", " : "", format_bytes(text, n_bytes));
+        str_addf(out, "%sused by others: %s%s", r->n_holders && r->sees_processes ? ", " : "",
+                 format_bytes(text, n_bytes),
+                 r->is_host ? "" : " (processes not visible from here)");
 }
 
 void room_add_holders(const struct device_room *r, struct str *out)
@@ -85,9 +87,13 @@ void room_add_text(const struct device_room *r, struct str *out)
     char available[BYTES_TEXT], total[BYTES_TEXT];
     struct str holders = {0};
     room_add_holders(r, &holders);
-    str_addf(out, "only %s (%lld bytes) of %s's %s are free%s%s",
+    str_addf(out, "only %s (%lld bytes) of %s's %s are free%s%s%s",
              format_bytes(available, room_available(r)), (long long)room_available(r), r->whose,
-             format_bytes(total, r->total_bytes), holders.n ? ": " : "", str_text(&holders));
+             format_bytes(total, r->total_bytes),
+             !holders.n   ? ""
+             : r->is_host ? " ("
+                          : ": ",
+             str_text(&holders), holders.n && r->is_host ? ")" : "");
     str_release(&holders);
 }
 

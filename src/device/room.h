@@ -26,6 +26,7 @@ enum { MAX_HOLDERS = 32 };
 
 struct device_room {
     char whose[256]; /* "the GPU", "the machine", "cgroup /jobs/17" */
+    bool is_host;    /* the system's memory: its holders are not asked for */
     int64_t total_bytes, free_bytes;
     int64_t own_bytes;   /* held by this process now */
     bool sees_processes; /* the driver tells processes apart (often not inside containers) */

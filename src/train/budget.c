@@ -73,7 +73,7 @@ void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct 
     str_add(out, "but ");
     room_add_text(room_of(b, t), out);
     if (b->is_shared)
-        str_addf(out, ", %s of them for %s", format_bytes(bytes, b->needs[other]),
+        str_addf(out, ", and %s of that go to %s", format_bytes(bytes, b->needs[other]),
                  t == TIER_DEVICE ? "what the process holds beside the arena" : "the arena");
     str_addf(out, " (%s_memory: %s is what can be had)", tier_name(t),
              room_setting(b->had[t], setting));

@@ -200,7 +200,7 @@ static void arena_and_process_share_what_is_free(void **state)
     assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
     expect_message("does not fit: device memory needs");
     expect_message("of cgroup /jobs's 512.00 MiB are free");
-    expect_message("for what the process holds beside the arena");
+    expect_message("go to what the process holds beside the arena");
     drop(&p);
     set_free_in_group(all + 64 * MIB);
     plan(&p, NULL, NULL);

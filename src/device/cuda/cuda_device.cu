@@ -6,6 +6,7 @@
  * A recording is a CUDA graph. The compute stream is captured; another stream joins the capture
  * when it is first used (it waits for `fork`, recorded at the start) and is tied back at the end.
  */
+#include <stdio.h>
 #include <sys/mman.h>
 
 #include "base/alloc.h"
