@@ -234,6 +234,8 @@ enum status source_write(const struct source_options *options, struct token_writ
 {
     struct path_list paths = {0};
     enum status status = source_expand_paths(options, &paths);
+    if (status == OK)
+        status = refuse_output(&paths, options->output);
     for (size_t i = 0; i < paths.n && status == OK; i++) {
         enum source_kind kind = kind_of(options, paths.items[i]);
         status = kind == SOURCE_TOKENS ? copy_tokens(options, paths.items[i], w)

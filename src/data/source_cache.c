@@ -1,8 +1,10 @@
 /* source_cache.c: tokenised text as a token file, which the next run finds again.
  *
  * The name is a hash of everything that decides the ids: the text file (path, size, time of last
- * change), the tokenizer, the JSONL field. So a stale one is never found, only left behind. A file
- * appears under its name when it is whole; who makes the same one at the same time makes it twice.
+ * change), the tokenizer, the JSONL field. So a stale one is never found, only left behind. Systems
+ * note times in ticks: a text may have changed again in the tick in which it was read, so tokens
+ * that were not written clearly later are made anew. A file appears under its name when it is
+ * whole; who makes the same one at the same time makes it twice.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,10 +56,15 @@ static enum status make_file(const struct source_options *options, const char *p
     return status;
 }
 
-static int is_whole(const char *path)
+enum { TICK_S = 1 }; /* longer than any system's */
+
+static int is_good(const char *cached, const char *text)
 {
     struct token_file f;
-    if (!file_exists(path) || token_file_open(&f, path, TOKEN_NONE) != OK)
+    struct stat made, changed;
+    if (stat(cached, &made) != 0 || stat(text, &changed) != 0 ||
+        made.st_mtim.tv_sec <= changed.st_mtim.tv_sec + TICK_S ||
+        token_file_open(&f, cached, TOKEN_NONE) != OK)
         return 0;
     token_file_close(&f);
     return 1;
@@ -69,7 +76,7 @@ enum status source_cache(const struct source_options *options, const char *path,
     if (!options->cache_folder)
         return FAIL(ERR_INTERNAL, "%s: text without a folder for its tokens", path);
     TRY(name_file(options, path, kind, out));
-    if (is_whole(out))
+    if (is_good(out, path))
         return OK;
     log_debug("tokenising %s into %s", path, out);
     enum status status = make_file(options, path, kind, out);

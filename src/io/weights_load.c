@@ -84,6 +84,8 @@ static enum status check_tied(struct weights *w, const struct model_param *p,
                     "%s: '%s' differs from '%s', but the config ties them; set "
                     "tie_word_embeddings: false to load both",
                     t->file, t->name, own->name);
+    st_reader_forget(w->reader, t->data, (size_t)t->n_bytes);
+    st_reader_forget(w->reader, own->data, (size_t)own->n_bytes);
     mark_used(w, t);
     return OK;
 }
@@ -178,16 +180,17 @@ void weights_close(struct weights *w)
 
 /* ---- reading ---- */
 
-enum { RUN = 4096 }; /* elements converted at a time, on the stack */
+enum { RUN = 4096 };       /* elements converted at a time, on the stack */
+enum { SLAB = 256 * RUN }; /* elements read before their pages are given back */
 
-static void read_plain(const struct st_tensor *t, enum dtype from, enum dtype to,
-                       unsigned char *dst, int n_threads)
+static void read_slab(const struct st_tensor *t, enum dtype from, enum dtype to, int64_t first,
+                      unsigned char *dst, int n_threads)
 {
-    int64_t n_runs = (t->n_elems + RUN - 1) / RUN;
+    int64_t n_elems = MIN((int64_t)SLAB, t->n_elems - first), n_runs = (n_elems + RUN - 1) / RUN;
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n_runs > 16)
     for (int64_t k = 0; k < n_runs; k++) {
         double x[RUN];
-        int64_t e = k * RUN, n = MIN((int64_t)RUN, t->n_elems - e);
+        int64_t e = first + k * RUN, n = MIN((int64_t)RUN, first + n_elems - e);
         const uint8_t *src = t->data + e * dtype_size(from);
         if (from == to) {
             memcpy(dst + e * dtype_size(to), src, (size_t)(n * dtype_size(to)));
@@ -195,6 +198,19 @@ static void read_plain(const struct st_tensor *t, enum dtype from, enum dtype to
             weights_to_double(from, src, n, x);
             weights_from_double(to, x, n, dst + e * dtype_size(to));
         }
+    }
+}
+
+/* The file is mapped: what was read of it is given back, or all of it would be held beside the
+ * parameters. */
+static void read_plain(const struct st_reader *r, const struct st_tensor *t, enum dtype from,
+                       enum dtype to, unsigned char *dst, int n_threads)
+{
+    int64_t size = dtype_size(from);
+    for (int64_t first = 0; first < t->n_elems; first += SLAB) {
+        read_slab(t, from, to, first, dst, n_threads);
+        st_reader_forget(r, t->data + first * size,
+                         (size_t)(MIN((int64_t)SLAB, t->n_elems - first) * size));
     }
 }
 
@@ -237,7 +253,8 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
         if (p->transposed)
             read_transposed(t, from, dst->dtype, at, n_threads);
         else
-            read_plain(t, from, dst->dtype, at, n_threads);
+            read_plain(w->reader, t, from, dst->dtype, at, n_threads);
+        st_reader_forget(w->reader, t->data, (size_t)t->n_bytes);
         at += t->n_elems * dtype_size(dst->dtype);
     }
     return OK;

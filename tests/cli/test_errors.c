@@ -105,7 +105,7 @@ static void bad_config_is_2(void **state)
     char bad[SCRATCH_PATH];
     write_tiny_config(&scratch, "unknown.yaml", "max_stepps: 4\n", bad);
     expect_error(2, "ERR_CONFIG", "did you mean", ARGS("train", bad));
-    expect_error(2, "ERR_CONFIG", "unknown.yaml:19", ARGS("train", bad));
+    expect_error(2, "ERR_CONFIG", "unknown.yaml:20", ARGS("train", bad));
     expect_error(2, "ERR_CONFIG", "max_steps", ARGS("train", config, "max_steps=soon"));
     expect_error(2, "ERR_CONFIG", "train_batch_size",
                  ARGS("train", config, "train_batch_size=7", "gradient_accumulation_steps=2"));

@@ -1,4 +1,5 @@
 /* Sources: text, JSONL, token files, folders, the cache, synthetic streams, and bad input. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -212,6 +215,32 @@ static void ids_beyond_the_models_vocabulary_are_refused_at_open(void **state)
     assert_non_null(strstr(status_message(), "vocabulary of 128"));
 }
 
+/* The file was last changed so many seconds ago. */
+static void set_age(const char *path, time_t seconds)
+{
+    const struct timespec then = {.tv_sec = time(NULL) - seconds};
+    const struct timespec times[] = {then, then};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* The same size and the same time, as when two changes come in one tick of the clock. */
+static void a_change_within_a_tick_is_seen(void **state)
+{
+    struct fixture *s = *state;
+    const int32_t before[] = {'a', 'b', EOS}, after[] = {'x', 'y', EOS};
+    struct source *source;
+    const char *path = write_file(s, "a.txt", "ab");
+    set_age(path, 0);
+    assert_int_equal(open_path(s, path, &source), OK);
+    expect_stream(source, before, before, 3);
+    source_free(source);
+    path = write_file(s, "a.txt", "xy");
+    set_age(path, 0);
+    assert_int_equal(open_path(s, path, &source), OK);
+    expect_stream(source, after, after, 3);
+    source_free(source);
+}
+
 static void the_cache_is_found_again_and_never_stale(void **state)
 {
     struct fixture *s = *state;
@@ -225,7 +254,8 @@ static void the_cache_is_found_again_and_never_stale(void **state)
                                .cache_folder = cache};
     const int32_t expected[] = {'a', 'b', 'c', EOS}, changed[] = {'x', 'y', EOS};
     struct source *source;
-    for (int time = 0; time < 2; time++) {
+    set_age(paths[0], 10);
+    for (int round = 0; round < 2; round++) {
         assert_int_equal(source_open(&source, &o), OK);
         expect_stream(source, expected, expected, 4);
         source_free(source);
@@ -430,6 +460,7 @@ int main(void)
         TEST(missing_files_and_settings_are_named),
         TEST(ids_beyond_the_models_vocabulary_are_refused_at_open),
         TEST(the_cache_is_found_again_and_never_stale),
+        TEST(a_change_within_a_tick_is_seen),
         TEST(a_long_document_gives_the_ids_of_the_whole),
         TEST(a_word_without_an_end_needs_memory_to_spare),
         TEST(a_cache_that_cannot_be_written_is_named_and_leaves_nothing),

@@ -20,11 +20,18 @@ static struct source_survey survey_of(const char *path, int64_t most)
     struct tokenizer *t;
     struct source_survey found;
     expect_ok(tokenizer_open(&t, "bytes"));
-    struct source_options o = {
-        .kind = SOURCE_AUTO, .paths = &path, .n_paths = 1, .tokenizer = t, .vocab_size = 257};
+    struct scratch cache;
+    scratch_init(&cache);
+    struct source_options o = {.kind = SOURCE_AUTO,
+                               .paths = &path,
+                               .n_paths = 1,
+                               .tokenizer = t,
+                               .vocab_size = 257,
+                               .cache_folder = cache.folder};
     expect_ok(source_open(&s, &o));
     expect_ok(source_survey(s, most, &found));
     source_free(s);
+    scratch_release(&cache);
     tokenizer_free(t);
     return found;
 }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/half.h"
+#include "base/host_memory.h"
 #include "base/str.h"
 #include "io/weights.h"
 #include "support/golden.h"
@@ -198,6 +199,36 @@ struct edit {
     int flip_copy;                  /* ... with another first byte */
     const char *reshape, *retype;   /* one flattened; one called I32 */
 };
+
+/* Files are mapped: what was read of them is not held on to. */
+static void reading_holds_no_second_copy_of_the_weights(void **state)
+{
+    (void)state;
+    enum { ROWS = 8192, COLUMNS = 1024 };
+    const int64_t n_bytes = (int64_t)ROWS * COLUMNS * 4;
+    static const struct hf_piece pieces[] = {{"a.weight", ROWS}};
+    const struct model_param param = {.name = "a",
+                                      .shape = shape_of(2, INT64_C(8192), INT64_C(1024)),
+                                      .pieces = pieces,
+                                      .n_pieces = 1};
+    struct tensor t = {DTYPE_F32, param.shape, mem_calloc((size_t)n_bytes, 1)};
+    struct scratch s;
+    assert_non_null(t.data);
+    scratch_init(&s);
+    struct staged_tensors staged = {&t, &host_stage};
+    struct weights_source source = weights_from_tensors(&staged);
+    struct weights_save_options options = {.dtype = DTYPE_F32};
+    expect_ok(weights_save(s.folder, &param, 1, &source, &options));
+    struct weights *w;
+    int64_t before = process_resident() - process_anonymous();
+    expect_ok(weights_open(&w, s.folder, &param, 1));
+    expect_ok(weights_read(w, 0, &t, 2));
+    int64_t after = process_resident() - process_anonymous();
+    assert_true(after - before < n_bytes / 2);
+    weights_close(w);
+    mem_free(t.data);
+    scratch_release(&s);
+}
 
 static const char *edited_name(const struct edit *e, const char *name)
 {
@@ -407,6 +438,7 @@ int main(void)
         cmocka_unit_test(shards_hold_the_same_tensors),
         cmocka_unit_test(narrow_dtypes_survive_a_round_trip_exactly),
         cmocka_unit_test(large_transposed_and_stacked_parameters_survive),
+        cmocka_unit_test(reading_holds_no_second_copy_of_the_weights),
         cmocka_unit_test(names_may_lack_their_first_part),
         cmocka_unit_test(masks_and_rotary_tables_are_passed_over),
         cmocka_unit_test(a_tied_head_may_be_stored_if_it_is_the_embedding),
