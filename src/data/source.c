@@ -92,7 +92,7 @@ static enum status open_segment(struct source *s, const char *path,
     }
     enum status status = token_file_open(file, tokens, options->headerless);
     if (status != OK)
-        return status == ERR_IO ? ERR_DATA : status;
+        return status == ERR_IO ? ERR_DATA : status; /* data that cannot be read is bad data */
     file->file->path = file->tokens.what = path;
     TRY(token_array_check(&file->tokens, 0, MIN(file->tokens.n_tokens, CHECKED_AT_OPEN),
                           options->vocab_size));
@@ -148,7 +148,7 @@ out:
         source_free(s);
     else
         *out = s;
-    return status == ERR_IO ? ERR_DATA : status; /* data that cannot be read is bad data */
+    return status;
 }
 
 void source_free(struct source *s)

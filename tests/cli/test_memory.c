@@ -163,7 +163,7 @@ static void steps_without_end_take_no_memory(void **state)
     struct process p;
     char config[SCRATCH_PATH];
     write_tiny_config(&scratch, "endless.yaml", "", config);
-    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=2000000000", "max_time=1s",
+    PROCESS_RUN(&p, &scratch, "train", config, "max_steps=1000000000", "max_time=1s",
                 "save_strategy=no", "--json");
     expect_exit(&p, 0);
     json_t *j = expect_json(&p);

@@ -215,10 +215,8 @@ static void reading_holds_no_second_copy_of_the_weights(void **state)
     struct scratch s;
     assert_non_null(t.data);
     scratch_init(&s);
-    struct staged_tensors staged = {&t, &host_stage};
-    struct weights_source source = weights_from_tensors(&staged);
     struct weights_save_options options = {.dtype = DTYPE_F32};
-    expect_ok(weights_save(s.folder, &param, 1, &source, &options));
+    expect_ok(weights_save(s.folder, &param, 1, &t, &host_stage, &options));
     struct weights *w;
     int64_t before = process_resident() - process_anonymous();
     expect_ok(weights_open(&w, s.folder, &param, 1));
