@@ -23,14 +23,17 @@
 enum status run_id_make(char out[RUN_ID_TEXT])
 {
     struct tm t;
-    time_t now = time(NULL);
+    struct timespec now;
     unsigned bits;
     char date[16];
-    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits) || !gmtime_r(&now, &t) ||
+    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits) ||
+        clock_gettime(CLOCK_REALTIME, &now) != 0 || !gmtime_r(&now.tv_sec, &t) ||
         strftime(date, sizeof(date), "%Y%m%d-%H%M%S", &t) == 0)
         return FAIL(ERR_FAILED, "no id for this run: neither the time nor a random number is "
                                 "to be had");
-    (void)snprintf(out, RUN_ID_TEXT, "%s-%08x", date, bits);
+    /* Ids are in the order of their runs, also of runs that took less than a second. */
+    (void)snprintf(out, RUN_ID_TEXT, "%s-%06u-%08x", date,
+                   (unsigned)(now.tv_nsec / 1000) % 1000000u, bits);
     return OK;
 }
 

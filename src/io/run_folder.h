@@ -28,7 +28,7 @@ extern "C" {
 
 /* ---- ids ---- */
 
-enum { RUN_ID_TEXT = 25 }; /* date, time and eight random digits, and a NUL */
+enum { RUN_ID_TEXT = 32 }; /* date, time to the microsecond, eight random digits, and a NUL */
 
 enum status run_id_make(char out[RUN_ID_TEXT]) MUST_CHECK;
 /* An id as run_id_make gives it; NULL is none. */
