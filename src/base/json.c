@@ -1,32 +1,16 @@
+/* json.c: see json.h. Syntax is in json_parse.c. */
 #include "base/json.h"
 
-#include <stdbool.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 
-/* Without memory Jansson says nothing, or takes a string that it cannot hold for a syntax error:
- * the heap is asked for as much as the text may have needed. */
-static bool lacks_memory(const json_error_t *e, size_t n_bytes)
+/* Before anything can make a value: one allocator for all of them, ours, so that they are counted
+ * and their failures can be tested. */
+__attribute__((constructor)) static void use_our_heap(void)
 {
-    enum { SMALL = 1 << 16 };
-    if (json_error_code(e) == json_error_out_of_memory || !e->text[0])
-        return true;
-    void *probe = mem_alloc(n_bytes + SMALL);
-    mem_free(probe);
-    return !probe;
-}
-
-enum status json_read_text(json_t **out, const char *text, size_t n_bytes, const char *what,
-                           enum status code)
-{
-    json_error_t e;
-    *out = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!*out && lacks_memory(&e, n_bytes))
-        return FAIL(ERR_MEMORY, "%s: out of memory while reading it", what);
-    if (!*out)
-        return FAIL(code, "%s:%d:%d: not valid JSON: %s", what, e.line, e.column, e.text);
-    return OK;
+    json_set_alloc_funcs(mem_alloc, mem_free);
 }
 
 enum status json_read_file(json_t **out, const char *path, enum status code)
@@ -38,4 +22,10 @@ enum status json_read_file(json_t **out, const char *path, enum status code)
     enum status status = json_read_text(out, text, n_bytes, path, code);
     mem_free(text);
     return status;
+}
+
+const char *json_text(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
 }

@@ -117,12 +117,12 @@ static enum status read_special(const struct tokenizer *t, const json_t *config,
         value = json_object_get(value, "content");
     if (!value || json_is_null(value))
         return OK;
-    if (!json_is_string(value))
-        return FAIL(ERR_DATA, "%s: %s is not a string", path, key);
-    int32_t found = tokenizer_find(t, json_string_value(value));
+    if (!json_text(value))
+        return FAIL(ERR_DATA, "%s: %s is not a string without U+0000", path, key);
+    int32_t found = tokenizer_find(t, json_text(value));
     if (found < 0)
         return FAIL(ERR_DATA, "%s: %s \"%s\" is not in the vocabulary of %s", path, key,
-                    json_string_value(value), t->what);
+                    json_text(value), t->what);
     *id = found;
     return OK;
 }

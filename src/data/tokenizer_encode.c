@@ -1,8 +1,8 @@
 /* tokenizer_encode.c: the line from text to ids (drawn in tokenizer_internal.h), and back. */
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "base/vec.h"
 #include "data/tokenizer_internal.h"
 
@@ -19,25 +19,6 @@ size_t encoder_bytes(size_t part_bytes)
 void token_list_release(struct token_list *list)
 {
     vec_release(list);
-}
-
-size_t valid_prefix(const char *text, size_t n_bytes)
-{
-    const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
-    size_t i = 0;
-    while (i < n_bytes) {
-        if (bytes[i] < 0x80) {
-            i++;
-            continue;
-        }
-        utf8proc_int32_t code_point;
-        utf8proc_ssize_t n_left = (utf8proc_ssize_t)(n_bytes - i);
-        utf8proc_ssize_t length = utf8proc_iterate(bytes + i, n_left, &code_point);
-        if (length <= 0)
-            break;
-        i += (size_t)length;
-    }
-    return i;
 }
 
 void encoder_set_place(struct encoder *e, const char *text, struct part_place place)
@@ -97,7 +78,7 @@ enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, 
     if (flags & ENCODE_TEMPLATE)
         TRY(add_ids(out, e->t->prefix, e->t->n_prefix));
     for (size_t at = 0; at < n_bytes;) {
-        size_t n_valid = valid_prefix(text + at, n_bytes - at);
+        size_t n_valid = utf8_prefix(text + at, n_bytes - at);
         TRY(encode_valid(e, text + at, n_valid, place, flags, out));
         at += n_valid;
         place.kind = PLACE_RUN;

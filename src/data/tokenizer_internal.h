@@ -233,7 +233,6 @@ size_t bpe_boundary(const struct tokenizer *t, const char *piece, size_t n_bytes
 enum status bpe_encode_byte(struct encoder *e, uint8_t byte, struct token_list *out) MUST_CHECK;
 
 /* tokenizer_encode.c */
-size_t valid_prefix(const char *text, size_t n_bytes); /* well-formed UTF-8 that it starts with */
 enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes,
                          struct part_place place, unsigned flags,
                          struct token_list *out) MUST_CHECK;

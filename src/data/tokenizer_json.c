@@ -18,7 +18,7 @@ enum { MAX_IDS = 1 << 22 };
 
 const char *piece_type(const json_t *piece)
 {
-    const char *type = json_string_value(json_object_get(piece, "type"));
+    const char *type = json_text(json_object_get(piece, "type"));
     return type ? type : "(no type)";
 }
 
@@ -60,9 +60,10 @@ static enum status largest_id(const struct tokenizer *t, const json_t *vocab, co
     }
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *entry = json_array_get(added, i);
-        const char *content = json_string_value(json_object_get(entry, "content"));
+        const char *content = json_text(json_object_get(entry, "content"));
         if (!content)
-            return FAIL(ERR_DATA, "%s: added_tokens[%zu] has no content", t->what, i);
+            return FAIL(ERR_DATA, "%s: added_tokens[%zu] has no content, or U+0000 in it", t->what,
+                        i);
         TRY(check_id(t, json_object_get(entry, "id"), content));
         *n_ids = MAX(*n_ids, json_integer_value(json_object_get(entry, "id")) + 1);
     }
@@ -133,15 +134,15 @@ static enum status merge_parts(const struct tokenizer *t, const json_t *merge, s
 {
     str_clear(&parts[0]);
     str_clear(&parts[1]);
-    const char *text = json_string_value(merge);
+    const char *text = json_text(merge);
     const char *space = text ? strchr(text, ' ') : NULL;
     if (space && !strchr(space + 1, ' ')) {
         str_add_n(&parts[0], text, (size_t)(space - text));
         str_add(&parts[1], space + 1);
-    } else if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0)) &&
-               json_is_string(json_array_get(merge, 1))) {
-        str_add(&parts[0], json_string_value(json_array_get(merge, 0)));
-        str_add(&parts[1], json_string_value(json_array_get(merge, 1)));
+    } else if (json_array_size(merge) == 2 && json_text(json_array_get(merge, 0)) &&
+               json_text(json_array_get(merge, 1))) {
+        str_add(&parts[0], json_text(json_array_get(merge, 0)));
+        str_add(&parts[1], json_text(json_array_get(merge, 1)));
     } else {
         return FAIL(ERR_DATA, "%s: merges[%zu] is neither \"left right\" nor [\"left\", \"right\"]",
                     t->what, i);
@@ -169,8 +170,7 @@ static enum status read_merges(struct tokenizer *t, const json_t *vocab, const j
     for (size_t i = 0; i < json_array_size(merges); i++) {
         const json_t *merge = json_array_get(merges, i);
         uint32_t left = 0, right = 0, merged = 0;
-        if (i == 0 && json_is_string(merge) &&
-            str_starts_with(json_string_value(merge), "#version"))
+        if (i == 0 && json_text(merge) && str_starts_with(json_text(merge), "#version"))
             continue;
         TRY_GOTO(merge_parts(t, merge, i, parts), out);
         TRY_GOTO(merge_id(t, vocab, str_text(&parts[0]), i, &left), out);
@@ -214,7 +214,7 @@ static enum status read_model(struct tokenizer *t, const json_t *model, const js
     TRY(read_merges(t, vocab, merges));
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     t->fuse_unk = json_is_true(json_object_get(model, "fuse_unk"));
-    const char *unk = json_string_value(json_object_get(model, "unk_token"));
+    const char *unk = json_text(json_object_get(model, "unk_token"));
     const json_t *unk_id = unk ? json_object_get(vocab, unk) : NULL;
     if (unk_id)
         t->unk_id = (int32_t)json_integer_value(unk_id);
@@ -226,7 +226,7 @@ static enum status read_model(struct tokenizer *t, const json_t *model, const js
 static enum status read_added_token(struct tokenizer *t, const json_t *entry,
                                     struct added_token *out)
 {
-    const char *content = json_string_value(json_object_get(entry, "content"));
+    const char *content = json_text(json_object_get(entry, "content"));
     size_t n = strlen(content);
     int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
     char *text = pool_strndup(&t->pool, content, n), *bytes = pool_strndup(&t->pool, content, n);

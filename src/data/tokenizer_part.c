@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "base/vec.h"
 #include "data/tokenizer_internal.h"
 
@@ -154,7 +155,7 @@ static enum status encode_open(struct encoder *e, const char *text, size_t n_byt
     *n_done = 0;
     n_bytes = whole_characters(text, n_bytes);
     for (;;) {
-        size_t at = *n_done, n_valid = valid_prefix(text + at, n_bytes - at), n_sure;
+        size_t at = *n_done, n_valid = utf8_prefix(text + at, n_bytes - at), n_sure;
         if (at + n_valid == n_bytes) {
             TRY(encode_valid_open(e, text + at, n_valid, out, &n_sure));
             *n_done = at + n_sure;
@@ -173,7 +174,7 @@ enum status encoder_encode_part(struct encoder *e, const char *text, size_t n_by
     if (!is_last)
         return encode_open(e, text, n_bytes, out, n_done);
     for (size_t at = 0; at < n_bytes;) {
-        size_t n_valid = valid_prefix(text + at, n_bytes - at);
+        size_t n_valid = utf8_prefix(text + at, n_bytes - at);
         TRY(encode_valid(e, text + at, n_valid, e->place, 0, out));
         at += n_valid;
         e->place = run_place;

@@ -20,7 +20,7 @@ static const char gpt2_pattern[] =
 
 static int is_string(const json_t *piece, const char *key, const char *value)
 {
-    const char *text = json_string_value(json_object_get(piece, key));
+    const char *text = json_text(json_object_get(piece, key));
     return text && strcmp(text, value) == 0;
 }
 
@@ -103,12 +103,12 @@ static enum status add_stage(struct tokenizer *t, enum split_kind kind, const ch
 static enum status read_split(struct tokenizer *t, const json_t *split)
 {
     const json_t *pattern = json_object_get(split, "pattern");
-    const char *regex = json_string_value(json_object_get(pattern, "Regex"));
-    const char *string = json_string_value(json_object_get(pattern, "String"));
-    const char *behavior = json_string_value(json_object_get(split, "behavior"));
+    const char *regex = json_text(json_object_get(pattern, "Regex"));
+    const char *string = json_text(json_object_get(pattern, "String"));
+    const char *behavior = json_text(json_object_get(split, "behavior"));
     int invert = json_is_true(json_object_get(split, "invert"));
     if (!regex && !string)
-        return FAIL(ERR_DATA, "%s: pre_tokenizer Split has no pattern", t->what);
+        return FAIL(ERR_DATA, "%s: pre_tokenizer Split has no pattern, or U+0000 in it", t->what);
     if (!behavior)
         return FAIL(ERR_DATA, "%s: pre_tokenizer Split has no behavior", t->what);
     /* Gemma: there is no space left to split at. */
@@ -136,7 +136,7 @@ static enum status read_byte_level(struct tokenizer *t, const json_t *piece)
 /* Older files say add_prefix_space where newer ones say prepend_scheme. */
 static enum status read_metaspace(struct tokenizer *t, const json_t *piece)
 {
-    const char *scheme = json_string_value(json_object_get(piece, "prepend_scheme"));
+    const char *scheme = json_text(json_object_get(piece, "prepend_scheme"));
     if (!is_string(piece, "replacement", SPACE_MARK))
         return piece_unsupported(t, "pre_tokenizer Metaspace", "another replacement than U+2581");
     if (!scheme)
@@ -231,7 +231,7 @@ static enum status read_template(struct tokenizer *t, const json_t *piece)
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *item = json_array_get(single, i);
         const json_t *token = json_object_get(item, "SpecialToken");
-        const char *name = json_string_value(json_object_get(token, "id"));
+        const char *name = json_text(json_object_get(token, "id"));
         if (json_object_get(item, "Sequence") && !after_text)
             after_text = 1;
         else if (name && after_text)
@@ -266,7 +266,7 @@ static enum status read_decoder_step(struct tokenizer *t, const json_t *piece)
 {
     const char *type = piece_type(piece);
     if (strcmp(type, "Metaspace") == 0) {
-        const char *scheme = json_string_value(json_object_get(piece, "prepend_scheme"));
+        const char *scheme = json_text(json_object_get(piece, "prepend_scheme"));
         if (scheme ? strcmp(scheme, "never") != 0 : piece_flag(piece, "add_prefix_space", 1))
             t->strip = STRIP_FIRST_TOKEN;
         return OK;

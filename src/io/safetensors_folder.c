@@ -24,7 +24,7 @@ static enum status add_shard(struct st_reader *r, const char *path, const char *
     TRY(st_reader_add_file(r, path));
     for (size_t i = kept; i < r->tensors.n; i++) {
         const struct st_tensor *t = &r->tensors.items[i];
-        const char *home = json_string_value(json_object_get(weight_map, t->name));
+        const char *home = json_text(json_object_get(weight_map, t->name));
         if (home && strcmp(home, file) == 0)
             r->tensors.items[kept++] = *t;
     }
@@ -55,7 +55,7 @@ static enum status add_mapped(struct st_reader *r, const char *folder, const cha
     json_t *value;
     json_object_foreach(weight_map, name, value)
     {
-        const char *file = json_string_value(value);
+        const char *file = json_text(value);
         if (!file || !is_plain_name(file))
             return FAIL(ERR_DATA,
                         "%s: weight_map of '%.200s' is not the name of a file beside it; write "

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "io/safetensors_internal.h"
 
 struct declared {
@@ -115,15 +116,24 @@ static enum status dump_json(struct str *out, const json_t *value)
     return str_status(out);
 }
 
+/* `value` is taken; NULL: memory ran out. */
 static enum status set_json(json_t *object, const char *key, json_t *value)
 {
-    if (value && json_object_set_new(object, key, value) == 0)
+    if (value && json_object_set_new_nocheck(object, key, value) == 0)
         return OK;
-    return FAIL(ERR_DATA, "'%.200s': the name or value is not UTF-8 text (or memory ran out)", key);
+    return FAIL(ERR_MEMORY, "'%.200s': out of memory while writing a header", key);
+}
+
+static enum status check_text(const char *key, const char *text)
+{
+    if (utf8_prefix(text, strlen(text)) != strlen(text))
+        return FAIL(ERR_DATA, "'%.200s': the name or value is not UTF-8 text", key);
+    return OK;
 }
 
 static enum status tensor_json(const struct declared *t, int64_t begin, json_t *header)
 {
+    TRY(check_text(t->name, t->name));
     json_t *shape = json_array();
     enum status status = OK;
     for (int i = 0; i < t->rank && status == OK; i++)
@@ -142,12 +152,15 @@ static enum status tensor_json(const struct declared *t, int64_t begin, json_t *
 static enum status metadata_json(const struct st_writer *w, json_t *header)
 {
     json_t *metadata = json_object();
-    enum status status = OK;
-    for (size_t i = 0; i < w->metadata.n && status == OK; i++)
-        status =
-            set_json(metadata, w->metadata.items[i].key, json_string(w->metadata.items[i].value));
-    if (status == OK)
-        return set_json(header, "__metadata__", metadata);
+    enum status status;
+    for (size_t i = 0; i < w->metadata.n; i++) {
+        const char *key = w->metadata.items[i].key, *value = w->metadata.items[i].value;
+        TRY_GOTO(check_text(key, key), out);
+        TRY_GOTO(check_text(key, value), out);
+        TRY_GOTO(set_json(metadata, key, json_string(value)), out);
+    }
+    return set_json(header, "__metadata__", metadata);
+out:
     json_decref(metadata);
     return status;
 }

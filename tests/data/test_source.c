@@ -128,6 +128,18 @@ static void jsonl_gives_documents_and_labels(void **state)
     source_free(source);
 }
 
+static void jsonl_as_other_software_writes_it_is_read(void **state)
+{
+    static const char text[] =
+        "\xEF\xBB\xBF{\"text\":\"a\\u0000b\",\"id\":340282366920938463463374607}\n"
+        "{\"text\":\"c\",\"hash\":[-99999999999999999999,\"\\u0000\"]}\n";
+    const int32_t tokens[] = {'a', 0, 'b', EOS, 'c', EOS};
+    struct source *source;
+    assert_int_equal(open_path(*state, write_file(*state, "a.jsonl", text), &source), OK);
+    expect_stream(source, tokens, tokens, 6);
+    source_free(source);
+}
+
 static void another_text_field_can_be_named(void **state)
 {
     struct fixture *s = *state;
@@ -455,6 +467,7 @@ int main(void)
         TEST(text_is_a_document_and_its_end),
         TEST(folders_and_patterns_join_files_by_name),
         TEST(jsonl_gives_documents_and_labels),
+        TEST(jsonl_as_other_software_writes_it_is_read),
         TEST(another_text_field_can_be_named),
         TEST(bad_input_names_the_place),
         TEST(missing_files_and_settings_are_named),

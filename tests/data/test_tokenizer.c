@@ -303,6 +303,7 @@ static void a_folder_is_opened_with_its_config(void **state)
     assert_int_equal(file_write_atomic(path, text, n), OK);
     mem_free(text);
     static const char config[] = "{\"eos_token\":{\"content\":\"<|im_end|>\"},\"bos_token\":null,"
+                                 "\"model_max_length\":1000000000000000019884624838656,"
                                  "\"pad_token\":\"<|endoftext|>\"}";
     (void)snprintf(path, sizeof(path), "%s/tokenizer_config.json", folder);
     assert_int_equal(file_write_atomic(path, config, strlen(config)), OK);
@@ -351,6 +352,7 @@ static void broken_files_are_refused_with_the_reason(void **state)
         {"{\"model\":{\"vocab\":{\"a\":1},\"merges\":[[\"a\",3]]}}", ERR_DATA, "merges[0]"},
         {"{" BYTE_LEVEL ",\"model\":{\"vocab\":{\"a\":1},\"merges\":[],\"byte_fallback\":true}}",
          ERR_UNSUPPORTED, "byte_fallback"},
+        {"{" MODEL ",\"added_tokens\":[{\"id\":3,\"content\":\"<\\u0000>\"}]}", ERR_DATA, "U+0000"},
         {"{" MODEL "}", ERR_UNSUPPORTED, "without ByteLevel or Metaspace"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}}",
          ERR_UNSUPPORTED, "another replacement"},

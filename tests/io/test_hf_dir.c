@@ -94,7 +94,7 @@ static void config_is_read_or_the_reason_is_given(void **state)
     assert_null(config);
     scratch_write_text(&s, "config.json", "{\"a\":");
     assert_int_equal(hf_dir_read_config(&config, s.folder), ERR_DATA);
-    expect_message("config.json:1:5: not valid JSON");
+    expect_message("config.json:1:6: not valid JSON");
     assert_null(config);
     scratch_write_text(&s, "config.json", "[]");
     assert_int_equal(hf_dir_read_config(&config, s.folder), ERR_DATA);
