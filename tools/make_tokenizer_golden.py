@@ -158,6 +158,25 @@ def words():
     return t
 
 
+def added():
+    """White space that is a token, next to tokens that take it away; words and digits of newer Unicode."""
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t = train(None, pre, ["<|endoftext|>"], 300, False)
+    t.add_tokens([AddedToken("<tool>", lstrip=True, rstrip=True, normalized=False),
+                  AddedToken("<right>", rstrip=True, normalized=False), AddedToken("\n\n", normalized=False),
+                  AddedToken("  ", normalized=False), AddedToken("whole", single_word=True, normalized=True)])
+    return t
+
+
+def added_texts():
+    around = ["\u200d", "\u200c", "\u24b6", "\u00b2", "\u0345", "\u1c89", "\u2118", "\U00010d40", "\U00016ea0", "\u203f", "\u2160"]
+    words = [a + "whole" + b for c in around for a, b in ((c, ""), ("", c), (c, c))]
+    digits = ["\U00010d40\U00010d411", "a\U00011de0b", "1\U00016ff4\u00b2x\u0664", "\U0001e5f12"]
+    spaces = ["<right>\n\nx", "<right> \n\n y", "<right>\n\n  \n\n", "<tool>\n\n", "x \n\n<tool>  y", "<right>  <tool>  <right>\n\n ",
+              "<right>    ", "\n\n<tool>\n\n", "<right>\n\n<right>", "<right> \n  x  <tool>"]
+    return words + digits + spaces
+
+
 def texts():
     rng = random.Random(7)
     fixed = [
@@ -183,10 +202,49 @@ def texts():
     return fixed
 
 
+PATTERNS = [
+    # of models
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+|\s+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*",
+    r"\d{1,3}(?=(?:\d{3})*\b)", r" ?[^(\s|[.,!?…。，、।۔،])]+", r"[一-龥ぁ-ゟ゠-ヿ]+",
+    # anchors, dots, options
+    r"\b", r"\B", "^", "$", ".$", "^.", r"\A.", r".\z", r".\Z", r"\G.", r"a\Kb", "(?m:a.*)", "a.*", r"\N+", r"\O{2}", r"\R",
+    "(?i:ab)c", "a(?i)b|c", "(?i:a(?-i:b))", "(?x) a b # c", "(?#c)a", r"(?i)[a-z]+", r"(?i)\w+", "(?i:k)",
+    # sets
+    r"\w+", r"\W+", r"\d+", r"\D+", r"\s+", r"\S+", r"\h+", r"\H+", r"[\h]", r"[\w]+", r"[\S]+", r"[^\S\n]+", r"[\d\s]+",
+    r"\p{^L}+", r"\P{^L}+", r"[^\P{L}]+", r"\p{Punct}+", r"\p{C}", r"[^\p{Cn}a]+", r"\p{Greek}+", r"\p{Latin}+", r"\p{Common}+",
+    r"\p{Emoji}", r"\p{uppercase letter}\p{Ll}*", r"\p{Word}+", r"\p{Kawi}",
+    *[f"[[:{name}:]]+" for name in "alpha digit alnum upper lower space blank cntrl punct graph print xdigit word ascii".split()],
+    "[[:^alpha:]]+", "[a-c&&b-d]", r"[a-c&&[^b]&&\w]", "[^a-c&&b]", "[^[^a]]", "[a[bc]]+", "[a[^b]]+", "[-a]", "[a-]",
+    r"[a\-c]", "[a-c-e]+", "[]a]", "[^]a]", r"[\b]", "[é-ÿ]+", "[+--]", "[a&b]",
+    # quantifiers and groups
+    r"\p{N}{1,3}+", "a{2}?", "a{1,2}?", "a{,2}", "a{2,}", "a{1,2}{2}", "a**", "a{", "a{,}", "a++b", "a?+a", "(?:a|b)*+c", "(?>a+)b",
+    "(?<=a)b", "(?<!a)b", "(?<=a|bc)d", "(?<n>a)b", "(?'n'a)b", "(a|b)+", "()", "a|",
+    # characters
+    r"\x61+", r"\x{61}", r"\u0061", r"\141", r"\v", r"\e", r"\j", r"\é",
+]
+PATTERN_TEXTS = [
+    "", "aab abc\nABC\n", "don't 1234567 x12\r\n", "²½ Ⅳ ٣٤ x²", "日本語 ひらカナ abc한д", "ß ſ K ıİ ǅ ª ʰ é\u0301", "a\u200db\u24b6 \u180e \u00a0\u2028\u0085",
+    "😀👍🏽$€+^~|`<> _-,.]&{,}", "\u1c89\ua7cb \U00010d40\U00016d70 \U0002ebf0\U00031350 \U00011f04", "\x00\x01\x08\x0b\x1b\x7f\ufeff\ue000", "aaaaa{,}a{ jb bcd ad cad fF09",
+]
+
+
+def pattern_cases():
+    """For each pattern and text the lengths in bytes of the pieces."""
+    cases = {}
+    for pattern in PATTERNS:
+        split = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+        cases[pattern] = [[len(p.encode()) for p, _ in split.pre_tokenize_str(text)] for text in PATTERN_TEXTS]
+    lines = ",\n".join(json.dumps(k) + ":" + json.dumps(v, separators=(",", ":")) for k, v in cases.items())
+    return f'{{"texts":{json.dumps(PATTERN_TEXTS)},\n"patterns":{{\n{lines}}}}}\n'
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "patterns.json").write_text(pattern_cases())
     cases = {}
-    for make in (gpt2, llama3, qwen2, prefix_space, llama2, mistral, gemma, words):
+    for make in (gpt2, llama3, qwen2, prefix_space, llama2, mistral, gemma, words, added):
         name = make.__name__
         data = json.loads(make().to_str())
         if name == "llama3":
@@ -201,7 +259,7 @@ def main():
         t = Tokenizer.from_str((OUT / f"{name}.json").read_text())
         cases[name] = [{"text": s, "ids": t.encode(s, add_special_tokens=False).ids,
                         "template": t.encode(s, add_special_tokens=True).ids}
-                       for s in texts()]
+                       for s in texts() + (added_texts() if name == "added" else [])]
         if name in ("llama2", "mistral", "gemma", "words"):
             for case in cases[name]:
                 decoded = t.decode(case["ids"], skip_special_tokens=False)

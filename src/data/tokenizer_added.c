@@ -68,9 +68,22 @@ static int is_space(int32_t c)
 
 static int is_word(int32_t c)
 {
-    utf8proc_category_t category = utf8proc_category(c);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
-           category == UTF8PROC_CATEGORY_PC;
+    static const struct {
+        int32_t first, last;
+    } ranges[] = {
+#define RANGE(first, last) {first, last},
+#include "data/word_characters.def"
+#undef RANGE
+    };
+    size_t low = 0, high = ARRAY_LEN(ranges);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (c > ranges[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ARRAY_LEN(ranges) && c >= ranges[low].first;
 }
 
 static int stands_alone(const char *text, size_t n_bytes, size_t start, size_t end)
@@ -129,9 +142,9 @@ static const struct added_token *token_at(const struct added_set *set, const cha
 }
 
 struct added_match added_set_find(const struct added_set *set, const char *text, size_t n_bytes,
-                                  size_t from, int skip_special)
+                                  const struct added_match *before, int skip_special)
 {
-    size_t at = set->n ? from : n_bytes;
+    size_t at = set->n ? before->searched : n_bytes;
     while (at < n_bytes) {
         const struct added_token *token = token_at(set, text, n_bytes, at);
         if (!token) {
@@ -145,12 +158,13 @@ struct added_match added_set_find(const struct added_set *set, const char *text,
         if (token->single_word && !stands_alone(text, n_bytes, start, end))
             continue;
         if (token->lstrip)
-            start = strip_left(text, from, start);
+            start = strip_left(text, before->end, start);
         if (token->rstrip)
             end = strip_right(text, n_bytes, end);
-        return (struct added_match){.id = token->id, .start = start, .end = end};
+        return (struct added_match){
+            .id = token->id, .start = MAX(start, before->end), .end = end, .searched = at};
     }
-    return (struct added_match){.id = -1, .start = n_bytes, .end = n_bytes};
+    return (struct added_match){.id = -1, .start = n_bytes, .end = n_bytes, .searched = n_bytes};
 }
 
 /* One that ends so far before the end that the longest token fits behind it: no longer token can

@@ -33,14 +33,14 @@ enum status encode_normalized(struct encoder *e, const char *text, size_t n_byte
                               struct part_place place, unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
-    for (size_t at = 0; at < n_bytes;) {
-        struct added_match m =
-            added_set_find(&e->t->added_normalized, text, n_bytes, at, skip_special);
+    struct added_match m = {.id = 0};
+    while (m.id >= 0) {
+        size_t at = m.end;
+        m = added_set_find(&e->t->added_normalized, text, n_bytes, &m, skip_special);
         encoder_set_place(e, text + at, at == 0 ? place : (struct part_place){PLACE_RUN, 0});
         TRY(split_and_encode(e, text + at, m.start - at, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
-        at = m.end;
     }
     return OK;
 }
@@ -50,15 +50,16 @@ enum status encode_valid(struct encoder *e, const char *text, size_t n_bytes,
                          struct part_place place, unsigned flags, struct token_list *out)
 {
     int skip_special = (flags & ENCODE_PLAIN_TEXT) != 0;
-    for (size_t at = 0; at < n_bytes;) {
-        struct added_match m = added_set_find(&e->t->added_raw, text, n_bytes, at, skip_special);
+    struct added_match m = {.id = 0};
+    while (m.id >= 0) {
+        size_t at = m.end;
+        m = added_set_find(&e->t->added_raw, text, n_bytes, &m, skip_special);
         const char *normal;
         size_t n_normal;
         TRY(normalize(e, text + at, m.start - at, place.kind != PLACE_PART, &normal, &n_normal));
         TRY(encode_normalized(e, normal, n_normal, place, flags, out));
         if (m.id >= 0)
             TRY(vec_push(out, m.id));
-        at = m.end;
         place = (struct part_place){PLACE_RUN, 0};
     }
     return OK;

@@ -192,12 +192,14 @@ const struct merge_slot *tokenizer_find_merge(const struct tokenizer *t, uint32_
 /* tokenizer_added.c */
 struct added_match {
     int32_t id;        /* -1: nothing more */
-    size_t start, end; /* with the space it strips */
-};
+    size_t start, end; /* with the space it strips, but for what the one before it took */
+    size_t searched;   /* where it ends by itself: space that it strips may hold another token, */
+};                     /* which then ends before it does */
 enum status added_set_build(struct added_set *set, struct pool *pool,
                             const struct added_token *tokens, size_t n) MUST_CHECK;
+/* The next one after `before`, at first all zero. */
 struct added_match added_set_find(const struct added_set *set, const char *text, size_t n_bytes,
-                                  size_t from, int skip_special);
+                                  const struct added_match *before, int skip_special);
 /* Whether a match stays the same whatever comes behind text[0..n_bytes). */
 int added_match_is_final(const struct added_set *set, struct added_match m, size_t n_bytes);
 /* End of the text from `from` on that is part of no added token whatever comes behind it, when none
@@ -216,8 +218,13 @@ enum status normalize(struct encoder *e, const char *text, size_t n_bytes, int b
 size_t normal_boundary(const struct tokenizer *t, const char *text, size_t n_bytes);
 
 /* tokenizer_split.c */
+enum pattern_kind {
+    PATTERN_REGEX,   /* as in tokenizer.json: see regex.h */
+    PATTERN_STRING,  /* a text */
+    PATTERN_NUMERIC, /* a digit, and the quantifier behind it */
+};
 enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
-                                int literal) MUST_CHECK;
+                                enum pattern_kind kind) MUST_CHECK;
 enum status split_and_encode(struct encoder *e, const char *text, size_t n_bytes,
                              struct token_list *out) MUST_CHECK;
 /* The same for text behind which more will come: encodes what that cannot change, *n_done bytes,

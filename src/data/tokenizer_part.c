@@ -39,10 +39,11 @@ static enum status encode_normalized_open(struct encoder *e, const char *text, s
                                           size_t *n_done)
 {
     const struct added_set *set = &e->t->added_normalized;
-    struct added_match m = added_set_find(set, text, n_bytes, 0, 0);
+    const struct added_match none = {.id = 0};
+    struct added_match m = added_set_find(set, text, n_bytes, &none, 0);
     size_t at = 0, n_sure = 0;
     int depth = 0;
-    for (; added_match_is_final(set, m, n_bytes); m = added_set_find(set, text, n_bytes, at, 0)) {
+    for (; added_match_is_final(set, m, n_bytes); m = added_set_find(set, text, n_bytes, &m, 0)) {
         encoder_set_place(e, text + at, *place);
         TRY(split_and_encode(e, text + at, m.start - at, out));
         TRY(vec_push(out, m.id));
@@ -125,9 +126,10 @@ static enum status encode_valid_open(struct encoder *e, const char *text, size_t
                                      struct token_list *out, size_t *n_done)
 {
     const struct added_set *set = &e->t->added_raw;
-    struct added_match m = added_set_find(set, text, n_bytes, 0, 0);
+    const struct added_match none = {.id = 0};
+    struct added_match m = added_set_find(set, text, n_bytes, &none, 0);
     size_t at = 0, n_sure = 0;
-    for (; added_match_is_final(set, m, n_bytes); m = added_set_find(set, text, n_bytes, at, 0)) {
+    for (; added_match_is_final(set, m, n_bytes); m = added_set_find(set, text, n_bytes, &m, 0)) {
         TRY(encode_valid(e, text + at, m.start - at, e->place, 0, out));
         TRY(vec_push(out, m.id));
         at = m.end;

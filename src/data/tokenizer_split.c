@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/regex.h"
 #include "data/tokenizer_internal.h"
 
 /* Steps a pattern may take for one match. Real ones need a handful; what needs more would hang. */
@@ -23,35 +24,18 @@ static void regex_free(void *p, void *unused)
     mem_free(p);
 }
 
-/* PCRE2's \s matches U+180E, the Mongolian vowel separator; the engine these files are written for
- * follows newer Unicode, where that is no space. So \s is spelled out. Inside a class only \s is:
- * \S there would need the class turned inside out, and no tokenizer has it. */
-static void spell_out_space(const char *pattern, struct str *out)
+/* The pattern in PCRE2's words. */
+static enum status spell_out(const char *pattern, enum pattern_kind kind, struct str *out)
 {
-    static const char space[] = "\\t-\\r\\x{85}\\p{Z}";
-    int in_class = 0;
-    for (const char *p = pattern; *p; p++) {
-        if (p[0] == '\\' && p[1] == 's') {
-            str_addf(out, in_class ? "%s" : "[%s]", space);
-            p++;
-        } else if (p[0] == '\\' && p[1] == 'S' && !in_class) {
-            str_addf(out, "[^%s]", space);
-            p++;
-        } else if (p[0] == '\\' && p[1]) {
-            str_add_n(out, p++, 2);
-        } else {
-            if (*p == '[' && !in_class) {
-                in_class = 1;
-                if (p[1] == '^')
-                    str_add_n(out, p++, 1);
-                if (p[1] == ']') /* stands for itself in this place */
-                    str_add_n(out, p++, 1);
-            } else if (*p == ']') {
-                in_class = 0;
-            }
-            str_add_n(out, p, 1);
-        }
-    }
+    if (strlen(pattern) > MAX_PATTERN_BYTES)
+        return FAIL(ERR_DATA, "a split pattern has %zu bytes; at most %d are accepted",
+                    strlen(pattern), (int)MAX_PATTERN_BYTES);
+    if (kind == PATTERN_REGEX)
+        return regex_translate(pattern, out);
+    if (kind == PATTERN_NUMERIC)
+        TRY(regex_numeric(out));
+    str_add(out, pattern);
+    return str_status(out);
 }
 
 /* Whether a match may depend on what stands before it: lookbehind, \b and \B, or an anchor. */
@@ -68,43 +52,41 @@ static int looks_back(const pcre2_code *code, const char *pattern)
     return n_characters > 0;
 }
 
-enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
-                                int literal)
+static enum status compile(struct split_stage *stage, const char *spelled, uint32_t options,
+                           pcre2_compile_context *context)
 {
-    enum status status = OK;
-    pcre2_general_context *general = NULL;
-    pcre2_compile_context *context = NULL;
-    struct str spelled = {0};
-    stage->pattern = pool_strdup(pool, pattern);
-    if (strlen(pattern) > MAX_PATTERN_BYTES)
-        return FAIL(ERR_DATA, "a split pattern has %zu bytes; at most %d are accepted",
-                    strlen(pattern), (int)MAX_PATTERN_BYTES);
-    general = pcre2_general_context_create(regex_alloc, regex_free, NULL);
-    context = general ? pcre2_compile_context_create(general) : NULL;
-    if (literal)
-        str_add(&spelled, pattern);
-    else
-        spell_out_space(pattern, &spelled);
-    if (!context || !stage->pattern || str_status(&spelled) != OK) {
-        status = FAIL(ERR_MEMORY, "out of memory for a split pattern");
-        goto out;
-    }
     int error;
     PCRE2_SIZE where;
-    uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
-    stage->code = pcre2_compile((PCRE2_SPTR)str_text(&spelled), PCRE2_ZERO_TERMINATED, options,
-                                &error, &where, context);
+    (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    stage->code =
+        pcre2_compile((PCRE2_SPTR)spelled, PCRE2_ZERO_TERMINATED, options, &error, &where, context);
     if (!stage->code) {
         char reason[128];
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof(reason));
-        status = FAIL(error == PCRE2_ERROR_HEAP_FAILED ? ERR_MEMORY : ERR_DATA,
-                      "split pattern '%.200s': character %zu: %s", str_text(&spelled),
-                      (size_t)where, reason);
-        goto out;
+        return FAIL(error == PCRE2_ERROR_HEAP_FAILED ? ERR_MEMORY : ERR_UNSUPPORTED,
+                    "split pattern '%.200s' is not supported: %s", stage->pattern, reason);
     }
     /* Where this processor or system has no JIT the interpreter matches the same. */
     (void)pcre2_jit_compile(stage->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
-    stage->looks_back = looks_back(stage->code, literal ? "" : str_text(&spelled));
+    stage->looks_back = looks_back(stage->code, options & PCRE2_LITERAL ? "" : spelled);
+    return OK;
+}
+
+enum status split_stage_compile(struct split_stage *stage, struct pool *pool, const char *pattern,
+                                enum pattern_kind kind)
+{
+    enum status status;
+    struct str spelled = {0};
+    pcre2_general_context *general = pcre2_general_context_create(regex_alloc, regex_free, NULL);
+    pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
+    stage->pattern = pool_strdup(pool, pattern);
+    TRY_GOTO(spell_out(pattern, kind, &spelled), out);
+    if (!context || !stage->pattern) {
+        status = FAIL(ERR_MEMORY, "out of memory for a split pattern");
+        goto out;
+    }
+    uint32_t options = kind == PATTERN_STRING ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+    TRY_GOTO(compile(stage, str_text(&spelled), PCRE2_UTF | options, context), out);
 out:
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);

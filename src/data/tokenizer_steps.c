@@ -87,7 +87,7 @@ enum status read_normalizer(struct tokenizer *t, const json_t *piece)
 /* ---- pre-tokenizer ---- */
 
 static enum status add_stage(struct tokenizer *t, enum split_kind kind, const char *pattern,
-                             int literal)
+                             enum pattern_kind pattern_kind)
 {
     if (t->n_stages == MAX_SPLIT_STAGES)
         return FAIL(ERR_UNSUPPORTED, "%s: pre_tokenizer: more than %d steps", t->what,
@@ -96,7 +96,7 @@ static enum status add_stage(struct tokenizer *t, enum split_kind kind, const ch
     stage->kind = kind;
     if (!pattern)
         return OK;
-    enum status status = split_stage_compile(stage, &t->pool, pattern, literal);
+    enum status status = split_stage_compile(stage, &t->pool, pattern, pattern_kind);
     return status == OK ? OK : status_prefix(status, "%s: pre_tokenizer", t->what);
 }
 
@@ -121,15 +121,15 @@ static enum status read_split(struct tokenizer *t, const json_t *split)
         kind = SPLIT_REGEX_MATCHES;
     else if (strcmp(behavior, "Isolated") != 0)
         return piece_unsupported(t, "pre_tokenizer Split behavior", behavior);
-    return add_stage(t, kind, regex ? regex : string, regex == NULL);
+    return add_stage(t, kind, regex ? regex : string, regex ? PATTERN_REGEX : PATTERN_STRING);
 }
 
 static enum status read_byte_level(struct tokenizer *t, const json_t *piece)
 {
     if (piece_flag(piece, "add_prefix_space", 1))
-        TRY(add_stage(t, SPLIT_PREFIX_SPACE, NULL, 0));
+        TRY(add_stage(t, SPLIT_PREFIX_SPACE, NULL, PATTERN_REGEX));
     if (piece_flag(piece, "use_regex", 1))
-        TRY(add_stage(t, SPLIT_REGEX, gpt2_pattern, 0));
+        TRY(add_stage(t, SPLIT_REGEX, gpt2_pattern, PATTERN_REGEX));
     return OK;
 }
 
@@ -141,7 +141,7 @@ static enum status read_metaspace(struct tokenizer *t, const json_t *piece)
         return piece_unsupported(t, "pre_tokenizer Metaspace", "another replacement than U+2581");
     if (!scheme)
         scheme = piece_flag(piece, "add_prefix_space", 1) ? "always" : "never";
-    TRY(add_stage(t, SPLIT_SPACES, NULL, 0));
+    TRY(add_stage(t, SPLIT_SPACES, NULL, PATTERN_REGEX));
     struct split_stage *stage = &t->stages[t->n_stages - 1];
     stage->at_spaces = piece_flag(piece, "split", 1);
     if (strcmp(scheme, "always") == 0)
@@ -171,8 +171,8 @@ static enum status read_pre_tokenizer_step(struct tokenizer *t, const json_t *pi
     if (strcmp(type, "Split") == 0)
         return read_split(t, piece);
     if (strcmp(type, "Digits") == 0)
-        return add_stage(t, SPLIT_REGEX,
-                         piece_flag(piece, "individual_digits", 0) ? "\\p{N}" : "\\p{N}+", 0);
+        return add_stage(t, SPLIT_REGEX, piece_flag(piece, "individual_digits", 0) ? "" : "+",
+                         PATTERN_NUMERIC);
     *last = type;
     if (strcmp(type, "ByteLevel") == 0)
         return read_byte_level(t, piece);

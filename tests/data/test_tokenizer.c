@@ -125,6 +125,12 @@ static void prefix_space_and_digits_equal_the_reference(void **state)
     check_cases("prefix_space");
 }
 
+static void added_tokens_among_spaces_and_words_equal_the_reference(void **state)
+{
+    (void)state;
+    check_cases("added");
+}
+
 static void ids_of_marked_spaces_equal_the_reference(void **state)
 {
     (void)state;
@@ -378,7 +384,7 @@ static void broken_files_are_refused_with_the_reason(void **state)
          ERR_UNSUPPORTED, "Strip"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
          "\"behavior\":\"Isolated\"}}",
-         ERR_DATA, "character 1"},
+         ERR_DATA, "not closed"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},"
          "\"behavior\":\"MergedWithNext\"}}",
          ERR_UNSUPPORTED, "MergedWithNext"},
@@ -499,6 +505,7 @@ int main(void)
         cmocka_unit_test(qwen2_ids_equal_the_reference),
         cmocka_unit_test(prefix_space_and_digits_equal_the_reference),
         cmocka_unit_test(ids_of_marked_spaces_equal_the_reference),
+        cmocka_unit_test(added_tokens_among_spaces_and_words_equal_the_reference),
         cmocka_unit_test(decoding_an_encoding_gives_the_same_bytes),
         cmocka_unit_test(merging_with_a_heap_equals_the_definition),
         cmocka_unit_test(a_long_piece_takes_no_quadratic_time),
