@@ -40,7 +40,7 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     struct device_room room;
     room_of_host(&room);
     TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
-    TRY_GOTO(session_open_tokenizer(cfg, folder, &tokenizer), out);
+    TRY_GOTO(session_open_tokenizer(cfg, model, folder, &tokenizer), out);
     out->vocab_size = model->vocab_size;
     struct source_options o = {
         .kind = SOURCE_AUTO,
@@ -52,6 +52,8 @@ enum snug_status snug_tokenize(const struct snug_config *config,
         .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
         .spare_bytes = room_available(&room),
     };
+    if (source_open_bytes(&o) > 0)
+        session_tell_documents(tokenizer);
     TRY_GOTO(write_tokens(&o, out_path, out), out);
 out:
     tokenizer_free(tokenizer);

@@ -74,8 +74,18 @@ static enum status wait_for_more(struct document *d)
     return OK;
 }
 
+static enum status begin(struct document *d)
+{
+    int32_t ids[DOCUMENT_IDS];
+    if (d->begun)
+        return OK;
+    d->begun = 1;
+    return token_writer_add(d->writer, ids, NULL, tokenizer_document_begin(d->tokenizer, ids));
+}
+
 enum status document_add(struct document *d, const char *text, size_t n_bytes)
 {
+    TRY(begin(d));
     while (n_bytes > 0) {
         size_t n = MIN(n_bytes, d->enough - d->n), n_done;
         TRY(reserve(d, d->enough));
@@ -97,8 +107,10 @@ enum status document_add(struct document *d, const char *text, size_t n_bytes)
 enum status document_end(struct document *d)
 {
     size_t n_done;
-    int32_t eos = tokenizer_eos(d->tokenizer);
+    int32_t ids[DOCUMENT_IDS];
+    TRY(begin(d));
     TRY(reserve(d, 1));
     TRY(encode(d, 1, &n_done));
-    return eos >= 0 ? token_writer_add(d->writer, &eos, NULL, 1) : OK;
+    d->begun = 0;
+    return token_writer_add(d->writer, ids, NULL, tokenizer_document_end(d->tokenizer, ids));
 }

@@ -22,6 +22,7 @@ struct document {
     struct encoder *encoder; /* NULL until the first text */
     char *text;              /* what is not encoded yet */
     size_t n, capacity;
+    int begun;     /* the ids that it begins with are written */
     size_t enough; /* bytes at which it is tried */
     size_t most;   /* bytes that may wait for a place to cut at */
     struct token_list ids;
@@ -33,7 +34,7 @@ void document_init(struct document *d, const struct tokenizer *t, struct token_w
 void document_release(struct document *d);
 
 enum status document_add(struct document *d, const char *text, size_t n_bytes) MUST_CHECK;
-/* The rest of it, then end-of-text. */
+/* The rest of it, then what ends a document: tokenizer_document_end(). */
 enum status document_end(struct document *d) MUST_CHECK;
 
 /* Memory that documents take while they are read. */

@@ -1,7 +1,8 @@
 /* source.h: one long stream of token ids to train on, with random access.
  *
  * It is the concatenation, in order, of what the paths name:
- *   text      a plain text file is one document; its tokens, then end-of-text
+ *   text      a plain text file is one document: BOS where the tokenizer adds one, its tokens,
+ *             then end-of-text
  *   JSONL     one object a line: {"text": "..."} is a document as above;
  *             {"input_ids": [...], "labels": [...]} is taken as it is, a label of -100 does not
  *             count, positions whose "attention_mask" is 0 are left out, and the first token of a

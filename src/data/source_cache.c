@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "data/source_internal.h"
 
-enum { CACHE_VERSION = 2 }; /* goes up whenever the same text would give other ids */
+enum { CACHE_VERSION = 3 }; /* goes up whenever the same text would give other ids */
 
 static enum status name_file(const struct source_options *options, const char *path,
                              enum source_kind kind, char out[CACHE_PATH])
@@ -26,6 +26,9 @@ static enum status name_file(const struct source_options *options, const char *p
     const char *field = options->text_field ? options->text_field : "text";
     if (stat(path, &st) != 0)
         return FAIL(ERR_DATA, "%s: cannot be looked at", path);
+    int32_t ends[2 * DOCUMENT_IDS] = {0}; /* tokenizer_config.json has a say in these */
+    size_t n_begin = t ? tokenizer_document_begin(t, ends) : 0;
+    size_t n_end = t ? tokenizer_document_end(t, ends + DOCUMENT_IDS) : 0;
     uint64_t facts[] = {CACHE_VERSION,
                         (uint64_t)kind,
                         (uint64_t)st.st_size,
@@ -33,7 +36,9 @@ static enum status name_file(const struct source_options *options, const char *p
                         (uint64_t)st.st_mtim.tv_nsec,
                         (uint64_t)st.st_ino,
                         t ? tokenizer_fingerprint(t) : 0,
-                        t ? (uint64_t)tokenizer_eos(t) : 0,
+                        n_begin,
+                        n_end,
+                        XXH3_64bits(ends, sizeof(ends)),
                         XXH3_64bits(path, strlen(path)),
                         XXH3_64bits(field, strlen(field))};
     XXH128_hash_t hash = XXH3_128bits(facts, sizeof(facts));

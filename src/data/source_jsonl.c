@@ -147,8 +147,20 @@ static enum status add_line(struct jsonl_reader *r)
                 field, first_key);
 }
 
+/* Some editors put one in front of UTF-8. */
+static void skip_byte_order_mark(struct byte_reader *r)
+{
+    static const int mark[] = {0xEF, 0xBB, 0xBF};
+    for (size_t i = 0; i < ARRAY_LEN(mark); i++)
+        if (reader_next(r) != mark[i]) {
+            reader_seek(r, 0);
+            return;
+        }
+}
+
 static enum status add_lines(struct jsonl_reader *r)
 {
+    skip_byte_order_mark(&r->lines);
     for (int64_t number = 1; reader_at(&r->lines) < r->file.n_bytes; number++) {
         enum status status = add_line(r);
         if (status != OK)

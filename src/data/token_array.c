@@ -74,8 +74,8 @@ static enum status outside(const struct token_array *a, int64_t i, int64_t token
 
 static enum status take_bytes(const struct token_array *a, int64_t at, uint8_t *out, size_t n)
 {
-    if (a->file)
-        return file_in_read(a->file, at, out, n);
+    if (a->file) /* data that cannot be read is bad data: the file was cut short, perhaps */
+        return file_in_read(a->file, at, out, n) == OK ? OK : ERR_DATA;
     memcpy(out, a->memory + at, n);
     return OK;
 }

@@ -254,7 +254,8 @@ static enum status parse_headerless(struct token_file *f, const struct head *h,
     if (dtype == TOKEN_NONE)
         return FAIL(ERR_DATA,
                     "%s: not a token file with a known header (llm.c, LLMQ, npy); if it is bare "
-                    "ids, as nanoGPT writes them, say `token_dtype: uint16` or `uint32`",
+                    "ids, as nanoGPT writes them, give its dataset `type: nanogpt`, and "
+                    "`token_dtype: u32` where they have 4 bytes",
                     what);
     size_t width = (size_t)token_dtype_bytes(dtype);
     if (n_bytes % width != 0)

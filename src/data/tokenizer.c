@@ -127,6 +127,19 @@ static enum status read_special(const struct tokenizer *t, const json_t *config,
     return OK;
 }
 
+/* "add_bos_token" says whether `id` is the one end of the template; absent and null leave it. */
+static void read_add(const json_t *config, const char *key, int32_t id, int32_t *ids, int *n)
+{
+    const json_t *value = json_object_get(config, key);
+    if (!json_is_boolean(value) || id < 0)
+        return;
+    int is_there = *n == 1 && ids[0] == id;
+    if (json_is_false(value) && is_there)
+        *n = 0;
+    if (json_is_true(value) && *n == 0)
+        ids[(*n)++] = id;
+}
+
 static enum status read_config(struct tokenizer *t, const char *path)
 {
     json_t *config;
@@ -139,6 +152,8 @@ static enum status read_config(struct tokenizer *t, const char *path)
     TRY_GOTO(read_special(t, config, "bos_token", path, &t->bos), out);
     TRY_GOTO(read_special(t, config, "eos_token", path, &t->eos), out);
     TRY_GOTO(read_special(t, config, "pad_token", path, &t->pad), out);
+    read_add(config, "add_bos_token", t->bos, t->prefix, &t->n_prefix);
+    read_add(config, "add_eos_token", t->eos, t->suffix, &t->n_suffix);
 out:
     json_decref(config);
     return status;
@@ -216,4 +231,24 @@ int32_t tokenizer_eos(const struct tokenizer *t)
 int32_t tokenizer_pad(const struct tokenizer *t)
 {
     return t->pad;
+}
+
+void tokenizer_set_eos(struct tokenizer *t, int32_t id)
+{
+    t->eos = id;
+}
+
+size_t tokenizer_document_begin(const struct tokenizer *t, int32_t ids[DOCUMENT_IDS])
+{
+    memcpy(ids, t->prefix, (size_t)t->n_prefix * sizeof(*ids));
+    return (size_t)t->n_prefix;
+}
+
+size_t tokenizer_document_end(const struct tokenizer *t, int32_t ids[DOCUMENT_IDS])
+{
+    size_t n = (size_t)t->n_suffix;
+    memcpy(ids, t->suffix, n * sizeof(*ids));
+    if (t->eos >= 0 && (n == 0 || ids[n - 1] != t->eos))
+        ids[n++] = t->eos;
+    return n;
 }

@@ -53,7 +53,8 @@ enum tokenizer_flags {
 };
 
 /* `name` is "bytes", a tokenizer.json file, or a folder that holds one. The tokenizer_config.json
- * beside it, when there is one, says which tokens are BOS, EOS and padding. */
+ * beside it, when there is one, says which tokens are BOS, EOS and padding, and with add_bos_token
+ * and add_eos_token whether texts begin and end with them. */
 enum status tokenizer_open(struct tokenizer **out, const char *name) MUST_CHECK;
 /* The same from the file's text; `what` names it in messages. */
 enum status tokenizer_open_text(struct tokenizer **out, const char *json, size_t n_bytes,
@@ -70,6 +71,14 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *text);
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 int32_t tokenizer_pad(const struct tokenizer *t);
+/* Before the tokenizer is used: the EOS of one that knows none itself. */
+void tokenizer_set_eos(struct tokenizer *t, int32_t id);
+
+/* Ids that a document begins with (BOS, where the post-processor or add_bos_token says so) and ends
+ * with: what the post-processor adds, and EOS, which parts it from the next. */
+enum { DOCUMENT_IDS = 17 };
+size_t tokenizer_document_begin(const struct tokenizer *t, int32_t ids[DOCUMENT_IDS]);
+size_t tokenizer_document_end(const struct tokenizer *t, int32_t ids[DOCUMENT_IDS]);
 
 /* Appends the ids of a text to `out`. */
 enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,

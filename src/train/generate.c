@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "train/session.h"
+#include "train/stop_tokens.h"
 #include "train/weights_origin.h"
 
 struct generator {
@@ -13,6 +14,7 @@ struct generator {
     struct inference x;
     struct tokenizer *tokenizer;
     struct token_list prompt, made;
+    struct token_list stops; /* each ends the text */
     struct sampler sampler;
     struct utf8_stream stream;
     struct str piece; /* text that the last token completed */
@@ -82,7 +84,8 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
     char *folder;
     enum status status;
     TRY(session_open_model(cfg, g->options.hub_folder, &model, &folder));
-    TRY_GOTO(session_open_tokenizer(cfg, folder, &g->tokenizer), out);
+    TRY_GOTO(session_open_tokenizer(cfg, model, folder, &g->tokenizer), out);
+    TRY_GOTO(stop_tokens_read(&g->stops, g->tokenizer, model, folder), out);
     TRY_GOTO(encode_prompt(g, model), out);
     TRY_GOTO(choose_length(g, model), out);
     TRY_GOTO(vec_reserve(&g->made, g->max_new), out);
@@ -142,6 +145,7 @@ void generator_close(struct generator *g)
     tokenizer_free(g->tokenizer);
     token_list_release(&g->prompt);
     token_list_release(&g->made);
+    token_list_release(&g->stops);
     str_release(&g->piece);
     str_release(&g->text);
     mem_free(g->weights);
@@ -152,7 +156,10 @@ void generator_close(struct generator *g)
 
 static bool ends_text(const struct generator *g, int32_t token)
 {
-    return token == tokenizer_eos(g->tokenizer) || (int64_t)token == g->x.model->eos_token;
+    for (size_t i = 0; i < g->stops.n; i++)
+        if (token == g->stops.items[i])
+            return true;
+    return false;
 }
 
 static enum status hand_on(struct generator *g, generate_callback on_text, void *user)

@@ -66,8 +66,11 @@ void session_close(struct session *s);
  * its weights are, or NULL; freed by the caller. */
 enum status session_open_model(const struct config *cfg, const char *hub_folder,
                                struct model **model, char **folder) MUST_CHECK;
-enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
-                                   struct tokenizer **out) MUST_CHECK;
+/* Where the tokenizer knows no EOS, the model's is taken. */
+enum status session_open_tokenizer(const struct config *cfg, const struct model *model,
+                                   const char *model_folder, struct tokenizer **out) MUST_CHECK;
+/* Says what documents begin and end with. */
+void session_tell_documents(const struct tokenizer *t);
 
 /* session_data.c: how batches are cut; and the memory that reading the data takes, for which a
  * tokenizer that is needed is opened. */

@@ -1,14 +1,46 @@
 /* session_data.c: the data of a session: tokenizer, sources, loaders. */
 #include "base/file.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "train/session.h"
 
-enum status session_open_tokenizer(const struct config *cfg, const char *model_folder,
-                                   struct tokenizer **out)
+enum status session_open_tokenizer(const struct config *cfg, const struct model *model,
+                                   const char *model_folder, struct tokenizer **out)
 {
-    if (cfg->tokenizer)
-        return tokenizer_open(out, cfg->tokenizer);
-    return tokenizer_open(out, model_folder ? model_folder : "bytes");
+    const char *name = cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
+    TRY(tokenizer_open(out, name));
+    if (tokenizer_eos(*out) < 0 && model->eos_token >= 0 && model->eos_token < model->vocab_size)
+        tokenizer_set_eos(*out, (int32_t)model->eos_token);
+    return OK;
+}
+
+static void add_names(const struct tokenizer *t, const int32_t *ids, size_t n, struct str *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes;
+        const char *name = tokenizer_token_bytes(t, ids[i], &n_bytes);
+        str_add(out, i ? ", " : "");
+        if (name)
+            str_add_n(out, name, n_bytes);
+        str_addf(out, name ? " (%d)" : "token %d", (int)ids[i]);
+    }
+}
+
+void session_tell_documents(const struct tokenizer *t)
+{
+    int32_t begin[DOCUMENT_IDS], end[DOCUMENT_IDS];
+    size_t n_begin = tokenizer_document_begin(t, begin), n_end = tokenizer_document_end(t, end);
+    struct str text = {0};
+    str_add(&text, n_begin ? "documents begin with " : "documents");
+    add_names(t, begin, n_begin, &text);
+    str_add(&text, n_begin && n_end ? " and end with " : n_end ? " end with " : "");
+    add_names(t, end, n_end, &text);
+    if (n_end)
+        log_info("%s", str_text(&text));
+    else
+        log_warn("no end-of-text token is known: documents are joined without one. Name it as "
+                 "eos_token in tokenizer_config.json or as eos_token_id in config.json");
+    str_release(&text);
 }
 
 static enum source_kind source_kind(enum config_dataset_type type)
@@ -96,10 +128,12 @@ static enum status open_source(struct session *s, const struct config_datasets *
     TRY_GOTO(tokens_folder(s, &folder), out);
     bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
     if (!synthetic && o.kind != SOURCE_TOKENS && !s->tokenizer)
-        TRY_GOTO(session_open_tokenizer(s->config, s->model_folder, &s->tokenizer), out);
+        TRY_GOTO(session_open_tokenizer(s->config, s->model, s->model_folder, &s->tokenizer), out);
     o.tokenizer = s->tokenizer;
     o.cache_folder = str_text(&folder);
     o.spare_bytes = b->n_bytes[TIER_HOST] - b->needs[TIER_HOST];
+    if (s->tokenizer && out == &s->source && source_open_bytes(&o) > 0)
+        session_tell_documents(s->tokenizer);
     TRY_GOTO(source_open(out, &o), out);
 out:
     str_release(&folder);
@@ -122,7 +156,7 @@ int64_t session_data_bytes(struct session *s)
 {
     const struct config *cfg = s->config;
     int64_t n_bytes = MAX(data_bytes(s, &cfg->datasets), data_bytes(s, &cfg->eval_datasets));
-    if (n_bytes > 0 && session_open_tokenizer(cfg, s->model_folder, &s->tokenizer) != OK)
+    if (n_bytes > 0 && session_open_tokenizer(cfg, s->model, s->model_folder, &s->tokenizer) != OK)
         s->tokenizer = NULL;
     return n_bytes;
 }
@@ -140,7 +174,7 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
         .val_set_size = cfg->val_set_size,
         .shuffle = eval ? 0 : cfg->shuffle,
         .seed = (uint64_t)cfg->data_seed,
-        .keep_last = eval,
+        .keep_last = eval || !cfg->dataloader_drop_last,
         .n_ranks = 1,
         .n_slots = cfg->dataloader_prefetch,
     };

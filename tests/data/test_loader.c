@@ -334,6 +334,23 @@ static void the_last_batch_can_be_filled_up_with_rows_that_do_not_count(void **s
     fixture_close(&f);
 }
 
+static void a_file_cut_short_under_a_run_is_bad_data(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, 20 * (SEQ + 1));
+    struct loader_options o = plain_options();
+    o.shuffle = 0;
+    assert_int_equal(truncate(f.path, 1024), 0);
+    struct running r = start(f.source, &o, NULL);
+    const int32_t *tokens, *targets;
+    int64_t n_valid;
+    assert_int_equal(loader_next(r.loader, &tokens, &targets, &n_valid), ERR_DATA);
+    assert_non_null(strstr(status_message(), "shorter than it was"));
+    stop(&r);
+    fixture_close(&f);
+}
+
 static void several_batches_can_be_held_but_not_more_than_slots(void **state)
 {
     (void)state;
@@ -523,6 +540,7 @@ int main(void)
         cmocka_unit_test(ranks_share_an_epoch_without_overlap),
         cmocka_unit_test(training_and_evaluation_windows_are_disjoint),
         cmocka_unit_test(the_last_batch_can_be_filled_up_with_rows_that_do_not_count),
+        cmocka_unit_test(a_file_cut_short_under_a_run_is_bad_data),
         cmocka_unit_test(several_batches_can_be_held_but_not_more_than_slots),
         cmocka_unit_test(stopping_works_while_the_ring_is_full_or_untouched),
         cmocka_unit_test(nothing_is_allocated_while_running),

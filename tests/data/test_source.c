@@ -91,6 +91,29 @@ static void text_is_a_document_and_its_end(void **state)
     source_free(source);
 }
 
+static void a_document_begins_with_what_its_tokenizer_adds(void **state)
+{
+    struct fixture *s = *state;
+    struct tokenizer *t;
+    struct source *source;
+    int32_t tokens[4], labels[4];
+    assert_int_equal(tokenizer_open(&t, SNUG_SOURCE_DIR "/tests/golden/tokenizer/llama3.json"), OK);
+    const char *paths[] = {write_file(s, "a.jsonl", "{\"text\":\"\"}\n{\"text\":\"\"}\n")};
+    struct source_options o = {.paths = paths,
+                               .n_paths = 1,
+                               .tokenizer = t,
+                               .vocab_size = tokenizer_vocab_size(t),
+                               .cache_folder = s->cache.folder};
+    assert_int_equal(source_open(&source, &o), OK);
+    assert_int_equal(source_n_tokens(source), 4);
+    assert_int_equal(source_read(source, 0, 4, tokens, labels), OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(tokens[i],
+                         tokenizer_find(t, i % 2 ? "<|end_of_text|>" : "<|begin_of_text|>"));
+    source_free(source);
+    tokenizer_free(t);
+}
+
 static void folders_and_patterns_join_files_by_name(void **state)
 {
     struct fixture *s = *state;
@@ -178,7 +201,7 @@ static void bad_input_names_the_place(void **state)
         {"a.jsonl", "{\"input_ids\":[-1]}\n", ERR_DATA, "-1, outside"},
         {"a.jsonl", "{\"input_ids\":[1,2],\"labels\":[1]}\n", ERR_DATA, "labels has 1"},
         {"a.jsonl", "{\"input_ids\":[1,2],\"labels\":[1,3]}\n", ERR_DATA, "labels[1]"},
-        {"a.bin", "abcd", ERR_DATA, "token_dtype"},
+        {"a.bin", "abcd", ERR_DATA, "`type: nanogpt`, and `token_dtype: u32`"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct source *source;
@@ -465,6 +488,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(text_is_a_document_and_its_end),
+        TEST(a_document_begins_with_what_its_tokenizer_adds),
         TEST(folders_and_patterns_join_files_by_name),
         TEST(jsonl_gives_documents_and_labels),
         TEST(jsonl_as_other_software_writes_it_is_read),

@@ -291,6 +291,24 @@ static void a_byte_that_is_not_utf8_is_its_own_token(void **state)
     tokenizer_free(t);
 }
 
+static void documents_begin_and_end_as_the_template_says(void **state)
+{
+    (void)state;
+    int32_t ids[DOCUMENT_IDS];
+    struct tokenizer *t = open_golden("llama3");
+    assert_int_equal(tokenizer_document_begin(t, ids), 1);
+    assert_int_equal(ids[0], tokenizer_find(t, "<|begin_of_text|>"));
+    assert_int_equal(tokenizer_document_end(t, ids), 1);
+    assert_int_equal(ids[0], tokenizer_find(t, "<|end_of_text|>"));
+    tokenizer_free(t);
+    t = open_golden("gpt2");
+    assert_int_equal(tokenizer_document_begin(t, ids), 0);
+    assert_int_equal(tokenizer_document_end(t, ids), 1);
+    tokenizer_set_eos(t, -1);
+    assert_int_equal(tokenizer_document_end(t, ids), 0);
+    tokenizer_free(t);
+}
+
 static void a_folder_is_opened_with_its_config(void **state)
 {
     (void)state;
@@ -318,6 +336,17 @@ static void a_folder_is_opened_with_its_config(void **state)
     assert_int_equal(tokenizer_pad(t), tokenizer_find(t, "<|endoftext|>"));
     assert_int_equal(tokenizer_bos(t), -1);
     assert_true(tokenizer_eos(t) > 0);
+    tokenizer_free(t);
+
+    static const char adds[] = "{\"bos_token\":\"<|im_start|>\",\"eos_token\":\"<|im_end|>\","
+                               "\"add_bos_token\":true,\"add_eos_token\":true}";
+    int32_t ids[DOCUMENT_IDS];
+    assert_int_equal(file_write_atomic(path, adds, strlen(adds)), OK);
+    assert_int_equal(tokenizer_open(&t, folder), OK);
+    assert_int_equal(tokenizer_document_begin(t, ids), 1);
+    assert_int_equal(ids[0], tokenizer_find(t, "<|im_start|>"));
+    assert_int_equal(tokenizer_document_end(t, ids), 1); /* not twice */
+    assert_int_equal(ids[0], tokenizer_find(t, "<|im_end|>"));
     tokenizer_free(t);
 
     static const char wrong[] = "{\"eos_token\":\"<|nope|>\"}";
@@ -511,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_long_piece_takes_no_quadratic_time),
         cmocka_unit_test(special_tokens_are_found_and_can_be_skipped),
         cmocka_unit_test(a_byte_that_is_not_utf8_is_its_own_token),
+        cmocka_unit_test(documents_begin_and_end_as_the_template_says),
         cmocka_unit_test(a_folder_is_opened_with_its_config),
         cmocka_unit_test(broken_files_are_refused_with_the_reason),
         cmocka_unit_test(a_byte_without_a_token_is_an_error_or_unk),
