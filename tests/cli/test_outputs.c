@@ -147,7 +147,8 @@ static void trained_weights_that_cannot_be_read_are_not_replaced_by_untrained_on
     const char *const *const commands[] = {
         (const char *const[]){"export", config, "-o", out, NULL},
         (const char *const[]){"generate", config, "-n", "2", NULL},
-        (const char *const[]){"eval", config, "eval_max_batches=1", NULL},
+        (const char *const[]){"eval", config, "datasets.0.type=synthetic", "eval_max_batches=1",
+                              NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         process_run(&p, &scratch, NULL, commands[i]);
