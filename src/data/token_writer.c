@@ -1,5 +1,6 @@
 /* token_writer.c: writing token files. The header holds the count, so it is written last, over the
- * room kept for it; then the file takes its place. Which tokens are labels is collected in a second file, once there is one that is not, and put behind the ids in the end. */
+ * room kept for it; then the file takes its place. Which tokens are labels is collected in a second
+ * file, once there is one that is not, and put behind the ids in the end. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -55,7 +55,8 @@ static enum status load(struct loaded *l, const char *folder)
 static enum status save(struct loaded *l, const char *folder, enum dtype dtype, int64_t max_shard)
 {
     struct weights_save_options options = {.dtype = dtype, .max_shard_bytes = max_shard};
-    return weights_save(folder, l->g.built.params, l->g.built.n_params, l->tensors, &host_stage, &options);
+    return weights_save(folder, l->g.built.params, l->g.built.n_params, l->tensors, &host_stage,
+                        &options);
 }
 
 /* ---- round trips ---- */
