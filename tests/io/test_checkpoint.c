@@ -412,10 +412,10 @@ static void a_later_run_is_newer_whatever_its_steps(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f, "gpt2");
-    f.content.run = "20261115-100000-ffffffff";
+    f.content.run = "20261115-100000-000000-ffffffff";
     save(&f, 100, 0);
     save(&f, 200, 0);
-    f.content.run = "20261115-100001-00000000";
+    f.content.run = "20261115-100001-000000-00000000";
     save(&f, 5, 0);
     expect_last(&f, 5);
     struct pool pool;
