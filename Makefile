@@ -4,14 +4,18 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu bench install clean
+.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-build: ## the program (build/snug) and the library (build/libsnug.a)
+build: ## the program (build/snug), the library (build/libsnug.a) and the tests
 	@$(CMAKE) --preset release -B $(BUILD) >/dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+program: ## the program alone
+	@$(CMAKE) --preset release -B $(BUILD) >/dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target snug_cli
 
 deps: ## install the packages needed (Debian); without root prints the command
 	@tools/deps.sh
@@ -20,9 +24,9 @@ deps-all: ## and those of `make check`, `make asan`, `make fuzz`
 	@tools/deps.sh all
 
 test: deps build ## build and run every test
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
-demo: deps build ## plan and train a small model on real text, then let it write
+demo: deps program ## plan and train a small model on real text, then let it write
 	@tools/demo.sh $(BUILD)
 
 check: deps-all ## formatting, layers, headers, static analysis

@@ -179,7 +179,7 @@ static enum status copy_run(const struct kernel_ctx *x, const struct op_call *c)
 static enum status time_copy(struct bench *b, double *rate)
 {
     static const struct kernel copy = {"copy", NULL, NULL, copy_run};
-    double seconds;
+    struct call_time timing;
     b->n_taken = 0;
     TRY(sample_parse(&b->sample, op_get(OP_gelu), "bf16[134217728]"));
     for (int i = 0; i < 4; i++) {
@@ -189,8 +189,8 @@ static enum status time_copy(struct bench *b, double *rate)
     TRY(b->d->ops->sync(b->d));
     const struct timed_calls t = {
         .kernel = &copy, .contexts = b->contexts, .calls = b->calls, .n = 4};
-    TRY(b->d->ops->time_calls(b->d, &t, &seconds));
-    *rate = 2.0 * (double)copy_bytes / seconds;
+    TRY(b->d->ops->time_calls(b->d, &t, &timing));
+    *rate = 2.0 * (double)copy_bytes / timing.seconds;
     return OK;
 }
 
@@ -198,7 +198,7 @@ static enum status time_case(struct bench *b, const struct bench_case *k, double
 {
     enum op_id op;
     const char *why = NULL;
-    double seconds;
+    struct call_time timing;
     int n = 0;
     if (!op_find(k->op, &op))
         return FAIL(ERR_DATA, "there is no op named %s", k->op);
@@ -217,9 +217,9 @@ static enum status time_case(struct bench *b, const struct bench_case *k, double
     TRY(b->d->ops->sync(b->d));
     const struct timed_calls t = {
         .kernel = kernel, .contexts = b->contexts, .calls = b->calls, .n = n};
-    TRY(b->d->ops->time_calls(b->d, &t, &seconds));
-    double rate = (k->n_bytes > 0 ? k->n_bytes : call_bytes(&b->calls[0])) / seconds;
-    (void)printf("%-16s %-9s %8.1f %7.0f %5.0f%%  %s\n", k->op, kernel->name, seconds * 1e6,
+    TRY(b->d->ops->time_calls(b->d, &t, &timing));
+    double rate = (k->n_bytes > 0 ? k->n_bytes : call_bytes(&b->calls[0])) / timing.seconds;
+    (void)printf("%-16s %-9s %8.1f %7.0f %5.0f%%  %s\n", k->op, kernel->name, timing.seconds * 1e6,
                  rate * 1e-9, 100.0 * rate / copy_rate, k->text);
     (void)fflush(stdout);
     return OK;

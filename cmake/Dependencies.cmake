@@ -7,8 +7,8 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# OpenBLAS: the OpenMP flavour where there is one, so that it shares the thread pool of our own
-# loops; else whichever the system has.
+# OpenBLAS: the OpenMP flavour where there is one, since it starts no threads until it is asked for
+# some (products are shared among threads of our own); else whichever the system has.
 file(GLOB openblas_dirs /usr/lib/*/openblas-openmp)
 find_library(OPENBLAS_LIBRARY NAMES openblas libopenblas.so.0 HINTS ${openblas_dirs}
              PATH_SUFFIXES openblas-openmp openblas openblas-pthread REQUIRED)

@@ -4,8 +4,7 @@ target_compile_definitions(snug_flags INTERFACE _GNU_SOURCE)
 target_compile_options(snug_flags INTERFACE
     -Wall -Wextra -pedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
     -Wconversion -Wundef -Wwrite-strings -Wpointer-arith -Wdouble-promotion -fno-common
-    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -fopenmp)
-target_link_options(snug_flags INTERFACE -fopenmp)
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -fopenmp-simd)
 # Loops must vectorise without -ffast-math: no errno from math calls, no trapping, but NaN, infinity
 # and the order of operations stay as written.
 target_compile_options(snug_flags INTERFACE -fno-math-errno -fno-trapping-math)

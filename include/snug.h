@@ -13,8 +13,8 @@
  * wrong, where, and what would help. Nothing here prints, except that train and generate write to
  * stderr when they are asked to (options.terminal). Handles are opaque; a handle is used by one
  * thread at a time; different handles may be used by different threads. The library reads no
- * environment variables (OpenMP and OpenBLAS read theirs): what the program knows from its
- * environment it passes in struct snug_settings.
+ * environment variables (OpenBLAS reads its own): what the program knows from its environment it
+ * passes in struct snug_settings.
  *
  * Bytes are int64_t, times are seconds unless the name ends in _ms. Text that is handed out
  * (char **) is NUL-terminated UTF-8 and is freed with snug_free().
@@ -86,6 +86,7 @@ struct snug_settings {
     const char *hub_folder;   /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
+    int num_threads;          /* on the CPU, where the config does not say; 0: all processors */
 };
 
 /* ---- configs --------------------------------------------------------------------------------- */

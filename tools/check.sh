@@ -24,7 +24,7 @@ layers() {
 }
 
 headers_stand_alone() {
-    flags="-fopenmp -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
+    flags="-fopenmp-simd -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
     cuda=$(dirname "$(dirname "$(command -v nvcc)")" 2>/dev/null)/include
     [ -f "$cuda/cuda_runtime_api.h" ] && flags="$flags -isystem $cuda" || cuda=
     for h in $(git ls-files 'src/*.h' 'include/*.h'); do

@@ -15,11 +15,6 @@ static const struct feature {
     const char *name, *what;
     bool present;
 } features[] = {
-#ifdef _OPENMP
-    {"openmp", "threads in CPU kernels", true},
-#else
-    {"openmp", "threads in CPU kernels", false},
-#endif
 #ifdef SNUG_HAVE_CUDA
     {"cuda", "NVIDIA GPUs", true},
 #else

@@ -15,6 +15,7 @@ enum snug_status snug_generator_open(struct snug_generator **out, const struct s
     struct generate_options o = {
         .hub_folder = settings_or_none(settings).hub_folder,
         .cache_folder = settings_or_none(settings).cache_folder,
+        .n_threads = settings_or_none(settings).num_threads,
         .checkpoint = checkpoint_spec(config, checkpoint),
         .prompt = request->prompt,
         .max_new_tokens = request->max_new_tokens,

@@ -42,6 +42,7 @@ static enum status open_run(struct snug_run *r, unsigned purposes)
         .evaluate = (purposes & SNUG_EVALUATE) != 0 || (train && asked),
         .hub_folder = r->settings.hub_folder,
         .cache_folder = r->settings.cache_folder,
+        .n_threads = r->settings.num_threads,
     };
     if (!o.train && !o.evaluate)
         return FAIL(ERR_USAGE, "a run is for training or for evaluation: neither was asked for");

@@ -30,10 +30,20 @@ static void replace_value(struct graph *g, value_id from, value_id to)
     }
 }
 
+/* Is there an op that computes this one's outputs along with its gradient? */
+static bool may_be_adopted(enum op_id op)
+{
+    for (int other = 0; other < OP_COUNT; other++) {
+        if (op_get((enum op_id)other)->gives_outputs_of == op_get(op))
+            return true;
+    }
+    return false;
+}
+
 value_id adopted_value(const struct graph *g, value_id v)
 {
     const struct value *x = graph_value(g, v);
-    if (x->producer == NODE_NONE)
+    if (x->producer == NODE_NONE || !may_be_adopted(graph_node(g, x->producer)->op))
         return v;
     const struct node *forward = graph_node(g, x->producer);
     for (node_id k = x->producer + 1; (size_t)k < g->nodes.n; k++) {

@@ -48,7 +48,30 @@ static bool can_fold(const struct graph *g, const int32_t *n_readers, node_id k,
            value_view_root(g, sum) == sum;
 }
 
-static enum status fold(struct graph *g, node_id k, value_id sum, value_id term)
+/* Readers of a value come after the node that makes it. */
+static void replace_readers(struct graph *g, int32_t *n_readers, node_id k, value_id from,
+                            value_id to)
+{
+    for (size_t j = 0; j < g->outputs.n; j++) {
+        if (g->outputs.items[j].value == from) {
+            g->outputs.items[j].value = to;
+            n_readers[from]--;
+            n_readers[to]++;
+        }
+    }
+    for (size_t j = (size_t)k + 1; j < g->nodes.n && n_readers[from] > 0; j++) {
+        struct node *n = graph_node(g, (node_id)j);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] == from) {
+                n->in[i] = to;
+                n_readers[from]--;
+                n_readers[to]++;
+            }
+        }
+    }
+}
+
+static enum status fold(struct graph *g, int32_t *n_readers, node_id k, value_id sum, value_id term)
 {
     struct node *p = graph_node(g, graph_value(g, term)->producer);
     int at = op_get(p->op)->accumulate_in;
@@ -61,21 +84,12 @@ static enum status fold(struct graph *g, node_id k, value_id sum, value_id term)
         p->n_in = at + 1;
     }
     p->in[at] = sum;
+    n_readers[sum]++;
 
     value_id replaced = graph_node(g, k)->out[0];
     graph_value(g, term)->role = graph_value(g, replaced)->role;
     graph_value(g, sum)->role = graph_value(g, replaced)->role; /* one memory, one name for it */
-    for (size_t j = 0; j < g->nodes.n; j++) {
-        struct node *n = graph_node(g, (node_id)j);
-        for (int i = 0; i < n->n_in; i++) {
-            if (n->in[i] == replaced)
-                n->in[i] = term;
-        }
-    }
-    for (size_t j = 0; j < g->outputs.n; j++) {
-        if (g->outputs.items[j].value == replaced)
-            g->outputs.items[j].value = term;
-    }
+    replace_readers(g, n_readers, k, replaced, term);
     return OK;
 }
 
@@ -89,13 +103,12 @@ enum status fuse_accumulation(struct graph *g)
         return status;
     TRY_GOTO(mem_try_array(&kept, MAX(g->nodes.n, (size_t)1), sizeof(node_id)), out);
 
+    count_uses(g, n_readers);
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
         bool sums = n->op == OP_add || n->op == OP_accumulate;
-        if (sums)
-            count_uses(g, n_readers);
         if (sums && can_fold(g, n_readers, k, n->in[0], n->in[1]))
-            TRY_GOTO(fold(g, k, n->in[0], n->in[1]), out);
+            TRY_GOTO(fold(g, n_readers, k, n->in[0], n->in[1]), out);
         else
             kept[n_kept++] = k;
     }

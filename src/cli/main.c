@@ -58,6 +58,15 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* The number of threads that programs commonly are told this way: the first of a list by levels of
+ * nesting. What is no such number is as good as unset. */
+static int threads_of(const char *text)
+{
+    char *end;
+    long n = text ? strtol(text, &end, 10) : 0;
+    return n > 0 && n <= 4096 && (*end == '\0' || *end == ',') ? (int)n : 0;
+}
+
 static void read_environment(struct cli *cli)
 {
     const char *cache = variable("HF_HUB_CACHE"), *root = variable("HF_HOME");
@@ -76,6 +85,7 @@ static void read_environment(struct cli *cli)
         str_addf(&cli->cache_folder, "%s/.cache/snug", home);
     cli->settings.cache_folder = cli->cache_folder.text;
     cli->settings.logging_dir = variable("TENSORBOARD_LOGGING_DIR");
+    cli->settings.num_threads = threads_of(variable("OMP_NUM_THREADS"));
     if (variable("NO_COLOR"))
         log_set_colour(0);
 }

@@ -68,6 +68,19 @@ struct timed_calls {
     int n;
 };
 
+/* What a timing found. */
+struct call_time {
+    double seconds; /* of one call */
+    bool disturbed; /* somebody else was at work: it takes less than that when nobody is */
+};
+
+/* What timing the calls of plans may take; 0: no limit. Calls beyond it go by the rates. */
+struct timing_limits {
+    double call_s;   /* a call that takes longer than this by the rates is not run */
+    double total_s;  /* for all calls, until the next process goes on with the rest */
+    int64_t n_bytes; /* of memory */
+};
+
 struct device_ops {
     const char *name;
     bool memory_is_apart; /* the host cannot read or write the device tier */
@@ -99,10 +112,10 @@ struct device_ops {
     void (*capture_free)(struct device *d, void *recording);
     /* What a kernel costs, on devices that can say (both NULL: the rates have to do). `fill` gives
      * a tensor of the device tier contents: noise for floats, whole numbers in [0, limit) else.
-     * `time_calls` gives the seconds of one such call among others, as a recording runs them.
+     * `time_calls` times one such call among others, as a recording runs them.
      * Nothing may be pending; both are for planning, they wait and they allocate. */
     enum status (*fill)(struct device *d, const struct tensor *t, int64_t limit);
-    enum status (*time_calls)(struct device *d, const struct timed_calls *t, double *seconds);
+    enum status (*time_calls)(struct device *d, const struct timed_calls *t, struct call_time *out);
     /* Moments on queues: `mark` notes one behind what was enqueued, in recordings too, and after a
      * sync `mark_seconds` says how much later one was than another. prepare_marks makes marks 0 ..
      * n_marks - 1. All NULL: kernels run where they are called, and the clock knows. */
@@ -125,6 +138,7 @@ struct device {
     const struct device_ops *ops;
     struct kernel_env env;
     struct device_rates rates;
+    struct timing_limits limits;
     int64_t cache_bytes; /* of its last cache; 0: not known */
     bool lacks_bf16;     /* no arithmetic in it; storing it is fine */
     struct device_tuning tuning;

@@ -9,6 +9,7 @@
 #define SNUG_DEVICE_KERNEL_H
 
 #include "base/status.h"
+#include "base/team.h"
 #include "graph/op.h"
 
 #ifdef __cplusplus
@@ -18,7 +19,8 @@ extern "C" {
 /* What is known about the machine when workspace is asked for. */
 struct kernel_env {
     int n_threads;
-    void *libraries; /* handles of the device's libraries (cuBLASLt, cuDNN); NULL on the CPU */
+    struct team *team; /* of as many; NULL: the caller is all there is */
+    void *libraries;   /* handles of the device's libraries (cuBLASLt, cuDNN); NULL on the CPU */
 };
 
 struct kernel_ctx {

@@ -35,6 +35,7 @@
 #include <jansson.h>
 
 #include "base/pool.h"
+#include "base/team.h"
 #include "io/export.h"
 
 #ifdef __cplusplus
@@ -145,7 +146,7 @@ enum status checkpoint_check_model(const struct checkpoint *c,
  * gives the same bits), written through the stage. */
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
                                    int n_params, const struct tensor *dst,
-                                   const struct tensor_stage *stage, int n_threads) MUST_CHECK;
+                                   const struct tensor_stage *stage, struct team *team) MUST_CHECK;
 
 /* One state into a tensor of exactly its dtype and shape. */
 enum status checkpoint_read_state(const struct checkpoint *c, const char *name,

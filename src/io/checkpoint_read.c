@@ -175,9 +175,9 @@ out:
 
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
                                    int n_params, const struct tensor *dst,
-                                   const struct tensor_stage *stage, int n_threads)
+                                   const struct tensor_stage *stage, struct team *team)
 {
-    return as_checkpoint(weights_load_staged(c->folder, params, n_params, dst, stage, n_threads));
+    return as_checkpoint(weights_load_staged(c->folder, params, n_params, dst, stage, team));
 }
 
 /* ---- the states ---- */

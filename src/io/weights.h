@@ -8,12 +8,13 @@
  *     struct weights *w;
  *     TRY(weights_open(&w, folder, g.params, g.n_params));
  *     for (int i = 0; i < g.n_params && status == OK; i++)
- *         status = weights_read(w, i, &host_tensor, n_threads);
+ *         status = weights_read(w, i, &host_tensor, team);
  *     weights_close(w);
  */
 #ifndef SNUG_IO_WEIGHTS_H
 #define SNUG_IO_WEIGHTS_H
 
+#include "base/team.h"
 #include "io/safetensors.h"
 #include "io/stage.h"
 #include "model/model.h"
@@ -32,17 +33,18 @@ enum status weights_open(struct weights **out, const char *folder, const struct 
                          int n_params) MUST_CHECK;
 void weights_close(struct weights *w); /* NULL is fine */
 
-/* Parameter i into dst->data: a whole host tensor of the parameter's shape, of any float dtype. */
+/* Parameter i into dst->data: a whole host tensor of the parameter's shape, of any float dtype. The
+ * team may be NULL: the caller alone. */
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
-                         int n_threads) MUST_CHECK;
+                         struct team *team) MUST_CHECK;
 
 /* Both for all parameters: dst[i] is where params[i] goes. */
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,
-                         const struct tensor *dst, int n_threads) MUST_CHECK;
+                         const struct tensor *dst, struct team *team) MUST_CHECK;
 /* The same with dst wherever the stage writes it. */
 enum status weights_load_staged(const char *folder, const struct model_param *params, int n_params,
                                 const struct tensor *dst, const struct tensor_stage *stage,
-                                int n_threads) MUST_CHECK;
+                                struct team *team) MUST_CHECK;
 
 struct weights_save_options {
     enum dtype dtype;        /* in the file: F32, BF16, F16 or F64; NONE: each as in memory */

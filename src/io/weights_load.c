@@ -180,49 +180,62 @@ void weights_close(struct weights *w)
 
 /* ---- reading ---- */
 
-enum { RUN = 4096 };       /* elements converted at a time, on the stack */
-enum { SLAB = 256 * RUN }; /* elements read before their pages are given back */
+enum {
+    RUN = 4096,       /* elements converted at a time, on the stack */
+    SLAB = 256 * RUN, /* elements read before their pages are given back */
+    PIECE = 16384     /* elements worth handing to another thread */
+};
 
-static void read_slab(const struct st_tensor *t, enum dtype from, enum dtype to, int64_t first,
-                      unsigned char *dst, int n_threads)
+/* A tensor of a file on its way into memory. */
+struct reading {
+    const struct st_tensor *t;
+    enum dtype from, to;
+    unsigned char *dst;
+    int64_t first, n_elems; /* the slab being read */
+};
+
+static void read_runs(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t n_elems = MIN((int64_t)SLAB, t->n_elems - first), n_runs = (n_elems + RUN - 1) / RUN;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_runs > 16)
-    for (int64_t k = 0; k < n_runs; k++) {
+    const struct reading *r = job;
+    int64_t size = dtype_size(r->to);
+    (void)thread;
+    for (int64_t k = first; k < last; k++) {
         double x[RUN];
-        int64_t e = first + k * RUN, n = MIN((int64_t)RUN, first + n_elems - e);
-        const uint8_t *src = t->data + e * dtype_size(from);
-        if (from == to) {
-            memcpy(dst + e * dtype_size(to), src, (size_t)(n * dtype_size(to)));
+        int64_t e = r->first + k * RUN, n = MIN((int64_t)RUN, r->first + r->n_elems - e);
+        const uint8_t *src = r->t->data + e * dtype_size(r->from);
+        if (r->from == r->to) {
+            memcpy(r->dst + e * size, src, (size_t)(n * size));
         } else {
-            weights_to_double(from, src, n, x);
-            weights_from_double(to, x, n, dst + e * dtype_size(to));
+            weights_to_double(r->from, src, n, x);
+            weights_from_double(r->to, x, n, r->dst + e * size);
         }
     }
 }
 
 /* The file is mapped: what was read of it is given back, or all of it would be held beside the
  * parameters. */
-static void read_plain(const struct st_reader *r, const struct st_tensor *t, enum dtype from,
-                       enum dtype to, unsigned char *dst, int n_threads)
+static void read_plain(const struct st_reader *reader, struct reading *r, struct team *team)
 {
-    int64_t size = dtype_size(from);
-    for (int64_t first = 0; first < t->n_elems; first += SLAB) {
-        read_slab(t, from, to, first, dst, n_threads);
-        st_reader_forget(r, t->data + first * size,
-                         (size_t)(MIN((int64_t)SLAB, t->n_elems - first) * size));
+    int64_t size = dtype_size(r->from);
+    for (r->first = 0; r->first < r->t->n_elems; r->first += SLAB) {
+        r->n_elems = MIN((int64_t)SLAB, r->t->n_elems - r->first);
+        team_run(team, (r->n_elems + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
+        st_reader_forget(reader, r->t->data + r->first * size, (size_t)(r->n_elems * size));
     }
 }
 
 enum { TILE_IN = 16, TILE_OUT = 128 };
 
-/* File [n_in, n_out] -> memory [n_out, n_in], in tiles so that both sides see whole cache lines. */
-static void read_transposed(const struct st_tensor *t, enum dtype from, enum dtype to,
-                            unsigned char *dst, int n_threads)
+/* File [n_in, n_out] -> memory [n_out, n_in], in tiles so that both sides see whole cache lines:
+ * bands of TILE_OUT rows of memory. */
+static void read_bands(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct st_tensor *t = ((const struct reading *)job)->t;
+    enum dtype from = ((const struct reading *)job)->from, to = ((const struct reading *)job)->to;
+    unsigned char *dst = ((const struct reading *)job)->dst;
     int64_t n_in = t->dims[0], n_out = t->dims[1];
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_in * n_out > 16384)
-    for (int64_t o = 0; o < n_out; o += TILE_OUT) {
+    (void)thread;
+    for (int64_t o = first * TILE_OUT; o < MIN(last * TILE_OUT, n_out); o += TILE_OUT) {
         double tile[TILE_IN][TILE_OUT], row[TILE_IN];
         int64_t n_o = MIN((int64_t)TILE_OUT, n_out - o);
         for (int64_t i = 0; i < n_in; i += TILE_IN) {
@@ -239,7 +252,14 @@ static void read_transposed(const struct st_tensor *t, enum dtype from, enum dty
     }
 }
 
-enum status weights_read(const struct weights *w, int i, const struct tensor *dst, int n_threads)
+static void read_transposed(const struct reading *r, struct team *team)
+{
+    int64_t n_bands = (r->t->dims[1] + TILE_OUT - 1) / TILE_OUT;
+    team_run(team, n_bands, PIECE / TILE_OUT / MAX(r->t->dims[0], (int64_t)1), read_bands, r);
+}
+
+enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
+                         struct team *team)
 {
     const struct model_param *p = &w->params[i];
     if (!dtype_is_float(dst->dtype) || !shape_equal(&dst->shape, &p->shape))
@@ -248,12 +268,12 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
     unsigned char *at = dst->data;
     for (int k = 0; k < p->n_pieces; k++) {
         const struct st_tensor *t = w->tensors[w->first[i] + k];
-        enum dtype from;
-        BUG_ON(!weights_memory_dtype(t->dtype, &from));
+        struct reading r = {.t = t, .to = dst->dtype, .dst = at};
+        BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
         if (p->transposed)
-            read_transposed(t, from, dst->dtype, at, n_threads);
+            read_transposed(&r, team);
         else
-            read_plain(w->reader, t, from, dst->dtype, at, n_threads);
+            read_plain(w->reader, &r, team);
         st_reader_forget(w->reader, t->data, (size_t)t->n_bytes);
         at += t->n_elems * dtype_size(dst->dtype);
     }
@@ -262,14 +282,14 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
 
 enum status weights_load_staged(const char *folder, const struct model_param *params, int n_params,
                                 const struct tensor *dst, const struct tensor_stage *stage,
-                                int n_threads)
+                                struct team *team)
 {
     struct weights *w;
     TRY(weights_open(&w, folder, params, n_params));
     enum status status = OK;
     for (int i = 0; i < n_params && status == OK; i++) {
         struct tensor host = stage_tensor(stage, &dst[i]);
-        status = weights_read(w, i, &host, n_threads);
+        status = weights_read(w, i, &host, team);
         if (status == OK)
             status = stage_store(stage, &dst[i]);
     }
@@ -278,7 +298,7 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
 }
 
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,
-                         const struct tensor *dst, int n_threads)
+                         const struct tensor *dst, struct team *team)
 {
-    return weights_load_staged(folder, params, n_params, dst, &host_stage, n_threads);
+    return weights_load_staged(folder, params, n_params, dst, &host_stage, team);
 }

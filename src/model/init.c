@@ -12,7 +12,10 @@
 #include "base/hash.h"
 #include "base/rng.h"
 
-enum { BLOCK = 1024 }; /* elements drawn at a time, on the stack */
+enum {
+    BLOCK = 1024, /* elements drawn at a time, on the stack */
+    PIECE = 16384 /* elements worth handing to another thread */
+};
 
 /* Distance of word w from the nearer end of the range, as a probability below 1/2. */
 static inline float tail_of(uint32_t w)
@@ -77,26 +80,43 @@ static void store(enum dtype dtype, void *dst, int64_t i, float x)
         ((uint16_t *)dst)[i] = dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
 }
 
-enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dtype, int64_t first,
-                       int64_t n, void *dst, int n_threads)
+/* Elements [begin, end) of a parameter, into dst. */
+struct filling {
+    const struct model_param *p;
+    uint64_t seed, stream;
+    enum dtype dtype;
+    int64_t begin, end;
+    void *dst;
+};
+
+/* Blocks counted from the one that holds element `begin`. */
+static void fill_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
-    if (!dtype_is_float(dtype))
-        return FAIL(ERR_SHAPE, "%s: cannot be initialised as %s", p->name, dtype_name(dtype));
-    BUG_ON(first < 0 || n < 0 || n_threads < 1);
-    uint64_t stream = hash_text(p->name);
-    bool normal = p->init == INIT_NORMAL;
-    float scale = normal ? (float)p->std : 1.0f, same = p->init == INIT_ONE ? 1.0f : 0.0f;
-    int64_t last = first + n; /* one past */
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n > 16384)
-    for (int64_t block = first / BLOCK; block < (last + BLOCK - 1) / BLOCK; block++) {
+    const struct filling *f = job;
+    bool normal = f->p->init == INIT_NORMAL;
+    float scale = normal ? (float)f->p->std : 1.0f, same = f->p->init == INIT_ONE ? 1.0f : 0.0f;
+    int64_t before = f->begin / BLOCK;
+    (void)thread;
+    for (int64_t block = before + first; block < before + last; block++) {
         float x[BLOCK];
         for (int i = 0; i < BLOCK; i++)
             x[i] = same;
         if (normal)
-            draw_block(seed, stream, block, x);
-        int64_t begin = MAX(first, block * BLOCK), end = MIN(last, (block + 1) * BLOCK);
+            draw_block(f->seed, f->stream, block, x);
+        int64_t begin = MAX(f->begin, block * BLOCK), end = MIN(f->end, (block + 1) * BLOCK);
         for (int64_t e = begin; e < end; e++)
-            store(dtype, dst, e - first, scale * x[e - block * BLOCK]);
+            store(f->dtype, f->dst, e - f->begin, scale * x[e - block * BLOCK]);
     }
+}
+
+enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dtype, int64_t first,
+                       int64_t n, void *dst, struct team *team)
+{
+    if (!dtype_is_float(dtype))
+        return FAIL(ERR_SHAPE, "%s: cannot be initialised as %s", p->name, dtype_name(dtype));
+    BUG_ON(first < 0 || n < 0);
+    struct filling f = {p, seed, hash_text(p->name), dtype, first, first + n, dst};
+    int64_t n_blocks = (first + n + BLOCK - 1) / BLOCK - first / BLOCK;
+    team_run(team, n_blocks, PIECE / BLOCK, fill_blocks, &f);
     return OK;
 }

@@ -6,6 +6,7 @@
 #ifndef SNUG_MODEL_INIT_H
 #define SNUG_MODEL_INIT_H
 
+#include "base/team.h"
 #include "model/model.h"
 
 #ifdef __cplusplus
@@ -13,9 +14,9 @@ extern "C" {
 #endif
 
 /* Elements [first, first + n) of parameter p into dst, an array of n elements of a float dtype.
- * n_threads >= 1. */
+ * The team may be NULL: the caller alone. */
 enum status init_param(const struct model_param *p, uint64_t seed, enum dtype dtype, int64_t first,
-                       int64_t n, void *dst, int n_threads) MUST_CHECK;
+                       int64_t n, void *dst, struct team *team) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,8 @@ enum {
     NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
     WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
     MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
+    ORDER_WORK = 500 * 1000000, /* comparisons that the orders may take: all of them for programs of
+                                   some ten thousand buffers, one at least for any */
 };
 
 /* A placed item; the array of these is scanned for every placement, so it is kept small. */
@@ -231,9 +233,13 @@ static void keep_lower(struct solver *s, int64_t height, const char *method)
         s->best[i] = s->items[i].offset;
 }
 
-static enum status try_orders(struct solver *s, struct start *starts)
+/* Orders tried; they cost the square of the number of items each. */
+static enum status try_orders(struct solver *s, struct start *starts, size_t *n_tried)
 {
-    for (size_t p = 0; p < N_METHODS && s->result->height > s->result->lower_bound; p++) {
+    double most = 2.0 * ORDER_WORK / ((double)s->n * (double)s->n);
+    size_t n = most < 1.0 ? 1 : most < N_METHODS ? (size_t)most : N_METHODS;
+    for (size_t p = 0; p < n && s->result->height > s->result->lower_bound; p++) {
+        *n_tried = p + 1;
         int64_t *offsets = s->tried + p * s->n;
         TRY(sort_order(s, &portfolio[p]));
         starts[p] = (struct start){place_all(s), offsets};
@@ -257,14 +263,14 @@ static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t
 
 /* Which start can be repaired does not show in its height, so all get their turn: first to come
  * near the bound, then, where none can, half way to it. Once near it, one more try to meet it. */
-static enum status improve(struct solver *s, struct start *starts)
+static enum status improve(struct solver *s, struct start *starts, size_t n)
 {
     struct layout_result *r = s->result;
     int64_t near = r->lower_bound + (r->lower_bound >> NEAR_BITS) / s->align * s->align;
     int64_t capacity = near;
-    qsort(starts, N_METHODS, sizeof(*starts), by_height);
+    qsort(starts, n, sizeof(*starts), by_height);
     for (int round = 0; round < 2 && r->height > capacity; round++) {
-        for (size_t k = 0; k < N_METHODS && r->height > capacity && s->work > 0; k++)
+        for (size_t k = 0; k < n && r->height > capacity && s->work > 0; k++)
             TRY(repair_from(s, starts[k].offsets, capacity));
         if (r->height > capacity)
             capacity += (r->height - capacity) / 2 / s->align * s->align;
@@ -279,6 +285,7 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
 {
     struct solver s = {.n = n, .align = align, .work = MAX_WORK, .result = result};
     struct start starts[N_METHODS];
+    size_t n_starts = 0;
     enum status status;
     *result = (struct layout_result){.method = "empty"};
     TRY(layout_lower_bound(items, n, align, &result->lower_bound, &result->peak_time));
@@ -295,9 +302,9 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
         s.items[i].n_bytes = aligned(items[i].n_bytes, align);
     }
     result->height = INT64_MAX;
-    TRY_GOTO(try_orders(&s, starts), out);
+    TRY_GOTO(try_orders(&s, starts, &n_starts), out);
     if (result->height > result->lower_bound)
-        TRY_GOTO(improve(&s, starts), out);
+        TRY_GOTO(improve(&s, starts, n_starts), out);
     for (size_t i = 0; i < n; i++)
         items[i].offset = s.best[i];
 out:

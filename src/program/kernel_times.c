@@ -1,7 +1,7 @@
-/* kernel_times.c: measuring the calls of a program, and the table of what was measured.
+/* kernel_times.c: the table of what calls take, and which calls of a program are still to be timed.
  *
- * A call is rehearsed on scratch memory: its operands lie there one after the other as often as it
- * takes to be larger than the device's cache, so that no call finds what the one before it left.
+ * A time is kept as "SECONDS", or as "SECONDS disturbed" when somebody else was at work while it
+ * was measured: then it is used, and the next process measures again.
  */
 #include "program/kernel_times.h"
 
@@ -14,18 +14,18 @@
 #include "base/hash.h"
 #include "base/kvfile.h"
 #include "base/log.h"
+#include "base/machine.h"
+#include "program/rehearse.h"
 
-enum {
-    COPIES_MOST = 64,
-    CACHES = 3, /* scratch is so many times the device's cache */
-    SCRATCH_LEAST = 16 << 20,
-};
+static const char disturbed_mark[] = " disturbed";
 
 struct kernel_times {
     struct device *device;
     struct kvfile *file;
-    bool kept;       /* the file has a path */
-    char prefix[24]; /* of every key: what the times depend on beside the call */
+    bool kept;           /* the file has a path */
+    char prefix[24];     /* of every key: what the times depend on beside the call */
+    VEC(uint64_t) tried; /* hashes of calls that this process has measured, or could not */
+    double spent_s;
     int n_measured;
 };
 
@@ -65,6 +65,7 @@ void kernel_times_free(struct kernel_times *t)
     if (!t)
         return;
     kvfile_free(t->file);
+    vec_release(&t->tried);
     mem_free(t);
 }
 
@@ -85,37 +86,55 @@ static void make_key(const struct kernel_times *t, const char *signature, struct
         str_addf(key, "...%016" PRIx64, hash_text(signature));
 }
 
-/* Anybody may have written the file: what is no time is not there. */
-static double parse_time(const char *text)
+/* Anybody may have written the file: what is no time is not there, and less than 0. */
+static struct call_time parse_time(const char *text)
 {
-    double seconds;
-    bool good = text && parse_double(text, &seconds) && seconds > 0 && seconds < 1e4;
-    return good ? seconds : -1;
+    const struct call_time none = {.seconds = -1};
+    struct call_time found = none;
+    char number[40];
+    size_t n = text ? strcspn(text, " ") : 0;
+    if (n == 0 || n >= sizeof(number))
+        return none;
+    memcpy(number, text, n);
+    number[n] = '\0';
+    found.disturbed = strcmp(text + n, disturbed_mark) == 0;
+    bool good = parse_double(number, &found.seconds) && found.seconds > 0 && found.seconds < 1e4 &&
+                (text[n] == '\0' || found.disturbed);
+    return good ? found : none;
 }
 
-static double look_up(const struct kernel_times *t, const char *signature, struct str *key)
+static struct call_time look_up(const struct kernel_times *t, const char *signature)
 {
-    make_key(t, signature, key);
-    return str_status(key) == OK ? parse_time(kvfile_get(t->file, str_text(key))) : -1;
+    struct call_time found = {.seconds = -1};
+    struct str key = {0};
+    make_key(t, signature, &key);
+    if (str_status(&key) == OK)
+        found = parse_time(kvfile_get(t->file, str_text(&key)));
+    str_release(&key);
+    return found;
 }
 
 double kernel_times_find(const struct kernel_times *t, const struct program *p, int32_t instr)
 {
-    struct str signature = {0}, key = {0};
+    struct str signature = {0};
     instr_signature(p, t->device, instr, &signature);
-    double seconds = str_status(&signature) == OK ? look_up(t, str_text(&signature), &key) : -1;
+    double seconds = str_status(&signature) == OK ? look_up(t, str_text(&signature)).seconds : -1;
     str_release(&signature);
-    str_release(&key);
     return seconds;
 }
 
-/* Picoseconds as a whole number and an exponent: the same in every locale. */
-static enum status keep(struct kernel_times *t, const char *signature, double seconds)
+/* Picoseconds as a whole number and an exponent: the same in every locale. Of two disturbed times
+ * the shorter one is nearer the truth. */
+static enum status keep(struct kernel_times *t, const char *signature, struct call_time found)
 {
+    struct call_time before = look_up(t, signature);
     struct str key = {0};
-    char text[32];
+    char text[48];
+    if (found.disturbed && before.seconds > 0)
+        found.seconds = MIN(found.seconds, before.seconds);
     make_key(t, signature, &key);
-    (void)snprintf(text, sizeof(text), "%llde-12", llround(seconds * 1e12));
+    (void)snprintf(text, sizeof(text), "%llde-12%s", llround(found.seconds * 1e12),
+                   found.disturbed ? disturbed_mark : "");
     enum status status = str_status(&key);
     if (status == OK)
         status = kvfile_put(t->file, str_text(&key), text);
@@ -123,195 +142,110 @@ static enum status keep(struct kernel_times *t, const char *signature, double se
     return status;
 }
 
-/* ---- a call on scratch memory --------------------------------------------------------------- */
-
-/* Where the operands of an instruction go: offsets in a piece of n_bytes. */
-struct arrangement {
-    int64_t *offsets; /* per operand; -1: absent */
-    int64_t n_bytes;
-};
-
-static enum status arrange(const struct program *p, const struct instr *i, struct pool *pool,
-                           struct arrangement *a)
-{
-    const struct operand *o = &p->operands.items[i->first_operand];
-    *a = (struct arrangement){0};
-    TRY(pool_try(pool, &a->offsets, sizeof(*a->offsets) * (size_t)MAX(i->n_operands, 1)));
-    for (int32_t k = 0; k < i->n_operands; k++) {
-        a->offsets[k] = -1;
-        for (int32_t m = 0; m < k && o[k].buffer >= 0; m++) {
-            if (o[m].buffer >= 0 && o[m].tier == o[k].tier && o[m].offset == o[k].offset)
-                a->offsets[k] = a->offsets[m];
-        }
-        if (o[k].buffer < 0 || a->offsets[k] >= 0)
-            continue;
-        int64_t n_bytes = o[k].n_bytes;
-        for (int32_t m = k + 1; m < i->n_operands; m++) {
-            if (o[m].buffer >= 0 && o[m].tier == o[k].tier && o[m].offset == o[k].offset)
-                n_bytes = MAX(n_bytes, o[m].n_bytes);
-        }
-        a->offsets[k] = a->n_bytes;
-        a->n_bytes += align_up(n_bytes, ARENA_ALIGN);
-    }
-    a->n_bytes = MAX(a->n_bytes, (int64_t)ARENA_ALIGN);
-    return OK;
-}
-
-struct rehearsal {
-    const struct program *p;
-    const struct instr *instr;
-    char *scratch;
-    int64_t n_bytes; /* of scratch */
-    struct pool pool;
-    struct op_call *calls;
-    struct kernel_ctx *contexts;
-    struct arrangement where;
-};
-
-static void *place(const struct rehearsal *r, int copy, int32_t operand)
-{
-    int64_t offset = r->where.offsets[operand];
-    return offset < 0 ? NULL : r->scratch + copy * r->where.n_bytes + offset;
-}
-
-static enum status make_copy(struct rehearsal *r, struct device *d, int copy)
-{
-    const struct node *n = graph_node(r->p->graph, r->instr->node);
-    const struct op_def *op = op_get(n->op);
-    struct op_call *call = &r->calls[copy];
-    struct tensor *in, *out;
-    TRY(pool_try(&r->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
-    TRY(pool_try(&r->pool, &out, sizeof(*out) * (size_t)MAX(n->n_out, 1)));
-    node_call(r->p->graph, n, in, out, call);
-    int64_t limit = op->index_limit ? op->index_limit(call) : 1;
-    for (int k = 0; k < n->n_in; k++) {
-        in[k].data = place(r, copy, k);
-        if (in[k].data)
-            TRY(d->ops->fill(d, &in[k], limit));
-    }
-    for (int k = 0; k < n->n_out; k++)
-        out[k].data = place(r, copy, n->n_in + k);
-    r->contexts[copy].env = d->env;
-    if (r->instr->has_workspace)
-        r->contexts[copy].workspace = place(r, copy, n->n_in + n->n_out);
-    return OK;
-}
-
-static enum status rehearse(struct rehearsal *r, struct device *d, bool batched, double *seconds)
-{
-    TRY(arrange(r->p, r->instr, &r->pool, &r->where));
-    if (r->where.n_bytes > r->n_bytes)
-        return FAIL(ERR_FIT, "too little memory to time '%s'", r->instr->kernel->name);
-    int64_t wanted = batched ? COPIES_MOST : CACHES * d->cache_bytes / r->where.n_bytes + 1;
-    int n = (int)MIN(MIN(wanted, r->n_bytes / r->where.n_bytes), (int64_t)COPIES_MOST);
-    TRY(pool_try(&r->pool, &r->calls, sizeof(*r->calls) * (size_t)n));
-    TRY(pool_try(&r->pool, &r->contexts, sizeof(*r->contexts) * (size_t)n));
-    for (int copy = 0; copy < n; copy++)
-        TRY(make_copy(r, d, copy));
-    const struct timed_calls timed = {
-        .kernel = r->instr->kernel,
-        .batch = batched ? d->ops->batch(r->instr->kernel) : NULL,
-        .contexts = r->contexts,
-        .calls = r->calls,
-        .n = n,
-    };
-    TRY(d->ops->time_calls(d, &timed, seconds));
-    if (!(*seconds > 0 && *seconds < 1e4))
-        return FAIL(ERR_FAILED, "the device says '%s' takes %g s", r->instr->kernel->name,
-                    *seconds);
-    return OK;
-}
-
-/* ---- all calls of a program ----------------------------------------------------------------- */
+/* ---- what is still to be measured ------------------------------------------------------------ */
 
 struct pending {
     int32_t instr;
     const char *signature;
-    int64_t n_bytes;
 };
 struct pending_list {
     VEC(struct pending) items;
     struct pool pool;
-    int64_t largest;
+    int64_t largest; /* bytes of a call */
 };
 
-static bool is_pending(const struct pending_list *list, const char *signature)
+static bool was_tried(const struct kernel_times *t, uint64_t hash)
 {
-    for (size_t i = 0; i < list->items.n; i++) {
-        if (strcmp(list->items.items[i].signature, signature) == 0)
+    for (size_t i = 0; i < t->tried.n; i++) {
+        if (t->tried.items[i] == hash)
             return true;
     }
     return false;
 }
 
+/* Calls beyond the device's limits go by its rates: large ones come near those. */
+static enum status is_too_large(const struct kernel_times *t, const struct program *p,
+                                int32_t instr, int64_t *n_bytes, bool *too_large)
+{
+    const struct timing_limits *l = &t->device->limits;
+    struct program_cost cost;
+    program_cost(p, instr, 1, t->device, &cost);
+    TRY(rehearsal_bytes(p, instr, n_bytes));
+    *too_large =
+        (l->call_s > 0 && cost.time_s > l->call_s) || (l->n_bytes > 0 && *n_bytes > l->n_bytes);
+    return OK;
+}
+
+static enum status add_pending(struct kernel_times *t, const struct program *p, int32_t instr,
+                               const char *signature, struct pending_list *list)
+{
+    struct call_time known = look_up(t, signature);
+    uint64_t hash = hash_text(signature);
+    int64_t n_bytes;
+    bool too_large;
+    if (was_tried(t, hash) || (known.seconds > 0 && !known.disturbed))
+        return OK;
+    TRY(vec_push(&t->tried, hash));
+    TRY(is_too_large(t, p, instr, &n_bytes, &too_large));
+    if (too_large)
+        return OK;
+    struct pending x = {instr, pool_strdup(&list->pool, signature)};
+    TRY(pool_status(&list->pool));
+    list->largest = MAX(list->largest, n_bytes);
+    return vec_push(&list->items, x);
+}
+
 static enum status find_pending(struct kernel_times *t, const struct program *p,
                                 struct pending_list *list)
 {
-    struct str signature = {0}, key = {0};
+    struct str signature = {0};
     enum status status = OK;
     for (int32_t k = 0; (size_t)k < p->instrs.n && status == OK; k++) {
-        const struct instr *i = &p->instrs.items[k];
-        struct arrangement a;
-        if (i->kind != INSTR_COMPUTE)
+        if (p->instrs.items[k].kind != INSTR_COMPUTE)
             continue;
         str_clear(&signature);
         instr_signature(p, t->device, k, &signature);
-        TRY_GOTO(str_status(&signature), out);
-        const char *text = str_text(&signature);
-        if (look_up(t, text, &key) > 0 || is_pending(list, text))
-            continue;
-        TRY_GOTO(arrange(p, i, &list->pool, &a), out);
-        struct pending x = {k, pool_strdup(&list->pool, text), a.n_bytes};
-        TRY_GOTO(pool_status(&list->pool), out);
-        list->largest = MAX(list->largest, a.n_bytes);
-        status = vec_push(&list->items, x);
+        status = str_status(&signature);
+        if (status == OK)
+            status = add_pending(t, p, k, str_text(&signature), list);
     }
-out:
     str_release(&signature);
-    str_release(&key);
     return status;
 }
 
-/* As much as is wanted, or what can be had: a device that is nearly full times its small calls. */
-static void *take_scratch(struct device *d, int64_t wanted, int64_t *n_bytes)
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static enum status measure_call(struct kernel_times *t, const struct program *p,
+                                const struct pending *x, const struct scratch *scratch)
 {
-    void *scratch = NULL;
-    for (*n_bytes = wanted; *n_bytes >= ARENA_ALIGN;
-         *n_bytes = *n_bytes / 2 / ARENA_ALIGN * ARENA_ALIGN) {
-        if (d->ops->memory_alloc(d, TIER_DEVICE, *n_bytes, &scratch) == OK)
-            return scratch;
-        if (*n_bytes < SCRATCH_LEAST)
-            break;
+    struct call_time found;
+    double start = now_s();
+    enum status status = rehearse(scratch, p, x->instr, &found);
+    t->spent_s += now_s() - start;
+    if (status != OK) {
+        log_debug("not timed: %s: %s", x->signature, status_message());
+        return OK;
     }
-    *n_bytes = 0;
-    return NULL;
+    t->n_measured++;
+    return keep(t, x->signature, found);
 }
 
 static enum status measure_pending(struct kernel_times *t, const struct program *p,
                                    const struct pending_list *list)
 {
-    struct device *d = t->device;
-    int64_t n_bytes;
-    int64_t wanted = MAX(list->largest, (int64_t)CACHES * d->cache_bytes);
-    char *scratch = take_scratch(d, MIN(wanted, p->n_bytes[TIER_DEVICE]), &n_bytes);
+    const struct timing_limits *l = &t->device->limits;
+    int64_t most = p->n_bytes[TIER_DEVICE];
+    struct scratch scratch;
     enum status status = OK;
-    for (size_t i = 0; scratch && i < list->items.n && status == OK; i++) {
-        const struct pending *x = &list->items.items[i];
-        struct rehearsal r = {
-            .p = p, .instr = &p->instrs.items[x->instr], .scratch = scratch, .n_bytes = n_bytes};
-        double seconds = 0;
-        pool_init(&r.pool);
-        enum status timed = rehearse(&r, d, instr_is_batched(p, d, x->instr), &seconds);
-        pool_release(&r.pool);
-        if (timed != OK) {
-            log_debug("not timed: %s: %s", x->signature, status_message());
-            continue;
+    scratch_take(&scratch, t->device, list->largest, l->n_bytes > 0 ? MIN(most, l->n_bytes) : most);
+    for (size_t i = 0; scratch.data && i < list->items.n && status == OK; i++) {
+        if (l->total_s > 0 && t->spent_s > l->total_s) {
+            log_debug("%zu kernels are left for the next plan to time", list->items.n - i);
+            break;
         }
-        t->n_measured++;
-        status = keep(t, x->signature, seconds);
+        status = measure_call(t, p, &list->items.items[i], &scratch);
     }
-    if (scratch)
-        d->ops->memory_free(d, TIER_DEVICE, scratch, n_bytes);
+    scratch_give_back(&scratch);
     return status;
 }
 

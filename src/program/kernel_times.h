@@ -3,9 +3,11 @@
  * Rates (device_rates) say what a kernel could cost at best; small and odd shapes take longer. A
  * device that can time kernels (device_ops.time_calls) is asked how long each distinct call of a
  * program takes. The answers are kept in a file per machine and user, so that the next plan of the
- * same shapes costs nothing; they are valid for one GPU, driver and build.
+ * same shapes costs nothing; they are valid for one GPU, driver and build. A time that was
+ * disturbed by somebody else at work is used but measured again by the next process.
  *
- * The memory a measurement takes is given back, and is never more than the program's own arena.
+ * What measurements take is limited (device.limits): calls beyond that go by the rates. Their
+ * memory is given back, and is never more than the program's own arena.
  */
 #ifndef SNUG_PROGRAM_KERNEL_TIMES_H
 #define SNUG_PROGRAM_KERNEL_TIMES_H

@@ -41,6 +41,7 @@ const char *memory_class_name(enum memory_class c);
 
 struct storage_entry {
     const char *name;
+    uint64_t hash; /* of the name: a model has many, and each is looked for */
     enum memory_class kind;
     enum tier tier;
     int64_t n_bytes, offset;

@@ -2,6 +2,7 @@
  * they are asked for, so programs that share a model share its addresses. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "program/program.h"
 
 void storage_init(struct storage *s)
@@ -18,8 +19,9 @@ void storage_release(struct storage *s)
 
 static int32_t find(const struct storage *s, const char *name)
 {
+    uint64_t hash = hash_text(name);
     for (size_t i = 0; i < s->entries.n; i++) {
-        if (strcmp(s->entries.items[i].name, name) == 0)
+        if (s->entries.items[i].hash == hash && strcmp(s->entries.items[i].name, name) == 0)
             return (int32_t)i;
     }
     return -1;
@@ -37,6 +39,7 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
         return OK;
     }
     struct storage_entry e = {.name = pool_strdup(&s->pool, name),
+                              .hash = hash_text(name),
                               .kind = kind,
                               .tier = tier,
                               .n_bytes = n_bytes,

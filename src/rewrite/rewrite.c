@@ -90,6 +90,12 @@ bool rewrite_can_move(const struct rewriting *r, node_id a, node_id k)
 
 /* ---- changes ------------------------------------------------------------------------------ */
 
+static void count_reader(struct rewriting *r, value_id v, int change)
+{
+    if (v != VALUE_NONE)
+        r->n_readers.items[v] += change;
+}
+
 enum status rewrite_set_input(struct rewriting *r, node_id k, int i, value_id v)
 {
     struct node *n = graph_node(r->g, k);
@@ -101,6 +107,8 @@ enum status rewrite_set_input(struct rewriting *r, node_id k, int i, value_id v)
         n->in = wider;
         n->n_in = i + 1;
     }
+    count_reader(r, n->in[i], -1);
+    count_reader(r, v, 1);
     n->in[i] = v;
     while (n->n_in > op_get(n->op)->min_in && n->in[n->n_in - 1] == VALUE_NONE)
         n->n_in--;
@@ -110,7 +118,8 @@ enum status rewrite_set_input(struct rewriting *r, node_id k, int i, value_id v)
 void rewrite_absorb(struct rewriting *r, node_id k, node_id absorbed)
 {
     struct node *n = graph_node(r->g, k);
-    value_id taken = graph_node(r->g, absorbed)->out[0];
+    const struct node *a = graph_node(r->g, absorbed);
+    value_id taken = a->out[0];
     struct value *before = graph_value(r->g, n->out[0]), *now = graph_value(r->g, taken);
     if (now->name[0] == '\0')
         now->name = before->name;
@@ -119,6 +128,8 @@ void rewrite_absorb(struct rewriting *r, node_id k, node_id absorbed)
     now->producer = k;
     now->output = 0;
     n->out[0] = taken;
+    for (int i = 0; i < a->n_in; i++)
+        count_reader(r, a->in[i], -1);
     r->dropped[absorbed] = true;
 }
 
@@ -130,6 +141,7 @@ enum status rewrite_add_output(struct rewriting *r, node_id k, value_id like, va
     value_id *wider;
     TRY(pool_try(&g->pool, &wider, sizeof(value_id) * (size_t)(n->n_out + 1)));
     TRY(graph_add_value(g, "", ROLE_ACTIVATION, v.dtype, v.shape, NULL, out));
+    TRY(vec_push(&r->n_readers, 0)); /* nobody yet */
     memcpy(wider, n->out, sizeof(value_id) * (size_t)n->n_out);
     wider[n->n_out] = *out;
     graph_value(g, *out)->producer = k;
@@ -214,15 +226,12 @@ enum status rewriting_settle(struct rewriting *r)
 static enum status apply_rule(struct rewriting *r, const struct row *rule)
 {
     int n_applied = 0;
-    TRY(rewriting_count_readers(r));
+    TRY(rewriting_count_readers(r)); /* from here on the changes keep count */
     for (node_id k = 0; (size_t)k < r->g->nodes.n; k++) {
         bool applied = false;
         if (!r->dropped[k])
             TRY(rule->apply(r, k, &applied));
-        if (applied) {
-            n_applied++;
-            TRY(rewriting_count_readers(r));
-        }
+        n_applied += applied;
     }
     log_debug("%s: %s %d times (%s)", r->g->name, rule->name, n_applied, rule->why);
     return rewriting_settle(r);

@@ -2,15 +2,16 @@
 
 #include "base/log.h"
 
-static enum status open_cpu(struct device *d, const struct config *cfg)
+static enum status open_cpu(struct device *d, const struct config *cfg, int n_threads)
 {
-    return device_open_cpu(d, (int)cfg->num_threads);
+    return device_open_cpu(d, cfg->num_threads > 0 ? (int)cfg->num_threads : n_threads);
 }
 
-static enum status open_any(struct device *d, const struct config *cfg, const char *cache_folder)
+static enum status open_any(struct device *d, const struct config *cfg, const char *cache_folder,
+                            int n_threads)
 {
     if (cfg->device == CONFIG_DEVICE_CPU)
-        return open_cpu(d, cfg);
+        return open_cpu(d, cfg, n_threads);
     enum status status = device_open_cuda_cached(d, 0, cache_folder);
     if (status == OK)
         return OK;
@@ -22,7 +23,7 @@ static enum status open_any(struct device *d, const struct config *cfg, const ch
 #ifdef SNUG_HAVE_CUDA
     log_warn("device: auto is the CPU here: %s", status_message());
 #endif
-    return open_cpu(d, cfg);
+    return open_cpu(d, cfg, n_threads);
 }
 
 /* ---- compile, tf32, deterministic ----------------------------------------------------------- */
@@ -64,10 +65,11 @@ static enum status tune(struct device *d, const struct config *cfg)
     return OK;
 }
 
-enum status device_choose(struct device *d, const struct config *cfg, const char *cache_folder)
+enum status device_choose(struct device *d, const struct config *cfg, const char *cache_folder,
+                          int n_threads)
 {
     *d = (struct device){0};
-    TRY(open_any(d, cfg, cache_folder));
+    TRY(open_any(d, cfg, cache_folder, n_threads));
     enum status status = tune(d, cfg);
     if (status != OK)
         device_close(d);

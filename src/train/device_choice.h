@@ -12,8 +12,8 @@ extern "C" {
 /* device: cpu, cuda (ERR_UNSUPPORTED with the reason when there is none to be had), or auto: the
  * first GPU, and with a printed reason the CPU when a build with CUDA finds none it can use.
  * `cache_folder` keeps what is measured about a device; NULL: measured anew each time. */
-enum status device_choose(struct device *d, const struct config *cfg,
-                          const char *cache_folder) MUST_CHECK;
+enum status device_choose(struct device *d, const struct config *cfg, const char *cache_folder,
+                          int n_threads) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -103,6 +103,7 @@ static enum status open_inference(struct generator *g, const struct config *cfg)
     struct inference_options o = {
         .hub_folder = g->options.hub_folder,
         .cache_folder = g->options.cache_folder,
+        .n_threads = g->options.n_threads,
         .chunk = MIN(n, (int64_t)PREFILL_CHUNK),
         .cache_len = n + g->max_new - 1,
         .scratch_bytes = sampler_scratch_bytes(g->vocab_size),

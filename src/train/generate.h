@@ -24,6 +24,7 @@ enum { PREFILL_CHUNK = 64 }; /* tokens of the prompt that go through the model a
 
 struct generate_options {
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
+    int n_threads;            /* on the CPU, where the config does not say; 0: all processors */
     const char *hub_folder;   /* Hugging Face cache; NULL: none */
     const char *checkpoint;   /* see weights_origin.h */
     const char *prompt;

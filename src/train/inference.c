@@ -138,7 +138,7 @@ enum status inference_open(struct inference *x, const struct config *cfg,
                       (long long)o->cache_len, (long long)x->model->context);
         goto out;
     }
-    TRY_GOTO(device_choose(&x->device, cfg, o->cache_folder), out);
+    TRY_GOTO(device_choose(&x->device, cfg, o->cache_folder, o->n_threads), out);
     TRY_GOTO(choose_dtype(x), out);
     TRY_GOTO(plan_all(x), out);
 out:
@@ -219,7 +219,7 @@ enum status inference_load(struct inference *x, const char *folder)
     x->scratch = scratch ? executor_storage_pointer(x->executor, scratch) : NULL;
     struct parameter_list list = {x->decode.io.params, x->decode.io.n_params, x->param_tensors,
                                   x->stage};
-    return parameters_load(&list, folder, (uint64_t)x->config->seed, x->device.env.n_threads);
+    return parameters_load(&list, folder, (uint64_t)x->config->seed, x->device.env.team);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ extern "C" {
 struct inference_options {
     const char *hub_folder;   /* Hugging Face cache; NULL: none */
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
+    int n_threads;            /* on the CPU, where the config does not say; 0: all processors */
     int64_t chunk;            /* tokens the prefill program takes at a time; 1: there is none */
     int64_t cache_len;        /* tokens a sequence may have */
     enum dtype dtype;         /* of weights and activations; DTYPE_NONE: as the config says */

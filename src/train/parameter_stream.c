@@ -1,6 +1,7 @@
 #include "train/parameter_stream.h"
 
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "graph/builder.h"
 #include "model/init.h"
 
@@ -22,8 +23,8 @@ static enum status fetch(void *user, const struct tensor *t, void *buffer)
     const struct model_param *p = t->data;
     struct tensor to = {.dtype = DTYPE_F32, .shape = p->shape, .data = buffer};
     if (s->weights)
-        return weights_read(s->weights, (int)(p - s->io.params), &to, s->n_threads);
-    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->n_threads);
+        return weights_read(s->weights, (int)(p - s->io.params), &to, s->team);
+    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->team);
 }
 
 static enum status store(void *user, const struct tensor *t, const void *buffer)
@@ -54,7 +55,8 @@ enum status parameter_stream_open(struct parameter_stream *s, const struct model
                                   const char *folder, uint64_t seed, int n_threads)
 {
     enum status status;
-    *s = (struct parameter_stream){.seed = seed, .n_threads = MAX(n_threads, 1)};
+    *s = (struct parameter_stream){.seed = seed};
+    TRY_GOTO(team_new(&s->team, n_threads > 0 ? n_threads : usable_processors()), out);
     TRY_GOTO(build_table(s, model), out);
     if (folder)
         TRY_GOTO(weights_open(&s->weights, folder, s->io.params, s->io.n_params), out);
@@ -68,6 +70,7 @@ out:
 void parameter_stream_close(struct parameter_stream *s)
 {
     weights_close(s->weights);
+    team_free(s->team);
     graph_free(s->graph);
     mem_free(s->tensors);
     mem_free(s->stage.buffer);

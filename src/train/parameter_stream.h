@@ -17,14 +17,14 @@ struct parameter_stream {
     struct model_graph io;
     struct weights *weights; /* NULL: drawn from the seed */
     uint64_t seed;
-    int n_threads;
+    struct team *team;
     /* What io functions take: tensors whose bytes exist only while the stage fetches them. */
     struct tensor *tensors; /* [io.n_params], f32 */
     struct tensor_stage stage;
 };
 
-/* folder NULL: from the seed. The stage points to *s, which stays where it is. On failure there is
- * nothing to close. */
+/* folder NULL: from the seed. n_threads 0: all processors. The stage points to *s, which stays
+ * where it is. On failure there is nothing to close. */
 enum status parameter_stream_open(struct parameter_stream *s, const struct model *model,
                                   const char *folder, uint64_t seed, int n_threads) MUST_CHECK;
 void parameter_stream_close(struct parameter_stream *s);

@@ -25,7 +25,7 @@ struct parameter_list {
 
 /* Values from a Hugging Face model folder, or drawn from the seed when folder is NULL. */
 enum status parameters_load(const struct parameter_list *list, const char *folder, uint64_t seed,
-                            int n_threads) MUST_CHECK;
+                            struct team *team) MUST_CHECK;
 
 #ifdef __cplusplus
 }

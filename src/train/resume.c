@@ -173,7 +173,7 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     json_t *history = NULL;
     TRY_GOTO(collect_states(s, &states), out);
     TRY_GOTO(checkpoint_read_params(c, s->params, s->n_params, s->param_tensors, s->stage,
-                                    s->device.env.n_threads),
+                                    s->device.env.team),
              out);
     TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, s->stage), out);
     TRY_GOTO(unpack_state(s, c, t), out);

@@ -17,7 +17,7 @@ static enum status open_device(struct session *s)
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    return device_choose(&s->device, cfg, s->options.cache_folder);
+    return device_choose(&s->device, cfg, s->options.cache_folder, s->options.n_threads);
 }
 
 static enum status check_length(const struct session *s)
@@ -170,7 +170,7 @@ static enum status load_weights(struct session *s)
         masters[i] = master_of(s, i);
     struct parameter_list list = {s->params, s->n_params, masters, s->stage};
     enum status status =
-        parameters_load(&list, s->model_folder, (uint64_t)s->config->seed, s->device.env.n_threads);
+        parameters_load(&list, s->model_folder, (uint64_t)s->config->seed, s->device.env.team);
     for (int i = 0; i < s->n_params && status == OK; i++) {
         if (masters[i].data != s->param_tensors[i].data)
             status = round_master(s, &masters[i], &s->param_tensors[i]);

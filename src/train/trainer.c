@@ -24,6 +24,8 @@ struct loop {
     int64_t n_labels; /* in the step just done */
     int64_t n_stuck;  /* steps in a row that were skipped although the loss scale is at its least */
     double started;
+    double peak_flops; /* what MFU is measured against */
+    bool peak_doubted; /* and that it was measured anew is said */
 };
 
 /* ---- one step -------------------------------------------------------------------------------- */
@@ -172,18 +174,27 @@ static void measure_memory(struct loop *l, struct step_record *r)
     r->device_predicted = f->process_bytes;
 }
 
-/* What the model's matrix products could reach. */
-static double peak_flops(const struct session *s)
+/* Model FLOPs utilisation: of what the model's matrix products could reach. A step that was faster
+ * shows that the rate was measured while the machine was busy: then that step is the measure. */
+static double mfu_of(struct loop *l, double seconds)
 {
-    bool half = dtype_size(s->pipeline.precision.weights) == 2;
-    return device_matmul_rate(&s->device.rates, half);
+    bool half = dtype_size(l->s->pipeline.precision.weights) == 2;
+    double reached = l->s->pipeline.forecast.step_flops / seconds;
+    l->peak_flops = MAX(l->peak_flops, device_matmul_rate(&l->s->device.rates, half));
+    if (reached > l->peak_flops) {
+        if (!l->peak_doubted)
+            log_warn("a step went beyond the rate of matrix products that was measured when the "
+                     "run began (the machine was busy then): MFU is of the fastest step");
+        l->peak_doubted = true;
+        l->peak_flops = reached;
+    }
+    return reached / l->peak_flops;
 }
 
 static struct step_record record_step(struct loop *l, double lr, double seconds)
 {
     const struct config *cfg = l->s->config;
     bool ran = l->n_labels > 0;
-    double flops = l->s->pipeline.forecast.step_flops;
     double norm = ran ? output(l, "grad_norm") : 0.0;
     bool scaled = l->s->pipeline.precision.loss_scaling;
     struct step_record r = {
@@ -198,7 +209,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .n_tokens = l->n_labels,
         .seconds = seconds,
         .tokens_per_s = (double)(cfg->train_batch_size * cfg->max_seq_length) / seconds,
-        .mfu = flops / seconds / peak_flops(l->s),
+        .mfu = mfu_of(l, seconds),
     };
     l->state.n_tokens += r.n_tokens;
     r.n_tokens_total = l->state.n_tokens;
@@ -420,7 +431,7 @@ static void summarise(struct loop *l)
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->tokens_per_s = r->samples_per_s * (double)cfg->max_seq_length;
-    r->mfu = l->s->pipeline.forecast.step_flops / r->median_step_s / peak_flops(l->s);
+    r->mfu = mfu_of(l, r->median_step_s);
 }
 
 static void take_table(struct loop *l)

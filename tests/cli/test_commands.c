@@ -342,6 +342,25 @@ static void tensorboard_events_go_where_the_environment_says(void **state)
     process_release(&p);
 }
 
+static void expect_threads(const char *setting, const char *key, const char *said)
+{
+    struct process p;
+    struct process_options o = {.variable = "OMP_NUM_THREADS", .setting = setting};
+    process_run(&p, &scratch, &o, (const char *const[]){"plan", config, "device=cpu", key, NULL});
+    expect_exit(&p, 0);
+    if (!strstr(p.out, said) && !strstr(p.err, said))
+        fail_msg("no '%s' in: %s%s", said, p.out, p.err);
+    process_release(&p);
+}
+
+static void threads_are_those_of_the_config_or_else_of_the_environment(void **state)
+{
+    (void)state;
+    expect_threads("3", "num_threads=0", "3 threads");
+    expect_threads("3,1", "num_threads=0", "3 threads");
+    expect_threads("3", "num_threads=5", "5 threads");
+}
+
 static void a_rehearsal_evaluates_saves_and_reads_back(void **state)
 {
     (void)state;
@@ -613,6 +632,7 @@ int main(void)
         TEST(logging_steps_and_log_format_decide_what_is_shown),
         TEST(a_line_shows_the_mean_loss_since_the_one_before),
         TEST(tensorboard_events_go_where_the_environment_says),
+        TEST(threads_are_those_of_the_config_or_else_of_the_environment),
         TEST(a_rehearsal_evaluates_saves_and_reads_back),
         TEST(dry_run_plans_only),
         TEST(eval_uses_the_newest_checkpoint_or_the_one_named),

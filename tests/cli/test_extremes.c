@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -89,6 +90,41 @@ static void numbers_that_32_bits_cannot_hold_are_refused(void **state)
     expect_refused("max_grad_norm=1e300", "max_grad_norm");
 }
 
+static double children_s(void)
+{
+    struct rusage u;
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &u), 0);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Kernels are timed on some of the memory and for some of the time that a step would take. Time on
+ * processors is counted, so that other programs do not show. */
+static void plans_of_large_models_and_batches_answer_within_seconds(void **state)
+{
+    static const char *const cases[][2] = {
+        {"configs/gpt2-1558m.yaml", "seed=1"},
+        {"configs/llama-7b.yaml", "seed=1"},
+        {"configs/demo.yaml", "per_device_train_batch_size=100000"},
+        {"configs/demo.yaml", "gradient_accumulation_steps=1000000"},
+        {"configs/demo.yaml", "model.num_hidden_layers=300"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct process p;
+        struct rusage u;
+        double before = children_s();
+        PROCESS_RUN(&p, &scratch, "plan", cases[i][0], cases[i][1], "device=cpu", "-q", "--json");
+        expect_exit(&p, 0);
+        double seconds = children_s() - before;
+        assert_int_equal(getrusage(RUSAGE_CHILDREN, &u), 0);
+        if (seconds > 20 || u.ru_maxrss > 700 << 10)
+            fail_msg("%s %s: %.1f s on processors, %ld KiB", cases[i][0], cases[i][1], seconds,
+                     u.ru_maxrss);
+        process_release(&p);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_scratch, drop_scratch)
 
 int main(void)
@@ -97,6 +133,7 @@ int main(void)
         TEST(no_number_of_any_key_ends_badly),
         TEST(a_run_that_is_too_long_to_count_is_refused),
         TEST(numbers_that_32_bits_cannot_hold_are_refused),
+        TEST(plans_of_large_models_and_batches_answer_within_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

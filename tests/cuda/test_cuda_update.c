@@ -317,7 +317,9 @@ static void run_on_cpu(const struct op_call *c)
         out[o] = on_host(&c->out[o]);
     h.in = in;
     h.out = out;
+    must(team_new(&x.env.team, x.env.n_threads));
     must(cpu_kernels(c->op)->run(&x, &h));
+    team_free(x.env.team);
 }
 
 /* f32 results may differ in their last place, and then a draw goes the other way: rarely. */

@@ -7,8 +7,10 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "device/cpu/cpu_ref.h"
 #include "device/device.h"
+#include "support/crowd.h"
 
 static struct tensor tensor_new(enum dtype dtype, int64_t rows, int64_t columns)
 {
@@ -39,15 +41,15 @@ static void operands_are_noise_or_valid_indices(void **state)
     }
 }
 
-/* Seconds of y = x w^T with n x n matrices. */
-static double time_product(struct device *d, int64_t n)
+/* y = x w^T with n x n matrices. */
+static struct call_time time_product(struct device *d, int64_t n)
 {
     struct tensor in[] = {tensor_new(DTYPE_F32, n, n), tensor_new(DTYPE_F32, n, n)};
     struct tensor out = tensor_new(DTYPE_F32, n, n);
     struct op_call call = {.op = OP_linear, .in = in, .n_in = 2, .out = &out, .n_out = 1};
     const struct kernel *k = d->ops->kernels(OP_linear);
     struct kernel_ctx x = {.env = d->env};
-    double seconds = 0.0;
+    struct call_time found = {0};
     int64_t n_bytes = k->workspace(&call, &d->env);
     char *workspace = mem_alloc((size_t)n_bytes + 64);
     assert_non_null(workspace);
@@ -55,20 +57,38 @@ static double time_product(struct device *d, int64_t n)
     for (int i = 0; i < 2; i++)
         assert_int_equal(d->ops->fill(d, &in[i], 1), OK);
     struct timed_calls t = {.kernel = k, .contexts = &x, .calls = &call, .n = 1};
-    assert_int_equal(d->ops->time_calls(d, &t, &seconds), OK);
+    assert_int_equal(d->ops->time_calls(d, &t, &found), OK);
     mem_free(workspace);
     mem_free(in[0].data);
     mem_free(in[1].data);
     mem_free(out.data);
-    return seconds;
+    return found;
 }
 
 /* 512 times the work, and no clock is so bad. */
 static void a_larger_product_takes_longer(void **state)
 {
-    double little = time_product(*state, 32), much = time_product(*state, 256);
+    double little = time_product(*state, 32).seconds, much = time_product(*state, 256).seconds;
     assert_true(little > 0.0);
     assert_true(much > 5.0 * little);
+}
+
+/* Three for each processor: whoever else wants one has to wait. */
+static void a_timing_among_busy_programs_says_that_it_was_disturbed(void **state)
+{
+    enum { MOST = 48 };
+    struct device *d = *state;
+    pid_t others[MOST];
+    int n = MIN(3 * usable_processors(), MOST);
+    if (n < 3 * usable_processors() || run_delay_s(thread_number()) == 0.0)
+        skip(); /* too many processors to keep busy, or a system that does not say */
+    crowd_start(others, n);
+    struct call_time found = {0};
+    for (int i = 0; i < 20 && !found.disturbed; i++)
+        found = time_product(d, 512);
+    crowd_end(others, n);
+    assert_true(found.disturbed);
+    assert_true(found.seconds > 0.0);
 }
 
 int main(void)
@@ -79,6 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(operands_are_noise_or_valid_indices, &d),
         cmocka_unit_test_prestate(a_larger_product_takes_longer, &d),
+        cmocka_unit_test_prestate(a_timing_among_busy_programs_says_that_it_was_disturbed, &d),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(&d);

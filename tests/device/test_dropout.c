@@ -36,11 +36,13 @@ static void drop(struct fixture *f, const char *name, double p, int64_t seed, in
                                 {DTYPE_I64, shape_of(1, (int64_t)2), f->rng}};
     struct tensor out = {DTYPE_F32, shape_of(1, (int64_t)N), y};
     const struct op_call call = {OP_dropout, 2, 1, in, &out, attrs};
-    const struct kernel_ctx ctx = {.env = {.n_threads = n_threads}};
+    struct kernel_ctx ctx = {.env = {.n_threads = n_threads}};
     const struct kernel *k = cpu_kernels(OP_dropout);
     while (strcmp(k->name, name) != 0)
         k++;
+    assert_int_equal(team_new(&ctx.env.team, n_threads), OK);
     assert_int_equal(k->run(&ctx, &call), OK);
+    team_free(ctx.env.team);
 }
 
 static int count_kept(const float *y)

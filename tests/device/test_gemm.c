@@ -39,6 +39,7 @@ static struct tensor run(const struct product *p, const struct tensor *a, const 
                          const float *bias)
 {
     struct kernel_env env = {.n_threads = p->n_threads};
+    assert_int_equal(team_new(&env.team, p->n_threads), OK);
     struct tensor c = tensor_new(p->c, p->m * p->n, 3), residual = tensor_new(p->c, p->m * p->n, 5);
     int64_t n_bytes = cpu_gemm_workspace(&env, p->m, p->n, p->k);
     char *memory = mem_alloc((size_t)n_bytes + 128), *workspace;
@@ -63,6 +64,7 @@ static struct tensor run(const struct product *p, const struct tensor *a, const 
     if (p->b_across)
         g.b = cpu_matrix_transposed(g.b);
     cpu_gemm(&env, workspace, &g);
+    team_free(env.team);
     assert_int_equal((unsigned char)workspace[n_bytes], 0xff);
     mem_free(memory);
     mem_free(residual.data);

@@ -84,10 +84,12 @@ static void run(struct bench *b, const char *kernel, int n_threads, int64_t seed
                                       [ADAMW_SEED] = {.i = seed}};
     struct op_call c = {OP_adamw, 7, 3, in, out, attrs};
     struct kernel_ctx x = {.env = {.n_threads = n_threads}};
+    assert_int_equal(team_new(&x.env.team, n_threads), OK);
     for (const struct kernel *k = cpu_kernels(OP_adamw); k->name; k++) {
         if (strcmp(k->name, kernel) == 0)
             assert_int_equal(k->run(&x, &c), OK);
     }
+    team_free(x.env.team);
 }
 
 static void fill(struct bench *b)

@@ -172,8 +172,8 @@ static void expect_content(struct fixture *f, const char *path, int64_t step)
         states[i].name = f->states[i].name;
         states[i].tensor = new_tensor(f->states[i].tensor.dtype, f->states[i].tensor.shape);
     }
-    expect_ok(
-        checkpoint_read_params(c, f->content.params, f->content.n_params, params, &host_stage, 2));
+    expect_ok(checkpoint_read_params(c, f->content.params, f->content.n_params, params, &host_stage,
+                                     NULL));
     expect_ok(checkpoint_read_states(c, states, N_STATES, &host_stage));
     for (int i = 0; i < f->content.n_params; i++) {
         expect_same_bytes(&params[i], &f->params[i]);
@@ -334,8 +334,8 @@ static void parameters_of_any_dtype_keep_their_bits(void **state)
         assert_int_equal(stored_bytes(&f), n_bytes);
         struct checkpoint *c;
         expect_ok(checkpoint_open(&c, path, CHECKPOINT_FULL));
-        expect_ok(
-            checkpoint_read_params(c, f.content.params, f.content.n_params, back, &host_stage, 1));
+        expect_ok(checkpoint_read_params(c, f.content.params, f.content.n_params, back, &host_stage,
+                                         NULL));
         for (int i = 0; i < f.content.n_params; i++) {
             expect_same_bytes(&back[i], &f.params[i]);
             mem_free(back[i].data);
@@ -695,7 +695,7 @@ static void a_checkpoint_of_another_model_or_optimizer_is_refused(void **state)
     assert_int_equal(checkpoint_check_model(c, other.golden.model), ERR_CHECKPOINT);
     expect_message("another model");
     assert_int_equal(checkpoint_read_params(c, other.content.params, other.content.n_params,
-                                            other.content.param_tensors, &host_stage, 1),
+                                            other.content.param_tensors, &host_stage, NULL),
                      ERR_CHECKPOINT);
     expect_message("model.safetensors");
 
@@ -806,7 +806,7 @@ static enum status use_all(struct fixture *f)
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     TRY_GOTO(checkpoint_check_model(c, f->golden.model), out);
     TRY_GOTO(checkpoint_read_params(c, f->content.params, f->content.n_params, f->params,
-                                    &host_stage, 1),
+                                    &host_stage, NULL),
              out);
     TRY_GOTO(checkpoint_read_states(c, f->states, N_STATES, &host_stage), out);
 out:

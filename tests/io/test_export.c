@@ -53,7 +53,7 @@ static void fixture_init(struct fixture *f, const char *name)
     golden_open(&f->golden, name, "config.json", &request);
     assert_in_range(f->golden.built.n_params, 1, 64);
     expect_ok(weights_load(f->golden.folder, f->golden.built.params, f->golden.built.n_params,
-                           new_tensors(f, f->tensors), 1));
+                           new_tensors(f, f->tensors), NULL));
     scratch_write_text(&f->scratch, "source/tokenizer.json", "{}");
     f->content = (struct export_content){
         .model = f->golden.model,
@@ -92,7 +92,7 @@ static void expect_export(const struct fixture *f, const char *dtype)
 {
     struct tensor back[64];
     expect_ok(
-        weights_load(f->out, f->content.params, f->content.n_params, new_tensors(f, back), 1));
+        weights_load(f->out, f->content.params, f->content.n_params, new_tensors(f, back), NULL));
     for (int i = 0; i < f->content.n_params; i++) {
         const float *due = f->tensors[i].data, *got = back[i].data;
         for (int64_t e = 0; e < shape_elems(&back[i].shape); e++)

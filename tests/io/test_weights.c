@@ -49,7 +49,12 @@ static void release(struct loaded *l)
 
 static enum status load(struct loaded *l, const char *folder)
 {
-    return weights_load(folder, l->g.built.params, l->g.built.n_params, l->tensors, 2);
+    struct team *team;
+    TRY(team_new(&team, 2));
+    enum status status =
+        weights_load(folder, l->g.built.params, l->g.built.n_params, l->tensors, team);
+    team_free(team);
+    return status;
 }
 
 static enum status save(struct loaded *l, const char *folder, enum dtype dtype, int64_t max_shard)
@@ -173,7 +178,7 @@ static void large_transposed_and_stacked_parameters_survive(void **state)
     scratch_init(&s);
     struct weights_save_options options = {.dtype = DTYPE_BF16};
     expect_ok(weights_save(s.folder, params, 2, from, &host_stage, &options));
-    expect_ok(weights_load(s.folder, params, 2, to, 2));
+    expect_ok(weights_load(s.folder, params, 2, to, NULL));
     assert_memory_equal(a, a2, sizeof(a));
     assert_memory_equal(bc, bc2, sizeof(bc));
     struct st_reader *r;
@@ -221,7 +226,7 @@ static void reading_holds_no_second_copy_of_the_weights(void **state)
     struct weights *w;
     int64_t before = process_resident() - process_anonymous();
     expect_ok(weights_open(&w, s.folder, &param, 1));
-    expect_ok(weights_read(w, 0, &t, 2));
+    expect_ok(weights_read(w, 0, &t, NULL));
     int64_t after = process_resident() - process_anonymous();
     assert_true(after - before < n_bytes / 2);
     weights_close(w);

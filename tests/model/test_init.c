@@ -23,7 +23,10 @@ static float *drawn(const struct model_param *p, uint64_t seed, int n_threads)
 {
     float *x = mem_alloc(N * sizeof(*x));
     assert_non_null(x);
-    expect_ok(init_param(p, seed, DTYPE_F32, 0, N, x, n_threads));
+    struct team *team;
+    expect_ok(team_new(&team, n_threads));
+    expect_ok(init_param(p, seed, DTYPE_F32, 0, N, x, team));
+    team_free(team);
     return x;
 }
 
@@ -58,7 +61,7 @@ static void threads_and_pieces_do_not_change_the_draws(void **state)
     for (int64_t first = 0; first < N;) { /* pieces of odd lengths */
         int64_t n = MIN((int64_t)997, N - first);
         float part[997];
-        expect_ok(init_param(&weight, 7, DTYPE_F32, first, n, part, 2));
+        expect_ok(init_param(&weight, 7, DTYPE_F32, first, n, part, NULL));
         assert_memory_equal(part, one + first, (size_t)n * sizeof(float));
         first += n;
     }
@@ -91,17 +94,17 @@ static void narrow_dtypes_hold_the_same_draws_rounded(void **state)
     float x[FEW];
     double d[FEW];
     uint16_t b[FEW], h[FEW];
-    expect_ok(init_param(&weight, 3, DTYPE_F32, 0, FEW, x, 1));
-    expect_ok(init_param(&weight, 3, DTYPE_F64, 0, FEW, d, 1));
-    expect_ok(init_param(&weight, 3, DTYPE_BF16, 0, FEW, b, 1));
-    expect_ok(init_param(&weight, 3, DTYPE_F16, 0, FEW, h, 1));
+    expect_ok(init_param(&weight, 3, DTYPE_F32, 0, FEW, x, NULL));
+    expect_ok(init_param(&weight, 3, DTYPE_F64, 0, FEW, d, NULL));
+    expect_ok(init_param(&weight, 3, DTYPE_BF16, 0, FEW, b, NULL));
+    expect_ok(init_param(&weight, 3, DTYPE_F16, 0, FEW, h, NULL));
     for (int i = 0; i < FEW; i++) {
         assert_true(d[i] == (double)x[i]);
         assert_int_equal(b[i], bf16_from_f32(x[i]));
         assert_int_equal(h[i], f16_from_f32(x[i]));
     }
     int32_t wrong[4];
-    assert_int_equal(init_param(&weight, 3, DTYPE_I32, 0, 4, wrong, 1), ERR_SHAPE);
+    assert_int_equal(init_param(&weight, 3, DTYPE_I32, 0, 4, wrong, NULL), ERR_SHAPE);
 }
 
 static void ones_and_zeros_are_exact(void **state)
@@ -109,11 +112,11 @@ static void ones_and_zeros_are_exact(void **state)
     (void)state;
     struct model_param p = {.name = "norm.weight", .init = INIT_ONE};
     float x[7];
-    expect_ok(init_param(&p, 3, DTYPE_F32, 2, 7, x, 1));
+    expect_ok(init_param(&p, 3, DTYPE_F32, 2, 7, x, NULL));
     for (int i = 0; i < 7; i++)
         assert_true(x[i] == 1.0f);
     p.init = INIT_ZERO;
-    expect_ok(init_param(&p, 3, DTYPE_F32, 2, 7, x, 1));
+    expect_ok(init_param(&p, 3, DTYPE_F32, 2, 7, x, NULL));
     for (int i = 0; i < 7; i++)
         assert_true(x[i] == 0.0f);
 }

@@ -29,6 +29,8 @@ struct fake {
     char *scratch;
     int64_t n_scratch;
     const char *broken; /* an op whose calls cannot be timed; NULL: none */
+    bool disturbed;
+    double slowness; /* what is measured over the figure */
 };
 static struct fake fake;
 
@@ -103,7 +105,7 @@ static void expect_sound(const struct op_call *c)
     }
 }
 
-static enum status time_calls(struct device *d, const struct timed_calls *t, double *seconds)
+static enum status time_calls(struct device *d, const struct timed_calls *t, struct call_time *out)
 {
     (void)d;
     if (fake.broken && strcmp(op_get(t->calls[0].op)->name, fake.broken) == 0)
@@ -118,13 +120,14 @@ static enum status time_calls(struct device *d, const struct timed_calls *t, dou
     for (int i = 0; i < MIN(t->n, 2); i++)
         expect_ok(t->kernel->run(&t->contexts[i], &t->calls[i]));
     fake.n_timed++;
-    *seconds = figure(&t->calls[0]);
+    *out = (struct call_time){fake.slowness * figure(&t->calls[0]), fake.disturbed};
     return OK;
 }
 
 static void open_fake(struct training *t)
 {
-    fake = (struct fake){.device = t->device, .ops = *t->device.ops, .most_bytes = INT64_MAX};
+    fake = (struct fake){
+        .device = t->device, .ops = *t->device.ops, .most_bytes = INT64_MAX, .slowness = 1};
     fake.ops.memory_alloc = refuse_or_alloc;
     fake.ops.memory_free = give_back;
     fake.ops.fill = fill;
@@ -300,6 +303,83 @@ static void values_that_are_no_times_are_measured_again(void **state)
     training_release(&t);
 }
 
+/* Opens the table as a process of its own would, measures, and gives the time of one call. */
+static double measured_by_a_process(const struct scratch *s, const struct program *p)
+{
+    struct kernel_times *times;
+    expect_ok(kernel_times_open(&times, &fake.device, s->folder));
+    expect_ok(kernel_times_measure(times, p));
+    expect_ok(kernel_times_measure(times, p)); /* once a process is enough */
+    double seconds = kernel_times_find(times, p, first_compute(p));
+    kernel_times_free(times);
+    return seconds;
+}
+
+static void expect_near(double seconds, double expected)
+{
+    assert_true(fabs(seconds - expected) < 1e-3 * expected);
+}
+
+static void a_disturbed_time_is_used_and_measured_again_by_the_next_process(void **state)
+{
+    (void)state;
+    struct training t;
+    struct scratch s;
+    open_training(&t);
+    scratch_init(&s);
+    double figure = figure_of(t.program, first_compute(t.program));
+    fake.disturbed = true;
+    fake.slowness = 40;
+    expect_near(measured_by_a_process(&s, t.program), 40 * figure);
+    int n = fake.n_timed;
+    fake.slowness = 70; /* of two disturbed times the shorter one */
+    expect_near(measured_by_a_process(&s, t.program), 40 * figure);
+    assert_int_equal(fake.n_timed, 2 * n);
+    fake.disturbed = false;
+    fake.slowness = 1;
+    expect_near(measured_by_a_process(&s, t.program), figure);
+    assert_int_equal(fake.n_timed, 3 * n);
+    expect_near(measured_by_a_process(&s, t.program), figure); /* and now it is known */
+    assert_int_equal(fake.n_timed, 3 * n);
+    scratch_release(&s);
+    training_release(&t);
+}
+
+static void calls_beyond_the_limits_are_not_run(void **state)
+{
+    static const struct timing_limits limits[] = {{.call_s = 1e-12}, {.n_bytes = ARENA_ALIGN}};
+    (void)state;
+    struct training t;
+    struct kernel_times *times;
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        open_training(&t);
+        fake.device.limits = limits[i];
+        expect_ok(kernel_times_open(&times, &fake.device, NULL));
+        expect_ok(kernel_times_measure(times, t.program));
+        assert_int_equal(fake.n_timed, 0);
+        assert_true(fake.largest_bytes <= ARENA_ALIGN);
+        assert_true(kernel_times_find(times, t.program, first_compute(t.program)) < 0);
+        kernel_times_free(times);
+        training_release(&t);
+    }
+}
+
+static void what_does_not_fit_into_the_time_is_left_to_the_next_process(void **state)
+{
+    (void)state;
+    struct training t;
+    struct scratch s;
+    open_training(&t);
+    scratch_init(&s);
+    fake.device.limits.total_s = 1e-12;
+    (void)measured_by_a_process(&s, t.program);
+    assert_int_equal(fake.n_timed, 1);
+    (void)measured_by_a_process(&s, t.program);
+    assert_int_equal(fake.n_timed, 2);
+    scratch_release(&s);
+    training_release(&t);
+}
+
 static void a_call_that_cannot_be_timed_goes_by_rate(void **state)
 {
     (void)state;
@@ -412,6 +492,9 @@ int main(void)
         cmocka_unit_test(every_call_is_timed_once),
         cmocka_unit_test(times_are_kept_for_one_device_and_build),
         cmocka_unit_test(values_that_are_no_times_are_measured_again),
+        cmocka_unit_test(a_disturbed_time_is_used_and_measured_again_by_the_next_process),
+        cmocka_unit_test(calls_beyond_the_limits_are_not_run),
+        cmocka_unit_test(what_does_not_fit_into_the_time_is_left_to_the_next_process),
         cmocka_unit_test(a_call_that_cannot_be_timed_goes_by_rate),
         cmocka_unit_test(a_full_device_leaves_all_to_the_rates),
         cmocka_unit_test(running_out_of_memory_is_told),

@@ -19,6 +19,7 @@ struct eval {
     struct eval_options options;
     struct block *blocks; /* per value */
     struct tensor *in;    /* scratch: the widest node's inputs */
+    struct team *team;
 };
 
 static enum status block_init(struct block *b, size_t n_bytes, uint8_t poison)
@@ -109,6 +110,8 @@ enum status eval_new(struct eval **out, const struct graph *g, const struct eval
         status = mem_try_array(&e->in, widest, sizeof(*e->in));
     if (status == OK)
         status = allocate(e);
+    if (status == OK)
+        status = team_new(&e->team, e->options.n_threads);
     if (status != OK) {
         eval_free(e);
         return status;
@@ -125,6 +128,7 @@ void eval_free(struct eval *e)
         mem_free(e->blocks[v].base);
     mem_free(e->blocks);
     mem_free(e->in);
+    team_free(e->team);
     mem_free(e);
 }
 
@@ -157,7 +161,7 @@ static enum status pick(const struct eval *e, const struct op_call *c, const str
 static enum status run_kernel(const struct eval *e, const struct node *n, const struct kernel *k,
                               const struct op_call *c)
 {
-    struct kernel_ctx x = {.env = {.n_threads = e->options.n_threads}};
+    struct kernel_ctx x = {.env = {.n_threads = e->options.n_threads, .team = e->team}};
     int64_t n_bytes = k->workspace ? k->workspace(c, &x.env) : 0;
     if (n_bytes < 0)
         return FAIL(ERR_INTERNAL, "declares %lld bytes of workspace", (long long)n_bytes);

@@ -130,7 +130,7 @@ static void fill_param(struct training *t, const struct model_param *p)
     char master[256];
     void *to = storage_bytes(t, p->name);
     int64_t n = shape_elems(&p->shape);
-    expect_ok(init_param(p, 7, graph_value(t->graph, p->value)->dtype, 0, n, to, 2));
+    expect_ok(init_param(p, 7, graph_value(t->graph, p->value)->dtype, 0, n, to, NULL));
     (void)snprintf(master, sizeof(master), "master.%s", p->name);
     if (!t->precision.masters || !storage_find(&t->storage, master))
         return;

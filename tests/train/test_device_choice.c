@@ -21,7 +21,7 @@ static struct device_tuning chosen(const char *text)
 {
     struct config *cfg = load(text);
     struct device d;
-    if (device_choose(&d, cfg, NULL) != OK)
+    if (device_choose(&d, cfg, NULL, 0) != OK)
         fail_msg("%s: %s", text, status_message());
     struct device_tuning t = d.tuning;
     device_close(&d);
@@ -33,7 +33,7 @@ static void refuses(const char *text, enum status code, const char *part)
 {
     struct config *cfg = load(text);
     struct device d;
-    enum status status = device_choose(&d, cfg, NULL);
+    enum status status = device_choose(&d, cfg, NULL, 0);
     if (status != code || !strstr(status_message(), part))
         fail_msg("%s: %s, %s", text, status_name(status), status_message());
     assert_null(d.ops);

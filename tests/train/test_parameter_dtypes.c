@@ -191,11 +191,11 @@ static struct tensor origin_of(const struct session *s, int i)
     if (s->model_folder) {
         struct weights *w;
         expect_ok(weights_open(&w, s->model_folder, s->params, s->n_params));
-        expect_ok(weights_read(w, i, &t, 1));
+        expect_ok(weights_read(w, i, &t, NULL));
         weights_close(w);
     } else {
         expect_ok(init_param(p, (uint64_t)s->config->seed, DTYPE_F32, 0, shape_elems(&t.shape),
-                             t.data, 1));
+                             t.data, NULL));
     }
     return t;
 }

@@ -96,7 +96,7 @@ class Torture:
     def run(self, *arguments, env=None, limit_s=TIME_LIMIT_S):
         """Runs snug; a run that does not end is a fault of its own (code None)."""
         extra = dict(env or {})
-        full = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+        full = dict(os.environ, OMP_NUM_THREADS="1",
                     XDG_CACHE_HOME=self.path("cache"), **extra)
         command = [self.snug] + [str(a) for a in arguments]
         try:

@@ -2,17 +2,19 @@
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_ref.h"
 
+static void fill_block(const void *job, int64_t at, int64_t size)
+{
+    const struct op_call *c = job;
+    float value = (float)call_float(c, 0), buffer[CPU_BLOCK];
+    float *y = block_open(&c->out[0], at, buffer);
+    for (int64_t i = 0; i < size; i++)
+        y[i] = value;
+    block_close(&c->out[0], at, y, size);
+}
+
 static enum status fill_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-    float value = (float)call_float(c, 0), block[CPU_BLOCK];
-    for (int i = 0; i < CPU_BLOCK; i++)
-        block[i] = value;
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        int64_t at = i_block * CPU_BLOCK;
-        cpu_store_f32(c->out[0].data, c->out[0].dtype, at, block, block_size(n, at));
-    }
+    cpu_each_block(x, shape_elems(&c->out[0].shape), fill_block, c);
     return OK;
 }
 
@@ -29,21 +31,22 @@ static enum status fill_reference(const struct kernel_ctx *x, const struct op_ca
     return OK;
 }
 
+static void accumulate_block(const void *job, int64_t at, int64_t size)
+{
+    const struct op_call *c = job;
+    float acc_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK];
+    const float *acc = block_read(&c->in[0], at, size, acc_buffer);
+    const float *g = block_read(&c->in[1], at, size, g_buffer);
+    float *y = block_open(&c->out[0], at, acc_buffer);
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++)
+        y[i] = acc[i] + g[i];
+    block_close(&c->out[0], at, y, size);
+}
+
 static enum status accumulate_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float acc_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *acc = block_read(&c->in[0], at, size, acc_buffer);
-        const float *g = block_read(&c->in[1], at, size, g_buffer);
-        float *y = block_open(&c->out[0], at, acc_buffer);
-#pragma omp simd
-        for (int64_t i = 0; i < size; i++)
-            y[i] = acc[i] + g[i];
-        block_close(&c->out[0], at, y, size);
-    }
+    cpu_each_block(x, shape_elems(&c->out[0].shape), accumulate_block, c);
     return OK;
 }
 

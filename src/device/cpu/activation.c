@@ -63,20 +63,28 @@ BLOCK(gelu_tanh, gelu_tanh(a[i]))
 BLOCK(gelu_tanh_grad, a[i] * gelu_tanh_slope(b[i]))
 #undef BLOCK
 
+struct pointwise {
+    const struct op_call *c;
+    block_fn *fn;
+};
+
+static void pointwise_block(const void *job, int64_t at, int64_t size)
+{
+    const struct pointwise *p = job;
+    const struct op_call *c = p->c;
+    float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+    const float *a = block_read(&c->in[0], at, size, a_buffer);
+    const float *b = c->n_in > 1 ? block_read(&c->in[1], at, size, b_buffer) : a;
+    float *y = block_open(&c->out[0], at, y_buffer);
+    p->fn(y, a, b, size);
+    block_close(&c->out[0], at, y, size);
+}
+
 /* y = fn(a) or fn(a, b), everything of one shape. */
 static void run_blocks(const struct kernel_ctx *x, const struct op_call *c, block_fn *fn)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *a = block_read(&c->in[0], at, size, a_buffer);
-        const float *b = c->n_in > 1 ? block_read(&c->in[1], at, size, b_buffer) : a;
-        float *y = block_open(&c->out[0], at, y_buffer);
-        fn(y, a, b, size);
-        block_close(&c->out[0], at, y, size);
-    }
+    struct pointwise p = {c, fn};
+    cpu_each_block(x, shape_elems(&c->out[0].shape), pointwise_block, &p);
 }
 
 static enum status silu_blocked(const struct kernel_ctx *x, const struct op_call *c)
@@ -159,23 +167,35 @@ static int64_t gelu_bias_workspace(const struct op_call *c, const struct kernel_
     return bias_floats(&c->in[1]) * (int64_t)sizeof(float);
 }
 
-static enum status gelu_bias_blocked(const struct kernel_ctx *x, const struct op_call *c)
+struct biased {
+    const struct op_call *c;
+    const float *bias; /* [width] */
+    float *partial;    /* [bands, width], of the gradient */
+};
+
+static void gelu_bias_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct biased *b = job;
+    const struct op_call *c = b->c;
     block_fn *fn = call_bool(c, 0) ? gelu_tanh_bias_block : gelu_exact_bias_block;
-    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_elems(&c->out[0].shape) / width;
-    int64_t per_row = block_count(width);
-    const float *bias = block_read(&c->in[1], 0, width, x->workspace);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+    int64_t width = shape_last(&c->out[0].shape), per_row = block_count(width);
+    (void)thread;
+    for (int64_t i_block = first; i_block < last; i_block++) {
         float x_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
         int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
         int64_t size = block_size(width, column), at = row * width + column;
         const float *in = block_read(&c->in[0], at, size, x_buffer);
         float *y = block_open(&c->out[0], at, y_buffer);
-        fn(y, in, bias + column, size);
+        fn(y, in, b->bias + column, size);
         block_close(&c->out[0], at, y, size);
     }
+}
+
+static enum status gelu_bias_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_elems(&c->out[0].shape) / width;
+    struct biased b = {c, block_read(&c->in[1], 0, width, x->workspace), NULL};
+    cpu_loop(x, n_rows * block_count(width), MIN(width, (int64_t)CPU_BLOCK), gelu_bias_blocks, &b);
     return OK;
 }
 
@@ -236,20 +256,33 @@ static void gelu_bias_grad_total(const struct op_call *c, const float *partial, 
         ref_set(&c->out[1], column + i, total[i]);
 }
 
+static void gelu_bias_grad_bands(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct biased *b = job;
+    int64_t width = shape_last(&b->c->in[0].shape);
+    int64_t n_rows = shape_elems(&b->c->in[0].shape) / width;
+    (void)thread;
+    for (int64_t band = first; band < last; band++)
+        gelu_bias_grad_band(b->c, b->bias, band * BAND_ROWS, MIN((band + 1) * BAND_ROWS, n_rows),
+                            b->partial + band * width);
+}
+
+static void gelu_bias_grad_totals(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct biased *b = job;
+    (void)thread;
+    for (int64_t i_block = first; i_block < last; i_block++)
+        gelu_bias_grad_total(b->c, b->partial, i_block * CPU_BLOCK);
+}
+
 static enum status gelu_bias_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t width = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / width;
-    const float *bias = block_read(&c->in[2], 0, width, x->workspace);
-    float *partial = (float *)x->workspace + bias_floats(&c->in[2]); /* [bands, width] */
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t band = 0; band < band_count(n_rows); band++)
-        gelu_bias_grad_band(c, bias, band * BAND_ROWS, MIN((band + 1) * BAND_ROWS, n_rows),
-                            partial + band * width);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(width); i_block++)
-        gelu_bias_grad_total(c, partial, i_block * CPU_BLOCK);
+    int64_t n_bands = band_count(n_rows);
+    struct biased b = {c, block_read(&c->in[2], 0, width, x->workspace),
+                       (float *)x->workspace + bias_floats(&c->in[2])};
+    cpu_loop(x, n_bands, BAND_ROWS * width, gelu_bias_grad_bands, &b);
+    cpu_loop(x, block_count(width), CPU_BLOCK * n_bands, gelu_bias_grad_totals, &b);
     return OK;
 }
 
@@ -278,13 +311,12 @@ static void gate_grad_block(float *dg, float *du, float *y, const float *dy, con
     }
 }
 
-static enum status silu_gate_blocked(const struct kernel_ctx *x, const struct op_call *c)
+static void silu_gate_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
-    int64_t per_row = block_count(width);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+    const struct op_call *c = job;
+    int64_t width = shape_last(&c->out[0].shape), per_row = block_count(width);
+    (void)thread;
+    for (int64_t i_block = first; i_block < last; i_block++) {
         float g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
         int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
         int64_t size = block_size(width, column), at = row * 2 * width + column;
@@ -294,16 +326,21 @@ static enum status silu_gate_blocked(const struct kernel_ctx *x, const struct op
         gate_block(y, g, u, size);
         block_close(&c->out[0], row * width + column, y, size);
     }
+}
+
+static enum status silu_gate_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
+    cpu_loop(x, n_rows * block_count(width), MIN(width, (int64_t)CPU_BLOCK), silu_gate_blocks, c);
     return OK;
 }
 
-static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+static void silu_gate_grad_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
-    int64_t per_row = block_count(width);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * width > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < n_rows * per_row; i_block++) {
+    const struct op_call *c = job;
+    int64_t width = shape_last(&c->in[0].shape), per_row = block_count(width);
+    (void)thread;
+    for (int64_t i_block = first; i_block < last; i_block++) {
         float dy_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
         int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
         int64_t size = block_size(width, column), at = row * 2 * width + column;
@@ -318,6 +355,13 @@ static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const stru
         block_close(&c->out[0], at + width, du, size);
         again_close(c, GATE_Y, row * width + column, y, size);
     }
+}
+
+static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
+    cpu_loop(x, n_rows * block_count(width), MIN(width, (int64_t)CPU_BLOCK), silu_gate_grad_blocks,
+             c);
     return OK;
 }
 

@@ -93,21 +93,39 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
     return job;
 }
 
-static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+struct tasks {
+    const struct kernel_ctx *x;
+    const struct op_call *c;
+};
+
+static int64_t block_count_of(const struct qkv_dims *d)
 {
+    return (d->n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
+}
+
+static void run_tasks(const void *job_of_all, int64_t first, int64_t last, int thread)
+{
+    const struct kernel_ctx *x = ((const struct tasks *)job_of_all)->x;
+    const struct op_call *c = ((const struct tasks *)job_of_all)->c;
     struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t n_blocks = (d.n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
-    int64_t n_tasks = d.batch * d.heads * n_blocks, n_scratch = cpu_attention_scratch(d.head_dim);
-    double work = (double)(d.batch * d.n_tokens) * (double)(d.n_tokens * d.heads * d.head_dim);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(x->env.n_threads) if (work > 1e5)
-    for (int64_t task = 0; task < n_tasks; task++) {
+    int64_t n_blocks = block_count_of(&d);
+    float *scratch = (float *)x->workspace + thread * cpu_attention_scratch(d.head_dim);
+    for (int64_t task = first; task < last; task++) {
         /* The last blocks of a head see the most keys: they go first. */
         int64_t i = (n_blocks - 1 - task / (d.batch * d.heads)) * CPU_QUERIES;
         int64_t head = task % (d.batch * d.heads);
         struct attention_job job = job_of(c, &d, head / d.heads, head % d.heads);
-        cpu_attention_block(&job, i, MIN(d.n_tokens - i, CPU_QUERIES),
-                            (float *)x->workspace + cpu_thread_index() * n_scratch);
+        cpu_attention_block(&job, i, MIN(d.n_tokens - i, CPU_QUERIES), scratch);
     }
+}
+
+static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    struct tasks t = {x, c};
+    double task_work = (double)MIN(d.n_tokens, CPU_QUERIES) * (double)(d.n_tokens * d.head_dim);
+    team_run(x->env.team, d.batch * d.heads * block_count_of(&d), cpu_attention_grain(task_work),
+             run_tasks, &t);
     return OK;
 }
 

@@ -201,27 +201,44 @@ static int64_t tiles_workspace(const struct op_call *c, const struct kernel_env 
     return env->n_threads * thread_floats(c, &d) * (int64_t)sizeof(float);
 }
 
-static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+/* A task is a head with its few tokens, or a block of queries of a head. */
+struct tasks {
+    const struct kernel_ctx *x;
+    const struct op_call *c;
+    struct qkv_dims d;
+    int64_t position, n_heads, n_blocks;
+    bool few;
+};
+
+static void run_tasks(const void *job_of_all, int64_t first, int64_t last, int thread)
 {
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t position;
-    TRY(append(c, &d, &position));
-    bool few = d.n_tokens < FEW_TOKENS;
-    int64_t n_blocks = few ? 1 : (d.n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
-    int64_t n_heads = few ? d.kv_heads : d.heads, n_floats = thread_floats(c, &d);
-    int64_t work = d.batch * d.n_tokens * d.heads * d.head_dim * (position + d.n_tokens);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(x->env.n_threads) if (work > 100000)
-    for (int64_t task = 0; task < d.batch * n_heads * n_blocks; task++) {
-        float *scratch = (float *)x->workspace + cpu_thread_index() * n_floats;
-        int64_t batch = task / n_blocks / n_heads, head = task / n_blocks % n_heads;
-        if (few) {
-            few_tokens(c, &d, position, batch, head, scratch);
+    const struct tasks *t = job_of_all;
+    const struct qkv_dims *d = &t->d;
+    float *scratch = (float *)t->x->workspace + thread * thread_floats(t->c, d);
+    for (int64_t task = first; task < last; task++) {
+        int64_t batch = task / t->n_blocks / t->n_heads, head = task / t->n_blocks % t->n_heads;
+        if (t->few) {
+            few_tokens(t->c, d, t->position, batch, head, scratch);
         } else {
-            struct attention_job job = job_of(c, &d, position, batch, head);
-            int64_t i = task % n_blocks * CPU_QUERIES;
-            cpu_attention_block(&job, i, MIN(d.n_tokens - i, CPU_QUERIES), scratch);
+            struct attention_job job = job_of(t->c, d, t->position, batch, head);
+            int64_t i = task % t->n_blocks * CPU_QUERIES;
+            cpu_attention_block(&job, i, MIN(d->n_tokens - i, CPU_QUERIES), scratch);
         }
     }
+}
+
+static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct tasks t = {.x = x, .c = c, .d = qkv_dims_of(c, 0)};
+    const struct qkv_dims *d = &t.d;
+    TRY(append(c, d, &t.position));
+    t.few = d->n_tokens < FEW_TOKENS;
+    t.n_blocks = t.few ? 1 : (d->n_tokens + CPU_QUERIES - 1) / CPU_QUERIES;
+    t.n_heads = t.few ? d->kv_heads : d->heads;
+    int64_t n_tasks = d->batch * t.n_heads * t.n_blocks;
+    double work = (double)(d->batch * d->n_tokens * d->heads * d->head_dim) *
+                  (double)(t.position + d->n_tokens);
+    team_run(x->env.team, n_tasks, cpu_attention_grain(work / (double)n_tasks), run_tasks, &t);
     return OK;
 }
 

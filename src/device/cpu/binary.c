@@ -35,19 +35,27 @@ static const float *read_repeated(const struct tensor *b, int64_t n_b, int64_t a
     return buffer;
 }
 
+struct binary {
+    const struct op_call *c;
+    binary_fn *fn;
+};
+
+static void binary_block(const void *job, int64_t at, int64_t size)
+{
+    const struct binary *p = job;
+    const struct op_call *c = p->c;
+    float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+    const float *a = block_read(&c->in[0], at, size, a_buffer);
+    const float *b = read_repeated(&c->in[1], shape_elems(&c->in[1].shape), at, size, b_buffer);
+    float *y = block_open(&c->out[0], at, y_buffer);
+    p->fn(y, a, b, size);
+    block_close(&c->out[0], at, y, size);
+}
+
 static void run_blocks(const struct kernel_ctx *x, const struct op_call *c, binary_fn *fn)
 {
-    int64_t n = shape_elems(&c->out[0].shape), n_b = shape_elems(&c->in[1].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *a = block_read(&c->in[0], at, size, a_buffer);
-        const float *b = read_repeated(&c->in[1], n_b, at, size, b_buffer);
-        float *y = block_open(&c->out[0], at, y_buffer);
-        fn(y, a, b, size);
-        block_close(&c->out[0], at, y, size);
-    }
+    struct binary p = {c, fn};
+    cpu_each_block(x, shape_elems(&c->out[0].shape), binary_block, &p);
 }
 
 /* ---- reference ------------------------------------------------------------------------------ */

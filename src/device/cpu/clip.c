@@ -51,17 +51,28 @@ static double chunk_squares(const struct tensor *g, int64_t at, int64_t n)
     return sum;
 }
 
+struct squares {
+    const struct tensor *g;
+    double *partial; /* [chunks] */
+};
+
+static void square_chunks(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct squares *s = job;
+    int64_t n = shape_elems(&s->g->shape);
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        s->partial[i] = chunk_squares(s->g, i * CHUNK, MIN((int64_t)CHUNK, n - i * CHUNK));
+}
+
 static enum status sum_squares_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
     double *partial = x->workspace, sum = 0.0;
     int64_t n_done = 0;
     for (int t = 0; t < c->n_in; t++) {
-        const struct tensor *g = &c->in[t];
-        int64_t n = shape_elems(&g->shape), n_chunks = chunks_of(g);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n_chunks > 1)
-        for (int64_t i = 0; i < n_chunks; i++)
-            partial[n_done + i] = chunk_squares(g, i * CHUNK, MIN((int64_t)CHUNK, n - i * CHUNK));
-        n_done += n_chunks;
+        struct squares s = {&c->in[t], partial + n_done};
+        cpu_loop(x, chunks_of(s.g), CHUNK, square_chunks, &s);
+        n_done += chunks_of(s.g);
     }
     for (int64_t i = 0; i < n_done; i++)
         sum += partial[i];

@@ -9,7 +9,6 @@
 #ifndef SNUG_DEVICE_CPU_CPU_ATTENTION_H
 #define SNUG_DEVICE_CPU_CPU_ATTENTION_H
 
-#include <omp.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -28,10 +27,10 @@ enum {
     CPU_LANES = 16,             /* softmax loops go by whole groups of this many keys */
 };
 
-/* This thread's number within the parallel region, for its slice of scratch. */
-static inline int64_t cpu_thread_index(void)
+/* Tasks of so many multiplications that are worth handing to another thread. */
+static inline int64_t cpu_attention_grain(double task_work)
 {
-    return omp_get_thread_num();
+    return (int64_t)(1e5 / (task_work + 1.0));
 }
 
 /* Which keys a query sees. The query at position p sees keys first .. last. */

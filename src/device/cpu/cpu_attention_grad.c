@@ -283,14 +283,14 @@ static void unit(const struct problem *s, const struct scratch *w, int64_t batch
     }
 }
 
-/* delta of every query: dout . out. */
-static void fill_delta(const struct problem *s, const struct kernel_ctx *x)
+/* delta of every query of some rows: dout . out. */
+static void fill_delta(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct problem *s = job;
     const struct op_call *c = s->c;
-    int64_t n_rows = s->d.batch * s->d.n_tokens, n = s->d.head_dim;
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * s->d.width > CPU_SERIAL)
-    for (int64_t row = 0; row < n_rows; row++) {
+    int64_t n = s->d.head_dim;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
         for (int64_t head = 0; head < s->d.heads; head++) {
             float sum = 0.0f, a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK];
             for (int64_t e = 0; e < n; e += CPU_BLOCK) {
@@ -330,23 +330,31 @@ static void run_task(const struct problem *s, const struct scratch *w, enum pass
                    i % n_tiles * CPU_TILE);
 }
 
+struct pass_job {
+    const struct problem *s;
+    const struct kernel_ctx *x;
+    enum pass_kind kind;
+};
+
+static void run_tasks(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct pass_job *p = job;
+    struct scratch w = lay_out(p->s, p->x, thread);
+    if (p->s->math->enter)
+        p->s->math->enter();
+    for (int64_t i = first; i < last; i++)
+        run_task(p->s, &w, p->kind, i);
+    if (p->s->math->leave)
+        p->s->math->leave();
+}
+
 static void run_pass(const struct problem *s, const struct kernel_ctx *x, enum pass_kind kind,
                      int64_t n_tasks)
 {
+    struct pass_job p = {s, x, kind};
     double work = (double)s->d.batch * (double)s->d.heads * (double)s->d.n_tokens *
                   (double)s->d.n_tokens * (double)s->d.head_dim;
-    int n_threads = work > 1e5 ? x->env.n_threads : 1;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        struct scratch w = lay_out(s, x, cpu_thread_index());
-        if (s->math->enter)
-            s->math->enter();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < n_tasks; i++)
-            run_task(s, &w, kind, i);
-        if (s->math->leave)
-            s->math->leave();
-    }
+    team_run(x->env.team, n_tasks, cpu_attention_grain(work / (double)n_tasks), run_tasks, &p);
 }
 
 enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c)
@@ -354,7 +362,7 @@ enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call 
     struct problem s = problem_of(c, &x->env);
     int64_t n_tiles = s.n_padded / CPU_TILE;
     s.delta = x->workspace;
-    fill_delta(&s, x);
+    cpu_loop(x, s.d.batch * s.d.n_tokens, s.d.width, fill_delta, &s);
     if (s.by_unit) {
         run_pass(&s, x, BY_UNIT, s.d.batch * s.d.kv_heads);
     } else {

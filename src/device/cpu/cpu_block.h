@@ -24,9 +24,21 @@ extern "C" {
 
 enum {
     CPU_BLOCK = 1024,
-    /* Below this many elements a parallel region costs more than it gains. */
-    CPU_SERIAL = 16384,
+    /* With fewer elements than this, handing a piece to another thread costs more than it gains. */
+    CPU_PIECE = 16384,
 };
+
+/* Items [0, n), of about so many elements each, shared among the threads. */
+static inline void cpu_loop(const struct kernel_ctx *x, int64_t n, int64_t item_elems,
+                            team_work *work, const void *job)
+{
+    team_run(x->env.team, n, CPU_PIECE / MAX(item_elems, (int64_t)1), work, job);
+}
+
+/* Work on `size` elements from `at` on, at most CPU_BLOCK. */
+typedef void block_work(const void *job, int64_t at, int64_t size);
+/* All n elements block by block, shared among the threads. */
+void cpu_each_block(const struct kernel_ctx *x, int64_t n, block_work *work, const void *job);
 
 static inline int64_t block_count(int64_t n)
 {

@@ -335,55 +335,80 @@ static void slice(int64_t n, int64_t tile, int i, int parts, int64_t *first, int
     *count = MIN(to, n) - *first;
 }
 
-static void run_blas(const struct cpu_gemm *g)
+/* The BLAS knows vector instructions that this build was not allowed to use. It runs on the thread
+ * that calls it: threads of its own would get in the way of ours. */
+static void run_blas(const struct cpu_gemm *g, const struct part *t)
 {
-    float *c = (float *)g->c + g->c_first;
-    bool add = begin_block(g, 0, g->m, 0, g->n, c, g->c_row);
+    if (t->n_rows == 0 || t->n_columns == 0)
+        return;
+    float *c = (float *)g->c + g->c_first + t->row * g->c_row + t->column;
+    bool add = begin_block(g, t->row, t->n_rows, t->column, t->n_columns, c, g->c_row);
     bool ta = g->a.column != 1, tb = g->b.column != 1;
     /* A matrix of one row may have any stride from row to row; BLAS wants no less than its width.
      */
     int64_t a_stride = MAX(ta ? g->a.column : g->a.row, ta ? g->m : g->k);
     int64_t b_stride = MAX(tb ? g->b.column : g->b.row, tb ? g->k : g->n);
+    const float *a = (const float *)g->a.data + g->a.first + t->row * g->a.row;
+    const float *b = (const float *)g->b.data + g->b.first + t->column * g->b.column;
+    openblas_set_num_threads(1);
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
-                (int)g->m, (int)g->n, (int)g->k, 1.0f, (const float *)g->a.data + g->a.first,
-                (int)a_stride, (const float *)g->b.data + g->b.first, (int)b_stride,
-                add ? 1.0f : 0.0f, c, (int)g->c_row);
+                (int)t->n_rows, (int)t->n_columns, (int)g->k, 1.0f, a, (int)a_stride, b,
+                (int)b_stride, add ? 1.0f : 0.0f, c, (int)g->c_row);
+}
+
+typedef void part_fn(const struct cpu_gemm *g, const struct part *t);
+
+/* A product cut into a grid of parts, one for each thread. */
+struct grid {
+    const struct cpu_gemm *g;
+    part_fn *run;
+    float *workspace;
+    int rows, columns;
+};
+
+static void run_parts(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct grid *d = job;
+    const struct cpu_gemm *g = d->g;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        struct part t = {.a = d->workspace + i * thread_floats(g->m, g->n, g->k)};
+        t.b = t.a + a_floats(g->m, g->k);
+        t.c = t.b + b_floats(g->n, g->k);
+        slice(g->m, MICRO_ROWS, (int)i / d->columns, d->rows, &t.row, &t.n_rows);
+        slice(g->n, MICRO_COLUMNS, (int)i % d->columns, d->columns, &t.column, &t.n_columns);
+        d->run(g, &t);
+    }
+}
+
+/* What makes a part of a product that the blocked kernels do not take. */
+static part_fn *part_function(const struct cpu_gemm *g, bool few)
+{
+    bool f32 = g->c_dtype == DTYPE_F32;
+    if (!MICRO_IS_FAST && f32 && g->a.dtype == DTYPE_F32 && g->b.dtype == DTYPE_F32)
+        return run_blas;
+    if (few)
+        return run_few_rows;
+    return f32 ? run_f32 : run_half;
 }
 
 void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)
 {
-    bool f32 = g->c_dtype == DTYPE_F32;
-    bool few = g->m < FEW_ROWS && g->b.row == 1;
-    if (!MICRO_IS_FAST && f32 && g->a.dtype == DTYPE_F32 && g->b.dtype == DTYPE_F32) {
-        run_blas(g); /* it knows vector instructions that this build was not allowed to use */
-        return;
-    }
-    int n_threads = env->n_threads;
+    const struct kernel_env alone = {.n_threads = 1};
     if ((double)g->m * (double)g->n * (double)g->k < 1e5)
-        n_threads = 1;
+        env = &alone;
+    bool few = g->m < FEW_ROWS && g->b.row == 1;
     bool bf16 = g->a.dtype == DTYPE_BF16 && g->b.dtype == DTYPE_BF16;
     if (CPU_GEMM_AMX && bf16 && !few && cpu_gemm_amx_usable()) {
-        cpu_gemm_amx(n_threads, workspace, g);
+        cpu_gemm_amx(env, workspace, g);
         return;
     }
     if (CPU_GEMM_AVX512 && !few) {
-        cpu_gemm_avx512(n_threads, workspace, g);
+        cpu_gemm_avx512(env, workspace, g);
         return;
     }
-    int rows = few ? 1 : grid_rows(n_threads, g->m, g->n), columns = n_threads / rows;
-    int64_t floats = thread_floats(g->m, g->n, g->k);
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
-    for (int i = 0; i < n_threads; i++) {
-        struct part t = {.a = (float *)workspace + i * floats};
-        t.b = t.a + a_floats(g->m, g->k);
-        t.c = t.b + b_floats(g->n, g->k);
-        slice(g->m, MICRO_ROWS, i / columns, rows, &t.row, &t.n_rows);
-        slice(g->n, MICRO_COLUMNS, i % columns, columns, &t.column, &t.n_columns);
-        if (few)
-            run_few_rows(g, &t);
-        else if (f32)
-            run_f32(g, &t);
-        else
-            run_half(g, &t);
-    }
+    struct grid d = {.g = g, .run = part_function(g, few), .workspace = workspace};
+    d.rows = few ? 1 : grid_rows(env->n_threads, g->m, g->n);
+    d.columns = env->n_threads / d.rows;
+    team_run(env->team, env->n_threads, 1, run_parts, &d);
 }

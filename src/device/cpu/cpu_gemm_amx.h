@@ -22,7 +22,7 @@ bool cpu_gemm_amx_usable(void);
 int64_t cpu_gemm_amx_workspace(int n_threads, int64_t m, int64_t n, int64_t k);
 
 /* g->a and g->b are bf16. */
-void cpu_gemm_amx(int n_threads, void *workspace, const struct cpu_gemm *g);
+void cpu_gemm_amx(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g);
 
 #ifdef __cplusplus
 }

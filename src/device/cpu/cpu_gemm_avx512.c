@@ -311,9 +311,9 @@ int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k
     return gemm_blocks_workspace(&tiling, n_threads, m, n, k);
 }
 
-void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g)
+void cpu_gemm_avx512(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)
 {
-    gemm_blocks_run(&tiling, n_threads, workspace, g);
+    gemm_blocks_run(&tiling, env, workspace, g);
 }
 
 #else
@@ -324,9 +324,9 @@ int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k
     return 0;
 }
 
-void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g)
+void cpu_gemm_avx512(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)
 {
-    (void)n_threads, (void)workspace, (void)g;
+    (void)env, (void)workspace, (void)g;
 }
 
 #endif

@@ -18,7 +18,7 @@ extern "C" {
 /* Bytes for products of at most this size, whatever their storage. */
 int64_t cpu_gemm_avx512_workspace(int n_threads, int64_t m, int64_t n, int64_t k);
 
-void cpu_gemm_avx512(int n_threads, void *workspace, const struct cpu_gemm *g);
+void cpu_gemm_avx512(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,5 @@
 #include "device/cpu/cpu_gemm_blocks.h"
 
-#include <omp.h>
-
 #include "device/cpu/cpu_micro.h"
 
 /* ---- workspace ------------------------------------------------------------------------------ */
@@ -39,59 +37,72 @@ static int64_t depth_of(const struct gemm_tiling *t, int64_t k)
     return MAX(micro_round_up((k + n_blocks - 1) / n_blocks, t->step), t->step);
 }
 
-/* Run by every thread of a team. */
-static void run_block(const struct gemm_tiling *t, const struct gemm_block *s, int n_threads,
-                      void *sliver)
+/* A block as the threads see it: its rows are cut into parts. */
+struct shared_block {
+    const struct gemm_tiling *t;
+    const struct gemm_block *s;
+    int64_t part, n_parts; /* rows of a part, and how many there are */
+    char *slivers;         /* one per thread */
+};
+
+static void pack_rows(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t n_slivers = (s->n + t->columns - 1) / t->columns;
-    /* Where the slivers are few for so many threads, rows are divided too. */
-    int64_t n_parts = n_threads > 1 ? (4 * n_threads + n_slivers - 1) / n_slivers : 1;
-    int64_t part = micro_round_up((s->m + n_parts - 1) / n_parts, t->rows);
-    part = MAX(part, MIN(s->m, t->least_rows));
-    n_parts = (s->m + part - 1) / part;
-#pragma omp for schedule(dynamic, 2)
-    for (int64_t i = 0; i < s->m; i += t->rows)
-        t->pack_a(s, i);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < n_slivers * n_parts; item++) {
-        int64_t i = item % n_parts * part;
-        t->multiply(s, i, MIN(i + part, s->m), item / n_parts * t->columns, sliver);
-    }
+    const struct shared_block *b = job;
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        b->t->pack_a(b->s, i * b->t->rows);
 }
 
-static void run_all(const struct gemm_tiling *t, struct gemm_block *s, int n_threads, void *sliver)
+/* Item i: sliver i / n_parts of B with part i % n_parts of A. */
+static void multiply_items(const void *job, int64_t first, int64_t last, int thread)
 {
-    const struct cpu_gemm *g = s->g;
+    const struct shared_block *b = job;
+    const struct gemm_tiling *t = b->t;
+    void *sliver = b->slivers + thread * b_bytes(t, b->s->g->k);
+    if (t->enter)
+        t->enter();
+    for (int64_t item = first; item < last; item++) {
+        int64_t i = item % b->n_parts * b->part;
+        t->multiply(b->s, i, MIN(i + b->part, b->s->m), item / b->n_parts * t->columns, sliver);
+    }
+    if (t->leave)
+        t->leave();
+}
+
+static void run_block(const struct kernel_env *env, struct shared_block *b)
+{
+    const struct gemm_tiling *t = b->t;
+    int64_t m = b->s->m, n_slivers = (b->s->n + t->columns - 1) / t->columns;
+    /* Where the slivers are few for so many threads, rows are divided too. */
+    int64_t n_parts = env->n_threads > 1 ? (4 * env->n_threads + n_slivers - 1) / n_slivers : 1;
+    int64_t part = micro_round_up((m + n_parts - 1) / n_parts, t->rows);
+    b->part = MAX(part, MIN(m, t->least_rows));
+    b->n_parts = (m + b->part - 1) / b->part;
+    team_run(env->team, (m + t->rows - 1) / t->rows, 2, pack_rows, b);
+    team_run(env->team, n_slivers * b->n_parts, 1, multiply_items, b);
+}
+
+void gemm_blocks_run(const struct gemm_tiling *t, const struct kernel_env *env, void *workspace,
+                     const struct cpu_gemm *g)
+{
+    char *slivers = (char *)workspace + a_bytes(t, g->m, g->k);
+    void *sums = slivers + env->n_threads * b_bytes(t, g->k);
+    struct gemm_block s = {.g = g, .a = workspace, .sums = sums};
+    struct shared_block shared = {.t = t, .s = &s, .slivers = slivers};
     int64_t depth = depth_of(t, g->k);
     bool in_parts = g->c_dtype != DTYPE_F32 && g->k > depth;
     int64_t rows = in_parts ? t->part_rows : t->block_rows;
     int64_t columns = in_parts ? t->part_columns : g->n;
-    for (s->i = 0; s->i < g->m; s->i += rows) {
-        s->m = MIN(g->m - s->i, rows);
-        for (s->j = 0; s->j < g->n; s->j += columns) {
-            s->n = MIN(g->n - s->j, columns);
-            for (s->k = 0; s->k == 0 || s->k < g->k; s->k += depth) {
-                s->depth = MIN(g->k - s->k, depth);
-                s->first = s->k == 0;
-                s->last = s->k + depth >= g->k;
-                run_block(t, s, n_threads, sliver);
+    for (s.i = 0; s.i < g->m; s.i += rows) {
+        s.m = MIN(g->m - s.i, rows);
+        for (s.j = 0; s.j < g->n; s.j += columns) {
+            s.n = MIN(g->n - s.j, columns);
+            for (s.k = 0; s.k == 0 || s.k < g->k; s.k += depth) {
+                s.depth = MIN(g->k - s.k, depth);
+                s.first = s.k == 0;
+                s.last = s.k + depth >= g->k;
+                run_block(env, &shared);
             }
         }
-    }
-}
-
-void gemm_blocks_run(const struct gemm_tiling *t, int n_threads, void *workspace,
-                     const struct cpu_gemm *g)
-{
-    char *slivers = (char *)workspace + a_bytes(t, g->m, g->k);
-    void *sums = slivers + n_threads * b_bytes(t, g->k);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        struct gemm_block s = {.g = g, .a = workspace, .sums = sums};
-        if (t->enter)
-            t->enter();
-        run_all(t, &s, n_threads, slivers + omp_get_thread_num() * b_bytes(t, g->k));
-        if (t->leave)
-            t->leave();
     }
 }

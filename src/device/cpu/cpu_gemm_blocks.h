@@ -38,7 +38,7 @@ struct gemm_tiling {
     int64_t block_rows, block_depth;
     int64_t part_rows, part_columns; /* of C while its sums are in workspace */
     int64_t least_rows;              /* of a block, for one thread to pack a sliver */
-    void (*enter)(void);             /* by each thread before it begins; NULL: nothing */
+    void (*enter)(void);             /* by a thread before it multiplies; NULL: nothing */
     void (*leave)(void);
     /* Rows i .. i + rows of the block's A. */
     void (*pack_a)(const struct gemm_block *s, int64_t i);
@@ -50,7 +50,7 @@ struct gemm_tiling {
 int64_t gemm_blocks_workspace(const struct gemm_tiling *t, int n_threads, int64_t m, int64_t n,
                               int64_t k);
 
-void gemm_blocks_run(const struct gemm_tiling *t, int n_threads, void *workspace,
+void gemm_blocks_run(const struct gemm_tiling *t, const struct kernel_env *env, void *workspace,
                      const struct cpu_gemm *g);
 
 /* Columns from one row of a block's f32 sums to the next, and where those of row i and column j

@@ -199,22 +199,38 @@ static void logits_of(const struct kernel_ctx *x, const struct op_call *c, const
     cpu_gemm(&x->env, w->gemm, &g);
 }
 
+/* Rows of a chunk: their targets, and where logits and losses are. */
+struct rows {
+    const struct op_call *c;
+    const struct sizes *s;
+    const struct work *w;
+    const int32_t *target;
+    double d_loss;
+};
+
+static void losses_of_rows(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct rows *r = job;
+    int64_t ignore = call_int(r->c, HEAD_LOSS_IGNORE), n_words = r->s->n_words;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        float *z = r->w->logits + i * n_words;
+        r->w->losses[i] = 0.0;
+        if (r->target[i] == ignore)
+            memset(z, 0, (size_t)n_words * sizeof(float));
+        else
+            r->w->losses[i] = row_loss(r->c, z, n_words, r->target[i], r->d_loss, r->s->gradient);
+    }
+}
+
 /* Row losses, and logits turned into gradients; adds to the sums of the whole call. */
 static void losses_of(const struct kernel_ctx *x, const struct op_call *c, const struct sizes *s,
                       const struct work *w, int64_t first, int64_t n, double d_loss, double sums[2])
 {
     const int32_t *target = (const int32_t *)c->in[2].data + first;
     int64_t ignore = call_int(c, HEAD_LOSS_IGNORE);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n * s->n_words > CPU_SERIAL)
-    for (int64_t i = 0; i < n; i++) {
-        float *z = w->logits + i * s->n_words;
-        w->losses[i] = 0.0;
-        if (target[i] == ignore)
-            memset(z, 0, (size_t)s->n_words * sizeof(float));
-        else
-            w->losses[i] = row_loss(c, z, s->n_words, target[i], d_loss, s->gradient);
-    }
+    struct rows r = {c, s, w, target, d_loss};
+    cpu_loop(x, n, s->n_words, losses_of_rows, &r);
     for (int64_t i = 0; i < n; i++) {
         sums[0] += w->losses[i];
         sums[1] += target[i] != ignore;
@@ -252,23 +268,30 @@ static void gradients_of(const struct kernel_ctx *x, const struct op_call *c, co
     cpu_gemm(&x->env, w->gemm, &dx);
 }
 
+struct store {
+    const struct op_call *c;
+    float *dw;
+};
+
+static void store_block(const void *job, int64_t at, int64_t size)
+{
+    const struct store *s = job;
+    const struct tensor *to = &s->c->out[3];
+    float acc[CPU_BLOCK];
+    if (call_has(s->c, 4)) {
+        cpu_load_f32(acc, to->data, to->dtype, at, size);
+        for (int64_t i = 0; i < size; i++)
+            s->dw[at + i] += acc[i];
+    }
+    cpu_store_f32(to->data, to->dtype, at, s->dw + at, size);
+}
+
 /* out[3] = acc + dw, rounded once. */
 static void store_dw(const struct kernel_ctx *x, const struct op_call *c, const struct sizes *s,
                      float *dw)
 {
-    const struct tensor *to = &c->out[3];
-    int64_t n_elems = s->n_words * s->n_columns;
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n_elems > CPU_SERIAL)
-    for (int64_t at = 0; at < n_elems; at += CPU_BLOCK) {
-        float acc[CPU_BLOCK];
-        int64_t n = block_size(n_elems, at);
-        if (call_has(c, 4)) {
-            cpu_load_f32(acc, to->data, to->dtype, at, n);
-            for (int64_t i = 0; i < n; i++)
-                dw[at + i] += acc[i];
-        }
-        cpu_store_f32(to->data, to->dtype, at, dw + at, n);
-    }
+    struct store job = {c, dw};
+    cpu_each_block(x, s->n_words * s->n_columns, store_block, &job);
 }
 
 /* ---- the kernels ---------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "device/cpu/cpu_block.h"
 
 #define LIST_YES(sym) sym
 #define LIST_NO(sym)  NULL
@@ -84,4 +85,24 @@ const char *cpu_declines_unless_f32(const struct op_call *c)
 const char *cpu_declines_f64(const struct op_call *c)
 {
     return any_float_is(c, is_f64) ? "does not take f64" : NULL;
+}
+
+struct each_block {
+    int64_t n;
+    block_work *work;
+    const void *job;
+};
+
+static void run_blocks(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct each_block *e = job;
+    (void)thread;
+    for (int64_t at = first * CPU_BLOCK; at < MIN(last * CPU_BLOCK, e->n); at += CPU_BLOCK)
+        e->work(e->job, at, block_size(e->n, at));
+}
+
+void cpu_each_block(const struct kernel_ctx *x, int64_t n, block_work *work, const void *job)
+{
+    struct each_block e = {n, work, job};
+    cpu_loop(x, block_count(n), CPU_BLOCK, run_blocks, &e);
 }

@@ -199,98 +199,139 @@ int64_t cpu_rms_norm_grad_workspace(const struct op_call *c, const struct kernel
     return row_workspace(shape_last(&c->in[0].shape), env);
 }
 
-/* The range of rows of a thread. */
-static int64_t first_row(int64_t n_rows, int64_t thread, int n_threads)
+/* What all rows of a call share. */
+struct norm {
+    const struct kernel_ctx *x;
+    const struct op_call *c;
+    const float *w, *b;       /* [n]; NULL: absent. head_norm: of queries and of keys */
+    const float *mean, *rstd; /* of the gradients, per row */
+    int64_t n, n_rows;
+    int i_add; /* input that is added to dx, where it is given */
+};
+
+static struct norm norm_of(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return n_rows * thread / n_threads;
+    int64_t n = shape_last(&c->in[0].shape);
+    return (struct norm){.x = x, .c = c, .n = n, .n_rows = shape_elems(&c->in[0].shape) / n};
+}
+
+static void layer_norm_rows(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct norm *m = job;
+    const struct op_call *c = m->c;
+    int64_t n = m->n;
+    float epsilon = (float)call_float(c, 0);
+    struct scratch s = scratch_of(m->x, n, thread);
+    for (int64_t row = first; row < last; row++) {
+        const float *in = block_read(&c->in[0], row * n, n, s.x);
+        float mean = sum_of(in, n) / (float)n;
+        float rstd = 1.0f / sqrtf(squares_of(in, mean, n) / (float)n + epsilon);
+        float *y = block_open(&c->out[0], row * n, s.y);
+        normalise(in, y, mean, rstd, m->w, m->b, n);
+        block_close(&c->out[0], row * n, y, n);
+        statistics(&c->out[1])[row] = mean;
+        statistics(&c->out[2])[row] = rstd;
+    }
 }
 
 enum status cpu_layer_norm(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    const float *w = weight_of(x, c, 1, 0, n), *b = weight_of(x, c, 2, 1, n);
-    float epsilon = (float)call_float(c, 0);
-    int n_threads = x->env.n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * n > CPU_SERIAL)
-    for (int thread = 0; thread < n_threads; thread++) {
-        struct scratch s = scratch_of(x, n, thread);
-        int64_t last = first_row(n_rows, thread + 1, n_threads);
-        for (int64_t row = first_row(n_rows, thread, n_threads); row < last; row++) {
-            const float *in = block_read(&c->in[0], row * n, n, s.x);
-            float mean = sum_of(in, n) / (float)n;
-            float rstd = 1.0f / sqrtf(squares_of(in, mean, n) / (float)n + epsilon);
-            float *y = block_open(&c->out[0], row * n, s.y);
-            normalise(in, y, mean, rstd, w, b, n);
-            block_close(&c->out[0], row * n, y, n);
-            statistics(&c->out[1])[row] = mean;
-            statistics(&c->out[2])[row] = rstd;
-        }
-    }
+    struct norm m = norm_of(x, c);
+    m.w = weight_of(x, c, 1, 0, m.n);
+    m.b = weight_of(x, c, 2, 1, m.n);
+    cpu_loop(x, m.n_rows, m.n, layer_norm_rows, &m);
     return OK;
+}
+
+static void rms_norm_rows(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct norm *m = job;
+    const struct op_call *c = m->c;
+    int64_t n = m->n;
+    float epsilon = (float)call_float(c, 0);
+    struct scratch s = scratch_of(m->x, n, thread);
+    for (int64_t row = first; row < last; row++) {
+        const float *in = block_read(&c->in[0], row * n, n, s.x);
+        float rstd = 1.0f / sqrtf(squares_of(in, 0.0f, n) / (float)n + epsilon);
+        float *y = block_open(&c->out[0], row * n, s.y);
+        normalise(in, y, 0.0f, rstd, m->w, NULL, n);
+        block_close(&c->out[0], row * n, y, n);
+        statistics(&c->out[1])[row] = rstd;
+    }
 }
 
 enum status cpu_rms_norm(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    const float *w = weight_of(x, c, 1, 0, n);
-    float epsilon = (float)call_float(c, 0);
-    int n_threads = x->env.n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * n > CPU_SERIAL)
-    for (int thread = 0; thread < n_threads; thread++) {
-        struct scratch s = scratch_of(x, n, thread);
-        int64_t last = first_row(n_rows, thread + 1, n_threads);
-        for (int64_t row = first_row(n_rows, thread, n_threads); row < last; row++) {
-            const float *in = block_read(&c->in[0], row * n, n, s.x);
-            float rstd = 1.0f / sqrtf(squares_of(in, 0.0f, n) / (float)n + epsilon);
-            float *y = block_open(&c->out[0], row * n, s.y);
-            normalise(in, y, 0.0f, rstd, w, NULL, n);
-            block_close(&c->out[0], row * n, y, n);
-            statistics(&c->out[1])[row] = rstd;
-        }
-    }
+    struct norm m = norm_of(x, c);
+    m.w = weight_of(x, c, 1, 0, m.n);
+    cpu_loop(x, m.n_rows, m.n, rms_norm_rows, &m);
     return OK;
 }
 
-/* Both gradients: layer_norm has a mean (and db), rms_norm has neither. Input i_add, where it is
- * given, is added to dx. */
-static void norm_grad(const struct kernel_ctx *x, const struct op_call *c, const float *mean,
-                      const float *rstd, int i_add)
+/* Gradients with sums over rows: rows are cut into as many parts as there are threads, each with
+ * scratch and sums of its own, whichever thread makes it. */
+static int64_t first_row(const struct norm *m, int64_t part)
 {
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    const float *w = weight_of(x, c, 2, 0, n);
-    bool adds = call_has(c, i_add);
-    int n_threads = x->env.n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * n > CPU_SERIAL)
-    for (int thread = 0; thread < n_threads; thread++) {
-        struct scratch s = scratch_of(x, n, thread);
-        int64_t first = first_row(n_rows, thread, n_threads);
-        int64_t last = first_row(n_rows, thread + 1, n_threads);
-        clear(s.group, n);
-        clear(s.total, n);
-        for (int64_t row = first; row < last; row++) {
-            const float *dy = block_read(&c->in[0], row * n, n, s.dy);
-            const float *in = block_read(&c->in[1], row * n, n, s.x);
-            const float *add = adds ? block_read(&c->in[i_add], row * n, n, s.add) : NULL;
-            float *dx = block_open(&c->out[0], row * n, s.y);
-            row_grad(dy, in, w, mean ? mean[row] : 0.0f, rstd[row], mean != NULL, add, dx,
-                     s.group[0], mean ? s.group[1] : NULL, n);
-            block_close(&c->out[0], row * n, dx, n);
-            if ((row - first) % GROUP_ROWS == GROUP_ROWS - 1 || row + 1 == last)
-                close_group(&s, n);
-        }
+    return m->n_rows * part / m->x->env.n_threads;
+}
+
+/* Runs `work` over the parts, of rows of `row_elems`, and stores the sums. */
+static void run_parts(const struct norm *m, int64_t row_elems, team_work *work)
+{
+    int64_t n_parts = m->x->env.n_threads;
+    cpu_loop(m->x, n_parts, m->n_rows * row_elems / n_parts, work, m);
+    store_totals(m->x, m->c, m->n);
+}
+
+/* Rows first .. last of a part, with its scratch. */
+static void norm_grad_rows(const struct norm *m, struct scratch *s, int64_t first, int64_t last)
+{
+    const struct op_call *c = m->c;
+    bool adds = call_has(c, m->i_add);
+    int64_t n = m->n;
+    for (int64_t row = first; row < last; row++) {
+        const float *dy = block_read(&c->in[0], row * n, n, s->dy);
+        const float *in = block_read(&c->in[1], row * n, n, s->x);
+        const float *add = adds ? block_read(&c->in[m->i_add], row * n, n, s->add) : NULL;
+        float *dx = block_open(&c->out[0], row * n, s->y);
+        row_grad(dy, in, m->w, m->mean ? m->mean[row] : 0.0f, m->rstd[row], m->mean != NULL, add,
+                 dx, s->group[0], m->mean ? s->group[1] : NULL, n);
+        block_close(&c->out[0], row * n, dx, n);
+        if ((row - first) % GROUP_ROWS == GROUP_ROWS - 1 || row + 1 == last)
+            close_group(s, n);
     }
-    store_totals(x, c, n);
+}
+
+static void norm_grad_parts(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct norm *m = job;
+    (void)thread;
+    for (int64_t part = first; part < last; part++) {
+        struct scratch s = scratch_of(m->x, m->n, part);
+        clear(s.group, m->n);
+        clear(s.total, m->n);
+        norm_grad_rows(m, &s, first_row(m, part), first_row(m, part + 1));
+    }
 }
 
 enum status cpu_layer_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    norm_grad(x, c, statistics(&c->in[3]), statistics(&c->in[4]), 5);
+    struct norm m = norm_of(x, c);
+    m.w = weight_of(x, c, 2, 0, m.n);
+    m.mean = statistics(&c->in[3]);
+    m.rstd = statistics(&c->in[4]);
+    m.i_add = 5;
+    run_parts(&m, m.n, norm_grad_parts);
     return OK;
 }
 
 enum status cpu_rms_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    norm_grad(x, c, NULL, statistics(&c->in[3]), 4);
+    struct norm m = norm_of(x, c);
+    m.w = weight_of(x, c, 2, 0, m.n);
+    m.rstd = statistics(&c->in[3]);
+    m.i_add = 4;
+    run_parts(&m, m.n, norm_grad_parts);
     return OK;
 }
 
@@ -316,61 +357,81 @@ static void copy_values(const struct op_call *c, const struct qkv_dims *d, int64
                (size_t)(d->kv_heads * d->head_dim * size));
 }
 
-enum status cpu_head_norm(const struct kernel_ctx *x, const struct op_call *c)
+static struct norm head_norm_of(const struct kernel_ctx *x, const struct op_call *c, int i_weight)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t n = d.head_dim, n_heads = d.heads + d.kv_heads, n_rows = d.batch * d.n_tokens;
-    const float *wq = weight_of(x, c, 1, 0, n), *wk = weight_of(x, c, 2, 1, n);
+    struct norm m = {.x = x, .c = c, .n = d.head_dim, .n_rows = d.batch * d.n_tokens};
+    m.w = weight_of(x, c, i_weight, 0, m.n);
+    m.b = weight_of(x, c, i_weight + 1, 1, m.n);
+    return m;
+}
+
+static void head_norm_rows(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct norm *m = job;
+    const struct op_call *c = m->c;
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t n = m->n, n_heads = d.heads + d.kv_heads;
     float epsilon = (float)call_float(c, HEAD_NORM_EPSILON);
-    int n_threads = x->env.n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * d.width > CPU_SERIAL)
-    for (int thread = 0; thread < n_threads; thread++) {
-        struct scratch s = scratch_of(x, n, thread);
-        int64_t last = first_row(n_rows, thread + 1, n_threads);
-        for (int64_t row = first_row(n_rows, thread, n_threads); row < last; row++) {
-            for (int64_t head = 0; head < n_heads; head++) {
-                int64_t at = row * d.width + head * n;
-                const float *in = block_read(&c->in[0], at, n, s.x);
-                float rstd = 1.0f / sqrtf(squares_of(in, 0.0f, n) / (float)n + epsilon);
-                float *y = block_open(&c->out[0], at, s.y);
-                normalise(in, y, 0.0f, rstd, head < d.heads ? wq : wk, NULL, n);
-                block_close(&c->out[0], at, y, n);
-                statistics(&c->out[1])[row * n_heads + head] = rstd;
-            }
-            copy_values(c, &d, row);
+    struct scratch s = scratch_of(m->x, n, thread);
+    for (int64_t row = first; row < last; row++) {
+        for (int64_t head = 0; head < n_heads; head++) {
+            int64_t at = row * d.width + head * n;
+            const float *in = block_read(&c->in[0], at, n, s.x);
+            float rstd = 1.0f / sqrtf(squares_of(in, 0.0f, n) / (float)n + epsilon);
+            float *y = block_open(&c->out[0], at, s.y);
+            normalise(in, y, 0.0f, rstd, head < d.heads ? m->w : m->b, NULL, n);
+            block_close(&c->out[0], at, y, n);
+            statistics(&c->out[1])[row * n_heads + head] = rstd;
         }
+        copy_values(c, &d, row);
     }
+}
+
+enum status cpu_head_norm(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm m = head_norm_of(x, c, 1);
+    cpu_loop(x, m.n_rows, qkv_dims_of(c, 0).width, head_norm_rows, &m);
     return OK;
+}
+
+static void head_norm_grad_row(const struct norm *m, const struct qkv_dims *d, struct scratch *s,
+                               int64_t row)
+{
+    const struct op_call *c = m->c;
+    int64_t n = m->n, n_heads = d->heads + d->kv_heads;
+    for (int64_t head = 0; head < n_heads; head++) {
+        int64_t at = row * d->width + head * n;
+        bool query = head < d->heads;
+        const float *dy = block_read(&c->in[0], at, n, s->dy);
+        const float *in = block_read(&c->in[1], at, n, s->x);
+        float *dx = block_open(&c->out[0], at, s->y);
+        row_grad(dy, in, query ? m->w : m->b, 0.0f, m->rstd[row * n_heads + head], false, NULL, dx,
+                 s->group[query ? 0 : 1], NULL, n);
+        block_close(&c->out[0], at, dx, n);
+    }
+    copy_values(c, d, row);
+    close_group(s, n); /* a token's heads make a group */
+}
+
+static void head_norm_grad_parts(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct norm *m = job;
+    struct qkv_dims d = qkv_dims_of(m->c, 0);
+    (void)thread;
+    for (int64_t part = first; part < last; part++) {
+        struct scratch s = scratch_of(m->x, m->n, part);
+        clear(s.group, m->n);
+        clear(s.total, m->n);
+        for (int64_t row = first_row(m, part); row < first_row(m, part + 1); row++)
+            head_norm_grad_row(m, &d, &s, row);
+    }
 }
 
 enum status cpu_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t n = d.head_dim, n_heads = d.heads + d.kv_heads, n_rows = d.batch * d.n_tokens;
-    const float *wq = weight_of(x, c, 2, 0, n), *wk = weight_of(x, c, 3, 1, n);
-    const float *rstd = statistics(&c->in[4]);
-    int n_threads = x->env.n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_rows * d.width > CPU_SERIAL)
-    for (int thread = 0; thread < n_threads; thread++) {
-        struct scratch s = scratch_of(x, n, thread);
-        int64_t last = first_row(n_rows, thread + 1, n_threads);
-        clear(s.group, n);
-        clear(s.total, n);
-        for (int64_t row = first_row(n_rows, thread, n_threads); row < last; row++) {
-            for (int64_t head = 0; head < n_heads; head++) {
-                int64_t at = row * d.width + head * n;
-                bool query = head < d.heads;
-                const float *dy = block_read(&c->in[0], at, n, s.dy);
-                const float *in = block_read(&c->in[1], at, n, s.x);
-                float *dx = block_open(&c->out[0], at, s.y);
-                row_grad(dy, in, query ? wq : wk, 0.0f, rstd[row * n_heads + head], false, NULL, dx,
-                         s.group[query ? 0 : 1], NULL, n);
-                block_close(&c->out[0], at, dx, n);
-            }
-            copy_values(c, &d, row);
-            close_group(&s, n); /* a token's heads make a group */
-        }
-    }
-    store_totals(x, c, n);
+    struct norm m = head_norm_of(x, c, 2);
+    m.rstd = statistics(&c->in[4]);
+    run_parts(&m, qkv_dims_of(c, 0).width, head_norm_grad_parts);
     return OK;
 }

@@ -10,7 +10,7 @@ extern "C" {
 
 enum status cpu_fill(struct device *d, const struct tensor *t, int64_t limit) MUST_CHECK;
 enum status cpu_time_calls(struct device *d, const struct timed_calls *t,
-                           double *seconds) MUST_CHECK;
+                           struct call_time *out) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -85,8 +85,16 @@ static float *open_block(const struct update_stream *s, int64_t at, int64_t n, f
     return block;
 }
 
-static void update_block(const struct update *u, int64_t at, int64_t n, bool any_random)
+/* An update, and whether any of its streams rounds at random. */
+struct updating {
+    const struct update *u;
+    bool any_random;
+};
+
+static void update_block(const void *job, int64_t at, int64_t n)
 {
+    const struct update *u = ((const struct updating *)job)->u;
+    bool any_random = ((const struct updating *)job)->any_random;
     float buffer[UPDATE_STREAMS][CPU_BLOCK], g_buffer[CPU_BLOCK];
     float *block[UPDATE_STREAMS] = {NULL};
     uint32_t bits[CPU_BLOCK];
@@ -106,11 +114,8 @@ static void update_block(const struct update *u, int64_t at, int64_t n, bool any
 
 void update_run(const struct kernel_ctx *x, const struct update *u)
 {
-    int64_t n = shape_elems(&u->grad->shape);
-    bool any_random = false;
+    struct updating job = {.u = u};
     for (int i = 0; i < u->n_streams; i++)
-        any_random |= is_random(&u->streams[i], u->seed);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++)
-        update_block(u, i_block * CPU_BLOCK, block_size(n, i_block * CPU_BLOCK), any_random);
+        job.any_random |= is_random(&u->streams[i], u->seed);
+    cpu_each_block(x, shape_elems(&u->grad->shape), update_block, &job);
 }

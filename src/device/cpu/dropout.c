@@ -35,22 +35,23 @@ static void draw_block(float *restrict multiplier, const struct draw *draw, int6
     }
 }
 
+static void dropout_block(const void *job, int64_t at, int64_t size)
+{
+    const struct op_call *c = job;
+    struct draw draw = draw_of(c);
+    float a_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK], multiplier[CPU_BLOCK];
+    const float *a = block_read(&c->in[0], at, size, a_buffer);
+    float *y = block_open(&c->out[0], at, y_buffer);
+    draw_block(multiplier, &draw, at);
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++) /* a dropped infinity is 0, not NaN */
+        y[i] = multiplier[i] == 0.0f ? 0.0f : a[i] * multiplier[i];
+    block_close(&c->out[0], at, y, size);
+}
+
 static enum status dropout_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-    struct draw draw = draw_of(c);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL / 4)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float a_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK], multiplier[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *a = block_read(&c->in[0], at, size, a_buffer);
-        float *y = block_open(&c->out[0], at, y_buffer);
-        draw_block(multiplier, &draw, at);
-#pragma omp simd
-        for (int64_t i = 0; i < size; i++) /* a dropped infinity is 0, not NaN */
-            y[i] = multiplier[i] == 0.0f ? 0.0f : a[i] * multiplier[i];
-        block_close(&c->out[0], at, y, size);
-    }
+    cpu_each_block(x, shape_elems(&c->out[0].shape), dropout_block, c);
     return OK;
 }
 

@@ -52,17 +52,23 @@ static enum status reference_grad(const struct kernel_ctx *x, const struct op_ca
     return OK;
 }
 
+static void look_up(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct op_call *c = job;
+    const struct tensor *table = &c->in[0];
+    const int32_t *id = c->in[1].data;
+    int64_t row_bytes = table->shape.dim[1] * dtype_size(table->dtype);
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        memcpy((char *)c->out[0].data + i * row_bytes,
+               (const char *)table->data + id[i] * row_bytes, (size_t)row_bytes);
+}
+
 static enum status rows_forward(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct tensor *table = &c->in[0], *ids = &c->in[1], *y = &c->out[0];
-    const int32_t *id = ids->data;
+    const struct tensor *table = &c->in[0], *ids = &c->in[1];
     TRY(check_ids(ids, table->shape.dim[0]));
-    int64_t n = shape_elems(&ids->shape), n_elems = shape_elems(&y->shape);
-    int64_t row_bytes = table->shape.dim[1] * dtype_size(table->dtype);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n_elems > CPU_SERIAL)
-    for (int64_t i = 0; i < n; i++)
-        memcpy((char *)y->data + i * row_bytes, (const char *)table->data + id[i] * row_bytes,
-               (size_t)row_bytes);
+    cpu_loop(x, shape_elems(&ids->shape), table->shape.dim[1], look_up, c);
     return OK;
 }
 
@@ -107,28 +113,42 @@ static int64_t rows_grad_workspace(const struct op_call *c, const struct kernel_
     return (c->out[0].shape.dim[0] + shape_elems(&c->in[1].shape)) * (int64_t)sizeof(int32_t);
 }
 
-/* Threads own rows of the table, so each sum is made by one thread in the order of positions. */
-static enum status rows_grad(const struct kernel_ctx *x, const struct op_call *c)
+/* Where each row of the table occurs. */
+struct occurrences {
+    const struct op_call *c;
+    const int32_t *head, *next;
+};
+
+static void sum_rows(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct occurrences *o = job;
+    const struct op_call *c = o->c;
     const struct tensor *dw = &c->out[0];
-    int64_t n_rows = dw->shape.dim[0], row_bytes = dw->shape.dim[1] * dtype_size(dw->dtype);
-    int32_t *head = x->workspace, *next = head + n_rows;
-    TRY(check_ids(&c->in[1], n_rows));
-    list_positions(&c->in[1], n_rows, head, next);
+    int64_t row_bytes = dw->shape.dim[1] * dtype_size(dw->dtype);
     bool adds = call_has(c, 2);
     bool moves = adds && c->in[2].data != dw->data;
-    int64_t n_elems = shape_elems(&dw->shape);
-#pragma omp parallel for schedule(dynamic, 64) \
-    num_threads(x->env.n_threads) if (n_elems > CPU_SERIAL)
-    for (int64_t row = 0; row < n_rows; row++) {
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
         char *to = (char *)dw->data + row * row_bytes;
-        if (head[row] >= 0)
-            sum_row(c, row, head, next);
+        if (o->head[row] >= 0)
+            sum_row(c, row, o->head, o->next);
         else if (!adds)
             memset(to, 0, (size_t)row_bytes);
         else if (moves)
             memcpy(to, (const char *)c->in[2].data + row * row_bytes, (size_t)row_bytes);
     }
+}
+
+/* Each row of the table is an item, so that its sum is made in the order of positions. */
+static enum status rows_grad(const struct kernel_ctx *x, const struct op_call *c)
+{
+    const struct tensor *dw = &c->out[0];
+    int64_t n_rows = dw->shape.dim[0];
+    int32_t *head = x->workspace, *next = head + n_rows;
+    TRY(check_ids(&c->in[1], n_rows));
+    list_positions(&c->in[1], n_rows, head, next);
+    struct occurrences o = {c, head, next};
+    cpu_loop(x, n_rows, dw->shape.dim[1], sum_rows, &o);
     return OK;
 }
 

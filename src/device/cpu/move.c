@@ -12,16 +12,17 @@ static const char *cast_declines(const struct op_call *c)
     return dtype_is_float(c->in[0].dtype) ? cpu_declines_f64(c) : "takes floats only";
 }
 
+static void cast_block(const void *job, int64_t at, int64_t size)
+{
+    const struct op_call *c = job;
+    float buffer[CPU_BLOCK];
+    const float *from = block_read(&c->in[0], at, size, buffer);
+    cpu_store_f32(c->out[0].data, c->out[0].dtype, at, from, size);
+}
+
 static enum status cast_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *from = block_read(&c->in[0], at, size, buffer);
-        cpu_store_f32(c->out[0].data, c->out[0].dtype, at, from, size);
-    }
+    cpu_each_block(x, shape_elems(&c->out[0].shape), cast_block, c);
     return OK;
 }
 
@@ -35,8 +36,6 @@ static enum status cast_reference(const struct kernel_ctx *x, const struct op_ca
 
 /* ---- runs: slices, concat and broadcast copy pieces of contiguous bytes ---------------------- */
 
-enum { CPU_SERIAL_BYTES = 4 * CPU_SERIAL };
-
 /* n pieces of n_bytes, from src at every src_step bytes to dst at every dst_step bytes. */
 struct runs {
     char *dst;
@@ -44,12 +43,17 @@ struct runs {
     int64_t n, n_bytes, dst_step, src_step;
 };
 
+static void copy_some(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct runs *r = job;
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        memcpy(r->dst + i * r->dst_step, r->src + i * r->src_step, (size_t)r->n_bytes);
+}
+
 static void copy_runs(const struct kernel_ctx *x, const struct runs *r)
 {
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (r->n > 1 && r->n * r->n_bytes > CPU_SERIAL_BYTES)
-    for (int64_t i = 0; i < r->n; i++)
-        memcpy(r->dst + i * r->dst_step, r->src + i * r->src_step, (size_t)r->n_bytes);
+    cpu_loop(x, r->n, r->n_bytes / (int64_t)sizeof(float), copy_some, r);
 }
 
 /* Bytes of one index along `axis` (everything to its right). */
@@ -79,20 +83,26 @@ static enum status slice_runs(const struct kernel_ctx *x, const struct op_call *
     return OK;
 }
 
-static enum status slice_grad_runs(const struct kernel_ctx *x, const struct op_call *c)
+static void slice_grad_some(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct op_call *c = job;
     const struct tensor *in = &c->in[0], *out = &c->out[0];
-    int64_t axis = call_int(c, 0), n = shape_outer(&in->shape, (int)axis);
-    int64_t before = call_int(c, 1) * stride_bytes(out, axis);
+    int64_t axis = call_int(c, 0), before = call_int(c, 1) * stride_bytes(out, axis);
     int64_t length = axis_bytes(in, axis), whole = axis_bytes(out, axis);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n > 1 && n * whole > CPU_SERIAL_BYTES)
-    for (int64_t i = 0; i < n; i++) {
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
         char *to = (char *)out->data + i * whole;
         memset(to, 0, (size_t)before);
         memcpy(to + before, (const char *)in->data + i * length, (size_t)length);
         memset(to + before + length, 0, (size_t)(whole - before - length));
     }
+}
+
+static enum status slice_grad_runs(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t axis = call_int(c, 0), whole = axis_bytes(&c->out[0], axis);
+    cpu_loop(x, shape_outer(&c->in[0].shape, (int)axis), whole / (int64_t)sizeof(float),
+             slice_grad_some, c);
     return OK;
 }
 
@@ -282,17 +292,39 @@ static int64_t src_offset(const struct permutation *p, int n_axes, int skip, int
     return offset;
 }
 
-/* The last axis stays last: whole rows move ([B, T, H, D] <-> [B, H, T, D]). */
-static void move_rows(const struct kernel_ctx *x, const struct permutation *p, char *dst,
-                      const char *src, int64_t size)
+/* Where the source's last axis went (move_planes). */
+struct planes {
+    int fast;
+    int64_t dst_step, below, n_bands;
+};
+
+struct move {
+    struct permutation p;
+    char *dst;
+    const char *src;
+    int64_t size; /* of an element, in bytes */
+    struct planes planes;
+};
+
+static void move_some_rows(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t n_bytes = p->dim[p->rank - 1] * size, n_rows = 1;
-    for (int a = 0; a < p->rank - 1; a++)
-        n_rows *= p->dim[a];
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_rows * n_bytes > CPU_SERIAL * 4)
-    for (int64_t i = 0; i < n_rows; i++)
-        memcpy(dst + i * n_bytes, src + src_offset(p, p->rank - 1, -1, i) * size, (size_t)n_bytes);
+    const struct move *m = job;
+    int inner = m->p.rank - 1;
+    int64_t n_bytes = m->p.dim[inner] * m->size;
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        memcpy(m->dst + i * n_bytes, m->src + src_offset(&m->p, inner, -1, i) * m->size,
+               (size_t)n_bytes);
+}
+
+/* The last axis stays last: whole rows move ([B, T, H, D] <-> [B, H, T, D]). */
+static void move_rows(const struct kernel_ctx *x, const struct move *m)
+{
+    int64_t n_rows = 1;
+    for (int a = 0; a < m->p.rank - 1; a++)
+        n_rows *= m->p.dim[a];
+    cpu_loop(x, n_rows, m->p.dim[m->p.rank - 1] * m->size / (int64_t)sizeof(float), move_some_rows,
+             m);
 }
 
 enum { TILE = 32 };
@@ -327,11 +359,34 @@ static void move_tile(char *dst, int64_t dst_step, const char *src, int64_t src_
         tile_uint8_t((void *)dst, dst_step, (const void *)src, src_step, extent[0], extent[1]);
 }
 
+/* Bands of TILE rows of the output's planes. */
+static void move_bands(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct move *m = job;
+    const struct permutation *p = &m->p;
+    const struct planes *o = &m->planes;
+    int columns = p->rank - 1;
+    int64_t n_rows = p->dim[o->fast], n_columns = p->dim[columns], step = p->src_step[columns];
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int64_t plane = i / o->n_bands, row = i % o->n_bands * TILE;
+        int64_t above = plane / o->below * n_rows * o->dst_step;
+        int64_t to = above + plane % o->below * n_columns + row * o->dst_step;
+        const char *from = m->src + (src_offset(p, columns, o->fast, plane) + row) * m->size;
+        for (int64_t column = 0; column < n_columns; column += TILE) {
+            const int64_t extent[2] = {MIN((int64_t)TILE, n_rows - row),
+                                       MIN((int64_t)TILE, n_columns - column)};
+            move_tile(m->dst + (to + column) * m->size, o->dst_step, from + column * step * m->size,
+                      step, extent, m->size);
+        }
+    }
+}
+
 /* The source's last axis is the output's axis `fast`: that axis and the output's last one make a
  * plane, which is transposed tile by tile; the other axes count planes. */
-static void move_planes(const struct kernel_ctx *x, const struct permutation *p, char *dst,
-                        const char *src, int64_t size)
+static void move_planes(const struct kernel_ctx *x, struct move *m)
 {
+    const struct permutation *p = &m->p;
     int fast = 0, last = p->rank - 1;
     while (p->src_step[fast] != 1)
         fast++;
@@ -342,36 +397,23 @@ static void move_planes(const struct kernel_ctx *x, const struct permutation *p,
         below *= p->dim[a];
     for (int a = 0; a < last; a++)
         n_planes *= a == fast ? 1 : p->dim[a];
-    int64_t n_rows = p->dim[fast], n_columns = p->dim[last];
-    int64_t n_bands = (n_rows + TILE - 1) / TILE;
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n_planes * n_rows * n_columns > CPU_SERIAL)
-    for (int64_t i = 0; i < n_planes * n_bands; i++) {
-        int64_t plane = i / n_bands, row = i % n_bands * TILE;
-        int64_t above = plane / below * n_rows * dst_step;
-        char *to = dst + (above + plane % below * n_columns + row * dst_step) * size;
-        const char *from = src + (src_offset(p, last, fast, plane) + row) * size;
-        for (int64_t column = 0; column < n_columns; column += TILE) {
-            const int64_t extent[2] = {MIN((int64_t)TILE, n_rows - row),
-                                       MIN((int64_t)TILE, n_columns - column)};
-            move_tile(to + column * size, dst_step, from + column * p->src_step[last] * size,
-                      p->src_step[last], extent, size);
-        }
-    }
+    int64_t n_bands = (p->dim[fast] + TILE - 1) / TILE;
+    m->planes = (struct planes){fast, dst_step, below, n_bands};
+    cpu_loop(x, n_planes * n_bands, MIN((int64_t)TILE, p->dim[fast]) * p->dim[last], move_bands, m);
 }
 
 static enum status transpose_tiled(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct permutation p = simplify(c);
-    char *dst = c->out[0].data;
-    const char *src = c->in[0].data;
-    int64_t size = dtype_size(c->in[0].dtype);
-    if (p.rank <= 1)
-        memcpy(dst, src, (size_t)tensor_bytes(&c->in[0]));
-    else if (p.src_step[p.rank - 1] == 1)
-        move_rows(x, &p, dst, src, size);
+    struct move m = {.p = simplify(c),
+                     .dst = c->out[0].data,
+                     .src = c->in[0].data,
+                     .size = dtype_size(c->in[0].dtype)};
+    if (m.p.rank <= 1)
+        memcpy(m.dst, m.src, (size_t)tensor_bytes(&c->in[0]));
+    else if (m.p.src_step[m.p.rank - 1] == 1)
+        move_rows(x, &m);
     else
-        move_planes(x, &p, dst, src, size);
+        move_planes(x, &m);
     return OK;
 }
 

@@ -72,18 +72,33 @@ static double sum_chunk(const struct tensor *x, int64_t at, int64_t n)
     return sum;
 }
 
+struct sums {
+    const struct op_call *c;
+    const struct box *box;
+    double *partial, factor;
+    const struct tensor *add; /* NULL: nothing */
+};
+
+/* partial is [n_outer, n_chunks] */
+static void sum_chunks(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct sums *s = job;
+    int64_t n_chunks = chunk_count(s->box);
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = i / n_chunks, at = i % n_chunks * CHUNK;
+        int64_t n = MIN((int64_t)CHUNK, s->box->length - at);
+        s->partial[i] = sum_chunk(&s->c->in[0], row * s->box->length + at, n);
+    }
+}
+
 static void sum_along_rows(const struct kernel_ctx *x, const struct op_call *c,
                            const struct box *box, double factor)
 {
     int64_t n_chunks = chunk_count(box);
-    double *partial = x->workspace; /* [n_outer, n_chunks] */
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (box->n_outer * box->length > CPU_SERIAL)
-    for (int64_t i = 0; i < box->n_outer * n_chunks; i++) {
-        int64_t row = i / n_chunks, at = i % n_chunks * CHUNK;
-        int64_t n = MIN((int64_t)CHUNK, box->length - at);
-        partial[i] = sum_chunk(&c->in[0], row * box->length + at, n);
-    }
+    double *partial = x->workspace;
+    struct sums s = {.c = c, .box = box, .partial = partial};
+    cpu_loop(x, box->n_outer * n_chunks, MIN(box->length, (int64_t)CHUNK), sum_chunks, &s);
     for (int64_t row = 0; row < box->n_outer; row++) {
         double sum = 0.0;
         for (int64_t i = 0; i < n_chunks; i++)
@@ -149,32 +164,51 @@ static void sum_band(double *restrict total, const struct tensor *x, int64_t at,
     }
 }
 
+static int64_t band_rows(const struct box *box)
+{
+    return (box->length + band_count(box) - 1) / band_count(box);
+}
+
+/* partial is [n_outer, n_bands, n_inner] */
+static void sum_bands(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct sums *s = job;
+    const struct box *box = s->box;
+    int64_t n_bands = band_count(box), n_inner = box->n_inner, n_blocks = block_count(n_inner);
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int64_t i_band = i / n_blocks, column = i % n_blocks * CPU_BLOCK;
+        int64_t outer = i_band / n_bands, row = i_band % n_bands * band_rows(box);
+        int64_t n_rows = MIN(band_rows(box), box->length - row);
+        sum_band(s->partial + i_band * n_inner + column, &s->c->in[0],
+                 (outer * box->length + row) * n_inner + column, n_inner, MAX(n_rows, (int64_t)0),
+                 block_size(n_inner, column));
+    }
+}
+
+static void add_bands(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct sums *s = job;
+    int64_t n_bands = band_count(s->box), n_inner = s->box->n_inner;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        const double *from = s->partial + i / n_inner * n_bands * n_inner + i % n_inner;
+        double sum = 0.0;
+        for (int64_t band = 0; band < n_bands; band++)
+            sum += from[band * n_inner];
+        ref_set(&s->c->out[0], i, sum * s->factor + (s->add ? ref_get(s->add, i) : 0.0));
+    }
+}
+
 /* out = factor * column sums (+ add). add may be out itself. */
 static void sum_down_columns(const struct kernel_ctx *x, const struct op_call *c,
                              const struct box *box, double factor, const struct tensor *add)
 {
-    int64_t n_bands = band_count(box), n_inner = box->n_inner, n_blocks = block_count(n_inner);
-    int64_t band_rows = (box->length + n_bands - 1) / n_bands;
-    double *partial = x->workspace; /* [n_outer, n_bands, n_inner] */
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (box->n_outer * box->length * n_inner > CPU_SERIAL)
-    for (int64_t i = 0; i < box->n_outer * n_bands * n_blocks; i++) {
-        int64_t i_band = i / n_blocks, column = i % n_blocks * CPU_BLOCK;
-        int64_t outer = i_band / n_bands, row = i_band % n_bands * band_rows;
-        int64_t n_rows = MIN(band_rows, box->length - row);
-        sum_band(partial + i_band * n_inner + column, &c->in[0],
-                 (outer * box->length + row) * n_inner + column, n_inner, MAX(n_rows, (int64_t)0),
-                 block_size(n_inner, column));
-    }
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (box->n_outer * n_bands * n_inner > CPU_SERIAL)
-    for (int64_t i = 0; i < box->n_outer * n_inner; i++) {
-        const double *from = partial + i / n_inner * n_bands * n_inner + i % n_inner;
-        double sum = 0.0;
-        for (int64_t band = 0; band < n_bands; band++)
-            sum += from[band * n_inner];
-        ref_set(&c->out[0], i, sum * factor + (add ? ref_get(add, i) : 0.0));
-    }
+    int64_t n_bands = band_count(box), n_inner = box->n_inner;
+    struct sums s = {c, box, x->workspace, factor, add};
+    cpu_loop(x, box->n_outer * n_bands * block_count(n_inner),
+             band_rows(box) * MIN(n_inner, (int64_t)CPU_BLOCK), sum_bands, &s);
+    cpu_loop(x, box->n_outer * n_inner, n_bands, add_bands, &s);
 }
 
 /* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
@@ -273,13 +307,13 @@ static void max_down_columns(float *restrict best, const struct tensor *x, int64
     }
 }
 
-static enum status max_blocked(const struct kernel_ctx *x, const struct op_call *c)
+static void max_some(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct op_call *c = job;
     struct box box = max_box(c, &c->in[0]);
     int64_t n_blocks = block_count(box.n_inner);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (box.n_outer * box.length * box.n_inner > CPU_SERIAL)
-    for (int64_t i = 0; i < box.n_outer * n_blocks; i++) {
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
         float best[CPU_BLOCK];
         int64_t outer = i / n_blocks, column = i % n_blocks * CPU_BLOCK;
         int64_t at = outer * box.length * box.n_inner + column;
@@ -290,6 +324,13 @@ static enum status max_blocked(const struct kernel_ctx *x, const struct op_call 
             max_down_columns(best, &c->in[0], at, &box, size);
         cpu_store_f32(c->out[0].data, c->out[0].dtype, outer * box.n_inner + column, best, size);
     }
+}
+
+static enum status max_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct box box = max_box(c, &c->in[0]);
+    cpu_loop(x, box.n_outer * block_count(box.n_inner),
+             box.length * MIN(box.n_inner, (int64_t)CPU_BLOCK), max_some, c);
     return OK;
 }
 
@@ -376,13 +417,12 @@ static enum status max_reference(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-static enum status max_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+static void max_grad_some(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct op_call *c = job;
     struct box box = max_box(c, &c->in[1]);
-    int64_t n = box.n_outer * box.n_inner;
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n * box.length > CPU_SERIAL)
-    for (int64_t o = 0; o < n; o++) {
+    (void)thread;
+    for (int64_t o = first; o < last; o++) {
         int64_t at = o / box.n_inner * box.length * box.n_inner + o % box.n_inner;
         double best = ref_get(&c->in[2], o);
         bool found = false;
@@ -394,6 +434,12 @@ static enum status max_grad_reference(const struct kernel_ctx *x, const struct o
             ref_set(&c->out[0], i, here ? ref_get(&c->in[0], o) : 0.0);
         }
     }
+}
+
+static enum status max_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct box box = max_box(c, &c->in[1]);
+    cpu_loop(x, box.n_outer * box.n_inner, box.length, max_grad_some, c);
     return OK;
 }
 

@@ -54,18 +54,24 @@ static inline void cosine_and_sine(double angle, float *cosine, float *sine)
     *sine = opposite || phase == -1.0 ? -from_s : from_s;
 }
 
+struct turning {
+    const struct op_call *c;
+    float *table;
+};
+
 /* table[token] = cosines of the token's angles, then sines: both times scale, [T, 2, D/2]. */
-static void fill_table(const struct kernel_ctx *x, const struct op_call *c, float *table)
+static void fill_table(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct op_call *c = ((const struct turning *)job)->c;
+    float *table = ((const struct turning *)job)->table;
     struct qkv_dims d = qkv_dims_of(c, 0);
     int64_t half = d.head_dim / 2;
     const int32_t *positions = call_has(c, 2) ? c->in[2].data : NULL;
     const float *inv_freq = c->in[1].data;
     float scale = (float)call_float(c, ROTARY_SCALE);
     float sign = call_bool(c, ROTARY_INVERSE) ? -scale : scale;
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (d.n_tokens * half > CPU_SERIAL)
-    for (int64_t token = 0; token < d.n_tokens; token++) {
+    (void)thread;
+    for (int64_t token = first; token < last; token++) {
         double position = positions ? (double)positions[token] : (double)token;
         float *restrict cosines = table + token * d.head_dim, *restrict sines = cosines + half;
 #pragma omp simd
@@ -97,16 +103,15 @@ static int64_t table_workspace(const struct op_call *c, const struct kernel_env 
     return d.n_tokens * d.head_dim * (int64_t)sizeof(float);
 }
 
-static enum status with_table(const struct kernel_ctx *x, const struct op_call *c)
+static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
 {
+    const struct op_call *c = ((const struct turning *)job)->c;
+    const float *table = ((const struct turning *)job)->table;
     struct qkv_dims d = qkv_dims_of(c, 0);
     int64_t n_rotated = d.heads + d.kv_heads, n_all = d.heads + 2 * d.kv_heads;
     int64_t half = d.head_dim / 2;
-    float *table = x->workspace;
-    fill_table(x, c, table);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (d.batch * d.n_tokens * d.width > CPU_SERIAL)
-    for (int64_t row = 0; row < d.batch * d.n_tokens; row++) {
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
         for (int64_t head = 0; head < n_all; head++) {
             float in[MAX_HEAD_DIM], out[MAX_HEAD_DIM];
             int64_t at = row * d.width + head * d.head_dim;
@@ -120,6 +125,14 @@ static enum status with_table(const struct kernel_ctx *x, const struct op_call *
             }
         }
     }
+}
+
+static enum status with_table(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    struct turning t = {c, x->workspace};
+    cpu_loop(x, d.n_tokens, d.head_dim / 2, fill_table, &t);
+    cpu_loop(x, d.batch * d.n_tokens, d.width, turn_rows, &t);
     return OK;
 }
 

@@ -1,7 +1,6 @@
 /* softmax.c: softmax along the last axis, and its gradient. A row at a time; 16-bit rows go through
  * f32 rows in the workspace (one slice for each thread). */
 #include <math.h>
-#include <omp.h>
 
 #include "device/cpu/cpu_block.h"
 #include "device/cpu/cpu_math.h"
@@ -20,12 +19,10 @@ static int64_t rows_workspace(const struct op_call *c, const struct kernel_env *
     return row_step(c) * n_rows * env->n_threads * (int64_t)sizeof(float);
 }
 
-/* Row i_buffer of this thread. */
-static float *thread_row(const struct kernel_ctx *x, const struct op_call *c, int n_rows,
-                         int i_buffer)
-{
-    return (float *)x->workspace + row_step(c) * (omp_get_thread_num() * n_rows + i_buffer);
-}
+struct rows {
+    const struct kernel_ctx *x;
+    const struct op_call *c;
+};
 
 /* ---- softmax -------------------------------------------------------------------------------- */
 
@@ -50,18 +47,27 @@ static int64_t softmax_workspace(const struct op_call *c, const struct kernel_en
     return rows_workspace(c, env, 1);
 }
 
-static enum status softmax_rows(const struct kernel_ctx *x, const struct op_call *c)
+static void softmax_some(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t n = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
-#pragma omp parallel for schedule(static) \
-    num_threads(x->env.n_threads) if (n * n_rows > CPU_SERIAL / 4)
-    for (int64_t row = 0; row < n_rows; row++) {
-        float *buffer = thread_row(x, c, 1, 0);
+    const struct rows *r = job;
+    const struct op_call *c = r->c;
+    int64_t n = shape_last(&c->out[0].shape);
+    float *buffer = (float *)r->x->workspace + row_step(c) * thread;
+    for (int64_t row = first; row < last; row++) {
         const float *from = block_read(&c->in[0], row * n, n, buffer);
         float *to = block_open(&c->out[0], row * n, buffer);
         softmax_row(to, from, n);
         block_close(&c->out[0], row * n, to, n);
     }
+}
+
+enum { EXP_COST = 4 }; /* of an exponential, in additions */
+
+static enum status softmax_rows(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct rows r = {x, c};
+    cpu_loop(x, shape_rows(&c->out[0].shape), shape_last(&c->out[0].shape) * EXP_COST, softmax_some,
+             &r);
     return OK;
 }
 
@@ -100,18 +106,25 @@ static int64_t softmax_grad_workspace(const struct op_call *c, const struct kern
     return rows_workspace(c, env, 2);
 }
 
-static enum status softmax_grad_rows(const struct kernel_ctx *x, const struct op_call *c)
+static void softmax_grad_some(const void *job, int64_t first, int64_t last, int thread)
 {
-    int64_t n = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n * n_rows > CPU_SERIAL)
-    for (int64_t row = 0; row < n_rows; row++) {
-        float *buffer = thread_row(x, c, 2, 0);
+    const struct rows *r = job;
+    const struct op_call *c = r->c;
+    int64_t n = shape_last(&c->out[0].shape);
+    float *buffer = (float *)r->x->workspace + row_step(c) * 2 * thread;
+    for (int64_t row = first; row < last; row++) {
         const float *dy = block_read(&c->in[0], row * n, n, buffer);
-        const float *y = block_read(&c->in[1], row * n, n, thread_row(x, c, 2, 1));
+        const float *y = block_read(&c->in[1], row * n, n, buffer + row_step(c));
         float *dx = block_open(&c->out[0], row * n, buffer);
         softmax_grad_row(dx, dy, y, n);
         block_close(&c->out[0], row * n, dx, n);
     }
+}
+
+static enum status softmax_grad_rows(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct rows r = {x, c};
+    cpu_loop(x, shape_rows(&c->out[0].shape), shape_last(&c->out[0].shape), softmax_grad_some, &r);
     return OK;
 }
 

@@ -25,19 +25,27 @@ BLOCK(tanh, cpu_tanhf(a[i]))
 BLOCK(tanh_grad, a[i] * (1.0f - b[i] * b[i]))
 #undef BLOCK
 
+struct pointwise {
+    const struct op_call *c;
+    block_fn *fn;
+};
+
+static void pointwise_block(const void *job, int64_t at, int64_t size)
+{
+    const struct pointwise *p = job;
+    const struct op_call *c = p->c;
+    float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
+    const float *a = block_read(&c->in[0], at, size, a_buffer);
+    const float *b = c->n_in > 1 ? block_read(&c->in[1], at, size, b_buffer) : a;
+    float *y = block_open(&c->out[0], at, y_buffer);
+    p->fn(y, a, b, size);
+    block_close(&c->out[0], at, y, size);
+}
+
 static void run_blocks(const struct kernel_ctx *x, const struct op_call *c, block_fn *fn)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *a = block_read(&c->in[0], at, size, a_buffer);
-        const float *b = c->n_in > 1 ? block_read(&c->in[1], at, size, b_buffer) : a;
-        float *y = block_open(&c->out[0], at, y_buffer);
-        fn(y, a, b, size);
-        block_close(&c->out[0], at, y, size);
-    }
+    struct pointwise p = {c, fn};
+    cpu_each_block(x, shape_elems(&c->out[0].shape), pointwise_block, &p);
 }
 
 /* ---- reference ------------------------------------------------------------------------------ */
@@ -74,21 +82,21 @@ static double scale_factor(const struct op_call *c)
     return call_float(c, 0) * (call_has(c, 1) ? ref_get(&c->in[1], 0) : 1.0);
 }
 
+static void scale_block(const void *job, int64_t at, int64_t size)
+{
+    const struct op_call *c = job;
+    float a_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK], factor = (float)scale_factor(c);
+    const float *a = block_read(&c->in[0], at, size, a_buffer);
+    float *y = block_open(&c->out[0], at, y_buffer);
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++)
+        y[i] = factor * a[i];
+    block_close(&c->out[0], at, y, size);
+}
+
 static enum status scale_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    int64_t n = shape_elems(&c->out[0].shape);
-    float factor = (float)scale_factor(c);
-#pragma omp parallel for schedule(static) num_threads(x->env.n_threads) if (n > CPU_SERIAL)
-    for (int64_t i_block = 0; i_block < block_count(n); i_block++) {
-        float a_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t at = i_block * CPU_BLOCK, size = block_size(n, at);
-        const float *a = block_read(&c->in[0], at, size, a_buffer);
-        float *y = block_open(&c->out[0], at, y_buffer);
-#pragma omp simd
-        for (int64_t i = 0; i < size; i++)
-            y[i] = factor * a[i];
-        block_close(&c->out[0], at, y, size);
-    }
+    cpu_each_block(x, shape_elems(&c->out[0].shape), scale_block, c);
     return OK;
 }
 

@@ -328,6 +328,7 @@ static void close_device(struct device *d)
     mem_free(s->seen);
     mem_free(s->libraries.cache_folder);
     mem_free(s);
+    team_free(d->env.team);
     (void)cudaGetLastError();
 }
 

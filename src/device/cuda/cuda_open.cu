@@ -1,10 +1,10 @@
 /* cuda_open.cu: finding a GPU, saying what is wrong when there is none to be had, and making the
  * libraries ready. */
 #include <cuda.h>
-#include <sched.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/machine.h"
 #include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_state.cuh"
 #include "device/gpu.h"
@@ -153,14 +153,6 @@ static void name_identity(struct device *d, const struct gpu_facts *f)
                    f->driver_cuda, f->runtime_cuda, f->cublaslt, f->cudnn);
 }
 
-static int usable_processors(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return 1;
-    return CPU_COUNT(&set) > 1 ? CPU_COUNT(&set) : 1;
-}
-
 static enum status open_all(struct device *d, const struct gpu_facts *f, const char *cache_folder)
 {
     char bus[32], memory[BYTES_TEXT];
@@ -178,6 +170,7 @@ static enum status open_all(struct device *d, const struct gpu_facts *f, const c
     TRY(open_queues(s));
     TRY(open_libraries(l));
     d->env.n_threads = usable_processors();
+    TRY(team_new(&d->env.team, d->env.n_threads));
     d->env.libraries = l;
     d->lacks_bf16 = l->major < 8;
     d->cache_bytes = l->l2_bytes;

@@ -20,6 +20,7 @@ enum {
 #define RECORDING_S    400e-6 /* a recording lasts at least so long, unless it is full */
 #define RECORDING_MOST 5e-3   /* and more calls than one do not make it longer than this */
 #define TIMING_S       10e-3  /* rounds of it, in all */
+#define DISTURBED      1.25   /* median over fastest: rounds of one recording differ by less */
 #define LARGE_S        200e-6 /* a call of this length is large, */
 #define SETTLE_S       30e-3  /* and runs for so long beforehand */
 
@@ -143,8 +144,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of the recording: the median of rounds that follow each other without a pause. */
-static enum status time_rounds(struct timer *t, int n_before, int n_rounds, double *seconds)
+/* The recording: the median of rounds that follow each other without a pause. */
+static enum status time_rounds(struct timer *t, int n_before, int n_rounds, struct call_time *out)
 {
     double rounds[MOST_ROUNDS];
     for (int i = 0; i < n_before; i++)
@@ -158,13 +159,14 @@ static enum status time_rounds(struct timer *t, int n_before, int n_rounds, doub
     for (int i = 0; i < n_rounds; i++)
         TRY(elapsed(t, i, i + 1, &rounds[i]));
     qsort(rounds, (size_t)n_rounds, sizeof(*rounds), by_size);
-    *seconds = rounds[n_rounds / 2];
+    out->seconds = rounds[n_rounds / 2];
+    out->disturbed = rounds[n_rounds / 2] > DISTURBED * rounds[0];
     return OK;
 }
 
-static enum status time_all(struct timer *t, double *seconds)
+static enum status time_all(struct timer *t, struct call_time *out)
 {
-    double rough = 0.0, whole = 0.0;
+    double rough = 0.0;
     for (int i = 0; i <= MOST_ROUNDS; i++)
         CUDA_TRY(cudaEventCreate(&t->events[i]));
     TRY(look(t, &rough));
@@ -174,20 +176,21 @@ static enum status time_all(struct timer *t, double *seconds)
     n_rounds = n_rounds > MOST_ROUNDS ? MOST_ROUNDS : n_rounds;
     int n_before = rough < LARGE_S ? 1 : (int)ceil(SETTLE_S / (rough * (double)n));
     TRY(make_recording(t, n));
-    TRY(time_rounds(t, n_before, n_rounds, &whole));
+    TRY(time_rounds(t, n_before, n_rounds, out));
     if (t->calls->batch)
         n *= t->calls->n < MOST_CALLS ? t->calls->n : (int)MOST_CALLS;
-    *seconds = whole / (double)n;
+    out->seconds /= (double)n;
     return OK;
 }
 
-enum status cuda_time_calls(struct device *d, const struct timed_calls *calls, double *seconds)
+enum status cuda_time_calls(struct device *d, const struct timed_calls *calls,
+                            struct call_time *out)
 {
     struct timer t = {};
     t.d = d;
     t.calls = calls;
     t.stream = cuda_state_of(d)->streams[QUEUE_COMPUTE];
-    enum status status = time_all(&t, seconds);
+    enum status status = time_all(&t, out);
     cuda_ops.capture_free(d, t.recording);
     for (int i = 0; i <= MOST_ROUNDS; i++) {
         if (t.events[i])
