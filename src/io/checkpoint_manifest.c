@@ -3,7 +3,7 @@
  *     {
  *       "xxh64": "0123456789abcdef",    of this file with zeros in place of these digits
  *       "format": "snug-checkpoint", "version": 1,
- *       "run": "20261115-170912-8f3ac21b", "step": 500,
+ *       "run": "20261115-170912-403127-8f3ac21b", "step": 500,
  *       "state": {...},                 the trainer's
  *       "files": {"config.json": {"size": 816, "xxh64": "..."}, ...}
  *     }

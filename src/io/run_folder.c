@@ -20,20 +20,37 @@
 
 /* ---- ids ---- */
 
-enum status run_id_make(char out[RUN_ID_TEXT])
+enum { TIME_DIGITS = 22 }; /* with the dashes */
+
+/* The next larger number, dashes left out. */
+static void advance(char time[TIME_DIGITS + 1])
 {
-    struct tm t;
+    for (int i = TIME_DIGITS; i-- > 0;) {
+        if (time[i] == '-')
+            continue;
+        if (time[i]++ != '9')
+            return;
+        time[i] = '0';
+    }
+}
+
+enum status run_id_make(char out[RUN_ID_TEXT], const char *after)
+{
     struct timespec now;
+    struct tm t;
     unsigned bits;
-    char date[16];
+    char second[16], time[TIME_DIGITS + 1];
     if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits) ||
         clock_gettime(CLOCK_REALTIME, &now) != 0 || !gmtime_r(&now.tv_sec, &t) ||
-        strftime(date, sizeof(date), "%Y%m%d-%H%M%S", &t) == 0)
+        strftime(second, sizeof(second), "%Y%m%d-%H%M%S", &t) == 0)
         return FAIL(ERR_FAILED, "no id for this run: neither the time nor a random number is "
                                 "to be had");
-    /* Ids are in the order of their runs, also of runs that took less than a second. */
-    (void)snprintf(out, RUN_ID_TEXT, "%s-%06u-%08x", date,
-                   (unsigned)(now.tv_nsec / 1000) % 1000000u, bits);
+    (void)snprintf(time, sizeof(time), "%s-%06u", second, (unsigned)(now.tv_nsec / 1000) % 1000000);
+    if (run_id_is_valid(after) && strncmp(time, after, TIME_DIGITS) <= 0) {
+        memcpy(time, after, TIME_DIGITS);
+        advance(time);
+    }
+    (void)snprintf(out, RUN_ID_TEXT, "%s-%08x", time, bits);
     return OK;
 }
 

@@ -9,7 +9,7 @@
  *     run_folder_close(&f);
  *
  * A run has an id, made when it starts from the beginning and kept over resumes. It begins with the
- * time, so that ids compare as the runs came: "20261115-170912-8f3ac21b".
+ * time, so that ids compare as the runs came: "20261115-170912-403127-8f3ac21b".
  *
  * The lock is flock(2) on output_dir/.snug-run, which also says the id and the process of the run
  * the folder belongs to. The kernel gives it back however the process ends. Where the file system
@@ -30,7 +30,9 @@ extern "C" {
 
 enum { RUN_ID_TEXT = 32 }; /* date, time to the microsecond, eight random digits, and a NUL */
 
-enum status run_id_make(char out[RUN_ID_TEXT]) MUST_CHECK;
+/* An id that comes after `after` ("": any), whatever the clock says: that one may have been made by
+ * a machine whose clock is ahead. */
+enum status run_id_make(char out[RUN_ID_TEXT], const char *after) MUST_CHECK;
 /* An id as run_id_make gives it; NULL is none. */
 bool run_id_is_valid(const char *id);
 

@@ -34,20 +34,29 @@ static bool is_inside(const struct run_start *r)
            realpath(r->folder.path, own) && strcmp(folder, own) == 0;
 }
 
-/* *newest = whether no checkpoint in the folder is newer than the one resumed from. */
-static enum status is_newest(const struct run_start *r, bool *newest)
+/* Notes the newest run here. *goes_on = whether no checkpoint in the folder is newer than the one
+ * resumed from. */
+static enum status look_around(struct run_start *r, bool *goes_on)
 {
     struct pool pool;
     struct checkpoint_entries list;
+    const char *run = r->checkpoint ? checkpoint_run(r->checkpoint) : "";
+    const char *newest = run;
     pool_init(&pool);
     enum status status = checkpoint_entries(&pool, r->folder.path, &list);
-    *newest = true;
+    *goes_on = run_id_is_valid(run);
     for (size_t i = 0; i < list.n && status == OK; i++) {
-        int by_run = strcmp(list.items[i].run, checkpoint_run(r->checkpoint));
-        bool later = list.items[i].step > checkpoint_step(r->checkpoint);
-        if (list.items[i].ours && (by_run > 0 || (by_run == 0 && later)))
-            *newest = false;
+        const struct checkpoint_entry *e = &list.items[i];
+        int by_run = strcmp(e->run, run);
+        if (!e->ours)
+            continue;
+        if (strcmp(e->run, newest) > 0)
+            newest = e->run;
+        if (by_run > 0 ||
+            (r->checkpoint && by_run == 0 && e->step > checkpoint_step(r->checkpoint)))
+            *goes_on = false;
     }
+    (void)snprintf(r->newest, sizeof(r->newest), "%s", newest);
     pool_release(&pool);
     return status;
 }
@@ -56,11 +65,10 @@ static enum status is_newest(const struct run_start *r, bool *newest)
 
 static enum status choose_id(struct run_start *r)
 {
-    bool goes_on = false;
-    if (r->checkpoint && run_id_is_valid(checkpoint_run(r->checkpoint)))
-        TRY(is_newest(r, &goes_on));
+    bool goes_on;
+    TRY(look_around(r, &goes_on));
     if (!goes_on)
-        return run_id_make(r->id);
+        return run_id_make(r->id, r->newest);
     memcpy(r->id, checkpoint_run(r->checkpoint), sizeof(r->id));
     return OK;
 }
@@ -70,12 +78,12 @@ static enum status choose_id(struct run_start *r)
 static enum status check_unused(struct run_start *r, const struct config *cfg)
 {
     char *other = NULL;
-    const char *own = r->checkpoint ? checkpoint_run(r->checkpoint) : "";
     const char *spec = cfg->resume_from_checkpoint;
     bool again = spec && strcmp(spec, "auto") == 0;
     if (r->checkpoint && is_inside(r))
         return OK;
-    TRY(run_folder_find_other(&r->folder, r->checkpoint ? own : r->id, &other));
+    const char *own = r->checkpoint ? checkpoint_run(r->checkpoint) : r->id;
+    TRY(run_folder_find_other(&r->folder, own, &other));
     if (!other)
         return OK;
     r->overwrites = cfg->overwrite_output_dir || (again && strcmp(other, RUN_FOLDER_METRICS) == 0);
@@ -118,7 +126,7 @@ enum status run_start_confirm(struct run_start *r, const struct session *s)
         const json_t *before = json_object_get(checkpoint_state(r->checkpoint), "settings");
         TRY(run_settings_compare(s, r->settings, before, checkpoint_path(r->checkpoint), &changed));
         if (changed)
-            TRY(run_id_make(r->id));
+            TRY(run_id_make(r->id, r->newest));
     }
     if (r->overwrites)
         TRY(run_folder_clear(&r->folder));

@@ -26,6 +26,7 @@ extern "C" {
 struct run_start {
     struct run_folder folder;
     char id[RUN_ID_TEXT];
+    char newest[RUN_ID_TEXT];      /* of the runs that have checkpoints in the folder; "": none */
     struct checkpoint *checkpoint; /* NULL: from the beginning */
     bool overwrites;               /* another run's files go when the run is confirmed */
     json_t *settings;              /* NULL until it is confirmed */

@@ -669,8 +669,9 @@ static void a_state_file_of_another_kind_is_refused(void **state)
     write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": -4, "
                          "\"state\": {}, \"files\": {}}");
     expect_refused(&f, "step is -4", CHECKPOINT_FULL);
-    write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4, "
-                         "\"run\": \"../20261115-1000-00000000\", \"state\": {}, \"files\": {}}");
+    write_state_file(&f,
+                     ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4, "
+                     "\"run\": \"../20261115-10000-000000-00000\", \"state\": {}, \"files\": {}}");
     expect_refused(&f, "'run' is not the id of a run", CHECKPOINT_FULL);
     write_state_file(&f, ", \"format\": \"snug-checkpoint\", \"version\": 1, \"step\": 4, "
                          "\"state\": {}, \"files\": {\"config.json\": 3}}");

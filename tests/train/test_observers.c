@@ -175,7 +175,7 @@ static void metrics_have_one_object_for_each_event(void **state)
     char path[SCRATCH_PATH];
     scratch_init(&s);
     struct config *cfg = make_config(&s);
-    expect_ok(observe_metrics_open(&o, cfg, "20261115-170912-000000-8f3ac21b", &f));
+    expect_ok(observe_metrics_open(&o, cfg, "20261115-170912-403127-8f3ac21b", &f));
     struct train_observer x = observe_metrics(&o);
     struct step_record r = a_step(1);
     struct eval_record e = {.step = 1, .result = {.loss = 2.5, .n_tokens = 64}};
@@ -194,7 +194,7 @@ static void metrics_have_one_object_for_each_event(void **state)
         assert_string_equal(kind_of(j), due[i]);
         if (i == 0)
             assert_string_equal(json_string_value(json_object_get(j, "run")),
-                                "20261115-170912-000000-8f3ac21b");
+                                "20261115-170912-403127-8f3ac21b");
         if (i == 1)
             assert_int_equal(json_integer_value(json_object_get(j, "device_bytes")), 120);
         if (i == 5)
