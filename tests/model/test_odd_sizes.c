@@ -159,12 +159,25 @@ static void a_derived_head_size_is_held_to_the_same_bounds(void **state)
     json_decref(config);
 }
 
+static void what_comes_of_wrong_keys_is_not_told_as_well(void **state)
+{
+    (void)state;
+    struct model *m;
+    json_t *config = plain_config("llama");
+    json_object_set_new(config, "hidden_size", json_string("wide"));
+    assert_int_equal(model_new(&m, config, &(struct key_origin){.where = "here"}), ERR_CONFIG);
+    expect_message("key 'hidden_size' must be an integer");
+    assert_null(strchr(status_message(), '\n'));
+    json_decref(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_size_alone),
         cmocka_unit_test(sizes_against_each_other),
         cmocka_unit_test(a_derived_head_size_is_held_to_the_same_bounds),
+        cmocka_unit_test(what_comes_of_wrong_keys_is_not_told_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,17 @@ static void a_long_run_still_has_lines_of_at_most_110_characters(void **state)
     str_release(&text);
 }
 
+static void a_step_without_labels_says_so_where_room_is_short_too(void **state)
+{
+    (void)state;
+    struct step_record r = a_step(120);
+    struct str text = {0};
+    r.n_tokens = 0;
+    observe_step_text(&text, &r, 40);
+    assert_string_equal(str_text(&text), "step 120/1500  loss 1.2345 (no labels)");
+    str_release(&text);
+}
+
 /* Which of the first ten steps of a run of ten, with epochs of four, are logged. */
 static void expect_logged(const char *settings, const char *expected)
 {
@@ -258,6 +269,7 @@ int main(void)
         cmocka_unit_test(the_log_line_is_as_documented),
         cmocka_unit_test(lines_keep_to_the_width_and_give_up_the_least_important_fields),
         cmocka_unit_test(a_long_run_still_has_lines_of_at_most_110_characters),
+        cmocka_unit_test(a_step_without_labels_says_so_where_room_is_short_too),
         cmocka_unit_test(the_logging_keys_say_which_steps_are_logged),
         cmocka_unit_test(metrics_have_one_object_for_each_event),
         cmocka_unit_test(tensorboard_gets_the_tags_people_know),
