@@ -197,11 +197,11 @@ struct interval {
 static struct interval look_at_interval(const char *at)
 {
     struct interval found = {.low = 0, .high = -1};
+    if (*at != '{')
+        return found;
     const char *p = at + 1;
     char *end;
     int has_low = isdigit((unsigned char)*p) != 0;
-    if (*at != '{')
-        return found;
     if (has_low) {
         found.low = strtol(p, &end, 10);
         p = end;
