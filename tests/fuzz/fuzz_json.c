@@ -19,6 +19,8 @@ static int dump_into_str(const char *text, size_t n, void *str)
 static void compare_with_jansson(const json_t *value, const char *text, size_t n_bytes)
 {
     json_error_t e;
+    if (memchr(text, '\0', n_bytes))
+        return; /* Jansson takes a NUL behind a number for white space */
     json_t *other = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (other)
         BUG_ON(!value || !json_equal(value, other));
