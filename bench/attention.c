@@ -25,10 +25,10 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "device/cuda/attention/sdpa.h"
+#include "device/cuda/attention/sdpa_plan.h"
 #include "device/cuda/cuda_kernels.h"
 #include "device/cuda/cuda_libraries.h"
-#include "device/cuda/cuda_sdpa.h"
-#include "device/cuda/cuda_sdpa_plan.h"
 #include "device/device.h"
 
 enum { MAX_TENSORS = 5, N_TIMES = 11, N_PIECE = 1 << 20 };

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/cuda/cuda_gemm_search.h"
+#include "device/cuda/products/gemm_search.h"
 #include "device/device.h"
 
 enum product { FWD, DX, DW };

@@ -1,5 +1,4 @@
-# The CUDA device (SNUG_CUDA=ON): kernels of the rows whose fourth column in ops.def says YES, and
-# src/device/cuda/cuda*. Its objects go into the library; everything still links as C.
+# The CUDA device (SNUG_CUDA=ON): src/device/cuda. Its objects go into the library; everything still links as C.
 set(SNUG_CUDA_ARCHITECTURES "90" CACHE STRING
     "GPU architectures to build for; 'release' means 75 80 86 89 90 and PTX for newer ones")
 if(SNUG_CUDA_ARCHITECTURES STREQUAL "release")
@@ -10,21 +9,14 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 12.4 REQUIRED)
 
-foreach(row IN LISTS rows)
-    string(REGEX MATCH "^OP\\(([a-z0-9_]+), +([a-z0-9_]+), +(YES|NO), +YES\\)" matched "${row}")
-    if(matched)
-        list(APPEND cuda_sources src/device/cuda/${CMAKE_MATCH_2}.cu)
-    endif()
-endforeach()
-list(REMOVE_DUPLICATES cuda_sources)
-file(GLOB cuda_support CONFIGURE_DEPENDS src/device/cuda/cuda*.cu)
-file(GLOB cuda_c_sources CONFIGURE_DEPENDS src/device/cuda/cuda*.c)
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/cuda/*/*.cu)
+file(GLOB cuda_c_sources CONFIGURE_DEPENDS src/device/cuda/*.c src/device/cuda/*/*.c)
 list(APPEND SNUG_SOURCES ${cuda_c_sources})
 
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 
-add_library(snug_cuda OBJECT ${cuda_sources} ${cuda_support})
+add_library(snug_cuda OBJECT ${cuda_sources})
 target_include_directories(snug_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_include_directories(snug_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
 # `snug env` names the architectures (nvcc splits definitions at commas and blanks).

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/str.h"
-#include "io/config.h"
+#include "config/config.h"
 
 int main(void)
 {

@@ -22,7 +22,7 @@ KNOWN = {
 
 
 def our_kernels():
-    text = "\n".join(p.read_text() for p in SOURCES.glob("*.cu*"))
+    text = "\n".join(p.read_text() for p in SOURCES.rglob("*.cu*"))
     text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
     return set(re.findall(r"__global__\s+(?:static\s+)?void\s+(\w+)\s*\(", text))
 

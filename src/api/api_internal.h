@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "io/config.h"
+#include "config/config.h"
 #include "program/timeline.h"
 #include "train/session.h"
 #include "train/trainer.h"

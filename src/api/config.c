@@ -4,8 +4,8 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "io/checkpoint.h"
-#include "train/json_text.h"
 
 /* *is_given = whether the overrides say what the data is. */
 static enum status gives_data(const char *const *overrides, size_t n_overrides, bool *is_given)

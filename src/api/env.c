@@ -6,9 +6,9 @@
 
 #include "api/env_gpu.h"
 #include "base/host_memory.h"
+#include "base/json_text.h"
 #include "base/machine.h"
 #include "graph/op.h"
-#include "train/json_text.h"
 
 /* Optional parts; each is compiled in or named as absent. */
 static const struct feature {

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "api/api_internal.h"
-#include "io/metrics.h"
-#include "train/json_text.h"
+#include "base/json.h"
+#include "base/json_text.h"
 
 static json_t *budget(int64_t n_bytes)
 {
@@ -32,9 +32,9 @@ static json_t *pack_predicted(const struct snug_forecast *f)
                      "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
                      (json_int_t)f->context_bytes, "beside_bytes", (json_int_t)f->beside_bytes,
                      "data_bytes", (json_int_t)f->data_bytes, "arena_lower_bound",
-                     (json_int_t)f->arena_lower_bound, "step_ms", metrics_number(1e3 * f->step_s),
+                     (json_int_t)f->arena_lower_bound, "step_ms", json_finite(1e3 * f->step_s),
                      "step_ms_source", f->step_source, "kernels", f->n_kernels, "kernels_by_rate",
-                     f->n_by_rate, "tokens_per_s", metrics_number(f->tokens_per_s), "step_flops",
+                     f->n_by_rate, "tokens_per_s", json_finite(f->tokens_per_s), "step_flops",
                      f->step_flops, "recompute_flops", f->recompute_flops);
 }
 
@@ -75,7 +75,7 @@ static json_t *pack_losses(const struct snug_train_result *r)
 {
     json_t *losses = json_array();
     for (int64_t i = 0; losses && i < r->n_kept; i++) {
-        if (json_array_append_new(losses, metrics_number(r->losses[i])) != 0) {
+        if (json_array_append_new(losses, json_finite(r->losses[i])) != 0) {
             json_decref(losses);
             return NULL;
         }
@@ -131,7 +131,7 @@ enum snug_status snug_evaluation_json(const struct snug_evaluation *e, char **te
 {
     struct str s = {0};
     json_t *root = json_pack("{s:o, s:o, s:I, s:I, s:f, s:s?, s:s?}", "eval_loss",
-                             metrics_number(e->loss), "perplexity", metrics_number(exp(e->loss)),
+                             json_finite(e->loss), "perplexity", json_finite(exp(e->loss)),
                              "tokens", (json_int_t)e->n_tokens, "batches", (json_int_t)e->n_batches,
                              "seconds", e->seconds, "weights", e->weights, "data", e->data);
     return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);

@@ -1,7 +1,7 @@
 /* status.c: statuses and errors as the public header names them. */
 #include "api/api_internal.h"
 #include "base/alloc.h"
-#include "train/json_text.h"
+#include "base/json_text.h"
 
 /* By name, so that the order of status.def is free. */
 static const enum snug_status public_names[STATUS_COUNT] = {

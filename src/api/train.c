@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/machine.h"
 #include "io/checkpoint.h"
-#include "train/observe.h"
+#include "report/observe.h"
 #include "train/weights_origin.h"
 
 /* ---- the caller's observer behind the trainer's interface ------------------------------------ */

@@ -1,6 +1,7 @@
 /* json.c: see json.h. Syntax is in json_parse.c. */
 #include "base/json.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,6 +23,11 @@ enum status json_read_file(json_t **out, const char *path, enum status code)
     enum status status = json_read_text(out, text, n_bytes, path, code);
     mem_free(text);
     return status;
+}
+
+json_t *json_finite(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 const char *json_text(const json_t *value)

@@ -21,6 +21,9 @@ enum status json_read_text(json_t **out, const char *text, size_t n_bytes, const
                            enum status code) MUST_CHECK;
 enum status json_read_file(json_t **out, const char *path, enum status code) MUST_CHECK;
 
+/* A new number, or null when it is not finite: JSON has no NaN. */
+json_t *json_finite(double value);
+
 /* The text of a string that holds no U+0000; NULL for all else. */
 const char *json_text(const json_t *value);
 

@@ -7,8 +7,8 @@
 #ifndef SNUG_TRAIN_BUDGET_H
 #define SNUG_TRAIN_BUDGET_H
 
+#include "config/config.h"
 #include "device/device.h"
-#include "io/config.h"
 
 #ifdef __cplusplus
 extern "C" {

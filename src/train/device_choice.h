@@ -2,8 +2,8 @@
 #ifndef SNUG_TRAIN_DEVICE_CHOICE_H
 #define SNUG_TRAIN_DEVICE_CHOICE_H
 
+#include "config/config.h"
 #include "device/device.h"
-#include "io/config.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "io/metrics.h"
+#include "base/json.h"
 
 enum status history_init(struct history *h)
 {
@@ -58,11 +58,11 @@ static json_t *entry_json(const struct history_entry *e)
 {
     if (e->is_eval)
         return json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)e->step, "epoch",
-                         metrics_number(e->epoch), "eval_loss", metrics_number(e->loss),
-                         "eval_runtime", metrics_number(e->seconds));
+                         json_finite(e->epoch), "eval_loss", json_finite(e->loss), "eval_runtime",
+                         json_finite(e->seconds));
     return json_pack("{s:I, s:o, s:o, s:o, s:o}", "step", (json_int_t)e->step, "epoch",
-                     metrics_number(e->epoch), "loss", metrics_number(e->loss), "grad_norm",
-                     metrics_number(e->grad_norm), "learning_rate", metrics_number(e->lr));
+                     json_finite(e->epoch), "loss", json_finite(e->loss), "grad_norm",
+                     json_finite(e->grad_norm), "learning_rate", json_finite(e->lr));
 }
 
 json_t *history_json(const struct history *h)

@@ -13,8 +13,8 @@
 #ifndef SNUG_TRAIN_INFERENCE_H
 #define SNUG_TRAIN_INFERENCE_H
 
+#include "config/config.h"
 #include "device/device.h"
-#include "io/config.h"
 #include "io/stage.h"
 #include "model/model.h"
 #include "program/program.h"

@@ -9,8 +9,8 @@
 #ifndef SNUG_TRAIN_PIPELINE_H
 #define SNUG_TRAIN_PIPELINE_H
 
+#include "config/config.h"
 #include "device/device.h"
-#include "io/config.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "program/predict.h"

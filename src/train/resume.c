@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
-#include "io/metrics.h"
 #include "train/trainer.h"
 
 /* ---- the record of a run --------------------------------------------------------------------- */

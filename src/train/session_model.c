@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "io/hf_dir.h"
 #include "model/config_override.h"
-#include "train/json_text.h"
 #include "train/session.h"
 
 struct folder_config {

@@ -4,7 +4,7 @@
 #ifndef SNUG_TRAIN_WEIGHTS_ORIGIN_H
 #define SNUG_TRAIN_WEIGHTS_ORIGIN_H
 
-#include "io/config.h"
+#include "config/config.h"
 #include "model/model.h"
 
 #ifdef __cplusplus

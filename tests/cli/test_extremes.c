@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
-#include "io/config_internal.h"
+#include "config/config_internal.h"
 #include "support/process.h"
 
 static char config[SCRATCH_PATH];

@@ -17,10 +17,10 @@
 #include <cuda_runtime_api.h>
 
 #include "base/alloc.h"
+#include "device/cuda/attention/sdpa.h"
+#include "device/cuda/attention/sdpa_plan.h"
 #include "device/cuda/cuda_kernels.h"
 #include "device/cuda/cuda_libraries.h"
-#include "device/cuda/cuda_sdpa.h"
-#include "device/cuda/cuda_sdpa_plan.h"
 #include "support/attention_calls.h"
 
 static const struct attention_case cases[] = {

@@ -23,8 +23,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/str.h"
-#include "device/cpu/cpu_ref.h"
-#include "device/cuda/cuda_gemm.h"
+#include "device/cpu/support/ref.h"
+#include "device/cuda/products/gemm.h"
 #include "device/device.h"
 
 enum { SLOT_BYTES = 8 << 20, WORKSPACE_BYTES = 64 << 20 };

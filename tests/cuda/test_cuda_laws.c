@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "device/device.h"
 #include "support/gpu.h"
 #include "support/law.h"

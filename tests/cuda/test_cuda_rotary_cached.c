@@ -13,7 +13,7 @@
 #ifdef SNUG_HAVE_CUDA
 
 #include "base/alloc.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "device/cuda/cuda_kernels.h"
 #include "support/attention_calls.h"
 

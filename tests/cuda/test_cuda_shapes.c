@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "device/device.h"
 #include "support/activation_calls.h"
 #include "support/gpu.h"

@@ -14,7 +14,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "device/device.h"
 #include "ops/update_support.h"
 #include "support/gpu.h"

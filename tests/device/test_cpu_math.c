@@ -1,4 +1,4 @@
-/* The vectorisable functions of cpu_math.h against libm in double. */
+/* The vectorisable functions of math.h against libm in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
-#include "device/cpu/cpu_math.h"
+#include "device/cpu/support/math.h"
 
 /* Distance of a from exact, in units of the last place of an f32 near exact. */
 static double error_ulp(float a, double exact)

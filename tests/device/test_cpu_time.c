@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "device/device.h"
 #include "support/crowd.h"
 

@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "device/cpu/cpu_gemm.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/products/gemm.h"
+#include "device/cpu/support/ref.h"
 
 struct product {
     int64_t m, n, k;

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "graph/builder.h"
 #include "support/eval.h"
 

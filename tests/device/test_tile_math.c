@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "device/cpu/cpu_attention.h"
+#include "device/cpu/attention/attention_tiles.h"
 
 enum { WIDE = 256 }; /* the widest that bf16 has room for */
 

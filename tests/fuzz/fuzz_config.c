@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "io/config.h"
+#include "config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

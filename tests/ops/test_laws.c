@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "support/law.h"
 
 /* ---- the table ---------------------------------------------------------------------------- */

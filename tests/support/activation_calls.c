@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 #include "support/device_call.h"
 
 static const int64_t arena_bytes = (int64_t)192 << 20;

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 
 /* ---- host ------------------------------------------------------------------------------------ */
 

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "device/cpu/cpu_kernels.h"
-#include "device/cpu/cpu_ref.h"
+#include "device/cpu/support/ref.h"
 
 enum { MAX_REWRITES = 16, LARGE_ELEMS = 40000 };
 

@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
+#include "report/observe.h"
 #include "support/golden.h"
 #include "support/scratch.h"
 #include "support/train_session.h"
 #include "support/training.h"
-#include "train/observe.h"
 
 static struct training_options half(double initial, int64_t window, int64_t hysteresis)
 {

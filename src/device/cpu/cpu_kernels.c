@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "device/cpu/cpu_block.h"
+#include "device/cpu/support/block.h"
 
 #define LIST_YES(sym) sym
 #define LIST_NO(sym)  NULL

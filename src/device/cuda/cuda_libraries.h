@@ -37,7 +37,7 @@ struct cuda_libraries {
     struct cuda_gemm_cache *gemm_cache;
     struct cuda_keep attention, attention_grad;
     struct cuda_gemm_search *gemm_search; /* NULL unless `search` */
-    bool search; /* products by the fastest algorithm that timings find (cuda_gemm_search.cu) */
+    bool search; /* products by the fastest algorithm that timings find (gemm_search.cu) */
     bool tf32;   /* products of f32 may round their factors to 10 bits of fraction */
 
     char *cache_folder; /* for what is worth keeping between processes; NULL: nothing is kept */

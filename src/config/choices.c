@@ -1,0 +1,252 @@
+/* choices.c: the words that enumerated keys accept, with other tools' spellings of the same
+ * thing and the known words this version refuses. */
+#include <string.h>
+
+#include "config/config_internal.h"
+
+#define REFUSE(name, nearest) \
+    {                         \
+        name, 0, nearest      \
+    }
+
+static const struct config_choice optim[] = {
+    {"adamw", CONFIG_OPTIM_ADAMW, NULL},
+    {"sgd", CONFIG_OPTIM_SGD, NULL},
+    {"adamw_torch", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_xla", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_torch_npu_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_apex_fused", CONFIG_OPTIM_ADAMW, NULL},
+    {"adamw_hf", CONFIG_OPTIM_ADAMW, NULL},
+    {"adam", CONFIG_OPTIM_ADAMW, NULL}, /* DeepSpeed: adam_w_mode is its default */
+    REFUSE("adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_bnb_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_torch_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_fp8", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_torch_4bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("ao_adamw_4bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("paged_adamw", "adamw"),
+    REFUSE("paged_adamw_32bit", "adamw"),
+    REFUSE("paged_adamw_8bit", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adamw_anyprecision", "adamw with optim_state_dtype: bf16"),
+    REFUSE("adafactor", "adamw with optim_state_dtype: bf16"),
+    REFUSE("lion", "sgd with momentum"),
+    REFUSE("lion_32bit", "sgd with momentum"),
+    REFUSE("lion_8bit", "sgd with momentum"),
+    REFUSE("paged_lion_32bit", "sgd with momentum"),
+    REFUSE("paged_lion_8bit", "sgd with momentum"),
+    REFUSE("adagrad", "adamw"),
+    REFUSE("rmsprop", "adamw"),
+    REFUSE("rmsprop_32bit", "adamw"),
+    REFUSE("rmsprop_bnb", "adamw"),
+    REFUSE("rmsprop_bnb_8bit", "adamw"),
+    REFUSE("rmsprop_bnb_32bit", "adamw"),
+    REFUSE("galore_adamw", "adamw"),
+    REFUSE("galore_adamw_8bit", "adamw"),
+    REFUSE("galore_adafactor", "adamw"),
+    REFUSE("galore_adamw_layerwise", "adamw"),
+    REFUSE("galore_adamw_8bit_layerwise", "adamw"),
+    REFUSE("galore_adafactor_layerwise", "adamw"),
+    REFUSE("q_galore_adamw8bit", "adamw"),
+    REFUSE("apollo_adamw", "adamw"),
+    REFUSE("apollo_adamw_layerwise", "adamw"),
+    REFUSE("lomo", "sgd"),
+    REFUSE("adalomo", "adamw"),
+    REFUSE("muon", "adamw"),
+    REFUSE("dion", "adamw"),
+    REFUSE("ademamix", "adamw"),
+    REFUSE("ademamix_8bit", "adamw"),
+    REFUSE("paged_ademamix_32bit", "adamw"),
+    REFUSE("paged_ademamix_8bit", "adamw"),
+    REFUSE("schedule_free_radam", "adamw"),
+    REFUSE("schedule_free_adamw", "adamw"),
+    REFUSE("schedule_free_sgd", "sgd"),
+    REFUSE("stable_adamw", "adamw"),
+    REFUSE("grokadamw", "adamw"),
+    REFUSE("came_pytorch", "adamw"),
+    REFUSE("optimi_adamw", "adamw"),
+    REFUSE("onebitadam", "adamw"),
+    REFUSE("zerooneadam", "adamw"),
+    REFUSE("onebitlamb", "adamw"),
+    REFUSE("lamb", "adamw"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice schedule[] = {
+    {"linear", CONFIG_SCHEDULE_LINEAR, NULL},
+    {"cosine", CONFIG_SCHEDULE_COSINE, NULL},
+    {"constant", CONFIG_SCHEDULE_CONSTANT, NULL},
+    {"constant_with_warmup", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
+    {"cosine_with_min_lr", CONFIG_SCHEDULE_COSINE_WITH_MIN_LR, NULL},
+    REFUSE("cosine_with_restarts", "cosine"),
+    REFUSE("cosine_warmup_with_min_lr", "cosine_with_min_lr with warmup_steps"),
+    REFUSE("polynomial", "linear"),
+    REFUSE("inverse_sqrt", "linear"),
+    REFUSE("reduce_lr_on_plateau", "linear"),
+    REFUSE("warmup_stable_decay", "constant_with_warmup"),
+    REFUSE("greedy", "linear"),
+    REFUSE("wsd", "constant_with_warmup"),
+    REFUSE("rex", "linear"),
+    REFUSE("one_cycle", "cosine"),
+    REFUSE("onecycle", "cosine"),
+    REFUSE("warmuplr", "constant_with_warmup"),
+    REFUSE("warmupdecaylr", "linear with warmup_steps"),
+    REFUSE("warmupcosinelr", "cosine with warmup_steps"),
+    REFUSE("lrrangetest", "linear"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice dtype[] = {
+    {"f32", CONFIG_F32, NULL},
+    {"bf16", CONFIG_BF16, NULL},
+    {"float32", CONFIG_F32, NULL},
+    {"fp32", CONFIG_F32, NULL},
+    {"bfloat16", CONFIG_BF16, NULL},
+    REFUSE("fp16", "bf16"),
+    REFUSE("f16", "bf16"),
+    REFUSE("float16", "bf16"),
+    REFUSE("fp8", "bf16"),
+    REFUSE("int8", "bf16"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice device[] = {
+    {"auto", CONFIG_DEVICE_AUTO, NULL},
+    {"cpu", CONFIG_DEVICE_CPU, NULL},
+    {"cuda", CONFIG_DEVICE_CUDA, NULL},
+    {"gpu", CONFIG_DEVICE_CUDA, NULL},
+    REFUSE("mps", "cpu"),
+    REFUSE("xpu", "cpu"),
+    REFUSE("rocm", "cpu"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice compile[] = {
+    {"auto", CONFIG_COMPILE_AUTO, NULL},
+    {"none", CONFIG_COMPILE_NONE, NULL},
+    {"default", CONFIG_COMPILE_DEFAULT, NULL},
+    {"reduce-overhead", CONFIG_COMPILE_REDUCE_OVERHEAD, NULL},
+    {"max-autotune", CONFIG_COMPILE_MAX_AUTOTUNE, NULL},
+    {"true", CONFIG_COMPILE_AUTO, NULL},
+    {"false", CONFIG_COMPILE_NONE, NULL},
+    REFUSE("max-autotune-no-cudagraphs", "max-autotune"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice interval[] = {
+    {"no", CONFIG_INTERVAL_NO, NULL},
+    {"steps", CONFIG_INTERVAL_STEPS, NULL},
+    {"epoch", CONFIG_INTERVAL_EPOCH, NULL},
+    {"none", CONFIG_INTERVAL_NO, NULL},
+    {"false", CONFIG_INTERVAL_NO, NULL},
+    {"off", CONFIG_INTERVAL_NO, NULL},
+    REFUSE("best", "steps"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice log_format[] = {
+    {"text", CONFIG_LOG_TEXT, NULL},
+    {"json", CONFIG_LOG_JSON, NULL},
+    {"quiet", CONFIG_LOG_QUIET, NULL},
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice log_level[] = {
+    {"passive", CONFIG_LOG_LEVEL_PASSIVE, NULL},
+    {"debug", CONFIG_LOG_LEVEL_DEBUG, NULL},
+    {"info", CONFIG_LOG_LEVEL_INFO, NULL},
+    {"warning", CONFIG_LOG_LEVEL_WARNING, NULL},
+    {"error", CONFIG_LOG_LEVEL_ERROR, NULL},
+    {"detail", CONFIG_LOG_LEVEL_DEBUG, NULL},
+    {"warn", CONFIG_LOG_LEVEL_WARNING, NULL},
+    {"critical", CONFIG_LOG_LEVEL_ERROR, NULL},
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice report[] = {
+    {"none", CONFIG_REPORT_NONE, NULL},
+    {"tensorboard", CONFIG_REPORT_TENSORBOARD, NULL},
+    REFUSE("all", "tensorboard"),
+    REFUSE("wandb", "tensorboard"),
+    REFUSE("mlflow", "tensorboard"),
+    REFUSE("swanlab", "tensorboard"),
+    REFUSE("comet_ml", "tensorboard"),
+    REFUSE("clearml", "tensorboard"),
+    REFUSE("neptune", "tensorboard"),
+    REFUSE("dvclive", "tensorboard"),
+    REFUSE("codecarbon", "tensorboard"),
+    REFUSE("trackio", "tensorboard"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice dataset_type[] = {
+    {"auto", CONFIG_DATASET_AUTO, NULL},
+    {"text", CONFIG_DATASET_TEXT, NULL},
+    {"jsonl", CONFIG_DATASET_JSONL, NULL},
+    {"tokens", CONFIG_DATASET_TOKENS, NULL},
+    {"nanogpt", CONFIG_DATASET_NANOGPT, NULL},
+    {"synthetic", CONFIG_DATASET_SYNTHETIC, NULL},
+    {"random", CONFIG_DATASET_RANDOM, NULL},
+    {"txt", CONFIG_DATASET_TEXT, NULL},
+    {"json", CONFIG_DATASET_JSONL, NULL},
+    {"completion", CONFIG_DATASET_JSONL, NULL},
+    {"llm.c", CONFIG_DATASET_TOKENS, NULL},
+    {"llmc", CONFIG_DATASET_TOKENS, NULL},
+    REFUSE("alpaca", "jsonl with text_field"),
+    REFUSE("chat_template", "jsonl with text_field"),
+    REFUSE("sharegpt", "jsonl with text_field"),
+    REFUSE("input_output", "jsonl with text_field"),
+    REFUSE("parquet", "jsonl"),
+    REFUSE("arrow", "jsonl"),
+    REFUSE("csv", "jsonl"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice token_dtype[] = {
+    {"u16", CONFIG_TOKEN_U16, NULL},
+    {"u32", CONFIG_TOKEN_U32, NULL},
+    {"uint16", CONFIG_TOKEN_U16, NULL},
+    {"uint32", CONFIG_TOKEN_U32, NULL},
+    {NULL, 0, NULL},
+};
+
+const struct config_choice *config_choices(const char *set)
+{
+    static const struct {
+        const char *name;
+        const struct config_choice *rows;
+    } sets[] = {
+#define SET(name) {#name, name}
+        SET(optim),       SET(schedule),   SET(dtype),     SET(device),
+        SET(interval),    SET(log_format), SET(report),    SET(dataset_type),
+        SET(token_dtype), SET(compile),    SET(log_level),
+#undef SET
+    };
+    const struct config_choice *rows = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+        if (strcmp(sets[i].name, set) == 0)
+            rows = sets[i].rows;
+    }
+    BUG_ON(!rows); /* a row of config.def names a set that is not here */
+    return rows;
+}
+
+const char *config_choice_name(const char *set, int value)
+{
+    for (const struct config_choice *c = config_choices(set); c->name; c++) {
+        if (c->value == value && !c->nearest)
+            return c->name;
+    }
+    return "?";
+}
+
+void config_list_choices(struct str *out, const char *set)
+{
+    const struct config_choice *rows = config_choices(set);
+    int n = 0;
+    for (const struct config_choice *c = rows; c->name; c++) {
+        if (!c->nearest && strcmp(config_choice_name(set, c->value), c->name) == 0)
+            str_addf(out, "%s%s", n++ ? ", " : "", c->name);
+    }
+}

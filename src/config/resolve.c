@@ -1,0 +1,397 @@
+/* resolve.c: what follows from what was set, and what contradicts itself.
+ *
+ * Fields the user set are never changed; unset ones are filled in and marked derived, so that a
+ * printed config loads back to the same one.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config/config_internal.h"
+
+static int is_set(const struct config *cfg, const void *field)
+{
+    return config_state_of(cfg, field) == STATE_SET;
+}
+
+static void derive_int(struct config *cfg, int64_t *field, int64_t value)
+{
+    if (is_set(cfg, field))
+        return;
+    *field = value;
+    config_mark_derived(cfg, field);
+}
+
+static void derive_text(struct config *cfg, const char **field, const char *value)
+{
+    if (is_set(cfg, field))
+        return;
+    *field = value;
+    config_mark_derived(cfg, field);
+}
+
+static void derive_double(struct config *cfg, double *field, double value)
+{
+    if (is_set(cfg, field))
+        return;
+    *field = value;
+    config_mark_derived(cfg, field);
+}
+
+static const char *ranks_word(int64_t n)
+{
+    return n == 1 ? "rank" : "ranks";
+}
+
+/* One of the two factors is given: the other is the rest of the total. */
+static enum status divide_batch(struct config *cfg, const int64_t *given, const char *given_name,
+                                int64_t *wanted, int64_t highest)
+{
+    int64_t total = cfg->train_batch_size, step = *given * cfg->n_ranks;
+    if (total % step == 0 && total / step <= highest) {
+        derive_int(cfg, wanted, total / step);
+        return OK;
+    }
+    int64_t below = total - total % step;
+    return FAIL(ERR_CONFIG,
+                "train_batch_size %lld (%s) is not a multiple of %s %lld (%s) x %lld %s = %lld; "
+                "write %lld, or leave one of them out",
+                (long long)total, config_where(cfg, "train_batch_size"), given_name,
+                (long long)*given, config_where(cfg, given_name), (long long)cfg->n_ranks,
+                ranks_word(cfg->n_ranks), (long long)step, (long long)(below ? below : step));
+}
+
+static enum status resolve_batch(struct config *cfg)
+{
+    int64_t *micro = &cfg->per_device_train_batch_size, *total = &cfg->train_batch_size;
+    int64_t *accumulation = &cfg->gradient_accumulation_steps;
+    const char *const micro_name = "per_device_train_batch_size";
+    const char *const accumulation_name = "gradient_accumulation_steps";
+    if (is_set(cfg, total)) {
+        if (is_set(cfg, micro) && !is_set(cfg, accumulation))
+            return divide_batch(cfg, micro, micro_name, accumulation, 1 << 20);
+        if (!is_set(cfg, micro)) /* accumulation is given, or 1 by default */
+            return divide_batch(cfg, accumulation, accumulation_name, micro, 1 << 20);
+    }
+    int64_t product = *micro * *accumulation * cfg->n_ranks; /* the ranges keep it below 2^60 */
+    derive_int(cfg, total, product);
+    if (*total == product)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "train_batch_size %lld (%s) is not %s %lld (%s) x %s %lld (%s) x %lld %s = %lld; "
+                "change one of them or leave one out",
+                (long long)*total, config_where(cfg, "train_batch_size"), micro_name,
+                (long long)*micro, config_where(cfg, micro_name), accumulation_name,
+                (long long)*accumulation, config_where(cfg, accumulation_name),
+                (long long)cfg->n_ranks, ranks_word(cfg->n_ranks), (long long)product);
+}
+
+/* Counts of tokens, bytes and operations are products with this one: it leaves them room in 64
+ * bits. */
+static enum status check_step(struct config *cfg)
+{
+    const int64_t most = INT64_C(1) << 40;
+    if (cfg->train_batch_size <= most / cfg->max_seq_length)
+        return OK;
+    return FAIL(
+        ERR_CONFIG,
+        "%s: a step of train_batch_size %lld x max_seq_length %lld (%s) tokens: %lld are the "
+        "most",
+        config_where(cfg, "train_batch_size"), (long long)cfg->train_batch_size,
+        (long long)cfg->max_seq_length, config_where(cfg, "max_seq_length"), (long long)most);
+}
+
+static enum status resolve_model(struct config *cfg)
+{
+    if (!cfg->model && !cfg->model_name_or_path)
+        return FAIL(ERR_CONFIG, "no model: write model_name_or_path: FOLDER, or model: with the "
+                                "keys of a config.json");
+    derive_text(cfg, &cfg->tokenizer, cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
+    return cfg->model_name_or_path ? OK : config_check_model(cfg);
+}
+
+/* Data that is made up as it is needed: epochs mean nothing. */
+static int is_endless(const struct config_datasets *d)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        const struct config_dataset *one = &d->items[i];
+        if (one->n_tokens == 0 &&
+            (one->type == CONFIG_DATASET_SYNTHETIC || one->type == CONFIG_DATASET_RANDOM))
+            return 1;
+    }
+    return 0;
+}
+
+static enum status resolve_data(struct config *cfg)
+{
+    derive_int(cfg, &cfg->data_seed, cfg->seed);
+    if (cfg->datasets.n == 0) {
+        config_remark(cfg, "no datasets are given: training on synthetic tokens");
+        TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
+        cfg->datasets.items[0] = (struct config_dataset){
+            .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
+        cfg->datasets.n = 1;
+        config_mark_derived(cfg, &cfg->datasets);
+    }
+    if (cfg->val_set_size > 1 && floor(cfg->val_set_size) != cfg->val_set_size)
+        return FAIL(ERR_CONFIG,
+                    "%s: val_set_size %.17g: below 1 it is a fraction, otherwise a whole number of "
+                    "sequences",
+                    config_where(cfg, "val_set_size"), cfg->val_set_size);
+    if (cfg->val_set_size > 0 && cfg->eval_datasets.n)
+        return FAIL(ERR_CONFIG,
+                    "val_set_size (%s) and eval_datasets (%s) are both given: evaluate on one",
+                    config_where(cfg, "val_set_size"), config_where(cfg, "eval_datasets"));
+    return OK;
+}
+
+static enum status resolve_length(struct config *cfg)
+{
+    if (cfg->max_steps == 0)
+        return FAIL(ERR_CONFIG,
+                    "%s: max_steps 0 trains nothing; write -1 to let num_train_epochs decide",
+                    config_where(cfg, "max_steps"));
+    if (cfg->max_steps > 0 && is_set(cfg, &cfg->num_train_epochs) && is_set(cfg, &cfg->max_steps))
+        config_remark(cfg, "max_steps %lld (%s) overrides num_train_epochs (%s)",
+                      (long long)cfg->max_steps, config_where(cfg, "max_steps"),
+                      config_where(cfg, "num_train_epochs"));
+    if (cfg->max_steps < 0 && is_endless(&cfg->datasets)) {
+        if (is_set(cfg, &cfg->max_steps))
+            return FAIL(ERR_CONFIG, "%s: synthetic data has no end and so no epochs: set max_steps",
+                        config_where(cfg, "max_steps"));
+        derive_int(cfg, &cfg->max_steps, 100);
+        config_remark(cfg, "synthetic data has no end: stopping after max_steps = 100");
+    }
+    return OK;
+}
+
+static enum status resolve_warmup(struct config *cfg)
+{
+    if (cfg->warmup_steps > 0 && cfg->warmup_ratio > 0)
+        return FAIL(ERR_CONFIG, "warmup_steps %.17g (%s) and warmup_ratio %.17g (%s): keep one",
+                    cfg->warmup_steps, config_where(cfg, "warmup_steps"), cfg->warmup_ratio,
+                    config_where(cfg, "warmup_ratio"));
+    if (cfg->warmup_steps > 1 && floor(cfg->warmup_steps) != cfg->warmup_steps)
+        return FAIL(ERR_CONFIG,
+                    "%s: warmup_steps %.17g: below 1 it is a fraction of all steps, otherwise a "
+                    "whole number",
+                    config_where(cfg, "warmup_steps"), cfg->warmup_steps);
+    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT &&
+        (cfg->warmup_steps > 0 || cfg->warmup_ratio > 0))
+        return FAIL(ERR_CONFIG,
+                    "%s: lr_scheduler_type constant has no warm-up; write constant_with_warmup",
+                    config_where(cfg, cfg->warmup_steps > 0 ? "warmup_steps" : "warmup_ratio"));
+    return OK;
+}
+
+static enum status resolve_min_lr(struct config *cfg)
+{
+    const char *schedule = config_choice_name("schedule", (int)cfg->lr_scheduler_type);
+    int is_cosine = cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE ||
+                    cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR;
+    int has_min = is_set(cfg, &cfg->min_lr), has_ratio = is_set(cfg, &cfg->cosine_min_lr_ratio);
+    if (has_min && has_ratio)
+        return FAIL(ERR_CONFIG, "min_lr (%s) and cosine_min_lr_ratio (%s) are both given: keep one",
+                    config_where(cfg, "min_lr"), config_where(cfg, "cosine_min_lr_ratio"));
+    if ((has_min || has_ratio) && !is_cosine)
+        return FAIL(ERR_CONFIG,
+                    "%s: %s belongs to the cosine schedules; lr_scheduler_type is %s (%s)",
+                    config_where(cfg, has_min ? "min_lr" : "cosine_min_lr_ratio"),
+                    has_min ? "min_lr" : "cosine_min_lr_ratio", schedule,
+                    config_where(cfg, "lr_scheduler_type"));
+    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR && !has_min && !has_ratio)
+        return FAIL(ERR_CONFIG, "%s: cosine_with_min_lr needs min_lr or cosine_min_lr_ratio",
+                    config_where(cfg, "lr_scheduler_type"));
+    derive_double(cfg, &cfg->min_lr, has_ratio ? cfg->cosine_min_lr_ratio * cfg->learning_rate : 0);
+    if (cfg->min_lr > cfg->learning_rate)
+        return FAIL(ERR_CONFIG, "min_lr %.17g (%s) is above learning_rate %.17g (%s)", cfg->min_lr,
+                    config_where(cfg, "min_lr"), cfg->learning_rate,
+                    config_where(cfg, "learning_rate"));
+    derive_double(cfg, &cfg->cosine_min_lr_ratio,
+                  cfg->learning_rate > 0 ? cfg->min_lr / cfg->learning_rate : 0);
+    return OK;
+}
+
+static enum status resolve_optimizer(struct config *cfg)
+{
+    if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
+        return FAIL(ERR_CONFIG, "%s: momentum belongs to optim sgd; for adamw set adam_beta1",
+                    config_where(cfg, "momentum"));
+    if (cfg->nesterov && !(cfg->momentum > 0))
+        return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
+                    config_where(cfg, "nesterov"));
+    return OK;
+}
+
+/* Keys that say how the loss is scaled: only half precision scales it. A value that is the default
+ * asks for nothing: printed configs hold them all. */
+static enum status resolve_loss_scale(struct config *cfg)
+{
+    const struct {
+        int is_changed;
+        const char *name;
+    } keys[] = {{cfg->loss_scale > 0, "loss_scale"},
+                {cfg->initial_scale_power != 16, "initial_scale_power"},
+                {cfg->loss_scale_window != 2000, "loss_scale_window"},
+                {cfg->loss_scale_hysteresis != 1, "loss_scale_hysteresis"},
+                {cfg->min_loss_scale > 1 || cfg->min_loss_scale < 1, "min_loss_scale"}};
+    int possible = cfg->fp16 || cfg->bf16 == CONFIG_TRISTATE_AUTO;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (keys[i].is_changed && !possible)
+            return FAIL(ERR_CONFIG, "%s: %s belongs to fp16: true; without it no loss is scaled",
+                        config_where(cfg, keys[i].name), keys[i].name);
+        if (i > 0 && keys[i].is_changed && cfg->loss_scale > 0)
+            return FAIL(ERR_CONFIG,
+                        "%s: %s belongs to a dynamic loss scale; loss_scale %g (%s) "
+                        "fixes it",
+                        config_where(cfg, keys[i].name), keys[i].name, cfg->loss_scale,
+                        config_where(cfg, "loss_scale"));
+    }
+    return OK;
+}
+
+static enum status resolve_precision(struct config *cfg)
+{
+    if (cfg->bf16 == CONFIG_TRISTATE_TRUE && cfg->fp16)
+        return FAIL(ERR_CONFIG, "bf16 (%s) and fp16 (%s) are both true: keep one",
+                    config_where(cfg, "bf16"), config_where(cfg, "fp16"));
+    if (cfg->bf16 == CONFIG_TRISTATE_AUTO && cfg->fp16)
+        return FAIL(ERR_CONFIG, "bf16 (%s) is auto and fp16 (%s) is true: set bf16: false",
+                    config_where(cfg, "bf16"), config_where(cfg, "fp16"));
+    if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+        return FAIL(ERR_CONFIG,
+                    "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
+                    "master_dtype: f32",
+                    config_where(cfg, "master_dtype"));
+    if (cfg->gradient_dtype == CONFIG_BF16 && cfg->fp16)
+        return FAIL(ERR_CONFIG,
+                    "%s: gradient_dtype: bf16 goes with bf16: true; with fp16 (%s) gradients are "
+                    "f32",
+                    config_where(cfg, "gradient_dtype"), config_where(cfg, "fp16"));
+    return OK;
+}
+
+/* Evaluations run with the weights as they are. */
+static enum status resolve_full_eval(struct config *cfg)
+{
+    if (cfg->bf16_full_eval && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: bf16_full_eval: evaluations compute as training does; set bf16: true, or "
+                    "leave it out",
+                    config_where(cfg, "bf16_full_eval"));
+    if (cfg->fp16_full_eval && !cfg->fp16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: fp16_full_eval: evaluations compute as training does; set fp16: true, or "
+                    "leave it out",
+                    config_where(cfg, "fp16_full_eval"));
+    return OK;
+}
+
+static enum status resolve_device(struct config *cfg)
+{
+    if (!cfg->use_cpu || cfg->device == CONFIG_DEVICE_CPU)
+        return OK;
+    if (is_set(cfg, &cfg->device) && cfg->device == CONFIG_DEVICE_CUDA)
+        return FAIL(ERR_CONFIG, "use_cpu (%s) and device: cuda (%s): keep one",
+                    config_where(cfg, "use_cpu"), config_where(cfg, "device"));
+    cfg->device = CONFIG_DEVICE_CPU;
+    config_mark_derived(cfg, &cfg->device);
+    return OK;
+}
+
+static enum status resolve_logging(struct config *cfg)
+{
+    derive_text(cfg, &cfg->run_name, cfg->output_dir);
+    if (!is_set(cfg, &cfg->logging_dir)) {
+        const char *folder = pool_printf(&cfg->source->pool, "%s/runs", cfg->output_dir);
+        if (!folder)
+            return pool_status(&cfg->source->pool);
+        derive_text(cfg, &cfg->logging_dir, folder);
+    }
+    if (config_reports_to(cfg, CONFIG_REPORT_NONE) && cfg->report_to.n > 1)
+        return FAIL(ERR_CONFIG, "%s: report_to: none stands alone", config_where(cfg, "report_to"));
+    return OK;
+}
+
+static enum status resolve_evaluation(struct config *cfg)
+{
+    derive_int(cfg, &cfg->eval_steps, cfg->save_steps);
+    derive_int(cfg, &cfg->per_device_eval_batch_size, cfg->per_device_train_batch_size);
+    int wants = cfg->eval_strategy != CONFIG_INTERVAL_NO || cfg->eval_on_start;
+    if (wants && cfg->eval_datasets.n == 0 && !(cfg->val_set_size > 0))
+        return FAIL(ERR_CONFIG,
+                    "%s: evaluation is asked for and there is nothing to evaluate on: set "
+                    "val_set_size or eval_datasets",
+                    config_where(cfg, cfg->eval_on_start ? "eval_on_start" : "eval_strategy"));
+    return OK;
+}
+
+/* What there is to settle, with the keys each step looks at. */
+static const struct {
+    enum status (*resolve)(struct config *cfg);
+    const char *keys;
+} steps[] = {
+    {resolve_model, "model model_name_or_path"},
+    {resolve_data, "datasets eval_datasets val_set_size"},
+    {resolve_batch, "per_device_train_batch_size gradient_accumulation_steps train_batch_size"},
+    {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
+                 "max_seq_length"},
+    {resolve_length, "max_steps num_train_epochs datasets"},
+    {resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
+    {resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
+    {resolve_optimizer, "optim momentum nesterov"},
+    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
+    {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
+                         "loss_scale_hysteresis min_loss_scale"},
+    {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
+    {resolve_device, "use_cpu device"},
+    {resolve_logging, "output_dir logging_dir report_to"},
+    {resolve_evaluation, "eval_strategy eval_on_start eval_datasets val_set_size"},
+};
+
+static int has_wrong_key(const struct config *cfg, const char *keys)
+{
+    char name[CONFIG_MAX_KEY];
+    while (config_next_alias(&keys, name, sizeof(name))) {
+        const struct config_key *key = config_find_key(name);
+        BUG_ON(!key);
+        if (cfg->source->state[key - config_keys] == STATE_WRONG)
+            return 1;
+    }
+    return 0;
+}
+
+enum status config_resolve_all(struct config *cfg, int64_t n_ranks)
+{
+    BUG_ON(n_ranks < 1 || n_ranks > 1 << 20);
+    cfg->n_ranks = n_ranks;
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        if (!has_wrong_key(cfg, steps[i].keys))
+            TRY(config_note(cfg, steps[i].resolve(cfg)));
+    }
+    return OK;
+}
+
+static enum status show_remarks(struct config *cfg)
+{
+    struct str *remarks = &cfg->source->remarks;
+    int muted =
+        cfg->log_level == CONFIG_LOG_LEVEL_WARNING || cfg->log_level == CONFIG_LOG_LEVEL_ERROR;
+    TRY(str_status(remarks));
+    if (muted)
+        str_clear(remarks);
+    for (const char *line = str_text(remarks); *line;) {
+        size_t n = strcspn(line, "\n");
+        log_info("%.*s", (int)n, line);
+        line += n + 1;
+    }
+    str_clear(remarks);
+    return OK;
+}
+
+enum status config_resolve(struct config *cfg, int64_t n_ranks)
+{
+    TRY(config_resolve_all(cfg, n_ranks));
+    TRY(problems_status(&cfg->source->problems));
+    return show_remarks(cfg);
+}

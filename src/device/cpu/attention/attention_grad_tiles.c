@@ -1,0 +1,373 @@
+/* attention_grad_tiles.c: the gradient of attention by tiles, from the saved log-sum-exp.
+ *
+ * For a tile of queries and a tile of keys, with p = exp(scale q k - lse) made again:
+ *
+ *     dv += p^T dout     dp = dout v^T     ds = p (dp - delta) scale
+ *     dk += ds^T q       dq += ds k        delta = rowsum(dout out), once per query
+ *
+ * With dropout, what was dropped of p counts neither in dv nor in dp; ds takes p whole.
+ *
+ * A unit is one key/value head of one batch entry with the query heads that read it. Where there
+ * are enough units, a thread takes whole units and each tile of scores is made once. Where there
+ * are not, the work is split finer into two passes: tiles of keys (dk, dv), then tiles of queries
+ * (dq); scores are made twice, but any number of threads has work. Either way each output is summed
+ * by one thread in a fixed order.
+ */
+#include <math.h>
+
+#include "device/cpu/attention/attention_dropout.h"
+#include "device/cpu/attention/attention_tiles.h"
+#include "device/cpu/support/block.h"
+#include "device/cpu/support/math.h"
+#include "ops/layer_support.h"
+
+struct problem {
+    const struct op_call *c;
+    struct qkv_dims d;
+    struct attention_mask mask;
+    int64_t group, width, n_padded; /* query heads per unit; tile width; tokens in whole tiles */
+    float scale;
+    bool by_unit;
+    const struct tile_math *math;
+    float *delta; /* [batch, heads, n_tokens] */
+    struct attention_dropout dropout;
+};
+
+struct scratch {
+    float *k, *v, *q, *dout;    /* [CPU_TILE, width] */
+    float *k_across, *v_across; /* [head_dim, CPU_TILE] */
+    float *p, *ds;              /* [CPU_TILE, CPU_TILE] */
+    float *dk, *dv;             /* [CPU_TILE, width] */
+    float *dq;                  /* [group, n_padded, width] by unit, else [CPU_TILE, width] */
+};
+
+static struct problem problem_of(const struct op_call *c, const struct kernel_env *env)
+{
+    struct problem s = {.c = c, .d = qkv_dims_of(c, 1)};
+    s.mask = (struct attention_mask){.causal = call_bool(c, ATTENTION_CAUSAL),
+                                     .window = call_int(c, ATTENTION_WINDOW),
+                                     .n_keys = s.d.n_tokens};
+    s.group = s.d.heads / s.d.kv_heads;
+    s.width = tile_width(s.d.head_dim);
+    s.math = tile_math_for(c->in[0].dtype == DTYPE_BF16 && c->in[1].dtype == DTYPE_BF16, s.width);
+    s.n_padded = micro_round_up(s.d.n_tokens, CPU_TILE);
+    s.scale = (float)attention_scale(c, ATTENTION_SCALE, &s.d);
+    s.dropout = attention_dropout_of(c, 4, s.d.n_tokens);
+    int64_t n_units = s.d.batch * s.d.kv_heads;
+    s.by_unit = n_units >= 4 * env->n_threads || n_units % env->n_threads == 0;
+    return s;
+}
+
+static int64_t dq_floats(const struct problem *s)
+{
+    return s->by_unit ? s->group * s->n_padded * s->width : CPU_TILE * s->width;
+}
+
+static int64_t scratch_floats(const struct problem *s)
+{
+    return 6 * CPU_TILE * s->width + 2 * tile_across(s->d.head_dim) + 2 * CPU_TILE * CPU_TILE +
+           dq_floats(s);
+}
+
+static int64_t delta_floats(const struct problem *s)
+{
+    return micro_round_up(s->d.batch * s->d.heads * s->d.n_tokens, 16);
+}
+
+static struct scratch lay_out(const struct problem *s, const struct kernel_ctx *x, int64_t thread)
+{
+    float *base = (float *)x->workspace + delta_floats(s) + thread * scratch_floats(s);
+    struct scratch w = {.k = base};
+    w.v = w.k + CPU_TILE * s->width;
+    w.q = w.v + CPU_TILE * s->width;
+    w.dout = w.q + CPU_TILE * s->width;
+    w.dk = w.dout + CPU_TILE * s->width;
+    w.dv = w.dk + CPU_TILE * s->width;
+    w.dq = w.dv + CPU_TILE * s->width;
+    w.k_across = w.dq + dq_floats(s);
+    w.v_across = w.k_across + tile_across(s->d.head_dim);
+    w.p = w.v_across + tile_across(s->d.head_dim);
+    w.ds = w.p + CPU_TILE * CPU_TILE;
+    return w;
+}
+
+/* The rows of head `head` of the packed layout (any of q, k, v) in t, laid out as qkv. */
+static struct head_rows packed_rows(const struct problem *s, const struct tensor *t, int64_t batch,
+                                    int64_t head)
+{
+    struct head_rows h = {.t = t, .stride = s->d.width};
+    h.first = batch * s->d.n_tokens * s->d.width + head * s->d.head_dim;
+    return h;
+}
+
+static struct head_rows output_rows(const struct problem *s, const struct tensor *t, int64_t batch,
+                                    int64_t head)
+{
+    struct head_rows h = {.t = t, .stride = s->d.heads * s->d.head_dim};
+    h.first = batch * s->d.n_tokens * h.stride + head * s->d.head_dim;
+    return h;
+}
+
+static void store_rows(const struct problem *s, const struct head_rows *to, int64_t i, int64_t n,
+                       const float *from)
+{
+    for (int64_t r = 0; r < n; r++)
+        cpu_store_f32(to->t->data, to->t->dtype, to->first + (i + r) * to->stride,
+                      from + r * s->width, s->d.head_dim);
+}
+
+static void load_keys(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv,
+                      int64_t k, int64_t n_k)
+{
+    struct head_rows keys = packed_rows(s, &s->c->in[1], batch, s->d.heads + kv);
+    struct head_rows values = packed_rows(s, &s->c->in[1], batch, s->d.heads + s->d.kv_heads + kv);
+    tile_load(w->k, &keys, k, n_k, CPU_TILE, s->d.head_dim);
+    tile_load(w->v, &values, k, n_k, CPU_TILE, s->d.head_dim);
+    tile_transpose(w->k_across, w->k, s->d.head_dim);
+    tile_transpose(w->v_across, w->v, s->d.head_dim);
+}
+
+static void load_queries(const struct problem *s, const struct scratch *w, int64_t batch,
+                         int64_t head, int64_t i, int64_t n)
+{
+    struct head_rows queries = packed_rows(s, &s->c->in[1], batch, head);
+    struct head_rows dout = output_rows(s, &s->c->in[0], batch, head);
+    tile_load(w->q, &queries, i, n, CPU_TILE, s->d.head_dim);
+    tile_load(w->dout, &dout, i, n, CPU_TILE, s->d.head_dim);
+}
+
+/* Row of one query: scores p -> weights, dp in ds -> score gradients; 0 outside first .. last - 1.
+ * The whole tile in groups of lanes, chosen rather than multiplied by 0: what lies outside may be
+ * anything. */
+static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t last, float lse,
+                   float delta, float scale)
+{
+    int begin = (int)first, end = (int)last;
+    int computed = (int)micro_round_up(end, CPU_LANES);
+    for (int j = 0; j < computed; j += CPU_LANES) {
+#pragma omp simd
+        for (int lane = 0; lane < CPU_LANES; lane++) {
+            bool sees = j + lane >= begin && j + lane < end;
+            float x = p[j + lane] - lse;
+            float weight = micro_flush(cpu_expf(x < -80.0f ? -80.0f : x)); /* never subnormal */
+            float gradient = micro_flush(weight * (ds[j + lane] - delta) * scale);
+            p[j + lane] = sees ? weight : 0.0f;
+            ds[j + lane] = sees ? gradient : 0.0f;
+        }
+    }
+    memset(p + computed, 0, (size_t)(CPU_TILE - computed) * sizeof(float));
+    memset(ds + computed, 0, (size_t)(CPU_TILE - computed) * sizeof(float));
+}
+
+/* How many of keys k .. k + n_k the queries up to position p see, from the first on. */
+static int64_t n_seen(const struct problem *s, int64_t p, int64_t k, int64_t n_k)
+{
+    return MAX(MIN(mask_last(&s->mask, p) + 1 - k, n_k), 0);
+}
+
+/* p and ds of queries i .. i + n and keys k .. k + n_k, whose tiles are loaded; by strips of
+ * queries, each as far as its last query sees. */
+static void scores(const struct problem *s, const struct scratch *w, int64_t i_head, int64_t i,
+                   int64_t n, int64_t k, int64_t n_k)
+{
+    const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
+    const float *delta = s->delta + i_head * s->d.n_tokens;
+    struct tile_draws draws;
+    bool drops = s->dropout.rng != NULL;
+    if (drops)
+        tile_draw(&draws, &s->dropout, &s->mask, &(struct tile_place){i_head, i, n, k, n_k});
+    for (int64_t strip = 0; strip < n; strip += s->math->strip) {
+        int64_t end = MIN(strip + s->math->strip, n), seen = n_seen(s, i + end - 1, k, n_k);
+        int64_t at = strip * s->width, to = strip * CPU_TILE;
+        s->math->product(end - strip, seen, s->d.head_dim, w->q + at, s->width, w->k_across,
+                         CPU_TILE, s->scale, 0, w->p + to, CPU_TILE);
+        s->math->product(end - strip, seen, s->d.head_dim, w->dout + at, s->width, w->v_across,
+                         CPU_TILE, 1.0f, 0, w->ds + to, CPU_TILE);
+        for (int64_t r = strip; r < end; r++) {
+            int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
+            int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
+            if (first >= last)
+                first = last = 0;
+            if (drops)
+                tile_drop(&draws, r, first, last, w->ds + r * CPU_TILE);
+            soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
+                   s->scale);
+            if (drops)
+                tile_drop(&draws, r, first, last, w->p + r * CPU_TILE);
+        }
+    }
+}
+
+/* By strips of keys; the queries before a strip do not see it when attention is causal. */
+static void add_keys(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
+                     int64_t k, int64_t n_k)
+{
+    for (int64_t strip = 0; strip < n_k; strip += s->math->strip) {
+        int64_t n_rows = MIN(n_k - strip, s->math->strip);
+        int64_t r = s->mask.causal ? MAX(k + strip - i, 0) : 0;
+        int64_t at = r * CPU_TILE + strip, from = r * s->width, to = strip * s->width;
+        if (r >= n)
+            break;
+        s->math->product_transposed(n_rows, s->width, n - r, w->p + at, CPU_TILE, w->dout + from,
+                                    s->width, w->dv + to, s->width);
+        s->math->product_transposed(n_rows, s->width, n - r, w->ds + at, CPU_TILE, w->q + from,
+                                    s->width, w->dk + to, s->width);
+    }
+}
+
+static void add_queries(const struct problem *s, const struct scratch *w, int64_t i, int64_t n,
+                        int64_t k, int64_t n_k, float *dq)
+{
+    for (int64_t strip = 0; strip < n; strip += s->math->strip) {
+        int64_t n_rows = MIN(n - strip, s->math->strip);
+        int64_t seen = n_seen(s, i + strip + n_rows - 1, k, n_k);
+        s->math->product(n_rows, s->width, seen, w->ds + strip * CPU_TILE, CPU_TILE, w->k, s->width,
+                         1.0f, 1, dq + strip * s->width, s->width);
+    }
+}
+
+/* dk and dv of one tile of keys, over all query heads of the unit; with all_dq also their dq. */
+static void key_tile(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv,
+                     int64_t k, bool all_dq)
+{
+    int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
+    load_keys(s, w, batch, kv, k, n_k);
+    memset(w->dk, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    memset(w->dv, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    for (int64_t g = 0; g < s->group; g++) {
+        int64_t head = kv * s->group + g;
+        for (int64_t i = 0; i < s->d.n_tokens; i += CPU_TILE) {
+            int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
+            if (!mask_meets(&s->mask, i, n, k, n_k))
+                continue;
+            load_queries(s, w, batch, head, i, n);
+            scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
+            add_keys(s, w, i, n, k, n_k);
+            if (all_dq)
+                add_queries(s, w, i, n, k, n_k, w->dq + (g * s->n_padded + i) * s->width);
+        }
+    }
+    struct head_rows dk = packed_rows(s, &s->c->out[0], batch, s->d.heads + kv);
+    struct head_rows dv = packed_rows(s, &s->c->out[0], batch, s->d.heads + s->d.kv_heads + kv);
+    store_rows(s, &dk, k, n_k, w->dk);
+    store_rows(s, &dv, k, n_k, w->dv);
+}
+
+/* dq of one tile of queries of one head. */
+static void query_tile(const struct problem *s, const struct scratch *w, int64_t batch,
+                       int64_t head, int64_t i)
+{
+    int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
+    load_queries(s, w, batch, head, i, n);
+    memset(w->dq, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
+    for (int64_t k = 0; k < s->d.n_tokens; k += CPU_TILE) {
+        int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
+        if (!mask_meets(&s->mask, i, n, k, n_k))
+            continue;
+        load_keys(s, w, batch, head / s->group, k, n_k);
+        scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
+        add_queries(s, w, i, n, k, n_k, w->dq);
+    }
+    struct head_rows dq = packed_rows(s, &s->c->out[0], batch, head);
+    store_rows(s, &dq, i, n, w->dq);
+}
+
+static void unit(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv)
+{
+    memset(w->dq, 0, (size_t)dq_floats(s) * sizeof(float));
+    for (int64_t k = 0; k < s->d.n_tokens; k += CPU_TILE)
+        key_tile(s, w, batch, kv, k, true);
+    for (int64_t g = 0; g < s->group; g++) {
+        struct head_rows dq = packed_rows(s, &s->c->out[0], batch, kv * s->group + g);
+        store_rows(s, &dq, 0, s->d.n_tokens, w->dq + g * s->n_padded * s->width);
+    }
+}
+
+/* delta of every query of some rows: dout . out. */
+static void fill_delta(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct problem *s = job;
+    const struct op_call *c = s->c;
+    int64_t n = s->d.head_dim;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        for (int64_t head = 0; head < s->d.heads; head++) {
+            float sum = 0.0f, a_buffer[CPU_BLOCK], b_buffer[CPU_BLOCK];
+            for (int64_t e = 0; e < n; e += CPU_BLOCK) {
+                int64_t at = (row * s->d.heads + head) * n + e, n_e = block_size(n, e);
+                const float *a = block_read(&c->in[0], at, n_e, a_buffer);
+                const float *b = block_read(&c->in[2], at, n_e, b_buffer);
+#pragma omp simd reduction(+ : sum)
+                for (int64_t i = 0; i < n_e; i++)
+                    sum += a[i] * b[i];
+            }
+            int64_t batch = row / s->d.n_tokens;
+            s->delta[(batch * s->d.heads + head) * s->d.n_tokens + row % s->d.n_tokens] = sum;
+        }
+    }
+}
+
+int64_t cpu_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct problem s = problem_of(c, env);
+    return (delta_floats(&s) + env->n_threads * scratch_floats(&s)) * (int64_t)sizeof(float);
+}
+
+/* Task i of the current pass: a unit; or a tile of keys; or a tile of queries. */
+enum pass_kind { BY_UNIT, BY_KEYS, BY_QUERIES };
+
+static void run_task(const struct problem *s, const struct scratch *w, enum pass_kind kind,
+                     int64_t i)
+{
+    int64_t n_tiles = s->n_padded / CPU_TILE;
+    if (kind == BY_UNIT)
+        unit(s, w, i / s->d.kv_heads, i % s->d.kv_heads);
+    else if (kind == BY_KEYS)
+        key_tile(s, w, i / n_tiles / s->d.kv_heads, i / n_tiles % s->d.kv_heads,
+                 i % n_tiles * CPU_TILE, false);
+    else
+        query_tile(s, w, i / n_tiles / s->d.heads, i / n_tiles % s->d.heads,
+                   i % n_tiles * CPU_TILE);
+}
+
+struct pass_job {
+    const struct problem *s;
+    const struct kernel_ctx *x;
+    enum pass_kind kind;
+};
+
+static void run_tasks(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct pass_job *p = job;
+    struct scratch w = lay_out(p->s, p->x, thread);
+    if (p->s->math->enter)
+        p->s->math->enter();
+    for (int64_t i = first; i < last; i++)
+        run_task(p->s, &w, p->kind, i);
+    if (p->s->math->leave)
+        p->s->math->leave();
+}
+
+static void run_pass(const struct problem *s, const struct kernel_ctx *x, enum pass_kind kind,
+                     int64_t n_tasks)
+{
+    struct pass_job p = {s, x, kind};
+    double work = (double)s->d.batch * (double)s->d.heads * (double)s->d.n_tokens *
+                  (double)s->d.n_tokens * (double)s->d.head_dim;
+    team_run(x->env.team, n_tasks, cpu_attention_grain(work / (double)n_tasks), run_tasks, &p);
+}
+
+enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct problem s = problem_of(c, &x->env);
+    int64_t n_tiles = s.n_padded / CPU_TILE;
+    s.delta = x->workspace;
+    cpu_loop(x, s.d.batch * s.d.n_tokens, s.d.width, fill_delta, &s);
+    if (s.by_unit) {
+        run_pass(&s, x, BY_UNIT, s.d.batch * s.d.kv_heads);
+    } else {
+        run_pass(&s, x, BY_KEYS, s.d.batch * s.d.kv_heads * n_tiles);
+        run_pass(&s, x, BY_QUERIES, s.d.batch * s.d.heads * n_tiles);
+    }
+    return OK;
+}

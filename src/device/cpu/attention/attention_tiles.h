@@ -1,0 +1,138 @@
+/* attention_tiles.h: what the attention kernels share: which keys a query sees, tiles of rows as
+ * padded f32, and the forward pass over a block of queries. Products of tiles are
+ * tile_math.h's.
+ *
+ * Everything is computed tile by tile, CPU_TILE queries by CPU_TILE keys; no matrix of scores over
+ * all tokens exists. Tiles hold rows of `width` floats: head_dim rounded up to whole vector tiles,
+ * the rest zero, so that products need no edge cases.
+ */
+#ifndef SNUG_DEVICE_CPU_ATTENTION_ATTENTION_TILES_H
+#define SNUG_DEVICE_CPU_ATTENTION_ATTENTION_TILES_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "device/cpu/attention/tile_math.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/products/micro.h"
+#include "ops/attention_dropout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    CPU_TILE = 96,              /* a multiple of all rows and columns of struct tile_math */
+    CPU_QUERIES = 4 * CPU_TILE, /* queries that share a loaded tile of keys */
+    CPU_LANES = 16,             /* softmax loops go by whole groups of this many keys */
+};
+
+/* Tasks of so many multiplications that are worth handing to another thread. */
+static inline int64_t cpu_attention_grain(double task_work)
+{
+    return (int64_t)(1e5 / (task_work + 1.0));
+}
+
+/* Which keys a query sees. The query at position p sees keys first .. last. */
+struct attention_mask {
+    bool causal;
+    int64_t window; /* 0: none */
+    int64_t n_keys;
+};
+
+static inline int64_t mask_first(const struct attention_mask *m, int64_t p)
+{
+    return m->window > 0 && p - m->window + 1 > 0 ? p - m->window + 1 : 0;
+}
+
+static inline int64_t mask_last(const struct attention_mask *m, int64_t p)
+{
+    return m->causal ? MIN(p, m->n_keys - 1) : m->n_keys - 1;
+}
+
+/* Does any query of positions [p, p + n_p) see any key of [k, k + n_k)? */
+static inline bool mask_meets(const struct attention_mask *m, int64_t p, int64_t n_p, int64_t k,
+                              int64_t n_k)
+{
+    return k <= mask_last(m, p + n_p - 1) && k + n_k - 1 >= mask_first(m, p);
+}
+
+/* Rows of one head in a tensor: row i begins at element first + i * stride. */
+struct head_rows {
+    const struct tensor *t;
+    int64_t first, stride;
+};
+
+static inline int64_t tile_width(int64_t head_dim)
+{
+    return micro_round_up(head_dim, MICRO_COLUMNS);
+}
+
+/* dst[n_padded, width]: rows i .. i + n, zero elsewhere. */
+static inline void tile_load(float *dst, const struct head_rows *src, int64_t i, int64_t n,
+                             int64_t n_padded, int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    for (int64_t r = 0; r < n; r++) {
+        cpu_load_f32(dst + r * width, src->t->data, src->t->dtype,
+                     src->first + (i + r) * src->stride, head_dim);
+        memset(dst + r * width + head_dim, 0, (size_t)(width - head_dim) * sizeof(float));
+    }
+    memset(dst + n * width, 0, (size_t)((n_padded - n) * width) * sizeof(float));
+}
+
+/* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. dst has room for head_dim rounded up
+ * to MICRO_SQUARE rows. */
+static inline void tile_transpose(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src,
+                                  int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    for (int64_t r = 0; r < CPU_TILE; r += MICRO_SQUARE) {
+        for (int64_t e = 0; e < head_dim; e += MICRO_SQUARE) {
+            float a[MICRO_SQUARE * MICRO_SQUARE];
+            int64_t n_e = MIN(width - e, MICRO_SQUARE);
+            for (int64_t i = 0; i < MICRO_SQUARE; i++) {
+                for (int64_t j = 0; j < MICRO_SQUARE; j++)
+                    a[i * MICRO_SQUARE + j] = j < n_e ? src[(r + i) * width + e + j] : 0.0f;
+            }
+            micro_transpose(a);
+            for (int64_t j = 0; j < MICRO_SQUARE; j++) {
+                for (int64_t i = 0; i < MICRO_SQUARE; i++)
+                    dst[(e + j) * CPU_TILE + r + i] = a[j * MICRO_SQUARE + i];
+            }
+        }
+    }
+}
+
+/* Floats of a transposed tile. */
+static inline int64_t tile_across(int64_t head_dim)
+{
+    return micro_round_up(head_dim, MICRO_SQUARE) * CPU_TILE;
+}
+
+/* One head's attention of queries against keys; query i is at position `position` + i. */
+struct attention_job {
+    struct head_rows q, k, v;
+    struct attention_mask mask;
+    int64_t position, head_dim;
+    float scale;
+    const struct tensor *out; /* its row for query i at element out_first + i * out_stride */
+    int64_t out_first, out_stride;
+    float *lse; /* per query, or NULL */
+    struct attention_dropout dropout;
+    int64_t head; /* batch entry * heads + head: its row in what is dropped */
+};
+
+/* Floats of scratch for cpu_attention_block, a multiple of 16. */
+int64_t cpu_attention_scratch(int64_t head_dim);
+/* Queries i .. i + n of a job, n <= CPU_QUERIES. */
+void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch);
+
+/* The gradient kernel (attention_grad_tiles.c), listed in attention_grad.c. */
+int64_t cpu_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env);
+enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

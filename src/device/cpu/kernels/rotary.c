@@ -1,0 +1,150 @@
+/* rotary.c: rotary position embedding of the query and key heads of a packed row. */
+#include <math.h>
+
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/support/block.h"
+#include "device/cpu/support/ref.h"
+#include "ops/layer_support.h"
+
+enum { MAX_HEAD_DIM = 512 }; /* of the fast kernel: its buffers are on the stack */
+
+static enum status reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t half = d.head_dim / 2, n_all = d.heads + 2 * d.kv_heads;
+    double scale = call_float(c, ROTARY_SCALE), sign = call_bool(c, ROTARY_INVERSE) ? -1.0 : 1.0;
+    for (int64_t i = 0; i < d.batch * d.n_tokens * n_all; i++) {
+        int64_t token = i / n_all % d.n_tokens, head = i % n_all;
+        double position = call_has(c, 2) ? ref_get(&c->in[2], token) : (double)token;
+        for (int64_t j = 0; j < half; j++) {
+            int64_t at = i * d.head_dim + j;
+            double a = ref_get(&c->in[0], at), b = ref_get(&c->in[0], at + half);
+            double angle = sign * position * ref_get(&c->in[1], j);
+            bool rotates = head < d.heads + d.kv_heads;
+            double cosine = rotates ? scale * cos(angle) : 1.0;
+            double sine = rotates ? scale * sin(angle) : 0.0;
+            ref_set(&c->out[0], at, a * cosine - b * sine);
+            ref_set(&c->out[0], at + half, b * cosine + a * sine);
+        }
+    }
+    return OK;
+}
+
+/* cos and sin of a double angle in f32: the angle is reduced to |r| <= pi/4 in double, where a long
+ * position loses nothing, and the rest is polynomials (Taylor series; the first term left out is
+ * below 2e-9 and 3e-8) and a choice by quadrant, so that loops vectorise. */
+static inline void cosine_and_sine(double angle, float *cosine, float *sine)
+{
+    const double round = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
+    double shifted = angle * 0.63661977236758134308 + round; /* 2 / pi */
+    double quarter = shifted - round;
+    float r = (float)(angle - quarter * 1.57079632679489661923);
+    float z = r * r;
+    float s =
+        r +
+        r * z * (-1.6666667e-1f + z * (8.3333333e-3f + z * (-1.9841270e-4f + z * 2.7557319e-6f)));
+    float c = 1.0f + z * (-0.5f + z * (4.1666667e-2f + z * (-1.3888889e-3f + z * 2.4801587e-5f)));
+    double four = quarter * 0.25;
+    double phase = (four - ((four + round) - round)) * 4.0; /* -2, -1, 0, 1 or 2 */
+    bool swaps = phase == 1.0 || phase == -1.0;
+    bool opposite = phase == 2.0 || phase == -2.0;
+    float from_c = swaps ? s : c, from_s = swaps ? c : s;
+    *cosine = opposite || phase == 1.0 ? -from_c : from_c;
+    *sine = opposite || phase == -1.0 ? -from_s : from_s;
+}
+
+struct turning {
+    const struct op_call *c;
+    float *table;
+};
+
+/* table[token] = cosines of the token's angles, then sines: both times scale, [T, 2, D/2]. */
+static void fill_table(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct op_call *c = ((const struct turning *)job)->c;
+    float *table = ((const struct turning *)job)->table;
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t half = d.head_dim / 2;
+    const int32_t *positions = call_has(c, 2) ? c->in[2].data : NULL;
+    const float *inv_freq = c->in[1].data;
+    float scale = (float)call_float(c, ROTARY_SCALE);
+    float sign = call_bool(c, ROTARY_INVERSE) ? -scale : scale;
+    (void)thread;
+    for (int64_t token = first; token < last; token++) {
+        double position = positions ? (double)positions[token] : (double)token;
+        float *restrict cosines = table + token * d.head_dim, *restrict sines = cosines + half;
+#pragma omp simd
+        for (int64_t i = 0; i < half; i++) {
+            float cosine, sine;
+            cosine_and_sine(position * (double)inv_freq[i], &cosine, &sine);
+            cosines[i] = scale * cosine;
+            sines[i] = sign * sine;
+        }
+    }
+}
+
+/* One head, n = D/2 pairs; to may be from. */
+static void rotate(const float *from, float *to, const float *restrict table, int64_t n)
+{
+    const float *restrict cosines = table, *restrict sines = table + n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float a = from[i], b = from[i + n];
+        to[i] = a * cosines[i] - b * sines[i];
+        to[i + n] = b * cosines[i] + a * sines[i];
+    }
+}
+
+static int64_t table_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    return d.n_tokens * d.head_dim * (int64_t)sizeof(float);
+}
+
+static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct op_call *c = ((const struct turning *)job)->c;
+    const float *table = ((const struct turning *)job)->table;
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    int64_t n_rotated = d.heads + d.kv_heads, n_all = d.heads + 2 * d.kv_heads;
+    int64_t half = d.head_dim / 2;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        for (int64_t head = 0; head < n_all; head++) {
+            float in[MAX_HEAD_DIM], out[MAX_HEAD_DIM];
+            int64_t at = row * d.width + head * d.head_dim;
+            const float *from = block_read(&c->in[0], at, d.head_dim, in);
+            if (head < n_rotated) {
+                float *to = block_open(&c->out[0], at, out);
+                rotate(from, to, table + row % d.n_tokens * d.head_dim, half);
+                block_close(&c->out[0], at, to, d.head_dim);
+            } else if (c->in[0].data != c->out[0].data) {
+                cpu_store_f32(c->out[0].data, c->out[0].dtype, at, from, d.head_dim);
+            }
+        }
+    }
+}
+
+static enum status with_table(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 0);
+    struct turning t = {c, x->workspace};
+    cpu_loop(x, d.n_tokens, d.head_dim / 2, fill_table, &t);
+    cpu_loop(x, d.batch * d.n_tokens, d.width, turn_rows, &t);
+    return OK;
+}
+
+static const char *declines(const struct op_call *c)
+{
+    if (qkv_dims_of(c, 0).head_dim > MAX_HEAD_DIM)
+        return "takes head_dim up to 512";
+    return cpu_declines_f64(c);
+}
+
+const struct kernel cpu_kernels_rotary[] = {
+    {"table", declines, table_workspace, with_table},
+    {"reference", NULL, NULL, reference},
+    KERNEL_END,
+};

@@ -1,0 +1,121 @@
+#include "device/cpu/kernels/update.h"
+
+#include <string.h>
+
+#include "base/half.h"
+#include "base/rounding.h"
+#include "device/cpu/support/block.h"
+#include "device/cpu/support/ref.h"
+
+bool update_is_skipped(const struct tensor *scale)
+{
+    return ref_get(scale, 0) == 0.0;
+}
+
+void update_copy(const struct update_stream *streams, int n_streams)
+{
+    for (int i = 0; i < n_streams; i++) {
+        if (streams[i].out->data != streams[i].in->data)
+            memcpy(streams[i].out->data, streams[i].in->data, (size_t)tensor_bytes(streams[i].in));
+    }
+}
+
+/* ---- rounding -------------------------------------------------------------------------------- */
+
+static bool is_random(const struct update_stream *s, uint64_t seed)
+{
+    return seed != 0 && s->rounding != ROUND_NEAREST && s->out->dtype == DTYPE_BF16;
+}
+
+static uint32_t parts_of(enum rounding rounding, uint32_t bits)
+{
+    return rounding == ROUND_PARAM    ? rounding_param(bits)
+           : rounding == ROUND_STATE1 ? rounding_state1(bits)
+                                      : rounding_state2(bits);
+}
+
+void update_set(const struct update_stream *s, int64_t i, double x, uint64_t seed, int64_t step)
+{
+    if (!is_random(s, seed)) {
+        ref_set(s->out, i, x);
+        return;
+    }
+    uint32_t bits = rounding_draw(seed, step, i / 4).v[i % 4];
+    ((uint16_t *)s->out->data)[i] =
+        (uint16_t)bf16_round_by(f32_bits((float)x), parts_of(s->rounding, bits));
+}
+
+/* The bits of elements [at, at + CPU_BLOCK); at is a multiple of 4. */
+static void draw_block(uint32_t *restrict bits, uint64_t seed, int64_t step, int64_t at)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < CPU_BLOCK / 4; i++) {
+        struct philox4 r = rounding_draw(seed, step, at / 4 + i);
+        for (int k = 0; k < 4; k++)
+            bits[4 * i + k] = r.v[k];
+    }
+}
+
+/* One loop for each share, so that the share is no choice inside it. */
+#define ROUND_BLOCK(parts)                                     \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = \
+        (uint16_t)bf16_round_by(f32_bits(block[i]), parts(bits[i]))
+
+static void round_block(const struct update_stream *s, int64_t at, const float *restrict block,
+                        const uint32_t *restrict bits, int64_t n)
+{
+    uint16_t *restrict y = (uint16_t *)s->out->data + at;
+    if (s->rounding == ROUND_PARAM)
+        ROUND_BLOCK(rounding_param);
+    else if (s->rounding == ROUND_STATE1)
+        ROUND_BLOCK(rounding_state1);
+    else
+        ROUND_BLOCK(rounding_state2);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The block of a stream, ready to be changed where it lies: in the output when that is f32. */
+static float *open_block(const struct update_stream *s, int64_t at, int64_t n, float *buffer)
+{
+    float *block = block_open(s->out, at, buffer);
+    if (s->in->dtype == DTYPE_F32 && (const float *)s->in->data + at == block)
+        return block;
+    cpu_load_f32(block, s->in->data, s->in->dtype, at, n);
+    return block;
+}
+
+/* An update, and whether any of its streams rounds at random. */
+struct updating {
+    const struct update *u;
+    bool any_random;
+};
+
+static void update_block(const void *job, int64_t at, int64_t n)
+{
+    const struct update *u = ((const struct updating *)job)->u;
+    bool any_random = ((const struct updating *)job)->any_random;
+    float buffer[UPDATE_STREAMS][CPU_BLOCK], g_buffer[CPU_BLOCK];
+    float *block[UPDATE_STREAMS] = {NULL};
+    uint32_t bits[CPU_BLOCK];
+    const float *g = block_read(u->grad, at, n, g_buffer);
+    for (int i = 0; i < u->n_streams; i++)
+        block[i] = open_block(&u->streams[i], at, n, buffer[i]);
+    u->apply(u->rule, block, g, n);
+    if (any_random)
+        draw_block(bits, u->seed, u->step, at);
+    for (int i = 0; i < u->n_streams; i++) {
+        if (is_random(&u->streams[i], u->seed))
+            round_block(&u->streams[i], at, block[i], bits, n);
+        else
+            block_close(u->streams[i].out, at, block[i], n);
+    }
+}
+
+void update_run(const struct kernel_ctx *x, const struct update *u)
+{
+    struct updating job = {.u = u};
+    for (int i = 0; i < u->n_streams; i++)
+        job.any_random |= is_random(&u->streams[i], u->seed);
+    cpu_each_block(x, shape_elems(&u->grad->shape), update_block, &job);
+}

@@ -1,0 +1,53 @@
+/* update.h: what the update rules share: blocks of several tensors in step, and how they are
+ * rounded into bf16.
+ *
+ * A rule makes one pass over memory: each block of parameter, gradient and states is read, updated
+ * and written before the next. Outputs normally are their inputs' memory; where they are not
+ * (tests), the results land in the outputs and the inputs stay as they were.
+ */
+#ifndef SNUG_DEVICE_CPU_KERNELS_UPDATE_H
+#define SNUG_DEVICE_CPU_KERNELS_UPDATE_H
+
+#include "device/cpu/cpu_kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { UPDATE_STREAMS = 4 };
+
+/* Whose share of an element's random bits a tensor takes (base/rounding.h). */
+enum rounding { ROUND_NEAREST, ROUND_PARAM, ROUND_STATE1, ROUND_STATE2 };
+
+/* A tensor that is updated: block by block from `in` to `out`. */
+struct update_stream {
+    const struct tensor *in, *out;
+    enum rounding rounding; /* into bf16, when there is a seed */
+};
+
+/* block[i] is the block of stream i, to be changed where it is; g that of the gradient. */
+typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t n);
+
+struct update {
+    const struct update_stream *streams;
+    int n_streams;
+    const struct tensor *grad;
+    update_rule *apply;
+    const void *rule;
+    uint64_t seed; /* 0: everything is rounded to nearest */
+    int64_t step;
+};
+
+/* 0: nothing counted, or the norm was not finite; see clip_scale. */
+bool update_is_skipped(const struct tensor *scale);
+/* Outputs are the inputs, unchanged. */
+void update_copy(const struct update_stream *streams, int n_streams);
+void update_run(const struct kernel_ctx *x, const struct update *u);
+
+/* Element i of stream s becomes x, rounded as update_run would: for the reference kernels. */
+void update_set(const struct update_stream *s, int64_t i, double x, uint64_t seed, int64_t step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

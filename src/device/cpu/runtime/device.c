@@ -1,0 +1,142 @@
+/* device.c: the CPU as a device.
+ *
+ * Queues run in program order on the calling thread (kernels share their loops with a team), so
+ * events need no work: the simulator has already proved that they order every use. Arenas are
+ * anonymous mappings of exactly the planned size: a page becomes resident when it is first touched.
+ */
+#include <cblas.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/host_memory.h"
+#include "base/machine.h"
+#include "base/str.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/products/gemm_amx.h"
+#include "device/cpu/runtime/rates.h"
+#include "device/cpu/runtime/time.h"
+#include "device/device.h"
+
+static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
+{
+    (void)d;
+    *out = NULL;
+    if (n_bytes == 0)
+        return OK;
+    void *p =
+        mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        char text[BYTES_TEXT];
+        return FAIL(ERR_FIT, "the system refused %s of memory for the %s arena",
+                    format_bytes(text, n_bytes), tier_name(t));
+    }
+    (void)madvise(p, (size_t)n_bytes, MADV_HUGEPAGE); /* fewer page faults; best effort */
+    *out = p;
+    return OK;
+}
+
+static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
+{
+    (void)d;
+    (void)t;
+    if (p)
+        (void)munmap(p, (size_t)n_bytes);
+}
+
+static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+{
+    (void)d;
+    (void)q;
+    memcpy(dst, src, (size_t)n_bytes);
+    return OK;
+}
+
+static enum status no_event(struct device *d, enum queue q, int event)
+{
+    (void)d;
+    (void)q;
+    (void)event;
+    return OK;
+}
+
+static enum status no_sync(struct device *d)
+{
+    (void)d;
+    return OK;
+}
+
+static int64_t used_bytes(struct device *d)
+{
+    (void)d;
+    return process_peak();
+}
+
+static enum status room(struct device *d, struct device_room *out)
+{
+    (void)d;
+    room_of_host(out);
+    return OK;
+}
+
+static int64_t context_bytes(struct device *d)
+{
+    (void)d;
+    return process_resident();
+}
+
+static void close_device(struct device *d)
+{
+    team_free(d->env.team);
+}
+
+static const struct device_ops cpu_ops = {
+    .name = "cpu",
+    .kernels = cpu_kernels,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .copy = copy,
+    .record = no_event,
+    .wait = no_event,
+    .sync = no_sync,
+    .fill = cpu_fill,
+    .time_calls = cpu_time_calls,
+    .context_bytes = context_bytes,
+    .room = room,
+    .used_bytes = used_bytes,
+    .close = close_device,
+};
+
+/* What the kernels of this build are made of. */
+static const char *instructions(void)
+{
+#if defined(__AVX512F__)
+    return CPU_GEMM_AMX && cpu_gemm_amx_usable() ? "AVX-512, AMX for bf16" : "AVX-512";
+#elif defined(__AVX2__)
+    return "AVX2";
+#elif defined(__aarch64__)
+    return "NEON";
+#else
+    return openblas_get_corename(); /* products go to the BLAS */
+#endif
+}
+
+enum status device_open_cpu(struct device *d, int n_threads)
+{
+    *d = (struct device){.ops = &cpu_ops};
+    d->env.n_threads = n_threads > 0 ? n_threads : usable_processors();
+    (void)snprintf(d->description, sizeof(d->description), "cpu, %d thread%s, %s", d->env.n_threads,
+                   d->env.n_threads == 1 ? "" : "s", instructions());
+    char model[96];
+    processor_name(model, sizeof(model));
+    (void)snprintf(d->identity, sizeof(d->identity), "%.60s, %.80s", d->description, model);
+    d->limits = (struct timing_limits){.call_s = 0.2, .total_s = 3.0, .n_bytes = 256 << 20};
+    d->cache_bytes = MAX(sysconf(_SC_LEVEL2_CACHE_SIZE), 0) * d->env.n_threads;
+    TRY(team_new(&d->env.team, d->env.n_threads));
+    enum status status = cpu_measure(d);
+    if (status != OK)
+        device_close(d);
+    return status;
+}

@@ -1,0 +1,160 @@
+/* attention.cuh: what the attention kernels share: the shapes and pointers of one call, which
+ * (query, key) pairs it sees, and the entry of each implementation.
+ *
+ * Queries, keys and values are heads of one packed row per token (ops/layer_support.h); `width` is
+ * the distance between rows. Query head h reads key/value head h / group.
+ */
+#ifndef SNUG_DEVICE_CUDA_ATTENTION_ATTENTION_CUH
+#define SNUG_DEVICE_CUDA_ATTENTION_ATTENTION_CUH
+
+#include "device/cuda/attention/attention_dropout.cuh"
+#include "device/cuda/support/support.cuh"
+#include "ops/layer_support.h"
+
+/* At most 128 bytes: the compiler keeps larger arguments in other ways, at more registers. */
+struct attention_args {
+    int batch, n_tokens, heads, kv_heads, group, head_dim;
+    int causal;
+    int window; /* 0: none; always below n_tokens */
+    float scale;
+    enum dtype dtype;
+    int64_t width;     /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
+    int64_t out_width; /* heads * head_dim */
+    const void *qkv;   /* [B, T, width] */
+    void *out;         /* [B, T, out_width]; written forwards, read backwards */
+    float *lse;        /* [B, H, T]; written forwards, read backwards */
+    const void *dout;  /* [B, T, out_width] */
+    void *dqkv;        /* [B, T, width] */
+    float *delta;      /* [B, H, T]: sum over a head of dout * out */
+    struct attention_dropout dropout;
+};
+static_assert(sizeof(struct attention_args) <= 128, "");
+
+/* Of an attention call; qkv is input i, the random state input i_rng. The other pointers are the
+ * caller's to set. */
+static inline struct attention_args attention_args_of(const struct op_call *c, int i, int i_rng)
+{
+    struct qkv_dims d = qkv_dims_of(c, i);
+    struct attention_args a = {};
+    int64_t window = call_int(c, ATTENTION_WINDOW);
+    a.batch = (int)d.batch;
+    a.n_tokens = (int)d.n_tokens;
+    a.heads = (int)d.heads;
+    a.kv_heads = (int)d.kv_heads;
+    a.group = (int)(d.heads / d.kv_heads);
+    a.head_dim = (int)d.head_dim;
+    a.causal = call_bool(c, ATTENTION_CAUSAL);
+    a.window = window < d.n_tokens ? (int)window : 0;
+    a.scale = (float)attention_scale(c, ATTENTION_SCALE, &d);
+    a.width = d.width;
+    a.out_width = d.heads * d.head_dim;
+    a.dtype = c->in[i].dtype;
+    a.qkv = c->in[i].data;
+    a.dropout = attention_dropout_of(c, i_rng, d.n_tokens);
+    return a;
+}
+
+/* Of kernels that drop by draws of their own, if at all. */
+static inline const char *attention_declines_dropout(const struct op_call *c)
+{
+    return call_float(c, ATTENTION_DROPOUT) > 0.0 ? "drops by draws of its own" : NULL;
+}
+
+/* Grids are one-dimensional and token counts are ints: what no kernel here takes. */
+static inline const char *attention_declines_size(const struct op_call *c, int i, int tile)
+{
+    struct qkv_dims d = qkv_dims_of(c, i);
+    if (d.n_tokens > (1 << 30) || d.batch > (1 << 30) || d.heads > (1 << 20))
+        return "too many tokens, sequences or heads";
+    if (ceil_div(d.n_tokens, tile) * d.batch * d.heads > 0x7fffffff)
+        return "more blocks than a launch has";
+    return NULL;
+}
+
+/* ---- which pairs count ----------------------------------------------------------------------- */
+
+static __device__ __forceinline__ bool pair_visible(const struct attention_args &a, int i, int j)
+{
+    return i < a.n_tokens && j < a.n_tokens && (!a.causal || j <= i) &&
+           (a.window == 0 || j > i - a.window);
+}
+
+/* Keys [first, last) that queries [i, i + n) see, rounded out to nothing in particular. */
+static __device__ __forceinline__ void keys_of(const struct attention_args &a, int i, int n,
+                                               int *first, int *last)
+{
+    *first = a.window > 0 && i - a.window + 1 > 0 ? i - a.window + 1 : 0;
+    *last = a.causal && i + n < a.n_tokens ? i + n : a.n_tokens;
+}
+
+/* Queries [first, last) that see keys [j, j + n). */
+static __device__ __forceinline__ void queries_of(const struct attention_args &a, int j, int n,
+                                                  int *first, int *last)
+{
+    *first = a.causal ? j : 0;
+    *last = a.window > 0 && j + n - 1 < a.n_tokens - a.window ? j + n - 1 + a.window : a.n_tokens;
+}
+
+/* True when every pair of queries [i, i + n_i) and keys [j, j + n_j) counts. */
+static __device__ __forceinline__ bool all_visible(const struct attention_args &a, int i, int n_i,
+                                                   int j, int n_j)
+{
+    return i + n_i <= a.n_tokens && j + n_j <= a.n_tokens && (!a.causal || j + n_j - 1 <= i) &&
+           (a.window == 0 || j > i + n_i - 1 - a.window);
+}
+
+/* ---- where heads begin ----------------------------------------------------------------------- */
+
+static __device__ __forceinline__ int64_t query_at(const struct attention_args &a, int batch,
+                                                   int head)
+{
+    return (int64_t)batch * a.n_tokens * a.width + (int64_t)head * a.head_dim;
+}
+static __device__ __forceinline__ int64_t key_at(const struct attention_args &a, int batch, int kv)
+{
+    return query_at(a, batch, a.heads + kv);
+}
+static __device__ __forceinline__ int64_t value_at(const struct attention_args &a, int batch,
+                                                   int kv)
+{
+    return query_at(a, batch, a.heads + a.kv_heads + kv);
+}
+static __device__ __forceinline__ int64_t out_at(const struct attention_args &a, int batch,
+                                                 int head)
+{
+    return (int64_t)batch * a.n_tokens * a.out_width + (int64_t)head * a.head_dim;
+}
+static __device__ __forceinline__ int64_t statistic_at(const struct attention_args &a, int batch,
+                                                       int head)
+{
+    return ((int64_t)batch * a.heads + head) * a.n_tokens;
+}
+
+/* Dot product of two heads of n elements over the lanes of a warp; every lane has the result. */
+template <typename T> static __device__ float head_dot(const T *x, const T *y, int n)
+{
+    float sum = 0.0f;
+    for (int e = threadIdx.x % WARP; e < n; e += WARP)
+        sum = fmaf(to_f32(x[e]), to_f32(y[e]), sum);
+    return warp_sum(sum);
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+enum { PLAIN_MAX_HEAD_DIM = 4096 };
+enum { TILES_MAX_HEAD_DIM = 256, TILES_GRAD_MAX_HEAD_DIM = 128 };
+
+/* One block per query (per key): any head_dim up to PLAIN_MAX_HEAD_DIM. */
+enum status cuda_attention_plain(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+enum status cuda_attention_grad_plain(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+/* Tiles in shared memory, f32 multiply-adds. */
+enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+enum status cuda_attention_grad_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+/* Tiles on tensor cores: bf16 and f16, head_dim 64 and 128, compute capability 8.0 and up. */
+bool cuda_attention_mma_takes(const struct kernel_env *env, const struct attention_args *a);
+enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+/* delta of every query: what all gradients begin with. */
+enum status cuda_attention_delta(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
+
+#endif

@@ -1,0 +1,249 @@
+/* The plans of the shapes asked for so far, in a list per op that the device releases. A shape
+ * without a plan keeps its place in the list, so that cuDNN is asked once. */
+#include "device/cuda/attention/sdpa.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "device/cuda/attention/sdpa_plan.h"
+#include "device/cuda/cuda_libraries.h"
+#include "ops/layer_support.h"
+
+struct entry {
+    struct entry *next;
+    struct sdpa_shape shape;
+    struct sdpa_plan *plan; /* of the shape or of its parts; NULL: there is none */
+};
+
+static void release_entries(void *data)
+{
+    for (struct entry *e = data, *next; e; e = next) {
+        next = e->next;
+        sdpa_plan_free(e->plan);
+        mem_free(e);
+    }
+}
+
+/* qkv is input i. Zeroed first: shapes are compared field by field, not as bytes. */
+static struct sdpa_shape shape_of_call(const struct op_call *c, int i, enum sdpa_kind kind)
+{
+    struct qkv_dims d = qkv_dims_of(c, i);
+    int64_t window = call_int(c, ATTENTION_WINDOW);
+    struct sdpa_shape s = {
+        .kind = kind,
+        .dtype = c->in[i].dtype,
+        .batch = d.batch,
+        .n_tokens = d.n_tokens,
+        .heads = d.heads,
+        .kv_heads = d.kv_heads,
+        .head_dim = d.head_dim,
+        .row_heads = d.heads,
+        .row_kv_heads = d.kv_heads,
+        .window = window < d.n_tokens ? window : 0,
+        .causal = call_bool(c, ATTENTION_CAUSAL),
+        .scale = (float)attention_scale(c, ATTENTION_SCALE, &d),
+    };
+    return s;
+}
+
+static bool same_shape(const struct sdpa_shape *a, const struct sdpa_shape *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->batch == b->batch &&
+           a->n_tokens == b->n_tokens && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->head_dim == b->head_dim && a->window == b->window && a->causal == b->causal &&
+           memcmp(&a->scale, &b->scale, sizeof a->scale) == 0;
+}
+
+/* What cuDNN is known not to do, or not to do right. */
+static bool is_worth_asking(const struct cuda_libraries *l, const struct sdpa_shape *s)
+{
+    size_t version = cudnnGetVersion();
+    int64_t most = l->major == 9 ? 256 : 128;
+    if (version < 90000 || version == 91000 || version == 91001 || l->major < 8)
+        return false;
+    /* Backwards, partly filled tiles of keys went wrong without a padding mask. */
+    if (s->kind != SDPA_FORWARD && version <= 91500 && s->n_tokens % 128 != 0)
+        return false;
+    return s->batch > 0 && s->n_tokens > 1 && s->head_dim % 8 == 0 && s->head_dim <= most;
+}
+
+/* A plan of the part with n groups; NULL when cuDNN has none: the reason is for those who look. */
+static struct sdpa_plan *part_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole,
+                                   int64_t n, int64_t most_bytes)
+{
+    struct sdpa_plan *plan = NULL;
+    struct sdpa_shape part = sdpa_part_shape(whole, n);
+    if (sdpa_plan_new(&plan, l->cudnn, &part, most_bytes) == OK)
+        return plan;
+    log_debug("attention%s B%lld T%lld H%lld KV%lld D%lld%s: no plan: %s",
+              whole->kind == SDPA_FORWARD ? "" : "_grad", (long long)part.batch,
+              (long long)part.n_tokens, (long long)part.heads, (long long)part.kv_heads,
+              (long long)part.head_dim, part.repeated ? " repeated" : "", status_message());
+    return NULL;
+}
+
+/* Any plan, to learn the workspace from: that of a row of the batch says what a group needs, where
+ * the plan of a large call may be refused for its size alone. Forwards there is little to bound:
+ * there the whole call comes first. */
+static struct sdpa_plan *probe_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole,
+                                    int64_t *n)
+{
+    int64_t all = sdpa_part_whole(whole), least = sdpa_part_next(whole, 0);
+    int64_t row = MAX(whole->kv_heads, least);
+    const int64_t sizes[2][3] = {{all, row, least}, {row, least, all}};
+    const int64_t *order = sizes[whole->kind != SDPA_FORWARD];
+    for (int i = 0; i < 3; i++) {
+        bool asked = (i > 0 && order[i] == order[0]) || (i > 1 && order[i] == order[1]);
+        struct sdpa_plan *plan = asked ? NULL : part_plan(l, whole, order[i], INT64_MAX);
+        *n = order[i];
+        if (plan)
+            return plan;
+    }
+    return NULL;
+}
+
+/* The largest acceptable part of the call, or else the smallest larger one that fits at all. */
+static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
+{
+    const struct sdpa_machine machine = {l->n_multiprocessors, l->memory_bytes};
+    int64_t all = sdpa_part_whole(whole), n_probe = 0;
+    int64_t most = sdpa_part_most_bytes(whole, &machine);
+    struct sdpa_plan *plan = probe_plan(l, whole, &n_probe);
+    if (!plan)
+        return NULL;
+    int64_t group_bytes = sdpa_plan_bytes(plan) / n_probe;
+    int64_t chosen = sdpa_part_choose(whole, group_bytes * all, &machine);
+    if (chosen == n_probe)
+        return plan;
+    sdpa_plan_free(plan);
+    plan = NULL;
+    for (int64_t n = chosen; n > 0 && !plan; n = sdpa_part_previous(whole, n))
+        plan = part_plan(l, whole, n, most);
+    for (int64_t n = sdpa_part_next(whole, chosen); n > 0 && chosen > 0 && !plan;
+         n = n * group_bytes <= most ? sdpa_part_next(whole, n) : 0)
+        plan = part_plan(l, whole, n, most);
+    return plan;
+}
+
+/* Grouped heads as they are where cuDNN has a plan for them, else with keys and values repeated. */
+static struct sdpa_plan *best_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
+{
+    struct sdpa_shape repeated = *whole;
+    struct sdpa_plan *plan = new_plan(l, whole);
+    if (plan || whole->heads == whole->kv_heads)
+        return plan;
+    repeated.repeated = true;
+    return new_plan(l, &repeated);
+}
+
+static struct entry *find(const struct cuda_keep *keep, const struct sdpa_shape *s)
+{
+    for (struct entry *e = keep->data; e; e = e->next) {
+        if (same_shape(&e->shape, s))
+            return e;
+    }
+    return NULL;
+}
+
+/* The entry of a shape, made when there is none yet; NULL when memory is short. */
+static struct entry *find_or_make(struct cuda_libraries *l, struct cuda_keep *keep,
+                                  const struct sdpa_shape *s)
+{
+    struct entry *e = find(keep, s);
+    if (e)
+        return e;
+    e = mem_calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->shape = *s;
+    e->next = keep->data;
+    keep->data = e;
+    keep->release = release_entries;
+    e->plan = is_worth_asking(l, s) ? best_plan(l, s) : NULL;
+    return e;
+}
+
+static int64_t workspace_of(struct cuda_libraries *l, struct cuda_keep *keep,
+                            const struct sdpa_shape *s)
+{
+    struct entry *e = l && l->cudnn ? find_or_make(l, keep, s) : NULL;
+    return e && e->plan ? sdpa_plan_bytes(e->plan) : 0;
+}
+
+/* Only plans whose workspace was planned for may run. */
+static enum status run(const struct kernel_ctx *x, struct cuda_keep *keep,
+                       const struct sdpa_shape *s, const struct sdpa_pointers *p, bool *done)
+{
+    struct entry *e = find(keep, s);
+    *done = e && e->plan;
+    if (!*done)
+        return OK;
+    return sdpa_plan_run(e->plan, s, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
+}
+
+static void describe(const struct entry *e, char *text, size_t n_bytes)
+{
+    if (!e || !e->plan) {
+        (void)snprintf(text, n_bytes, "none");
+        return;
+    }
+    const struct sdpa_shape *part = sdpa_plan_shape(e->plan), *whole = &e->shape;
+    (void)snprintf(text, n_bytes, "%s, %lld of %lld rows, %lld of %lld heads",
+                   part->repeated ? "keys and values repeated" : "as it is", (long long)part->batch,
+                   (long long)whole->batch, (long long)part->heads, (long long)whole->heads);
+}
+
+void cuda_sdpa_describe(const struct op_call *c, const struct kernel_env *env, char *text,
+                        size_t n_bytes)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    bool backward = c->op == OP_attention_grad;
+    struct sdpa_shape s = shape_of_call(c, backward ? 1 : 0, backward ? SDPA_GRAD : SDPA_FORWARD);
+    describe(l ? find(backward ? &l->attention_grad : &l->attention, &s) : NULL, text, n_bytes);
+}
+
+int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
+    return l ? workspace_of(l, &l->attention, &s) : 0;
+}
+
+int64_t cuda_sdpa_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
+    return l ? workspace_of(l, &l->attention_grad, &s) : 0;
+}
+
+enum status cuda_sdpa_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
+{
+    struct cuda_libraries *l = cuda_libraries_of(&x->env);
+    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
+    struct sdpa_pointers p = {
+        .qkv = c->in[0].data,
+        .out = c->out[0].data,
+        .lse = c->out[1].data,
+        .workspace = x->workspace,
+    };
+    *done = false;
+    return l ? run(x, &l->attention, &s, &p, done) : OK;
+}
+
+enum status cuda_sdpa_grad_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
+{
+    struct cuda_libraries *l = cuda_libraries_of(&x->env);
+    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
+    struct sdpa_pointers p = {
+        .qkv = c->in[1].data,
+        .out = c->in[2].data,
+        .lse = c->in[3].data,
+        .dout = c->in[0].data,
+        .dqkv = c->out[0].data,
+        .workspace = x->workspace,
+    };
+    *done = false;
+    return l ? run(x, &l->attention_grad, &s, &p, done) : OK;
+}

@@ -1,0 +1,23 @@
+/* binary.cu: add, sub, mul, div. b's elements repeat over a's leading axes: element i of a meets
+ * element i % n_b of b. */
+#include "device/cuda/support/map.cuh"
+
+#define BINARY(name, expression)                                                           \
+    struct name##_fn {                                                                     \
+        template <bool FAST> static __device__ __forceinline__ float at(float a, float b)  \
+        {                                                                                  \
+            return expression;                                                             \
+        }                                                                                  \
+    };                                                                                     \
+    static enum status name##_vectors(const struct kernel_ctx *x, const struct op_call *c) \
+    {                                                                                      \
+        return cuda_map2<name##_fn>(x, c);                                                 \
+    }                                                                                      \
+    extern "C" const struct kernel cuda_kernels_##name[] = {                               \
+        {"vectors", cuda_declines_f64, NULL, name##_vectors},                              \
+        KERNEL_END,                                                                        \
+    };
+BINARY(add, a + b)
+BINARY(sub, a - b)
+BINARY(mul, a *b)
+BINARY(div, a / b)

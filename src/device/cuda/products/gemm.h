@@ -1,0 +1,83 @@
+/* gemm.h: row-major matrix products through cuBLASLt, or by plain kernels where cuBLASLt has
+ * nothing for the dtypes or the GPU.
+ *
+ *     c[m, n] = a[m, k] b[k, n] + bias[n] + (add: c, or residual)[m, n]
+ *
+ * Where the library does not add the bias itself, a small kernel does after it: then the rest is
+ * rounded to c's dtype in between.
+ *
+ * The library could do more on the way out, and loses on an H200: a bias gradient with the weight
+ * gradient (BGRADB) makes that product 20 to 40 % longer, and GELU's gradient with the gradient of
+ * the next layer's input (DGELU) takes three to four times as long. One pass of ours over the
+ * gradient does both (gelu_bias.cu), so products have no other epilogues.
+ *
+ * The algorithm is found once for a shape and kept in cuda_libraries.gemm_cache: the library's
+ * first proposal, or the fastest of several by measurement (gemm_search.h). The workspace is
+ * known when the program is planned, and a product that was planned runs as it was planned.
+ */
+#ifndef SNUG_DEVICE_CUDA_PRODUCTS_GEMM_H
+#define SNUG_DEVICE_CUDA_PRODUCTS_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/cuda/cuda_libraries.h"
+#include "device/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows of `row` elements; `data` is a buffer's start (256-byte aligned), elements begin `offset`
+ * further. Transposed: the memory holds the matrix the other way round ([k, m] for a, [n, k] for
+ * b). */
+struct cuda_matrix {
+    const void *data;
+    int64_t offset, row;
+    bool transposed;
+};
+
+/* Zero what is not wanted. Pointers are not followed when workspace is asked for, but it matters
+ * which are NULL: cuda_gemm_planned() stands for those not known yet. */
+struct cuda_gemm {
+    int64_t m, n, k;
+    struct cuda_matrix a, b;
+    enum dtype dtype; /* of a and b: f32, bf16, f16 */
+    void *c;
+    int64_t c_offset, c_row;
+    enum dtype c_dtype;   /* of c, residual and bias */
+    bool add;             /* to what c holds */
+    const void *residual; /* added instead; laid out as c, same offset and rows; not with add */
+    const void *bias;     /* [n], a buffer's start */
+};
+
+/* The pointer, or while planning one that only says that it will be there. */
+static inline void *cuda_gemm_planned(const void *p)
+{
+    return p ? (void *)(uintptr_t)p : (void *)(uintptr_t)256;
+}
+
+struct cuda_gemm_cache;
+struct cuda_gemm_cache *cuda_gemm_cache_new(void); /* NULL: out of memory */
+void cuda_gemm_cache_free(struct cuda_gemm_cache *c);
+void cuda_gemm_cache_clear(struct cuda_gemm_cache *c); /* nothing planned so far may run after it */
+
+/* Bytes of workspace for cuda_gemm. */
+int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g);
+enum status cuda_gemm(const struct kernel_ctx *x, void *workspace,
+                      const struct cuda_gemm *g) MUST_CHECK;
+/* The plain kernels whatever the library has; they need no workspace. */
+enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g) MUST_CHECK;
+
+/* Who computes a product, for tests and reports. */
+enum cuda_gemm_way {
+    CUDA_GEMM_PLAIN,      /* our kernels */
+    CUDA_GEMM_BIAS_APART, /* the library, and a kernel of ours adds the bias */
+    CUDA_GEMM_LIBRARY,    /* the library alone */
+};
+enum cuda_gemm_way cuda_gemm_way_of(const struct kernel_env *env, const struct cuda_gemm *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,396 @@
+/* head_loss.cu: output projection and cross entropy over chunks of rows, so that only one chunk's
+ * logits exist at a time, in workspace.
+ *
+ * For each chunk of rows of x:
+ *
+ *     logits = x_chunk w^T      [rows, V], in x's dtype, `row` elements apart (V rounded up)
+ *     loss of each row in f32; its gradient with respect to the logits over them
+ *     dw += logits^T x_chunk
+ *     dx_chunk = logits w       dx may lie over x: this chunk of x is not read again
+ *
+ * and at the end the row losses are summed in double in a fixed order. Workspace:
+ *
+ *     | logits [chunk_rows, row] x's dtype | losses [n_rows] f32 | weights | sums | products' own |
+ *
+ * Rows of a chunk. Logits in 16 bits halve what a chunk moves; the price is one rounding of each
+ * logit, as where the projection is an op of its own. Beside its three products (2 rows V C FLOP
+ * each) a chunk costs a pass over the logits (read, read again from the cache, written: an eighth
+ * of the time) and, from the second on, reading and writing dw (8 V C bytes in f32). The product
+ * that makes dw does rows / 4 FLOP for each of those bytes, and an H200 some 200 in the time of
+ * one, part of them while it computes. Measured there with the fastest algorithms (V 50304, C 768,
+ * 32768 rows in all): the products take 9.3 ms in chunks of 2048 rows, 9.2 of 2816, 9.1 of 4096 and
+ * 9.0 in one of 3.1 GiB. Rows so few that their logits stay in the cache (256 of V 50304) would
+ * make the pass cheap and dw's bytes three times as dear as its product. So a chunk is a quarter of
+ * the rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of
+ * 270 MiB.
+ *
+ * A dw of 16 bits takes two chunks as it is: the first one's sum is rounded once on the way. More
+ * chunks are summed in f32 in workspace (V C 4 bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B)
+ * and rounded at the end; unless two halves of all rows take no more memory than that (2.3 GiB of
+ * logits where chunks with sums take 2.8, Qwen2.5 7B with 16 x 1024 tokens), which then also saves
+ * reading and writing the sums.
+ *
+ * A vocabulary that is no multiple of 8 words (50257) would send all three products to kernels that
+ * load single elements, 4 times slower (55 ms where 50304 takes 13). The products run over V
+ * rounded up to 64 words instead: over a copy of w with zero rows at its end (V C elements, 77 MB
+ * each way for GPT-2: 40 us), whose logits count for nothing and whose gradients are zero. So the
+ * vectors of 8 that the rows are read in hold nothing that no product has written. dw has no room
+ * for rows beyond V: its last words, with those, go through a small sum of their own.
+ *
+ * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
+ * trainer stops at. The loader checks them before.
+ */
+#include "device/cuda/products/gemm.h"
+#include "device/cuda/products/head_rows.cuh"
+#include "ops/layer_support.h"
+
+enum {
+    ADD_THREADS = 256,
+    ALIGN = 256,
+    WORDS = 64,        /* rows of logits are a multiple of it: whole vectors, fast products */
+    AUTO_LEAST = 2048, /* rows of a chunk */
+    AUTO_MOST = 2816,
+    AUTO_ROWS = 128,     /* a multiple of it */
+    CHUNKS_UNSUMMED = 2, /* of a dw of 16 bits */
+    PRODUCTS_MOST = 3,   /* after a chunk's gradient */
+};
+
+struct sizes {
+    int64_t n_rows, n_words, n_columns;
+    int64_t chunk_rows;
+    int64_t row;        /* of the logits, elements */
+    int64_t row_bytes;  /* the same in bytes */
+    int64_t n_products; /* words the products run over: n_words, or row over a padded copy of w */
+    int64_t n_main;     /* words whose dw is one product; the rest goes through the sums */
+    bool padded;        /* the copy of w is there */
+    bool summed;        /* dw of all words is summed in workspace */
+};
+
+static int64_t chunk_for(int64_t n_rows)
+{
+    int64_t most = n_rows / 4;
+    most = most < AUTO_LEAST ? (int64_t)AUTO_LEAST : most;
+    most = most > AUTO_MOST ? (int64_t)AUTO_MOST : most;
+    int64_t n_chunks = ceil_div(n_rows, most);
+    n_chunks = n_chunks > 1 ? n_chunks : 1;
+    return ceil_div(ceil_div(n_rows, n_chunks), AUTO_ROWS) * AUTO_ROWS;
+}
+
+static struct sizes sizes_of(const struct op_call *c, bool gradient)
+{
+    struct sizes s = {};
+    int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
+    bool narrow = gradient && c->out[3].dtype != DTYPE_F32;
+    s.n_words = c->in[1].shape.dim[0];
+    s.n_columns = c->in[1].shape.dim[1];
+    s.n_rows = shape_elems(&c->in[2].shape);
+    s.row = ceil_div(s.n_words, WORDS) * WORDS;
+    s.row_bytes = s.row * dtype_size(c->in[0].dtype);
+    s.chunk_rows = n_chunks > 0 ? ceil_div(s.n_rows, n_chunks) : chunk_for(s.n_rows);
+    int64_t sums = s.row * s.n_columns * (int64_t)sizeof(float);
+    int64_t half = ceil_div(s.n_rows, CHUNKS_UNSUMMED * AUTO_ROWS) * AUTO_ROWS;
+    if (n_chunks == 0 && narrow && (half - s.chunk_rows) * s.row_bytes <= sums)
+        s.chunk_rows = half > s.chunk_rows ? half : s.chunk_rows;
+    s.chunk_rows = s.chunk_rows < s.n_rows ? s.chunk_rows : s.n_rows;
+    s.chunk_rows = s.chunk_rows > 1 ? s.chunk_rows : 1;
+    s.padded = s.n_words % VECTOR != 0;
+    s.summed = narrow && s.n_rows > CHUNKS_UNSUMMED * s.chunk_rows;
+    s.n_products = s.padded ? s.row : s.n_words;
+    s.n_main = s.summed ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
+    return s;
+}
+
+static int64_t align(int64_t n_bytes)
+{
+    return ceil_div(n_bytes, ALIGN) * ALIGN;
+}
+
+static int64_t logits_bytes(const struct sizes *s)
+{
+    return align(s->chunk_rows * s->row_bytes);
+}
+
+static int64_t losses_bytes(const struct sizes *s)
+{
+    return align(s->n_rows * (int64_t)sizeof(float));
+}
+
+static int64_t weights_bytes(const struct op_call *c, const struct sizes *s)
+{
+    return s->padded ? align(s->row * s->n_columns * dtype_size(c->in[1].dtype)) : 0;
+}
+
+/* Words from n_main on. */
+static int64_t sums_bytes(const struct sizes *s, bool gradient)
+{
+    int64_t n_words = gradient ? s->n_products - s->n_main : 0;
+    return align(n_words * s->n_columns * (int64_t)sizeof(float));
+}
+
+/* ---- sums of dw ------------------------------------------------------------------------------ */
+
+/* out[i] = sums[i] (+ before[i], which may be out) */
+template <typename T>
+static __global__ void __launch_bounds__(ADD_THREADS)
+    add_sums(T *out, const T *before, const float *sums, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads())
+        out[i] = from_f32<T>(sums[i] + (before ? to_f32(before[i]) : 0.0f));
+}
+
+/* ---- chunks --------------------------------------------------------------------------------- */
+
+struct work {
+    void *logits, *weights, *gemm;
+    float *losses, *sums;
+};
+
+static struct work work_of(const struct op_call *c, const struct sizes *s, void *workspace,
+                           bool gradient)
+{
+    char *at = (char *)workspace;
+    struct work w;
+    w.logits = at;
+    at += logits_bytes(s);
+    w.losses = (float *)at;
+    at += losses_bytes(s);
+    w.weights = s->padded ? at : c->in[1].data;
+    at += weights_bytes(c, s);
+    w.sums = (float *)at;
+    at += sums_bytes(s, gradient);
+    w.gemm = at;
+    return w;
+}
+
+/* logits[n, V] = x[first .. first + n, C] w[V, C]^T */
+static struct cuda_gemm logits_product(const struct op_call *c, const struct sizes *s,
+                                       const struct work *w, int64_t first, int64_t n)
+{
+    struct cuda_gemm g = {};
+    g.m = n;
+    g.n = s->n_products;
+    g.k = s->n_columns;
+    g.a = {c->in[0].data, first * s->n_columns, s->n_columns, false};
+    g.b = {w->weights, 0, s->n_columns, true};
+    g.dtype = c->in[0].dtype;
+    g.c = w->logits;
+    g.c_row = s->row;
+    g.c_dtype = g.dtype;
+    return g;
+}
+
+/* dw[word .., C] += logits[n, word ..]^T x[first .. first + n, C] for n_words words; the result is
+ * set by the caller. */
+static struct cuda_gemm words_product(const struct op_call *c, const struct sizes *s,
+                                      const struct work *w, int64_t first, int64_t n, int64_t word,
+                                      int64_t n_words)
+{
+    struct cuda_gemm g = {};
+    g.m = n_words;
+    g.n = s->n_columns;
+    g.k = n;
+    g.a = {w->logits, word, s->row, true};
+    g.b = {c->in[0].data, first * s->n_columns, s->n_columns, false};
+    g.dtype = c->in[0].dtype;
+    g.c_row = s->n_columns;
+    return g;
+}
+
+/* dx[first .. first + n, C] = logits[n, V] w[V, C] */
+static struct cuda_gemm input_product(const struct op_call *c, const struct sizes *s,
+                                      const struct work *w, int64_t first, int64_t n)
+{
+    struct cuda_gemm g = {};
+    g.m = n;
+    g.n = s->n_columns;
+    g.k = s->n_products;
+    g.a = {w->logits, 0, s->row, false};
+    g.b = {w->weights, 0, s->n_columns, false};
+    g.dtype = c->in[0].dtype;
+    g.c = c->out[2].data;
+    g.c_offset = first * s->n_columns;
+    g.c_row = s->n_columns;
+    g.c_dtype = c->out[2].dtype;
+    return g;
+}
+
+/* The products that follow a chunk's gradient: dw's words up to n_main into dw, the others into
+ * the sums, then dx. Returns how many. */
+static int gradient_products(const struct op_call *c, const struct sizes *s, const struct work *w,
+                             int64_t first, int64_t n, struct cuda_gemm out[PRODUCTS_MOST])
+{
+    int n_products = 0;
+    if (s->n_main > 0) {
+        struct cuda_gemm g = words_product(c, s, w, first, n, 0, s->n_main);
+        g.c = c->out[3].data;
+        g.c_dtype = c->out[3].dtype;
+        g.add = first > 0 || call_has(c, 4);
+        out[n_products++] = g;
+    }
+    if (s->n_main < s->n_products) {
+        struct cuda_gemm g = words_product(c, s, w, first, n, s->n_main, s->n_products - s->n_main);
+        g.c = w->sums;
+        g.c_dtype = DTYPE_F32;
+        g.add = first > 0;
+        out[n_products++] = g;
+    }
+    out[n_products++] = input_product(c, s, w, first, n);
+    return n_products;
+}
+
+/* The row stays in shared memory where two blocks' rows fit side by side. */
+static bool keeps_row(const struct kernel_env *env, const struct sizes *s)
+{
+    const struct cuda_libraries *l = cuda_libraries_of(env);
+    const int64_t beside = 2048; /* of each block: what the system takes, and the sums */
+    return s->row_bytes + beside <= l->shared_per_block_optin &&
+           2 * (s->row_bytes + beside) <= l->shared_per_multiprocessor &&
+           l->threads_per_multiprocessor >= 2 * THREADS;
+}
+
+template <typename T, bool GRADIENT, bool KEPT>
+static enum status launch_rows(const struct kernel_ctx *x, const struct sizes *s,
+                               const struct work *w, const int32_t *targets, const float *d_loss,
+                               int64_t first, int64_t n, struct row_rule rule)
+{
+    size_t n_bytes = KEPT ? (size_t)s->row_bytes : 0;
+    if (KEPT)
+        TRY(cuda_allow_shared(row_losses<T, GRADIENT, KEPT>, (int)n_bytes));
+    row_losses<T, GRADIENT, KEPT><<<(unsigned)n, THREADS, n_bytes, cuda_stream(x)>>>(
+        (T *)w->logits, targets, d_loss, w->losses + first, rule);
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+template <bool GRADIENT>
+static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c,
+                             const struct sizes *s, const struct work *w, int64_t first, int64_t n)
+{
+    struct row_rule rule = {s->row,
+                            (int)s->n_words,
+                            (int)s->n_products,
+                            call_int(c, HEAD_LOSS_IGNORE),
+                            (float)call_float(c, HEAD_LOSS_SMOOTHING),
+                            (float)call_float(c, HEAD_LOSS_Z)};
+    const int32_t *targets = (const int32_t *)c->in[2].data + first;
+    const float *d_loss = GRADIENT ? (const float *)c->in[3].data : NULL;
+    CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
+        if constexpr (GRADIENT && sizeof(T) == 2) {
+            if (keeps_row(&x->env, s))
+                return launch_rows<T, true, true>(x, s, w, targets, d_loss, first, n, rule);
+        }
+        return launch_rows<T, GRADIENT, false>(x, s, w, targets, d_loss, first, n, rule);
+    });
+    return OK;
+}
+
+static enum status store_losses(const struct kernel_ctx *x, const struct op_call *c,
+                                const struct sizes *s, const struct work *w)
+{
+    sum_losses<<<1, SUM_THREADS, 0, cuda_stream(x)>>>(
+        w->losses, (const int32_t *)c->in[2].data, s->n_rows, call_int(c, HEAD_LOSS_IGNORE),
+        (float *)c->out[0].data, (float *)c->out[1].data);
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+/* dw of the words that were summed in workspace. */
+static enum status store_sums(const struct kernel_ctx *x, const struct op_call *c,
+                              const struct sizes *s, const struct work *w)
+{
+    int64_t at = s->n_main * s->n_columns, n = (s->n_words - s->n_main) * s->n_columns;
+    unsigned grid = grid_for(n, ADD_THREADS, grid_full(&x->env, ADD_THREADS));
+    if (n == 0)
+        return OK;
+    CUDA_DISPATCH_FLOAT(c->out[3].dtype, T, {
+        const T *before = call_has(c, 4) ? (const T *)c->in[4].data + at : NULL;
+        add_sums<T><<<grid, ADD_THREADS, 0, cuda_stream(x)>>>((T *)c->out[3].data + at, before,
+                                                              w->sums, n);
+    });
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+/* w and rows of zeros, where the products want a rounder number of words than it has. */
+static enum status copy_weights(const struct kernel_ctx *x, const struct op_call *c,
+                                const struct sizes *s, const struct work *w)
+{
+    if (!s->padded)
+        return OK;
+    size_t n_bytes = (size_t)tensor_bytes(&c->in[1]);
+    size_t n_zeros =
+        (size_t)((s->row - s->n_words) * s->n_columns) * (size_t)dtype_size(c->in[1].dtype);
+    CUDA_TRY(cudaMemcpyAsync(w->weights, c->in[1].data, n_bytes, cudaMemcpyDeviceToDevice,
+                             cuda_stream(x)));
+    CUDA_TRY(cudaMemsetAsync((char *)w->weights + n_bytes, 0, n_zeros, cuda_stream(x)));
+    return OK;
+}
+
+/* Workspace for the products of all chunks: the offset of a chunk decides its alignment, and with
+ * it the algorithm, so every chunk is asked. */
+template <bool GRADIENT>
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct sizes s = sizes_of(c, GRADIENT);
+    struct work w = work_of(c, &s, NULL, GRADIENT);
+    int64_t most = 0;
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm products[1 + PRODUCTS_MOST] = {logits_product(c, &s, &w, first, n)};
+        int n_products = 1;
+        if (GRADIENT)
+            n_products += gradient_products(c, &s, &w, first, n, products + 1);
+        for (int i = 0; i < n_products; i++) {
+            int64_t n_bytes = cuda_gemm_workspace(env, &products[i]);
+            most = n_bytes > most ? n_bytes : most;
+        }
+    }
+    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s, GRADIENT) +
+           most;
+}
+
+static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct sizes s = sizes_of(c, false);
+    struct work w = work_of(c, &s, x->workspace, false);
+    TRY(copy_weights(x, c, &s, &w));
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm logits = logits_product(c, &s, &w, first, n);
+        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(losses_of<false>(x, c, &s, &w, first, n));
+    }
+    return store_losses(x, c, &s, &w);
+}
+
+static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct sizes s = sizes_of(c, true);
+    struct work w = work_of(c, &s, x->workspace, true);
+    size_t main_bytes = (size_t)(s.n_main * s.n_columns * dtype_size(c->out[3].dtype));
+    if (call_has(c, 4) && c->in[4].data != c->out[3].data && main_bytes > 0)
+        CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data, main_bytes,
+                                 cudaMemcpyDeviceToDevice, cuda_stream(x)));
+    TRY(copy_weights(x, c, &s, &w));
+    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
+        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
+        struct cuda_gemm logits = logits_product(c, &s, &w, first, n), after[PRODUCTS_MOST];
+        int n_after = gradient_products(c, &s, &w, first, n, after);
+        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(losses_of<true>(x, c, &s, &w, first, n));
+        for (int i = 0; i < n_after; i++)
+            TRY(cuda_gemm(x, w.gemm, &after[i]));
+    }
+    TRY(store_sums(x, c, &s, &w));
+    return store_losses(x, c, &s, &w);
+}
+
+extern "C" const struct kernel cuda_kernels_linear_cross_entropy[] = {
+    {"chunks", cuda_declines_f64, workspace<false>, forward},
+    KERNEL_END,
+};
+
+extern "C" const struct kernel cuda_kernels_linear_cross_entropy_grad[] = {
+    {"chunks", cuda_declines_f64, workspace<true>, gradient},
+    KERNEL_END,
+};

@@ -1,0 +1,133 @@
+/* observe_lines.c: events of a run as JSON objects. */
+#include <math.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "report/observe.h"
+
+double observe_wall_time(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void loss_mean_add(struct loss_mean *m, double loss)
+{
+    if (!isfinite(loss))
+        return;
+    m->sum += loss;
+    m->n++;
+}
+
+double loss_mean_take(struct loss_mean *m)
+{
+    double mean = m->n > 0 ? m->sum / (double)m->n : (double)NAN;
+    *m = (struct loss_mean){0};
+    return mean;
+}
+
+bool observe_is_due(const struct config *cfg, const struct step_record *r)
+{
+    bool last = r->step == r->n_steps;
+    switch (cfg->logging_strategy) {
+    case CONFIG_INTERVAL_NO:
+        return false;
+    case CONFIG_INTERVAL_EPOCH:
+        return r->ends_epoch || last;
+    case CONFIG_INTERVAL_STEPS:
+        return r->step % cfg->logging_steps == 0 || (cfg->logging_first_step && r->step == 1) ||
+               last;
+    }
+    return last;
+}
+
+/* {"t": now, "kind": kind} with `rest` added; takes over rest. */
+static json_t *line(const char *kind, json_t *rest)
+{
+    json_t *o = json_pack("{s:f, s:s}", "t", observe_wall_time(), "kind", kind);
+    if (!o || !rest || json_object_update(o, rest) != 0) {
+        json_decref(o);
+        o = NULL;
+    }
+    json_decref(rest);
+    return o;
+}
+
+json_t *line_config(const struct config *cfg, const char *run)
+{
+    json_t *all;
+    if (config_json(cfg, &all) != OK)
+        return NULL;
+    return line("config", json_pack("{s:s, s:o}", "run", run, "config", all));
+}
+
+static json_t *breakdown(const struct forecast *f)
+{
+    json_t *o = json_object();
+    for (int c = 0; o && c < MEMORY_CLASS_COUNT; c++) {
+        const char *name = memory_class_name((enum memory_class)c);
+        if (json_object_set_new(o, name, json_integer((json_int_t)f->breakdown[c])) != 0)
+            return NULL;
+    }
+    return o;
+}
+
+json_t *line_plan(const struct forecast *f)
+{
+    return line("plan",
+                json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "params", (json_int_t)f->n_params,
+                          "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes",
+                          (json_int_t)f->arena_bytes + (json_int_t)f->context_bytes, "host_bytes",
+                          (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes,
+                          "step_ms", 1e3 * f->step_s, "breakdown", breakdown(f)));
+}
+
+json_t *line_step(const struct step_record *r)
+{
+    json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "arena", (json_int_t)r->arena_bytes,
+                               "arena_pred", (json_int_t)r->arena_predicted, "device",
+                               (json_int_t)r->device_bytes, "device_pred",
+                               (json_int_t)r->device_predicted, "host", (json_int_t)r->host_bytes);
+    json_t *step =
+        line("step",
+             json_pack("{s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "step",
+                       (json_int_t)r->step, "n_steps", (json_int_t)r->n_steps, "epoch", r->epoch,
+                       "loss", json_finite(r->loss), "grad_norm", json_finite(r->grad_norm), "lr",
+                       json_finite(r->lr), "tokens", (json_int_t)r->n_tokens_total, "tok_s",
+                       json_finite(r->tokens_per_s), "step_ms", json_finite(1e3 * r->seconds),
+                       "mfu", json_finite(r->mfu), "mem", memory));
+    if (r->loss_scale > 0 && step &&
+        (json_object_set_new(step, "loss_scale", json_finite(r->loss_scale)) != 0 ||
+         json_object_set_new(step, "skipped", json_boolean(r->skipped)) != 0)) {
+        json_decref(step);
+        return NULL;
+    }
+    return step;
+}
+
+json_t *line_eval(const struct eval_record *r)
+{
+    return line("eval", json_pack("{s:I, s:f, s:o, s:I, s:I, s:f}", "step", (json_int_t)r->step,
+                                  "epoch", r->epoch, "loss", json_finite(r->result.loss), "tokens",
+                                  (json_int_t)r->result.n_tokens, "batches",
+                                  (json_int_t)r->result.n_batches, "seconds", r->result.seconds));
+}
+
+json_t *line_save(int64_t step, const char *path, double seconds)
+{
+    return line("save", json_pack("{s:I, s:s, s:f}", "step", (json_int_t)step, "path", path,
+                                  "seconds", seconds));
+}
+
+json_t *line_end(const struct train_result *r, enum status status)
+{
+    return line("end",
+                json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:s?}", "status",
+                          status_name(status), "exit_code", status_exit_code(status), "steps",
+                          (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step, "step_ms",
+                          1e3 * r->median_step_s, "tok_s", r->tokens_per_s, "mfu", r->mfu,
+                          "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
+                          (json_int_t)r->device_bytes, "last_checkpoint", r->last_checkpoint,
+                          "message", status == OK ? NULL : status_message()));
+}
