@@ -33,7 +33,8 @@ static enum status write_batches(struct session *s, struct file_out *file)
 static enum status dump(struct session *s, const char *path)
 {
     struct file_out file = {.fd = -1};
-    size_t n_ring = (size_t)s->pipeline_options.ring_bytes;
+    const struct loader_options loader = session_loader_options(s, false);
+    size_t n_ring = loader_ring_bytes(&loader);
     uint8_t *memory = NULL;
     enum status status;
     if (s->config->max_steps < 1)

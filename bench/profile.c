@@ -16,28 +16,28 @@
 
 static void fill_inputs(struct session *s)
 {
-    int h = s->train_program;
+    struct engine *e = &s->engine;
     int64_t n = s->config->per_device_train_batch_size * s->config->max_seq_length;
-    int32_t *tokens = executor_input(s->executor, h, "tokens");
-    int32_t *targets = executor_input(s->executor, h, "targets");
+    int32_t *tokens = engine_input(e, s->train, "tokens");
+    int32_t *targets = engine_input(e, s->train, "targets");
     struct rng r = {.key = 1};
     for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)rng_below(&r, (uint64_t)s->model->vocab_size);
-        targets[i] = (int32_t)rng_below(&r, (uint64_t)s->model->vocab_size);
+        tokens[i] = (int32_t)rng_below(&r, (uint64_t)e->model->vocab_size);
+        targets[i] = (int32_t)rng_below(&r, (uint64_t)e->model->vocab_size);
     }
-    *(float *)executor_input(s->executor, h, LOSS_SEED) = 1.0f / (float)n;
-    *(float *)executor_input(s->executor, h, "lr") = 1e-4f;
+    *(float *)engine_input(e, s->train, LOSS_SEED) = 1.0f / (float)n;
+    *(float *)engine_input(e, s->train, "lr") = 1e-4f;
 }
 
 static enum status run_steps(struct session *s, struct profile *p, int64_t n_steps)
 {
     for (int64_t i = 1; i <= n_steps; i++) {
-        int32_t *step = executor_input(s->executor, s->train_program, "step");
+        int32_t *step = engine_input(&s->engine, s->train, "step");
         if (step) /* with loss scaling the program counts by itself */
             *step = (int32_t)i;
         double start = now_s();
         profile_step_begin(p, i);
-        TRY(executor_run(s->executor, s->train_program, "step"));
+        TRY(engine_run(&s->engine, s->train, "step"));
         TRY(profile_step_end(p, i, now_s() - start));
     }
     return OK;

@@ -40,9 +40,6 @@ enum status internal_status(enum snug_status s);
 /* The text of a struct str becomes the caller's; the str is empty afterwards. */
 enum snug_status hand_out(struct str *s, enum status status, char **text);
 
-/* Which program the memory report is about: the fullest one. */
-const struct stage *fullest_stage(const struct pipeline *p);
-
 /* The checkpoint that is meant when the caller names none. */
 const char *checkpoint_spec(const struct snug_config *config, const char *given);
 

@@ -4,8 +4,9 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "data/source.h"
+#include "engine/model_open.h"
+#include "engine/parameter_stream.h"
 #include "io/export.h"
-#include "train/parameter_stream.h"
 #include "train/weights_origin.h"
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
@@ -39,7 +40,7 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     *out = (struct snug_tokenized){0};
     struct device_room room;
     room_of_host(&room);
-    TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
     TRY_GOTO(session_open_tokenizer(cfg, model, folder, &tokenizer), out);
     out->vocab_size = model->vocab_size;
     struct source_options o = {
@@ -118,7 +119,7 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
     char *folder = NULL;
     enum status status;
     *out = (struct snug_exported){0};
-    TRY_GOTO(session_open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
     TRY_GOTO(weights_origin(cfg, model, folder, checkpoint_spec(config, options->checkpoint),
                             &out->weights),
              out);

@@ -7,17 +7,9 @@
 
 enum { DRAWING_COLUMNS = 72, SVG_COLUMNS = 400 };
 
-const struct stage *fullest_stage(const struct pipeline *p)
-{
-    const struct stage *s = p->train.program ? &p->train : &p->eval;
-    bool other =
-        p->eval.program && p->eval.program->n_bytes[TIER_DEVICE] > s->program->n_bytes[TIER_DEVICE];
-    return other ? &p->eval : s;
-}
-
 static void name_precision(struct snug_run *r)
 {
-    const struct precision *p = &r->session.pipeline.precision;
+    const struct precision *p = &r->session.engine.settings.numerics.precision;
     const char *rest = p->loss_scaling ? " with f32 masters and loss scaling"
                        : p->masters    ? " with f32 masters"
                        : p->weights == DTYPE_BF16 && r->session.options.train
@@ -28,8 +20,8 @@ static void name_precision(struct snug_run *r)
 
 static enum status make_timeline(const struct snug_run *r, int n_columns, struct timeline *t)
 {
-    const struct pipeline *p = &r->session.pipeline;
-    return timeline_init(t, fullest_stage(p)->program, &p->storage, TIER_DEVICE, n_columns);
+    const struct workload *w = &r->session.engine.work;
+    return timeline_init(t, workload_fullest(w)->program, &w->storage, TIER_DEVICE, n_columns);
 }
 
 static enum status open_run(struct snug_run *r, unsigned purposes)
@@ -84,7 +76,7 @@ void snug_run_close(struct snug_run *run)
 
 enum snug_status snug_run_require_fit(const struct snug_run *run)
 {
-    return public_status(session_require_fit(&run->session));
+    return public_status(engine_require_fit(&run->session.engine));
 }
 
 /* ---- the forecast ---------------------------------------------------------------------------- */
@@ -98,18 +90,18 @@ const char *snug_memory_name(enum snug_memory m)
     return memory_class_name((enum memory_class)m);
 }
 
-static void forecast_model(const struct snug_run *run, struct snug_forecast *out)
+static void tell_model(const struct snug_run *run, struct snug_forecast *out)
 {
     const struct session *s = &run->session;
     const struct config *cfg = s->config;
-    out->model = s->model->model_type;
-    out->n_params = s->pipeline.forecast.n_params;
-    out->n_trainable = s->pipeline.train.program ? out->n_params : 0;
-    out->n_layers = s->model->n_layers;
-    out->vocab_size = s->model->vocab_size;
+    out->model = s->engine.model->model_type;
+    out->n_params = s->engine.forecast.n_params;
+    out->n_trainable = s->train ? out->n_params : 0;
+    out->n_layers = s->engine.model->n_layers;
+    out->vocab_size = s->engine.model->vocab_size;
     out->precision = run->precision;
-    out->device = s->device.description;
-    out->weights = s->model_folder;
+    out->device = s->engine.device->description;
+    out->weights = run->weights ? run->weights : s->engine.model_folder;
     out->output_dir = cfg->output_dir;
     out->micro_batch = cfg->per_device_train_batch_size;
     out->n_micro = cfg->gradient_accumulation_steps;
@@ -118,12 +110,11 @@ static void forecast_model(const struct snug_run *run, struct snug_forecast *out
     out->tokens_per_step = cfg->train_batch_size * cfg->max_seq_length;
 }
 
-static void forecast_memory(const struct snug_run *run, struct snug_forecast *out)
+static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
 {
-    const struct pipeline *p = &run->session.pipeline;
-    const struct forecast *f = &p->forecast;
+    const struct forecast *f = &run->session.engine.forecast;
     const struct budget *b = &f->budget;
-    const struct program *fullest = fullest_stage(p)->program;
+    const struct program *fullest = workload_fullest(&run->session.engine.work)->program;
     out->fits = f->fits;
     out->binding = tier_name(f->binding);
     out->arena_bytes = f->arena_bytes;
@@ -151,31 +142,32 @@ static void forecast_memory(const struct snug_run *run, struct snug_forecast *ou
     out->fullest = run->timeline.peak_place;
 }
 
-static void forecast_time(const struct snug_run *run, struct snug_forecast *out)
+static void tell_time(const struct snug_run *run, struct snug_forecast *out)
 {
-    const struct pipeline *p = &run->session.pipeline;
-    const struct program *program = p->train.program;
-    out->step_s = p->forecast.step_s;
-    out->step_source = forecast_source(&p->forecast);
-    out->n_kernels = p->forecast.n_calls;
-    out->n_by_rate = p->forecast.n_by_rate;
-    out->step_flops = p->forecast.step_flops;
+    const struct engine *e = &run->session.engine;
+    const struct forecast *f = &e->forecast;
+    const struct stage *train = run->session.train;
+    out->step_s = f->step_s;
+    out->step_source = forecast_source(f);
+    out->n_kernels = f->n_calls;
+    out->n_by_rate = f->n_by_rate;
+    out->step_flops = f->step_flops;
     out->tokens_per_s = out->step_s > 0 ? (double)out->tokens_per_step / out->step_s : 0;
-    out->n_blocks = p->train.plan.n_blocks;
-    out->n_blocks_recomputed = p->train.plan.n_blocks_recomputed;
-    if (!program)
+    if (!train)
         return;
     struct program_cost cost;
-    program_cost(program, 0, (int32_t)program->instrs.n, p->device, &cost);
+    out->n_blocks = train->plan.n_blocks;
+    out->n_blocks_recomputed = train->plan.n_blocks_recomputed;
+    program_cost(train->program, 0, (int32_t)train->program->instrs.n, e->device, &cost);
     out->recompute_flops = cost.recompute_flops * (double)out->n_micro;
 }
 
 void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
 {
     *out = (struct snug_forecast){0};
-    forecast_model(run, out);
-    forecast_memory(run, out);
-    forecast_time(run, out);
+    tell_model(run, out);
+    tell_memory(run, out);
+    tell_time(run, out);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -214,10 +206,10 @@ static void add_choices(const struct snug_run *run, struct str *s)
         str_add(s, "the loss is computed in chunks as the kernel chooses: the logits of a batch "
                    "never exist\n");
     if (x->options.train && cfg->gradient_accumulation_steps == 1 && !(cfg->max_grad_norm > 0) &&
-        !x->pipeline.precision.loss_scaling)
+        !x->engine.settings.numerics.precision.loss_scaling)
         str_add(s, "each weight is updated as soon as its gradient is complete\n");
     if (cfg->num_threads == 0)
-        str_addf(s, "num_threads: %d\n", x->device.env.n_threads);
+        str_addf(s, "num_threads: %d\n", x->engine.device->env.n_threads);
     if (x->options.train && x->options.evaluate)
         str_add(s, "evaluation shares the arena of training\n");
 }
@@ -236,7 +228,7 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
     struct str s = {0};
     struct timeline t;
     struct timeline_style style = {.budget =
-                                       run->session.pipeline.forecast.budget.n_bytes[TIER_DEVICE],
+                                       run->session.engine.forecast.budget.n_bytes[TIER_DEVICE],
                                    .n_rows = n_rows,
                                    .colour = colour};
     enum status status = make_timeline(run, n_columns, &t);
@@ -252,7 +244,7 @@ enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
     struct str s = {0};
     struct timeline t;
     struct timeline_style style = {.budget =
-                                       run->session.pipeline.forecast.budget.n_bytes[TIER_DEVICE]};
+                                       run->session.engine.forecast.budget.n_bytes[TIER_DEVICE]};
     enum status status = make_timeline(run, SVG_COLUMNS, &t);
     if (status == OK) {
         status = timeline_svg(&t, &style, &s);
@@ -264,8 +256,8 @@ enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
 enum snug_status snug_run_dump(const struct snug_run *run, enum snug_dump what, char **text)
 {
     struct str s = {0};
-    const struct pipeline *p = &run->session.pipeline;
-    const struct stage *stage = p->train.program ? &p->train : &p->eval;
+    const struct session *session = &run->session;
+    const struct stage *stage = session->train ? session->train : session->eval;
     enum status status =
         what == SNUG_DUMP_GRAPH ? graph_print(stage->graph, &s) : program_print(stage->program, &s);
     return hand_out(&s, status, text);

@@ -86,7 +86,7 @@ static enum status open_watchers(struct watchers *w, struct snug_run *run, const
 {
     const struct config *cfg = run->config->config;
     *w = (struct watchers){.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
-    TRY(observe_metrics_open(&w->metrics, cfg, id, &run->session.pipeline.forecast));
+    TRY(observe_metrics_open(&w->metrics, cfg, id, &run->session.engine.forecast));
     w->list[w->n++] = observe_metrics(&w->metrics);
     if (config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD)) {
         TRY(open_tensorboard(&w->tensorboard, run, id));
@@ -129,8 +129,8 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
                          struct run_start *start, struct watchers *w)
 {
     struct session *s = &run->session;
-    TRY(session_require_fit(s));
-    TRY(session_require_room(s));
+    TRY(engine_require_fit(&s->engine));
+    TRY(engine_require_room(&s->engine));
     TRY(run_start_open(start, s->config));
     TRY(session_data(s));
     TRY(run_start_confirm(start, s));
@@ -155,7 +155,7 @@ enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_op
     struct watchers w = {.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
     struct run_start start = {0};
     enum status status;
-    if (!run->session.options.train || run->session.executor)
+    if (!run->session.options.train || run->session.engine.executor)
         return public_status(FAIL(ERR_USAGE, "this run was not opened for training, or has been "
                                              "used already"));
     status = train(run, options, &start, &w);
@@ -205,17 +205,12 @@ static enum status evaluate(struct snug_run *run, const char *checkpoint, struct
     if (!config_is_set(s->config, "datasets") && !config_is_set(s->config, "eval_datasets"))
         return FAIL(ERR_CONFIG, "no evaluation data: set eval_datasets or datasets (`datasets: "
                                 "[{type: synthetic}]` for made-up tokens)");
-    TRY(session_require_fit(s));
-    TRY(session_require_room(s));
+    TRY(engine_require_fit(&s->engine));
+    TRY(engine_require_room(&s->engine));
     TRY(session_data(s));
-    /* From here on the session's model folder is where its weights are loaded from. */
-    TRY(weights_origin(s->config, s->model, s->model_folder,
+    TRY(weights_origin(s->config, s->engine.model, s->engine.model_folder,
                        checkpoint_spec(run->config, checkpoint), &run->weights));
-    mem_free(s->model_folder);
-    s->model_folder = run->weights ? mem_strdup(run->weights) : NULL;
-    if (run->weights && !s->model_folder)
-        return FAIL(ERR_MEMORY, "out of memory");
-    TRY(session_start(s));
+    TRY(engine_start(&s->engine, run->weights));
     return session_evaluate(s, s->config->eval_max_batches, out);
 }
 
@@ -225,7 +220,8 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
     struct evaluation e = {0};
     const struct config *cfg = run->config->config;
     *out = (struct snug_evaluation){0};
-    if (!run->session.options.evaluate || run->session.options.train || run->session.executor)
+    if (!run->session.options.evaluate || run->session.options.train ||
+        run->session.engine.executor)
         return public_status(FAIL(ERR_USAGE, "this run was not opened for evaluation alone, or "
                                              "has been used already"));
     enum status status = evaluate(run, checkpoint, &e);

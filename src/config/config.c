@@ -204,23 +204,6 @@ int64_t config_warmup_steps(const struct config *cfg, int64_t n_steps)
     return whole + ((double)whole < steps);
 }
 
-int config_checkpoints_block(const struct config *cfg, int64_t i_block)
-{
-    const char *text = cfg->gradient_checkpointing;
-    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
-        return text[0] == 't';
-    while (*text) {
-        char *end;
-        long first = strtol(text, &end, 10), last = first;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
-        if (i_block >= first && i_block <= last)
-            return 1;
-        text = end + strspn(end, ", ");
-    }
-    return 0;
-}
-
 int config_reports_to(const struct config *cfg, enum config_report target)
 {
     const char *name = config_choice_name("report", (int)target);

@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "model/blocks.h"
 #include "model/key_origin.h"
 
 #ifdef __cplusplus
@@ -94,8 +95,8 @@ struct config_list {
 struct config_source; /* where every value came from */
 
 /* What a row's TYPE is in C. BOOL is 0 or 1; DURATION is seconds; BYTES may be CONFIG_AUTO;
- * BLOCKS is "true", "false" or a list (see config_checkpoints_block); RESUME is a path, "last",
- * "auto" or NULL; MODEL is a JSON object or NULL. */
+ * BLOCKS is a set of a model's blocks; RESUME is a path, "last", "auto" or NULL; MODEL is a JSON
+ * object or NULL. */
 #define CONFIG_FIELD_BOOL     int
 #define CONFIG_FIELD_TRISTATE enum config_tristate
 #define CONFIG_FIELD_INT      int64_t
@@ -104,7 +105,7 @@ struct config_source; /* where every value came from */
 #define CONFIG_FIELD_DURATION double
 #define CONFIG_FIELD_BYTES    int64_t
 #define CONFIG_FIELD_STRING   const char *
-#define CONFIG_FIELD_BLOCKS   const char *
+#define CONFIG_FIELD_BLOCKS   struct block_set
 #define CONFIG_FIELD_RESUME   const char *
 #define CONFIG_FIELD_LIST     struct config_list
 #define CONFIG_FIELD_MODEL    json_t *
@@ -152,9 +153,6 @@ struct key_origin config_model_origin(const struct config *cfg, const char *fold
 
 /* Warm-up steps of a run of n_steps, from warmup_steps or warmup_ratio. */
 int64_t config_warmup_steps(const struct config *cfg, int64_t n_steps);
-
-/* True when gradient_checkpointing asks to recompute block i. */
-int config_checkpoints_block(const struct config *cfg, int64_t i_block);
 
 /* True when report_to names the target. */
 int config_reports_to(const struct config *cfg, enum config_report target);

@@ -211,6 +211,9 @@ static json_t *field_json(const struct config *cfg, const struct config_key *key
         return isnan(real) ? json_null() : json_real(real);
     case TYPE_LIST:
         return list_json(field);
+    case TYPE_BLOCKS:
+        text = ((const struct block_set *)field)->text;
+        return text ? json_string(text) : json_null();
     case TYPE_MODEL:
         return cfg->model ? json_deep_copy(cfg->model) : json_null();
     case TYPE_DATASETS: {

@@ -148,33 +148,10 @@ static enum status take_double(const struct config_key *key, const struct config
     return OK;
 }
 
-/* A list of blocks: "7", "0-3,7". */
-static int is_block_list(const char *text)
-{
-    for (;;) {
-        char *end;
-        if (!isdigit((unsigned char)*text))
-            return 0;
-        long first = strtol(text, &end, 10);
-        if (*end == '-') {
-            if (!isdigit((unsigned char)end[1]))
-                return 0;
-            if (strtol(end + 1, &end, 10) < first)
-                return 0;
-        }
-        if (*end == '\0')
-            return 1;
-        if (*end != ',')
-            return 0;
-        text = end + 1;
-        text += *text == ' ';
-    }
-}
-
 static enum status take_blocks(struct pool *pool, const struct config_key *key,
-                               const struct config_node *node, const char **out)
+                               const struct config_node *node, struct block_set *out)
 {
-    int value;
+    bool valid;
     const char *text = node->text;
     if (strcmp(text, "auto") == 0 || str_starts_with(text, "offload") ||
         strcmp(text, "unsloth") == 0)
@@ -186,13 +163,8 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
         return FAIL(ERR_CONFIG, "%s: %s: %s could mean %s or block %s: write %s or \"%s-%s\"",
                     node->where, config_node_name(node), text, *text == '1' ? "true" : "false",
                     text, *text == '1' ? "true" : "false", text, text);
-    if (parse_bool(text, &value)) {
-        *out = value ? "true" : "false";
-        return OK;
-    }
-    if (!is_block_list(text))
-        return config_wrong_type(key, node);
-    return config_keep_text(pool, text, out);
+    TRY(block_set_parse(out, text, pool, &valid));
+    return valid ? OK : config_wrong_type(key, node);
 }
 
 static enum status take_resume(struct pool *pool, const struct config_node *node, const char **out)
@@ -335,6 +307,8 @@ void config_take_unset(const struct config_key *key, void *field)
         *(int64_t *)field = CONFIG_UNSET;
     else if (key->type == TYPE_FLOAT || key->type == TYPE_DURATION)
         *(double *)field = (double)NAN;
+    else if (key->type == TYPE_BLOCKS)
+        *(struct block_set *)field = (struct block_set){0};
     else
         *(const char **)field = NULL;
 }

@@ -1,9 +1,5 @@
 #include "plan/plan.h"
 
-#include <stdlib.h>
-
-#include "base/str.h"
-
 /* Walks once over the graph, so that every question after it is a look-up. */
 static void find_facts(struct plan *p, const struct graph *g)
 {
@@ -156,57 +152,4 @@ void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum t
         if (x->producer == NODE_NONE && x->role == role)
             p->home[v] = tier;
     }
-}
-
-/* ---- gradient_checkpointing ------------------------------------------------------------------ */
-
-/* "0-3,7" at *at: one item of the list, and past the comma behind it. */
-static bool parse_range(const char **at, long *first, long *last)
-{
-    char *end;
-    *first = *last = strtol(*at, &end, 10);
-    if (end == *at)
-        return false;
-    if (*end == '-') {
-        *at = end + 1;
-        *last = strtol(*at, &end, 10);
-        if (end == *at)
-            return false;
-    }
-    bool more = *end == ',' && end[1] != '\0';
-    *at = more ? end + 1 : end;
-    return more || *end == '\0';
-}
-
-enum status plan_apply_checkpointing(struct plan *p, const struct graph *g, const char *spec,
-                                     int n_blocks)
-{
-    int on;
-    if (parse_bool(spec, &on)) {
-        for (int b = 0; on && b < n_blocks; b++)
-            plan_recompute_block(p, g, b);
-        return OK;
-    }
-    bool *chosen;
-    TRY(mem_try_array(&chosen, (size_t)MAX(n_blocks, 1), sizeof(*chosen)));
-    enum status status = OK;
-    const char *at = spec;
-    do {
-        long first, last;
-        if (!parse_range(&at, &first, &last) || first < 0 || last < first || last >= n_blocks) {
-            status = FAIL(ERR_CONFIG,
-                          "gradient_checkpointing: '%s' is not true, false or a list of blocks "
-                          "between 0 and %d such as 0-3,7",
-                          spec, n_blocks - 1);
-            break;
-        }
-        for (long b = first; b <= last; b++)
-            chosen[b] = true;
-    } while (*at);
-    for (int b = 0; b < n_blocks && status == OK; b++) {
-        if (chosen[b])
-            plan_recompute_block(p, g, b);
-    }
-    mem_free(chosen);
-    return status;
 }

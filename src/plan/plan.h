@@ -58,10 +58,6 @@ void plan_move_block(struct plan *p, const struct graph *g, int block);
 /* All storage of a role lives in `tier` and is fetched when used. */
 void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
 
-/* "true", "false", "0-3,7" (blocks) applied to the plan; ERR_CONFIG on anything else. */
-enum status plan_apply_checkpointing(struct plan *p, const struct graph *g, const char *spec,
-                                     int n_blocks) MUST_CHECK;
-
 /* Moves every update to the earliest place its operands allow, so that a gradient lives only from
  * the node that completes it to its update. For steps of one micro-batch. */
 enum status schedule_updates_early(struct graph *g) MUST_CHECK;

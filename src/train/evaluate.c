@@ -14,12 +14,12 @@ static enum status evaluate_batch(struct session *s, double *loss, double *count
     TRY(loader_next(s->eval_loader, &tokens, &targets, &n_valid));
     size_t n_bytes = (size_t)(s->config->per_device_eval_batch_size * s->config->max_seq_length) *
                      sizeof(int32_t);
-    memcpy(executor_input(s->executor, s->eval_program, "tokens"), tokens, n_bytes);
-    memcpy(executor_input(s->executor, s->eval_program, "targets"), targets, n_bytes);
+    memcpy(engine_input(&s->engine, s->eval, "tokens"), tokens, n_bytes);
+    memcpy(engine_input(&s->engine, s->eval, "targets"), targets, n_bytes);
     loader_release_slot(s->eval_loader);
-    TRY(executor_run(s->executor, s->eval_program, "forward"));
-    *loss += (double)*(const float *)executor_output(s->executor, s->eval_program, "loss");
-    *count += (double)*(const float *)executor_output(s->executor, s->eval_program, "count");
+    TRY(engine_run(&s->engine, s->eval, "forward"));
+    *loss += (double)*(const float *)engine_output(&s->engine, s->eval, "loss");
+    *count += (double)*(const float *)engine_output(&s->engine, s->eval, "count");
     return OK;
 }
 
@@ -38,8 +38,7 @@ enum status session_evaluate(struct session *s, int64_t max_batches, struct eval
     begin.epoch = 0;
     begin.next_window = 0;
     TRY(loader_set_cursor(s->eval_loader, &begin));
-    char *ring = executor_storage_pointer(s->executor, s->pipeline.eval_ring);
-    TRY(loader_start(s->eval_loader, ring, (size_t)s->pipeline.eval_ring->n_bytes));
+    TRY(session_start_loader(s, true));
     enum status status = OK;
     for (int64_t i = 0; i < n && status == OK; i++)
         status = evaluate_batch(s, &loss, &count);

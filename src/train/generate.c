@@ -19,7 +19,7 @@ struct generator {
     struct utf8_stream stream;
     struct str piece; /* text that the last token completed */
     struct str text;  /* all of it */
-    int64_t max_new, vocab_size;
+    int64_t max_new;
     char *weights;
 };
 
@@ -77,39 +77,30 @@ static enum status choose_length(struct generator *g, const struct model *model)
     return OK;
 }
 
-/* Everything that sizes the programs. (inference_open reads the model's config once more.) */
+/* Everything that sizes the programs. */
 static enum status prepare_prompt(struct generator *g, const struct config *cfg)
 {
-    struct model *model;
-    char *folder;
-    enum status status;
-    TRY(session_open_model(cfg, g->options.hub_folder, &model, &folder));
-    TRY_GOTO(session_open_tokenizer(cfg, model, folder, &g->tokenizer), out);
-    TRY_GOTO(stop_tokens_read(&g->stops, g->tokenizer, model, folder), out);
-    TRY_GOTO(encode_prompt(g, model), out);
-    TRY_GOTO(choose_length(g, model), out);
-    TRY_GOTO(vec_reserve(&g->made, g->max_new), out);
-    g->vocab_size = model->vocab_size;
-out:
-    model_free(model);
-    mem_free(folder);
-    return status;
+    const struct model *model = g->x.engine.model;
+    const char *folder = g->x.engine.model_folder;
+    TRY(session_open_tokenizer(cfg, model, folder, &g->tokenizer));
+    TRY(stop_tokens_read(&g->stops, g->tokenizer, model, folder));
+    TRY(encode_prompt(g, model));
+    TRY(choose_length(g, model));
+    return vec_reserve(&g->made, g->max_new);
 }
 
-static enum status open_inference(struct generator *g, const struct config *cfg)
+static enum status load_model(struct generator *g, const struct config *cfg)
 {
+    struct engine *e = &g->x.engine;
     /* The last token's successor is never computed: one position less. */
     int64_t n = (int64_t)g->prompt.n;
-    struct inference_options o = {
-        .hub_folder = g->options.hub_folder,
-        .cache_folder = g->options.cache_folder,
-        .n_threads = g->options.n_threads,
+    struct inference_sizes sizes = {
         .chunk = MIN(n, (int64_t)PREFILL_CHUNK),
         .cache_len = n + g->max_new - 1,
-        .scratch_bytes = sampler_scratch_bytes(g->vocab_size),
+        .scratch_bytes = sampler_scratch_bytes(e->model->vocab_size),
     };
-    TRY(inference_open(&g->x, cfg, &o));
-    TRY(weights_origin(cfg, g->x.model, g->x.model_folder, g->options.checkpoint, &g->weights));
+    TRY(inference_plan(&g->x, &sizes));
+    TRY(weights_origin(cfg, e->model, e->model_folder, g->options.checkpoint, &g->weights));
     if (!g->weights)
         log_warn("the weights are untrained, fresh from the seed: train first, or give "
                  "--checkpoint");
@@ -119,6 +110,10 @@ static enum status open_inference(struct generator *g, const struct config *cfg)
 enum status generator_open(struct generator **out, const struct config *cfg,
                            const struct generate_options *o)
 {
+    const struct engine_options engine = {.hub_folder = o->hub_folder,
+                                          .cache_folder = o->cache_folder,
+                                          .n_threads = o->n_threads,
+                                          .untimed = true};
     struct generator *g;
     enum status status;
     *out = NULL;
@@ -129,8 +124,9 @@ enum status generator_open(struct generator **out, const struct config *cfg,
                                   .top_k = o->top_k,
                                   .top_p = o->top_p,
                                   .rng = {.key = o->seed, .stream = 1}};
+    TRY_GOTO(inference_open(&g->x, cfg, &engine), out);
     TRY_GOTO(prepare_prompt(g, cfg), out);
-    TRY_GOTO(open_inference(g, cfg), out);
+    TRY_GOTO(load_model(g, cfg), out);
     *out = g;
 out:
     if (status != OK)
@@ -216,7 +212,7 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
     str_clear(&g->text);
     *result = (struct generate_result){.n_prompt_tokens = (int64_t)g->prompt.n,
                                        .tokens = &g->made,
-                                       .arena_predicted = g->x.n_bytes[TIER_DEVICE],
+                                       .arena_predicted = g->x.engine.work.n_bytes[TIER_DEVICE],
                                        .weights = g->weights};
     double start = now_s();
     TRY(inference_extend(&g->x, g->prompt.items, (int64_t)g->prompt.n, 0, &logits));
@@ -225,7 +221,7 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
     result->prefill_s = filled - start;
     result->decode_s = now_s() - filled;
     result->text = str_text(&g->text);
-    result->arena_bytes = executor_high_water(g->x.executor, TIER_DEVICE);
-    result->host_bytes = executor_high_water(g->x.executor, TIER_HOST);
+    result->arena_bytes = executor_high_water(g->x.engine.executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(g->x.engine.executor, TIER_HOST);
     return status;
 }

@@ -26,7 +26,7 @@ enum status profile_init(struct profile *p, struct session *s, const struct prof
     static const char empty[] = "{\"traceEvents\":[]}\n";
     if (o->path) /* a place that cannot be written is better known now */
         TRY(file_write_atomic(o->path, empty, sizeof(empty) - 1));
-    return timing_init(&p->timing, s->pipeline.train.program, &s->device);
+    return timing_init(&p->timing, s->train->program, s->engine.device);
 }
 
 void profile_release(struct profile *p)
@@ -44,7 +44,7 @@ static bool is_timed(const struct profile *p, int64_t i_step)
 
 void profile_step_begin(struct profile *p, int64_t i_step)
 {
-    executor_time_into(p->s->executor, p->s->train_program,
+    executor_time_into(p->s->engine.executor, p->s->train->handle,
                        is_timed(p, i_step) ? &p->timing : NULL);
 }
 
@@ -71,7 +71,7 @@ enum status profile_step_end(struct profile *p, int64_t i_step, double seconds)
     struct profiled_step step = {i_step, first, p->timing.runs.n - first,
                                  timing_now(&p->timing) - seconds, seconds};
     TRY(vec_push(&p->steps, step));
-    executor_time_into(p->s->executor, p->s->train_program, NULL);
+    executor_time_into(p->s->engine.executor, p->s->train->handle, NULL);
     bool last = (int64_t)p->steps.n == p->options.n_steps;
     return last && p->options.path ? write_trace(p) : OK;
 }
@@ -115,18 +115,18 @@ static void name_row(int index, char *out, size_t n)
 static void add_run(const struct profile *p, const struct timed_run *r, struct row *rows)
 {
     const struct program *program = p->timing.p;
-    const double *predicted = p->s->pipeline.train.prediction.seconds;
+    const double *predicted = p->s->train->prediction.seconds;
     for (int32_t k = 0; k < r->section->n; k++) {
         int32_t at = r->section->first + k;
         const struct instr *i = &program->instrs.items[at];
         struct row *row = &rows[row_of(program, i)];
         struct program_cost cost;
-        bool queues = p->s->device.ops->queue != NULL;
+        bool queues = p->s->engine.device->ops->queue != NULL;
         bool beside = queues && i->queue != QUEUE_COMPUTE;
         if (i->kind == INSTR_RECORD || (i->kind == INSTR_WAIT && (beside || !queues)))
             continue;
         row->beside = beside;
-        program_cost(program, at, 1, &p->s->device, &cost);
+        program_cost(program, at, 1, p->s->engine.device, &cost);
         row->n_calls++;
         row->seconds += r->end[k] - r->begin[k];
         row->limit += cost.time_s;
@@ -179,7 +179,7 @@ static void print_rows(struct str *out, struct row *rows, double n_steps)
 void profile_table(const struct profile *p, struct str *out)
 {
     struct row rows[ROW_COUNT] = {{0}};
-    const struct forecast *f = &p->s->pipeline.forecast;
+    const struct forecast *f = &p->s->engine.forecast;
     if (p->steps.n == 0)
         return;
     for (size_t i = 0; i < p->timing.runs.n; i++)

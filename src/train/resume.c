@@ -28,17 +28,17 @@ struct states {
 
 static enum status collect_states(struct session *s, struct states *out)
 {
-    const struct graph *g = s->pipeline.train.graph;
+    const struct graph *g = s->train->graph;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         bool is_state = x->role == ROLE_STATE || x->role == ROLE_MASTER;
         if (x->producer != NODE_NONE || !is_state)
             continue;
-        const struct storage_entry *e = storage_find(&s->pipeline.storage, x->name);
+        const struct storage_entry *e = storage_find(&s->engine.work.storage, x->name);
         if (!e)
             continue;
         struct checkpoint_tensor c = {.name = x->name, .tensor = value_tensor(g, v)};
-        c.tensor.data = executor_storage_address(s->executor, e);
+        c.tensor.data = executor_storage_address(s->engine.executor, e);
         TRY(vec_push(&out->list, c));
     }
     return OK;
@@ -64,7 +64,7 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
 static const char *tokenizer_of(const struct session *s)
 {
     const struct config *cfg = s->config;
-    bool built_in = s->tokenizer && !s->model_folder;
+    bool built_in = s->tokenizer && !s->engine.model_folder;
     return config_is_set(cfg, "tokenizer") || built_in ? cfg->tokenizer : NULL;
 }
 
@@ -81,19 +81,19 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
     }
     TRY_GOTO(collect_states(s, &states), out);
     struct checkpoint_content content = {
-        .model = s->model,
-        .params = s->params,
-        .n_params = s->n_params,
-        .param_tensors = s->param_tensors,
-        .weights_dtype = s->pipeline.precision.weights,
-        .stage = s->stage,
+        .model = s->engine.model,
+        .params = s->engine.params,
+        .n_params = s->engine.n_params,
+        .param_tensors = s->engine.param_tensors,
+        .weights_dtype = s->engine.settings.numerics.precision.weights,
+        .stage = s->engine.stage,
         .states = states.list.items,
         .n_states = states.list.n,
         .run = start->id,
         .state = state,
         .epoch = epoch,
         .log_history = history,
-        .extras_folder = s->model_folder,
+        .extras_folder = s->engine.model_folder,
         .tokenizer = tokenizer_of(s),
     };
     TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,
@@ -167,14 +167,15 @@ static enum status unpack_state(struct session *s, const struct checkpoint *chec
 
 static enum status read_all(struct session *s, const struct checkpoint *c, struct train_state *t)
 {
+    struct engine *e = &s->engine;
     struct states states = {0};
     enum status status;
     json_t *history = NULL;
     TRY_GOTO(collect_states(s, &states), out);
-    TRY_GOTO(checkpoint_read_params(c, s->params, s->n_params, s->param_tensors, s->stage,
-                                    s->device.env.team),
+    TRY_GOTO(checkpoint_read_params(c, e->params, e->n_params, e->param_tensors, e->stage,
+                                    e->device->env.team),
              out);
-    TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, s->stage), out);
+    TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, e->stage), out);
     TRY_GOTO(unpack_state(s, c, t), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     history_read(&t->history, history);

@@ -52,12 +52,13 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
     struct str precision = {0};
     enum status status;
     *out = NULL;
-    add_precision(&precision, &s->pipeline.precision);
+    add_precision(&precision, &s->engine.settings.numerics.precision);
     TRY_GOTO(str_status(&precision), out);
     TRY_GOTO(config_json(s->config, &config), out);
     TRY_GOTO(pack_data(s, &data), out);
     *out = json_pack("{s:O, s:O, s:s, s:s, s:I}", "config", config, "data", data, "precision",
-                     precision.text, "device", s->device.ops->name, "steps", (json_int_t)n_steps);
+                     precision.text, "device", s->engine.device->ops->name, "steps",
+                     (json_int_t)n_steps);
     if (!*out)
         status = FAIL(ERR_MEMORY, "out of memory for the run's settings");
 out:

@@ -1,8 +1,8 @@
-/* session.h: everything a run holds open: model, data, device, programs, memory.
+/* session.h: what a run holds open: an engine, and the data that goes through it.
  *
  *     session_open    model and device; programs planned and checked; nothing large allocated
  *     session_data    tokenizer, sources, loaders
- *     session_start   arenas, weights, prefetch: from here on nothing is allocated per step
+ *     session_start   arenas and weights: from here on nothing is allocated per step
  *     session_close
  *
  * `snug plan` needs only the first; training and evaluation need all three.
@@ -13,9 +13,7 @@
 #include "data/loader.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
-#include "io/stage.h"
-#include "run/executor.h"
-#include "train/pipeline.h"
+#include "engine/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,46 +30,33 @@ struct session_options {
 struct session {
     const struct config *config; /* borrowed */
     struct session_options options;
-    char *model_folder; /* HF folder the weights come from; NULL: from scratch */
-    struct model *model;
-    struct device device;
-    struct kernel_times *times; /* NULL: the device does not time kernels */
-    struct pipeline_options pipeline_options;
-    struct pipeline pipeline;
+    struct engine engine;
+    struct stage *train, *eval; /* of the engine; NULL: not wanted */
 
     struct tokenizer *tokenizer;         /* NULL when the data needs none */
     struct source *source, *eval_source; /* eval_source: NULL when split off the training data */
     struct loader *loader, *eval_loader;
 
-    struct executor *executor;
-    int train_program, eval_program;  /* handles; -1: none */
-    const struct model_param *params; /* of the graph that is trained or evaluated */
-    int n_params;
-    struct tensor *param_tensors; /* in the order of params; read and written through `stage` */
-    struct tensor_stage staging;
-    const struct tensor_stage *stage; /* from session_start on: `staging`, or the host's */
+    /* what the engine was asked for */
+    struct stage_request stages[2];
+    struct reserve rings[2];
 };
 
 enum status session_open(struct session *s, const struct config *cfg,
                          const struct session_options *o) MUST_CHECK;
-/* Refuses a plan that does not fit (ERR_FIT), with what would. */
-enum status session_require_fit(const struct session *s) MUST_CHECK;
-/* Refuses what the device has no free memory for now (ERR_FIT), with who holds the rest. */
-enum status session_require_room(const struct session *s) MUST_CHECK;
 enum status session_data(struct session *s) MUST_CHECK;
-/* Allocates the arenas, loads programs and weights (or initialises them from the seed). */
+/* With the weights of the config's model, or those of its seed. */
 enum status session_start(struct session *s) MUST_CHECK;
 void session_close(struct session *s);
 
-/* Model from config alone (inline keys or an HF folder with inline keys on top). *folder is where
- * its weights are, or NULL; freed by the caller. */
-enum status session_open_model(const struct config *cfg, const char *hub_folder,
-                               struct model **model, char **folder) MUST_CHECK;
 /* Where the tokenizer knows no EOS, the model's is taken. */
 enum status session_open_tokenizer(const struct config *cfg, const struct model *model,
                                    const char *model_folder, struct tokenizer **out) MUST_CHECK;
 /* Says what documents begin and end with. */
 void session_tell_documents(const struct tokenizer *t);
+
+/* Starts reading ahead into the engine's memory; ends with loader_stop. */
+enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;
 
 /* session_data.c: how batches are cut; and the memory that reading the data takes, for which a
  * tokenizer that is needed is opened. */

@@ -86,7 +86,7 @@ static enum status describe_source(const struct session *s, const struct config_
         .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
         .paths = *paths,
         .n_paths = n_paths,
-        .vocab_size = s->model->vocab_size,
+        .vocab_size = s->engine.model->vocab_size,
         .text_field = d->n ? d->items[0].text_field : NULL,
         .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
         .seed = (uint64_t)cfg->data_seed,
@@ -118,7 +118,7 @@ static enum status tokens_folder(const struct session *s, struct str *out)
 static enum status open_source(struct session *s, const struct config_datasets *d, const char *key,
                                struct source **out)
 {
-    const struct budget *b = &s->pipeline.forecast.budget;
+    const struct budget *b = &s->engine.forecast.budget;
     const char **paths = NULL;
     struct source_options o;
     struct str folder = {0};
@@ -128,7 +128,9 @@ static enum status open_source(struct session *s, const struct config_datasets *
     TRY_GOTO(tokens_folder(s, &folder), out);
     bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
     if (!synthetic && o.kind != SOURCE_TOKENS && !s->tokenizer)
-        TRY_GOTO(session_open_tokenizer(s->config, s->model, s->model_folder, &s->tokenizer), out);
+        TRY_GOTO(session_open_tokenizer(s->config, s->engine.model, s->engine.model_folder,
+                                        &s->tokenizer),
+                 out);
     o.tokenizer = s->tokenizer;
     o.cache_folder = str_text(&folder);
     o.spare_bytes = b->n_bytes[TIER_HOST] - b->needs[TIER_HOST];
@@ -156,7 +158,8 @@ int64_t session_data_bytes(struct session *s)
 {
     const struct config *cfg = s->config;
     int64_t n_bytes = MAX(data_bytes(s, &cfg->datasets), data_bytes(s, &cfg->eval_datasets));
-    if (n_bytes > 0 && session_open_tokenizer(cfg, s->model, s->model_folder, &s->tokenizer) != OK)
+    if (n_bytes > 0 &&
+        session_open_tokenizer(cfg, s->engine.model, s->engine.model_folder, &s->tokenizer) != OK)
         s->tokenizer = NULL;
     return n_bytes;
 }

@@ -160,7 +160,7 @@ static void add_compute(struct tracer *t, const struct instr *i)
 static void add_rates(struct tracer *t, int32_t at, double seconds)
 {
     struct program_cost cost;
-    program_cost(t->program, at, 1, &t->profile->s->device, &cost);
+    program_cost(t->program, at, 1, t->profile->s->engine.device, &cost);
     double bytes = cost.bytes + cost.copy_bytes;
     add_member(t, "flops", cost.flops, 0);
     add_member(t, "bytes", bytes, 0);
@@ -173,7 +173,7 @@ static void add_rates(struct tracer *t, int32_t at, double seconds)
 
 static double predicted_s(const struct tracer *t, int32_t at)
 {
-    return t->profile->s->pipeline.train.prediction.seconds[at];
+    return t->profile->s->train->prediction.seconds[at];
 }
 
 /* begin and end since the profile began; measured is how long it took in fact. */
@@ -266,8 +266,8 @@ static enum status add_predicted(struct tracer *t, const struct timed_run *r, do
 {
     const struct session *s = t->profile->s;
     double seconds;
-    TRY(predict_section(&s->pipeline.train.prediction, t->program, &s->device, r->section,
-                        t->starts, &seconds));
+    TRY(predict_section(&s->train->prediction, t->program, s->engine.device, r->section, t->starts,
+                        &seconds));
     for (int32_t k = 0; k < r->section->n; k++) {
         int32_t at = r->section->first + k;
         double begin = *now + t->starts[at];
@@ -321,17 +321,17 @@ static void add_remarks(struct tracer *t)
 {
     const struct profile *p = t->profile;
     const struct session *s = p->s;
-    const struct forecast *f = &s->pipeline.forecast;
+    const struct forecast *f = &s->engine.forecast;
     str_add(t->out, "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"snug\"");
-    add_text(t, "device", s->device.description);
-    add_text(t, "model", s->model->model_type);
+    add_text(t, "device", s->engine.device->description);
+    add_text(t, "model", s->engine.model->model_type);
     add_member(t, "steps", (double)p->steps.n, 0);
     add_member(t, "step_ms", 1e3 * profile_step_s(p), 3);
     add_member(t, "step_ms_unwatched", p->unwatched_s > 0 ? 1e3 * p->unwatched_s : (double)NAN, 3);
     add_member(t, "step_ms_predicted", 1e3 * f->step_s, 3);
     add_text(t, "predicted_from", forecast_source(f));
     add_text(t, "note",
-             s->device.ops->mark
+             s->engine.device->ops->mark
                  ? "Each instruction is followed by a mark on its queue, which costs it about a "
                    "microsecond: step_ms is of the steps shown here, step_ms_unwatched of one "
                    "without marks."
@@ -346,7 +346,7 @@ static enum status print_all(struct tracer *t)
     size_t n = MAX(t->program->instrs.n, (size_t)1);
     TRY(mem_try_array(&t->starts, n, sizeof(*t->starts)));
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        TRY(timeline_init(&t->memory[tier], t->program, &s->pipeline.storage, (enum tier)tier,
+        TRY(timeline_init(&t->memory[tier], t->program, &s->engine.work.storage, (enum tier)tier,
                           (int)n));
     str_add(t->out, "{\"traceEvents\":[");
     add_names(t);

@@ -32,12 +32,12 @@ struct loop {
 
 static void *input(struct loop *l, const char *name)
 {
-    return executor_input(l->s->executor, l->s->train_program, name);
+    return engine_input(&l->s->engine, l->s->train, name);
 }
 
 static double output(struct loop *l, const char *name)
 {
-    const float *x = executor_output(l->s->executor, l->s->train_program, name);
+    const float *x = engine_output(&l->s->engine, l->s->train, name);
     return (double)*x;
 }
 
@@ -77,7 +77,7 @@ static enum status set_batch(struct loop *l, bool *has_labels)
 
 static enum status run_section(struct loop *l, const char *name)
 {
-    return executor_run(l->s->executor, l->s->train_program, name);
+    return engine_run(&l->s->engine, l->s->train, name);
 }
 
 /* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
@@ -161,12 +161,12 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
 
 static void measure_memory(struct loop *l, struct step_record *r)
 {
-    struct session *s = l->s;
+    struct engine *e = &l->s->engine;
     struct train_result *result = l->result;
-    const struct forecast *f = &s->pipeline.forecast;
-    result->arena_bytes = executor_high_water(s->executor, TIER_DEVICE);
-    result->host_bytes = executor_high_water(s->executor, TIER_HOST);
-    result->device_bytes = MAX(result->device_bytes, s->device.ops->used_bytes(&s->device));
+    const struct forecast *f = &e->forecast;
+    result->arena_bytes = executor_high_water(e->executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(e->executor, TIER_HOST);
+    result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));
     r->arena_bytes = result->arena_bytes;
     r->host_bytes = result->host_bytes;
     r->device_bytes = result->device_bytes;
@@ -178,9 +178,9 @@ static void measure_memory(struct loop *l, struct step_record *r)
  * shows that the rate was measured while the machine was busy: then that step is the measure. */
 static double mfu_of(struct loop *l, double seconds)
 {
-    bool half = dtype_size(l->s->pipeline.precision.weights) == 2;
-    double reached = l->s->pipeline.forecast.step_flops / seconds;
-    l->peak_flops = MAX(l->peak_flops, device_matmul_rate(&l->s->device.rates, half));
+    bool half = dtype_size(l->s->engine.settings.numerics.precision.weights) == 2;
+    double reached = l->s->engine.forecast.step_flops / seconds;
+    l->peak_flops = MAX(l->peak_flops, device_matmul_rate(&l->s->engine.device->rates, half));
     if (reached > l->peak_flops) {
         if (!l->peak_doubted)
             log_warn("a step went beyond the rate of matrix products that was measured when the "
@@ -196,7 +196,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
     const struct config *cfg = l->s->config;
     bool ran = l->n_labels > 0;
     double norm = ran ? output(l, "grad_norm") : 0.0;
-    bool scaled = l->s->pipeline.precision.loss_scaling;
+    bool scaled = l->s->engine.settings.numerics.precision.loss_scaling;
     struct step_record r = {
         .step = l->state.step,
         .n_steps = l->n_steps,
@@ -443,12 +443,6 @@ static void take_table(struct loop *l)
     str_release(&text);
 }
 
-static enum status start_loader(struct session *s)
-{
-    void *ring = executor_storage_pointer(s->executor, s->pipeline.ring);
-    return loader_start(s->loader, ring, (size_t)s->pipeline.ring->n_bytes);
-}
-
 static enum status run_loop(struct loop *l)
 {
     const struct config *cfg = l->s->config;
@@ -458,8 +452,8 @@ static enum status run_loop(struct loop *l)
                  (long long)l->state.step, (long long)l->n_steps);
     else if (cfg->save_strategy == CONFIG_INTERVAL_NO)
         log_info("save_strategy: no: nothing is saved unless the run is stopped before its end");
-    TRY(start_loader(l->s));
-    if (cfg->eval_on_start && l->s->eval_program >= 0)
+    TRY(session_start_loader(l->s, false));
+    if (cfg->eval_on_start && l->s->eval)
         TRY(evaluate(l));
     l->started = now_s();
     while (!done)

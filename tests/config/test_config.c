@@ -79,7 +79,7 @@ static void defaults_are_those_of_the_schema(void **state)
     assert_true(isnan(cfg->min_lr));
     assert_null(cfg->model);
     assert_null(cfg->resume_from_checkpoint);
-    assert_string_equal(cfg->gradient_checkpointing, "false");
+    assert_string_equal(cfg->gradient_checkpointing.text, "false");
     assert_int_equal(cfg->report_to.n, 1);
     assert_string_equal(config_where(cfg, "seed"), "default");
     config_free(cfg);
@@ -135,13 +135,13 @@ static void blocks_to_recompute_are_listed(void **state)
     (void)state;
     struct config *cfg = load("gradient_checkpointing: \"0-3, 7\"\n");
     for (int i = 0; i < 10; i++)
-        assert_int_equal(config_checkpoints_block(cfg, i), i <= 3 || i == 7);
+        assert_int_equal(block_set_has(&cfg->gradient_checkpointing, i), i <= 3 || i == 7);
     config_free(cfg);
     cfg = load("gradient_checkpointing: yes\n");
-    assert_true(config_checkpoints_block(cfg, 99));
+    assert_true(block_set_has(&cfg->gradient_checkpointing, 99));
     config_free(cfg);
     cfg = load("");
-    assert_false(config_checkpoints_block(cfg, 0));
+    assert_false(block_set_has(&cfg->gradient_checkpointing, 0));
     config_free(cfg);
 }
 

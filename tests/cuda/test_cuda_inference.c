@@ -66,13 +66,13 @@ static void generate(const char *name, const char *device, const char *extra, co
     struct tensor logits;
     struct sampler greedy = {.temperature = 0, .top_p = 1};
     struct rng rng = {.key = strlen(name)};
-    struct inference_options o = {.cache_folder = cache.folder,
-                                  .chunk = 5, /* 12 = 5 + 5 + 2: the last chunk overlaps */
-                                  .cache_len = PROMPT + NEW,
-                                  .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
-    expect_ok(inference_open(&x, cfg, &o));
-    assert_string_equal(x.device.ops->name, device);
-    expect_ok(inference_load(&x, x.model_folder));
+    struct inference_sizes sizes = {.chunk = 5, /* 12 = 5 + 5 + 2: the last chunk overlaps */
+                                    .cache_len = PROMPT + NEW,
+                                    .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
+    expect_ok(inference_open(&x, cfg, &(struct engine_options){.cache_folder = cache.folder}));
+    assert_string_equal(x.engine.device->ops->name, device);
+    expect_ok(inference_plan(&x, &sizes));
+    expect_ok(inference_load(&x, x.engine.model_folder));
     for (int i = 0; i < PROMPT; i++)
         out->tokens[i] = (int32_t)rng_below(&rng, GOLDEN_VOCAB);
     expect_ok(inference_extend(&x, out->tokens, PROMPT, 0, &logits));
@@ -85,7 +85,8 @@ static void generate(const char *name, const char *device, const char *extra, co
         keep_logits(&logits, out->logits[n - PROMPT + 1]);
     }
     for (int t = 0; t < TIER_COUNT; t++)
-        assert_int_equal(executor_high_water(x.executor, (enum tier)t), x.n_bytes[t]);
+        assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
+                         x.engine.work.n_bytes[t]);
     inference_close(&x);
     config_free(cfg);
 }
@@ -144,7 +145,8 @@ static void fresh_weights_are_those_of_the_cpu(void **state)
         struct inference x;
         struct tensor t;
         const int32_t tokens[] = {5, 7, 11};
-        expect_ok(inference_open(&x, cfg, &(struct inference_options){.chunk = 1, .cache_len = 8}));
+        expect_ok(inference_open(&x, cfg, &(struct engine_options){0}));
+        expect_ok(inference_plan(&x, &(struct inference_sizes){.chunk = 1, .cache_len = 8}));
         expect_ok(inference_load(&x, NULL));
         expect_ok(inference_extend(&x, tokens, 3, 0, &t));
         keep_logits(&t, logits[i]);
@@ -159,9 +161,11 @@ static void generating_outside_the_budget_is_refused(void **state)
     (void)state;
     struct config *cfg = golden_config("llama", "cuda", "device_memory=1MiB");
     struct inference x;
-    assert_int_equal(
-        inference_open(&x, cfg, &(struct inference_options){.chunk = 4, .cache_len = 16}), ERR_FIT);
+    struct inference_sizes sizes = {.chunk = 4, .cache_len = 16};
+    expect_ok(inference_open(&x, cfg, &(struct engine_options){0}));
+    assert_int_equal(inference_plan(&x, &sizes), ERR_FIT);
     expect_message("raise device_memory");
+    inference_close(&x);
     config_free(cfg);
 }
 
@@ -174,13 +178,14 @@ static void evaluate(const char *name, const char *device, const char *extra,
     struct session s;
     expect_ok(session_open(
         &s, cfg, &(struct session_options){.evaluate = true, .cache_folder = cache.folder}));
-    expect_ok(session_require_fit(&s));
-    expect_ok(session_require_room(&s));
+    expect_ok(engine_require_fit(&s.engine));
+    expect_ok(engine_require_room(&s.engine));
     expect_ok(session_data(&s));
     expect_ok(session_start(&s));
     expect_ok(session_evaluate(&s, 4, out));
     for (int t = 0; t < TIER_COUNT; t++)
-        assert_int_equal(executor_high_water(s.executor, (enum tier)t), s.pipeline.n_bytes[t]);
+        assert_int_equal(executor_high_water(s.engine.executor, (enum tier)t),
+                         s.engine.work.n_bytes[t]);
     session_close(&s);
     config_free(cfg);
 }

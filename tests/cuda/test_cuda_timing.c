@@ -74,7 +74,7 @@ static void expect_forecast(const char *extra)
 {
     struct run r;
     open_run(&r, NULL, extra);
-    const struct forecast *f = &r.session.pipeline.forecast;
+    const struct forecast *f = &r.session.engine.forecast;
     assert_string_equal(forecast_source(f), "measured kernels");
     assert_int_equal(f->n_by_rate, 0);
     train(&r, NULL);
@@ -101,13 +101,13 @@ static void kernels_are_timed_once_per_machine(void **state)
     struct scratch cache;
     scratch_init(&cache);
     open_run(&first, cache.folder, "seed=1");
-    assert_true(kernel_times_n_measured(first.session.times) > 10);
-    double step_s = first.session.pipeline.forecast.step_s;
+    assert_true(kernel_times_n_measured(first.session.engine.times) > 10);
+    double step_s = first.session.engine.forecast.step_s;
     double open_s = first.open_s;
     close_run(&first);
     open_run(&second, cache.folder, "seed=2");
-    assert_int_equal(kernel_times_n_measured(second.session.times), 0);
-    assert_true(fabs(second.session.pipeline.forecast.step_s / step_s - 1) < 0.05);
+    assert_int_equal(kernel_times_n_measured(second.session.engine.times), 0);
+    assert_true(fabs(second.session.engine.forecast.step_s / step_s - 1) < 0.05);
     print_message("opened in %.2f s, then in %.2f s\n", open_s, second.open_s);
     close_run(&second);
     scratch_release(&cache);

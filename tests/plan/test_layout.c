@@ -220,18 +220,18 @@ enum way { KEPT, RECOMPUTED, CHEAP, MOVED, ON_HOST };
 
 static void decide(struct training *t, enum way way)
 {
-    for (int b = 0; b < t->plan.n_blocks; b++) {
+    for (int b = 0; b < t->stage->plan.n_blocks; b++) {
         if (way == RECOMPUTED || (way == ON_HOST && b % 2))
-            plan_recompute_block(&t->plan, t->graph, b);
+            plan_recompute_block(&t->stage->plan, t->stage->graph, b);
         else if (way == MOVED || way == ON_HOST)
-            plan_move_block(&t->plan, t->graph, b);
+            plan_move_block(&t->stage->plan, t->stage->graph, b);
     }
     if (way == CHEAP)
-        plan_recompute_cheap(&t->plan, t->graph);
+        plan_recompute_cheap(&t->stage->plan, t->stage->graph);
     if (way == ON_HOST) {
-        plan_set_home(&t->plan, t->graph, ROLE_PARAMETER, TIER_HOST);
-        plan_set_home(&t->plan, t->graph, ROLE_STATE, TIER_HOST);
-        plan_set_home(&t->plan, t->graph, ROLE_MASTER, TIER_HOST);
+        plan_set_home(&t->stage->plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
+        plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
+        plan_set_home(&t->stage->plan, t->stage->graph, ROLE_MASTER, TIER_HOST);
     }
 }
 
@@ -245,19 +245,20 @@ static void plan_and_judge(const char *name, struct training_options o, enum way
     decide(&t, way);
     training_emit(&t);
     double placed = now_s();
-    expect_ok(program_check(t.program, &t.storage));
+    expect_ok(program_check(t.stage->program, &t.engine.work.storage));
     double checked = now_s();
     for (int k = 0; k < TIER_COUNT; k++) {
-        int64_t above = t.program->n_bytes[k] - t.program->lower_bound[k];
-        int64_t transient = t.program->lower_bound[k] - t.program->n_storage[k];
+        int64_t above = t.stage->program->n_bytes[k] - t.stage->program->lower_bound[k];
+        int64_t transient = t.stage->program->lower_bound[k] - t.stage->program->n_storage[k];
         double over = transient ? (double)above / (double)transient : 0;
         if (k == TIER_DEVICE)
             print_message(
                 "%-10s %-10s %lld x %-5lld micro %lld: %6zu instr, %6zu buffers, %5.2f %% "
                 "over (%s); build %.2f s, plan %.3f s, check %.3f s\n",
                 name, ways[way], (long long)o.batch, (long long)o.seq_len, (long long)o.n_micro,
-                t.program->instrs.n, t.program->buffers.n, 100 * over, t.program->layout_method[k],
-                built - start, placed - built, checked - placed);
+                t.stage->program->instrs.n, t.stage->program->buffers.n, 100 * over,
+                t.stage->program->layout_method[k], built - start, placed - built,
+                checked - placed);
         if (over > 0.001)
             fail_msg("%s is %.3f %% over the lower bound", tier_name((enum tier)k), 100 * over);
     }

@@ -26,13 +26,13 @@ static const struct training_options micro_steps = {
 static void open_program(struct training *t, const struct training_options *o)
 {
     training_init(t, o);
-    plan_recompute_block(&t->plan, t->graph, 0);
-    plan_move_block(&t->plan, t->graph, 1);
-    plan_set_home(&t->plan, t->graph, ROLE_STATE, TIER_HOST);
-    plan_set_home(&t->plan, t->graph, ROLE_PARAMETER, TIER_HOST);
-    plan_set_home(&t->plan, t->graph, ROLE_GRADIENT, TIER_HOST);
+    plan_recompute_block(&t->stage->plan, t->stage->graph, 0);
+    plan_move_block(&t->stage->plan, t->stage->graph, 1);
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
     training_emit(t);
-    expect_ok(program_check(t->program, &t->storage));
+    expect_ok(program_check(t->stage->program, &t->engine.work.storage));
 }
 
 static uint64_t run(struct training *t)
@@ -50,8 +50,7 @@ static uint64_t run(struct training *t)
         digest = digest * 31 + bits[1];
     }
     digest ^= training_digest(t);
-    executor_free(t->executor);
-    t->executor = NULL;
+    training_stop(t);
     return digest;
 }
 
@@ -64,7 +63,7 @@ struct tally {
 /* The program as it is now is rejected, or gives the bits it gave before. */
 static void judge(struct tally *c, const char *what, int at, int detail)
 {
-    if (program_check(c->t->program, &c->t->storage) != OK) {
+    if (program_check(c->t->stage->program, &c->t->engine.work.storage) != OK) {
         c->n_rejected++;
         return;
     }
@@ -96,7 +95,7 @@ static struct instr nothing(struct program *p)
 
 static void drop_each_instruction(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     p->n_events++;
     for (size_t k = 0; k < p->instrs.n; k++) {
         struct instr old = p->instrs.items[k];
@@ -113,7 +112,7 @@ static void drop_each_instruction(struct tally *c)
 
 static void swap_neighbours(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     for (size_t k = 0; k + 1 < p->instrs.n; k++) {
         struct instr a = p->instrs.items[k], b = p->instrs.items[k + 1];
         p->instrs.items[k] = b;
@@ -126,7 +125,7 @@ static void swap_neighbours(struct tally *c)
 
 static void change_instructions(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     struct instr *items = p->instrs.items;
     for (size_t k = 0; k < p->instrs.n; k++) {
         struct instr old = items[k];
@@ -166,7 +165,7 @@ static void change_instructions(struct tally *c)
 
 static void change_operands(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     for (size_t k = 0; k < p->operands.n; k++) {
         struct operand *o = &p->operands.items[k], old = *o;
         for (int change = 0; change < 9; change++) {
@@ -204,7 +203,7 @@ static void move_buffer(struct program *p, int32_t b, int64_t offset)
 
 static void shift_buffers(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     for (int32_t b = 0; (size_t)b < p->buffers.n; b++) {
         if (p->buffers.items[b].merged_into >= 0)
             continue;
@@ -221,7 +220,7 @@ static void shift_buffers(struct tally *c)
 
 static void change_buffers(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     for (size_t k = 0; k < p->buffers.n; k++) {
         struct buffer *b = &p->buffers.items[k], old = *b;
         for (int change = 0; change < 9; change++) {
@@ -240,12 +239,12 @@ static void change_buffers(struct tally *c)
 
 static void change_predictions(struct tally *c)
 {
-    struct program *p = c->t->program;
+    struct program *p = c->t->stage->program;
     for (int t = 0; t < TIER_COUNT; t++) {
         int64_t old = p->n_bytes[t];
         for (int64_t d = -ARENA_ALIGN; d <= ARENA_ALIGN; d += 2 * ARENA_ALIGN) {
             p->n_bytes[t] = old + d;
-            assert_int_equal(program_check(p, &c->t->storage), ERR_PROGRAM);
+            assert_int_equal(program_check(p, &c->t->engine.work.storage), ERR_PROGRAM);
             c->n_rejected++;
         }
         p->n_bytes[t] = old;
@@ -364,7 +363,7 @@ static void every_missing_event_that_matters_is_noticed(void **state)
     enum { MAX_PAIRS = 1 << 20 };
     struct training t;
     open_program(&t, &one_step);
-    struct program *p = t.program;
+    struct program *p = t.stage->program;
     const struct section *s = &p->sections.items[0];
     bool *before;
     struct pair *pairs;
@@ -381,7 +380,7 @@ static void every_missing_event_that_matters_is_noticed(void **state)
             continue;
         p->instrs.items[k] = nothing(p);
         /* A wait that nothing recorded is an error in itself. */
-        bool accepted = program_check(p, &t.storage) == OK;
+        bool accepted = program_check(p, &t.engine.work.storage) == OK;
         bool ordered = old.kind == INSTR_WAIT && well_ordered(p, s, pairs, n_pairs, before);
         if (accepted != ordered)
             fail_msg("event %d at instruction %d: %s, but the order %s", old.event, k,

@@ -208,14 +208,14 @@ static void the_forecast_is_the_sum_of_the_figures(void **state)
     struct prediction x;
     open_training(&t);
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.program));
-    double seconds = predicted_step(t.program, times, &x);
+    expect_ok(kernel_times_measure(times, t.stage->program));
+    double seconds = predicted_step(t.stage->program, times, &x);
     assert_true(fake.n_timed > 10 && fake.n_filled > fake.n_timed);
     assert_int_equal(fake.n_alive, 0);
-    assert_true(fake.largest_bytes <= t.program->n_bytes[TIER_DEVICE]);
+    assert_true(fake.largest_bytes <= t.stage->program->n_bytes[TIER_DEVICE]);
     assert_int_equal(x.n_calls, fake.n_timed);
     assert_int_equal(x.n_by_rate, 0);
-    double expected = expected_step(t.program, true);
+    double expected = expected_step(t.stage->program, true);
     assert_true(fabs(seconds - expected) < 1e-6 * expected);
     prediction_release(&x);
     kernel_times_free(times);
@@ -230,16 +230,16 @@ static void every_call_is_timed_once(void **state)
     struct prediction x;
     open_training(&t);
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     int n = fake.n_timed;
     int32_t n_compute = 0;
-    for (int32_t at = 0; (size_t)at < t.program->instrs.n; at++)
-        n_compute += is_compute(t.program, at);
+    for (int32_t at = 0; (size_t)at < t.stage->program->instrs.n; at++)
+        n_compute += is_compute(t.stage->program, at);
     assert_true(n < n_compute / 2); /* layers are alike */
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n);
     assert_int_equal(kernel_times_n_measured(times), n);
-    (void)predicted_step(t.program, times, &x);
+    (void)predicted_step(t.stage->program, times, &x);
     assert_int_equal(x.n_calls, n);
     prediction_release(&x);
     kernel_times_free(times);
@@ -255,20 +255,21 @@ static void times_are_kept_for_one_device_and_build(void **state)
     open_training(&t);
     scratch_init(&s);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     kernel_times_free(times);
     int n = fake.n_timed;
 
     expect_ok(kernel_times_open(&times, &fake.device, s.folder)); /* another process */
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n);
-    int32_t at = first_compute(t.program);
-    assert_true(fabs(kernel_times_find(times, t.program, at) - figure_of(t.program, at)) < 1e-12);
+    int32_t at = first_compute(t.stage->program);
+    assert_true(fabs(kernel_times_find(times, t.stage->program, at) -
+                     figure_of(t.stage->program, at)) < 1e-12);
     kernel_times_free(times);
 
     (void)snprintf(fake.device.identity, sizeof(fake.device.identity), "another driver");
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, 2 * n);
     kernel_times_free(times);
     scratch_release(&s);
@@ -286,7 +287,7 @@ static void values_that_are_no_times_are_measured_again(void **state)
     open_training(&t);
     scratch_init(&s);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     kernel_times_free(times);
     int n = fake.n_timed;
     expect_ok(file_read(scratch_path(&s, "kernel-times", path), &text, &n_bytes));
@@ -296,7 +297,7 @@ static void values_that_are_no_times_are_measured_again(void **state)
     expect_ok(file_write_atomic(path, text, n_bytes));
     mem_free(text);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.program));
+    expect_ok(kernel_times_measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n + 1);
     kernel_times_free(times);
     scratch_release(&s);
@@ -327,19 +328,19 @@ static void a_disturbed_time_is_used_and_measured_again_by_the_next_process(void
     struct scratch s;
     open_training(&t);
     scratch_init(&s);
-    double figure = figure_of(t.program, first_compute(t.program));
+    double figure = figure_of(t.stage->program, first_compute(t.stage->program));
     fake.disturbed = true;
     fake.slowness = 40;
-    expect_near(measured_by_a_process(&s, t.program), 40 * figure);
+    expect_near(measured_by_a_process(&s, t.stage->program), 40 * figure);
     int n = fake.n_timed;
     fake.slowness = 70; /* of two disturbed times the shorter one */
-    expect_near(measured_by_a_process(&s, t.program), 40 * figure);
+    expect_near(measured_by_a_process(&s, t.stage->program), 40 * figure);
     assert_int_equal(fake.n_timed, 2 * n);
     fake.disturbed = false;
     fake.slowness = 1;
-    expect_near(measured_by_a_process(&s, t.program), figure);
+    expect_near(measured_by_a_process(&s, t.stage->program), figure);
     assert_int_equal(fake.n_timed, 3 * n);
-    expect_near(measured_by_a_process(&s, t.program), figure); /* and now it is known */
+    expect_near(measured_by_a_process(&s, t.stage->program), figure); /* and now it is known */
     assert_int_equal(fake.n_timed, 3 * n);
     scratch_release(&s);
     training_release(&t);
@@ -355,10 +356,11 @@ static void calls_beyond_the_limits_are_not_run(void **state)
         open_training(&t);
         fake.device.limits = limits[i];
         expect_ok(kernel_times_open(&times, &fake.device, NULL));
-        expect_ok(kernel_times_measure(times, t.program));
+        expect_ok(kernel_times_measure(times, t.stage->program));
         assert_int_equal(fake.n_timed, 0);
         assert_true(fake.largest_bytes <= ARENA_ALIGN);
-        assert_true(kernel_times_find(times, t.program, first_compute(t.program)) < 0);
+        assert_true(kernel_times_find(times, t.stage->program, first_compute(t.stage->program)) <
+                    0);
         kernel_times_free(times);
         training_release(&t);
     }
@@ -372,9 +374,9 @@ static void what_does_not_fit_into_the_time_is_left_to_the_next_process(void **s
     open_training(&t);
     scratch_init(&s);
     fake.device.limits.total_s = 1e-12;
-    (void)measured_by_a_process(&s, t.program);
+    (void)measured_by_a_process(&s, t.stage->program);
     assert_int_equal(fake.n_timed, 1);
-    (void)measured_by_a_process(&s, t.program);
+    (void)measured_by_a_process(&s, t.stage->program);
     assert_int_equal(fake.n_timed, 2);
     scratch_release(&s);
     training_release(&t);
@@ -389,9 +391,9 @@ static void a_call_that_cannot_be_timed_goes_by_rate(void **state)
     open_training(&t);
     fake.broken = "rms_norm";
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.program));
-    double seconds = predicted_step(t.program, times, &x);
-    double expected = expected_step(t.program, true);
+    expect_ok(kernel_times_measure(times, t.stage->program));
+    double seconds = predicted_step(t.stage->program, times, &x);
+    double expected = expected_step(t.stage->program, true);
     assert_true(x.n_by_rate >= 1 && x.n_by_rate < x.n_calls);
     assert_true(fabs(seconds - expected) < 1e-6 * expected);
     prediction_release(&x);
@@ -408,9 +410,9 @@ static void a_full_device_leaves_all_to_the_rates(void **state)
     open_training(&t);
     fake.most_bytes = 0;
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.program));
-    double seconds = predicted_step(t.program, times, &x);
-    double expected = expected_step(t.program, false);
+    expect_ok(kernel_times_measure(times, t.stage->program));
+    double seconds = predicted_step(t.stage->program, times, &x);
+    double expected = expected_step(t.stage->program, false);
     assert_int_equal(fake.n_timed, 0);
     assert_int_equal(x.n_by_rate, x.n_calls);
     assert_true(fabs(seconds - expected) < 1e-6 * expected);
@@ -433,9 +435,9 @@ static void running_out_of_memory_is_told(void **state)
         mem_fail_after(n, 0);
         enum status status = kernel_times_open(&times, &fake.device, NULL);
         if (status == OK)
-            status = kernel_times_measure(times, t.program);
+            status = kernel_times_measure(times, t.stage->program);
         if (status == OK)
-            status = predict(&x, t.program, &fake.device, times);
+            status = predict(&x, t.stage->program, &fake.device, times);
         mem_fail_after(0, 0);
         failed = status != OK;
         assert_true(status == OK || status == ERR_MEMORY);
@@ -465,19 +467,19 @@ static void queues_run_beside_each_other(void **state)
     struct prediction x;
     double one_by_one, beside, compute = 0, copies = 0;
     training_init(&t, &(struct training_options){.golden = "llama", .batch = 2, .seq_len = 16});
-    for (int b = 0; b < t.io.n_blocks; b++)
-        plan_move_block(&t.plan, t.graph, b);
+    for (int b = 0; b < t.stage->io.n_blocks; b++)
+        plan_move_block(&t.stage->plan, t.stage->graph, b);
     training_emit(&t);
     open_fake(&t);
-    expect_ok(predict(&x, t.program, &fake.device, NULL));
-    for (int32_t at = 0; (size_t)at < t.program->instrs.n; at++) {
-        enum instr_kind kind = t.program->instrs.items[at].kind;
+    expect_ok(predict(&x, t.stage->program, &fake.device, NULL));
+    for (int32_t at = 0; (size_t)at < t.stage->program->instrs.n; at++) {
+        enum instr_kind kind = t.stage->program->instrs.items[at].kind;
         x.seconds[at] = kind == INSTR_COMPUTE ? 1.0 : kind == INSTR_COPY ? 0.5 : 0.0;
-        *(is_compute(t.program, at) ? &compute : &copies) += x.seconds[at];
+        *(is_compute(t.stage->program, at) ? &compute : &copies) += x.seconds[at];
     }
-    expect_ok(predict_step(&x, t.program, &fake.device, 1, &one_by_one));
+    expect_ok(predict_step(&x, t.stage->program, &fake.device, 1, &one_by_one));
     fake.ops.queue = a_queue;
-    expect_ok(predict_step(&x, t.program, &fake.device, 1, &beside));
+    expect_ok(predict_step(&x, t.stage->program, &fake.device, 1, &beside));
     assert_true(fabs(one_by_one - compute - copies) < 1e-9 * one_by_one);
     assert_true(beside < compute + 0.75 * copies);
     assert_true(beside >= compute);

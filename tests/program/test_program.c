@@ -96,7 +96,7 @@ static void run(const struct training_options *o, const struct way *way, struct 
 {
     struct training t;
     training_init(&t, o);
-    way->decide(&t.plan, t.graph);
+    way->decide(&t.stage->plan, t.stage->graph);
     training_emit(&t);
     training_start(&t);
     for (int i = 0; i < N_STEPS; i++) {
@@ -106,7 +106,7 @@ static void run(const struct training_options *o, const struct way *way, struct 
     }
     r->digest = training_digest(&t);
     training_expect_prediction(&t);
-    memcpy(r->n_bytes, t.program->n_bytes, sizeof(r->n_bytes));
+    memcpy(r->n_bytes, t.stage->program->n_bytes, sizeof(r->n_bytes));
     training_release(&t);
 }
 
@@ -194,12 +194,12 @@ static void each_way_saves_device_memory(void **state)
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         struct training t;
         training_init(&t, &o);
-        ways[i].decide(&t.plan, t.graph);
+        ways[i].decide(&t.stage->plan, t.stage->graph);
         training_emit(&t);
-        expect_ok(program_check(t.program, &t.storage));
-        int64_t n_bytes = t.program->n_bytes[TIER_DEVICE];
+        expect_ok(program_check(t.stage->program, &t.engine.work.storage));
+        int64_t n_bytes = t.stage->program->n_bytes[TIER_DEVICE];
         print_message("%-28s device %8lld, host %8lld bytes\n", ways[i].name, (long long)n_bytes,
-                      (long long)t.program->n_bytes[TIER_HOST]);
+                      (long long)t.stage->program->n_bytes[TIER_HOST]);
         if (i == 0)
             kept = n_bytes;
         else if (n_bytes >= kept)
@@ -215,8 +215,9 @@ static void storage_on_disk_is_refused(void **state)
     struct training t;
     struct program *p;
     training_init(&t, &(struct training_options){.golden = "gpt2", .batch = 1, .seq_len = 8});
-    plan_set_home(&t.plan, t.graph, ROLE_STATE, TIER_DISK);
-    assert_int_equal(program_emit(&p, "train", t.graph, &t.plan, &t.device, &t.storage),
+    plan_set_home(&t.stage->plan, t.stage->graph, ROLE_STATE, TIER_DISK);
+    assert_int_equal(program_emit(&p, "train", t.stage->graph, &t.stage->plan, &t.device,
+                                  &t.engine.work.storage),
                      ERR_UNSUPPORTED);
     training_release(&t);
 }
@@ -244,18 +245,18 @@ static void dead_memory_is_filled_in_debug_builds(void **state)
     struct training t;
     int n_dead = 0;
     training_init(&t, &(struct training_options){.golden = "llama", .batch = 1, .seq_len = 8});
-    move_all_blocks(&t.plan, t.graph);
+    move_all_blocks(&t.stage->plan, t.stage->graph);
     training_emit(&t);
     training_start(&t);
     training_step(&t, 0);
-    int32_t end = (int32_t)t.program->instrs.n - 1;
-    for (size_t i = 0; i < t.program->buffers.n; i++) {
-        const struct buffer *b = &t.program->buffers.items[i];
+    int32_t end = (int32_t)t.stage->program->instrs.n - 1;
+    for (size_t i = 0; i < t.stage->program->buffers.n; i++) {
+        const struct buffer *b = &t.stage->program->buffers.items[i];
         bool whole = b->first == 0 && b->last == end;
-        if (whole || b->storage >= 0 || b->merged_into >= 0 || is_reused(t.program, b))
+        if (whole || b->storage >= 0 || b->merged_into >= 0 || is_reused(t.stage->program, b))
             continue;
         struct storage_entry place = {.tier = b->tier, .offset = b->offset};
-        const unsigned char *bytes = executor_storage_pointer(t.executor, &place);
+        const unsigned char *bytes = executor_storage_pointer(t.engine.executor, &place);
         for (int64_t k = 0; k < b->n_bytes; k++)
             assert_int_equal(bytes[k], 0xA5);
         n_dead++;

@@ -17,10 +17,10 @@ static void open_program(struct training *t, const char *golden, int64_t n_micro
 {
     training_init(t, &(struct training_options){
                          .golden = golden, .batch = 1, .seq_len = 8, .n_micro = n_micro});
-    plan_recompute_block(&t->plan, t->graph, 0);
-    plan_move_block(&t->plan, t->graph, 1);
-    plan_set_home(&t->plan, t->graph, ROLE_STATE, TIER_HOST);
-    plan_set_home(&t->plan, t->graph, ROLE_GRADIENT, TIER_HOST);
+    plan_recompute_block(&t->stage->plan, t->stage->graph, 0);
+    plan_move_block(&t->stage->plan, t->stage->graph, 1);
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
     training_emit(t);
 }
 
@@ -30,8 +30,7 @@ static uint64_t run(struct training *t)
     training_step(t, 0);
     training_step(t, 1);
     uint64_t digest = training_digest(t);
-    executor_free(t->executor);
-    t->executor = NULL;
+    training_stop(t);
     return digest;
 }
 
@@ -44,13 +43,13 @@ static void a_printed_program_parses_to_itself(void **state)
             struct program *parsed;
             struct str once = {0}, twice = {0};
             open_program(&t, *name, n_micro);
-            expect_ok(program_print(t.program, &once));
-            expect_ok(program_parse(&parsed, once.text, t.graph, &t.device));
+            expect_ok(program_print(t.stage->program, &once));
+            expect_ok(program_parse(&parsed, once.text, t.stage->graph, &t.device));
             expect_ok(program_print(parsed, &twice));
             assert_string_equal(once.text, twice.text);
             uint64_t want = run(&t);
-            program_free(t.program);
-            t.program = parsed;
+            program_free(t.stage->program);
+            t.stage->program = parsed;
             assert_true(run(&t) == want);
             str_release(&once);
             str_release(&twice);
@@ -79,7 +78,7 @@ static void broken_text_is_refused_with_its_place(void **state)
     struct training t;
     struct str text = {0};
     open_program(&t, "gpt2", 1);
-    expect_ok(program_print(t.program, &text));
+    expect_ok(program_print(t.stage->program, &text));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct program *p;
         struct str broken = {0};
@@ -88,7 +87,7 @@ static void broken_text_is_refused_with_its_place(void **state)
         str_add_n(&broken, text.text, (size_t)(at - text.text));
         str_add(&broken, cases[i].to);
         str_add(&broken, at + strlen(cases[i].from));
-        assert_int_not_equal(program_parse(&p, broken.text, t.graph, &t.device), OK);
+        assert_int_not_equal(program_parse(&p, broken.text, t.stage->graph, &t.device), OK);
         assert_null(p);
         expect_message(cases[i].message);
         str_release(&broken);
@@ -107,15 +106,15 @@ static void garbled_text_never_breaks_anything(void **state)
     struct rng rng = {.key = 5};
     int n_parsed = 0, n_accepted = 0;
     open_program(&t, "gpt2", 1);
-    expect_ok(program_print(t.program, &text));
+    expect_ok(program_print(t.stage->program, &text));
     for (int i = 0; i < 400; i++) {
         struct program *p;
         size_t at = rng_below(&rng, text.n);
         char old = text.text[at];
         text.text[at] = "0123456789 \"{}(),:+"[rng_below(&rng, 19)];
-        if (program_parse(&p, text.text, t.graph, &t.device) == OK) {
+        if (program_parse(&p, text.text, t.stage->graph, &t.device) == OK) {
             n_parsed++;
-            n_accepted += program_check(p, &t.storage) == OK;
+            n_accepted += program_check(p, &t.engine.work.storage) == OK;
             program_free(p);
         }
         text.text[at] = old;
@@ -133,14 +132,15 @@ static void running_out_of_memory_is_an_error(void **state)
     struct training t;
     struct str text = {0};
     open_program(&t, "llama", 2);
-    expect_ok(program_print(t.program, &text));
+    expect_ok(program_print(t.stage->program, &text));
     int64_t live = mem_live();
     for (int64_t n = 1; n < 2000; n += 1 + n / 20) {
         struct program *p = NULL;
         struct storage storage;
         storage_init(&storage);
         mem_fail_after(n, 1);
-        enum status emitted = program_emit(&p, "t", t.graph, &t.plan, &t.device, &storage);
+        enum status emitted =
+            program_emit(&p, "t", t.stage->graph, &t.stage->plan, &t.device, &storage);
         if (emitted == OK)
             emitted = program_place(p, &storage);
         if (emitted == OK)
@@ -151,7 +151,7 @@ static void running_out_of_memory_is_an_error(void **state)
 
         struct program *parsed = NULL;
         mem_fail_after(n, 1);
-        enum status read = program_parse(&parsed, text.text, t.graph, &t.device);
+        enum status read = program_parse(&parsed, text.text, t.stage->graph, &t.device);
         mem_fail_after(0, 0);
         program_free(parsed);
         assert_true(emitted == OK || emitted == ERR_MEMORY);

@@ -22,9 +22,9 @@ static void open_gpt2(struct training *t, bool recompute)
 {
     training_init(t, &(struct training_options){.config = gpt2_124m, .batch = 4, .seq_len = 256});
     for (int b = 0; recompute && b < 12; b++)
-        plan_recompute_block(&t->plan, t->graph, b);
+        plan_recompute_block(&t->stage->plan, t->stage->graph, b);
     training_emit(t);
-    expect_ok(program_check(t->program, &t->storage));
+    expect_ok(program_check(t->stage->program, &t->engine.work.storage));
 }
 
 static void the_peak_is_that_of_the_program(void **state)
@@ -35,15 +35,17 @@ static void the_peak_is_that_of_the_program(void **state)
     int64_t by_class[MEMORY_CLASS_COUNT];
     open_gpt2(&t, true);
     for (int n_columns = 1; n_columns < 3000; n_columns = n_columns * 3 + 1) {
-        expect_ok(timeline_init(&line, t.program, &t.storage, TIER_DEVICE, n_columns));
-        int32_t at = program_peak(t.program, TIER_DEVICE);
-        program_memory_at(t.program, &t.storage, TIER_DEVICE, at, by_class);
+        expect_ok(
+            timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, n_columns));
+        int32_t at = program_peak(t.stage->program, TIER_DEVICE);
+        program_memory_at(t.stage->program, &t.engine.work.storage, TIER_DEVICE, at, by_class);
         assert_int_equal(line.peak.instr, at);
         assert_memory_equal(line.peak.by_class, by_class, sizeof(by_class));
-        assert_int_equal(line.peak.total, t.program->lower_bound[TIER_DEVICE]);
+        assert_int_equal(line.peak.total, t.stage->program->lower_bound[TIER_DEVICE]);
         int64_t most = 0;
         for (int k = 0; k < line.n_columns; k++) {
-            program_memory_at(t.program, &t.storage, TIER_DEVICE, line.columns[k].instr, by_class);
+            program_memory_at(t.stage->program, &t.engine.work.storage, TIER_DEVICE,
+                              line.columns[k].instr, by_class);
             assert_memory_equal(line.columns[k].by_class, by_class, sizeof(by_class));
             most = MAX(most, line.columns[k].total);
         }
@@ -60,7 +62,7 @@ static void the_terminal_drawing_names_the_peak(void **state)
     struct timeline line;
     struct str text = {0};
     open_gpt2(&t, false);
-    expect_ok(timeline_init(&line, t.program, &t.storage, TIER_DEVICE, 72));
+    expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 72));
     struct timeline_style style = {.budget = line.arena_bytes + line.arena_bytes / 8};
     expect_ok(timeline_draw(&line, &style, &text));
     (void)fputs(text.text, stdout); /* print_message would cut it short */
@@ -104,7 +106,7 @@ static void the_picture_is_one_document(void **state)
         struct timeline line;
         struct str svg = {0};
         open_gpt2(&t, recompute);
-        expect_ok(timeline_init(&line, t.program, &t.storage, TIER_DEVICE, 480));
+        expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 480));
         struct timeline_style style = {.title = "gpt2-124m <4 x 256> & AdamW",
                                        .budget = (int64_t)3 << 30};
         expect_ok(timeline_svg(&line, &style, &svg));

@@ -245,13 +245,13 @@ static void train(const struct training_options *o, bool apart, bool recompute, 
     struct training t;
     training_init(&t, o);
     if (apart) {
-        assert_int_equal(take_apart(t.graph), t.io.n_blocks);
-        plan_release(&t.plan);
-        expect_ok(plan_init(&t.plan, t.graph, t.options.n_micro));
+        assert_int_equal(take_apart(t.stage->graph), t.stage->io.n_blocks);
+        plan_release(&t.stage->plan);
+        expect_ok(plan_init(&t.stage->plan, t.stage->graph, t.options.n_micro));
     }
-    plan_recompute_cheap(&t.plan, t.graph);
-    for (int b = 0; recompute && b < t.plan.n_blocks; b++)
-        plan_recompute_block(&t.plan, t.graph, b);
+    plan_recompute_cheap(&t.stage->plan, t.stage->graph);
+    for (int b = 0; recompute && b < t.stage->plan.n_blocks; b++)
+        plan_recompute_block(&t.stage->plan, t.stage->graph, b);
     training_emit(&t);
     training_start(&t);
     for (int i = 0; i < N_STEPS; i++) {
@@ -259,7 +259,7 @@ static void train(const struct training_options *o, bool apart, bool recompute, 
         r->losses[i] = training_output(&t, "loss");
     }
     r->digest = training_digest(&t);
-    r->n_bytes = t.program->n_bytes[TIER_DEVICE];
+    r->n_bytes = t.stage->program->n_bytes[TIER_DEVICE];
     training_expect_prediction(&t);
     training_release(&t);
 }

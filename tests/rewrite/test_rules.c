@@ -379,21 +379,23 @@ static void a_training_step_has_no_plain_sum_or_gelu_left(void **state)
                                                          .seq_len = 8,
                                                          .n_micro = n_micro,
                                                          .bf16 = n_micro == 2});
-            int n_layers = t.io.n_blocks;
-            expect_no_plain_sums(t.graph, gpt2);
-            assert_int_equal(count_inputs(t.graph, OP_linear, 3), 2 * n_layers);
-            assert_int_equal(
-                count_inputs(t.graph, gpt2 ? OP_layer_norm_grad : OP_rms_norm_grad, gpt2 ? 5 : 4),
-                2 * n_layers);
-            assert_int_equal(count(t.graph, OP_gelu) + count(t.graph, OP_gelu_grad), 0);
-            assert_int_equal(count(t.graph, OP_gelu_bias), gpt2 ? n_layers : 0);
-            assert_int_equal(count(t.graph, OP_gelu_bias_grad), 0);
-            assert_int_equal(count(t.graph, OP_gelu_bias_with_grad), gpt2 ? n_layers : 0);
+            int n_layers = t.stage->io.n_blocks;
+            expect_no_plain_sums(t.stage->graph, gpt2);
+            assert_int_equal(count_inputs(t.stage->graph, OP_linear, 3), 2 * n_layers);
+            assert_int_equal(count_inputs(t.stage->graph,
+                                          gpt2 ? OP_layer_norm_grad : OP_rms_norm_grad,
+                                          gpt2 ? 5 : 4),
+                             2 * n_layers);
+            assert_int_equal(count(t.stage->graph, OP_gelu) + count(t.stage->graph, OP_gelu_grad),
+                             0);
+            assert_int_equal(count(t.stage->graph, OP_gelu_bias), gpt2 ? n_layers : 0);
+            assert_int_equal(count(t.stage->graph, OP_gelu_bias_grad), 0);
+            assert_int_equal(count(t.stage->graph, OP_gelu_bias_with_grad), gpt2 ? n_layers : 0);
             /* The sum over micro-steps goes into the op that makes the bias gradient. */
-            assert_int_equal(count_inputs(t.graph, OP_gelu_bias_with_grad, 3),
+            assert_int_equal(count_inputs(t.stage->graph, OP_gelu_bias_with_grad, 3),
                              gpt2 && n_micro > 1 ? n_layers : 0);
-            assert_int_equal(count(t.graph, OP_silu_gate_grad), 0);
-            assert_int_equal(count(t.graph, OP_silu_gate_with_grad), gpt2 ? 0 : n_layers);
+            assert_int_equal(count(t.stage->graph, OP_silu_gate_grad), 0);
+            assert_int_equal(count(t.stage->graph, OP_silu_gate_with_grad), gpt2 ? 0 : n_layers);
             training_release(&t);
         }
     }
@@ -412,12 +414,13 @@ static void what_activations_make_is_not_read_in_the_backward_pass(void **state)
         struct training t;
         training_init(
             &t, &(struct training_options){.golden = golden_names[i], .batch = 2, .seq_len = 8});
-        for (size_t k = 0; k < t.graph->nodes.n; k++) {
-            const struct node *n = graph_node(t.graph, (node_id)k);
+        for (size_t k = 0; k < t.stage->graph->nodes.n; k++) {
+            const struct node *n = graph_node(t.stage->graph, (node_id)k);
             for (int in = 0; in < n->n_in && n->pass == PASS_BACKWARD; in++) {
-                node_id from =
-                    n->in[in] == VALUE_NONE ? NODE_NONE : graph_value(t.graph, n->in[in])->producer;
-                assert_false(from != NODE_NONE && is_activation(graph_node(t.graph, from)));
+                node_id from = n->in[in] == VALUE_NONE
+                                   ? NODE_NONE
+                                   : graph_value(t.stage->graph, n->in[in])->producer;
+                assert_false(from != NODE_NONE && is_activation(graph_node(t.stage->graph, from)));
             }
         }
         training_release(&t);

@@ -106,9 +106,9 @@ static void updates_of_a_block_run_together_whichever_op_they_are(void **state)
     training_start(&t);
     n_batches = n_calls = 0;
     training_step(&t, 0);
-    print_message("%d calls in %d batches, %d blocks\n", n_calls, n_batches, t.io.n_blocks);
-    assert_true(n_calls > 2 * t.io.n_blocks);
-    assert_true(n_batches <= t.io.n_blocks);
+    print_message("%d calls in %d batches, %d blocks\n", n_calls, n_batches, t.stage->io.n_blocks);
+    assert_true(n_calls > 2 * t.stage->io.n_blocks);
+    assert_true(n_batches <= t.stage->io.n_blocks);
     training_release(&t);
 }
 
@@ -126,16 +126,16 @@ static void every_instruction_gets_its_share_of_the_time(void **state)
                                                  .device = &batching});
     training_emit(&t);
     training_start(&t);
-    expect_ok(timing_init(&timing, t.program, &t.device));
-    executor_time_into(t.executor, t.handle, &timing);
+    expect_ok(timing_init(&timing, t.stage->program, &t.device));
+    executor_time_into(t.engine.executor, t.stage->handle, &timing);
     n_batches = 0;
     training_step(&t, 0);
     assert_true(n_batches > 0);
     assert_int_equal(timing.runs.n, 1);
-    for (size_t i = 0; i < t.program->instrs.n; i++) {
-        const struct instr *x = &t.program->instrs.items[i];
+    for (size_t i = 0; i < t.stage->program->instrs.n; i++) {
+        const struct instr *x = &t.stage->program->instrs.items[i];
         const struct timed_run *run = &timing.runs.items[0];
-        if (x->kind == INSTR_COMPUTE && graph_node(t.graph, x->node)->op == OP_adamw)
+        if (x->kind == INSTR_COMPUTE && graph_node(t.stage->graph, x->node)->op == OP_adamw)
             assert_true(run->end[i] > run->begin[i]);
     }
     timing_release(&timing);

@@ -44,13 +44,13 @@ static void the_clock_tells_begin_and_end_of_every_instruction(void **state)
     struct timing timing;
     open_training(&t, 1);
     training_start(&t);
-    expect_ok(timing_init(&timing, t.program, &t.device));
+    expect_ok(timing_init(&timing, t.stage->program, &t.device));
     training_step(&t, 0); /* nobody asks */
     assert_int_equal(timing.runs.n, 0);
-    executor_time_into(t.executor, t.handle, &timing);
+    executor_time_into(t.engine.executor, t.stage->handle, &timing);
     training_step(&t, 1);
     training_step(&t, 2);
-    executor_time_into(t.executor, t.handle, NULL);
+    executor_time_into(t.engine.executor, t.stage->handle, NULL);
     training_step(&t, 3);
     assert_int_equal(timing.runs.n, 2);
     for (size_t i = 0; i < timing.runs.n; i++)
@@ -69,8 +69,8 @@ static void every_run_of_a_section_is_written_down(void **state)
     struct timing timing;
     open_training(&t, 3);
     training_start(&t);
-    expect_ok(timing_init(&timing, t.program, &t.device));
-    executor_time_into(t.executor, t.handle, &timing);
+    expect_ok(timing_init(&timing, t.stage->program, &t.device));
+    executor_time_into(t.engine.executor, t.stage->handle, &timing);
     training_step(&t, 0);
     assert_int_equal(timing.runs.n, ARRAY_LEN(sections));
     for (size_t i = 0; i < timing.runs.n; i++) {
@@ -137,9 +137,9 @@ static void marks_tell_the_same_and_batches_are_shared_out(void **state)
     struct timing timing;
     open_training(&t, 1);
     struct device_ops ops = *t.device.ops;
-    for (size_t k = 0; k < t.program->instrs.n; k++) {
-        const struct instr *i = &t.program->instrs.items[k];
-        if (i->kind == INSTR_COMPUTE && graph_node(t.graph, i->node)->op == OP_adamw)
+    for (size_t k = 0; k < t.stage->program->instrs.n; k++) {
+        const struct instr *i = &t.stage->program->instrs.items[k];
+        if (i->kind == INSTR_COMPUTE && graph_node(t.stage->graph, i->node)->op == OP_adamw)
             batched = i->kernel;
     }
     assert_non_null(batched);
@@ -149,8 +149,8 @@ static void marks_tell_the_same_and_batches_are_shared_out(void **state)
     ops.batch = batch;
     t.device.ops = &ops;
     training_start(&t);
-    expect_ok(timing_init(&timing, t.program, &t.device));
-    executor_time_into(t.executor, t.handle, &timing);
+    expect_ok(timing_init(&timing, t.stage->program, &t.device));
+    executor_time_into(t.engine.executor, t.stage->handle, &timing);
     training_step(&t, 0);
     assert_true(n_batches >= 1 && n_in_batches > n_batches);
     assert_int_equal(timing.runs.n, 1);
@@ -158,7 +158,7 @@ static void marks_tell_the_same_and_batches_are_shared_out(void **state)
     int n_updates = 0;
     double last[QUEUE_COUNT] = {0};
     for (int32_t k = 0; k < r->section->n; k++) { /* a queue is in order; queues are not */
-        const struct instr *i = &t.program->instrs.items[r->section->first + k];
+        const struct instr *i = &t.stage->program->instrs.items[r->section->first + k];
         assert_true(r->begin[k] >= last[i->queue] - 1e-9 && r->end[k] >= r->begin[k]);
         last[i->queue] = r->end[k];
         if (i->kind == INSTR_COMPUTE && i->kernel == batched) {

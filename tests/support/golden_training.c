@@ -28,15 +28,15 @@ static void copy_rows(void *to, const struct st_tensor *from, int64_t first_row,
 
 static void run_section(struct session *s, const char *name)
 {
-    expect_ok(executor_run(s->executor, s->train_program, name));
+    expect_ok(engine_run(&s->engine, s->train, name));
 }
 
 static void set_batch(struct session *s, const struct st_reader *golden, int64_t first, int64_t n)
 {
-    int h = s->train_program;
-    copy_rows(executor_input(s->executor, h, "tokens"), st_reader_find(golden, "tokens"), first, n);
-    copy_rows(executor_input(s->executor, h, "targets"), st_reader_find(golden, "targets"), first,
-              n);
+    void *tokens = engine_input(&s->engine, s->train, "tokens");
+    void *targets = engine_input(&s->engine, s->train, "targets");
+    copy_rows(tokens, st_reader_find(golden, "tokens"), first, n);
+    copy_rows(targets, st_reader_find(golden, "targets"), first, n);
 }
 
 /* 20 steps of the golden recipe on the golden batch, in `n_micro` micro-batches. */
@@ -74,11 +74,11 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
     expect_ok(session_start(&s));
     expect_ok(st_reader_open_file(&golden, file));
 
-    int h = s.train_program;
+    struct engine *e = &s.engine;
     for (int step = 0; step < n_steps_taken; step++) {
-        *(float *)executor_input(s.executor, h, LOSS_SEED) = 1.0f / (GOLDEN_BATCH * GOLDEN_LENGTH);
-        *(float *)executor_input(s.executor, h, "lr") = 3e-3f;
-        int32_t *number = executor_input(s.executor, h, "step");
+        *(float *)engine_input(e, s.train, LOSS_SEED) = 1.0f / (GOLDEN_BATCH * GOLDEN_LENGTH);
+        *(float *)engine_input(e, s.train, "lr") = 3e-3f;
+        int32_t *number = engine_input(e, s.train, "step");
         if (number) /* with loss scaling the program counts by itself */
             *number = step + 1;
         if (n_micro == 1) {
@@ -92,14 +92,14 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
             }
             run_section(&s, "update");
         }
-        float loss = *(const float *)executor_output(s.executor, h, "loss");
-        float count = *(const float *)executor_output(s.executor, h, "count");
+        float loss = *(const float *)engine_output(e, s.train, "loss");
+        float count = *(const float *)engine_output(e, s.train, "count");
         out->losses[step] = (double)loss / (double)count;
-        out->norms[step] = (double)*(const float *)executor_output(s.executor, h, "grad_norm");
+        out->norms[step] = (double)*(const float *)engine_output(e, s.train, "grad_norm");
     }
     for (int t = 0; t < TIER_COUNT; t++) {
-        out->predicted[t] = s.pipeline.n_bytes[t];
-        out->measured[t] = executor_high_water(s.executor, (enum tier)t);
+        out->predicted[t] = e->work.n_bytes[t];
+        out->measured[t] = executor_high_water(e->executor, (enum tier)t);
     }
     st_reader_close(golden);
     session_close(&s);

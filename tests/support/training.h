@@ -1,13 +1,9 @@
-/* training.h: a training step built stage by stage, with the plan in the test's hands, and run.
+/* training.h: a training step with the plan in the test's hands: an engine taken step by step.
  * Everything fails the test instead of returning an error. */
 #ifndef SNUG_TESTS_TRAINING_H
 #define SNUG_TESTS_TRAINING_H
 
-#include "model/model.h"
-#include "optim/optimizer.h"
-#include "plan/plan.h"
-#include "program/program.h"
-#include "run/executor.h"
+#include "engine/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,28 +27,27 @@ struct training_options {
 struct training {
     struct training_options options;
     struct model *model;
-    struct model_graph io;
-    struct precision precision;
     struct device device; /* a copy; the test program closes what it opened */
-    struct graph *graph;
-    struct plan plan;
-    struct storage storage;
-    struct program *program;
-    struct executor *executor; /* NULL until training_start */
-    int handle;
+    struct stage_request request;
+    struct engine engine;
+    struct stage *stage; /* of the engine, the only one: graph, plan, program */
 };
 
-/* Model, autodiff, precision, optimizer, each rewritten as in training; the plan keeps everything.
- */
+/* The graph; the plan keeps everything. */
 void training_init(struct training *t, const struct training_options *o);
-/* Emits and places what t->plan says. */
+/* Emits and places what t->stage->plan says. */
 void training_emit(struct training *t);
 /* Allocates arenas, loads (and so checks) the program, initialises weights and states. */
 void training_start(struct training *t);
+/* Gives the arenas back; training_start may follow. */
+void training_stop(struct training *t);
 /* One optimizer step on synthetic tokens that depend on the step alone. */
 void training_step(struct training *t, int step);
 float training_output(const struct training *t, const char *name);
 void training_release(struct training *t);
+
+/* The storage of that name as the host sees it; fails where there is none. */
+void *training_storage(const struct training *t, const char *name);
 
 /* Fails unless every tier was used up to the predicted byte. */
 void training_expect_prediction(const struct training *t);

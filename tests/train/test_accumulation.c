@@ -49,26 +49,26 @@ static void gradient(const char *model, int n_micro, double *out, int64_t n)
     expect_ok(config_resolve(cfg, 1));
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
     expect_ok(session_start(&s));
-    int h = s.train_program;
+    struct engine *e = &s.engine;
     size_t n_micro_bytes = sizeof(tokens) / (size_t)n_micro;
-    *(float *)executor_input(s.executor, h, LOSS_SEED) = 1.0f / (BATCH * LENGTH);
-    *(float *)executor_input(s.executor, h, "lr") = 1048576.0f;
-    *(int32_t *)executor_input(s.executor, h, "step") = 1;
+    *(float *)engine_input(e, s.train, LOSS_SEED) = 1.0f / (BATCH * LENGTH);
+    *(float *)engine_input(e, s.train, "lr") = 1048576.0f;
+    *(int32_t *)engine_input(e, s.train, "step") = 1;
     if (n_micro > 1)
-        expect_ok(executor_run(s.executor, h, "begin"));
+        expect_ok(engine_run(e, s.train, "begin"));
     for (int i = 0; i < n_micro; i++) {
-        memcpy(executor_input(s.executor, h, "tokens"), (char *)tokens + (size_t)i * n_micro_bytes,
+        memcpy(engine_input(e, s.train, "tokens"), (char *)tokens + (size_t)i * n_micro_bytes,
                n_micro_bytes);
-        memcpy(executor_input(s.executor, h, "targets"),
-               (char *)targets + (size_t)i * n_micro_bytes, n_micro_bytes);
-        expect_ok(executor_run(s.executor, h, n_micro > 1 ? "micro" : "step"));
+        memcpy(engine_input(e, s.train, "targets"), (char *)targets + (size_t)i * n_micro_bytes,
+               n_micro_bytes);
+        expect_ok(engine_run(e, s.train, n_micro > 1 ? "micro" : "step"));
     }
     if (n_micro > 1)
-        expect_ok(executor_run(s.executor, h, "update"));
+        expect_ok(engine_run(e, s.train, "update"));
     int64_t at = 0;
-    for (int i = 0; i < s.n_params; i++) {
-        const float *p = s.param_tensors[i].data;
-        for (int64_t k = 0; k < shape_elems(&s.param_tensors[i].shape); k++)
+    for (int i = 0; i < e->n_params; i++) {
+        const float *p = e->param_tensors[i].data;
+        for (int64_t k = 0; k < shape_elems(&e->param_tensors[i].shape); k++)
             out[at++] = (double)p[k];
     }
     assert_true(at <= n);

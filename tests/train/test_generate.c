@@ -60,11 +60,12 @@ static void fill_prompt(int32_t *tokens, int n, uint64_t seed)
 
 static void open_golden(struct inference *x, const struct config *cfg, int64_t chunk)
 {
-    struct inference_options o = {.chunk = chunk,
-                                  .cache_len = PROMPT + NEW,
-                                  .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
-    expect_ok(inference_open(x, cfg, &o));
-    expect_ok(inference_load(x, x->model_folder));
+    struct inference_sizes sizes = {.chunk = chunk,
+                                    .cache_len = PROMPT + NEW,
+                                    .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
+    expect_ok(inference_open(x, cfg, &(struct engine_options){0}));
+    expect_ok(inference_plan(x, &sizes));
+    expect_ok(inference_load(x, x->engine.model_folder));
 }
 
 static void greedy_decoding_equals_scoring_from_scratch(void **state)
@@ -85,7 +86,8 @@ static void greedy_decoding_equals_scoring_from_scratch(void **state)
             expect_ok(inference_extend(&x, &tokens[n], 1, n, &logits));
         }
         for (int t = 0; t < TIER_COUNT; t++)
-            assert_int_equal(executor_high_water(x.executor, (enum tier)t), x.n_bytes[t]);
+            assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
+                             x.engine.work.n_bytes[t]);
         inference_close(&x);
         config_free(cfg);
     }
@@ -138,9 +140,11 @@ static void generating_outside_the_budget_is_refused(void **state)
     (void)state;
     struct config *cfg = golden_config("llama", "device_memory=1KiB");
     struct inference x;
-    struct inference_options o = {.chunk = 4, .cache_len = 16};
-    assert_int_equal(inference_open(&x, cfg, &o), ERR_FIT);
+    struct inference_sizes sizes = {.chunk = 4, .cache_len = 16};
+    expect_ok(inference_open(&x, cfg, &(struct engine_options){0}));
+    assert_int_equal(inference_plan(&x, &sizes), ERR_FIT);
     expect_message("raise device_memory");
+    inference_close(&x);
     config_free(cfg);
 }
 

@@ -41,9 +41,9 @@ static void start(struct training *t, const struct training_options *o)
 
 static const void *storage_of(const struct training *t, const char *name)
 {
-    const struct storage_entry *e = storage_find(&t->storage, name);
+    const struct storage_entry *e = storage_find(&t->engine.work.storage, name);
     assert_non_null(e);
-    return executor_storage_pointer(t->executor, e);
+    return executor_storage_pointer(t->engine.executor, e);
 }
 
 static int count_of(const struct training *t, const char *name)
@@ -60,9 +60,9 @@ static double scale_of(const struct training *t)
 static uint64_t rest_of(const struct training *t)
 {
     uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < t->storage.entries.n; i++) {
-        const struct storage_entry *e = &t->storage.entries.items[i];
-        const unsigned char *p = executor_storage_pointer(t->executor, e);
+    for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
+        const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
+        const unsigned char *p = executor_storage_pointer(t->engine.executor, e);
         for (int64_t k = 0; strncmp(e->name, "scaler.", 7) != 0 && k < e->n_bytes; k++)
             h = (h ^ p[k]) * 1099511628211u;
     }

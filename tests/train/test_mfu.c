@@ -48,7 +48,7 @@ static void a_peak_measured_on_a_busy_machine_gives_no_more_than_all_of_it(void 
     expect_ok(session_open(&session, config, &(struct session_options){.train = true}));
     expect_ok(session_data(&session));
     expect_ok(session_start(&session));
-    session.device.rates.matmul_flops = 1e6; /* any step goes beyond that */
+    session.engine.device->rates.matmul_flops = 1e6; /* any step goes beyond that */
     struct train_observer observer = {.on_step = expect_a_share, .user = &most};
     struct train_options options = {.observers = &observer, .n_observers = 1};
     expect_ok(train_session(&session, &options, &result));

@@ -94,8 +94,8 @@ static void no_masters_means_no_bytes_of_masters(void **state)
                   &(struct training_options){
                       .golden = "gpt2", .batch = 1, .seq_len = 8, .precision = &pure, .seed = 3});
     training_emit(&t);
-    program_memory_at(t.program, &t.storage, TIER_DEVICE, program_peak(t.program, TIER_DEVICE),
-                      by_class);
+    program_memory_at(t.stage->program, &t.engine.work.storage, TIER_DEVICE,
+                      program_peak(t.stage->program, TIER_DEVICE), by_class);
     assert_int_equal(by_class[MEMORY_MASTERS], 0);
     assert_true(by_class[MEMORY_OPTIMIZER] < 3 * by_class[MEMORY_WEIGHTS]);
     training_release(&t);
@@ -107,10 +107,10 @@ static void no_masters_means_no_bytes_of_masters(void **state)
 static void gradient_bytes(const struct training *t, int64_t *block, int64_t *all)
 {
     *block = *all = 0;
-    for (int i = 0; i < t->io.n_params; i++) {
-        int64_t n = 4 * shape_elems(&t->io.params[i].shape);
+    for (int i = 0; i < t->stage->io.n_params; i++) {
+        int64_t n = 4 * shape_elems(&t->stage->io.params[i].shape);
         *all += align_up(n, ARENA_ALIGN);
-        if (strstr(t->io.params[i].name, ".0."))
+        if (strstr(t->stage->io.params[i].name, ".0."))
             *block += align_up(n, ARENA_ALIGN);
     }
 }
@@ -118,9 +118,9 @@ static void gradient_bytes(const struct training *t, int64_t *block, int64_t *al
 static int64_t most_gradients(const struct training *t)
 {
     int64_t most = 0;
-    for (int32_t at = 0; (size_t)at < t->program->instrs.n; at++) {
+    for (int32_t at = 0; (size_t)at < t->stage->program->instrs.n; at++) {
         int64_t by_class[MEMORY_CLASS_COUNT];
-        program_memory_at(t->program, &t->storage, TIER_DEVICE, at, by_class);
+        program_memory_at(t->stage->program, &t->engine.work.storage, TIER_DEVICE, at, by_class);
         most = MAX(most, by_class[MEMORY_GRADIENTS]);
     }
     return most;
@@ -167,8 +167,8 @@ static void a_block_has_one_sum_of_squares(void **state)
     (void)state;
     training_init(&t, &(struct training_options){
                           .config = DEEP_MODEL, .batch = 2, .seq_len = 8, .max_grad_norm = 1.0});
-    for (size_t k = 0; k < t.graph->nodes.n; k++) {
-        const struct node *n = graph_node(t.graph, (node_id)k);
+    for (size_t k = 0; k < t.stage->graph->nodes.n; k++) {
+        const struct node *n = graph_node(t.stage->graph, (node_id)k);
         n_sums += n->op == OP_sum_squares;
         n_outside += n->op == OP_sum_squares && n->block == BLOCK_NONE;
     }

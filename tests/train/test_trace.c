@@ -171,7 +171,7 @@ static void expect_times(const json_t *trace, const struct run *r)
     assert_true(measured <= step * 1.0001);
     assert_true(measured > 0.5 * step);
     double predicted = sum_ms(trace, PREDICTED) / n_steps;
-    assert_true(fabs(predicted / (1e3 * r->session.pipeline.forecast.step_s) - 1) < 1e-3);
+    assert_true(fabs(predicted / (1e3 * r->session.engine.forecast.step_s) - 1) < 1e-3);
     assert_true(number_of(other, "step_ms_unwatched") > 0);
     assert_string_equal(text_of(other, "predicted_from"), "measured kernels");
 }
@@ -180,7 +180,7 @@ static void expect_times(const json_t *trace, const struct run *r)
 static void expect_instructions(const json_t *trace, const struct run *r, int process,
                                 int64_t n_steps)
 {
-    const struct program *p = r->session.pipeline.train.program;
+    const struct program *p = r->session.train->program;
     const json_t *events = json_object_get(trace, "traceEvents"), *e;
     int64_t n_micro = r->config->gradient_accumulation_steps, n_found = 0, n_wanted = 0;
     size_t i;
@@ -222,7 +222,7 @@ static void expect_bytes(const json_t *trace, const struct run *r)
         json_object_foreach(json_object_get(e, "args"), name, x) sum += json_integer_value(x);
         most = MAX(most, sum);
     }
-    const struct forecast *f = &r->session.pipeline.forecast;
+    const struct forecast *f = &r->session.engine.forecast;
     assert_int_equal(most, f->arena_bytes - f->fragmentation);
 }
 
@@ -309,10 +309,10 @@ static void a_full_disk_is_told(void **state)
     struct profile_options o = {.path = r.path, .n_steps = 1};
     struct profile p;
     expect_ok(profile_init(&p, &r.session, &o, 4));
-    executor_time_into(r.session.executor, r.session.train_program, &p.timing);
-    *(int32_t *)executor_input(r.session.executor, r.session.train_program, "step") = 1;
+    executor_time_into(r.session.engine.executor, r.session.train->handle, &p.timing);
+    *(int32_t *)executor_input(r.session.engine.executor, r.session.train->handle, "step") = 1;
     profile_step_begin(&p, PROFILE_FIRST_STEP);
-    expect_ok(executor_run(r.session.executor, r.session.train_program, "step"));
+    expect_ok(executor_run(r.session.engine.executor, r.session.train->handle, "step"));
     file_fail_after(1);
     told = profile_step_end(&p, PROFILE_FIRST_STEP, 0.1) == ERR_IO;
     file_fail_after(0);

@@ -1,4 +1,4 @@
-#include "train/budget.h"
+#include "search/budget.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +19,9 @@ static int64_t left_of(const struct device_room *r, int64_t taken)
     return r->free_bytes == INT64_MAX ? INT64_MAX : MAX(room_available(r) - taken, (int64_t)0);
 }
 
-void budget_read(struct budget *b, struct device *d, const struct config *cfg,
+void budget_read(struct budget *b, struct device *d, const struct limits *limits,
                  const int64_t needs[TIER_COUNT])
 {
-    const int64_t asked[TIER_COUNT] = {cfg->device_memory, cfg->host_memory, cfg->disk_memory};
     *b = (struct budget){.is_shared = !d->ops->memory_is_apart};
     memcpy(b->needs, needs, sizeof(b->needs));
     read_rooms(b, d);
@@ -30,8 +29,8 @@ void budget_read(struct budget *b, struct device *d, const struct config *cfg,
     b->had[TIER_HOST] = left_of(&b->host, b->is_shared ? needs[TIER_DEVICE] : 0);
     b->had[TIER_DISK] = INT64_MAX;
     for (int t = 0; t < TIER_COUNT; t++) {
-        b->given[t] = asked[t] != CONFIG_AUTO && asked[t] != CONFIG_UNSET;
-        b->n_bytes[t] = b->given[t] ? asked[t] : b->had[t];
+        b->given[t] = limits->n_bytes[t] != LIMIT_OPEN;
+        b->n_bytes[t] = b->given[t] ? limits->n_bytes[t] : b->had[t];
     }
     /* A budget is a plan, perhaps for another machine: only what was left open goes by this one. */
     if (b->is_shared && b->given[TIER_DEVICE] && !b->given[TIER_HOST])

@@ -1,5 +1,5 @@
 /* precision_config.c: the dtypes that a config asks for, on a device that may not have them. */
-#include "train/pipeline.h"
+#include "engine/settings.h"
 
 /* Products of 16-bit floats are worth their rounding where they are clearly faster than f32's. */
 static bool is_fast_at_half(const struct device *d)

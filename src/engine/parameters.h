@@ -1,7 +1,7 @@
 /* parameters.h: how parameters come to a device, also to one whose memory the host cannot address.
  */
-#ifndef SNUG_TRAIN_PARAMETERS_H
-#define SNUG_TRAIN_PARAMETERS_H
+#ifndef SNUG_ENGINE_PARAMETERS_H
+#define SNUG_ENGINE_PARAMETERS_H
 
 #include "device/device.h"
 #include "io/stage.h"

@@ -33,7 +33,7 @@ static const struct storage_entry *master_of(const struct training *t, const cha
 {
     char name[256];
     (void)snprintf(name, sizeof(name), "master.%s", param);
-    return storage_find(&t->storage, name);
+    return storage_find(&t->engine.work.storage, name);
 }
 
 /* ---- formats and bytes ----------------------------------------------------------------------- */
@@ -49,12 +49,12 @@ static void norm_weights_and_gelu_biases_are_their_own_masters(void **state)
             int64_t n_bytes = 0, n_wide = 0;
             init(&t, *name, &roles[r]);
             training_emit(&t);
-            for (int i = 0; i < t.io.n_params; i++) {
-                const struct model_param *p = &t.io.params[i];
+            for (int i = 0; i < t.stage->io.n_params; i++) {
+                const struct model_param *p = &t.stage->io.params[i];
                 bool wide = is_wide(*name, p->name);
-                const struct storage_entry *e = storage_find(&t.storage, p->name);
+                const struct storage_entry *e = storage_find(&t.engine.work.storage, p->name);
                 const struct storage_entry *master = master_of(&t, p->name);
-                assert_int_equal(graph_value(t.graph, p->value)->dtype,
+                assert_int_equal(graph_value(t.stage->graph, p->value)->dtype,
                                  wide ? DTYPE_F32 : roles[r].weights);
                 assert_int_equal(!master, wide);
                 n_bytes += e->n_bytes + (master ? master->n_bytes : 0);
@@ -75,8 +75,9 @@ static void without_masters_every_parameter_has_16_bits(void **state)
     struct training t;
     (void)state;
     init(&t, "gpt2", &pure);
-    for (int i = 0; i < t.io.n_params; i++)
-        assert_int_equal(graph_value(t.graph, t.io.params[i].value)->dtype, DTYPE_BF16);
+    for (int i = 0; i < t.stage->io.n_params; i++)
+        assert_int_equal(graph_value(t.stage->graph, t.stage->io.params[i].value)->dtype,
+                         DTYPE_BF16);
     training_emit(&t);
     training_release(&t);
 }
@@ -91,17 +92,17 @@ static void every_gradient_has_the_dtype_that_was_asked_for(void **state)
             struct training t;
             int n_updates = 0;
             init(&t, *name, &p);
-            for (size_t k = 0; k < t.graph->nodes.n; k++) {
-                const struct node *n = graph_node(t.graph, (node_id)k);
+            for (size_t k = 0; k < t.stage->graph->nodes.n; k++) {
+                const struct node *n = graph_node(t.stage->graph, (node_id)k);
                 if (n->op != OP_adamw && n->op != OP_adamw_master)
                     continue;
-                if (graph_value(t.graph, n->in[1])->dtype != p.gradients)
+                if (graph_value(t.stage->graph, n->in[1])->dtype != p.gradients)
                     fail_msg("%s: the gradient of %s is %s", *name,
-                             graph_value(t.graph, n->in[0])->name,
-                             dtype_name(graph_value(t.graph, n->in[1])->dtype));
+                             graph_value(t.stage->graph, n->in[0])->name,
+                             dtype_name(graph_value(t.stage->graph, n->in[1])->dtype));
                 n_updates++;
             }
-            assert_int_equal(n_updates, t.io.n_params);
+            assert_int_equal(n_updates, t.stage->io.n_params);
             training_emit(&t);
             training_release(&t);
         }
@@ -114,10 +115,11 @@ static void every_gradient_has_the_dtype_that_was_asked_for(void **state)
  * parameter then is the rounding of. */
 static void nudge(struct training *t, const char *param, float factor)
 {
-    void *weight = executor_storage_pointer(t->executor, storage_find(&t->storage, param));
+    void *weight =
+        executor_storage_pointer(t->engine.executor, storage_find(&t->engine.work.storage, param));
     const struct storage_entry *master = master_of(t, param);
-    float *x = master ? executor_storage_pointer(t->executor, master) : weight;
-    int64_t n = storage_find(&t->storage, param)->n_bytes / (master ? 2 : 4);
+    float *x = master ? executor_storage_pointer(t->engine.executor, master) : weight;
+    int64_t n = storage_find(&t->engine.work.storage, param)->n_bytes / (master ? 2 : 4);
     for (int64_t i = 0; i < n; i++) {
         x[i] *= factor;
         if (master)
@@ -177,20 +179,20 @@ static const void *stored(const struct session *s, const char *prefix, const cha
 {
     char name[256];
     (void)snprintf(name, sizeof(name), "%s%s", prefix, param);
-    const struct storage_entry *e = storage_find(&s->pipeline.storage, name);
-    return e ? executor_storage_pointer(s->executor, e) : NULL;
+    const struct storage_entry *e = storage_find(&s->engine.work.storage, name);
+    return e ? executor_storage_pointer(s->engine.executor, e) : NULL;
 }
 
 /* Parameter i of the session as the file has it, or the seed: in f32. */
 static struct tensor origin_of(const struct session *s, int i)
 {
-    const struct model_param *p = &s->params[i];
+    const struct model_param *p = &s->engine.params[i];
     struct tensor t = {.dtype = DTYPE_F32, .shape = p->shape};
     t.data = mem_calloc((size_t)shape_elems(&t.shape), sizeof(float));
     assert_non_null(t.data);
-    if (s->model_folder) {
+    if (s->engine.model_folder) {
         struct weights *w;
-        expect_ok(weights_open(&w, s->model_folder, s->params, s->n_params));
+        expect_ok(weights_open(&w, s->engine.model_folder, s->engine.params, s->engine.n_params));
         expect_ok(weights_read(w, i, &t, NULL));
         weights_close(w);
     } else {
@@ -214,10 +216,10 @@ static void masters_start_from_what_was_never_rounded(void **state)
         expect_ok(session_data(&s));
         expect_ok(session_start(&s));
         int64_t n_rounded = 0;
-        for (int i = 0; i < s.n_params; i++) {
+        for (int i = 0; i < s.engine.n_params; i++) {
             struct tensor origin = origin_of(&s, i);
-            const float *x = origin.data, *master = stored(&s, "master.", s.params[i].name);
-            const void *weight = stored(&s, "", s.params[i].name);
+            const float *x = origin.data, *master = stored(&s, "master.", s.engine.params[i].name);
+            const void *weight = stored(&s, "", s.engine.params[i].name);
             assert_memory_equal(master ? master : weight, x, (size_t)tensor_bytes(&origin));
             for (int64_t k = 0; master && k < shape_elems(&origin.shape); k++) {
                 uint16_t h = ((const uint16_t *)weight)[k];
@@ -246,11 +248,11 @@ static void evaluation_reads_the_parameters_as_training_stores_them(void **state
             struct config *cfg;
             (void)snprintf(model, sizeof(model), "model_name_or_path=tests/golden/%s", *name);
             open_bf16(&s, &cfg, model, fused[i], true);
-            for (int k = 0; k < s.n_params; k++) {
-                const struct model_param *trained = &s.pipeline.train.io.params[k];
-                const struct model_param *read = &s.pipeline.eval.io.params[k];
-                assert_int_equal(graph_value(s.pipeline.train.graph, trained->value)->dtype,
-                                 graph_value(s.pipeline.eval.graph, read->value)->dtype);
+            for (int k = 0; k < s.engine.n_params; k++) {
+                const struct model_param *trained = &s.train->io.params[k];
+                const struct model_param *read = &s.eval->io.params[k];
+                assert_int_equal(graph_value(s.train->graph, trained->value)->dtype,
+                                 graph_value(s.eval->graph, read->value)->dtype);
             }
             session_close(&s);
             config_free(cfg);

@@ -1,11 +1,11 @@
-/* budget.h: what a plan may take of each memory: what the config says, and what there is.
+/* budget.h: what a plan may take of each memory: what was asked for, and what there is.
  *
  * On the CPU the device tier and the host tier are both the machine's memory. device_memory bounds
  * the arena there, host_memory everything else that the process holds; a tier without a budget may
  * take what is free and the other one does not need. On a GPU each has a memory of its own.
  */
-#ifndef SNUG_TRAIN_BUDGET_H
-#define SNUG_TRAIN_BUDGET_H
+#ifndef SNUG_SEARCH_BUDGET_H
+#define SNUG_SEARCH_BUDGET_H
 
 #include "config/config.h"
 #include "device/device.h"
@@ -13,6 +13,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Bytes that each tier may take, as device_memory, host_memory and disk_memory say. */
+#define LIMIT_OPEN ((int64_t)-1) /* what there is */
+struct limits {
+    int64_t n_bytes[TIER_COUNT];
+};
 
 struct budget {
     bool is_shared; /* device and host tier are one memory */
@@ -24,7 +30,7 @@ struct budget {
     struct device_room host;     /* of the host's; the same one where it is shared */
 };
 
-void budget_read(struct budget *b, struct device *d, const struct config *cfg,
+void budget_read(struct budget *b, struct device *d, const struct limits *limits,
                  const int64_t needs[TIER_COUNT]);
 
 /* The first tier that needs more than it may take (`n_bytes`), or than can be had now (`had`);

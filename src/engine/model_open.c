@@ -1,6 +1,5 @@
-/* session_model.c: the model a config asks for: keys of its own, or a folder's config.json with the
- * config's keys over it.
- */
+#include "engine/model_open.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,7 +7,6 @@
 #include "base/log.h"
 #include "io/hf_dir.h"
 #include "model/config_override.h"
-#include "train/session.h"
 
 struct folder_config {
     const struct config *config;
@@ -192,8 +190,8 @@ out:
     return status;
 }
 
-enum status session_open_model(const struct config *cfg, const char *hub_folder,
-                               struct model **model, char **folder)
+enum status open_model(const struct config *cfg, const char *hub_folder, struct model **model,
+                       char **folder)
 {
     enum status status;
     *folder = NULL;

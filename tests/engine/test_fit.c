@@ -10,9 +10,10 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "engine/engine.h"
+#include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/scratch.h"
-#include "train/session.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -63,8 +64,8 @@ struct planned {
     struct config *config;
     struct model *model;
     char *folder;
-    struct pipeline pipeline;
-    struct pipeline_options options;
+    struct stage_request stage;
+    struct engine engine;
 };
 
 static void plan(struct planned *p, const char *extra1, const char *extra2)
@@ -72,16 +73,22 @@ static void plan(struct planned *p, const char *extra1, const char *extra2)
     const char *overrides[] = {"model_name_or_path=tests/golden/llama", "max_seq_length=32",
                                "per_device_train_batch_size=8", extra1 ? extra1 : "seed=1",
                                extra2 ? extra2 : "seed=1"};
-    *p = (struct planned){.options = {.train = true}};
+    struct settings settings;
+    *p = (struct planned){0};
     expect_ok(config_load(&p->config, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(p->config, 1));
-    expect_ok(session_open_model(p->config, NULL, &p->model, &p->folder));
-    expect_ok(pipeline_build(&p->pipeline, p->config, p->model, &device, &p->options));
+    expect_ok(open_model(p->config, NULL, &p->model, &p->folder));
+    expect_ok(settings_from_config(&settings, p->config, &device));
+    expect_ok(request_from_config(&p->stage, STAGE_TRAIN, p->config, p->model));
+    engine_init(&p->engine, &settings, p->model, &device);
+    p->engine.config = p->config;
+    expect_ok(
+        engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));
 }
 
 static void drop(struct planned *p)
 {
-    pipeline_release(&p->pipeline);
+    engine_close(&p->engine);
     model_free(p->model);
     mem_free(p->folder);
     config_free(p->config);
@@ -92,7 +99,7 @@ static int64_t needs(const char *extra)
 {
     struct planned p;
     plan(&p, extra, NULL);
-    int64_t n_bytes = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    int64_t n_bytes = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
     return n_bytes;
 }
@@ -116,7 +123,7 @@ static void too_little_free_memory_names_the_holder_and_the_change(void **state)
     assert_true(recomputed < kept);
     set_free(kept - 1);
     plan(&p, NULL, NULL);
-    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    assert_int_equal(engine_require_room(&p.engine), ERR_FIT);
     expect_words(kept);
     expect_message("with gradient_checkpointing: true");
     drop(&p);
@@ -130,16 +137,16 @@ static void no_budget_means_what_is_free(void **state)
     int64_t kept = needs(NULL);
     set_free(kept - 1);
     plan(&p, NULL, NULL);
-    assert_false(p.pipeline.forecast.fits);
-    assert_int_equal(p.pipeline.forecast.budget.n_bytes[TIER_DEVICE], kept - 1);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    assert_false(p.engine.forecast.fits);
+    assert_int_equal(p.engine.forecast.budget.n_bytes[TIER_DEVICE], kept - 1);
+    assert_int_equal(engine_require_fit(&p.engine), ERR_FIT);
     expect_words(kept);
     drop(&p);
     set_free(kept);
     plan(&p, NULL, NULL);
-    assert_true(p.pipeline.forecast.fits);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
-    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), OK);
+    assert_true(p.engine.forecast.fits);
+    assert_int_equal(engine_require_fit(&p.engine), OK);
+    assert_int_equal(engine_require_room(&p.engine), OK);
     drop(&p);
 }
 
@@ -149,8 +156,8 @@ static void a_budget_is_a_plan_and_free_memory_a_condition(void **state)
     struct planned p;
     set_free(1024);
     plan(&p, "device_memory=1GiB", NULL);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
-    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    assert_int_equal(engine_require_fit(&p.engine), OK);
+    assert_int_equal(engine_require_room(&p.engine), ERR_FIT);
     expect_message("end what holds the rest");
     drop(&p);
 }
@@ -184,7 +191,7 @@ static int64_t process_needs(void)
     set_free_in_group(1024 * MIB);
     plan(&p, NULL, NULL);
     int64_t n_bytes =
-        pipeline_needs(&p.pipeline, TIER_DEVICE) + pipeline_needs(&p.pipeline, TIER_HOST);
+        p.engine.forecast.budget.needs[TIER_DEVICE] + p.engine.forecast.budget.needs[TIER_HOST];
     drop(&p);
     return n_bytes;
 }
@@ -196,17 +203,17 @@ static void arena_and_process_share_what_is_free(void **state)
     int64_t all = process_needs();
     set_free_in_group(all - MIB / 4);
     plan(&p, NULL, NULL);
-    assert_false(p.pipeline.forecast.fits);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    assert_false(p.engine.forecast.fits);
+    assert_int_equal(engine_require_fit(&p.engine), ERR_FIT);
     expect_message("does not fit: device memory needs");
     expect_message("of cgroup /jobs's 512.00 MiB are free");
     expect_message("go to what the process holds beside the arena");
     drop(&p);
     set_free_in_group(all + 64 * MIB);
     plan(&p, NULL, NULL);
-    assert_true(p.pipeline.forecast.fits);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
-    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), OK);
+    assert_true(p.engine.forecast.fits);
+    assert_int_equal(engine_require_fit(&p.engine), OK);
+    assert_int_equal(engine_require_room(&p.engine), OK);
     drop(&p);
 }
 
@@ -216,8 +223,8 @@ static void host_memory_bounds_the_process_beside_its_arena(void **state)
     struct planned p;
     set_free_in_group(1024 * MIB);
     plan(&p, "host_memory=1MiB", NULL);
-    assert_int_equal(p.pipeline.forecast.binding, TIER_HOST);
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), ERR_FIT);
+    assert_int_equal(p.engine.forecast.binding, TIER_HOST);
+    assert_int_equal(engine_require_fit(&p.engine), ERR_FIT);
     expect_message("does not fit: host memory needs");
     expect_message("the budget is 1.00 MiB (1048576 bytes)");
     expect_message("raise host_memory");
@@ -230,8 +237,8 @@ static void a_plan_for_another_machine_does_not_run_on_this_one(void **state)
     struct planned p;
     set_free_in_group(MIB);
     plan(&p, "device_memory=1GiB", "host_memory=1GiB");
-    assert_int_equal(pipeline_require_fit(&p.pipeline, &p.options), OK);
-    assert_int_equal(pipeline_require_room(&p.pipeline, &p.options), ERR_FIT);
+    assert_int_equal(engine_require_fit(&p.engine), OK);
+    assert_int_equal(engine_require_room(&p.engine), ERR_FIT);
     expect_message("raise the limit of cgroup /jobs");
     drop(&p);
 }

@@ -10,9 +10,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/scratch.h"
-#include "train/session.h"
 
 /* Opens the model of a folder under tests/golden with one override. */
 static enum status open_with(const char *name, const char *override, struct model **model)
@@ -24,7 +24,7 @@ static enum status open_with(const char *name, const char *override, struct mode
     (void)snprintf(folder, sizeof(folder), "model_name_or_path=tests/golden/%s", name);
     expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(cfg, 1));
-    enum status status = session_open_model(cfg, NULL, model, &found);
+    enum status status = open_model(cfg, NULL, model, &found);
     assert_true((status == OK) == (found != NULL));
     mem_free(found);
     config_free(cfg);

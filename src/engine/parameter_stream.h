@@ -2,8 +2,8 @@
  * Hugging Face folder, or drawn from the seed. Nothing is planned and no device is opened, so that
  * what only copies weights (export) runs anywhere, in the memory of the largest of them.
  */
-#ifndef SNUG_TRAIN_PARAMETER_STREAM_H
-#define SNUG_TRAIN_PARAMETER_STREAM_H
+#ifndef SNUG_ENGINE_PARAMETER_STREAM_H
+#define SNUG_ENGINE_PARAMETER_STREAM_H
 
 #include "graph/graph.h"
 #include "io/weights.h"

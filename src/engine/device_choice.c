@@ -1,4 +1,4 @@
-#include "train/device_choice.h"
+#include "engine/device_choice.h"
 
 #include "base/log.h"
 

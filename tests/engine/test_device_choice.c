@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "train/device_choice.h"
+#include "engine/device_choice.h"
 
 static struct config *load(const char *text)
 {

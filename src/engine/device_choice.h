@@ -1,6 +1,6 @@
 /* device_choice.h: the device a config asks for. */
-#ifndef SNUG_TRAIN_DEVICE_CHOICE_H
-#define SNUG_TRAIN_DEVICE_CHOICE_H
+#ifndef SNUG_ENGINE_DEVICE_CHOICE_H
+#define SNUG_ENGINE_DEVICE_CHOICE_H
 
 #include "config/config.h"
 #include "device/device.h"

@@ -10,10 +10,10 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "engine/engine.h"
+#include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/scratch.h"
-#include "train/advice.h"
-#include "train/session.h"
 
 static struct device device;
 
@@ -28,8 +28,8 @@ struct planned {
     struct config *config;
     struct model *model;
     char *folder;
-    struct pipeline pipeline;
-    struct pipeline_options options;
+    struct stage_request stage;
+    struct engine engine;
 };
 
 enum { MOST_SETTINGS = 8 };
@@ -41,16 +41,23 @@ static void plan(struct planned *p, const char *const *settings, bool train)
     size_t n = 0;
     for (; settings[n]; n++)
         overrides[n] = settings[n];
-    *p = (struct planned){.options = {.train = train, .evaluate = !train}};
+    struct settings typed;
+    *p = (struct planned){0};
     expect_ok(config_load(&p->config, NULL, overrides, n));
     expect_ok(config_resolve(p->config, 1));
-    expect_ok(session_open_model(p->config, NULL, &p->model, &p->folder));
-    expect_ok(pipeline_build(&p->pipeline, p->config, p->model, &device, &p->options));
+    expect_ok(open_model(p->config, NULL, &p->model, &p->folder));
+    expect_ok(settings_from_config(&typed, p->config, &device));
+    expect_ok(
+        request_from_config(&p->stage, train ? STAGE_TRAIN : STAGE_EVAL, p->config, p->model));
+    engine_init(&p->engine, &typed, p->model, &device);
+    p->engine.config = p->config;
+    expect_ok(
+        engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));
 }
 
 static void drop(struct planned *p)
 {
-    pipeline_release(&p->pipeline);
+    engine_close(&p->engine);
     model_free(p->model);
     mem_free(p->folder);
     config_free(p->config);
@@ -69,7 +76,7 @@ static int64_t needs(const char *const *settings)
 {
     struct planned p;
     plan(&p, settings, true);
-    int64_t n_bytes = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    int64_t n_bytes = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
     return n_bytes;
 }
@@ -79,7 +86,7 @@ static struct advice ask(const char *const *settings, int64_t limit, bool train)
     struct planned p;
     struct advice advice;
     plan(&p, settings, train);
-    advice_find(&p.pipeline, &p.options, TIER_DEVICE, limit, &advice);
+    engine_advise(&p.engine, limit, &advice);
     drop(&p);
     if (advice.found)
         assert_true(advice.n_bytes <= limit);
@@ -154,7 +161,7 @@ static void evaluation_gets_advice_of_its_own(void **state)
     (void)state;
     struct planned p;
     plan(&p, SETTINGS(SMALL, "per_device_eval_batch_size=8"), false);
-    int64_t all = pipeline_needs(&p.pipeline, TIER_DEVICE);
+    int64_t all = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
     struct advice a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), all - 1, false);
     expect_text(&a, "per_device_eval_batch_size: ");

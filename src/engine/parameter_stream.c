@@ -1,4 +1,4 @@
-#include "train/parameter_stream.h"
+#include "engine/parameter_stream.h"
 
 #include "base/alloc.h"
 #include "base/machine.h"

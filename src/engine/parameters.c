@@ -1,4 +1,4 @@
-#include "train/parameters.h"
+#include "engine/parameters.h"
 
 #include "io/weights.h"
 #include "model/init.h"

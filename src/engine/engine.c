@@ -1,0 +1,152 @@
+#include "engine/engine.h"
+
+#include "base/alloc.h"
+#include "engine/device_choice.h"
+#include "engine/model_open.h"
+#include "engine/parameters.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+void engine_init(struct engine *e, const struct settings *settings, struct model *model,
+                 struct device *device)
+{
+    *e = (struct engine){.settings = *settings, .model = model, .device = device};
+}
+
+static enum status open_device(struct engine *e, const struct engine_options *o)
+{
+    const struct config *cfg = e->config;
+    if (cfg->offload_folder)
+        return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
+                    config_where(cfg, "offload_folder"));
+    TRY(device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
+    e->device = &e->own_device;
+    if (!e->device->ops->time_calls || o->untimed)
+        return OK;
+    return kernel_times_open(&e->times, e->device, o->cache_folder);
+}
+
+enum status engine_open(struct engine *e, const struct config *cfg, const struct engine_options *o)
+{
+    enum status status;
+    *e = (struct engine){.config = cfg};
+    TRY_GOTO(open_model(cfg, o->hub_folder, &e->own_model, &e->model_folder), out);
+    e->model = e->own_model;
+    TRY_GOTO(open_device(e, o), out);
+    TRY_GOTO(settings_from_config(&e->settings, cfg, e->device), out);
+out:
+    if (status != OK)
+        engine_close(e);
+    return status;
+}
+
+void engine_close(struct engine *e)
+{
+    executor_free(e->executor);
+    workload_release(&e->work);
+    kernel_times_free(e->times);
+    device_close(&e->own_device);
+    model_free(e->own_model);
+    mem_free(e->model_folder);
+    mem_free(e->param_tensors);
+    *e = (struct engine){0};
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+enum status engine_build(struct engine *e, const struct engine_request *r)
+{
+    struct workload *w = &e->work;
+    e->request = *r;
+    TRY(workload_init(w, e->device, r->n_stages));
+    for (int i = 0; i < r->n_stages; i++)
+        TRY(stage_build(&w->stages[i], e->model, &r->stages[i], &e->settings.numerics));
+    w->reserves = r->reserves;
+    w->n_reserves = r->n_reserves;
+    w->result_bytes = r->result_bytes;
+    w->data_bytes = r->data_bytes;
+    e->params = w->stages[0].io.params;
+    e->n_params = w->stages[0].io.n_params;
+    return OK;
+}
+
+/* Useful FLOPs of an optimizer step. */
+static double step_flops(const struct engine *e)
+{
+    for (int i = 0; i < e->request.n_stages; i++) {
+        const struct stage_request *r = &e->request.stages[i];
+        if (r->purpose == STAGE_TRAIN)
+            return (double)(r->batch * r->seq_len * r->n_micro) *
+                   model_flops_per_token(e->model, e->forecast.n_params, r->seq_len);
+    }
+    return 0;
+}
+
+enum status engine_forecast(struct engine *e)
+{
+    e->forecast = (struct forecast){0};
+    forecast_memory(&e->forecast, &e->work, &e->settings.limits);
+    e->forecast.step_flops = step_flops(e);
+    return forecast_time(&e->forecast, &e->work, &e->settings.limits, e->times);
+}
+
+enum status engine_plan(struct engine *e, const struct engine_request *r)
+{
+    TRY(engine_build(e, r));
+    TRY(workload_decide(&e->work, &e->settings.decisions));
+    TRY(workload_emit(&e->work));
+    return engine_forecast(e);
+}
+
+struct stage *engine_stage(const struct engine *e, enum stage_purpose purpose)
+{
+    return workload_stage(&e->work, purpose);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static enum status load_constants(struct engine *e, const struct graph *g)
+{
+    for (size_t v = 0; v < g->values.n; v++) {
+        const struct value *x = graph_value(g, (value_id)v);
+        const struct storage_entry *entry =
+            x->data ? storage_find(&e->work.storage, x->name) : NULL;
+        if (entry)
+            TRY(executor_write_storage(e->executor, entry, x->data));
+    }
+    return OK;
+}
+
+enum status engine_start(struct engine *e, const char *weights_folder)
+{
+    TRY(executor_new(&e->executor, e->device, e->work.n_bytes));
+    for (int i = 0; i < e->work.n_stages; i++) {
+        struct stage *s = &e->work.stages[i];
+        TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));
+        TRY(load_constants(e, s->graph));
+    }
+    return engine_load_weights(e, weights_folder);
+}
+
+enum status engine_run(struct engine *e, const struct stage *s, const char *section)
+{
+    return executor_run(e->executor, s->handle, section);
+}
+
+void *engine_input(const struct engine *e, const struct stage *s, const char *name)
+{
+    return executor_input(e->executor, s->handle, name);
+}
+
+const void *engine_output(const struct engine *e, const struct stage *s, const char *name)
+{
+    return executor_output(e->executor, s->handle, name);
+}
+
+void *engine_reserve(const struct engine *e, const char *name, int64_t *n_bytes)
+{
+    const struct storage_entry *entry = storage_find(&e->work.storage, name);
+    if (n_bytes)
+        *n_bytes = entry ? entry->n_bytes : 0;
+    return entry ? executor_storage_pointer(e->executor, entry) : NULL;
+}

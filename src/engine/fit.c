@@ -1,0 +1,29 @@
+/* fit.c: whether what was planned fits, for every command. */
+#include "engine/engine.h"
+
+static enum status refuse(const struct engine *e, const struct budget *b, enum tier t,
+                          bool is_given)
+{
+    const struct shortage s = {b, t, is_given};
+    struct advice advice = {0};
+    if (engine_stage(e, STAGE_DECODE))
+        return refuse_use(&s, e->work.storage.n_bytes[t], e->request.stages[0].cache_len);
+    if (t == TIER_DEVICE) /* settings change little of what a process holds beside its arena */
+        engine_advise(e, shortage_limit(&s), &advice);
+    return refuse_run(&s, &advice);
+}
+
+enum status engine_require_fit(const struct engine *e)
+{
+    const struct budget *b = &e->forecast.budget;
+    enum tier t = budget_over(b);
+    return t == TIER_COUNT ? OK : refuse(e, b, t, b->given[t]);
+}
+
+enum status engine_require_room(const struct engine *e)
+{
+    struct budget now;
+    budget_read(&now, e->device, &e->settings.limits, e->forecast.budget.needs);
+    enum tier t = budget_short(&now);
+    return t == TIER_COUNT ? OK : refuse(e, &now, t, false);
+}

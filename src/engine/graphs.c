@@ -1,0 +1,161 @@
+#include "engine/graphs.h"
+
+#include "autodiff/autodiff.h"
+#include "rewrite/rewrite.h"
+
+static enum status build_model(struct stage *s, const struct model *model, const char *name,
+                               const struct model_request *request)
+{
+    struct builder b;
+    TRY(graph_new(&s->graph, name));
+    builder_init(&b, s->graph);
+    TRY(model_build(model, &b, request, &s->io));
+    return builder_status(&b);
+}
+
+static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_stage stage)
+{
+    return n->unfused ? OK : rewrite_apply(g, stage);
+}
+
+/* Backward nodes for every parameter, seeded by an input; params[i].grad receives the gradients. */
+static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
+                                   struct optimizer_param *params)
+{
+    size_t n = (size_t)s->io.n_params;
+    value_id *wanted = NULL, *grads = NULL, seed;
+    enum status status;
+    TRY_GOTO(mem_try_array(&wanted, MAX(n, (size_t)1), sizeof(*wanted)), out);
+    TRY_GOTO(mem_try_array(&grads, MAX(n, (size_t)1), sizeof(*grads)), out);
+    for (size_t i = 0; i < n; i++)
+        wanted[i] = s->io.params[i].value;
+    TRY_GOTO(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1),
+                             NULL, &seed),
+             out);
+    TRY_GOTO(optimizer_scale_seed(s->graph, scaling, seed, &seed), out);
+    TRY_GOTO(autodiff(s->graph, s->io.loss_sum, seed, wanted, n, grads), out);
+    for (size_t i = 0; i < n; i++) {
+        const struct model_param *m = &s->io.params[i];
+        params[i] = (struct optimizer_param){m->name, m->value, grads[i], m->decay};
+    }
+    s->io.loss_sum = adopted_value(s->graph, s->io.loss_sum);
+    s->io.count = adopted_value(s->graph, s->io.count);
+    status = adopt_forward(s->graph);
+out:
+    mem_free(wanted);
+    mem_free(grads);
+    return status;
+}
+
+static enum status check_graph(const struct graph *g)
+{
+#ifdef NDEBUG
+    (void)g;
+    return OK;
+#else
+    return graph_check(g);
+#endif
+}
+
+/* Where the same bits are asked for in every run, nothing runs that may give others. */
+static enum status check_repeatable(const struct numerics *n, const struct graph *g)
+{
+    for (size_t i = 0; n->deterministic && i < g->nodes.n; i++) {
+        const struct op_def *op = op_get(graph_node(g, (node_id)i)->op);
+        if (op->nondeterministic)
+            return FAIL(ERR_UNSUPPORTED,
+                        "%s: deterministic is true, but %s gives other bits in every run",
+                        n->deterministic, op->name);
+    }
+    return OK;
+}
+
+/* ---- one function per purpose ---------------------------------------------------------------- */
+
+/* Micro-batches of a step share one update, which counts the tokens of all of them. */
+static struct optimizer_options optimizer_for(const struct stage_request *r,
+                                              const struct numerics *n)
+{
+    struct optimizer_options o = n->optimizer;
+    o.precision = n->precision;
+    o.n_micro = r->n_micro;
+    o.nominal_count = (double)(r->batch * r->seq_len * r->n_micro);
+    return o;
+}
+
+static enum status build_train(struct stage *s, const struct model *model,
+                               const struct stage_request *r, const struct numerics *n)
+{
+    struct model_request request = {.purpose = MODEL_TRAIN,
+                                    .batch = r->batch,
+                                    .seq_len = r->seq_len,
+                                    .dtype = DTYPE_F32,
+                                    .loss_chunks = n->loss_chunks,
+                                    .label_smoothing = n->label_smoothing,
+                                    .z_loss = n->z_loss};
+    struct optimizer_options optimizer = optimizer_for(r, n);
+    struct optimizer_param *params = NULL;
+    enum status status;
+    TRY(build_model(s, model, "train", &request));
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
+    TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
+    TRY_GOTO(precision_apply(s->graph, &n->precision), out);
+    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, s->io.loss_sum,
+                             s->io.count),
+             out);
+    TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
+    if (r->n_micro == 1)
+        TRY_GOTO(schedule_updates_early(s->graph), out);
+out:
+    mem_free(params);
+    return status;
+}
+
+static enum status build_eval(struct stage *s, const struct model *model,
+                              const struct stage_request *r, const struct numerics *n)
+{
+    struct model_request request = {.purpose = MODEL_EVAL,
+                                    .batch = r->batch,
+                                    .seq_len = r->seq_len,
+                                    .dtype = DTYPE_F32,
+                                    .loss_chunks = n->loss_chunks};
+    TRY(build_model(s, model, "eval", &request));
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    TRY(precision_apply(s->graph, &n->precision));
+    TRY(graph_add_output(s->graph, "loss", s->io.loss_sum));
+    TRY(graph_add_output(s->graph, "count", s->io.count));
+    return graph_eliminate_dead(s->graph);
+}
+
+/* Nobody keeps a wider copy: parameters have the dtype of weights throughout. */
+static enum status build_decode(struct stage *s, const struct model *model,
+                                const struct stage_request *r, const struct numerics *n)
+{
+    struct model_request request = {.purpose = MODEL_DECODE,
+                                    .batch = r->batch,
+                                    .seq_len = r->seq_len,
+                                    .cache_len = r->cache_len,
+                                    .dtype = n->precision.weights};
+    TRY(build_model(s, model, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
+    TRY(graph_add_output(s->graph, "logits", s->io.logits));
+    return fuse(s->graph, n, REWRITE_FORWARD);
+}
+
+enum status stage_build(struct stage *s, const struct model *model, const struct stage_request *r,
+                        const struct numerics *n)
+{
+    static enum status (*const builders[])(struct stage *, const struct model *,
+                                           const struct stage_request *,
+                                           const struct numerics *) = {
+        [STAGE_TRAIN] = build_train,
+        [STAGE_EVAL] = build_eval,
+        [STAGE_PREFILL] = build_decode,
+        [STAGE_DECODE] = build_decode,
+    };
+    s->purpose = r->purpose;
+    s->n_micro = r->n_micro;
+    TRY(builders[r->purpose](s, model, r, n));
+    TRY(check_repeatable(n, s->graph));
+    return check_graph(s->graph);
+}

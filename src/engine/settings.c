@@ -1,0 +1,111 @@
+#include "engine/settings.h"
+
+#include <math.h>
+
+/* ---- numerics -------------------------------------------------------------------------------- */
+
+static struct loss_scaling scaling_from(const struct config *cfg, const struct precision *p)
+{
+    bool fixed = cfg->loss_scale > 0;
+    if (!p->loss_scaling)
+        return (struct loss_scaling){0};
+    return (struct loss_scaling){
+        .initial = fixed ? cfg->loss_scale : ldexp(1.0, (int)cfg->initial_scale_power),
+        .growth = fixed ? 1.0 : 2.0,
+        .backoff = fixed ? 1.0 : 0.5,
+        .minimum = fixed ? cfg->loss_scale : cfg->min_loss_scale,
+        .window = cfg->loss_scale_window,
+        .hysteresis = cfg->loss_scale_hysteresis,
+    };
+}
+
+static struct optimizer_options optimizer_from(const struct config *cfg, const struct precision *p)
+{
+    return (struct optimizer_options){
+        .kind = cfg->optim == CONFIG_OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+        .beta1 = cfg->adam_beta1,
+        .beta2 = cfg->adam_beta2,
+        .epsilon = cfg->adam_epsilon,
+        .momentum = cfg->momentum,
+        .nesterov = cfg->nesterov,
+        .weight_decay = cfg->weight_decay,
+        .max_grad_norm = cfg->max_grad_norm,
+        .seed = precision_needs_chance(p) ? cfg->seed % INT32_MAX + 1 : 0,
+        .scaling = scaling_from(cfg, p),
+    };
+}
+
+static enum status numerics_from(struct numerics *n, const struct config *cfg,
+                                 const struct device *d)
+{
+    TRY(precision_from_config(cfg, d, &n->precision));
+    n->optimizer = optimizer_from(cfg, &n->precision);
+    n->loss_chunks = cfg->lmhead_chunks == CONFIG_AUTO ? 0 : cfg->lmhead_chunks;
+    n->label_smoothing = cfg->label_smoothing_factor;
+    n->z_loss = cfg->z_loss;
+    n->unfused = cfg->compile == CONFIG_COMPILE_NONE;
+    n->deterministic = cfg->deterministic ? config_where(cfg, "deterministic") : NULL;
+    return OK;
+}
+
+/* ---- decisions and limits -------------------------------------------------------------------- */
+
+static int64_t limit_from(int64_t n_bytes)
+{
+    return n_bytes == CONFIG_AUTO || n_bytes == CONFIG_UNSET ? LIMIT_OPEN : n_bytes;
+}
+
+enum status settings_from_config(struct settings *s, const struct config *cfg,
+                                 const struct device *d)
+{
+    *s = (struct settings){
+        .decisions = {.recompute = cfg->gradient_checkpointing, .recompute_cheap = true},
+        .limits = {.n_bytes = {[TIER_DEVICE] = limit_from(cfg->device_memory),
+                               [TIER_HOST] = limit_from(cfg->host_memory),
+                               [TIER_DISK] = limit_from(cfg->disk_memory)}},
+        .seed = (uint64_t)cfg->seed,
+    };
+    return numerics_from(&s->numerics, cfg, d);
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static enum status check_length(const struct config *cfg, const struct model *model)
+{
+    long long length = (long long)cfg->max_seq_length, context = (long long)model->context;
+    if (length <= context)
+        return OK;
+    if (config_is_set(cfg, "max_seq_length"))
+        return FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
+                    config_where(cfg, "max_seq_length"), length, context);
+    return FAIL(ERR_CONFIG,
+                "the model has positions for %lld tokens, and max_seq_length is %lld unless it is "
+                "given: set max_seq_length=%lld",
+                context, length, context);
+}
+
+static enum status check_blocks(const struct config *cfg, const struct model *model)
+{
+    const struct block_set *blocks = &cfg->gradient_checkpointing;
+    if (block_set_end(blocks) <= model->n_layers)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s: gradient_checkpointing: '%s' is not true, false or a list of blocks between 0 "
+                "and %lld such as 0-3,7",
+                config_where(cfg, "gradient_checkpointing"), blocks->text,
+                (long long)model->n_layers - 1);
+}
+
+enum status request_from_config(struct stage_request *r, enum stage_purpose purpose,
+                                const struct config *cfg, const struct model *model)
+{
+    bool train = purpose == STAGE_TRAIN;
+    *r = (struct stage_request){
+        .purpose = purpose,
+        .batch = train ? cfg->per_device_train_batch_size : cfg->per_device_eval_batch_size,
+        .seq_len = cfg->max_seq_length,
+        .n_micro = train ? cfg->gradient_accumulation_steps : 1,
+    };
+    TRY(check_length(cfg, model));
+    return train ? check_blocks(cfg, model) : OK;
+}

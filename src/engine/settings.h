@@ -1,0 +1,62 @@
+/* settings.h: what an engine is told, typed; and how a config says it.
+ *
+ * Here the config's keys become options of the stages below: graphs, decisions, budgets. Nothing
+ * further down reads a config.
+ */
+#ifndef SNUG_ENGINE_SETTINGS_H
+#define SNUG_ENGINE_SETTINGS_H
+
+#include "config/config.h"
+#include "optim/optimizer.h"
+#include "search/budget.h"
+#include "search/workload.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is computed: the graph of a stage follows from these, its request and the model. */
+struct numerics {
+    struct precision precision;
+    struct optimizer_options optimizer; /* precision, n_micro and nominal_count aside: graphs.c */
+    int64_t loss_chunks;                /* 0: the kernel chooses */
+    double label_smoothing, z_loss;     /* of the loss that is trained */
+    bool unfused;                       /* the graph is not rewritten */
+    const char *deterministic; /* where it was asked for that the same bits come out in every run;
+                                * NULL: nowhere */
+};
+
+struct settings {
+    struct numerics numerics;
+    struct decisions decisions;
+    struct limits limits;
+    uint64_t seed; /* of weights that come from nowhere else */
+};
+
+/* A graph that is wanted, and its sizes. */
+struct stage_request {
+    enum stage_purpose purpose;
+    int64_t batch;     /* sequences at a time */
+    int64_t seq_len;   /* tokens of each */
+    int64_t n_micro;   /* TRAIN: micro-steps of an optimizer step; else 1 */
+    int64_t cache_len; /* PREFILL, DECODE: tokens a sequence may have */
+};
+
+/* ERR_UNSUPPORTED, with what to write instead, when the device lacks what the config asks for. */
+enum status settings_from_config(struct settings *s, const struct config *cfg,
+                                 const struct device *d) MUST_CHECK;
+
+/* The sizes of training or evaluation; ERR_CONFIG when the model has too few positions, or too few
+ * blocks for gradient_checkpointing. */
+enum status request_from_config(struct stage_request *r, enum stage_purpose purpose,
+                                const struct config *cfg, const struct model *model) MUST_CHECK;
+
+/* The dtypes a config asks for; ERR_UNSUPPORTED, with what to write instead, when the device lacks
+ * one. */
+enum status precision_from_config(const struct config *cfg, const struct device *d,
+                                  struct precision *out) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,265 @@
+/* variants.c: the settings that advice may change, what each would take, and its words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+/* ---- changes of the numerics ----------------------------------------------------------------- */
+
+static bool to_bf16(struct config *c, const struct engine *e)
+{
+    bool can = c->bf16 == CONFIG_TRISTATE_FALSE && !c->fp16 && !e->device->lacks_bf16;
+    c->bf16 = CONFIG_TRISTATE_TRUE;
+    return can;
+}
+
+static bool to_bf16_gradients(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->gradient_dtype != CONFIG_BF16;
+    c->gradient_dtype = CONFIG_BF16;
+    return can;
+}
+
+static bool to_bf16_states(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool has_states = c->optim != CONFIG_OPTIM_SGD || c->momentum > 0;
+    bool can = has_states && c->optim_state_dtype != CONFIG_BF16;
+    c->optim_state_dtype = CONFIG_BF16;
+    return can;
+}
+
+static bool to_bf16_masters(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_BF16;
+    c->master_dtype = CONFIG_BF16;
+    return can;
+}
+
+/* Without a norm to wait for, each gradient goes into its update at once. */
+static bool to_no_clipping(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool can = c->max_grad_norm > 0 && c->gradient_accumulation_steps == 1;
+    c->max_grad_norm = 0;
+    return can;
+}
+
+/* Helps where what depends on the sequences is most of it. */
+static bool to_half_length(struct config *c, const struct engine *e)
+{
+    const int64_t *b = e->forecast.breakdown;
+    int64_t by_length =
+        b[MEMORY_ACTIVATIONS] + b[MEMORY_RECOMPUTE] + b[MEMORY_LOGITS] + b[MEMORY_WORKSPACE];
+    bool can = c->max_seq_length >= 2 && 2 * by_length > e->forecast.arena_bytes;
+    c->max_seq_length /= 2;
+    return can;
+}
+
+static bool to_sgd(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool can = c->optim != CONFIG_OPTIM_SGD;
+    c->optim = CONFIG_OPTIM_SGD;
+    return can;
+}
+
+static const struct change {
+    const char *text; /* %lld: the length */
+    int harshness;
+    bool for_evaluation; /* does something without an optimizer */
+    bool (*apply)(struct config *c, const struct engine *e); /* false: it cannot be made */
+} changes[] = {
+    {"bf16: true", 1, true, to_bf16},
+    {"gradient_dtype: bf16", 2, false, to_bf16_gradients},
+    {"optim_state_dtype: bf16", 3, false, to_bf16_states},
+    {"max_grad_norm: 0", 3, false, to_no_clipping},
+    {"master_dtype: bf16", 4, false, to_bf16_masters},
+    {"max_seq_length: %lld", 7, true, to_half_length},
+    {"optim: sgd", 12, false, to_sgd},
+};
+
+enum { N_CHANGES = ARRAY_LEN(changes) };
+
+/* ---- settings of a variant ------------------------------------------------------------------- */
+
+/* Variants are asked for one after the other; those that differ in decisions alone share a graph.
+ */
+struct trials {
+    const struct engine *e; /* as it is */
+    bool trains;
+    struct variant built;         /* whose graphs `trial` has */
+    struct engine trial;          /* no graphs: all zero */
+    struct stage_request *stages; /* of the trial */
+};
+
+static int64_t *batch_of(const struct trials *t, struct config *c)
+{
+    return t->trains ? &c->per_device_train_batch_size : &c->per_device_eval_batch_size;
+}
+
+static void cut_batch(const struct trials *t, struct config *c, int64_t n_parts)
+{
+    int64_t batch = *batch_of(t, c) / n_parts;
+    *batch_of(t, c) = batch;
+    c->per_device_eval_batch_size = MIN(c->per_device_eval_batch_size, batch);
+    if (t->trains)
+        c->gradient_accumulation_steps *= n_parts;
+}
+
+/* The config with the variant's settings; false: one of its changes cannot be made. */
+static bool make_config(const struct trials *t, const struct variant *v, struct config *c)
+{
+    *c = *t->e->config;
+    for (int i = 0; i < N_CHANGES; i++) {
+        if (!(v->changes >> i & 1))
+            continue;
+        if ((!t->trains && !changes[i].for_evaluation) || !changes[i].apply(c, t->e))
+            return false;
+    }
+    cut_batch(t, c, v->n_parts);
+    if (v->recompute)
+        c->gradient_checkpointing = (struct block_set){.text = "true", .all = true};
+    return true;
+}
+
+/* ---- what a variant takes -------------------------------------------------------------------- */
+
+/* What every parameter has beside it. */
+static int64_t least_bytes(void *user, const struct variant *v)
+{
+    const struct trials *t = user;
+    struct config c;
+    struct settings s;
+    if (!make_config(t, v, &c) || settings_from_config(&s, &c, t->e->device) != OK)
+        return INT64_MAX;
+    const struct precision *x = &s.numerics.precision;
+    int64_t bytes = dtype_size(x->weights);
+    if (t->trains) {
+        int n_moments = c.optim == CONFIG_OPTIM_SGD ? c.momentum > 0 : 2;
+        bool all_gradients =
+            c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
+        bytes += (x->masters ? dtype_size(DTYPE_F32) : 0) + n_moments * dtype_size(x->states) +
+                 (all_gradients ? dtype_size(x->gradients) : 0);
+    }
+    return bytes * t->e->forecast.n_params;
+}
+
+static bool has_graphs_of(const struct trials *t, const struct variant *v)
+{
+    return t->trial.work.n_stages > 0 && t->built.changes == v->changes &&
+           t->built.n_parts == v->n_parts;
+}
+
+static enum status build_trial(struct trials *t, const struct variant *v, const struct config *c,
+                               const struct settings *s)
+{
+    struct engine_request r = t->e->request;
+    engine_close(&t->trial);
+    for (int i = 0; i < r.n_stages; i++)
+        TRY(request_from_config(&t->stages[i], t->e->request.stages[i].purpose, c, t->e->model));
+    r.stages = t->stages;
+    engine_init(&t->trial, s, t->e->model, t->e->device);
+    t->built = *v;
+    enum status status = engine_build(&t->trial, &r);
+    if (status != OK)
+        engine_close(&t->trial);
+    return status;
+}
+
+static enum status plan_trial(struct trials *t, const struct variant *v, int64_t *n_bytes)
+{
+    struct config c;
+    struct settings s;
+    struct forecast f = {0};
+    if (!make_config(t, v, &c))
+        return FAIL(ERR_INTERNAL, "a variant that there is not");
+    TRY(settings_from_config(&s, &c, t->e->device));
+    if (!has_graphs_of(t, v))
+        TRY(build_trial(t, v, &c, &s));
+    TRY(workload_decide(&t->trial.work, &s.decisions));
+    TRY(workload_emit(&t->trial.work));
+    forecast_memory(&f, &t->trial.work, &s.limits);
+    *n_bytes = f.budget.needs[TIER_DEVICE];
+    return OK;
+}
+
+static bool plan_variant(void *user, const struct variant *v, int64_t *n_bytes)
+{
+    return plan_trial(user, v, n_bytes) == OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void add_part(struct str *out, const char *joint, const char *text)
+{
+    str_addf(out, "%s%s", out->n ? joint : "", text);
+}
+
+static void add_changes(struct str *out, const struct config *c, unsigned set)
+{
+    char text[160];
+    for (int i = 0; i < N_CHANGES; i++) {
+        if (!(set >> i & 1))
+            continue;
+        bool has_number = strchr(changes[i].text, '%') != NULL;
+        (void)snprintf(text, sizeof(text), "%.*s%lld", (int)strcspn(changes[i].text, "%"),
+                       changes[i].text, (long long)c->max_seq_length);
+        add_part(out, ", ", has_number ? text : changes[i].text);
+    }
+    if (set)
+        str_add(out, (set & (set - 1)) ? " (which change the numerics)"
+                                       : " (which changes the numerics)");
+}
+
+static void describe(void *user, const struct variant *v, struct str *out)
+{
+    const struct trials *t = user;
+    char text[160];
+    struct config c;
+    if (!make_config(t, v, &c))
+        return;
+    add_changes(out, &c, v->changes);
+    if (v->recompute && !t->e->config->gradient_checkpointing.all)
+        add_part(out, " and ", "gradient_checkpointing: true");
+    if (v->n_parts == 1)
+        return;
+    if (t->trains)
+        (void)snprintf(text, sizeof(text),
+                       "per_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
+                       (long long)c.per_device_train_batch_size,
+                       (long long)c.gradient_accumulation_steps);
+    else
+        (void)snprintf(text, sizeof(text), "per_device_eval_batch_size: %lld",
+                       (long long)c.per_device_eval_batch_size);
+    add_part(out, " and ", text);
+}
+
+/* ---- advice ---------------------------------------------------------------------------------- */
+
+void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out)
+{
+    struct trials t = {.e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL};
+    int harshness[N_CHANGES];
+    struct config c;
+    *out = (struct advice){0};
+    if (!e->config ||
+        mem_try_array(&t.stages, (size_t)e->request.n_stages, sizeof(*t.stages)) != OK)
+        return;
+    c = *e->config;
+    for (int i = 0; i < N_CHANGES; i++)
+        harshness[i] = changes[i].harshness;
+    struct variants x = {.harshness = harshness,
+                         .n_changes = N_CHANGES,
+                         .may_recompute = t.trains,
+                         .batch = *batch_of(&t, &c),
+                         .user = &t,
+                         .least = least_bytes,
+                         .plan = plan_variant,
+                         .describe = describe};
+    advice_find(&x, &e->forecast, TIER_DEVICE, n_bytes, out);
+    engine_close(&t.trial);
+    mem_free(t.stages);
+}

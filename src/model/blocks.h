@@ -1,0 +1,38 @@
+/* blocks.h: a set of a model's blocks (layers), as decisions name them: "true", "false", "0-3,7".
+ */
+#ifndef SNUG_MODEL_BLOCKS_H
+#define SNUG_MODEL_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct block_range {
+    int64_t first, last; /* both in it */
+};
+
+/* All zero: no block. */
+struct block_set {
+    const char *text; /* as it was written; NULL: it was not */
+    bool all;
+    const struct block_range *ranges; /* borrowed */
+    size_t n_ranges;
+};
+
+/* *valid = whether the text is a set of blocks; then *out is it, with its memory in the pool. */
+enum status block_set_parse(struct block_set *out, const char *text, struct pool *pool,
+                            bool *valid) MUST_CHECK;
+
+bool block_set_has(const struct block_set *s, int64_t block);
+/* One more than the highest block that is named; 0 when none is, and for all of them. */
+int64_t block_set_end(const struct block_set *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,85 @@
+#include "search/forecast.h"
+
+#include "base/alloc.h"
+#include "base/host_memory.h"
+
+const char *forecast_source(const struct forecast *f)
+{
+    return f->n_by_rate < f->n_calls ? "measured kernels" : "rates";
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void forecast_arenas(struct forecast *f, const struct workload *w)
+{
+    const struct program *fullest = workload_fullest(w)->program;
+    f->arena_bytes = w->n_bytes[TIER_DEVICE];
+    f->host_bytes = w->n_bytes[TIER_HOST];
+    f->disk_bytes = w->n_bytes[TIER_DISK];
+    program_memory_at(fullest, &w->storage, TIER_DEVICE, program_peak(fullest, TIER_DEVICE),
+                      f->breakdown);
+    f->fragmentation = f->arena_bytes;
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        f->fragmentation -= f->breakdown[c];
+}
+
+/* What the process holds beside its arenas, and how much of the device it takes in all. Planning
+ * and reading data come before there are arenas: of these only what is more than the run's counts.
+ */
+static void forecast_process(struct forecast *f, const struct workload *w)
+{
+    const struct device_ops *ops = w->device->ops;
+    mem_trim(); /* what planning left behind does not stay */
+    f->data_bytes = w->data_bytes;
+    f->context_bytes = ops->context_bytes(w->device);
+    f->beside_bytes = process_resident() + w->result_bytes;
+    f->before_bytes = process_peak();
+    f->process_bytes = f->arena_bytes + f->context_bytes;
+    if (ops->memory_is_apart)
+        return;
+    f->process_bytes += w->result_bytes + MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
+    f->process_bytes = MAX(f->process_bytes, f->before_bytes);
+    f->before_bytes = MAX(f->before_bytes - f->arena_bytes, (int64_t)0);
+}
+
+static void forecast_fit(struct forecast *f, const struct workload *w, const struct limits *limits)
+{
+    bool apart = w->device->ops->memory_is_apart;
+    const int64_t needs[TIER_COUNT] = {
+        [TIER_DEVICE] = f->arena_bytes + (apart ? f->context_bytes : 0),
+        [TIER_HOST] = MAX(f->beside_bytes + MAX(f->host_bytes, f->data_bytes), f->before_bytes),
+        [TIER_DISK] = f->disk_bytes,
+    };
+    budget_read(&f->budget, w->device, limits, needs);
+    enum tier over = budget_over(&f->budget);
+    f->fits = over == TIER_COUNT;
+    f->binding = f->fits ? TIER_DEVICE : over;
+}
+
+void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits)
+{
+    f->n_params = model_count_params(&w->stages[0].io);
+    forecast_arenas(f, w);
+    forecast_process(f, w);
+    forecast_fit(f, w, limits);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
+                          struct kernel_times *times)
+{
+    struct stage *s = workload_stage(w, STAGE_TRAIN);
+    if (!s)
+        return OK;
+    if (times && f->fits)
+        TRY(kernel_times_measure(times, s->program));
+    prediction_release(&s->prediction);
+    TRY(predict(&s->prediction, s->program, w->device, times));
+    TRY(predict_step(&s->prediction, s->program, w->device, s->n_micro, &f->step_s));
+    f->n_calls = s->prediction.n_calls;
+    f->n_by_rate = s->prediction.n_by_rate;
+    forecast_process(f, w); /* timing may have taken more, for a moment, than the run will */
+    forecast_fit(f, w, limits);
+    return OK;
+}

@@ -1,0 +1,48 @@
+/* forecast.h: what a workload will take, said before anything runs: memory, whether it fits, time.
+ */
+#ifndef SNUG_SEARCH_FORECAST_H
+#define SNUG_SEARCH_FORECAST_H
+
+#include "search/budget.h"
+#include "search/workload.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct forecast {
+    int64_t n_params;
+    int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
+    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;    /* of the host's memory, on top, while data is read */
+    int64_t before_bytes;  /* of the host's memory: the most that planning took, less the arena */
+    int64_t process_bytes; /* the most that the system will show on the device */
+    double step_s;
+    int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
+    double step_flops;      /* useful ones: recompute not counted */
+    int64_t breakdown[MEMORY_CLASS_COUNT]; /* device tier, at the fullest instant */
+    int64_t fragmentation;                 /* arena - what is alive at that instant */
+    bool fits;
+    enum tier binding; /* the tier over its budget, or the fullest one */
+    struct budget budget;
+};
+
+/* Memory of a workload whose programs are emitted, held against the limits: `fits` says. What
+ * counts against a tier's budget (budget.needs) is its arena and what the process holds beside it;
+ * on the CPU that is host memory, and device_memory bounds the arena alone. */
+void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits);
+
+/* Seconds of an optimizer step, where a stage trains. Kernels are timed (times NULL: not) in memory
+ * that the plan will need anyway, so only for a plan that fits; what timing took is in the memory
+ * afterwards. */
+enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
+                          struct kernel_times *times) MUST_CHECK;
+
+/* How step_s was made, as reports say it: "measured kernels" or "rates". */
+const char *forecast_source(const struct forecast *f);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

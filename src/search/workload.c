@@ -1,0 +1,131 @@
+#include "search/workload.h"
+
+#include <string.h>
+
+enum status workload_init(struct workload *w, struct device *device, int n_stages)
+{
+    *w = (struct workload){.device = device, .n_stages = n_stages};
+    storage_init(&w->storage);
+    TRY(mem_try_array(&w->stages, (size_t)MAX(n_stages, 1), sizeof(*w->stages)));
+    for (int i = 0; i < n_stages; i++)
+        w->stages[i].handle = -1;
+    return OK;
+}
+
+static void drop_program(struct stage *s)
+{
+    prediction_release(&s->prediction);
+    program_free(s->program);
+    s->program = NULL;
+}
+
+void workload_release(struct workload *w)
+{
+    for (int i = 0; w->stages && i < w->n_stages; i++) {
+        drop_program(&w->stages[i]);
+        plan_release(&w->stages[i].plan);
+        graph_free(w->stages[i].graph);
+    }
+    mem_free(w->stages);
+    storage_release(&w->storage);
+    *w = (struct workload){0};
+}
+
+struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        if (w->stages[i].purpose == purpose)
+            return &w->stages[i];
+    }
+    return NULL;
+}
+
+const struct stage *workload_fullest(const struct workload *w)
+{
+    const struct stage *fullest = &w->stages[0];
+    for (int i = 1; i < w->n_stages; i++) {
+        const struct stage *s = &w->stages[i];
+        if (s->program->n_bytes[TIER_DEVICE] > fullest->program->n_bytes[TIER_DEVICE])
+            fullest = s;
+    }
+    return fullest;
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+enum status workload_decide(struct workload *w, const struct decisions *d)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        struct stage *s = &w->stages[i];
+        plan_release(&s->plan);
+        TRY(plan_init(&s->plan, s->graph, s->n_micro));
+        if (s->purpose == STAGE_TRAIN)
+            decisions_apply(d, &s->plan, s->graph);
+    }
+    return OK;
+}
+
+/* ---- emitting -------------------------------------------------------------------------------- */
+
+static enum status reserve(struct workload *w, const char *name, int64_t n_bytes)
+{
+    int32_t index;
+    if (n_bytes == 0)
+        return OK;
+    return storage_need(&w->storage, name, MEMORY_STAGING, TIER_HOST, n_bytes, &index);
+}
+
+/* What is read from files and written to them: weights, and with an optimizer what it keeps. A
+ * cache of keys and values is neither. */
+static bool is_staged(const struct workload *w, const struct storage_entry *e)
+{
+    return e->kind == MEMORY_WEIGHTS ||
+           (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
+}
+
+/* Room for the largest tensor that goes through it, wherever its home is. */
+static enum status reserve_staging(struct workload *w)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < w->storage.entries.n; i++) {
+        const struct storage_entry *e = &w->storage.entries.items[i];
+        if (is_staged(w, e))
+            most = MAX(most, e->n_bytes);
+    }
+    return w->device->ops->memory_is_apart ? reserve(w, STAGING_NAME, most) : OK;
+}
+
+static enum status emit_all(struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        struct stage *s = &w->stages[i];
+        drop_program(s);
+        TRY(program_emit(&s->program, s->graph->name, s->graph, &s->plan, w->device, &w->storage));
+    }
+    return OK;
+}
+
+/* Once the storage of all is known: what lives inside a step begins where it ends. */
+static enum status place_all(struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        struct program *p = w->stages[i].program;
+        TRY(program_place(p, &w->storage));
+        for (int t = 0; t < TIER_COUNT; t++)
+            w->n_bytes[t] = MAX(w->n_bytes[t], p->n_bytes[t]);
+        TRY(program_check(p, &w->storage));
+    }
+    return OK;
+}
+
+enum status workload_emit(struct workload *w)
+{
+    storage_release(&w->storage);
+    storage_init(&w->storage);
+    memset(w->n_bytes, 0, sizeof(w->n_bytes));
+    TRY(emit_all(w));
+    for (int i = 0; i < w->n_reserves; i++)
+        TRY(reserve(w, w->reserves[i].name, w->reserves[i].n_bytes));
+    TRY(reserve_staging(w));
+    return place_all(w);
+}

@@ -1,0 +1,80 @@
+/* workload.h: the graphs that share one set of arenas, and a way of running them.
+ *
+ *     graphs ─▶ workload_decide ─▶ workload_emit ─▶ forecast.h
+ *               plans               programs, placed and checked
+ *
+ * The graphs are built once; deciding and emitting again replaces the plans and programs of before,
+ * so that a search is a loop over sets of decisions.
+ */
+#ifndef SNUG_SEARCH_WORKLOAD_H
+#define SNUG_SEARCH_WORKLOAD_H
+
+#include "model/model.h"
+#include "program/predict.h"
+#include "search/decisions.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum stage_purpose {
+    STAGE_TRAIN,   /* an optimizer step */
+    STAGE_EVAL,    /* the loss of a batch */
+    STAGE_PREFILL, /* several tokens into a key/value cache */
+    STAGE_DECODE,  /* one more token */
+};
+
+/* A graph, the decisions about it and what came of them. */
+struct stage {
+    enum stage_purpose purpose;
+    struct graph *graph;          /* owned */
+    struct model_graph io;        /* what its values are to the model */
+    int64_t n_micro;              /* micro-steps of an optimizer step */
+    struct plan plan;             /* of workload_decide */
+    struct program *program;      /* of workload_emit */
+    struct prediction prediction; /* of forecast_time, where the stage trains */
+    int handle;                   /* the executor's, once it is loaded; -1 before */
+};
+
+/* Host memory that somebody beside the programs needs from beginning to end. */
+struct reserve {
+    const char *name;
+    int64_t n_bytes; /* 0: it needs none */
+};
+
+struct workload {
+    struct device *device; /* borrowed */
+    struct stage *stages;  /* owned, with their graphs */
+    int n_stages;
+    const struct reserve *reserves; /* borrowed */
+    int n_reserves;
+    int64_t result_bytes; /* held beside the arenas for what a run gives */
+    int64_t data_bytes;   /* held while data is read, before the arenas are */
+
+    /* of workload_emit */
+    struct storage storage;
+    int64_t n_bytes[TIER_COUNT]; /* arenas: the largest over the programs */
+};
+
+/* Room for n_stages stages, all zero, to be filled with graphs. */
+enum status workload_init(struct workload *w, struct device *device, int n_stages) MUST_CHECK;
+void workload_release(struct workload *w); /* also of one that is all zero */
+
+/* A plan for every stage; decisions about the backward pass concern stages that train. */
+enum status workload_decide(struct workload *w, const struct decisions *d) MUST_CHECK;
+/* Programs for the plans as they are now, placed in arenas that all of them share. */
+enum status workload_emit(struct workload *w) MUST_CHECK;
+
+/* The stage for a purpose, or NULL. */
+struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);
+/* The stage whose program needs the most of the device tier. */
+const struct stage *workload_fullest(const struct workload *w);
+
+/* The reserve through which parameters and states come and go where the host cannot address the
+ * device. */
+#define STAGING_NAME "staging"
+
+#ifdef __cplusplus
+}
+#endif
+#endif
