@@ -90,7 +90,7 @@ static void add_machine(struct str *s, const struct machine *m)
              "rates        %.1f GFLOP/s in a large f32 product, %.1f GB/s memory, %.1f GB/s "
              "copies (measured now)\n",
              m->device.rates.matmul_flops / 1e9, m->device.rates.memory_bytes / 1e9,
-             m->device.rates.copy_bytes / 1e9);
+             m->device.rates.links[TIER_HOST][TIER_DEVICE].alone / 1e9);
     gpu_view_text(&m->gpu, s);
     for (size_t i = 0; i < ARRAY_LEN(features); i++)
         str_addf(s, "%-12s %-9s %-4s (%s)\n", i == 0 ? "features" : "", features[i].name,
@@ -153,15 +153,16 @@ static json_t *pack_ops(const struct device *d)
 static json_t *pack_machine(const struct machine *m)
 {
     const struct device_rates *r = &m->device.rates;
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:{s:s, s:I}, s:s, s:{s:f, s:f, s:f}, "
-        "s:o, s:o}",
-        "version", SNUG_VERSION, "compiler", compiler(), "system", m->system, "processor",
-        m->processor, "cores", m->n_cores, "memory_bytes", (json_int_t)m->memory_bytes,
-        "free_bytes", (json_int_t)m->memory.free_bytes, "memory_limit", "whose", m->memory.whose,
-        "bytes", (json_int_t)m->memory.total_bytes, "device", m->device.description, "rates",
-        "matmul_flops", r->matmul_flops, "memory_bytes_per_s", r->memory_bytes, "copy_bytes_per_s",
-        r->copy_bytes, "gpu", gpu_view_json(&m->gpu), "features", pack_features());
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:{s:s, s:I}, s:s, s:{s:f, s:f, s:f}, "
+                     "s:o, s:o}",
+                     "version", SNUG_VERSION, "compiler", compiler(), "system", m->system,
+                     "processor", m->processor, "cores", m->n_cores, "memory_bytes",
+                     (json_int_t)m->memory_bytes, "free_bytes", (json_int_t)m->memory.free_bytes,
+                     "memory_limit", "whose", m->memory.whose, "bytes",
+                     (json_int_t)m->memory.total_bytes, "device", m->device.description, "rates",
+                     "matmul_flops", r->matmul_flops, "memory_bytes_per_s", r->memory_bytes,
+                     "copy_bytes_per_s", r->links[TIER_HOST][TIER_DEVICE].alone, "gpu",
+                     gpu_view_json(&m->gpu), "features", pack_features());
 }
 
 enum snug_status snug_env_json(bool ops, char **text)

@@ -75,10 +75,16 @@ static void add_rates(struct str *out, const struct gpu_view *v)
              v->facts.tf32 ? "yes" : "no");
     add_line(out, "");
     str_addf(out,
-             "%.1f TFLOP/s in a large 16-bit product, %.1f in f32, %.0f GB/s memory, %.1f GB/s "
-             "copies, %.1f us a launch (measured now)\n",
+             "%.1f TFLOP/s in a large 16-bit product, %.1f in f32, %.0f GB/s memory, %.1f us a "
+             "launch (measured now)\n",
              v->rates.half_matmul_flops / 1e12, v->rates.matmul_flops / 1e12,
-             v->rates.memory_bytes / 1e9, v->rates.copy_bytes / 1e9, v->rates.launch_s * 1e6);
+             v->rates.memory_bytes / 1e9, v->rates.launch_s * 1e6);
+    const struct link_rate *in = &v->rates.links[TIER_HOST][TIER_DEVICE],
+                           *back = &v->rates.links[TIER_DEVICE][TIER_HOST];
+    add_line(out, "");
+    str_addf(out,
+             "link to the host: %.1f GB/s in, %.1f GB/s out; %.1f and %.1f GB/s both at once\n",
+             in->alone / 1e9, back->alone / 1e9, in->both / 1e9, back->both / 1e9);
 }
 
 void gpu_view_text(const struct gpu_view *v, struct str *out)
@@ -122,14 +128,17 @@ static json_t *pack_holders(const struct device_room *r)
 static json_t *pack_inside(const struct gpu_view *v)
 {
     const struct device_room *r = &v->room;
-    return json_pack("{s:I, s:I, s:I, s:b, s:o, s:I, s:{s:f, s:f, s:f, s:f, s:f}}", "total_bytes",
-                     (json_int_t)r->total_bytes, "free_bytes", (json_int_t)room_available(r),
-                     "others_bytes", (json_int_t)room_others(r), "processes_visible",
-                     r->sees_processes, "processes", pack_holders(r), "context_bytes",
-                     (json_int_t)v->context_bytes, "rates", "half_matmul_flops",
+    const struct link_rate *in = &v->rates.links[TIER_HOST][TIER_DEVICE],
+                           *back = &v->rates.links[TIER_DEVICE][TIER_HOST];
+    return json_pack("{s:I, s:I, s:I, s:b, s:o, s:I, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}}",
+                     "total_bytes", (json_int_t)r->total_bytes, "free_bytes",
+                     (json_int_t)room_available(r), "others_bytes", (json_int_t)room_others(r),
+                     "processes_visible", r->sees_processes, "processes", pack_holders(r),
+                     "context_bytes", (json_int_t)v->context_bytes, "rates", "half_matmul_flops",
                      v->rates.half_matmul_flops, "matmul_flops", v->rates.matmul_flops,
-                     "memory_bytes_per_s", v->rates.memory_bytes, "copy_bytes_per_s",
-                     v->rates.copy_bytes, "launch_s", v->rates.launch_s);
+                     "memory_bytes_per_s", v->rates.memory_bytes, "in_bytes_per_s", in->alone,
+                     "out_bytes_per_s", back->alone, "in_bytes_per_s_both", in->both,
+                     "out_bytes_per_s_both", back->both, "launch_s", v->rates.launch_s);
 }
 
 json_t *gpu_view_json(const struct gpu_view *v)

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "base/compiler.h"
+
 const char *tier_name(enum tier t)
 {
     static const char *const names[TIER_COUNT] = {"device", "host", "disk"};
@@ -26,6 +28,29 @@ enum status device_tune(struct device *d, const struct device_tuning *t)
         TRY(d->ops->tune(d, t));
     d->tuning = *t;
     return OK;
+}
+
+static bool holds(struct place p, int64_t n_bytes)
+{
+    return p.offset >= 0 && n_bytes >= 0 && n_bytes <= p.memory->n_bytes - p.offset;
+}
+
+enum status device_copy(struct device *d, enum queue q, struct place to, struct place from,
+                        int64_t n_bytes)
+{
+    if (!holds(to, n_bytes) || !holds(from, n_bytes))
+        return FAIL(ERR_INTERNAL,
+                    "a copy of %lld bytes from %s+%lld (of %lld) to %s+%lld (of %lld) leaves its "
+                    "memory",
+                    (long long)n_bytes, tier_name(from.memory->tier), (long long)from.offset,
+                    (long long)from.memory->n_bytes, tier_name(to.memory->tier),
+                    (long long)to.offset, (long long)to.memory->n_bytes);
+    return d->ops->copy(d, q, to, from, n_bytes);
+}
+
+struct memory memory_of_host(const void *p, int64_t n_bytes)
+{
+    return (struct memory){TIER_HOST, (void *)(uintptr_t)p, n_bytes};
 }
 
 void device_close(struct device *d)

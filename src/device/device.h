@@ -23,6 +23,21 @@ extern "C" {
 enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
 const char *tier_name(enum tier t);
 
+/* An allocation of a tier. What `base` means is the device's to know: an address that the host may
+ * follow only in the host's tier, or where memory is not apart. */
+struct memory {
+    enum tier tier;
+    void *base;
+    int64_t n_bytes;
+};
+
+/* Memory from an offset on. Copies go from place to place, so that they can be held against the
+ * size of what they touch, and so that a tier without addresses can be one end. */
+struct place {
+    const struct memory *memory;
+    int64_t offset;
+};
+
 /* Queues run concurrently; each is in order. */
 enum queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_DISK, QUEUE_COMM, QUEUE_COUNT };
 const char *queue_name(enum queue q);
@@ -34,13 +49,20 @@ static inline int64_t align_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* What the machine can do, measured: the time model's constants. */
+/* How copies from one tier to another go. */
+struct link_rate {
+    double alone;     /* bytes per second */
+    double both;      /* bytes per second while as much goes the other way */
+    double latency_s; /* of a copy, on top of its bytes */
+};
+
+/* What the machine can do, measured: the time model's constants. Numbers only. */
 struct device_rates {
-    double matmul_flops;      /* per second, large f32 product */
-    double half_matmul_flops; /* per second, large product of 16-bit floats */
-    double memory_bytes;      /* per second, streaming read + write */
-    double copy_bytes;        /* per second between tiers, the slower direction */
-    double launch_s;          /* fixed cost of one instruction */
+    double matmul_flops;                            /* per second, large f32 product */
+    double half_matmul_flops;                       /* per second, large product of 16-bit floats */
+    double memory_bytes;                            /* per second, streaming read + write */
+    double launch_s;                                /* fixed cost of one instruction */
+    struct link_rate links[TIER_COUNT][TIER_COUNT]; /* [from][to]; zero: there is none */
 };
 
 /* The rate of products of 16-bit floats (`half`) or of f32. */
@@ -91,8 +113,8 @@ struct device_ops {
     /* The one allocation of a tier; freed by memory_free. Zero-filled, ARENA_ALIGN-aligned. */
     enum status (*memory_alloc)(struct device *d, enum tier t, int64_t n_bytes, void **out);
     void (*memory_free)(struct device *d, enum tier t, void *p, int64_t n_bytes);
-    /* Enqueues a copy; the tiers say what the pointers are. */
-    enum status (*copy)(struct device *d, enum queue q, void *dst, const void *src,
+    /* Enqueues a copy; called through device_copy. */
+    enum status (*copy)(struct device *d, enum queue q, struct place to, struct place from,
                         int64_t n_bytes);
     /* Makes events 0 .. n_events - 1 (more are kept), so that record and wait allocate nothing.
      * NULL: there is nothing to make. */
@@ -161,6 +183,17 @@ int device_count_cuda(void);
 /* Before anything is planned for it. ERR_UNSUPPORTED, with the reason, where it cannot. */
 enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
 void device_close(struct device *d);
+
+/* Enqueues a copy. ERR_INTERNAL when it would leave the memory at either end. */
+enum status device_copy(struct device *d, enum queue q, struct place to, struct place from,
+                        int64_t n_bytes) MUST_CHECK;
+/* The address of a place whose memory has addresses. */
+static inline void *place_address(struct place p)
+{
+    return (char *)p.memory->base + p.offset;
+}
+/* Ordinary memory as one end of a copy; it is only read when it is the source. */
+struct memory memory_of_host(const void *p, int64_t n_bytes);
 
 #ifdef __cplusplus
 }

@@ -14,8 +14,8 @@
 #define SNUG_ENGINE_ENGINE_H
 
 #include "engine/graphs.h"
-#include "io/stage.h"
 #include "run/executor.h"
+#include "run/stage.h"
 #include "search/refusal.h"
 
 #ifdef __cplusplus

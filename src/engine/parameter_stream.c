@@ -45,7 +45,8 @@ static enum status make_tensors(struct parameter_stream *s)
         most = MAX(most, shape_elems(&p->shape));
     }
     s->stage = (struct tensor_stage){.fetch = fetch, .store = store, .user = s};
-    s->stage.buffer = mem_alloc((size_t)most * sizeof(float));
+    s->stage.n_bytes = most * (int64_t)sizeof(float);
+    s->stage.buffer = mem_alloc((size_t)s->stage.n_bytes);
     if (!s->stage.buffer)
         return FAIL(ERR_MEMORY, "out of memory for a parameter of %lld elements", (long long)most);
     return OK;

@@ -3,25 +3,6 @@
 #include "io/weights.h"
 #include "model/init.h"
 
-static enum status fetch(void *user, const struct tensor *t, void *buffer)
-{
-    struct device *d = user;
-    TRY(d->ops->copy(d, QUEUE_OUT, buffer, t->data, tensor_bytes(t)));
-    return d->ops->sync(d);
-}
-
-static enum status store(void *user, const struct tensor *t, const void *buffer)
-{
-    struct device *d = user;
-    TRY(d->ops->copy(d, QUEUE_IN, t->data, buffer, tensor_bytes(t)));
-    return d->ops->sync(d);
-}
-
-struct tensor_stage device_stage(struct device *d, void *buffer)
-{
-    return (struct tensor_stage){buffer, fetch, store, d};
-}
-
 enum status parameters_load(const struct parameter_list *list, const char *folder, uint64_t seed,
                             struct team *team)
 {

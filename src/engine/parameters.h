@@ -4,16 +4,12 @@
 #define SNUG_ENGINE_PARAMETERS_H
 
 #include "device/device.h"
-#include "io/stage.h"
 #include "model/model.h"
+#include "run/stage.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A stage that copies through `buffer` (host memory, room for each tensor that goes through it).
- * The device is borrowed. */
-struct tensor_stage device_stage(struct device *d, void *buffer);
 
 /* Parameters and where they lie. */
 struct parameter_list {

@@ -11,7 +11,7 @@ static void open_stage(struct engine *e)
     e->stage = &host_stage;
     if (!entry)
         return;
-    e->staging = device_stage(e->device, executor_storage_pointer(e->executor, entry));
+    e->staging = executor_stage(e->executor, entry);
     e->stage = &e->staging;
 }
 

@@ -16,8 +16,8 @@
 
 #include "base/team.h"
 #include "io/safetensors.h"
-#include "io/stage.h"
 #include "model/model.h"
+#include "run/stage.h"
 
 #ifdef __cplusplus
 extern "C" {

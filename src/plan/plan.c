@@ -19,11 +19,13 @@ static void find_facts(struct plan *p, const struct graph *g)
             f->read_at_update |= n->pass == PASS_UPDATE;
             if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)
                 f->first_backward = k;
+            p->facts[value_root(g, v)].waits_for_update = n->pass == PASS_UPDATE;
         }
         for (int i = 0; i < n->n_out; i++) {
             const struct alias_rule *a = node_alias(n, i);
             if (a && a->kind == ALIAS_UPDATE)
                 p->facts[value_view_root(g, n->in[a->in])].overwritten = k;
+            p->facts[value_root(g, n->out[i])].waits_for_update = false;
         }
     }
     for (size_t i = 0; i < g->outputs.n; i++)
@@ -58,6 +60,14 @@ static bool is_plain_forward_value(const struct plan *p, const struct graph *g, 
            value_root(g, v) == v && p->facts[v].overwritten == NODE_NONE;
 }
 
+/* Its own memory, made by the backward pass, and an update that leaves it alone reads it last. */
+static bool is_waiting_gradient(const struct plan *p, const struct graph *g, value_id v)
+{
+    node_id producer = graph_value(g, v)->producer;
+    return producer != NODE_NONE && graph_node(g, producer)->pass == PASS_BACKWARD &&
+           value_root(g, v) == v && p->facts[v].waits_for_update;
+}
+
 /* Would the producer, run again when the backward pass first asks for v, find its inputs as they
  * were? Inputs that are themselves dropped are made again first. */
 static bool inputs_last(const struct plan *p, const struct graph *g, value_id v)
@@ -77,6 +87,8 @@ bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum t
 {
     if (t == KEEP)
         return true;
+    if (t == MOVE && is_waiting_gradient(p, g, v))
+        return true;
     if (!is_plain_forward_value(p, g, v))
         return false;
     if (t == MOVE)
@@ -95,26 +107,33 @@ static bool stays_inside(const struct plan *p, value_id v)
     return !p->facts[v].leaves_block && !p->facts[v].is_output;
 }
 
-static void treat_block(struct plan *p, const struct graph *g, int block, enum treatment t)
+void plan_recompute_block(struct plan *p, const struct graph *g, int block)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
         for (int i = 0; n->pass == PASS_FORWARD && n->block == block && i < n->n_out; i++) {
-            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], t))
-                p->treat[n->out[i]] = t;
+            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], RECOMPUTE))
+                p->treat[n->out[i]] = RECOMPUTE;
         }
     }
-}
-
-void plan_recompute_block(struct plan *p, const struct graph *g, int block)
-{
-    treat_block(p, g, block, RECOMPUTE);
     p->n_blocks_recomputed++;
 }
 
-void plan_move_block(struct plan *p, const struct graph *g, int block)
+void plan_move(struct plan *p, value_id v, enum tier tier)
 {
-    treat_block(p, g, block, MOVE);
+    p->treat[v] = MOVE;
+    p->home[v] = tier;
+}
+
+void plan_move_block(struct plan *p, const struct graph *g, int block, enum tier tier)
+{
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, (node_id)k);
+        for (int i = 0; n->pass == PASS_FORWARD && n->block == block && i < n->n_out; i++) {
+            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], MOVE))
+                plan_move(p, n->out[i], tier);
+        }
+    }
 }
 
 /* Needed in memory until the backward pass whatever we decide: storage, or read by a gradient. */

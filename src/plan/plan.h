@@ -18,7 +18,7 @@ extern "C" {
 enum treatment {
     KEEP,
     RECOMPUTE, /* dropped; its node is emitted a second time */
-    MOVE,      /* copied to the host and back */
+    MOVE,      /* copied to the tier home[] names and back */
 };
 
 /* What a plan asks of the graph, gathered once; per value, meaningful for view roots. */
@@ -28,13 +28,16 @@ struct plan_fact {
     bool leaves_block;      /* forward nodes of other blocks read it */
     bool read_at_update;    /* an update reads it */
     bool is_output;         /* the host reads it */
+    bool waits_for_update;  /* of roots: what touches it last is an update that only reads it */
 };
 
 struct plan {
     struct pool pool;
     int64_t n_micro;         /* micro-steps per optimizer step */
     enum treatment *treat;   /* per value (view roots are asked) */
-    enum tier *home;         /* per value: tier of persistent roots and gradient sums */
+    enum tier *home;         /* per value: tier of persistent roots, sums and moved values */
+    int64_t ahead_bytes;     /* fetched before they are needed: how many at a time */
+    int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
@@ -53,8 +56,10 @@ bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum t
 void plan_recompute_block(struct plan *p, const struct graph *g, int block);
 /* Saved values of RECOMPUTE_CHEAP ops are dropped wherever their inputs are kept anyway. */
 void plan_recompute_cheap(struct plan *p, const struct graph *g);
-/* Block b's saved values go to the host after the forward pass. */
-void plan_move_block(struct plan *p, const struct graph *g, int block);
+/* Value v, which may be moved (plan_allows), goes to `tier` after the forward pass. */
+void plan_move(struct plan *p, value_id v, enum tier tier);
+/* Block b's saved values go to `tier` after the forward pass. */
+void plan_move_block(struct plan *p, const struct graph *g, int block, enum tier tier);
 /* All storage of a role lives in `tier` and is fetched when used. */
 void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
 

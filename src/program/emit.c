@@ -18,7 +18,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->ready, n, sizeof(*e->ready)));
     TRY(mem_try_array(&e->again, n, sizeof(*e->again)));
     TRY(mem_try_array(&e->now, n, sizeof(*e->now)));
-    TRY(mem_try_array(&e->last_forward, n, sizeof(*e->last_forward)));
+    TRY(mem_try_array(&e->leaves_after, n, sizeof(*e->leaves_after)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
@@ -26,7 +26,7 @@ static enum status emitter_init(struct emitter *e)
         e->where[v] = e->home[v] = e->moved[v] = -1;
         e->ready[v] = -1;
         e->now[v] = (value_id)v;
-        e->last_forward[v] = NODE_NONE;
+        e->leaves_after[v] = NODE_NONE;
     }
     return OK;
 }
@@ -39,12 +39,13 @@ static void emitter_release(struct emitter *e)
     mem_free(e->ready);
     mem_free(e->again);
     mem_free(e->now);
-    mem_free(e->last_forward);
+    mem_free(e->leaves_after);
     mem_free(e->read_later);
     mem_free(e->read);
     mem_free(e->gradient);
     vec_release(&e->staged);
     vec_release(&e->pending);
+    vec_release(&e->fetches);
 }
 
 /* Will the plan make node n run a second time? */
@@ -54,6 +55,39 @@ static bool runs_again(const struct emitter *e, const struct node *n)
     for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
         again |= e->plan->treat[n->out[i]] == RECOMPUTE;
     return again;
+}
+
+/* A moved value of the forward pass leaves when that has used it last; one of the backward pass (a
+ * gradient that waits for the norm of all) when only its last reader is left. */
+static void note_touch(struct emitter *e, node_id *last, value_id root, node_id k)
+{
+    node_id producer = graph_value(e->g, root)->producer;
+    bool forward = producer != NODE_NONE && graph_node(e->g, producer)->pass == PASS_FORWARD;
+    if (forward && graph_node(e->g, k)->pass == PASS_FORWARD)
+        e->leaves_after[root] = k;
+    else if (!forward && last[root] != k)
+        e->leaves_after[root] = last[root];
+    last[root] = k;
+}
+
+static enum status find_departures(struct emitter *e)
+{
+    node_id *last;
+    size_t n_values = MAX(e->g->values.n, (size_t)1);
+    TRY(mem_try_array(&last, n_values, sizeof(*last)));
+    for (size_t v = 0; v < n_values; v++)
+        last[v] = NODE_NONE;
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
+        const struct node *n = graph_node(e->g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] != VALUE_NONE)
+                note_touch(e, last, value_root(e->g, n->in[i]), k);
+        }
+        for (int i = 0; i < n->n_out; i++)
+            note_touch(e, last, value_root(e->g, n->out[i]), k);
+    }
+    mem_free(last);
+    return OK;
 }
 
 static void find_uses(struct emitter *e)
@@ -67,11 +101,7 @@ static void find_uses(struct emitter *e)
             value_id root = value_root(e->g, n->in[i]);
             e->read[root] = true;
             e->read_later[root] |= later;
-            if (n->pass == PASS_FORWARD)
-                e->last_forward[root] = k;
         }
-        for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
-            e->last_forward[value_root(e->g, n->out[i])] = k;
     }
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         if (graph_value(e->g, v)->role == ROLE_GRADIENT)
@@ -245,7 +275,6 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
         if (n->in[i] != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
     }
-    e->n_nodes++;
     if (is_view(n))
         return OK;
     /* An earlier value on its way home must not be overwritten before it has left. */
@@ -261,18 +290,16 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     return OK;
 }
 
-/* Values the plan sends to the host leave after the forward pass has used them last. */
+/* Values that the plan moves leave here. */
 static enum status emit_departures(struct emitter *e, node_id k)
 {
     const struct node *n = graph_node(e->g, k);
-    if (n->pass != PASS_FORWARD)
-        return OK;
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         value_id v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
         if (v == VALUE_NONE)
             continue;
         value_id root = value_root(e->g, v);
-        if (e->plan->treat[root] == MOVE && e->last_forward[root] == k && e->read_later[root] &&
+        if (e->plan->treat[root] == MOVE && e->leaves_after[root] == k && e->read_later[root] &&
             e->where[root] >= 0 && e->moved[root] < 0)
             TRY(emit_move_out(e, root));
     }
@@ -354,6 +381,7 @@ static enum status emit_all(struct emitter *e)
 {
     TRY(emitter_init(e));
     find_uses(e);
+    TRY(find_departures(e));
     TRY(emit_roots(e));
     for (const struct section_rule *r = section_rules(e->g, e->plan->n_micro); r->name; r++)
         TRY(emit_section(e, r, (r + 1)->name == NULL));
@@ -377,6 +405,7 @@ enum status program_emit(struct program **out, const char *name, const struct gr
     enum status status;
     TRY_GOTO(pool_status(&p->pool), out);
     TRY_GOTO(emit_all(&e), out);
+    TRY_GOTO(overlap_fetches(&e), out);
     extend_lifetimes(p);
     TRY_GOTO(merge_in_place(p), out);
 out:

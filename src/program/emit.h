@@ -2,6 +2,7 @@
  *
  *   emit.c        sections and nodes, recompute on demand
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
+ *   overlap.c     fetches that start before they are needed
  *   emit_parts.c  buffers, operands, instructions
  *   sections.c    which parts a step has, and what roots hold between them
  *   merge.c       outputs that take over the memory of an input that dies
@@ -18,12 +19,18 @@
 extern "C" {
 #endif
 
-enum { COPY_WINDOW = 8 }; /* nodes a copy-out may trail behind before compute waits for it */
-
+/* A copy out that compute has not waited for. */
 struct pending_copy {
     int32_t buffer; /* device buffer being copied out: alive until the wait */
     int event;
-    int64_t due; /* count of emitted nodes */
+    int64_t n_bytes;
+};
+
+/* A copy in with its events; the wait of compute is not part of it. */
+struct fetch {
+    int32_t first, n; /* instructions */
+    int after;        /* event behind which its source is complete; -1: long ago */
+    int64_t n_bytes;
 };
 
 /* Arrays are indexed by value; entries are meaningful for roots (value_root). */
@@ -40,14 +47,14 @@ struct emitter {
     int *ready;            /* event after which the off-device copy is complete; -1: long ago */
     bool *again;           /* where[] holds a recomputed instance */
     value_id *now;         /* the value of its update chain that the root's memory holds */
-    node_id *last_forward; /* last forward node that touches the root */
+    node_id *leaves_after; /* node after which a moved root leaves; NODE_NONE: it stays */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
 
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
     VEC(struct pending_copy) pending;
-    int64_t n_nodes; /* emitted so far */
+    VEC(struct fetch) fetches;
 };
 
 /* emit_parts.c */
@@ -69,10 +76,14 @@ enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
 /* Fetched copies are let go: the next reader fetches again. */
 void emit_unstage_all(struct emitter *e);
-/* Compute waits for copies out: those whose window is over, those of one buffer, all. */
+/* Compute waits for copies out: the oldest until plan.behind_bytes hold the rest, those of one
+ * buffer, all. */
 enum status emit_wait_due(struct emitter *e) MUST_CHECK;
 enum status emit_wait_buffer(struct emitter *e, int32_t buffer) MUST_CHECK;
 enum status emit_wait_all(struct emitter *e) MUST_CHECK;
+
+/* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes. */
+enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 
 /* emit.c: makes v's memory present on the device (fetches, or recomputes for a backward reader). */
 enum status emit_ensure(struct emitter *e, value_id v, bool backward) MUST_CHECK;

@@ -5,8 +5,8 @@
  *     compute: record a      queue: wait a, copy, record b      compute: wait b
  *
  * `wait a` orders the copy after every earlier use of both ends by compute; `wait b` comes at once
- * when compute needs the data (copies in), and up to COPY_WINDOW nodes later when it only needs the
- * memory back (copies out).
+ * when compute needs the data (copies in; overlap.c moves all but this wait to the front), and when
+ * plan.behind_bytes are under way where it only needs the memory back (copies out).
  */
 #include "program/emit.h"
 
@@ -33,7 +33,12 @@ static enum status copy_in(struct emitter *e, int32_t src, value_id root, value_
     int done;
     const char *name = e->p->buffers.items[src].name;
     TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, root), root, &dst));
+    struct fetch f = {.first = (int32_t)e->p->instrs.n,
+                      .after = e->ready[root],
+                      .n_bytes = value_bytes(e->g, root)};
     TRY(copy(e, QUEUE_IN, src, dst, value, e->ready[root], &done));
+    f.n = (int32_t)e->p->instrs.n - f.first;
+    TRY(vec_push(&e->fetches, f));
     e->where[root] = dst;
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, done);
 }
@@ -46,14 +51,14 @@ enum status emit_stage_in(struct emitter *e, value_id root)
 
 enum status emit_move_in(struct emitter *e, value_id root)
 {
-    return copy_in(e, e->moved[root], root, e->now[root], MEMORY_ACTIVATIONS);
+    return copy_in(e, e->moved[root], root, e->now[root], emit_class(e, root, false));
 }
 
 static enum status copy_out(struct emitter *e, value_id root, int32_t dst)
 {
     int done;
     TRY(copy(e, QUEUE_OUT, e->where[root], dst, e->now[root], e->ready[root], &done));
-    struct pending_copy c = {e->where[root], done, e->n_nodes + COPY_WINDOW};
+    struct pending_copy c = {e->where[root], done, value_bytes(e->g, root)};
     TRY(vec_push(&e->pending, c));
     e->ready[root] = done;
     return OK;
@@ -63,7 +68,8 @@ enum status emit_move_out(struct emitter *e, value_id root)
 {
     int32_t dst;
     const char *name = e->p->buffers.items[e->where[root]].name;
-    TRY(emit_buffer(e, name, MEMORY_ACTIVATIONS, TIER_HOST, value_bytes(e->g, root), root, &dst));
+    TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
+                    value_bytes(e->g, root), root, &dst));
     e->moved[root] = dst;
     TRY(copy_out(e, root, dst));
     e->where[root] = -1;
@@ -82,52 +88,47 @@ void emit_unstage_all(struct emitter *e)
     e->staged.n = 0;
 }
 
-/* Compute waits for the copies out that `asked` names; the rest stays pending. */
-static enum status wait_for(struct emitter *e,
-                            bool (*asked)(const struct emitter *e, const struct pending_copy *c,
-                                          int32_t buffer),
-                            int32_t buffer)
+static enum status wait_for(struct emitter *e, const struct pending_copy *c)
+{
+    struct buffer *b = &e->p->buffers.items[c->buffer];
+    b->last = MAX(b->last, (int32_t)e->p->instrs.n);
+    return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c->event);
+}
+
+enum status emit_wait_due(struct emitter *e)
+{
+    int64_t n_bytes = 0;
+    size_t first = e->pending.n;
+    while (first > 0 && n_bytes + e->pending.items[first - 1].n_bytes <= e->plan->behind_bytes)
+        n_bytes += e->pending.items[--first].n_bytes;
+    for (size_t i = 0; i < first; i++)
+        TRY(wait_for(e, &e->pending.items[i]));
+    for (size_t i = first; i < e->pending.n; i++)
+        e->pending.items[i - first] = e->pending.items[i];
+    e->pending.n -= first;
+    return OK;
+}
+
+enum status emit_wait_buffer(struct emitter *e, int32_t buffer)
 {
     size_t kept = 0;
     for (size_t i = 0; i < e->pending.n; i++) {
         struct pending_copy c = e->pending.items[i];
-        if (!asked(e, &c, buffer)) {
+        if (c.buffer == buffer)
+            TRY(wait_for(e, &c));
+        else
             e->pending.items[kept++] = c;
-            continue;
-        }
-        struct buffer *b = &e->p->buffers.items[c.buffer];
-        b->last = MAX(b->last, (int32_t)e->p->instrs.n);
-        TRY(emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c.event));
     }
     e->pending.n = kept;
     return OK;
 }
 
-static bool is_due(const struct emitter *e, const struct pending_copy *c, int32_t buffer)
-{
-    (void)buffer;
-    return c->due <= e->n_nodes;
-}
-
-static bool any(const struct emitter *e, const struct pending_copy *c, int32_t buffer)
-{
-    (void)e;
-    return buffer < 0 || c->buffer == buffer;
-}
-
-enum status emit_wait_due(struct emitter *e)
-{
-    return wait_for(e, is_due, -1);
-}
-
-enum status emit_wait_buffer(struct emitter *e, int32_t buffer)
-{
-    return wait_for(e, any, buffer);
-}
-
 enum status emit_wait_all(struct emitter *e)
 {
-    return wait_for(e, any, -1);
+    for (size_t i = 0; i < e->pending.n; i++)
+        TRY(wait_for(e, &e->pending.items[i]));
+    e->pending.n = 0;
+    return OK;
 }
 
 /* The host end of an input or output: memory the host fills or reads between sections. */
@@ -178,7 +179,8 @@ enum status emit_output_copies(struct emitter *e)
         TRY(find_port(e, false, o->name, o->value, &port));
         value_id held = value_view_root(e->g, o->value);
         TRY(copy(e, QUEUE_OUT, e->where[value_root(e->g, o->value)], port, held, -1, &done));
-        struct pending_copy c = {e->where[value_root(e->g, o->value)], done, 0};
+        struct pending_copy c = {e->where[value_root(e->g, o->value)], done,
+                                 value_bytes(e->g, held)};
         TRY(vec_push(&e->pending, c));
     }
     return OK;

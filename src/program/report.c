@@ -102,6 +102,12 @@ int32_t program_peak(const struct program *p, enum tier tier)
 
 /* The time model: an instruction takes as long as its arithmetic or its memory traffic, whichever
  * is longer, plus a fixed start. */
+static double copy_time(const struct operand *o, const struct device_rates *r)
+{
+    const struct link_rate *link = &r->links[o[0].tier][o[1].tier];
+    return (double)o[0].n_bytes / link->alone + MAX(link->latency_s, r->launch_s);
+}
+
 static double compute_time(const struct op_call *call, const struct device_rates *r, double *flops,
                            double *bytes)
 {
@@ -118,9 +124,9 @@ void program_cost(const struct program *p, int32_t first, int32_t n, const struc
     for (int32_t k = first; k < first + n; k++) {
         const struct instr *i = &p->instrs.items[k];
         if (i->kind == INSTR_COPY) {
-            double bytes = (double)p->operands.items[i->first_operand].n_bytes;
-            out->copy_bytes += bytes;
-            out->time_s += bytes / device->rates.copy_bytes + device->rates.launch_s;
+            const struct operand *o = &p->operands.items[i->first_operand];
+            out->copy_bytes += (double)o->n_bytes;
+            out->time_s += copy_time(o, &device->rates);
         }
         if (i->kind != INSTR_COMPUTE)
             continue;

@@ -26,8 +26,7 @@ struct loaded {
 
 struct executor {
     struct device *device;
-    char *arena[TIER_COUNT];
-    int64_t n_bytes[TIER_COUNT];
+    struct memory arenas[TIER_COUNT];
     int64_t high_water[TIER_COUNT];
     VEC(struct loaded) programs;
 };
@@ -47,8 +46,7 @@ enum status executor_new(struct executor **out, struct device *device,
             executor_free(x);
             return status;
         }
-        x->arena[t] = p;
-        x->n_bytes[t] = n_bytes[t];
+        x->arenas[t] = (struct memory){(enum tier)t, p, n_bytes[t]};
     }
     *out = x;
     return OK;
@@ -68,15 +66,21 @@ void executor_free(struct executor *x)
     }
     vec_release(&x->programs);
     for (int t = 0; t < TIER_COUNT; t++) {
-        if (x->arena[t])
-            x->device->ops->memory_free(x->device, (enum tier)t, x->arena[t], x->n_bytes[t]);
+        if (x->arenas[t].base)
+            x->device->ops->memory_free(x->device, (enum tier)t, x->arenas[t].base,
+                                        x->arenas[t].n_bytes);
     }
     mem_free(x);
 }
 
+static struct place place_in(const struct executor *x, enum tier t, int64_t offset)
+{
+    return (struct place){&x->arenas[t], offset};
+}
+
 static void *address(const struct executor *x, const struct operand *o)
 {
-    return o->buffer < 0 ? NULL : x->arena[o->tier] + o->offset;
+    return o->buffer < 0 ? NULL : place_address(place_in(x, o->tier, o->offset));
 }
 
 static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
@@ -117,7 +121,7 @@ static enum status find_runs(struct executor *x, struct loaded *l)
 static enum status load(struct executor *x, struct loaded *l, const struct storage *storage)
 {
     bool addressable = !x->device->ops->memory_is_apart;
-    TRY(poison_init(&l->poison, l->p, storage, x->arena, addressable, &l->pool));
+    TRY(poison_init(&l->poison, l->p, storage, x->arenas, addressable, &l->pool));
     size_t n = MAX(l->p->instrs.n, (size_t)1);
     TRY(pool_try(&l->pool, &l->prepared, sizeof(*l->prepared) * n));
     TRY(pool_try(&l->pool, &l->captures, sizeof(*l->captures) * MAX(l->p->sections.n, (size_t)1)));
@@ -138,10 +142,10 @@ enum status executor_load(struct executor *x, const struct program *p,
     *handle = -1;
     TRY(program_check(p, storage));
     for (int t = 0; t < TIER_COUNT; t++) {
-        if (p->n_bytes[t] > x->n_bytes[t])
+        if (p->n_bytes[t] > x->arenas[t].n_bytes)
             return FAIL(ERR_INTERNAL, "program '%s' needs %lld bytes of %s, the arena has %lld",
                         p->name, (long long)p->n_bytes[t], tier_name((enum tier)t),
-                        (long long)x->n_bytes[t]);
+                        (long long)x->arenas[t].n_bytes);
         x->high_water[t] = MAX(x->high_water[t], storage->n_bytes[t]);
     }
     struct loaded l = {.p = p};
@@ -169,8 +173,8 @@ static void note_use(struct executor *x, const struct program *p, const struct i
 static enum status run_copy(struct executor *x, const struct program *p, const struct instr *i)
 {
     const struct operand *o = &p->operands.items[i->first_operand];
-    return x->device->ops->copy(x->device, i->queue, address(x, &o[1]), address(x, &o[0]),
-                                o[0].n_bytes);
+    return device_copy(x->device, i->queue, place_in(x, o[1].tier, o[1].offset),
+                       place_in(x, o[0].tier, o[0].offset), o[0].n_bytes);
 }
 
 static enum status run_instr(struct executor *x, struct loaded *l, int32_t at)
@@ -264,18 +268,18 @@ enum status executor_run(struct executor *x, int handle, const char *section)
 void *executor_input(struct executor *x, int handle, const char *name)
 {
     const struct port *port = program_input(x->programs.items[handle].p, name);
-    return port ? x->arena[TIER_HOST] + port->offset : NULL;
+    return port ? place_address(place_in(x, TIER_HOST, port->offset)) : NULL;
 }
 
 const void *executor_output(struct executor *x, int handle, const char *name)
 {
     const struct port *port = program_output(x->programs.items[handle].p, name);
-    return port ? x->arena[TIER_HOST] + port->offset : NULL;
+    return port ? place_address(place_in(x, TIER_HOST, port->offset)) : NULL;
 }
 
 void *executor_storage_address(struct executor *x, const struct storage_entry *e)
 {
-    return x->arena[e->tier] + e->offset;
+    return place_address(place_in(x, e->tier, e->offset));
 }
 
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
@@ -284,17 +288,79 @@ void *executor_storage_pointer(struct executor *x, const struct storage_entry *e
     return visible ? executor_storage_address(x, e) : NULL;
 }
 
+static enum status store(struct executor *x, struct place to, const void *src, int64_t n_bytes)
+{
+    struct memory host = memory_of_host(src, n_bytes);
+    TRY(device_copy(x->device, QUEUE_IN, to, (struct place){&host, 0}, n_bytes));
+    return x->device->ops->sync(x->device);
+}
+
+static enum status fetch(struct executor *x, struct place from, void *dst, int64_t n_bytes)
+{
+    struct memory host = memory_of_host(dst, n_bytes);
+    TRY(device_copy(x->device, QUEUE_OUT, (struct place){&host, 0}, from, n_bytes));
+    return x->device->ops->sync(x->device);
+}
+
 enum status executor_write_storage(struct executor *x, const struct storage_entry *e,
                                    const void *src)
 {
-    TRY(x->device->ops->copy(x->device, QUEUE_IN, x->arena[e->tier] + e->offset, src, e->n_bytes));
-    return x->device->ops->sync(x->device);
+    return store(x, place_in(x, e->tier, e->offset), src, e->n_bytes);
 }
 
 enum status executor_read_storage(struct executor *x, const struct storage_entry *e, void *dst)
 {
-    TRY(x->device->ops->copy(x->device, QUEUE_OUT, dst, x->arena[e->tier] + e->offset, e->n_bytes));
-    return x->device->ops->sync(x->device);
+    return fetch(x, place_in(x, e->tier, e->offset), dst, e->n_bytes);
+}
+
+/* ---- storage through a buffer ---------------------------------------------------------------- */
+
+/* The place a storage address means. */
+static enum status find_place(const struct executor *x, const void *address, struct place *out)
+{
+    uintptr_t at = (uintptr_t)address;
+    for (int t = 0; t < TIER_COUNT; t++) {
+        uintptr_t base = (uintptr_t)x->arenas[t].base;
+        if (base && at >= base && at - base < (uintptr_t)x->arenas[t].n_bytes) {
+            *out = place_in(x, (enum tier)t, (int64_t)(at - base));
+            return OK;
+        }
+    }
+    return FAIL(ERR_INTERNAL, "a tensor that is read or written lies in no arena");
+}
+
+static bool is_here(void *user, const struct tensor *t)
+{
+    const struct executor *x = user;
+    struct place p = {0};
+    return find_place(x, t->data, &p) == OK &&
+           (p.memory->tier == TIER_HOST || !x->device->ops->memory_is_apart);
+}
+
+static enum status stage_in(void *user, const struct tensor *t, void *buffer)
+{
+    struct place p;
+    TRY(find_place(user, t->data, &p));
+    return fetch(user, p, buffer, tensor_bytes(t));
+}
+
+static enum status stage_out(void *user, const struct tensor *t, const void *buffer)
+{
+    struct place p;
+    TRY(find_place(user, t->data, &p));
+    return store(user, p, buffer, tensor_bytes(t));
+}
+
+struct tensor_stage executor_stage(struct executor *x, const struct storage_entry *buffer)
+{
+    if (!buffer)
+        return host_stage;
+    return (struct tensor_stage){.buffer = executor_storage_pointer(x, buffer),
+                                 .n_bytes = buffer->n_bytes,
+                                 .is_here = is_here,
+                                 .fetch = stage_in,
+                                 .store = stage_out,
+                                 .user = x};
 }
 
 int64_t executor_high_water(const struct executor *x, enum tier t)

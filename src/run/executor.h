@@ -12,6 +12,7 @@
 #define SNUG_RUN_EXECUTOR_H
 
 #include "program/program.h"
+#include "run/stage.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,6 +50,10 @@ void *executor_storage_pointer(struct executor *x, const struct storage_entry *e
 /* Where storage lies, for copies by the device; to be followed only where the pointer above is not
  * NULL. */
 void *executor_storage_address(struct executor *x, const struct storage_entry *e);
+
+/* How files reach tensors whose data is such an address: through the storage entry `buffer`, in
+ * host memory, where the host cannot follow it. NULL: it can follow all of them. */
+struct tensor_stage executor_stage(struct executor *x, const struct storage_entry *buffer);
 
 /* Highest byte used so far in a tier's arena (end of the highest operand, aligned). */
 int64_t executor_high_water(const struct executor *x, enum tier t);

@@ -58,9 +58,9 @@ static enum status bucket(const struct program *p, bool births, struct pool *poo
 }
 
 enum status poison_init(struct poison *x, const struct program *p, const struct storage *storage,
-                        char *const *arena, bool addressable, struct pool *pool)
+                        const struct memory *arenas, bool addressable, struct pool *pool)
 {
-    *x = (struct poison){.p = p, .storage = storage, .arena = arena};
+    *x = (struct poison){.p = p, .storage = storage, .arenas = arenas};
     if (!ENABLED || !addressable)
         return OK;
     TRY(bucket(p, true, pool, &x->born_at, &x->born));
@@ -69,7 +69,7 @@ enum status poison_init(struct poison *x, const struct program *p, const struct 
 
 static char *address(const struct poison *x, const struct buffer *b)
 {
-    return x->arena[b->tier] + b->offset;
+    return (char *)x->arenas[b->tier].base + b->offset;
 }
 
 static void forbid_transients(const struct poison *x)
@@ -77,7 +77,7 @@ static void forbid_transients(const struct poison *x)
     for (int t = 0; t < TIER_COUNT; t++) {
         int64_t first = x->p->n_storage[t];
         if (x->p->n_bytes[t] > first)
-            FORBID(x->arena[t] + first, (size_t)(x->p->n_bytes[t] - first));
+            FORBID((char *)x->arenas[t].base + first, (size_t)(x->p->n_bytes[t] - first));
     }
 }
 
@@ -88,7 +88,7 @@ static void forbid_padding(const struct poison *x)
         const struct storage_entry *e = &x->storage->entries.items[i];
         int64_t n_padding = align_up(e->n_bytes, ARENA_ALIGN) - e->n_bytes;
         if (n_padding > 0)
-            FORBID(x->arena[e->tier] + e->offset + e->n_bytes, (size_t)n_padding);
+            FORBID((char *)x->arenas[e->tier].base + e->offset + e->n_bytes, (size_t)n_padding);
     }
 }
 
@@ -129,6 +129,6 @@ void poison_leave(const struct poison *x)
 {
     for (int t = 0; x->born_at && t < TIER_COUNT; t++) {
         if (x->p->n_bytes[t] > 0)
-            PERMIT(x->arena[t], (size_t)x->p->n_bytes[t]);
+            PERMIT(x->arenas[t].base, (size_t)x->p->n_bytes[t]);
     }
 }

@@ -19,14 +19,15 @@ extern "C" {
 struct poison {
     const struct program *p;
     const struct storage *storage;
-    char *const *arena; /* per tier; borrowed */
+    const struct memory *arenas; /* per tier; borrowed */
     int32_t *born_at, *born;
     int32_t *dead_at, *dead;
 };
 
 /* Arrays live in `pool`. `addressable`: the host can touch the arenas. */
 enum status poison_init(struct poison *x, const struct program *p, const struct storage *storage,
-                        char *const *arena, bool addressable, struct pool *pool) MUST_CHECK;
+                        const struct memory *arenas, bool addressable,
+                        struct pool *pool) MUST_CHECK;
 void poison_enter(const struct poison *x); /* before a section */
 void poison_before(const struct poison *x, int32_t at);
 void poison_after(const struct poison *x, int32_t at);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "support/gpu.h"
+#include "support/raw_copy.h"
 
 #ifdef SNUG_HAVE_CUDA
 
@@ -102,9 +103,9 @@ static void run_once(const struct combination *c, bool tiled, char *result)
     struct kernel_ctx x = {.env = d->env, .queue = d->ops->queue(d, QUEUE_COMPUTE)};
     x.workspace = slot(N_SLOTS);
     assert_true(cuda_gemm_workspace(&d->env, &g) <= WORKSPACE_BYTES);
-    must(d->ops->copy(d, QUEUE_COMPUTE, slot(C), slot(C_OLD), result_bytes(c)));
+    raw_copy(d, QUEUE_COMPUTE, slot(C), slot(C_OLD), result_bytes(c));
     must(tiled ? cuda_gemm_tiled(&x, &g) : cuda_gemm(&x, x.workspace, &g));
-    must(d->ops->copy(d, QUEUE_COMPUTE, result, slot(C), result_bytes(c)));
+    raw_copy(d, QUEUE_COMPUTE, result, slot(C), result_bytes(c));
     must(d->ops->sync(d));
 }
 
@@ -153,7 +154,7 @@ static void check_padding(const struct combination *c, const char *result)
     struct device *d = &gpu.device;
     char *old = gpu.host + 2 * (size_t)SLOT_BYTES;
     int64_t size = dtype_size(c->c_dtype), row = c->n + c->pad;
-    must(d->ops->copy(d, QUEUE_COMPUTE, old, slot(C_OLD), result_bytes(c)));
+    raw_copy(d, QUEUE_COMPUTE, old, slot(C_OLD), result_bytes(c));
     must(d->ops->sync(d));
     for (int64_t at = 0; at < result_bytes(c); at++) {
         bool inside = at / size < c->m * row && at / size % row < c->n;

@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "support/gpu.h"
 #include "support/law.h"
+#include "support/raw_copy.h"
 
 #ifdef SNUG_HAVE_CUDA
 #include <cuda_runtime_api.h>
@@ -156,11 +157,11 @@ static enum status call_recorded(const struct kernel *k, const struct placed *p)
 static enum status run_call(const struct kernel *k, const struct placed *p, bool recorded)
 {
     const struct device_ops *ops = gpu.device.ops;
-    TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, gpu.arena, gpu.image, p->n_bytes));
+    raw_copy(&gpu.device, QUEUE_COMPUTE, gpu.arena, gpu.image, p->n_bytes);
     TRY(ops->sync(&gpu.device));
     TRY(recorded ? call_recorded(k, p) : call_kernel(k, p));
     TRY(ops->sync(&gpu.device));
-    TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, gpu.result, gpu.arena, p->n_bytes));
+    raw_copy(&gpu.device, QUEUE_COMPUTE, gpu.result, gpu.arena, p->n_bytes);
     return ops->sync(&gpu.device);
 }
 
@@ -331,8 +332,8 @@ static enum status copy_inputs(const struct placed *p)
     const struct device_ops *ops = gpu.device.ops;
     for (int i = 0; i < p->call.n_in; i++) {
         if (p->in_at[i] >= 0 && tensor_bytes(&p->in[i]) > 0)
-            TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, p->in[i].data,
-                          (char *)gpu.image + p->in_at[i], tensor_bytes(&p->in[i])));
+            raw_copy(&gpu.device, QUEUE_COMPUTE, p->in[i].data, (char *)gpu.image + p->in_at[i],
+                     tensor_bytes(&p->in[i]));
     }
     return OK;
 }
@@ -342,8 +343,8 @@ static enum status copy_results(const struct placed *p)
     const struct device_ops *ops = gpu.device.ops;
     for (int o = 0; o < p->call.n_out; o++) {
         if (tensor_bytes(&p->out[o]) > 0)
-            TRY(ops->copy(&gpu.device, QUEUE_COMPUTE, (char *)gpu.result + p->out_at[o],
-                          p->out[o].data, tensor_bytes(&p->out[o])));
+            raw_copy(&gpu.device, QUEUE_COMPUTE, (char *)gpu.result + p->out_at[o], p->out[o].data,
+                     tensor_bytes(&p->out[o]));
     }
     return ops->sync(&gpu.device);
 }

@@ -18,6 +18,7 @@
 #include "support/activation_calls.h"
 #include "support/gpu.h"
 #include "support/law.h"
+#include "support/raw_copy.h"
 
 enum { MAX_OUT = 8, N_MANY = 1000, TILE_ELEMS = 1 << 20 };
 static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)512 << 20;
@@ -48,7 +49,7 @@ static void *take(int64_t n_bytes)
 
 static void move_bytes(void *dst, const void *src, int64_t n_bytes)
 {
-    must(gpu.device.ops->copy(&gpu.device, QUEUE_COMPUTE, dst, src, n_bytes));
+    raw_copy(&gpu.device, QUEUE_COMPUTE, dst, src, n_bytes);
     must(gpu.device.ops->sync(&gpu.device));
 }
 

@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "ops/update_support.h"
 #include "support/gpu.h"
+#include "support/raw_copy.h"
 
 enum { MAX_TENSORS = 200, MAX_IN = 8, MAX_OUT = 4 };
 static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)256 << 20;
@@ -34,7 +35,7 @@ static void must(enum status s)
 
 static void copy(void *dst, const void *src, int64_t n_bytes)
 {
-    must(gpu.ops->copy(&gpu, QUEUE_COMPUTE, dst, src, n_bytes));
+    raw_copy(&gpu, QUEUE_COMPUTE, dst, src, n_bytes);
     must(gpu.ops->sync(&gpu));
 }
 

@@ -224,7 +224,7 @@ static void decide(struct training *t, enum way way)
         if (way == RECOMPUTED || (way == ON_HOST && b % 2))
             plan_recompute_block(&t->stage->plan, t->stage->graph, b);
         else if (way == MOVED || way == ON_HOST)
-            plan_move_block(&t->stage->plan, t->stage->graph, b);
+            plan_move_block(&t->stage->plan, t->stage->graph, b, TIER_HOST);
     }
     if (way == CHEAP)
         plan_recompute_cheap(&t->stage->plan, t->stage->graph);

@@ -27,7 +27,7 @@ static void open_program(struct training *t, const struct training_options *o)
 {
     training_init(t, o);
     plan_recompute_block(&t->stage->plan, t->stage->graph, 0);
-    plan_move_block(&t->stage->plan, t->stage->graph, 1);
+    plan_move_block(&t->stage->plan, t->stage->graph, 1, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);

@@ -468,7 +468,8 @@ static void queues_run_beside_each_other(void **state)
     double one_by_one, beside, compute = 0, copies = 0;
     training_init(&t, &(struct training_options){.golden = "llama", .batch = 2, .seq_len = 16});
     for (int b = 0; b < t.stage->io.n_blocks; b++)
-        plan_move_block(&t.stage->plan, t.stage->graph, b);
+        plan_move_block(&t.stage->plan, t.stage->graph, b, TIER_HOST);
+    t.stage->plan.behind_bytes = INT64_MAX / 4;
     training_emit(&t);
     open_fake(&t);
     expect_ok(predict(&x, t.stage->program, &fake.device, NULL));

@@ -13,7 +13,7 @@
 #include "support/golden.h"
 #include "support/random_graph.h"
 
-enum { N_GRAPHS = 300, PLANS_PER_GRAPH = 3, N_STEPS = 3, MAX_RESULTS = 4 };
+enum { N_GRAPHS = 1000, PLANS_PER_GRAPH = 3, N_STEPS = 3, MAX_RESULTS = 4 };
 
 static struct device device;
 static uint64_t current_seed; /* printed at the end: where a failure happened */

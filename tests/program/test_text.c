@@ -18,7 +18,7 @@ static void open_program(struct training *t, const char *golden, int64_t n_micro
     training_init(t, &(struct training_options){
                          .golden = golden, .batch = 1, .seq_len = 8, .n_micro = n_micro});
     plan_recompute_block(&t->stage->plan, t->stage->graph, 0);
-    plan_move_block(&t->stage->plan, t->stage->graph, 1);
+    plan_move_block(&t->stage->plan, t->stage->graph, 1, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
     training_emit(t);

@@ -42,10 +42,11 @@ static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
     cpu->memory_free(d, t, p, n_bytes);
 }
 
-static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+static enum status copy(struct device *d, enum queue q, struct place to, struct place from,
+                        int64_t n_bytes)
 {
     protect(PROT_READ | PROT_WRITE);
-    enum status status = cpu->copy(d, q, dst, src, n_bytes);
+    enum status status = cpu->copy(d, q, to, from, n_bytes);
     protect(PROT_NONE);
     return status;
 }

@@ -287,7 +287,10 @@ void random_plan(struct plan *p, const struct graph *g, uint64_t seed)
             t = (enum treatment)bias;
         if (plan_allows(p, g, v, t))
             p->treat[v] = t;
-        if (rng_below(&rng, 2))
+        if (p->treat[v] == MOVE || rng_below(&rng, 2))
             p->home[v] = TIER_HOST;
     }
+    static const int64_t rings[] = {0, 64, 512, 4096, INT64_MAX / 4};
+    p->ahead_bytes = rings[rng_below(&rng, ARRAY_LEN(rings))];
+    p->behind_bytes = rings[rng_below(&rng, ARRAY_LEN(rings))];
 }

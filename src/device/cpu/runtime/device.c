@@ -46,11 +46,12 @@ static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
         (void)munmap(p, (size_t)n_bytes);
 }
 
-static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+static enum status copy(struct device *d, enum queue q, struct place to, struct place from,
+                        int64_t n_bytes)
 {
     (void)d;
     (void)q;
-    memcpy(dst, src, (size_t)n_bytes);
+    memcpy(place_address(to), place_address(from), (size_t)n_bytes);
     return OK;
 }
 

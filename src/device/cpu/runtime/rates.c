@@ -102,7 +102,9 @@ enum status cpu_measure(struct device *d)
     if (CPU_GEMM_AMX && cpu_gemm_amx_usable())
         rates->half_matmul_flops = matmul_rate(&r, DTYPE_BF16, matrices);
     rates->memory_bytes = 8.0 * (double)STREAM / fastest(&r, stream);
-    rates->copy_bytes = rates->memory_bytes / 2;
+    double copies = rates->memory_bytes / 2; /* a byte is read and written */
+    const struct link_rate link = {.alone = copies, .both = copies / 2};
+    rates->links[TIER_DEVICE][TIER_HOST] = rates->links[TIER_HOST][TIER_DEVICE] = link;
     rates->launch_s = 2e-6;
     d->ops->memory_free(d, TIER_HOST, scratch, n_bytes);
     return OK;

@@ -110,11 +110,13 @@ static void *queue_stream(struct device *d, enum queue q)
     return cuda_state_of(d)->streams[q];
 }
 
-static enum status copy(struct device *d, enum queue q, void *dst, const void *src, int64_t n_bytes)
+static enum status copy(struct device *d, enum queue q, struct place to, struct place from,
+                        int64_t n_bytes)
 {
     cudaStream_t stream;
     TRY(cuda_queue_stream(cuda_state_of(d), q, &stream));
-    CUDA_TRY(cudaMemcpyAsync(dst, src, (size_t)n_bytes, cudaMemcpyDefault, stream));
+    CUDA_TRY(cudaMemcpyAsync(place_address(to), place_address(from), (size_t)n_bytes,
+                             cudaMemcpyDefault, stream));
     return OK;
 }
 

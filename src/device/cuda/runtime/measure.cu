@@ -9,15 +9,33 @@ enum {
     MATRIX = 4096,
     F32_MATRIX = 2048,
     STREAM_BYTES = 512 << 20,
-    LINK_BYTES = 32 << 20,
+    LINK_BYTES = 64 << 20,
+    SMALL_BYTES = 1 << 20,
     ROUNDS = 5,
     LAUNCHES = 200
 };
 
 struct timer {
     cudaStream_t stream;
-    cudaEvent_t start, stop;
+    cudaEvent_t start, stop, in_done, out_done;
 };
+
+static enum status timer_open(struct timer *t)
+{
+    CUDA_TRY(cudaEventCreate(&t->start));
+    CUDA_TRY(cudaEventCreate(&t->stop));
+    CUDA_TRY(cudaEventCreate(&t->in_done));
+    CUDA_TRY(cudaEventCreate(&t->out_done));
+    return OK;
+}
+
+static void timer_close(struct timer *t)
+{
+    cudaEvent_t events[] = {t->start, t->stop, t->in_done, t->out_done};
+    for (cudaEvent_t e : events)
+        if (e)
+            (void)cudaEventDestroy(e);
+}
 
 static enum status timer_start(struct timer *t)
 {
@@ -69,6 +87,8 @@ static enum status measure_product(struct device *d, struct timer *t, char *scra
     return OK;
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
 static enum status measure_copy(struct timer *t, void *dst, const void *src, int64_t n_bytes,
                                 double *bytes)
 {
@@ -83,6 +103,58 @@ static enum status measure_copy(struct timer *t, void *dst, const void *src, int
     *bytes = (double)n_bytes / best;
     return OK;
 }
+
+/* Both directions at once: the streams start together, and what counts is when the later ends. */
+static enum status measure_both(struct device *d, struct timer *t, char *scratch, char *host,
+                                double *bytes)
+{
+    cudaStream_t in = cuda_state_of(d)->streams[QUEUE_IN],
+                 out = cuda_state_of(d)->streams[QUEUE_OUT];
+    char *device_half = scratch + LINK_BYTES, *host_half = host + LINK_BYTES;
+    double best = 1e30;
+    for (int i = 0; i < ROUNDS; i++) {
+        double seconds = 0.0;
+        TRY(timer_start(t));
+        CUDA_TRY(cudaStreamWaitEvent(in, t->start, 0));
+        CUDA_TRY(cudaStreamWaitEvent(out, t->start, 0));
+        CUDA_TRY(cudaMemcpyAsync(scratch, host, LINK_BYTES, cudaMemcpyDefault, in));
+        CUDA_TRY(cudaMemcpyAsync(host_half, device_half, LINK_BYTES, cudaMemcpyDefault, out));
+        CUDA_TRY(cudaEventRecord(t->in_done, in));
+        CUDA_TRY(cudaEventRecord(t->out_done, out));
+        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->in_done, 0));
+        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->out_done, 0));
+        TRY(timer_stop(t, &seconds));
+        best = seconds < best ? seconds : best;
+    }
+    *bytes = (double)LINK_BYTES / best;
+    return OK;
+}
+
+/* One direction: its rate, and what a small copy takes beyond its bytes. */
+static enum status measure_link(struct timer *t, void *dst, const void *src, struct link_rate *r)
+{
+    double small = 0.0;
+    TRY(measure_copy(t, dst, src, LINK_BYTES, &r->alone));
+    TRY(measure_copy(t, dst, src, SMALL_BYTES, &small));
+    double latency = (double)SMALL_BYTES / small - (double)SMALL_BYTES / r->alone;
+    r->latency_s = latency > 0.0 ? latency : 0.0;
+    return OK;
+}
+
+static enum status measure_links(struct device *d, struct timer *t, char *scratch, char *host)
+{
+    struct link_rate *in = &d->rates.links[TIER_HOST][TIER_DEVICE];
+    struct link_rate *out = &d->rates.links[TIER_DEVICE][TIER_HOST];
+    double both = 0.0;
+    TRY(measure_link(t, scratch, host, in));
+    TRY(measure_link(t, host, scratch, out));
+    TRY(measure_both(d, t, scratch, host, &both));
+    in->both = both < in->alone ? both : in->alone;
+    out->both = both < out->alone ? both : out->alone;
+    return OK;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static enum status measure_launch(struct timer *t, double *launch_s)
 {
@@ -99,41 +171,32 @@ static enum status measure_launch(struct timer *t, double *launch_s)
 static enum status measure_all(struct device *d, struct timer *t, char *scratch, char *host)
 {
     struct device_rates *r = &d->rates;
-    double in = 0.0, out = 0.0, inside = 0.0;
+    double inside = 0.0;
     bool has_bf16 = cuda_libraries_of(&d->env)->major >= 8;
     TRY(measure_product(d, t, scratch, has_bf16 ? DTYPE_BF16 : DTYPE_F16, MATRIX,
                         &r->half_matmul_flops));
     TRY(measure_product(d, t, scratch, DTYPE_F32, F32_MATRIX, &r->matmul_flops));
     TRY(measure_copy(t, scratch, scratch + STREAM_BYTES / 2, STREAM_BYTES / 2, &inside));
-    TRY(measure_copy(t, scratch, host, LINK_BYTES, &in));
-    TRY(measure_copy(t, host, scratch, LINK_BYTES, &out));
+    TRY(measure_links(d, t, scratch, host));
     TRY(measure_launch(t, &r->launch_s));
     r->memory_bytes = 2.0 * inside;
-    r->copy_bytes = in < out ? in : out;
     return OK;
 }
 
 enum status cuda_measure(struct device *d)
 {
-    struct timer t = {cuda_state_of(d)->streams[QUEUE_COMPUTE], NULL, NULL};
+    struct timer t = {cuda_state_of(d)->streams[QUEUE_COMPUTE], NULL, NULL, NULL, NULL};
     const int64_t products = 3 * (int64_t)MATRIX * MATRIX * 2 + (32 << 20);
     const int64_t n_bytes = products > STREAM_BYTES ? products : (int64_t)STREAM_BYTES;
     void *scratch = NULL, *host = NULL;
     enum status status;
     TRY_GOTO(cuda_ops.memory_alloc(d, TIER_DEVICE, n_bytes, &scratch), out);
-    TRY_GOTO(cuda_ops.memory_alloc(d, TIER_HOST, LINK_BYTES, &host), out);
-    if (cudaEventCreate(&t.start) != cudaSuccess || cudaEventCreate(&t.stop) != cudaSuccess) {
-        status = FAIL(ERR_FAILED, "CUDA: cannot make events: %s",
-                      cudaGetErrorString(cudaGetLastError()));
-        goto out;
-    }
+    TRY_GOTO(cuda_ops.memory_alloc(d, TIER_HOST, 2 * (int64_t)LINK_BYTES, &host), out);
+    TRY_GOTO(timer_open(&t), out);
     status = measure_all(d, &t, (char *)scratch, (char *)host);
 out:
-    if (t.start)
-        (void)cudaEventDestroy(t.start);
-    if (t.stop)
-        (void)cudaEventDestroy(t.stop);
+    timer_close(&t);
     cuda_ops.memory_free(d, TIER_DEVICE, scratch, n_bytes);
-    cuda_ops.memory_free(d, TIER_HOST, host, LINK_BYTES);
+    cuda_ops.memory_free(d, TIER_HOST, host, 2 * (int64_t)LINK_BYTES);
     return status;
 }

@@ -1,5 +1,5 @@
 /* stage.c: the stage of tensors that need none. */
-#include "io/stage.h"
+#include "run/stage.h"
 
 static enum status fetch_nothing(void *user, const struct tensor *t, void *buffer)
 {

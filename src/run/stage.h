@@ -6,8 +6,8 @@
  * have `host_stage`. There is no meaning to a stage left out, so that one who forgets it fails on
  * every device and not only where the memory is apart.
  */
-#ifndef SNUG_IO_STAGE_H
-#define SNUG_IO_STAGE_H
+#ifndef SNUG_RUN_STAGE_H
+#define SNUG_RUN_STAGE_H
 
 #include "graph/tensor.h"
 
@@ -16,7 +16,11 @@ extern "C" {
 #endif
 
 struct tensor_stage {
-    void *buffer; /* of the owner, large enough for each of its tensors; NULL: none is needed */
+    void *buffer;    /* of the owner; NULL: none is needed */
+    int64_t n_bytes; /* of the buffer: no tensor that goes through it is larger */
+    /* Whether the host can follow this tensor's data as it is; NULL: of none, if there is a buffer.
+     */
+    bool (*is_here)(void *user, const struct tensor *t);
     enum status (*fetch)(void *user, const struct tensor *t, void *buffer);
     enum status (*store)(void *user, const struct tensor *t, const void *buffer);
     void *user;
@@ -25,12 +29,19 @@ struct tensor_stage {
 /* Of tensors in host memory: they are read and written where they are. */
 extern const struct tensor_stage host_stage;
 
+static inline bool stage_is_needed(const struct tensor_stage *s, const struct tensor *t)
+{
+    return s->buffer && !(s->is_here && s->is_here(s->user, t));
+}
+
 /* *host = t in host memory, to be filled: followed by stage_store. */
 static inline struct tensor stage_tensor(const struct tensor_stage *s, const struct tensor *t)
 {
     struct tensor host = *t;
-    if (s->buffer)
+    if (stage_is_needed(s, t)) {
+        BUG_ON(tensor_bytes(t) > s->n_bytes);
         host.data = s->buffer;
+    }
     return host;
 }
 
@@ -39,14 +50,14 @@ static inline enum status MUST_CHECK stage_fetch(const struct tensor_stage *s,
                                                  const struct tensor *t, struct tensor *host)
 {
     *host = stage_tensor(s, t);
-    return s->fetch(s->user, t, s->buffer);
+    return stage_is_needed(s, t) ? s->fetch(s->user, t, s->buffer) : OK;
 }
 
 /* What stage_tensor's tensor now holds becomes t's elements. */
 static inline enum status MUST_CHECK stage_store(const struct tensor_stage *s,
                                                  const struct tensor *t)
 {
-    return s->store(s->user, t, s->buffer);
+    return stage_is_needed(s, t) ? s->store(s->user, t, s->buffer) : OK;
 }
 
 #ifdef __cplusplus
