@@ -260,7 +260,7 @@ static enum status bench_kernels(struct bench *b, bool all)
         struct kernel_work w = {.k = k, .call = &b->call, .x = {.env = b->d->env}};
         char remark[128] = "";
         bool is_slow = strcmp(k->name, "tiles") == 0 || strcmp(k->name, "plain") == 0;
-        if ((is_slow && !all) || (k->declines && k->declines(&b->call)))
+        if ((is_slow && !all) || (k->declines && k->declines(&b->call, &b->d->env)))
             continue;
         int64_t n_bytes = k->workspace ? k->workspace(&b->call, &b->d->env) : 0;
         if (strcmp(k->name, "cudnn") == 0)

@@ -207,7 +207,7 @@ static enum status time_case(struct bench *b, const struct bench_case *k, double
     const struct kernel *kernel = NULL;
     for (; n < 2 || (b->n_taken < rotation_bytes && n < MOST_COPIES); n++) {
         TRY(place_call(b, op, n));
-        kernel = kernel_pick(b->d->ops->kernels(op), &b->calls[n], &why);
+        kernel = kernel_pick(b->d->ops->kernels(op), &b->calls[n], &b->d->env, &why);
         if (!kernel)
             return FAIL(ERR_UNSUPPORTED, "%s: %s", k->op, why ? why : "no kernel takes it");
         int64_t workspace = kernel->workspace ? kernel->workspace(&b->calls[n], &b->d->env) : 0;

@@ -2,8 +2,13 @@
  *
  * Per op and device there is a list, fastest first; the last takes every call the device has: on
  * the CPU the plain reference, in double arithmetic for every dtype. A kernel may decline a call
- * with a reason. Kernels never allocate: they declare workspace when the program is planned and
- * receive it when it runs.
+ * with a reason; the first that does not is in the program, is timed, and is what runs. So all that
+ * a kernel cannot do is said in declines(), also what only a library knows: run() has no other
+ * kernel to turn to, and what fails in it is an error. Kernels never allocate: they declare
+ * workspace when the program is planned and receive it when it runs.
+ *
+ * When declines() and workspace() are asked, tensors have no memory yet. In a program every operand
+ * begins at a multiple of ARENA_ALIGN (device.h); a kernel that cannot do without fails elsewhere.
  */
 #ifndef SNUG_DEVICE_KERNEL_H
 #define SNUG_DEVICE_KERNEL_H
@@ -16,7 +21,7 @@
 extern "C" {
 #endif
 
-/* What is known about the machine when workspace is asked for. */
+/* What is known about the machine when a program is planned. */
 struct kernel_env {
     int n_threads;
     struct team *team; /* of as many; NULL: the caller is all there is */
@@ -31,7 +36,9 @@ struct kernel_ctx {
 
 struct kernel {
     const char *name;
-    const char *(*declines)(const struct op_call *c); /* NULL pointer or NULL result: accepts */
+    /* Why it does not take the call; NULL pointer or NULL result: it does. The answer is the same
+     * every time, so that the program's check agrees with its planning. */
+    const char *(*declines)(const struct op_call *c, const struct kernel_env *env);
     int64_t (*workspace)(const struct op_call *c, const struct kernel_env *env); /* NULL: none */
     enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
 };
@@ -50,7 +57,7 @@ typedef enum status kernel_batch(const struct kernel_ctx *x, const struct op_cal
 
 /* The first kernel of the list that accepts the call; NULL when none does (last reason in *why). */
 const struct kernel *kernel_pick(const struct kernel *list, const struct op_call *c,
-                                 const char **why);
+                                 const struct kernel_env *env, const char **why);
 
 #ifdef __cplusplus
 }

@@ -246,7 +246,7 @@ static enum status check_kernel(const struct checker *c, const struct instr *i,
     struct op_call call;
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     node_call(c->p->graph, n, in, out, &call);
-    bool declined = i->kernel->declines && i->kernel->declines(&call);
+    bool declined = i->kernel->declines && i->kernel->declines(&call, &c->p->env);
     int64_t needed = 0;
     if (!declined && i->kernel->workspace)
         needed = i->kernel->workspace(&call, &c->p->env);

@@ -216,7 +216,7 @@ static enum status pick_kernel(const struct emitter *e, const struct node *n,
     node_call(e->g, n, in, out, &call);
     const char *why = "";
     *workspace = 0;
-    *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &why);
+    *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &e->device->env, &why);
     if (*kernel && (*kernel)->workspace)
         *workspace = (*kernel)->workspace(&call, &e->device->env);
     mem_free(in);

@@ -287,6 +287,7 @@ enum status program_parse(struct program **out, const char *text, const struct g
         return FAIL(ERR_MEMORY, "out of memory for a program");
     pool_init(&p->pool);
     p->graph = g;
+    p->env = device->env;
     struct reader r = {.p = p, .device = device};
     text_init(&r.t, text);
     enum status status = read_program(&r);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -201,7 +202,7 @@ static void a_large_call_with_grouped_heads_has_a_plan(void **state)
     h.in[3] = (struct tensor){DTYPE_F32, shape_of(3, s.batch, s.heads, s.tokens), NULL};
     h.out[0] = h.in[1];
     host_call_bind(&h, OP_attention_grad, 4, 1);
-    int64_t n_bytes = cuda_sdpa_grad_workspace(&h.call, &d->env);
+    int64_t n_bytes = cuda_sdpa_workspace(&h.call, &d->env);
     cuda_sdpa_describe(&h.call, &d->env, text, sizeof text);
     print_message("gradient of B8 T2048 H32 KV4 D64: %s; %.1f MiB\n", text,
                   (double)n_bytes / 1048576.0);
@@ -209,6 +210,45 @@ static void a_large_call_with_grouped_heads_has_a_plan(void **state)
         skip(); /* other GPUs' engines are not known here */
     assert_true(n_bytes > 0);
     assert_true(n_bytes <= MAX((int64_t)320 << 20, cuda_libraries_of(&d->env)->memory_bytes / 64));
+}
+
+/* A library's kernel runs what was planned for it, and nothing else in its place. */
+static void a_call_that_was_not_planned_is_an_error(void **state)
+{
+    const struct attention_case s = {3, 384, 2, 2, 64, 0, true, 0.0, 0.0};
+    struct device *d = *state;
+    struct attention_calls t;
+    struct kernel_ctx x = {.env = d->env, .queue = d->ops->queue(d, QUEUE_COMPUTE)};
+    attention_calls_open(&t, &s, DTYPE_BF16);
+    assert_int_equal(cuda_sdpa_run(&x, &t.forward.call), ERR_INTERNAL);
+    assert_int_equal(cuda_sdpa_grad_run(&x, &t.backward.call), ERR_INTERNAL);
+    attention_calls_close(&t);
+}
+
+/* What is planned is what the library says it will run, with its workspace alone. */
+static void the_library_is_picked_where_it_has_a_plan(void **state)
+{
+    const struct attention_case s = {2, 256, 12, 12, 64, 0, true, 0.0, 0.0};
+    struct device *d = *state;
+    struct attention_calls t;
+    const char *why = NULL;
+    attention_calls_open(&t, &s, DTYPE_BF16);
+    const struct op_call *calls[] = {&t.forward.call, &t.backward.call};
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        const char *declined = cuda_sdpa_declines(calls[i], &d->env);
+        const struct kernel *k =
+            kernel_pick(d->ops->kernels(calls[i]->op), calls[i], &d->env, &why);
+        assert_non_null(k);
+        print_message("%s: %s%s%s\n", op_get(calls[i]->op)->name, k->name,
+                      declined ? ", cuDNN: " : "", declined ? declined : "");
+        assert_int_equal(strcmp(k->name, "cudnn") == 0, !declined);
+        if (!declined)
+            assert_int_equal(k->workspace(calls[i], &d->env),
+                             cuda_sdpa_workspace(calls[i], &d->env));
+        if (cuda_libraries_of(&d->env)->major == 9)
+            assert_null(declined);
+    }
+    attention_calls_close(&t);
 }
 
 int main(void)
@@ -219,6 +259,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(attention_in_parts_of_any_size_equals_the_reference, &d),
         cmocka_unit_test_prestate(a_large_call_with_grouped_heads_has_a_plan, &d),
+        cmocka_unit_test_prestate(a_call_that_was_not_planned_is_an_error, &d),
+        cmocka_unit_test_prestate(the_library_is_picked_where_it_has_a_plan, &d),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(&d);

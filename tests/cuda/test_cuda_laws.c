@@ -430,7 +430,7 @@ static void check_case(struct law_case *c)
     struct eval *reference =
         law_run(c, &(struct eval_options){.kernel = "reference", .poison = 0xFF});
     for (const struct kernel *k = list; reference && k->name; k++) {
-        if (k->declines && k->declines(&call))
+        if (k->declines && k->declines(&call, &gpu.device.env))
             continue;
         n_accepting++;
         c->kernel = k;

@@ -67,7 +67,8 @@ static void upload(void *dst, const void *src, int64_t n_bytes)
 static void run_kernel(const struct op_call *call)
 {
     const char *why = NULL;
-    const struct kernel *k = kernel_pick(gpu.device.ops->kernels(call->op), call, &why);
+    const struct kernel *k =
+        kernel_pick(gpu.device.ops->kernels(call->op), call, &gpu.device.env, &why);
     if (!k)
         fail_msg("%s: %s", op_get(call->op)->name, why);
     int64_t before = gpu.n_taken;

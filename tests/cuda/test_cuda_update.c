@@ -176,7 +176,7 @@ static int make_updates(const struct kind *k, int n_kinds, double scale)
 static const struct kernel *kernel_of(enum op_id op)
 {
     const char *why = NULL;
-    const struct kernel *k = kernel_pick(gpu.ops->kernels(op), calls[0], &why);
+    const struct kernel *k = kernel_pick(gpu.ops->kernels(op), calls[0], &gpu.env, &why);
     assert_non_null(k);
     return k;
 }

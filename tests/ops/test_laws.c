@@ -479,7 +479,7 @@ static bool accepts(const struct kernel *k, const struct law_case *c)
     struct tensor in[SAMPLE_MAX_INPUTS], out[8];
     struct op_call call;
     node_call(c->g, graph_node(c->g, 0), in, out, &call);
-    return !k->declines || !k->declines(&call);
+    return !k->declines || !k->declines(&call, &(struct kernel_env){.n_threads = 1});
 }
 
 /* The sample without its accumulator against the same with one of the output's type. */

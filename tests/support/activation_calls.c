@@ -78,7 +78,7 @@ static bool run(struct bench *b, enum op_id op, const struct tensor *in, int n_i
     struct attr attrs[2] = {{.i = b->c->approximate}, {.i = out[n_out > 1 ? 1 : 0].dtype}};
     struct op_call call = {op, n_in, n_out, in, out, attrs};
     const struct kernel *k = &b->d->ops->kernels(op)[b->i_kernel];
-    if (k->declines && k->declines(&call))
+    if (k->declines && k->declines(&call, &b->d->env))
         return false;
     int64_t n_bytes = k->workspace ? k->workspace(&call, &b->d->env) : 0;
     struct kernel_ctx x = {.env = b->d->env,

@@ -213,7 +213,7 @@ int device_call_check_kernels(struct device *d, const struct kernel *list, const
         struct device_call g;
         struct kernel_call t = {&g, k};
         char name[192];
-        if (k->declines && k->declines(c))
+        if (k->declines && k->declines(c, &d->env))
             continue;
         (void)snprintf(name, sizeof name, "%s %s", label, k->name);
         device_call_open(&g, d, c, k);

@@ -139,19 +139,25 @@ struct tensor eval_tensor(const struct eval *e, value_id v)
     return t;
 }
 
+static struct kernel_env env_of(const struct eval *e)
+{
+    return (struct kernel_env){.n_threads = e->options.n_threads, .team = e->team};
+}
+
 static enum status pick(const struct eval *e, const struct op_call *c, const struct kernel **out)
 {
     const char *why = "there is none of that name";
     const struct kernel *list = cpu_kernels(c->op);
+    struct kernel_env env = env_of(e);
     if (!e->options.kernel) {
-        *out = kernel_pick(list, c, &why);
+        *out = kernel_pick(list, c, &env, &why);
         return *out ? OK : FAIL(ERR_INTERNAL, "no kernel: %s", why);
     }
     for (const struct kernel *k = list; k && k->name; k++) {
         if (strcmp(k->name, e->options.kernel) != 0)
             continue;
         *out = k;
-        why = k->declines ? k->declines(c) : NULL;
+        why = k->declines ? k->declines(c, &env) : NULL;
         break;
     }
     return why ? FAIL(ERR_INTERNAL, "kernel '%s': %s", e->options.kernel, why) : OK;
@@ -161,7 +167,7 @@ static enum status pick(const struct eval *e, const struct op_call *c, const str
 static enum status run_kernel(const struct eval *e, const struct node *n, const struct kernel *k,
                               const struct op_call *c)
 {
-    struct kernel_ctx x = {.env = {.n_threads = e->options.n_threads, .team = e->team}};
+    struct kernel_ctx x = {.env = env_of(e)};
     int64_t n_bytes = k->workspace ? k->workspace(c, &x.env) : 0;
     if (n_bytes < 0)
         return FAIL(ERR_INTERNAL, "declares %lld bytes of workspace", (long long)n_bytes);

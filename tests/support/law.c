@@ -254,12 +254,13 @@ void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c))
 {
     const struct node *n = graph_node(c->g, 0);
     struct tensor in[SAMPLE_MAX_INPUTS], out[8];
+    const struct kernel_env env = {.n_threads = 1};
     struct op_call call;
     if (is_pure_view(n))
         return;
     node_call(c->g, n, in, out, &call);
     for (const struct kernel *k = cpu_kernels(c->op); k && k->name; k++) {
-        if (k->declines && k->declines(&call))
+        if (k->declines && k->declines(&call, &env))
             continue;
         if (c->enlarged && strcmp(k->name, "reference") == 0)
             continue; /* slow, and has no threads to be tested */

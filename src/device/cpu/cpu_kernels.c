@@ -67,23 +67,14 @@ static int any_float_is(const struct op_call *c, bool (*bad)(enum dtype))
     return 0;
 }
 
-static bool is_not_f32(enum dtype d)
-{
-    return d != DTYPE_F32;
-}
-
 static bool is_f64(enum dtype d)
 {
     return d == DTYPE_F64;
 }
 
-const char *cpu_declines_unless_f32(const struct op_call *c)
+const char *cpu_declines_f64(const struct op_call *c, const struct kernel_env *env)
 {
-    return any_float_is(c, is_not_f32) ? "takes f32 only" : NULL;
-}
-
-const char *cpu_declines_f64(const struct op_call *c)
-{
+    (void)env;
     return any_float_is(c, is_f64) ? "does not take f64" : NULL;
 }
 

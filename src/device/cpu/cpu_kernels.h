@@ -29,10 +29,8 @@ void cpu_load_f32(float *SNUG_RESTRICT dst, const void *src, enum dtype dtype, i
 void cpu_store_f32(void *dst, enum dtype dtype, int64_t offset, const float *SNUG_RESTRICT src,
                    int64_t n);
 
-/* declines() for kernels that want all present float tensors to be f32. */
-const char *cpu_declines_unless_f32(const struct op_call *c);
 /* declines() for kernels that take f32, bf16 and f16 but not f64. */
-const char *cpu_declines_f64(const struct op_call *c);
+const char *cpu_declines_f64(const struct op_call *c, const struct kernel_env *env);
 
 #ifdef __cplusplus
 }

@@ -50,13 +50,15 @@ static bool any_dtype_is(const struct op_call *c, enum dtype d)
     return false;
 }
 
-const char *cuda_declines_f64(const struct op_call *c)
+const char *cuda_declines_f64(const struct op_call *c, const struct kernel_env *env)
 {
+    (void)env;
     return any_dtype_is(c, DTYPE_F64) ? "does not take f64" : NULL;
 }
 
-const char *cuda_declines_unless_half(const struct op_call *c)
+const char *cuda_declines_unless_half(const struct op_call *c, const struct kernel_env *env)
 {
+    (void)env;
     bool bf16 = any_dtype_is(c, DTYPE_BF16), f16 = any_dtype_is(c, DTYPE_F16);
     if (any_dtype_is(c, DTYPE_F64) || bf16 == f16)
         return "takes one 16-bit float dtype";

@@ -28,10 +28,10 @@ kernel_batch *cuda_batch(const struct kernel *k);
 kernel_batch cuda_batch_adamw, cuda_batch_sgd, cuda_batch_sgd_momentum, cuda_batch_accumulate;
 
 /* declines() for kernels that take f32, bf16 and f16 but not f64. */
-const char *cuda_declines_f64(const struct op_call *c);
+const char *cuda_declines_f64(const struct op_call *c, const struct kernel_env *env);
 /* declines() for kernels that want every float tensor present to be bf16, or every one f16, apart
  * from f32 statistics and parameters. */
-const char *cuda_declines_unless_half(const struct op_call *c);
+const char *cuda_declines_unless_half(const struct op_call *c, const struct kernel_env *env);
 
 #ifdef __cplusplus
 }

@@ -2,8 +2,9 @@
  * and the matrix products' chosen algorithms.
  *
  * kernel_env.libraries points to one of these. It is made when the device is opened and lives until
- * it is closed. Workspace functions may add to the caches when a program is planned; run() only
- * looks things up in them (or asks the library again: never an allocation of ours).
+ * it is closed; where there is no GPU it is NULL, and kernels that need it decline. declines() and
+ * workspace() may add to the caches when a program is planned; run() only looks things up in them
+ * (or asks the library again: never an allocation of ours).
  * One thread at a time.
  */
 #ifndef SNUG_DEVICE_CUDA_CUDA_LIBRARIES_H

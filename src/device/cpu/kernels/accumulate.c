@@ -18,9 +18,9 @@ static enum status fill_blocked(const struct kernel_ctx *x, const struct op_call
     return OK;
 }
 
-static const char *fill_declines(const struct op_call *c)
+static const char *fill_declines(const struct op_call *c, const struct kernel_env *env)
 {
-    return dtype_is_float(c->out[0].dtype) ? cpu_declines_f64(c) : "takes floats only";
+    return dtype_is_float(c->out[0].dtype) ? cpu_declines_f64(c, env) : "takes floats only";
 }
 
 static enum status fill_reference(const struct kernel_ctx *x, const struct op_call *c)

@@ -158,11 +158,11 @@ const struct kernel cpu_kernels_embedding[] = {
     KERNEL_END,
 };
 
-static const char *declines_grad(const struct op_call *c)
+static const char *declines_grad(const struct op_call *c, const struct kernel_env *env)
 {
     if (shape_elems(&c->in[1].shape) > INT32_MAX)
         return "takes at most 2^31 - 1 ids";
-    return cpu_declines_f64(c);
+    return cpu_declines_f64(c, env);
 }
 
 const struct kernel cpu_kernels_embedding_grad[] = {

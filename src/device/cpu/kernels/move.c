@@ -7,9 +7,9 @@
 
 /* ---- cast ----------------------------------------------------------------------------------- */
 
-static const char *cast_declines(const struct op_call *c)
+static const char *cast_declines(const struct op_call *c, const struct kernel_env *env)
 {
-    return dtype_is_float(c->in[0].dtype) ? cpu_declines_f64(c) : "takes floats only";
+    return dtype_is_float(c->in[0].dtype) ? cpu_declines_f64(c, env) : "takes floats only";
 }
 
 static void cast_block(const void *job, int64_t at, int64_t size)

@@ -213,12 +213,12 @@ static void sum_down_columns(const struct kernel_ctx *x, const struct op_call *c
 
 /* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
-static const char *sum_declines(const struct op_call *c)
+static const char *sum_declines(const struct op_call *c, const struct kernel_env *env)
 {
     struct box box;
     if (!sum_box(c, &box))
         return "takes reduced axes next to each other only";
-    return cpu_declines_f64(c);
+    return cpu_declines_f64(c, env);
 }
 
 static int64_t sum_workspace(const struct op_call *c, const struct kernel_env *env)

@@ -136,11 +136,11 @@ static enum status with_table(const struct kernel_ctx *x, const struct op_call *
     return OK;
 }
 
-static const char *declines(const struct op_call *c)
+static const char *declines(const struct op_call *c, const struct kernel_env *env)
 {
     if (qkv_dims_of(c, 0).head_dim > MAX_HEAD_DIM)
         return "takes head_dim up to 512";
-    return cpu_declines_f64(c);
+    return cpu_declines_f64(c, env);
 }
 
 const struct kernel cpu_kernels_rotary[] = {

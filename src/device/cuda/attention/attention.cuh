@@ -71,6 +71,22 @@ static inline const char *attention_declines_size(const struct op_call *c, int i
     return NULL;
 }
 
+/* What the tensor cores' kernels take: bf16 and f16, heads of 64 and 128, compute capability 8.0
+ * and up. The maximum of the scaled scores is taken before scaling: that needs a positive scale. */
+static inline const char *attention_declines_mma(const struct op_call *c,
+                                                 const struct kernel_env *env, int i)
+{
+    const struct cuda_libraries *l = cuda_libraries_of(env);
+    struct qkv_dims d = qkv_dims_of(c, i);
+    if (d.head_dim != 64 && d.head_dim != 128)
+        return "takes head_dim 64 and 128";
+    if (!l || l->major < 8)
+        return "needs compute capability 8.0";
+    if (!((float)attention_scale(c, ATTENTION_SCALE, &d) > 0.0f))
+        return "takes a positive scale only";
+    return cuda_declines_unless_half(c, env);
+}
+
 /* ---- which pairs count ----------------------------------------------------------------------- */
 
 static __device__ __forceinline__ bool pair_visible(const struct attention_args &a, int i, int j)
@@ -150,8 +166,7 @@ enum status cuda_attention_grad_plain(cudaStream_t s, const struct attention_arg
 /* Tiles in shared memory, f32 multiply-adds. */
 enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 enum status cuda_attention_grad_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
-/* Tiles on tensor cores: bf16 and f16, head_dim 64 and 128, compute capability 8.0 and up. */
-bool cuda_attention_mma_takes(const struct kernel_env *env, const struct attention_args *a);
+/* Tiles on tensor cores, of calls that attention_declines_mma does not decline. */
 enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 /* delta of every query: what all gradients begin with. */

@@ -124,14 +124,14 @@ static enum status run_cached(const struct kernel_ctx *x, const struct op_call *
     return OK;
 }
 
-static const char *declines(const struct op_call *c)
+static const char *declines(const struct op_call *c, const struct kernel_env *env)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
     if (d.head_dim > MAX_HEAD_DIM)
         return "takes head_dim up to 4096";
     if (d.batch * d.n_tokens > 0x7fffffff / d.heads)
         return "more blocks than a launch has";
-    return cuda_declines_f64(c);
+    return cuda_declines_f64(c, env);
 }
 
 extern "C" const struct kernel cuda_kernels_attention_cached[] = {

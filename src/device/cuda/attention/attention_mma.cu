@@ -252,16 +252,6 @@ static enum status launch(cudaStream_t s, const struct attention_args *a)
     return OK;
 }
 
-bool cuda_attention_mma_takes(const struct kernel_env *env, const struct attention_args *a)
-{
-    const struct cuda_libraries *l = cuda_libraries_of(env);
-    /* The maximum of the scaled scores is taken before scaling: that needs a positive scale. */
-    return l && l->major >= 8 && (a->head_dim == 64 || a->head_dim == 128) &&
-           (a->dtype == DTYPE_BF16 || a->dtype == DTYPE_F16) && a->scale > 0.0f &&
-           is_aligned(a->qkv, 16) && is_aligned(a->out, 16) && is_aligned(a->dout, 16) &&
-           is_aligned(a->dqkv, 16);
-}
-
 template <bool DROPOUT>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {

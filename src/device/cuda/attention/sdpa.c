@@ -56,17 +56,22 @@ static bool same_shape(const struct sdpa_shape *a, const struct sdpa_shape *b)
            memcmp(&a->scale, &b->scale, sizeof a->scale) == 0;
 }
 
-/* What cuDNN is known not to do, or not to do right. */
-static bool is_worth_asking(const struct cuda_libraries *l, const struct sdpa_shape *s)
+/* What cuDNN is known not to do, or not to do right: not worth asking. */
+static const char *known_limit(const struct cuda_libraries *l, const struct sdpa_shape *s)
 {
     size_t version = cudnnGetVersion();
-    int64_t most = l->major == 9 ? 256 : 128;
-    if (version < 90000 || version == 91000 || version == 91001 || l->major < 8)
-        return false;
+    if (l->major < 8)
+        return "needs compute capability 8.0";
+    if (version < 90000 || version == 91000 || version == 91001)
+        return "this version of cuDNN is too old, or computes it wrong";
     /* Backwards, partly filled tiles of keys went wrong without a padding mask. */
     if (s->kind != SDPA_FORWARD && version <= 91500 && s->n_tokens % 128 != 0)
-        return false;
-    return s->batch > 0 && s->n_tokens > 1 && s->head_dim % 8 == 0 && s->head_dim <= most;
+        return "this version of cuDNN wants a multiple of 128 tokens";
+    if (s->batch == 0 || s->n_tokens <= 1)
+        return "takes two tokens or more";
+    if (s->head_dim % 8 != 0 || s->head_dim > (l->major == 9 ? 256 : 128))
+        return "takes head_dim in steps of 8, up to 256 or 128 as the GPU has it";
+    return NULL;
 }
 
 /* A plan of the part with n groups; NULL when cuDNN has none: the reason is for those who look. */
@@ -161,25 +166,50 @@ static struct entry *find_or_make(struct cuda_libraries *l, struct cuda_keep *ke
     e->next = keep->data;
     keep->data = e;
     keep->release = release_entries;
-    e->plan = is_worth_asking(l, s) ? best_plan(l, s) : NULL;
+    e->plan = best_plan(l, s);
     return e;
 }
 
-static int64_t workspace_of(struct cuda_libraries *l, struct cuda_keep *keep,
-                            const struct sdpa_shape *s)
+/* An attention or attention_grad call as cuDNN sees it: its shape, and where its plan is kept. */
+struct question {
+    struct sdpa_shape shape;
+    struct cuda_keep *keep; /* NULL: there is no cuDNN to ask */
+};
+
+static struct question question_of(const struct op_call *c, const struct kernel_env *env)
 {
-    struct entry *e = l && l->cudnn ? find_or_make(l, keep, s) : NULL;
-    return e && e->plan ? sdpa_plan_bytes(e->plan) : 0;
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    bool backward = c->op == OP_attention_grad;
+    struct question q = {
+        .shape = shape_of_call(c, backward ? 1 : 0, backward ? SDPA_GRAD : SDPA_FORWARD)};
+    if (l && l->cudnn)
+        q.keep = backward ? &l->attention_grad : &l->attention;
+    return q;
+}
+
+/* The plan of a call, built when it is first asked for; NULL, with the reason, where there is none.
+ */
+static const struct sdpa_plan *plan_of(const struct op_call *c, const struct kernel_env *env,
+                                       const char **why)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    struct question q = question_of(c, env);
+    *why = q.keep ? known_limit(l, &q.shape) : "there is no cuDNN without a GPU";
+    if (*why)
+        return NULL;
+    struct entry *e = find_or_make(l, q.keep, &q.shape);
+    *why = !e ? "out of memory" : !e->plan ? "cuDNN has no plan for it on this GPU" : NULL;
+    return *why ? NULL : e->plan;
 }
 
 /* Only plans whose workspace was planned for may run. */
 static enum status run(const struct kernel_ctx *x, struct cuda_keep *keep,
-                       const struct sdpa_shape *s, const struct sdpa_pointers *p, bool *done)
+                       const struct sdpa_shape *s, const struct sdpa_pointers *p)
 {
-    struct entry *e = find(keep, s);
-    *done = e && e->plan;
-    if (!*done)
-        return OK;
+    struct entry *e = keep ? find(keep, s) : NULL;
+    if (!e || !e->plan)
+        return FAIL(ERR_INTERNAL,
+                    "attention: cuDNN has no plan for a call that was planned for it");
     return sdpa_plan_run(e->plan, s, cuda_libraries_of(&x->env)->cudnn, (cudaStream_t)x->queue, p);
 }
 
@@ -198,44 +228,39 @@ static void describe(const struct entry *e, char *text, size_t n_bytes)
 void cuda_sdpa_describe(const struct op_call *c, const struct kernel_env *env, char *text,
                         size_t n_bytes)
 {
-    struct cuda_libraries *l = cuda_libraries_of(env);
-    bool backward = c->op == OP_attention_grad;
-    struct sdpa_shape s = shape_of_call(c, backward ? 1 : 0, backward ? SDPA_GRAD : SDPA_FORWARD);
-    describe(l ? find(backward ? &l->attention_grad : &l->attention, &s) : NULL, text, n_bytes);
+    struct question q = question_of(c, env);
+    describe(q.keep ? find(q.keep, &q.shape) : NULL, text, n_bytes);
+}
+
+const char *cuda_sdpa_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const char *why;
+    (void)plan_of(c, env, &why);
+    return why;
 }
 
 int64_t cuda_sdpa_workspace(const struct op_call *c, const struct kernel_env *env)
 {
-    struct cuda_libraries *l = cuda_libraries_of(env);
-    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
-    return l ? workspace_of(l, &l->attention, &s) : 0;
+    const char *why;
+    const struct sdpa_plan *plan = plan_of(c, env, &why);
+    return plan ? sdpa_plan_bytes(plan) : 0;
 }
 
-int64_t cuda_sdpa_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+enum status cuda_sdpa_run(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct cuda_libraries *l = cuda_libraries_of(env);
-    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
-    return l ? workspace_of(l, &l->attention_grad, &s) : 0;
-}
-
-enum status cuda_sdpa_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
-{
-    struct cuda_libraries *l = cuda_libraries_of(&x->env);
-    struct sdpa_shape s = shape_of_call(c, 0, SDPA_FORWARD);
+    struct question q = question_of(c, &x->env);
     struct sdpa_pointers p = {
         .qkv = c->in[0].data,
         .out = c->out[0].data,
         .lse = c->out[1].data,
         .workspace = x->workspace,
     };
-    *done = false;
-    return l ? run(x, &l->attention, &s, &p, done) : OK;
+    return run(x, q.keep, &q.shape, &p);
 }
 
-enum status cuda_sdpa_grad_run(const struct kernel_ctx *x, const struct op_call *c, bool *done)
+enum status cuda_sdpa_grad_run(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct cuda_libraries *l = cuda_libraries_of(&x->env);
-    struct sdpa_shape s = shape_of_call(c, 1, SDPA_GRAD);
+    struct question q = question_of(c, &x->env);
     struct sdpa_pointers p = {
         .qkv = c->in[1].data,
         .out = c->in[2].data,
@@ -244,6 +269,5 @@ enum status cuda_sdpa_grad_run(const struct kernel_ctx *x, const struct op_call 
         .dqkv = c->out[0].data,
         .workspace = x->workspace,
     };
-    *done = false;
-    return l ? run(x, &l->attention_grad, &s, &p, done) : OK;
+    return run(x, q.keep, &q.shape, &p);
 }

@@ -16,9 +16,9 @@ static __global__ void __launch_bounds__(THREADS)
         any_set_f32(y, i, value);
 }
 
-static const char *fill_declines(const struct op_call *c)
+static const char *fill_declines(const struct op_call *c, const struct kernel_env *env)
 {
-    return dtype_is_float(c->out[0].dtype) ? cuda_declines_f64(c) : "takes floats only";
+    return dtype_is_float(c->out[0].dtype) ? cuda_declines_f64(c, env) : "takes floats only";
 }
 
 static enum status fill_vectors(const struct kernel_ctx *x, const struct op_call *c)

@@ -388,11 +388,11 @@ static enum status embedding_grad_sorted(const struct kernel_ctx *x, const struc
     return OK;
 }
 
-static const char *embedding_grad_declines(const struct op_call *c)
+static const char *embedding_grad_declines(const struct op_call *c, const struct kernel_env *env)
 {
     if (shape_elems(&c->in[1].shape) > INT32_MAX || call_int(c, 0) >= INT32_MAX)
         return "takes fewer than 2^31 ids and rows";
-    return cuda_declines_f64(c);
+    return cuda_declines_f64(c, env);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

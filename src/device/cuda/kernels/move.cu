@@ -7,9 +7,9 @@ static constexpr int THREADS = 256;
 
 /* ---- cast ----------------------------------------------------------------------------------- */
 
-static const char *cast_declines_vectors(const struct op_call *c)
+static const char *cast_declines_vectors(const struct op_call *c, const struct kernel_env *env)
 {
-    return dtype_is_float(c->in[0].dtype) ? cuda_declines_f64(c) : "takes floats only";
+    return dtype_is_float(c->in[0].dtype) ? cuda_declines_f64(c, env) : "takes floats only";
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -374,13 +374,22 @@ static enum status launch_planes(const struct kernel_ctx *x, const struct op_cal
     struct planes l = planes_of(p);
     int64_t n_down = ceil_div(l.n_rows, TILE), n_across = ceil_div(l.n_columns, TILE);
     int64_t n_blocks = l.n_planes * n_down * n_across;
-    if (n_blocks > INT32_MAX)
-        return FAIL(ERR_UNSUPPORTED, "transpose: more tiles than a launch has blocks");
     UNIT_DISPATCH(size, U,
                   move_planes<U><<<(unsigned)n_blocks, dim3(TILE, TILE_LINES), 0, cuda_stream(x)>>>(
                       (U *)c->out[0].data, (const U *)c->in[0].data, l, n_down, n_across));
     CUDA_TRY(cudaGetLastError());
     return OK;
+}
+
+static const char *transpose_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    struct permutation p = simplify(c);
+    (void)env;
+    if (p.rank <= 1 || p.src_step[p.rank - 1] == 1)
+        return NULL;
+    struct planes l = planes_of(&p);
+    int64_t n_tiles = l.n_planes * ceil_div(l.n_rows, TILE) * ceil_div(l.n_columns, TILE);
+    return n_tiles > INT32_MAX ? "more tiles than a launch has blocks" : NULL;
 }
 
 static enum status transpose_tiles(const struct kernel_ctx *x, const struct op_call *c)
@@ -402,13 +411,17 @@ extern "C" const struct kernel cuda_kernels_cast[] = {
     KERNEL_END,
 };
 
+extern "C" const struct kernel cuda_kernels_transpose[] = {
+    {"tiles", transpose_declines, NULL, transpose_tiles},
+    KERNEL_END,
+};
+
 #define LIST(name, variant)                                  \
     extern "C" const struct kernel cuda_kernels_##name[] = { \
         {#variant, NULL, NULL, name##_##variant},            \
         KERNEL_END,                                          \
     };
 LIST(reshape, copy)
-LIST(transpose, tiles)
 LIST(slice, runs)
 LIST(slice_grad, runs)
 LIST(concat, runs)

@@ -305,12 +305,12 @@ static enum status sum_scattered(const struct kernel_ctx *x, const struct op_cal
 
 /* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
-static const char *box_declines(const struct op_call *c)
+static const char *box_declines(const struct op_call *c, const struct kernel_env *env)
 {
     struct box box;
     if (!sum_box(c, &box))
         return "takes reduced axes next to each other only";
-    return cuda_declines_f64(c);
+    return cuda_declines_f64(c, env);
 }
 
 static int64_t box_workspace(const struct op_call *c, const struct kernel_env *env)

@@ -204,8 +204,7 @@ static enum status run_vectors(const struct kernel_ctx *x, const struct op_call 
     void *out = c->out[0].data;
     if (a.n_rows == 0)
         return OK;
-    if (!is_aligned(in, 16) || !is_aligned(out, 16))
-        return run_rows(x, c);
+    TRY(cuda_require_aligned(c, 16));
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         rotate_vectors<T>
             <<<(unsigned)a.n_rows, THREADS, 0, cuda_stream(x)>>>(a, (const T *)in, (T *)out);
@@ -214,24 +213,24 @@ static enum status run_vectors(const struct kernel_ctx *x, const struct op_call 
     return OK;
 }
 
-static const char *declines(const struct op_call *c)
+static const char *declines(const struct op_call *c, const struct kernel_env *env)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
     if (d.heads + 2 * d.kv_heads > (1 << 20) || d.head_dim > (1 << 20))
         return "too many heads or too long ones";
     if (d.batch * d.n_tokens > 0x7fffffff)
         return "more blocks than a launch has";
-    return cuda_declines_f64(c);
+    return cuda_declines_f64(c, env);
 }
 
-static const char *vectors_decline(const struct op_call *c)
+static const char *vectors_decline(const struct op_call *c, const struct kernel_env *env)
 {
     int64_t half = qkv_dims_of(c, 0).head_dim / 2;
     if (half % (16 / dtype_size(c->in[0].dtype)) != 0)
         return "half a head is no whole number of vectors";
     if (half > MOST_PAIRS)
         return "heads are too long";
-    return declines(c);
+    return declines(c, env);
 }
 
 extern "C" const struct kernel cuda_kernels_rotary[] = {

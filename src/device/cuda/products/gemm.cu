@@ -31,7 +31,7 @@ void cuda_gemm_cache_clear(struct cuda_gemm_cache *c)
 /* ---- the choice ----------------------------------------------------------------------------- */
 
 /* Asks for the product with its bias, then for the product alone. When the library has no algorithm
- * for either, out->found stays false and the plain kernels do the work. */
+ * for either, out->found stays false. */
 static enum status ask(const struct cuda_libraries *l, const struct cuda_gemm *g,
                        const struct gemm_key *k, struct gemm_choice *out)
 {
@@ -75,18 +75,28 @@ static enum status choose(const struct kernel_env *env, const struct cuda_gemm *
     return ask(l, g, &k, out);
 }
 
+const char *cuda_gemm_declines(const struct kernel_env *env, const struct cuda_gemm *g)
+{
+    struct gemm_choice c;
+    if (!cuda_libraries_of(env))
+        return "there is no cuBLASLt without a GPU";
+    if (g->m == 0 || g->n == 0)
+        return NULL;
+    if (choose(env, g, true, &c) != OK)
+        return "cuBLASLt does not understand the product";
+    return c.found ? NULL : "cuBLASLt has no algorithm for it on this GPU";
+}
+
 int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g)
 {
     struct gemm_choice c;
     return choose(env, g, true, &c) == OK ? c.workspace : 0;
 }
 
-enum cuda_gemm_way cuda_gemm_way_of(const struct kernel_env *env, const struct cuda_gemm *g)
+bool cuda_gemm_adds_bias(const struct kernel_env *env, const struct cuda_gemm *g)
 {
     struct gemm_choice c;
-    if (choose(env, g, true, &c) != OK || !c.found)
-        return CUDA_GEMM_PLAIN;
-    return g->bias && !c.bias_inside ? CUDA_GEMM_BIAS_APART : CUDA_GEMM_LIBRARY;
+    return choose(env, g, true, &c) == OK && c.found && c.bias_inside;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -97,5 +107,10 @@ enum status cuda_gemm(const struct kernel_ctx *x, void *workspace, const struct 
     if (g->m == 0 || g->n == 0)
         return OK;
     TRY(choose(&x->env, g, false, &chosen));
-    return chosen.found ? gemm_run(x, workspace, g, &chosen) : cuda_gemm_tiled(x, g);
+    if (!chosen.found)
+        return FAIL(ERR_INTERNAL,
+                    "cuBLASLt has no algorithm for a product of %lld x %lld x %lld that was "
+                    "planned for it",
+                    (long long)g->m, (long long)g->n, (long long)g->k);
+    return gemm_run(x, workspace, g, &chosen);
 }

@@ -1,5 +1,5 @@
-/* gemm.h: row-major matrix products through cuBLASLt, or by plain kernels where cuBLASLt has
- * nothing for the dtypes or the GPU.
+/* gemm.h: row-major matrix products through cuBLASLt; and by plain kernels, for what cuBLASLt has
+ * nothing for on a GPU. Which of the two is the choice of those who plan (cuda_gemm_declines).
  *
  *     c[m, n] = a[m, k] b[k, n] + bias[n] + (add: c, or residual)[m, n]
  *
@@ -62,20 +62,20 @@ struct cuda_gemm_cache *cuda_gemm_cache_new(void); /* NULL: out of memory */
 void cuda_gemm_cache_free(struct cuda_gemm_cache *c);
 void cuda_gemm_cache_clear(struct cuda_gemm_cache *c); /* nothing planned so far may run after it */
 
+/* Why the library does not take a product; NULL: it does. It is asked once for a shape. */
+const char *cuda_gemm_declines(const struct kernel_env *env, const struct cuda_gemm *g);
 /* Bytes of workspace for cuda_gemm. */
 int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g);
+/* A product that the library takes. */
 enum status cuda_gemm(const struct kernel_ctx *x, void *workspace,
                       const struct cuda_gemm *g) MUST_CHECK;
-/* The plain kernels whatever the library has; they need no workspace. */
+
+/* The plain kernels, whatever the library has; they need no workspace. */
+const char *cuda_gemm_tiled_declines(const struct cuda_gemm *g);
 enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g) MUST_CHECK;
 
-/* Who computes a product, for tests and reports. */
-enum cuda_gemm_way {
-    CUDA_GEMM_PLAIN,      /* our kernels */
-    CUDA_GEMM_BIAS_APART, /* the library, and a kernel of ours adds the bias */
-    CUDA_GEMM_LIBRARY,    /* the library alone */
-};
-enum cuda_gemm_way cuda_gemm_way_of(const struct kernel_env *env, const struct cuda_gemm *g);
+/* Whether the library adds the bias of a product that it takes, or a kernel of ours after it. */
+bool cuda_gemm_adds_bias(const struct kernel_env *env, const struct cuda_gemm *g);
 
 #ifdef __cplusplus
 }

@@ -76,13 +76,16 @@ static void launch_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)
         (const T *)g->b.data + g->b.offset, strides_of(&g->b), out);
 }
 
+const char *cuda_gemm_tiled_declines(const struct cuda_gemm *g)
+{
+    bool fits = ceil_div(g->m, TILE) * ceil_div(g->n, TILE) <= 0x7fffffff;
+    return fits ? NULL : "more tiles than a launch has blocks";
+}
+
 enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return OK;
-    if (ceil_div(g->m, TILE) * ceil_div(g->n, TILE) > 0x7fffffff)
-        return FAIL(ERR_UNSUPPORTED, "a matrix product of %lld x %lld is too large for this GPU",
-                    (long long)g->m, (long long)g->n);
     CUDA_DISPATCH_FLOAT(g->dtype, T,
                         CUDA_DISPATCH_FLOAT(g->c_dtype, C, (launch_tiled<T, C>(x, g))));
     CUDA_TRY(cudaGetLastError());

@@ -37,6 +37,8 @@
  * vectors of 8 that the rows are read in hold nothing that no product has written. dw has no room
  * for rows beyond V: its last words, with those, go through a small sum of their own.
  *
+ * Where cuBLASLt does not take every product of a call, plain kernels take all of them.
+ *
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
  * trainer stops at. The loader checks them before.
  */
@@ -326,29 +328,75 @@ static enum status copy_weights(const struct kernel_ctx *x, const struct op_call
     return OK;
 }
 
-/* Workspace for the products of all chunks: the offset of a chunk decides its alignment, and with
- * it the algorithm, so every chunk is asked. */
-template <bool GRADIENT>
-static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+/* ---- who computes the products --------------------------------------------------------------- */
+
+/* All products of a call, chunk by chunk, are asked: the offset of a chunk decides its alignment,
+ * and with it the algorithm. Stops at the first that is declined. */
+struct answer {
+    const char *declined;
+    int64_t n_bytes; /* the most that one of them needs */
+};
+
+struct library {
+    static void ask(const struct kernel_env *env, const struct cuda_gemm *g, struct answer *a)
+    {
+        a->declined = cuda_gemm_declines(env, g);
+        int64_t n_bytes = a->declined ? 0 : cuda_gemm_workspace(env, g);
+        a->n_bytes = n_bytes > a->n_bytes ? n_bytes : a->n_bytes;
+    }
+    static enum status run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
+    {
+        return cuda_gemm(x, workspace, g);
+    }
+};
+
+struct plain {
+    static void ask(const struct kernel_env *env, const struct cuda_gemm *g, struct answer *a)
+    {
+        (void)env;
+        a->declined = cuda_gemm_tiled_declines(g);
+    }
+    static enum status run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
+    {
+        (void)workspace;
+        return cuda_gemm_tiled(x, g);
+    }
+};
+
+template <typename WAY, bool GRADIENT>
+static struct answer ask_all(const struct op_call *c, const struct kernel_env *env)
 {
     struct sizes s = sizes_of(c, GRADIENT);
     struct work w = work_of(c, &s, NULL, GRADIENT);
-    int64_t most = 0;
+    struct answer a = {};
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
         struct cuda_gemm products[1 + PRODUCTS_MOST] = {logits_product(c, &s, &w, first, n)};
         int n_products = 1;
         if (GRADIENT)
             n_products += gradient_products(c, &s, &w, first, n, products + 1);
-        for (int i = 0; i < n_products; i++) {
-            int64_t n_bytes = cuda_gemm_workspace(env, &products[i]);
-            most = n_bytes > most ? n_bytes : most;
-        }
+        for (int i = 0; i < n_products && !a.declined; i++)
+            WAY::ask(env, &products[i], &a);
     }
-    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s, GRADIENT) +
-           most;
+    return a;
 }
 
+template <typename WAY, bool GRADIENT>
+static const char *declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const char *why = cuda_declines_f64(c, env);
+    return why ? why : ask_all<WAY, GRADIENT>(c, env).declined;
+}
+
+template <typename WAY, bool GRADIENT>
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct sizes s = sizes_of(c, GRADIENT);
+    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s, GRADIENT) +
+           ask_all<WAY, GRADIENT>(c, env).n_bytes;
+}
+
+template <typename WAY>
 static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct sizes s = sizes_of(c, false);
@@ -357,12 +405,13 @@ static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
         struct cuda_gemm logits = logits_product(c, &s, &w, first, n);
-        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(WAY::run(x, w.gemm, &logits));
         TRY(losses_of<false>(x, c, &s, &w, first, n));
     }
     return store_losses(x, c, &s, &w);
 }
 
+template <typename WAY>
 static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct sizes s = sizes_of(c, true);
@@ -376,21 +425,23 @@ static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
         struct cuda_gemm logits = logits_product(c, &s, &w, first, n), after[PRODUCTS_MOST];
         int n_after = gradient_products(c, &s, &w, first, n, after);
-        TRY(cuda_gemm(x, w.gemm, &logits));
+        TRY(WAY::run(x, w.gemm, &logits));
         TRY(losses_of<true>(x, c, &s, &w, first, n));
         for (int i = 0; i < n_after; i++)
-            TRY(cuda_gemm(x, w.gemm, &after[i]));
+            TRY(WAY::run(x, w.gemm, &after[i]));
     }
     TRY(store_sums(x, c, &s, &w));
     return store_losses(x, c, &s, &w);
 }
 
 extern "C" const struct kernel cuda_kernels_linear_cross_entropy[] = {
-    {"chunks", cuda_declines_f64, workspace<false>, forward},
+    {"cublaslt", declines<library, false>, workspace<library, false>, forward<library>},
+    {"plain", declines<plain, false>, workspace<plain, false>, forward<plain>},
     KERNEL_END,
 };
 
 extern "C" const struct kernel cuda_kernels_linear_cross_entropy_grad[] = {
-    {"chunks", cuda_declines_f64, workspace<true>, gradient},
+    {"cublaslt", declines<library, true>, workspace<library, true>, gradient<library>},
+    {"plain", declines<plain, true>, workspace<plain, true>, gradient<plain>},
     KERNEL_END,
 };

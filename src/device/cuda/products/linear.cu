@@ -66,6 +66,16 @@ static struct cuda_gemm grad_weight_of(const struct op_call *c)
 }
 
 template <struct cuda_gemm (*OF)(const struct op_call *)>
+static const char *product_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const char *why = cuda_declines_f64(c, env);
+    if (why)
+        return why;
+    struct cuda_gemm g = OF(c);
+    return cuda_gemm_declines(env, &g);
+}
+
+template <struct cuda_gemm (*OF)(const struct op_call *)>
 static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
 {
     struct cuda_gemm g = OF(c);
@@ -80,6 +90,16 @@ static enum status product(const struct kernel_ctx *x, const struct op_call *c)
 }
 
 template <struct cuda_gemm (*OF)(const struct op_call *)>
+static const char *plain_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const char *why = cuda_declines_f64(c, env);
+    if (why)
+        return why;
+    struct cuda_gemm g = OF(c);
+    return cuda_gemm_tiled_declines(&g);
+}
+
+template <struct cuda_gemm (*OF)(const struct op_call *)>
 static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct cuda_gemm g = OF(c);
@@ -87,19 +107,20 @@ static enum status plain(const struct kernel_ctx *x, const struct op_call *c)
 }
 
 extern "C" const struct kernel cuda_kernels_linear[] = {
-    {"cublaslt", cuda_declines_f64, workspace<forward_of>, product<forward_of>},
-    {"plain", cuda_declines_f64, NULL, plain<forward_of>},
+    {"cublaslt", product_declines<forward_of>, workspace<forward_of>, product<forward_of>},
+    {"plain", plain_declines<forward_of>, NULL, plain<forward_of>},
     KERNEL_END,
 };
 
 extern "C" const struct kernel cuda_kernels_linear_grad_input[] = {
-    {"cublaslt", cuda_declines_f64, workspace<grad_input_of>, product<grad_input_of>},
-    {"plain", cuda_declines_f64, NULL, plain<grad_input_of>},
+    {"cublaslt", product_declines<grad_input_of>, workspace<grad_input_of>, product<grad_input_of>},
+    {"plain", plain_declines<grad_input_of>, NULL, plain<grad_input_of>},
     KERNEL_END,
 };
 
 extern "C" const struct kernel cuda_kernels_linear_grad_weight[] = {
-    {"cublaslt", cuda_declines_f64, workspace<grad_weight_of>, product<grad_weight_of>},
-    {"plain", cuda_declines_f64, NULL, plain<grad_weight_of>},
+    {"cublaslt", product_declines<grad_weight_of>, workspace<grad_weight_of>,
+     product<grad_weight_of>},
+    {"plain", plain_declines<grad_weight_of>, NULL, plain<grad_weight_of>},
     KERNEL_END,
 };

@@ -127,6 +127,19 @@ static inline bool is_aligned(const void *p, size_t n_bytes)
     return (uintptr_t)p % n_bytes == 0;
 }
 
+/* For kernels that load vectors only. Programs align every operand to more than that. */
+static inline enum status cuda_require_aligned(const struct op_call *c, size_t n_bytes)
+{
+    bool aligned = true;
+    for (int i = 0; i < c->n_in; i++)
+        aligned = aligned && is_aligned(c->in[i].data, n_bytes);
+    for (int i = 0; i < c->n_out; i++)
+        aligned = aligned && is_aligned(c->out[i].data, n_bytes);
+    return aligned ? OK
+                   : FAIL(ERR_INTERNAL, "%s: an operand does not begin at a multiple of %d bytes",
+                          op_get(c->op)->name, (int)n_bytes);
+}
+
 /* N elements at p as f32; p is aligned to min(16, N * sizeof(T)) bytes. */
 template <int N, typename T>
 static __device__ __forceinline__ void load_f32(float (&out)[N], const T *p)
