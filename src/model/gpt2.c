@@ -89,8 +89,7 @@ static value_id build_attention(struct parts *p, value_id x, int layer)
     value_id qkv = parts_linear(p, x,
                                 &(struct linear_spec){.name = "qkv",
                                                       .n_in = hidden,
-                                                      .pieces = {"attn.c_attn"},
-                                                      .rows = {3 * hidden},
+                                                      PIECES({"attn.c_attn", 3 * hidden}),
                                                       .std = c->init_std,
                                                       .bias = true,
                                                       .transposed = true});
@@ -103,8 +102,7 @@ static value_id build_attention(struct parts *p, value_id x, int layer)
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "out",
                                            .n_in = hidden,
-                                           .pieces = {"attn.c_proj"},
-                                           .rows = {hidden},
+                                           PIECES({"attn.c_proj", hidden}),
                                            .std = c->init_std / sqrt(2.0 * (double)p->m->n_layers),
                                            .bias = true,
                                            .transposed = true});
@@ -119,8 +117,7 @@ static value_id build_mlp(struct parts *p, value_id x)
     value_id y = parts_linear(p, x,
                               &(struct linear_spec){.name = "up",
                                                     .n_in = hidden,
-                                                    .pieces = {"mlp.c_fc"},
-                                                    .rows = {c->inner},
+                                                    PIECES({"mlp.c_fc", c->inner}),
                                                     .std = c->init_std,
                                                     .bias = true,
                                                     .transposed = true});
@@ -129,8 +126,7 @@ static value_id build_mlp(struct parts *p, value_id x)
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "down",
                                            .n_in = c->inner,
-                                           .pieces = {"mlp.c_proj"},
-                                           .rows = {hidden},
+                                           PIECES({"mlp.c_proj", hidden}),
                                            .std = c->init_std / sqrt(2.0 * (double)p->m->n_layers),
                                            .bias = true,
                                            .transposed = true});
@@ -164,7 +160,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     const struct gpt2_config *c = m->config;
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "transformer.", .hf_layers = "h"};
-    parts_begin(&p, (int)(12 * m->n_layers + 5));
+    parts_begin(&p);
     value_id table;
     value_id x = build_embedding(&p, &table);
     for (int i = 0; i < m->n_layers; i++) {

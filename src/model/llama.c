@@ -206,13 +206,12 @@ static value_id build_attention(struct parts *p, value_id x, value_id inv_freq)
     x = parts_rms_norm(p, x, "attn_norm", "input_layernorm", c->norm_epsilon);
     value_id qkv =
         parts_linear(p, x,
-                     &(struct linear_spec){
-                         .name = "qkv",
-                         .n_in = p->m->hidden,
-                         .pieces = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                         .rows = {q, kv, kv},
-                         .std = c->init_std,
-                         .bias = c->qkv_bias});
+                     &(struct linear_spec){.name = "qkv",
+                                           .n_in = p->m->hidden,
+                                           PIECES({"self_attn.q_proj", q}, {"self_attn.k_proj", kv},
+                                                  {"self_attn.v_proj", kv}),
+                                           .std = c->init_std,
+                                           .bias = c->qkv_bias});
     qkv = build_positions(p, qkv, inv_freq);
     struct attention_spec s = {.heads = c->heads,
                                .kv_heads = c->kv_heads,
@@ -225,8 +224,7 @@ static value_id build_attention(struct parts *p, value_id x, value_id inv_freq)
     return parts_linear(p, y,
                         &(struct linear_spec){.name = "out",
                                               .n_in = q,
-                                              .pieces = {"self_attn.o_proj"},
-                                              .rows = {p->m->hidden},
+                                              PIECES({"self_attn.o_proj", p->m->hidden}),
                                               .std = c->init_std,
                                               .bias = c->out_bias});
 }
@@ -238,16 +236,15 @@ static value_id build_mlp(struct parts *p, value_id x)
     value_id y = parts_linear(p, x,
                               &(struct linear_spec){.name = "gate_up",
                                                     .n_in = p->m->hidden,
-                                                    .pieces = {"mlp.gate_proj", "mlp.up_proj"},
-                                                    .rows = {c->intermediate, c->intermediate},
+                                                    PIECES({"mlp.gate_proj", c->intermediate},
+                                                           {"mlp.up_proj", c->intermediate}),
                                                     .std = c->init_std,
                                                     .bias = c->mlp_bias});
     y = build_name(p->b, build(p->b, OP_silu_gate, IN(y), NO_ATTRS), parts_name(p, "gate"));
     return parts_linear(p, y,
                         &(struct linear_spec){.name = "down",
                                               .n_in = c->intermediate,
-                                              .pieces = {"mlp.down_proj"},
-                                              .rows = {p->m->hidden},
+                                              PIECES({"mlp.down_proj", p->m->hidden}),
                                               .std = c->init_std,
                                               .bias = c->mlp_bias});
 }
@@ -279,7 +276,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     const struct llama_config *c = m->config;
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
-    parts_begin(&p, (int)(12 * m->n_layers + 3));
+    parts_begin(&p);
     struct shape table_shape = shape_of(2, m->vocab_size, m->hidden);
     value_id table = parts_param(&p, "embed.weight", parts_hf_name(&p, "embed_tokens.weight"),
                                  table_shape, INIT_NORMAL, c->init_std);

@@ -29,7 +29,7 @@ const char *parts_hf_name(const struct parts *p, const char *name)
     return text ? text : "";
 }
 
-void parts_begin(struct parts *p, int max_params)
+void parts_begin(struct parts *p)
 {
     struct model_graph *out = p->out;
     const struct model_request *r = p->r;
@@ -41,8 +41,6 @@ void parts_begin(struct parts *p, int max_params)
                                 .count = VALUE_NONE,
                                 .logits = VALUE_NONE};
     out->n_blocks = (int)p->m->n_layers;
-    p->max_params = max_params;
-    out->params = pool_alloc(&p->b->g->pool, sizeof(*out->params) * (size_t)max_params);
     struct shape batch = shape_of(2, r->batch, r->seq_len);
     out->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL)
@@ -57,15 +55,31 @@ void parts_begin(struct parts *p, int max_params)
     pool_check(p);
 }
 
+/* Parameters move to an array of twice the size; the old one stays in the pool. */
+static void grow_params(struct parts *p)
+{
+    struct model_graph *out = p->out;
+    int room = MAX(16, 2 * p->params_room);
+    struct model_param *larger = pool_alloc(&p->b->g->pool, sizeof(*larger) * (size_t)room);
+    pool_check(p);
+    if (p->b->status != OK)
+        return;
+    for (int i = 0; i < out->n_params; i++)
+        larger[i] = out->params[i];
+    out->params = larger;
+    p->params_room = room;
+}
+
 /* Fills in what all parameters have and appends. */
 static value_id append(struct parts *p, struct model_param param)
 {
     struct builder *b = p->b;
     param.decay = param.shape.rank >= 2;
     param.value = build_value(b, param.name, ROLE_PARAMETER, p->r->dtype, param.shape);
+    if (b->status == OK && p->out->n_params == p->params_room)
+        grow_params(p);
     if (b->status != OK)
         return VALUE_NONE;
-    BUG_ON(p->out->n_params == p->max_params);
     p->out->params[p->out->n_params++] = param;
     return param.value;
 }
@@ -91,15 +105,14 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
 {
     struct pool *pool = &p->b->g->pool;
     const char *suffix = is_bias ? ".bias" : ".weight";
-    struct hf_piece *pieces = pool_alloc(pool, sizeof(*pieces) * PARTS_MAX_STACK);
+    struct hf_piece *pieces = pool_alloc(pool, sizeof(*pieces) * (size_t)s->n_pieces);
     const char *name = pool_printf(pool, "%s%s", s->name, suffix);
     pool_check(p);
     int64_t n_rows = 0;
-    int n = 0;
-    for (; p->b->status == OK && n < PARTS_MAX_STACK && s->pieces[n]; n++) {
-        const char *piece = pool_printf(pool, "%s%s", s->pieces[n], suffix);
-        pieces[n] = (struct hf_piece){parts_hf_name(p, piece ? piece : ""), s->rows[n]};
-        n_rows += s->rows[n];
+    for (int i = 0; p->b->status == OK && i < s->n_pieces; i++) {
+        const char *piece = pool_printf(pool, "%s%s", s->pieces[i].name, suffix);
+        pieces[i] = (struct hf_piece){parts_hf_name(p, piece ? piece : ""), s->pieces[i].rows};
+        n_rows += s->pieces[i].rows;
     }
     if (p->b->status != OK)
         return VALUE_NONE;
@@ -110,7 +123,7 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
                                           .std = is_bias ? 0 : s->std,
                                           .transposed = !is_bias && s->transposed,
                                           .pieces = pieces,
-                                          .n_pieces = n});
+                                          .n_pieces = s->n_pieces});
 }
 
 value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)

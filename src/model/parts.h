@@ -21,12 +21,12 @@ struct parts {
     struct model_graph *out;
     const char *hf_root;   /* "transformer.", "model." */
     const char *hf_layers; /* "h", "layers" */
-    int max_params;
+    int params_room;       /* of out->params; grows */
     int64_t n_dropouts;
 };
 
-/* Sets up `out`: room for max_params parameters, and the inputs the purpose needs. */
-void parts_begin(struct parts *p, int max_params);
+/* Sets up `out` with the inputs the purpose needs. */
+void parts_begin(struct parts *p);
 
 /* Full names in the graph's pool; "" after a failure. */
 const char *parts_name(const struct parts *p, const char *name);
@@ -36,15 +36,17 @@ const char *parts_hf_name(const struct parts *p, const char *name);
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
                      enum init_kind init, double std);
 
-enum { PARTS_MAX_STACK = 3 };
+#define PIECES(...)                                   \
+    .pieces = (const struct hf_piece[]){__VA_ARGS__}, \
+    .n_pieces = (int)(sizeof((const struct hf_piece[]){__VA_ARGS__}) / sizeof(struct hf_piece))
 
-/* y = x W^T + b. The checkpoint has it as layers named pieces[i] of rows[i] outputs each, without
- * ".weight" and ".bias", stacked in this order. */
+/* y = x W^T + b, of layers of the checkpoint stacked in their order. Their names are without
+ * ".weight" and ".bias" here. */
 struct linear_spec {
     const char *name;
     int64_t n_in;
-    const char *pieces[PARTS_MAX_STACK]; /* NULL after the last */
-    int64_t rows[PARTS_MAX_STACK];
+    const struct hf_piece *pieces; /* set by PIECES({"name", rows}, ...) */
+    int n_pieces;
     double std;
     bool bias, transposed;
 };

@@ -476,7 +476,7 @@ static void compare_sum(const struct law_case *with, const struct law_case *with
 
 static bool accepts(const struct kernel *k, const struct law_case *c)
 {
-    struct tensor in[SAMPLE_MAX_INPUTS], out[8];
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUTPUTS];
     struct op_call call;
     node_call(c->g, graph_node(c->g, 0), in, out, &call);
     return !k->declines || !k->declines(&call, &(struct kernel_env){.n_threads = 1});

@@ -150,7 +150,7 @@ static void open_training(struct training *t)
 static double figure_of(const struct program *p, int32_t at)
 {
     const struct node *n = graph_node(p->graph, p->instrs.items[at].node);
-    struct tensor in[16], out[8];
+    struct tensor in[16], out[MAX_OUTPUTS];
     struct op_call c;
     assert_true(n->n_in <= 16 && n->n_out <= 8);
     node_call(p->graph, n, in, out, &c);

@@ -253,7 +253,7 @@ static bool is_pure_view(const struct node *n)
 void law_for_each_kernel(struct law_case *c, void (*law)(struct law_case *c))
 {
     const struct node *n = graph_node(c->g, 0);
-    struct tensor in[SAMPLE_MAX_INPUTS], out[8];
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUTPUTS];
     const struct kernel_env env = {.n_threads = 1};
     struct op_call call;
     if (is_pure_view(n))
