@@ -1,4 +1,4 @@
-/* rounding.h: f32 to bf16 by chance.
+/* rounding.h: stochastic rounding of f32 to bf16.
  *
  * A number between two neighbours of bf16 goes up with the probability of its distance from the
  * lower one, so that it is right on average: updates much smaller than the distance of neighbours

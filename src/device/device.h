@@ -93,7 +93,7 @@ struct timed_calls {
 /* What a timing found. */
 struct call_time {
     double seconds; /* of one call */
-    bool disturbed; /* somebody else was at work: it takes less than that when nobody is */
+    bool disturbed; /* other processes used the device: undisturbed it takes less */
 };
 
 /* What timing the calls of plans may take; 0: no limit. Calls beyond it go by the rates. */
@@ -133,9 +133,9 @@ struct device_ops {
     enum status (*replay)(struct device *d, void *recording);
     void (*capture_free)(struct device *d, void *recording);
     /* What a kernel costs, on devices that can say (both NULL: the rates have to do). `fill` gives
-     * a tensor of the device tier contents: noise for floats, whole numbers in [0, limit) else.
-     * `time_calls` times one such call among others, as a recording runs them.
-     * Nothing may be pending; both are for planning, they wait and they allocate. */
+     * a tensor of the device tier benchmark inputs: random floats, whole numbers in [0, limit)
+     * else. `time_calls` times one such call among others, as a recording runs them. Nothing may be
+     * pending; both are for planning, they wait and they allocate. */
     enum status (*fill)(struct device *d, const struct tensor *t, int64_t limit);
     enum status (*time_calls)(struct device *d, const struct timed_calls *t, struct call_time *out);
     /* Moments on queues: `mark` notes one behind what was enqueued, in recordings too, and after a

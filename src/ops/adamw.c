@@ -2,8 +2,9 @@
  * step (counts from 1), scale. Arithmetic is f32 whatever the storage. scale = 0 (nothing counted,
  * or a norm that is not finite; see clip_scale) leaves param, m and v unchanged.
  *
- * seed = 0 rounds what is stored in bf16 to nearest; any other seed by chance (base/rounding.h; the
- * step is the counter), without which bf16 parameters and states stop moving. */
+ * seed = 0 rounds what is stored in bf16 to nearest; any other seed stochastically
+ * (base/rounding.h; the step is the counter), without which bf16 parameters and states stop moving.
+ */
 #include "ops/update_support.h"
 
 static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};

@@ -33,7 +33,7 @@ struct optimizer_options {
     int64_t n_micro;      /* micro-steps per update */
     double nominal_count; /* tokens the loss seed divides by: those of a whole step */
     struct precision precision;
-    int64_t seed; /* of rounding by chance into bf16; 0: to nearest */
+    int64_t seed; /* of stochastic rounding into bf16; 0: to nearest */
     struct loss_scaling scaling;
 };
 

@@ -2,7 +2,7 @@
  *
  * Nodes are emitted in graph order. A backward node that reads a value the plan dropped makes its
  * producer be emitted again first, and that one's dropped inputs before it: recompute is on demand,
- * so what is made again lives only from there to its last use. Buffers are created as values
+ * so what is recomputed lives only from there to its last use. Buffers are created as values
  * appear; their lifetimes are the instructions that touch them, and addresses come later (place.c).
  */
 #include "program/emit.h"

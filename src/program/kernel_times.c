@@ -1,7 +1,7 @@
 /* kernel_times.c: the table of what calls take, and which calls of a program are still to be timed.
  *
- * A time is kept as "SECONDS", or as "SECONDS disturbed" when somebody else was at work while it
- * was measured: then it is used, and the next process measures again.
+ * A time is kept as "SECONDS", or as "SECONDS disturbed" when other processes used the device while
+ * it was measured: then it is used, and the next process measures again.
  */
 #include "program/kernel_times.h"
 
@@ -15,7 +15,7 @@
 #include "base/kvfile.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "program/rehearse.h"
+#include "program/benchmark.h"
 
 static const char disturbed_mark[] = " disturbed";
 
@@ -170,7 +170,7 @@ static enum status is_too_large(const struct kernel_times *t, const struct progr
     const struct timing_limits *l = &t->device->limits;
     struct program_cost cost;
     program_cost(p, instr, 1, t->device, &cost);
-    TRY(rehearsal_bytes(p, instr, n_bytes));
+    TRY(benchmark_bytes(p, instr, n_bytes));
     *too_large =
         (l->call_s > 0 && cost.time_s > l->call_s) || (l->n_bytes > 0 && *n_bytes > l->n_bytes);
     return OK;
@@ -220,7 +220,7 @@ static enum status measure_call(struct kernel_times *t, const struct program *p,
 {
     struct call_time found;
     double start = now_s();
-    enum status status = rehearse(scratch, p, x->instr, &found);
+    enum status status = benchmark_call(scratch, p, x->instr, &found);
     t->spent_s += now_s() - start;
     if (status != OK) {
         log_debug("not timed: %s: %s", x->signature, status_message());

@@ -4,7 +4,7 @@
  * device that can time kernels (device_ops.time_calls) is asked how long each distinct call of a
  * program takes. The answers are kept in a file per machine and user, so that the next plan of the
  * same shapes costs nothing; they are valid for one GPU, driver and build. A time that was
- * disturbed by somebody else at work is used but measured again by the next process.
+ * disturbed by other processes is used but measured again by the next process.
  *
  * What measurements take is limited (device.limits): calls beyond that go by the rates. Their
  * memory is given back, and is never more than the program's own arena.
@@ -36,7 +36,7 @@ double kernel_times_find(const struct kernel_times *t, const struct program *p, 
 /* How many calls were measured since it was opened. */
 int kernel_times_n_measured(const struct kernel_times *t);
 
-/* ---- for those who predict and for tests ----------------------------------------------------- */
+/* ---- for predictions and tests ----------------------------------------------------- */
 
 /* True when the executor may run the instruction together with its neighbour (run/batch.h): then it
  * costs what its share of a batch costs. */

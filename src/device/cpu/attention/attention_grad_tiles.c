@@ -1,6 +1,6 @@
 /* attention_grad_tiles.c: the gradient of attention by tiles, from the saved log-sum-exp.
  *
- * For a tile of queries and a tile of keys, with p = exp(scale q k - lse) made again:
+ * For a tile of queries and a tile of keys, with p = exp(scale q k - lse) recomputed:
  *
  *     dv += p^T dout     dp = dout v^T     ds = p (dp - delta) scale
  *     dk += ds^T q       dq += ds k        delta = rowsum(dout out), once per query

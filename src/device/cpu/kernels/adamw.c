@@ -46,7 +46,7 @@ static void adamw_block(const void *rule, float *const *block, const float *grad
     }
 }
 
-/* The fourth block is the parameter, made again from the first, the master. */
+/* The fourth block is the parameter, rounded from the first, the master. */
 static void adamw_master_block(const void *rule, float *const *block, const float *grad, int64_t n)
 {
     adamw_block(rule, block, grad, n);

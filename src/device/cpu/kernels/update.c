@@ -85,7 +85,7 @@ static float *open_block(const struct update_stream *s, int64_t at, int64_t n, f
     return block;
 }
 
-/* An update, and whether any of its streams rounds at random. */
+/* An update, and whether any of its streams is rounded stochastically. */
 struct updating {
     const struct update *u;
     bool any_random;

@@ -1,4 +1,4 @@
-/* amx.h: tile registers (AMX), for those who multiply bf16 matrices with them. Empty where the
+/* amx.h: tile registers (AMX), for products of bf16 matrices. Empty where the
  * build may not use them; whether the processor lets us, cpu_gemm_amx_usable says.
  *
  * A tile holds 16 rows of 64 bytes. One instruction adds the product of 16 x 32 elements of A and

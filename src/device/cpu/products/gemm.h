@@ -1,4 +1,4 @@
-/* gemm.h: matrix products over any mix of f32, bf16 and f16 storage, in f32 arithmetic.
+/* gemm.h: matrix products (GEMM) over any mix of f32, bf16 and f16 storage, in f32 arithmetic.
  *
  *     C[m, n] = A[m, k] B[k, n] (+ bias[n]) (+ residual[m, n], or + C)
  *

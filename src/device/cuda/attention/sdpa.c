@@ -74,7 +74,7 @@ static const char *known_limit(const struct cuda_libraries *l, const struct sdpa
     return NULL;
 }
 
-/* A plan of the part with n groups; NULL when cuDNN has none: the reason is for those who look. */
+/* A plan of the part with n groups; NULL when cuDNN has none, with the reason in the debug log. */
 static struct sdpa_plan *part_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole,
                                    int64_t n, int64_t most_bytes)
 {

@@ -16,9 +16,9 @@
  *
  * Rows on their way wait in shared memory, where the hardware copies them without registers
  * (copies.cuh): STAGES of each thread, one of which is worked on. A thread reads only what it
- * has sent for, so nobody waits for anybody. It keeps its columns' bias and sums in registers. The
- * sums are of dx before it is rounded, in f32: over a thread's rows, then over the block's lines;
- * each band leaves one line in the workspace, columns_finish adds the lines.
+ * has sent for, so no thread waits for another. It keeps its columns' bias and sums in registers.
+ * The sums are of dx before it is rounded, in f32: over a thread's rows, then over the block's
+ * lines; each band leaves one line in the workspace, columns_finish adds the lines.
  */
 #include "device/cuda/kernels/gelu.cuh"
 #include "device/cuda/support/columns.cuh"

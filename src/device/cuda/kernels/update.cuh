@@ -162,7 +162,7 @@ static __device__ __forceinline__ void raw8_unpack(float (&v)[8], const struct r
     }
 }
 
-/* 16 bits of v: by chance when `random`, with parts out of 65536; else to nearest. */
+/* 16 bits of v: stochastically when `random`, with parts out of 65536; else to nearest. */
 static __device__ __forceinline__ uint32_t round16(float v, enum dtype d, bool random,
                                                    uint32_t parts)
 {

@@ -1,5 +1,5 @@
-/* gemm.h: row-major matrix products through cuBLASLt; and by plain kernels, for what cuBLASLt has
- * nothing for on a GPU. Which of the two is the choice of those who plan (cuda_gemm_declines).
+/* gemm.h: matrix products (GEMM) of row-major matrices: through cuBLASLt, and by plain kernels for
+ * what cuBLASLt has no algorithm for. Planning decides between the two (cuda_gemm_declines).
  *
  *     c[m, n] = a[m, k] b[k, n] + bias[n] + (add: c, or residual)[m, n]
  *

@@ -1,4 +1,4 @@
-/* gemm_library.cuh: one product in cuBLASLt's terms; inside of the cuda_gemm family.
+/* gemm_library.cuh: one GEMM in cuBLASLt's terms; inside of the cuda_gemm family.
  *
  * The library is column-major: it sees every matrix transposed, so it is asked for c^T = b^T a^T,
  * where b's memory is its operand A and a's its operand B. Its rows of D are our columns: its bias
@@ -45,8 +45,8 @@ struct gemm_described {
 
 struct gemm_key gemm_key_of(const struct cuda_libraries *l, const struct cuda_gemm *g);
 
-/* The library's proposals for the product, with the bias or without it, its favourite first; none
- * when it has nothing. */
+/* The library's proposals for the product, with the bias or without it, its first choice first;
+ * none when it has nothing. */
 enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm *g,
                          bool bias_inside, cublasLtMatmulHeuristicResult_t *out, int n_most,
                          int *n) MUST_CHECK;

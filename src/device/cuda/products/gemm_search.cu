@@ -25,7 +25,7 @@ static uint64_t name_of(const struct gemm_choice *c)
     return hash_bytes(&c->algorithm, sizeof(c->algorithm)) + (uint64_t)c->bias_inside;
 }
 
-/* The library's proposals with the bias and without it, its own favourite first. */
+/* The library's proposals with the bias and without it, its first choice first. */
 static enum status gather(const struct cuda_libraries *l, const struct cuda_gemm *g,
                           struct candidates *out)
 {

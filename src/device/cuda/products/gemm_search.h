@@ -1,4 +1,4 @@
-/* gemm_search.h: the fastest way to a matrix product, found by trying (compile: max-autotune).
+/* gemm_search.h: autotuning: the fastest algorithm for a GEMM (compile: max-autotune).
  *
  * The library proposes algorithms in an order of its own; they differ by some percent, by more for
  * unusual shapes. A search runs the first of them on scratch memory, with the bias where they leave
@@ -29,7 +29,7 @@ void cuda_gemm_search_free(struct cuda_gemm_search *s); /* NULL is fine */
 /* What a search sees, for bench/gemm_cuda.c. Seconds of one product. */
 struct cuda_gemm_found {
     int n_tried;
-    double first_s, best_s; /* the library's favourite, the fastest */
+    double first_s, best_s; /* the library's first choice, the fastest */
 };
 enum status cuda_gemm_search_try(const struct kernel_env *env, cudaStream_t stream,
                                  const struct cuda_gemm *g, struct cuda_gemm_found *out) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* gemm_tiled.cu: the plain product of the cuda_gemm family: every dtype, every GPU, every
+/* gemm_tiled.cu: the plain GEMM of the cuda_gemm family: every dtype, every GPU, every
  * combination of what gemm.h describes, in tiles of 16 x 16. Slow, and what the library's
  * results are compared with. */
 #include "device/cuda/products/gemm_library.cuh"

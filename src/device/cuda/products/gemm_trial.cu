@@ -17,7 +17,7 @@ enum {
 #define CLOSE    1.1   /* of the fastest's time, to be in it */
 #define SETTLE_S 30e-3 /* a turn: until the clock has settled, */
 #define TURN_S   30e-3 /* and what counts */
-#define AT_LEAST 0.995 /* of the favourite's time: a smaller gain may be noise */
+#define AT_LEAST 0.995 /* of the first choice's time: a smaller gain may be noise */
 
 /* ---- scratch -------------------------------------------------------------------------------- */
 
@@ -168,8 +168,8 @@ static int runs_for(double duration, double seconds)
 
 /* ---- short runs ------------------------------------------------------------------------------ */
 
-/* A first look: seconds[i] of each candidate, 0 where it cannot run or, unless it is the favourite,
- * is far behind. */
+/* A first look: seconds[i] of each candidate, 0 where it cannot run or, unless it is the first
+ * choice, is far behind. */
 static void look(struct timing *t, const struct gemm_choice *candidates, int n, double *seconds)
 {
     double best = 0.0;
@@ -217,8 +217,8 @@ static double sort_out(struct timing *t, const struct gemm_choice *candidates, i
 
 /* ---- the final ------------------------------------------------------------------------------- */
 
-/* The favourite, for comparison, and who is close to the best: at most FINALISTS_MOST, the fastest
- * of them, in their order. */
+/* The first choice, for comparison, and who is close to the best: at most FINALISTS_MOST, the
+ * fastest of them, in their order. */
 static int choose_finalists(const double *seconds, int n, double best, int *finalists)
 {
     int n_finalists = 0;

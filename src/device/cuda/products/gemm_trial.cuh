@@ -1,4 +1,4 @@
-/* gemm_trial.cuh: ways to one matrix product, timed against each other.
+/* gemm_trial.cuh: algorithms for one GEMM, timed against each other.
  *
  * Short runs sort out the slow ones. Those close to the fastest then take turns, each long enough
  * for the GPU to settle at the clock its power allows: in training an H200 holds up to a tenth less
@@ -15,7 +15,7 @@
 
 enum { GEMM_TRIAL_MOST = 32 }; /* candidates */
 
-/* Times `n` candidates for g on scratch memory of its own, the favourite first; *best is the
+/* Times `n` candidates for g on scratch memory of its own, the first choice first; *best is the
  * fastest's index, -1 when none could be timed (no room, or all refused). */
 enum status gemm_trial(const struct kernel_env *env, cudaStream_t stream, const struct cuda_gemm *g,
                        const struct gemm_choice *candidates, int n, struct cuda_gemm_found *found,

@@ -20,9 +20,9 @@
  * one, part of them while it computes. Measured there with the fastest algorithms (V 50304, C 768,
  * 32768 rows in all): the products take 9.3 ms in chunks of 2048 rows, 9.2 of 2816, 9.1 of 4096 and
  * 9.0 in one of 3.1 GiB. Rows so few that their logits stay in the cache (256 of V 50304) would
- * make the pass cheap and dw's bytes three times as dear as its product. So a chunk is a quarter of
- * the rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks of
- * 270 MiB.
+ * make the pass cheap and dw's bytes three times as expensive as its GEMM. So a chunk is a quarter
+ * of the rows, but 2048 at least and 2816 at most: GPT-2 124M with 32 x 1024 tokens has 12 chunks
+ * of 270 MiB.
  *
  * A dw of 16 bits takes two chunks as it is: the first one's sum is rounded once on the way. More
  * chunks are summed in f32 in workspace (V C 4 bytes: 147 MiB for GPT-2, 2.0 GiB for Qwen2.5 7B)

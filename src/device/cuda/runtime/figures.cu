@@ -2,7 +2,7 @@
  *
  * Measuring takes most of the time it takes to open a GPU, and the context's size is only known
  * once all code is loaded and the libraries are warm; the next process reads both. Figures taken
- * while somebody else is at work on the GPU are used but not kept.
+ * while other processes use the GPU are used but not kept.
  */
 #include <stdio.h>
 #include <string.h>

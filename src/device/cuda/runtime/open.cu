@@ -23,7 +23,7 @@ static __global__ void probe(int *out)
         *out = 1;
 }
 
-/* What an error of the runtime means for somebody who wants a GPU; false: nothing particular. */
+/* What an error of the runtime means to the user; false: nothing particular. */
 static bool known_problem(cudaError_t e, enum gpu_problem *problem)
 {
     switch (e) {

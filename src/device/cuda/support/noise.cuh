@@ -1,4 +1,4 @@
-/* noise.cuh: what memory holds while something is timed on it. */
+/* noise.cuh: benchmark inputs: random contents for tensors whose kernels are timed. */
 #ifndef SNUG_DEVICE_CUDA_SUPPORT_NOISE_CUH
 #define SNUG_DEVICE_CUDA_SUPPORT_NOISE_CUH
 

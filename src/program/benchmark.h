@@ -1,6 +1,6 @@
-/* rehearse.h: one call of a program on scratch memory, to see how long it takes. */
-#ifndef SNUG_PROGRAM_REHEARSE_H
-#define SNUG_PROGRAM_REHEARSE_H
+/* benchmark.h: one call of a program, timed on scratch memory with benchmark inputs. */
+#ifndef SNUG_PROGRAM_BENCHMARK_H
+#define SNUG_PROGRAM_BENCHMARK_H
 
 #include "program/program.h"
 
@@ -20,11 +20,11 @@ void scratch_take(struct scratch *s, struct device *d, int64_t largest, int64_t 
 void scratch_give_back(struct scratch *s);
 
 /* Bytes that a call's operands and workspace take. */
-enum status rehearsal_bytes(const struct program *p, int32_t instr, int64_t *n_bytes) MUST_CHECK;
+enum status benchmark_bytes(const struct program *p, int32_t instr, int64_t *n_bytes) MUST_CHECK;
 
 /* Fails where the call does not run there, or needs more memory than that. */
-enum status rehearse(const struct scratch *s, const struct program *p, int32_t instr,
-                     struct call_time *out) MUST_CHECK;
+enum status benchmark_call(const struct scratch *s, const struct program *p, int32_t instr,
+                           struct call_time *out) MUST_CHECK;
 
 #ifdef __cplusplus
 }

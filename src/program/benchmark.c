@@ -1,6 +1,6 @@
-/* rehearse.c: a call's operands lie on scratch memory one after the other as often as it takes to
- * be larger than the device's cache, so that no call finds what the one before it left. */
-#include "program/rehearse.h"
+/* benchmark.c: the benchmark inputs of a call are copied over scratch memory until they exceed the
+ * device's cache, and the copies run in turn: every call reads from memory, as in a program. */
+#include "program/benchmark.h"
 
 #include "program/kernel_times.h"
 
@@ -62,7 +62,7 @@ static enum status arrange(const struct program *p, const struct instr *i, struc
     return OK;
 }
 
-struct rehearsal {
+struct benchmark {
     const struct program *p;
     const struct instr *instr;
     const struct scratch *scratch;
@@ -72,13 +72,13 @@ struct rehearsal {
     struct arrangement where;
 };
 
-static void *place(const struct rehearsal *r, int copy, int32_t operand)
+static void *place(const struct benchmark *r, int copy, int32_t operand)
 {
     int64_t offset = r->where.offsets[operand];
     return offset < 0 ? NULL : r->scratch->data + copy * r->where.n_bytes + offset;
 }
 
-static enum status make_copy(struct rehearsal *r, struct device *d, int copy)
+static enum status make_copy(struct benchmark *r, struct device *d, int copy)
 {
     const struct node *n = graph_node(r->p->graph, r->instr->node);
     const struct op_def *op = op_get(n->op);
@@ -101,7 +101,7 @@ static enum status make_copy(struct rehearsal *r, struct device *d, int copy)
     return OK;
 }
 
-static enum status rehearse_call(struct rehearsal *r, int32_t instr, struct call_time *out)
+static enum status time_copies(struct benchmark *r, int32_t instr, struct call_time *out)
 {
     struct device *d = r->scratch->device;
     bool batched = instr_is_batched(r->p, d, instr);
@@ -128,18 +128,18 @@ static enum status rehearse_call(struct rehearsal *r, int32_t instr, struct call
     return OK;
 }
 
-enum status rehearse(const struct scratch *s, const struct program *p, int32_t instr,
-                     struct call_time *out)
+enum status benchmark_call(const struct scratch *s, const struct program *p, int32_t instr,
+                           struct call_time *out)
 {
-    struct rehearsal r = {.p = p, .instr = &p->instrs.items[instr], .scratch = s};
+    struct benchmark r = {.p = p, .instr = &p->instrs.items[instr], .scratch = s};
     pool_init(&r.pool);
     *out = (struct call_time){0};
-    enum status status = rehearse_call(&r, instr, out);
+    enum status status = time_copies(&r, instr, out);
     pool_release(&r.pool);
     return status;
 }
 
-enum status rehearsal_bytes(const struct program *p, int32_t instr, int64_t *n_bytes)
+enum status benchmark_bytes(const struct program *p, int32_t instr, int64_t *n_bytes)
 {
     struct pool pool;
     struct arrangement a;
