@@ -49,6 +49,14 @@ file_lengths() {
         n=$(wc -l <"$f"); [ "$n" -le 1000 ] || { echo "$f has $n lines (1000 at most)"; return 1; }
     done
 }
+documents_name_files() {
+    status=0
+    for f in $(git ls-files '*.md' | xargs grep -ohE '`(src|tests|tools|bench|docs|cmake|include|configs)/[A-Za-z0-9_./-]+`' |
+        tr -d '`' | sort -u); do
+        [ -e "$f" ] || { echo "no such file: $f, named in $(git grep -lF "\`$f\`" '*.md' | tr '\n' ' ')"; status=1; }
+    done
+    return $status
+}
 static_analysis() {
     cppcheck -q -j "$(nproc)" --std=c11 --error-exitcode=1 --inline-suppr -Isrc -Iinclude \
         --enable=warning,performance,portability --suppress=missingIncludeSystem \
@@ -64,5 +72,6 @@ step 'the library never exits'          no_exit_in_the_library
 step 'environment read in cli only'     no_environment_below_cli
 step 'white space'                      no_whitespace_errors
 step 'file lengths'                     file_lengths
+step 'documents name files there are'   documents_name_files
 step 'cppcheck'                         static_analysis
 exit $failed
