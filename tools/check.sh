@@ -8,19 +8,28 @@ step() { printf '%-34s' "$1"; shift; if "$@" >/tmp/snug-check.$$ 2>&1; then echo
 sources() { git ls-files 'src/*.c' 'src/*.h' 'src/*.cu' 'src/*.cuh'; }
 formatted() { git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror; }
 
-# A folder includes only from itself and from folders above it in this list.
-layers() {
-    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io engine train report api cli"
+# includes_go_up ORDER FIELD PREFIX: reads names of files; a folder, the FIELDth part of a name, includes PREFIX<folder>
+# only of itself and of the folders before it in ORDER.
+includes_go_up() {
     status=0
-    for file in $(sources); do
-        folder=$(echo "$file" | cut -d/ -f2)
-        allowed=$(echo "$order" | sed "s/\(.*\b$folder\b\).*/\1/")
-        for used in $(sed -n 's/^#include "\([a-z]*\)\/.*/\1/p' "$file" | sort -u); do
+    while read -r file; do
+        folder=$(echo "$file" | cut -d/ -f"$2")
+        allowed=$(echo "$1" | sed "s/\(.*\b$folder\b\).*/\1/")
+        for used in $(sed -n "s|^#include \"$3\([a-z]*\)/.*|\1|p" "$file" | sort -u); do
             case " $allowed " in *" $used "*) ;; *)
                 echo "$file: $folder may not include from $used"; status=1 ;; esac
         done
     done
     return $status
+}
+layers() {
+    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io engine train report api cli"
+    sources | includes_go_up "$order" 2 \'\'
+}
+rooms() {
+    order="support products attention kernels runtime"
+    git ls-files 'src/device/cpu/*/*' | includes_go_up "$order" 4 device/cpu/ &&
+        git ls-files 'src/device/cuda/*/*' | includes_go_up "$order" 4 device/cuda/
 }
 
 headers_stand_alone() {
@@ -65,6 +74,7 @@ static_analysis() {
 
 step 'clang-format'                     formatted
 step 'layers of folders'                layers
+step 'rooms of devices'                 rooms
 step 'headers compile alone (C, C++)'   headers_stand_alone
 step 'no switch over op ids'            no_switch_on_ops
 step 'heap only through base/alloc'     one_door_to_the_heap
