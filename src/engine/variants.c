@@ -136,15 +136,16 @@ static int64_t least_bytes(void *user, const struct variant *v)
     if (!make_config(t, v, &c) || settings_from_config(&s, &c, t->e->device) != OK)
         return INT64_MAX;
     const struct precision *x = &s.numerics.precision;
-    int64_t bytes = dtype_size(x->weights);
+    int64_t n_params = t->e->forecast.n_params, bytes = n_params * dtype_size(x->weights);
     if (t->trains) {
         int n_moments = c.optim == CONFIG_OPTIM_SGD ? c.momentum > 0 : 2;
         bool all_gradients =
             c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
-        bytes += (x->masters ? dtype_size(DTYPE_F32) : 0) + n_moments * dtype_size(x->states) +
-                 (all_gradients ? dtype_size(x->gradients) : 0);
+        bytes += n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
+                 n_moments * format_size(x->states, n_params) +
+                 n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }
-    return bytes * t->e->forecast.n_params;
+    return bytes;
 }
 
 static bool has_graphs_of(const struct trials *t, const struct variant *v)
