@@ -1,5 +1,7 @@
 #include "graph/format.h"
 
+#include "base/dynamic_map.h"
+
 static const struct {
     const char *text;
     enum dtype dtype;

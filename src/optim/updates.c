@@ -60,10 +60,9 @@ static int momentum_attrs(const struct optimizer_options *o, struct attr_set att
 }
 
 static const struct update_op adamw_ops[] = {
-    {FORMAT_F32, false, OP_adamw},
-    {FORMAT_F32, true, OP_adamw_master},
-    {FORMAT_BF16, false, OP_adamw},
-    {FORMAT_BF16, true, OP_adamw_master},
+    {FORMAT_F32, false, OP_adamw},         {FORMAT_F32, true, OP_adamw_master},
+    {FORMAT_BF16, false, OP_adamw},        {FORMAT_BF16, true, OP_adamw_master},
+    {FORMAT_BLOCK8, false, OP_adamw_8bit}, {FORMAT_BLOCK8, true, OP_adamw_8bit_master},
 };
 static const struct update_op sgd_ops[] = {{FORMAT_NONE, false, OP_sgd}};
 static const struct update_op momentum_ops[] = {
