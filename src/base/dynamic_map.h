@@ -2,7 +2,9 @@
  *
  * The map is bitsandbytes' (create_dynamic_map; Dettmers, "8-Bit Approximations for Parallelism in
  * Deep Learning"): seven decades down to 1e-7, each with half as many numbers as the one above it,
- * evenly spread; and 0 and 1. Small numbers keep their order of magnitude, large ones two digits.
+ * evenly spread; and 0 and 1, each rounded to f32 once (bitsandbytes' own differ from these, and
+ * from machine to machine, by at most one unit in the last place). Small numbers keep their order
+ * of magnitude, large ones two digits.
  *
  *     signed     code 0 .. 126: -0.993 .. -5.5e-7    127: 0    128 .. 254: 5.5e-7 .. 0.993   255: 1
  *     unsigned   code 0: 0     1 .. 254: 3.25e-7 .. 0.996   255: 1
@@ -85,7 +87,8 @@ DYNAMIC_MAP_FUNCTION struct dynamic_map dynamic_map_make(bool is_signed)
         map.value[zero + 1 + j] = magnitude[j];
         if (zero - 1 - j >= 0)
             map.value[zero - 1 - j] = -magnitude[j];
-        float border = (float)(0.5 * ((double)magnitude[j] + (j ? (double)magnitude[j - 1] : 0.0)));
+        double below = j ? (double)magnitude[j - 1] : 0.0;
+        float border = 0.5f * (float)((double)magnitude[j] + below);
         uint32_t bits = dynamic_bits(border), cell = (bits >> 16) - DYNAMIC_FIRST_CELL;
         while (at < cell)
             map.cell[at++] = (uint32_t)j << 16;

@@ -40,5 +40,7 @@ enum status precision_from_config(const struct config *cfg, const struct device 
     }
     if (cfg->optim_state_dtype == CONFIG_BF16)
         out->states = FORMAT_BF16; /* storage alone: updates compute in f32 */
+    if (config_optim_is_8bit(cfg))
+        out->states = FORMAT_BLOCK8;
     return OK;
 }

@@ -120,6 +120,48 @@ static void states_are_tensors_of_the_format_that_was_asked_for(void **state)
     }
 }
 
+static void block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32(void **state)
+{
+    (void)state;
+    for (int masters = 0; masters <= 1; masters++) {
+        struct net n;
+        struct precision p = precision_bf16();
+        p.states = FORMAT_BLOCK8;
+        p.masters = masters;
+        struct optimizer_options o = adamw_with(p);
+        net_init(&n);
+        expect_ok(net_finish(&n, &o));
+        const struct value *m = kept(&n, "m.", "weight", ""), *v = kept(&n, "v.", "weight", "");
+        assert_int_equal(m->dtype, DTYPE_U8);
+        assert_int_equal(v->dtype, DTYPE_U8);
+        assert_true(shape_equal(&m->shape, &graph_value(n.g, n.params[WEIGHT].value)->shape));
+        m = kept(&n, "m.", "weight", ".absmax");
+        assert_int_equal(m->role, ROLE_STATE);
+        assert_int_equal(m->dtype, DTYPE_F32);
+        assert_int_equal(shape_elems(&m->shape), 64 * 64 / 256);
+        assert_int_equal(kept(&n, "m.", "bias", "")->dtype, DTYPE_F32);
+        assert_null(kept(&n, "m.", "bias", ".absmax"));
+        assert_int_equal(count_nodes(&n, masters ? OP_adamw_8bit_master : OP_adamw_8bit), 3);
+        assert_int_equal(count_nodes(&n, masters ? OP_adamw_master : OP_adamw), 1);
+        graph_free(n.g);
+    }
+}
+
+static void a_rule_without_an_op_for_a_format_says_so(void **state)
+{
+    struct net n;
+    struct precision p = precision_f32();
+    (void)state;
+    p.states = FORMAT_BLOCK8;
+    struct optimizer_options o = adamw_with(p);
+    o.kind = OPTIMIZER_SGD;
+    o.momentum = 0.9;
+    net_init(&n);
+    assert_int_equal(net_finish(&n, &o), ERR_UNSUPPORTED);
+    assert_string_equal(status_message(), "sgd with momentum has no update for states in 8-bit");
+    graph_free(n.g);
+}
+
 static void a_master_goes_to_the_update_that_has_one(void **state)
 {
     struct net n;
@@ -251,6 +293,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_tensors_of_the_format_that_was_asked_for),
+        cmocka_unit_test(block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32),
+        cmocka_unit_test(a_rule_without_an_op_for_a_format_says_so),
         cmocka_unit_test(a_master_goes_to_the_update_that_has_one),
         cmocka_unit_test(sgd_keeps_a_buffer_only_with_momentum),
         cmocka_unit_test(decay_and_rounding_seeds_are_each_parameters_own),

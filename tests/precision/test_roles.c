@@ -33,6 +33,23 @@ static void a_plain_format_is_one_tensor_of_its_dtype(void **state)
     assert_int_equal(format_size(FORMAT_NONE, 1000), 0);
 }
 
+/* 2.03 bytes for both moments of a parameter. */
+static void a_block_wise_format_is_codes_and_a_scale_for_every_256(void **state)
+{
+    struct format_part part[FORMAT_PARTS];
+    (void)state;
+    assert_int_equal(format_parts(FORMAT_BLOCK8, &small.shape, part), 2);
+    assert_string_equal(part[0].suffix, "");
+    assert_int_equal(part[0].dtype, DTYPE_U8);
+    assert_true(shape_equal(&part[0].shape, &small.shape));
+    assert_string_equal(part[1].suffix, "absmax");
+    assert_int_equal(part[1].dtype, DTYPE_F32);
+    assert_int_equal(shape_elems(&part[1].shape), (64 * 63 + 255) / 256);
+    assert_int_equal(format_size(FORMAT_BLOCK8, 256000), 256000 + 4 * 1000);
+    assert_int_equal(format_size(FORMAT_BLOCK8, 257), 257 + 4 * 2);
+    assert_int_equal(format_of_dtype(DTYPE_U8), FORMAT_NONE);
+}
+
 /* ---- roles ----------------------------------------------------------------------------------- */
 
 static void a_16_bit_parameter_has_a_master_and_an_f32_one_is_its_own(void **state)
@@ -51,6 +68,17 @@ static void a_16_bit_parameter_has_a_master_and_an_f32_one_is_its_own(void **sta
     assert_int_equal(precision_role(&p, &matrix, false).master, FORMAT_NONE);
 }
 
+static void tensors_below_4096_elements_keep_their_states_in_f32(void **state)
+{
+    struct precision p = precision_bf16();
+    (void)state;
+    p.states = FORMAT_BLOCK8;
+    assert_int_equal(precision_role(&p, &matrix, false).states, FORMAT_BLOCK8);
+    assert_int_equal(precision_role(&p, &small, false).states, FORMAT_F32);
+    p.states = FORMAT_BF16; /* which is no block-wise one */
+    assert_int_equal(precision_role(&p, &small, false).states, FORMAT_BF16);
+}
+
 static void a_frozen_parameter_is_one_copy_and_nothing_else(void **state)
 {
     const struct precision p = precision_bf16();
@@ -66,6 +94,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_format_is_one_tensor_of_its_dtype),
+        cmocka_unit_test(a_block_wise_format_is_codes_and_a_scale_for_every_256),
+        cmocka_unit_test(tensors_below_4096_elements_keep_their_states_in_f32),
         cmocka_unit_test(a_16_bit_parameter_has_a_master_and_an_f32_one_is_its_own),
         cmocka_unit_test(a_frozen_parameter_is_one_copy_and_nothing_else),
     };
