@@ -204,6 +204,16 @@ int64_t config_warmup_steps(const struct config *cfg, int64_t n_steps)
     return whole + ((double)whole < steps);
 }
 
+int config_optim_is_8bit(const struct config *cfg)
+{
+    return cfg->optim == CONFIG_OPTIM_ADAMW_8BIT || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT;
+}
+
+int config_optim_is_paged(const struct config *cfg)
+{
+    return cfg->optim == CONFIG_OPTIM_PAGED_ADAMW || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT;
+}
+
 int config_reports_to(const struct config *cfg, enum config_report target)
 {
     const char *name = config_choice_name("report", (int)target);

@@ -35,7 +35,13 @@ extern "C" {
 #define CONFIG_UNSET INT64_MIN
 
 enum config_tristate { CONFIG_TRISTATE_FALSE, CONFIG_TRISTATE_TRUE, CONFIG_TRISTATE_AUTO };
-enum config_optim { CONFIG_OPTIM_ADAMW, CONFIG_OPTIM_SGD };
+enum config_optim {
+    CONFIG_OPTIM_ADAMW,
+    CONFIG_OPTIM_SGD,
+    CONFIG_OPTIM_ADAMW_8BIT,
+    CONFIG_OPTIM_PAGED_ADAMW, /* states may leave the device */
+    CONFIG_OPTIM_PAGED_ADAMW_8BIT
+};
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,
     CONFIG_SCHEDULE_COSINE,
@@ -175,6 +181,10 @@ enum config_resume { CONFIG_RESUME_EXACT, CONFIG_RESUME_FREE, CONFIG_RESUME_LOCA
  * was unset. Returns how many there are. */
 size_t config_changes(const struct config *cfg, const json_t *before, enum config_resume kind,
                       struct str *out);
+
+/* What `optim` says beside the rule: states in 8-bit codes; states that may live on the host. */
+int config_optim_is_8bit(const struct config *cfg);
+int config_optim_is_paged(const struct config *cfg);
 
 /* Canonical word of a choice, as in "cosine" for CONFIG_SCHEDULE_COSINE; set is the name in
  * config.def. */

@@ -220,6 +220,12 @@ static enum status resolve_optimizer(struct config *cfg)
     if (cfg->nesterov && !(cfg->momentum > 0))
         return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
                     config_where(cfg, "nesterov"));
+    if (config_optim_is_8bit(cfg) && cfg->optim_state_dtype != CONFIG_F32)
+        return FAIL(
+            ERR_CONFIG,
+            "%s: optim: %s keeps its moments in 8-bit codes; leave optim_state_dtype out, or "
+            "write optim: adamw",
+            config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim));
     return OK;
 }
 
@@ -339,7 +345,7 @@ static const struct {
     {resolve_length, "max_steps num_train_epochs datasets"},
     {resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
     {resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
-    {resolve_optimizer, "optim momentum nesterov"},
+    {resolve_optimizer, "optim momentum nesterov optim_state_dtype"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},

@@ -18,33 +18,25 @@ static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_
     return n->unfused ? OK : rewrite_apply(g, stage);
 }
 
-/* Backward nodes for every parameter, seeded by an input; params[i].grad receives the gradients. */
+/* Backward nodes for the parameters that are trained, seeded by an input; params[i].grad receives
+ * the gradients. */
 static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
                                    struct optimizer_param *params)
 {
     size_t n = (size_t)s->io.n_params;
-    value_id *wanted = NULL, *grads = NULL, seed;
-    enum status status;
-    TRY_GOTO(mem_try_array(&wanted, MAX(n, (size_t)1), sizeof(*wanted)), out);
-    TRY_GOTO(mem_try_array(&grads, MAX(n, (size_t)1), sizeof(*grads)), out);
-    for (size_t i = 0; i < n; i++)
-        wanted[i] = s->io.params[i].value;
-    TRY_GOTO(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1),
-                             NULL, &seed),
-             out);
-    TRY_GOTO(optimizer_scale_seed(s->graph, scaling, seed, &seed), out);
-    TRY_GOTO(autodiff(s->graph, s->io.loss_sum, seed, wanted, n, grads), out);
+    value_id seed;
     for (size_t i = 0; i < n; i++) {
         const struct model_param *m = &s->io.params[i];
-        params[i] = (struct optimizer_param){m->name, m->value, grads[i], m->decay};
+        params[i] = (struct optimizer_param){
+            .name = m->name, .value = m->value, .decay = m->decay, .frozen = m->frozen};
     }
+    TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
+                        &seed));
+    TRY(optimizer_scale_seed(s->graph, scaling, seed, &seed));
+    TRY(optimizer_gradients(s->graph, s->io.loss_sum, seed, params, n));
     s->io.loss_sum = adopted_value(s->graph, s->io.loss_sum);
     s->io.count = adopted_value(s->graph, s->io.count);
-    status = adopt_forward(s->graph);
-out:
-    mem_free(wanted);
-    mem_free(grads);
-    return status;
+    return adopt_forward(s->graph);
 }
 
 static enum status check_graph(const struct graph *g)

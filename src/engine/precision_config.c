@@ -39,6 +39,8 @@ enum status precision_from_config(const struct config *cfg, const struct device 
         out->gradients = DTYPE_BF16;
     }
     if (cfg->optim_state_dtype == CONFIG_BF16)
-        out->states = DTYPE_BF16; /* storage alone: updates compute in f32 */
+        out->states = FORMAT_BF16; /* storage alone: updates compute in f32 */
+    if (config_optim_is_8bit(cfg))
+        out->states = FORMAT_BLOCK8;
     return OK;
 }

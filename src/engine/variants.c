@@ -25,8 +25,17 @@ static bool to_bf16_states(struct config *c, const struct engine *e)
 {
     (void)e;
     bool has_states = c->optim != CONFIG_OPTIM_SGD || c->momentum > 0;
-    bool can = has_states && c->optim_state_dtype != CONFIG_BF16;
+    bool can = has_states && !config_optim_is_8bit(c) && c->optim_state_dtype != CONFIG_BF16;
     c->optim_state_dtype = CONFIG_BF16;
+    return can;
+}
+
+/* Instead of bf16 states, not on top of them. */
+static bool to_8bit_states(struct config *c, const struct engine *e)
+{
+    (void)e;
+    bool can = c->optim == CONFIG_OPTIM_ADAMW && c->optim_state_dtype != CONFIG_BF16;
+    c->optim = CONFIG_OPTIM_ADAMW_8BIT;
     return can;
 }
 
@@ -77,6 +86,7 @@ static const struct change {
     {"optim_state_dtype: bf16", 3, false, to_bf16_states},
     {"max_grad_norm: 0", 3, false, to_no_clipping},
     {"master_dtype: bf16", 4, false, to_bf16_masters},
+    {"optim: adamw_8bit", 5, false, to_8bit_states},
     {"max_seq_length: %lld", 7, true, to_half_length},
     {"optim: sgd", 12, false, to_sgd},
 };
@@ -136,15 +146,16 @@ static int64_t least_bytes(void *user, const struct variant *v)
     if (!make_config(t, v, &c) || settings_from_config(&s, &c, t->e->device) != OK)
         return INT64_MAX;
     const struct precision *x = &s.numerics.precision;
-    int64_t bytes = dtype_size(x->weights);
+    int64_t n_params = t->e->forecast.n_params, bytes = n_params * dtype_size(x->weights);
     if (t->trains) {
         int n_moments = c.optim == CONFIG_OPTIM_SGD ? c.momentum > 0 : 2;
         bool all_gradients =
             c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
-        bytes += (x->masters ? dtype_size(DTYPE_F32) : 0) + n_moments * dtype_size(x->states) +
-                 (all_gradients ? dtype_size(x->gradients) : 0);
+        bytes += n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
+                 n_moments * format_size(x->states, n_params) +
+                 n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }
-    return bytes * t->e->forecast.n_params;
+    return bytes;
 }
 
 static bool has_graphs_of(const struct trials *t, const struct variant *v)

@@ -34,6 +34,7 @@ struct model_param {
     enum init_kind init;
     double std;      /* INIT_NORMAL */
     bool decay;      /* weight decay applies (matrices, not norms and biases) */
+    bool frozen;     /* not trained; models are built with all parameters to be trained */
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
     const struct hf_piece *pieces;
     int n_pieces;

@@ -8,9 +8,7 @@ static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
 static enum status infer(const struct op_call *c)
 {
     TRY(need_adamw(c));
-    TRY(need_like_param(c, 7));
-    if (c->in[7].dtype != dtype_accumulator(c->in[7].dtype))
-        return REJECT(c, "master must be f32 or f64, not %s", dtype_name(c->in[7].dtype));
+    TRY(need_master(c, 7));
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     out_like(c, 2, 3);

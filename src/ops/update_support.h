@@ -2,6 +2,7 @@
 #ifndef SNUG_OPS_UPDATE_SUPPORT_H
 #define SNUG_OPS_UPDATE_SUPPORT_H
 
+#include "graph/format.h"
 #include "ops/op_support.h"
 
 #ifdef __cplusplus
@@ -37,7 +38,7 @@ static inline enum status need_like_param(const struct op_call *c, int i)
     return need_shape(c, i, &c->in[0].shape);
 }
 
-/* ---- AdamW: adamw and adamw_master have the same attributes ---------------------------------- */
+/* ---- AdamW: all its ops have the same attributes --------------------------------------------- */
 
 enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON, ADAMW_WEIGHT_DECAY, ADAMW_SEED, ADAMW_ATTRS };
 
@@ -51,6 +52,20 @@ enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON, ADAMW_WEIGHT_DECAY, ADAMW_SEED, 
         .name = "seed", .type = ATTR_INT                                    \
     }
 
+/* Inputs lr, step, scale from `at` on, and the attributes. */
+static inline enum status need_adamw_rule(const struct op_call *c, int at)
+{
+    TRY(need_number(c, at));
+    TRY(need_number(c, at + 2));
+    TRY(need_step(c, at + 1));
+    double beta1 = call_float(c, ADAMW_BETA1), beta2 = call_float(c, ADAMW_BETA2);
+    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
+        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
+    if (!(call_float(c, ADAMW_EPSILON) >= 0.0 && call_float(c, ADAMW_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "epsilon and weight_decay must not be negative");
+    return OK;
+}
+
 /* Inputs param, grad, m, v, lr, step, scale, and the attributes. */
 static inline enum status need_adamw(const struct op_call *c)
 {
@@ -58,15 +73,57 @@ static inline enum status need_adamw(const struct op_call *c)
     TRY(need_like_param(c, 1));
     TRY(need_like_param(c, 2));
     TRY(need_like_param(c, 3));
-    TRY(need_number(c, 4));
-    TRY(need_number(c, 6));
-    TRY(need_step(c, 5));
-    double beta1 = call_float(c, ADAMW_BETA1), beta2 = call_float(c, ADAMW_BETA2);
-    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
-        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
-    if (!(call_float(c, ADAMW_EPSILON) >= 0.0 && call_float(c, ADAMW_WEIGHT_DECAY) >= 0.0))
-        return REJECT(c, "epsilon and weight_decay must not be negative");
+    return need_adamw_rule(c, 4);
+}
+
+/* A full-precision copy of the parameter. */
+static inline enum status need_master(const struct op_call *c, int i)
+{
+    TRY(need_like_param(c, i));
+    if (c->in[i].dtype != dtype_accumulator(c->in[i].dtype))
+        return REJECT(c, "master must be f32 or f64, not %s", dtype_name(c->in[i].dtype));
     return OK;
+}
+
+/* ---- AdamW with states in codes: where its inputs are ---------------------------------------- */
+
+enum {
+    CODED_M = 2, /* codes, then the largest magnitude of each block */
+    CODED_V = 4,
+    CODED_LR = 6,
+    CODED_STEP,
+    CODED_SCALE,
+    CODED_MASTER,
+};
+
+/* A state: two inputs from `at` on, as the format has them. */
+static inline enum status need_coded(const struct op_call *c, int at)
+{
+    struct format_part part[FORMAT_PARTS];
+    int n = format_parts(FORMAT_BLOCK8, &c->in[0].shape, part);
+    for (int i = 0; i < n; i++) {
+        TRY(need_dtype(c, at + i, part[i].dtype));
+        TRY(need_shape(c, at + i, &part[i].shape));
+    }
+    return OK;
+}
+
+/* Inputs param, grad, m, its scales, v, its scales, lr, step, scale, and the attributes. */
+static inline enum status need_adamw_coded(const struct op_call *c)
+{
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(need_coded(c, CODED_M));
+    TRY(need_coded(c, CODED_V));
+    return need_adamw_rule(c, CODED_LR);
+}
+
+/* Outputs param, m, its scales, v, its scales. */
+static inline void out_adamw_coded(const struct op_call *c)
+{
+    out_like(c, 0, 0);
+    for (int o = 1; o <= 4; o++)
+        out_like(c, o, o + 1);
 }
 
 #ifdef __cplusplus

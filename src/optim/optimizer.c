@@ -1,28 +1,33 @@
 #include "optim/optimizer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "autodiff/autodiff.h"
-#include "base/rng.h"
 #include "optim/loss_scale.h"
-
-/* The scalars every update reads. */
-struct knobs {
-    value_id lr, step, scale;
-};
+#include "optim/updates.h"
 
 /* What the host reads after a step. */
 struct results {
     value_id loss_sum, count, norm, loss_scale; /* VALUE_NONE: the loss is not scaled */
 };
 
-static const char *joined(struct builder *b, const char *prefix, const char *name)
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+enum status optimizer_gradients(struct graph *g, value_id loss, value_id seed,
+                                struct optimizer_param *params, size_t n_params)
 {
-    const char *s = pool_printf(&b->g->pool, "%s.%s", prefix, name);
-    if (!s && b->status == OK)
-        b->status = pool_status(&b->g->pool);
-    return s ? s : "";
+    value_id *wanted, *grads;
+    size_t n = 0;
+    TRY(mem_try_array(&wanted, 2 * n_params + 1, sizeof(*wanted)));
+    grads = wanted + n_params;
+    for (size_t i = 0; i < n_params; i++) {
+        if (!params[i].frozen)
+            wanted[n++] = params[i].value;
+    }
+    enum status status = autodiff(g, loss, seed, wanted, n, grads);
+    n = 0;
+    for (size_t i = 0; i < n_params && status == OK; i++)
+        params[i].grad = params[i].frozen ? VALUE_NONE : grads[n++];
+    mem_free(wanted);
+    return status;
 }
 
 /* ---- sums over micro-steps ------------------------------------------------------------------- */
@@ -131,69 +136,6 @@ static value_id scale_and_norm(struct builder *b, const struct optimizer_options
     return build(b, OP_clip_scale, IN(count), &attrs[1], 1);
 }
 
-/* ---- updates --------------------------------------------------------------------------------- */
-
-static value_id state_like(struct builder *b, const char *prefix, const struct optimizer_param *p,
-                           enum role role, enum dtype dtype)
-{
-    struct shape shape = *build_shape(b, p->value);
-    return build_value(b, joined(b, prefix, p->name), role, dtype, shape);
-}
-
-/* Every parameter draws its own numbers. */
-static int64_t rounding_seed(const struct optimizer_options *o, size_t i_param)
-{
-    if (o->seed == 0)
-        return 0;
-    struct philox4 r = philox((uint64_t)o->seed, UINT64_C(0x726f756e64), (uint64_t)i_param);
-    return (int64_t)((uint64_t)(r.v[0] >> 1) << 32 | r.v[1] | 1u);
-}
-
-static void update_adamw(struct builder *b, const struct optimizer_options *o,
-                         const struct optimizer_param *p, const struct knobs *k, int64_t seed)
-{
-    struct attr_set attrs[] = {{"beta1", .f = o->beta1},
-                               {"beta2", .f = o->beta2},
-                               {"epsilon", .f = o->epsilon},
-                               {"weight_decay", .f = p->decay ? o->weight_decay : 0.0},
-                               {"seed", .i = seed}};
-    value_id m = state_like(b, "m", p, ROLE_STATE, o->precision.states);
-    value_id v = state_like(b, "v", p, ROLE_STATE, o->precision.states);
-    if (b->status != OK)
-        return;
-    if (!precision_has_master(&o->precision, graph_value(b->g, p->value)->dtype)) {
-        (void)build(b, OP_adamw, IN(p->value, p->grad, m, v, k->lr, k->step, k->scale), attrs,
-                    ARRAY_LEN(attrs));
-        return;
-    }
-    value_id master = state_like(b, "master", p, ROLE_MASTER, DTYPE_F32);
-    (void)build(b, OP_adamw_master, IN(p->value, p->grad, m, v, k->lr, k->step, k->scale, master),
-                attrs, ARRAY_LEN(attrs));
-}
-
-static void update_sgd(struct builder *b, const struct optimizer_options *o,
-                       const struct optimizer_param *p, const struct knobs *k, int64_t seed)
-{
-    double decay = p->decay ? o->weight_decay : 0.0;
-    if (o->momentum == 0.0) {
-        (void)build(b, OP_sgd, IN(p->value, p->grad, k->lr, k->step, k->scale),
-                    ATTRS({"weight_decay", .f = decay}, {"seed", .i = seed}));
-        return;
-    }
-    value_id buffer = state_like(b, "momentum", p, ROLE_STATE, o->precision.states);
-    (void)build(b, OP_sgd_momentum, IN(p->value, p->grad, buffer, k->lr, k->step, k->scale),
-                ATTRS({"weight_decay", .f = decay}, {"momentum", .f = o->momentum},
-                      {"nesterov", .i = o->nesterov}, {"seed", .i = seed}));
-}
-
-/* The ways an update can be written; one row per optimizer_kind. */
-static void (*const update_rules[])(struct builder *, const struct optimizer_options *,
-                                    const struct optimizer_param *, const struct knobs *,
-                                    int64_t seed) = {
-    [OPTIMIZER_ADAMW] = update_adamw,
-    [OPTIMIZER_SGD] = update_sgd,
-};
-
 /* ---- the stage ------------------------------------------------------------------------------- */
 
 static enum status build_sums(struct builder *b, struct optimizer_param *params, size_t n_params,
@@ -203,7 +145,8 @@ static enum status build_sums(struct builder *b, struct optimizer_param *params,
         if (params[i].grad == VALUE_NONE)
             continue;
         block_of(b, params[i].grad);
-        params[i].grad = carry(b, joined(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad);
+        params[i].grad =
+            carry(b, joined_name(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad);
     }
     b->block = BLOCK_NONE;
     r->loss_sum = carry(b, "loss_sum", ROLE_METRIC, r->loss_sum);
@@ -227,7 +170,7 @@ static enum status build_updates(struct builder *b, const struct optimizer_optio
         if (params[i].grad == VALUE_NONE)
             continue;
         block_of(b, params[i].grad);
-        update_rules[o->kind](b, o, &params[i], &k, rounding_seed(o, i));
+        update_build(b, o, &params[i], &k, i);
     }
     return builder_status(b);
 }

@@ -35,6 +35,7 @@ struct optimizer_options {
     struct precision precision;
     int64_t seed; /* of stochastic rounding into bf16; 0: to nearest */
     struct loss_scaling scaling;
+    bool states_may_leave; /* for the plan: their home may be on the host; the graph is the same */
 };
 
 /* A parameter with its gradient, as the optimizer sees it. */
@@ -42,6 +43,7 @@ struct optimizer_param {
     const char *name;
     value_id value, grad; /* grad VALUE_NONE: the loss does not depend on it; left alone */
     bool decay;
+    bool frozen; /* not trained: no gradient, no state, no master */
 };
 
 /* Before the backward pass is built: adds the scaler's states to g and gives the value the backward
@@ -49,15 +51,19 @@ struct optimizer_param {
 enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, value_id seed,
                                  value_id *scaled) MUST_CHECK;
 
+/* The backward pass: gradients of the parameters that are trained, into params[i].grad; nothing
+ * that leads to frozen ones alone is built. */
+enum status optimizer_gradients(struct graph *g, value_id loss, value_id seed,
+                                struct optimizer_param *params, size_t n_params) MUST_CHECK;
+
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
  *             outputs "loss" f32[1] (sum), "count" f32[1], "grad_norm" f32[1]
- *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>"
- * with loss scaling also
- *             output  "loss_scale" f32[1], of the next step
- *             states  "scaler.scale" f32[1], "scaler.good_steps", "scaler.applied_steps" and
- *                     "scaler.tolerated" i32[1]
- * A norm that is not finite leaves every parameter and state but the scaler's as it was.
- * Then runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
+ *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>", each
+ * in the tensors its format consists of (graph/format.h) with loss scaling also output "loss_scale"
+ * f32[1], of the next step states  "scaler.scale" f32[1], "scaler.good_steps",
+ * "scaler.applied_steps" and "scaler.tolerated" i32[1] A norm that is not finite leaves every
+ * parameter and state but the scaler's as it was. Then runs the passes that belong to it: sums
+ * fused into gradient ops, dead code removed. */
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
                             struct optimizer_param *params, size_t n_params, value_id loss_sum,
                             value_id count) MUST_CHECK;

@@ -5,32 +5,50 @@
 struct precision precision_f32(void)
 {
     return (struct precision){
-        .weights = DTYPE_F32, .gradients = DTYPE_F32, .states = DTYPE_F32, .masters = false};
+        .weights = DTYPE_F32, .gradients = DTYPE_F32, .states = FORMAT_F32, .masters = false};
 }
 
 struct precision precision_bf16(void)
 {
     return (struct precision){
-        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = DTYPE_F32, .masters = true};
+        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = FORMAT_F32, .masters = true};
 }
 
 struct precision precision_f16(void)
 {
     return (struct precision){.weights = DTYPE_F16,
                               .gradients = DTYPE_F32,
-                              .states = DTYPE_F32,
+                              .states = FORMAT_F32,
                               .masters = true,
                               .loss_scaling = true};
 }
 
 bool precision_needs_chance(const struct precision *p)
 {
-    return p->states == DTYPE_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
+    return p->states == FORMAT_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
 }
 
-bool precision_has_master(const struct precision *p, enum dtype d)
+/* ---- one parameter --------------------------------------------------------------------------- */
+
+/* Below this many elements a tensor keeps its states in f32 whatever was asked for, as in
+ * bitsandbytes: biases and norms, whose few numbers differ most in size. */
+enum { LEAST_BLOCKWISE = 4096 };
+
+static enum format state_format(enum format asked, int64_t n_elems)
 {
-    return p->masters && dtype_accumulator(d) != d;
+    return format_block(asked) > 0 && n_elems < LEAST_BLOCKWISE ? FORMAT_F32 : asked;
+}
+
+struct param_role precision_role(const struct precision *p, const struct value *param,
+                                 bool is_frozen)
+{
+    struct param_role role = {.trained = !is_frozen, .storage = format_of_dtype(param->dtype)};
+    if (is_frozen)
+        return role;
+    if (p->masters && dtype_accumulator(param->dtype) != param->dtype)
+        role.master = FORMAT_F32;
+    role.states = state_format(p->states, shape_elems(&param->shape));
+    return role;
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */

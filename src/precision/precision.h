@@ -1,4 +1,4 @@
-/* precision.h: a dtype for each role.
+/* precision.h: a format for each role, and for each parameter.
  *
  * Models are built in f32; this stage rewrites the graph to the asked-for storage and runs
  * inference again, so that activations follow the weights they meet. Sums, statistics and losses
@@ -11,6 +11,7 @@
 #ifndef SNUG_PRECISION_PRECISION_H
 #define SNUG_PRECISION_PRECISION_H
 
+#include "graph/format.h"
 #include "graph/graph.h"
 
 #ifdef __cplusplus
@@ -20,7 +21,7 @@ extern "C" {
 struct precision {
     enum dtype weights;   /* and activations; some parameters stay f32, see above */
     enum dtype gradients; /* of parameters */
-    enum dtype states;    /* optimizer moments */
+    enum format states;   /* optimizer moments; of small parameters see precision_role */
     bool masters;         /* f32 copies that the updates act on */
     bool loss_scaling;    /* f16 holds no gradient below 6e-8: the loss is scaled up first */
 };
@@ -36,8 +37,18 @@ struct precision precision_f16(void);
  * stops moving as soon as an update is less than half its last place. */
 bool precision_needs_chance(const struct precision *p);
 
-/* Whether a parameter that lies in memory as d has a master beside it. */
-bool precision_has_master(const struct precision *p, enum dtype d);
+/* What one parameter is in a run, and the formats of what is kept of it. */
+struct param_role {
+    bool trained;        /* else: no gradient, no states, no master: one copy */
+    enum format storage; /* of the copy that the ops read */
+    enum format master;  /* of the copy that the updates act on; NONE: that is the same one */
+    enum format states;  /* of each state that the optimizer keeps; NONE: it keeps none */
+};
+
+/* The role of a parameter of precision_apply's graph. This is where formats are chosen: block-wise
+ * states save nothing worth having on a small tensor, which keeps them in f32. */
+struct param_role precision_role(const struct precision *p, const struct value *param,
+                                 bool is_frozen);
 
 enum status precision_apply(struct graph *g, const struct precision *p) MUST_CHECK;
 

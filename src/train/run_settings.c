@@ -42,7 +42,7 @@ static enum status pack_data(const struct session *s, json_t **out)
 static void add_precision(struct str *out, const struct precision *p)
 {
     str_addf(out, "%s weights, %s gradients, %s optimizer states%s%s", dtype_name(p->weights),
-             dtype_name(p->gradients), dtype_name(p->states), p->masters ? ", f32 masters" : "",
+             dtype_name(p->gradients), format_name(p->states), p->masters ? ", f32 masters" : "",
              p->loss_scaling ? ", loss scaling" : "");
 }
 

@@ -43,7 +43,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
             "load_in_8bit: true\n"
             "lora_r: 8\n"
             "seed: -3\n"
-            "optim: adamw_bnb_8bit\n"
+            "optim: lion_8bit\n"
             "datasets: [{pth: x.txt, typ: text}, {path: y, type: alpaca}]\n"
             "fp16: {enabled: maybe, loss_scal: 1}\n"
             "warmup_steps: 10\n"

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -135,9 +136,41 @@ static void contradictions_name_both_places(void **state)
     contradicts(MODEL "lr_scheduler: cosine\nmin_lr: 0\nmin_lr_ratio: 0\n", 1, "keep one");
     contradicts(MODEL "momentum: 0.9\n", 1, "demo.yaml:2: momentum belongs to optim sgd");
     contradicts(MODEL "optim: sgd\nnesterov: true\n", 1, "demo.yaml:3: nesterov needs");
+    contradicts(MODEL "optim: adamw_8bit\noptim_state_dtype: bf16\n", 1,
+                "demo.yaml:3: optim: adamw_8bit keeps its moments in 8-bit codes");
     contradicts(MODEL "val_set_size: 2.5\n", 1, "demo.yaml:2: val_set_size 2.5");
     contradicts(MODEL "val_set_size: 0.1\neval_datasets: x\n", 1, "evaluate on one");
     contradicts(MODEL "report_to: [none, tensorboard]\n", 1, "none stands alone");
+}
+
+/* Every spelling of other tools: what it keeps its moments in, and whether they may leave. */
+static void spellings_of_adamw_mean_its_formats(void **state)
+{
+    static const struct {
+        const char *word;
+        bool is_8bit, is_paged;
+    } words[] = {
+        {"adamw", false, false},
+        {"adamw_torch", false, false},
+        {"adamw_torch_fused", false, false},
+        {"adamw_8bit", true, false},
+        {"adamw_bnb_8bit", true, false},
+        {"adamw_torch_8bit", true, false},
+        {"ao_adamw_8bit", true, false},
+        {"paged_adamw", false, true},
+        {"paged_adamw_32bit", false, true},
+        {"paged_adamw_8bit", true, true},
+        {"sgd", false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof(text), MODEL "optim: %s\n", words[i].word);
+        struct config *cfg = resolved(text, 1);
+        assert_int_equal(config_optim_is_8bit(cfg), words[i].is_8bit);
+        assert_int_equal(config_optim_is_paged(cfg), words[i].is_paged);
+        config_free(cfg);
+    }
 }
 
 static void round_trips(const char *text)
@@ -260,6 +293,7 @@ int main(void)
         cmocka_unit_test(unset_keys_are_derived),
         cmocka_unit_test(warmup_is_steps_or_a_fraction),
         cmocka_unit_test(contradictions_name_both_places),
+        cmocka_unit_test(spellings_of_adamw_mean_its_formats),
         cmocka_unit_test(a_printed_config_loads_back_the_same),
         cmocka_unit_test(every_shipped_config_loads_and_resolves),
         cmocka_unit_test(running_out_of_memory_leaks_nothing),

@@ -129,6 +129,8 @@ static void weights_and_states_are_cut_where_they_are_most(void **state)
     assert_non_null(strstr(a.text, "the numerics)"));
     assert_null(strstr(a.text, "max_seq_length"));
     a = ask(settings, all / 2, true);
+    expect_text(&a, "optim: adamw_8bit");
+    a = ask(settings, all / 3, true);
     expect_text(&a, "bf16");
     expect_text(&a, "(which change the numerics)");
     assert_null(strstr(a.text, "max_seq_length"));
@@ -139,7 +141,7 @@ static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
     (void)state;
     int64_t unclipped =
         needs(SETTINGS(WEIGHTY, "bf16=true", "master_dtype=bf16", "gradient_dtype=bf16",
-                       "optim_state_dtype=bf16", "max_grad_norm=0"));
+                       "optim=adamw_8bit", "max_grad_norm=0"));
     struct advice a = ask(SETTINGS(WEIGHTY), unclipped, true);
     expect_text(&a, "max_grad_norm: 0");
 }

@@ -42,7 +42,7 @@ static void norm_weights_and_gelu_biases_are_their_own_masters(void **state)
 {
     struct precision roles[] = {precision_bf16(), precision_f16(), precision_bf16()};
     (void)state;
-    roles[2].states = DTYPE_BF16;
+    roles[2].states = FORMAT_BF16;
     for (size_t r = 0; r < ARRAY_LEN(roles); r++) {
         for (const char *const *name = golden_names; *name; name++) {
             struct training t;
@@ -71,7 +71,7 @@ static void norm_weights_and_gelu_biases_are_their_own_masters(void **state)
 static void without_masters_every_parameter_has_16_bits(void **state)
 {
     static const struct precision pure = {
-        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = DTYPE_F32};
+        .weights = DTYPE_BF16, .gradients = DTYPE_F32, .states = FORMAT_F32};
     struct training t;
     (void)state;
     init(&t, "gpt2", &pure);

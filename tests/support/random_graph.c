@@ -224,8 +224,10 @@ static void optimize(struct random_graph *r, struct maker *m, value_id loss, boo
     expect_ok(builder_status(&m->b));
     expect_ok(autodiff(r->g, loss, seed, m->params, (size_t)m->n_params, grads));
     for (int i = 0; i < m->n_params; i++)
-        params[i] = (struct optimizer_param){graph_value(r->g, m->params[i])->name, m->params[i],
-                                             grads[i], i % 2};
+        params[i] = (struct optimizer_param){.name = graph_value(r->g, m->params[i])->name,
+                                             .value = m->params[i],
+                                             .grad = grads[i],
+                                             .decay = i % 2};
     struct optimizer_options o = {
         .kind = below(m, 2) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD,
         .beta1 = 0.9,

@@ -35,7 +35,7 @@ static double loss_after(const struct training_options *o, int n_steps)
 static void rounding_by_chance_learns_like_f32_and_to_nearest_does_not(void **state)
 {
     static const struct precision pure = {
-        .weights = DTYPE_BF16, .gradients = DTYPE_BF16, .states = DTYPE_BF16};
+        .weights = DTYPE_BF16, .gradients = DTYPE_BF16, .states = FORMAT_BF16};
     struct training_options o = {.golden = "llama",
                                  .batch = 2,
                                  .seq_len = 24,
@@ -87,7 +87,7 @@ static void no_masters_means_no_bytes_of_masters(void **state)
 {
     struct training t;
     static const struct precision pure = {
-        .weights = DTYPE_BF16, .gradients = DTYPE_BF16, .states = DTYPE_BF16};
+        .weights = DTYPE_BF16, .gradients = DTYPE_BF16, .states = FORMAT_BF16};
     int64_t by_class[MEMORY_CLASS_COUNT];
     (void)state;
     training_init(&t,

@@ -23,6 +23,8 @@ static const struct {
 } batches[] = {
     {cuda_kernels_adamw, cuda_batch_adamw},
     {cuda_kernels_adamw_master, cuda_batch_adamw},
+    {cuda_kernels_adamw_8bit, cuda_batch_adamw_8bit},
+    {cuda_kernels_adamw_8bit_master, cuda_batch_adamw_8bit},
     {cuda_kernels_sgd, cuda_batch_sgd},
     {cuda_kernels_sgd_momentum, cuda_batch_sgd_momentum},
     {cuda_kernels_accumulate, cuda_batch_accumulate},

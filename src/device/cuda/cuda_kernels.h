@@ -25,7 +25,8 @@ const struct kernel *cuda_kernels(enum op_id op);
 
 /* device_ops.batch: the function that runs several calls of the kernel in few launches, or NULL. */
 kernel_batch *cuda_batch(const struct kernel *k);
-kernel_batch cuda_batch_adamw, cuda_batch_sgd, cuda_batch_sgd_momentum, cuda_batch_accumulate;
+kernel_batch cuda_batch_adamw, cuda_batch_adamw_8bit, cuda_batch_sgd, cuda_batch_sgd_momentum,
+    cuda_batch_accumulate;
 
 /* declines() for kernels that take f32, bf16 and f16 but not f64. */
 const char *cuda_declines_f64(const struct op_call *c, const struct kernel_env *env);

@@ -39,7 +39,8 @@ static void sgd_momentum_block(const void *rule, float *const *block, const floa
 
 static enum status sgd_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct update_stream param = {&c->in[0], &c->out[0], ROUND_PARAM};
+    const struct update_stream param = {
+        .in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
     const struct sgd rule = {
         .lr = (float)ref_get(&c->in[2], 0),
         .scale = (float)ref_get(&c->in[4], 0),
@@ -61,8 +62,9 @@ static enum status sgd_blocked(const struct kernel_ctx *x, const struct op_call 
 
 static enum status sgd_momentum_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct update_stream streams[] = {{&c->in[0], &c->out[0], ROUND_PARAM},
-                                            {&c->in[2], &c->out[1], ROUND_STATE1}};
+    const struct update_stream streams[] = {
+        {.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM},
+        {.in = &c->in[2], .out = &c->out[1], .rounding = ROUND_STATE1}};
     const struct sgd rule = {
         .lr = (float)ref_get(&c->in[3], 0),
         .scale = (float)ref_get(&c->in[5], 0),
@@ -88,7 +90,8 @@ static enum status sgd_momentum_blocked(const struct kernel_ctx *x, const struct
 static enum status sgd_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
-    const struct update_stream param = {&c->in[0], &c->out[0], ROUND_PARAM};
+    const struct update_stream param = {
+        .in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
     double lr = ref_get(&c->in[2], 0), scale = ref_get(&c->in[4], 0);
     if (update_is_skipped(&c->in[4])) {
         update_copy(&param, 1);
@@ -105,8 +108,9 @@ static enum status sgd_reference(const struct kernel_ctx *x, const struct op_cal
 static enum status sgd_momentum_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
-    const struct update_stream streams[] = {{&c->in[0], &c->out[0], ROUND_PARAM},
-                                            {&c->in[2], &c->out[1], ROUND_STATE1}};
+    const struct update_stream streams[] = {
+        {.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM},
+        {.in = &c->in[2], .out = &c->out[1], .rounding = ROUND_STATE1}};
     double lr = ref_get(&c->in[3], 0), scale = ref_get(&c->in[5], 0), t = ref_get(&c->in[4], 0);
     double momentum = call_float(c, 0);
     uint64_t seed = (uint64_t)call_int(c, 3);

@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "base/rounding.h"
+#include "device/cpu/kernels/codes.h"
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
 
@@ -12,11 +13,18 @@ bool update_is_skipped(const struct tensor *scale)
     return ref_get(scale, 0) == 0.0;
 }
 
+static void copy_tensor(const struct tensor *out, const struct tensor *in)
+{
+    if (out->data != in->data)
+        memcpy(out->data, in->data, (size_t)tensor_bytes(in));
+}
+
 void update_copy(const struct update_stream *streams, int n_streams)
 {
     for (int i = 0; i < n_streams; i++) {
-        if (streams[i].out->data != streams[i].in->data)
-            memcpy(streams[i].out->data, streams[i].in->data, (size_t)tensor_bytes(streams[i].in));
+        copy_tensor(streams[i].out, streams[i].in);
+        if (streams[i].codes)
+            copy_tensor(streams[i].codes->absmax_out, streams[i].codes->absmax_in);
     }
 }
 
@@ -75,15 +83,35 @@ static void round_block(const struct update_stream *s, int64_t at, const float *
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+static void decode_block(const struct update_stream *s, int64_t at, int64_t n, float *block)
+{
+    const struct update_codes *k = s->codes;
+    cpu_decode(block, (const uint8_t *)s->in->data + at,
+               (const float *)k->absmax_in->data + at / DYNAMIC_BLOCK, k->map, n);
+}
+
+static void encode_block(const struct update_stream *s, int64_t at, int64_t n, const float *block)
+{
+    const struct update_codes *k = s->codes;
+    cpu_encode((uint8_t *)s->out->data + at, (float *)k->absmax_out->data + at / DYNAMIC_BLOCK,
+               block, k->map, k->is_signed, n);
+}
+
 /* The block of a stream, ready to be changed where it lies: in the output when that is f32. */
 static float *open_block(const struct update_stream *s, int64_t at, int64_t n, float *buffer)
 {
+    if (s->codes) {
+        decode_block(s, at, n, buffer);
+        return buffer;
+    }
     float *block = block_open(s->out, at, buffer);
     if (s->in->dtype == DTYPE_F32 && (const float *)s->in->data + at == block)
         return block;
     cpu_load_f32(block, s->in->data, s->in->dtype, at, n);
     return block;
 }
+
+_Static_assert(CPU_BLOCK % DYNAMIC_BLOCK == 0, "a block of a loop has whole blocks of codes");
 
 /* An update, and whether any of its streams is rounded stochastically. */
 struct updating {
@@ -107,6 +135,8 @@ static void update_block(const void *job, int64_t at, int64_t n)
     for (int i = 0; i < u->n_streams; i++) {
         if (is_random(&u->streams[i], u->seed))
             round_block(&u->streams[i], at, block[i], bits, n);
+        else if (u->streams[i].codes)
+            encode_block(&u->streams[i], at, n, block[i]);
         else
             block_close(u->streams[i].out, at, block[i], n);
     }

@@ -8,6 +8,7 @@
 #ifndef SNUG_DEVICE_CPU_KERNELS_UPDATE_H
 #define SNUG_DEVICE_CPU_KERNELS_UPDATE_H
 
+#include "base/dynamic_map.h"
 #include "device/cpu/cpu_kernels.h"
 
 #ifdef __cplusplus
@@ -19,10 +20,18 @@ enum { UPDATE_STREAMS = 4 };
 /* Whose share of an element's random bits a tensor takes (base/rounding.h). */
 enum rounding { ROUND_NEAREST, ROUND_PARAM, ROUND_STATE1, ROUND_STATE2 };
 
+/* Beside a tensor of codes: the scales of its blocks, and what the codes mean. */
+struct update_codes {
+    const struct tensor *absmax_in, *absmax_out;
+    const struct dynamic_map *map;
+    bool is_signed; /* which map it is */
+};
+
 /* A tensor that is updated: block by block from `in` to `out`. */
 struct update_stream {
     const struct tensor *in, *out;
-    enum rounding rounding; /* into bf16, when there is a seed */
+    enum rounding rounding;           /* into bf16, when there is a seed */
+    const struct update_codes *codes; /* NULL: elements are numbers */
 };
 
 /* block[i] is the block of stream i, to be changed where it is; g that of the gradient. */

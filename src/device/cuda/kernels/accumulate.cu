@@ -51,6 +51,7 @@ static enum status fill_elements(const struct kernel_ctx *x, const struct op_cal
 
 struct accumulate_rule {
     static constexpr int N_STATES = 0;
+    using tensor = struct update_tensor;
     struct attrs {
         double unused; /* an empty struct has no bytes to compare */
     };

@@ -3,6 +3,7 @@
 
 struct sgd_rule {
     static constexpr int N_STATES = 0;
+    using tensor = struct update_tensor;
     struct attrs {
         double unused; /* an empty struct has no bytes to compare */
     };
@@ -30,6 +31,7 @@ struct sgd_rule {
 
 struct sgd_momentum_rule {
     static constexpr int N_STATES = 1; /* the momentum buffer */
+    using tensor = struct update_tensor;
     struct attrs {
         double momentum;
         int64_t nesterov;

@@ -1,6 +1,6 @@
 /* update.cuh: update rules over many tensors in one launch.
  *
- * A launch takes descriptors of up to UPDATE_TENSORS tensors by value. Their elements are cut into
+ * A launch takes descriptors of a few dozen tensors by value. Their elements are cut into
  * chunks, numbered through all tensors; block b takes chunks b, b + grid, ..., so that small
  * tensors cost no launch of their own and large ones are spread evenly. A thread has 8 elements of
  * a chunk, in vectors of 16 bytes; those of its next chunk are on the way while it computes. Every
@@ -13,6 +13,7 @@
  *
  * A rule is a struct with
  *     N_STATES                          tensors beside the target: 0, 1 or 2
+ *     tensor                            what describes one tensor of a launch: update_tensor
  *     struct attrs                      what its calls must have in common to share a launch
  *     share(rule *, head)               by the whole block: fills the rule in shared memory
  *     keep_of(weight_decay)             what decay makes of it for a tensor, once for 8 elements
@@ -28,7 +29,8 @@
 
 static constexpr int UPDATE_THREADS = 256, UPDATE_VECTOR = 8, UPDATE_STATES = 2;
 static constexpr int UPDATE_CHUNK = UPDATE_THREADS * UPDATE_VECTOR;
-static constexpr int UPDATE_TENSORS = 60; /* arguments of 4 KiB are had with every driver */
+/* Of a launch's arguments, which are 4 KiB at most with every driver. */
+static constexpr int UPDATE_TENSOR_BYTES = 3840;
 
 /* One tensor of a launch. */
 struct update_tensor {
@@ -51,11 +53,12 @@ template <typename ATTRS> struct update_head {
     ATTRS attrs;
 };
 
-template <typename ATTRS> struct update_args {
-    struct update_head<ATTRS> head;
+template <typename RULE> struct update_args {
+    static constexpr int MOST = UPDATE_TENSOR_BYTES / (int)sizeof(typename RULE::tensor);
+    struct update_head<typename RULE::attrs> head;
     int n_tensors;
     int32_t n_chunks;
-    struct update_tensor tensor[UPDATE_TENSORS];
+    typename RULE::tensor tensor[MOST];
 };
 
 /* ---- dtypes known to the compiler, or not ------------------------------------------------------
@@ -243,7 +246,7 @@ static __device__ __forceinline__ void move_to(struct update_place &p, const ARG
 {
     while (p.i_tensor + 1 < a.n_tensors && chunk >= a.tensor[p.i_tensor + 1].first_chunk)
         p.i_tensor++;
-    const struct update_tensor &t = a.tensor[p.i_tensor];
+    const auto &t = a.tensor[p.i_tensor];
     p.at = (chunk - t.first_chunk) * UPDATE_CHUNK + (int64_t)threadIdx.x * UPDATE_VECTOR;
     p.n_left = t.n_elems - p.at;
     p.whole = a.head.vectors && p.n_left >= UPDATE_VECTOR;
@@ -330,7 +333,7 @@ static __device__ __forceinline__ void update8(const ARGS &a, const RULE &rule,
 /* scale = 0 (nothing counted, or the norm was not finite; see clip_scale) changes nothing. */
 template <typename RULE, typename DTYPES>
 static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
-    update_kernel(__grid_constant__ const struct update_args<typename RULE::attrs> a)
+    update_kernel(__grid_constant__ const struct update_args<RULE> a)
 {
     __shared__ RULE shared_rule;
     if (a.head.scale && *a.head.scale == 0.0f)
@@ -361,14 +364,13 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
 
 /* ---- launches (host) ------------------------------------------------------------------------- */
 
-template <typename RULE>
-using update_launchable = void (*)(const struct update_args<typename RULE::attrs>);
+template <typename RULE> using update_launchable = void (*)(const struct update_args<RULE>);
 
 /* Calls collected for the next launch. */
 template <typename RULE> struct update_launch {
     const struct kernel_ctx *x;
     update_launchable<RULE> (*pick)(const struct update_head<typename RULE::attrs> &h);
-    struct update_args<typename RULE::attrs> args;
+    struct update_args<RULE> args;
 };
 
 template <typename RULE> static enum status update_flush(struct update_launch<RULE> *l)
@@ -408,14 +410,14 @@ template <typename HEAD> static bool heads_join(const HEAD &a, const HEAD &b, HE
 template <typename RULE>
 static enum status update_add(struct update_launch<RULE> *l,
                               const struct update_head<typename RULE::attrs> *h,
-                              const struct update_tensor *t)
+                              const typename RULE::tensor *t)
 {
     struct update_head<typename RULE::attrs> joint;
-    struct update_args<typename RULE::attrs> *a = &l->args;
+    struct update_args<RULE> *a = &l->args;
     int64_t n_chunks = ceil_div(t->n_elems, UPDATE_CHUNK);
     if (n_chunks == 0)
         return OK;
-    bool joins = a->n_tensors > 0 && a->n_tensors < UPDATE_TENSORS &&
+    bool joins = a->n_tensors > 0 && a->n_tensors < a->MOST &&
                  a->n_chunks + n_chunks <= INT32_MAX && heads_join(a->head, *h, &joint);
     if (!joins)
         TRY(update_flush(l));

@@ -1,0 +1,79 @@
+/* adamw_8bit.c: AdamW with m and v in 8-bit codes. Inputs: param, grad, codes of m, the largest |m|
+ * of each block of 256, codes of v, the largest v of each block, lr, step (counts from 1), scale.
+ *
+ * The update decodes m and v, is adamw's in f32, and codes them again: each number as the nearest
+ * of base/dynamic_map.h to its share of the block's largest (m by the signed map, v by the unsigned
+ * one), as bitsandbytes does. The parameter is updated with m and v as they are before they are
+ * coded. What scale = 0 and seed mean are adamw's; codes are always those of the nearest. */
+#include "ops/update_support.h"
+
+static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
+
+static enum status infer(const struct op_call *c)
+{
+    TRY(need_adamw_coded(c));
+    out_adamw_coded(c);
+    return OK;
+}
+
+static double flops(const struct op_call *c)
+{
+    return 24.0 * (double)shape_elems(&c->in[0].shape);
+}
+
+static const struct alias_rule aliases[] = {{ALIAS_UPDATE, 0, 0}, {ALIAS_UPDATE, 1, 2},
+                                            {ALIAS_UPDATE, 2, 3}, {ALIAS_UPDATE, 3, 4},
+                                            {ALIAS_UPDATE, 4, 5}, {ALIAS_NONE, 0, 0}};
+
+static const struct op_sample samples[] = {
+    {.text = "f32[3,5], f32[3,5], u8[3,5]~256, f32[1]+, u8[3,5]~256, f32[1]+, f32[1]=0.01, "
+             "i32[1]=3, f32[1]+"},
+    {.text = "f32[1030], f32[1030], u8[1030]~256, f32[5]+, u8[1030]~256, f32[5]+, f32[1]=0.01, "
+             "i32[1]=1, f32[1]+ {beta1=0.8, beta2=0.95, epsilon=0.001, weight_decay=0.1}"},
+    {.text = "f32[512], f32[512], u8[512], f32[2]=0, u8[512], f32[2]=0, f32[1]=0.01, i32[1]=1, "
+             "f32[1]=1"},
+    {.text = "f32[300], f32[300]=0, u8[300]~256, f32[2]+, u8[300]~256, f32[2]+, f32[1]=0.01, "
+             "i32[1]=50, f32[1]=1"},
+    {.text = "f32[300], f32[300]=0, u8[300], f32[2]=0, u8[300], f32[2]=0, f32[1]=0.01, i32[1]=50, "
+             "f32[1]=1"},
+    {.text = "bf16[257], bf16[257], u8[257]~256, f32[2]+, u8[257]~256, f32[2]+, f32[1]=0.01, "
+             "i32[1]=7, f32[1]=0.5"},
+    {.text = "bf16[2057], bf16[2057], u8[2057]~256, f32[9]+, u8[2057]~256, f32[9]+, f32[1]=0.01, "
+             "i32[1]=100, f32[1]=1 {seed=7}"},
+    {.text = "bf16[3,7], f32[3,7], u8[3,7]~256, f32[1]+, u8[3,7]~256, f32[1]+, f32[1]=0.01, "
+             "i32[1]=4, f32[1]=1 {seed=1152921504606846977}"},
+    {.text = "f32[5], f32[5], u8[5]~256, f32[1]+, u8[5]~256, f32[1]+, f32[1]=0.01, i32[1]=2, "
+             "f32[1]=0"},
+};
+static const char *const rejects[] = {
+    "f32[3], f32[4], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1]",
+    "f32[3], f32[3], u8[4], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1]",
+    "f32[3], f32[3], u8[3], f32[2], u8[3], f32[1], f32[1], i32[1], f32[1]",
+    "f32[257], f32[257], u8[257], f32[2], u8[257], f32[1], f32[1], i32[1], f32[1]",
+    "f32[3], f32[3], u8[3], bf16[1], u8[3], f32[1], f32[1], i32[1], f32[1]",
+    "f32[3], f32[3], f32[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1]",
+    "f32[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i64[1], f32[1]",
+    "f32[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1] {beta1=1.0}",
+};
+
+const struct op_def op_def_adamw_8bit = {
+    .name = "adamw_8bit",
+    .synopsis = "adamw with m and v as codes: m = map[codes] absmax of the block; "
+                "absmax' = max |m'|, codes' = nearest of map to m' / absmax'",
+    .min_in = 9,
+    .max_in = 9,
+    .n_out = 5,
+    .attrs = attrs,
+    .n_attrs = ARRAY_LEN(attrs),
+    .infer = infer,
+    .no_grad = true,
+    .coded_outputs = 1u << 1 | 1u << 3,
+    .aliases = aliases,
+    OP_NO_ACCUMULATE,
+    .recompute = RECOMPUTE_NEVER,
+    .flops = flops,
+    .samples = samples,
+    .n_samples = ARRAY_LEN(samples),
+    .rejects = rejects,
+    .n_rejects = ARRAY_LEN(rejects),
+};

@@ -1,0 +1,160 @@
+/* updates.c: what an update rule keeps beside a parameter, and the op that applies it.
+ *
+ * A rule names its states; the parameter's role says in which format each is kept, and the format
+ * which tensors that makes. Every update op takes its inputs in the same order:
+ *
+ *     parameter, gradient, the tensors of its states, lr, step, scale, master (if any)
+ */
+#include "optim/updates.h"
+
+#include "base/rng.h"
+
+enum { MAX_STATES = 2, MAX_ATTRS = 5, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
+
+const char *joined_name(struct builder *b, const char *prefix, const char *name)
+{
+    const char *s = pool_printf(&b->g->pool, "%s.%s", prefix, name);
+    if (!s && b->status == OK)
+        b->status = pool_status(&b->g->pool);
+    return s ? s : "";
+}
+
+/* ---- the rules ------------------------------------------------------------------------------- */
+
+/* Which op updates with states of a format. */
+struct update_op {
+    enum format states; /* NONE: the rule keeps none */
+    bool has_master;
+    enum op_id op;
+};
+
+struct update_rule {
+    const char *name;
+    const char *states[MAX_STATES]; /* prefixes of their names; NULL: no more */
+    const struct update_op *ops;
+    int n_ops;
+    /* Fills attrs of the op; how many. */
+    int (*attrs)(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS]);
+};
+
+static int adamw_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    attrs[0] = (struct attr_set){"beta1", .f = o->beta1};
+    attrs[1] = (struct attr_set){"beta2", .f = o->beta2};
+    attrs[2] = (struct attr_set){"epsilon", .f = o->epsilon};
+    return 3;
+}
+
+static int sgd_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    (void)o;
+    (void)attrs;
+    return 0;
+}
+
+static int momentum_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    attrs[0] = (struct attr_set){"momentum", .f = o->momentum};
+    attrs[1] = (struct attr_set){"nesterov", .i = o->nesterov};
+    return 2;
+}
+
+static const struct update_op adamw_ops[] = {
+    {FORMAT_F32, false, OP_adamw},         {FORMAT_F32, true, OP_adamw_master},
+    {FORMAT_BF16, false, OP_adamw},        {FORMAT_BF16, true, OP_adamw_master},
+    {FORMAT_BLOCK8, false, OP_adamw_8bit}, {FORMAT_BLOCK8, true, OP_adamw_8bit_master},
+};
+static const struct update_op sgd_ops[] = {{FORMAT_NONE, false, OP_sgd}};
+static const struct update_op momentum_ops[] = {
+    {FORMAT_F32, false, OP_sgd_momentum},
+    {FORMAT_BF16, false, OP_sgd_momentum},
+};
+
+static const struct update_rule adamw = {
+    "adamw", {"m", "v"}, adamw_ops, ARRAY_LEN(adamw_ops), adamw_attrs};
+static const struct update_rule sgd = {"sgd", {NULL}, sgd_ops, ARRAY_LEN(sgd_ops), sgd_attrs};
+static const struct update_rule momentum = {
+    "sgd with momentum", {"momentum"}, momentum_ops, ARRAY_LEN(momentum_ops), momentum_attrs};
+
+static const struct update_rule *rule_of(const struct optimizer_options *o)
+{
+    if (o->kind == OPTIMIZER_ADAMW)
+        return &adamw;
+    return o->momentum == 0.0 ? &sgd : &momentum;
+}
+
+/* The rule's op for these states; with a master where there is such a one. NULL: there is none. */
+static const struct update_op *find_op(const struct update_rule *r, enum format states,
+                                       bool wants_master)
+{
+    const struct update_op *found = NULL;
+    for (int i = 0; i < r->n_ops; i++) {
+        const struct update_op *op = &r->ops[i];
+        if (op->states == states && (!found || op->has_master == wants_master))
+            found = op;
+    }
+    return found;
+}
+
+/* ---- one parameter --------------------------------------------------------------------------- */
+
+/* The tensors that numbers of the parameter's shape consist of, appended to in[n ..]; how many
+ * there are then. */
+static int add_parts(struct builder *b, const char *prefix, const struct optimizer_param *p,
+                     enum role role, enum format format, value_id *in, int n)
+{
+    struct format_part part[FORMAT_PARTS];
+    struct shape shape = *build_shape(b, p->value);
+    int n_parts = format_parts(format, &shape, part);
+    for (int i = 0; i < n_parts; i++) {
+        const char *name = joined_name(b, prefix, p->name);
+        if (part[i].suffix[0])
+            name = joined_name(b, name, part[i].suffix);
+        in[n++] = build_value(b, name, role, part[i].dtype, part[i].shape);
+    }
+    return n;
+}
+
+/* Every parameter draws its own numbers. */
+static int64_t rounding_seed(const struct optimizer_options *o, size_t i_param)
+{
+    if (o->seed == 0)
+        return 0;
+    struct philox4 r = philox((uint64_t)o->seed, UINT64_C(0x726f756e64), (uint64_t)i_param);
+    return (int64_t)((uint64_t)(r.v[0] >> 1) << 32 | r.v[1] | 1u);
+}
+
+static void fail_without_op(struct builder *b, const struct update_rule *r, enum format states)
+{
+    b->status =
+        FAIL(ERR_UNSUPPORTED, "%s has no update for states in %s", r->name, format_name(states));
+}
+
+void update_build(struct builder *b, const struct optimizer_options *o,
+                  const struct optimizer_param *p, const struct knobs *k, size_t i_param)
+{
+    if (b->status != OK)
+        return;
+    const struct update_rule *r = rule_of(o);
+    struct param_role role = precision_role(&o->precision, graph_value(b->g, p->value), p->frozen);
+    enum format states = r->states[0] ? role.states : FORMAT_NONE;
+    const struct update_op *op = find_op(r, states, role.master != FORMAT_NONE);
+    if (!op) {
+        fail_without_op(b, r, states);
+        return;
+    }
+    value_id in[MAX_INPUTS] = {p->value, p->grad};
+    int n = 2;
+    for (int i = 0; i < MAX_STATES && r->states[i]; i++)
+        n = add_parts(b, r->states[i], p, ROLE_STATE, states, in, n);
+    in[n++] = k->lr;
+    in[n++] = k->step;
+    in[n++] = k->scale;
+    if (op->has_master)
+        n = add_parts(b, "master", p, ROLE_MASTER, role.master, in, n);
+    struct attr_set attrs[MAX_ATTRS];
+    int n_attrs = r->attrs(o, attrs);
+    attrs[n_attrs++] = (struct attr_set){"weight_decay", .f = p->decay ? o->weight_decay : 0.0};
+    attrs[n_attrs++] = (struct attr_set){"seed", .i = rounding_seed(o, i_param)};
+    (void)build(b, op->op, in, n, attrs, n_attrs);
+}
