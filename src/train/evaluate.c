@@ -1,6 +1,4 @@
 /* evaluate.c: mean loss over held-out data, in the same arena as training. */
-#include <string.h>
-
 #include "base/machine.h"
 #include "train/session.h"
 
@@ -9,13 +7,9 @@ enum { ENDLESS_BATCHES = 1 << 24, SAMPLE_BATCHES = 64 };
 
 static enum status evaluate_batch(struct session *s, double *loss, double *count)
 {
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    TRY(loader_next(s->eval_loader, &tokens, &targets, &n_valid));
-    size_t n_bytes = (size_t)(s->config->per_device_eval_batch_size * s->config->max_seq_length) *
-                     sizeof(int32_t);
-    memcpy(engine_input(&s->engine, s->eval, "tokens"), tokens, n_bytes);
-    memcpy(engine_input(&s->engine, s->eval, "targets"), targets, n_bytes);
+    struct batch batch;
+    TRY(loader_next(s->eval_loader, &batch));
+    feed_copy(&s->eval_feed, &batch);
     loader_release_slot(s->eval_loader);
     TRY(engine_run(&s->engine, s->eval, "forward"));
     *loss += (double)*(const float *)engine_output(&s->engine, s->eval, "loss");
@@ -36,7 +30,7 @@ enum status session_evaluate(struct session *s, int64_t max_batches, struct eval
     struct loader_cursor begin;
     loader_get_cursor(s->eval_loader, &begin);
     begin.epoch = 0;
-    begin.next_window = 0;
+    begin.next_sample = 0;
     TRY(loader_set_cursor(s->eval_loader, &begin));
     TRY(session_start_loader(s, true));
     enum status status = OK;

@@ -46,9 +46,25 @@ enum status session_open(struct session *s, const struct config *cfg,
     return status;
 }
 
+/* What goes into a program beside its batches is the trainer's to fill. */
+static enum status open_feeds(struct session *s)
+{
+    static const char *const step_inputs[] = {LOSS_SEED, "lr", "step", "rng", NULL};
+    static const char *const none[] = {NULL};
+    struct executor *x = s->engine.executor;
+    struct loader_options train = session_loader_options(s, false);
+    struct loader_options eval = session_loader_options(s, true);
+    if (s->train)
+        TRY(feed_init(&s->feed, x, s->train->handle, s->train->program, &train.batch, step_inputs));
+    if (s->eval)
+        TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
+    return OK;
+}
+
 enum status session_start(struct session *s)
 {
-    return engine_start(&s->engine, s->engine.model_folder);
+    TRY(engine_start(&s->engine, s->engine.model_folder));
+    return open_feeds(s);
 }
 
 enum status session_start_loader(struct session *s, bool eval)
@@ -62,6 +78,8 @@ void session_close(struct session *s)
 {
     loader_free(s->loader);
     loader_free(s->eval_loader);
+    windows_free(s->windows);
+    windows_free(s->eval_windows);
     source_free(s->source);
     source_free(s->eval_source);
     tokenizer_free(s->tokenizer);

@@ -11,9 +11,10 @@
 #define SNUG_TRAIN_SESSION_H
 
 #include "data/loader.h"
-#include "data/source.h"
 #include "data/tokenizer.h"
+#include "data/windows.h"
 #include "engine/engine.h"
+#include "train/feed.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +36,10 @@ struct session {
 
     struct tokenizer *tokenizer;         /* NULL when the data needs none */
     struct source *source, *eval_source; /* eval_source: NULL when split off the training data */
+    struct windows *windows, *eval_windows;
     struct loader *loader, *eval_loader;
+
+    struct feed feed, eval_feed; /* batches into the programs */
 
     /* what the engine was asked for */
     struct stage_request stages[2];

@@ -168,9 +168,7 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
 {
     const struct config *cfg = s->config;
     bool split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
-    return (struct loader_options){
-        .batch = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
-        .seq_len = cfg->max_seq_length,
+    struct loader_options o = {
         .split = !split ? SPLIT_ALL
                  : eval ? SPLIT_EVAL
                         : SPLIT_TRAIN,
@@ -181,13 +179,20 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
         .n_ranks = 1,
         .n_slots = cfg->dataloader_prefetch,
     };
+    windows_describe(&o.batch,
+                     eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
+                     cfg->max_seq_length);
+    return o;
 }
 
 static enum status open_loader(struct session *s, bool eval)
 {
     struct loader_options o = session_loader_options(s, eval);
     const struct source *from = eval && s->eval_source ? s->eval_source : s->source;
-    return loader_open(eval ? &s->eval_loader : &s->loader, from, &o);
+    struct windows **windows = eval ? &s->eval_windows : &s->windows;
+    TRY(windows_open(windows, from, s->config->max_seq_length));
+    struct dataset data = windows_dataset(*windows);
+    return loader_open(eval ? &s->eval_loader : &s->loader, &data, &o);
 }
 
 enum status session_data(struct session *s)

@@ -55,20 +55,15 @@ static void set_step_inputs(struct loop *l, double lr)
 
 static enum status set_batch(struct loop *l, bool *has_labels)
 {
-    const struct config *cfg = l->s->config;
-    size_t n_bytes =
-        (size_t)(cfg->per_device_train_batch_size * cfg->max_seq_length) * sizeof(int32_t);
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    TRY(loader_next(l->s->loader, &tokens, &targets, &n_valid));
-    *has_labels = n_valid > 0;
-    l->n_labels += n_valid;
-    memcpy(input(l, "tokens"), tokens, n_bytes);
-    memcpy(input(l, "targets"), targets, n_bytes);
+    struct batch batch;
+    TRY(loader_next(l->s->loader, &batch));
+    *has_labels = batch.n_valid > 0;
+    l->n_labels += batch.n_valid;
+    feed_copy(&l->s->feed, &batch);
     loader_release_slot(l->s->loader);
     int64_t *rng = input(l, "rng");
     if (rng) {
-        rng[0] = cfg->seed;
+        rng[0] = l->s->config->seed;
         rng[1] = l->state.n_micro_steps;
     }
     l->state.n_micro_steps++;
@@ -120,7 +115,7 @@ static double epoch_of(const struct loop *l)
 {
     struct loader_cursor c;
     loader_get_cursor(l->s->loader, &c);
-    return (double)c.epoch + (double)c.next_window / (double)MAX(c.n_windows, (int64_t)1);
+    return (double)c.epoch + (double)c.next_sample / (double)MAX(c.n_samples, (int64_t)1);
 }
 
 enum { STUCK_STEPS = 20 };

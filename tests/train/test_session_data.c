@@ -97,7 +97,7 @@ static void the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped(void **state)
         struct fixture f;
         write_sequences(&f);
         open_session(&f, "bytes", "a.txt", cases[i].key);
-        assert_int_equal(loader_n_windows(f.session.loader), 22);
+        assert_int_equal(loader_n_samples(f.session.loader), 22);
         assert_int_equal(loader_n_batches(f.session.loader), cases[i].n_batches);
         int64_t n_steps;
         expect_ok(train_total_steps(&f.session, &n_steps));
