@@ -1,6 +1,7 @@
 #include "engine/graphs.h"
 
 #include "autodiff/autodiff.h"
+#include "model/losses.h"
 #include "rewrite/rewrite.h"
 
 static enum status build_model(struct stage *s, const struct model *model, const char *name,
@@ -18,12 +19,29 @@ static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_
     return n->unfused ? OK : rewrite_apply(g, stage);
 }
 
+/* The gradient that arrives at each loss: the seed times its weight. */
+static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots)
+{
+    struct builder b;
+    builder_init(&b, s->graph);
+    b.pass = PASS_BACKWARD;
+    for (int i = 0; i < s->io.n_losses; i++) {
+        const struct model_loss *l = &s->io.losses[i];
+        roots[i] = (struct autodiff_root){s->io.sums[l->sum].value, seed};
+        if (l->weight != 1.0)
+            roots[i].seed =
+                build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+    }
+    return builder_status(&b);
+}
+
 /* Backward nodes for every parameter, seeded by an input; params[i].grad receives the gradients. */
 static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
                                    struct optimizer_param *params)
 {
     size_t n = (size_t)s->io.n_params;
     value_id *wanted = NULL, *grads = NULL, seed;
+    struct autodiff_root roots[MODEL_MOST_LOSSES];
     enum status status;
     TRY_GOTO(mem_try_array(&wanted, MAX(n, (size_t)1), sizeof(*wanted)), out);
     TRY_GOTO(mem_try_array(&grads, MAX(n, (size_t)1), sizeof(*grads)), out);
@@ -33,13 +51,14 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
                              NULL, &seed),
              out);
     TRY_GOTO(optimizer_scale_seed(s->graph, scaling, seed, &seed), out);
-    TRY_GOTO(autodiff(s->graph, s->io.loss_sum, seed, wanted, n, grads), out);
+    TRY_GOTO(seed_losses(s, seed, roots), out);
+    TRY_GOTO(autodiff_roots(s->graph, roots, (size_t)s->io.n_losses, wanted, n, grads), out);
     for (size_t i = 0; i < n; i++) {
         const struct model_param *m = &s->io.params[i];
         params[i] = (struct optimizer_param){m->name, m->value, grads[i], m->decay};
     }
-    s->io.loss_sum = adopted_value(s->graph, s->io.loss_sum);
-    s->io.count = adopted_value(s->graph, s->io.count);
+    for (int i = 0; i < s->io.n_sums; i++)
+        s->io.sums[i].value = adopted_value(s->graph, s->io.sums[i].value);
     status = adopt_forward(s->graph);
 out:
     mem_free(wanted);
@@ -101,9 +120,8 @@ static enum status build_train(struct stage *s, const struct model *model,
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
     TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
     TRY_GOTO(precision_apply(s->graph, &n->precision), out);
-    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, s->io.loss_sum,
-                             s->io.count),
-             out);
+    struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
+    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, &sums), out);
     TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
     if (r->n_micro == 1)
         TRY_GOTO(schedule_updates_early(s->graph), out);
@@ -123,8 +141,8 @@ static enum status build_eval(struct stage *s, const struct model *model,
     TRY(build_model(s, model, "eval", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY(precision_apply(s->graph, &n->precision));
-    TRY(graph_add_output(s->graph, "loss", s->io.loss_sum));
-    TRY(graph_add_output(s->graph, "count", s->io.count));
+    for (int i = 0; i < s->io.n_sums; i++)
+        TRY(graph_add_output(s->graph, s->io.sums[i].name, s->io.sums[i].value));
     return graph_eliminate_dead(s->graph);
 }
 

@@ -286,7 +286,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     if (m->tied && b->status == OK)
         out->params[0].tied_name = "lm_head.weight";
     value_id inv_freq = build_inv_freq(&p);
-    value_id x = build_name(b, build(b, OP_embedding, IN(table, out->tokens), NO_ATTRS), "embed");
+    value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;
         x = build(b, OP_add, IN(x, build_attention(&p, x, inv_freq)), NO_ATTRS);

@@ -43,8 +43,8 @@ struct model_param {
 };
 
 enum model_purpose {
-    MODEL_TRAIN,  /* loss with dropout: tokens, targets -> loss sum and count */
-    MODEL_EVAL,   /* loss without dropout */
+    MODEL_TRAIN,  /* losses with dropout: a batch -> sums and counts */
+    MODEL_EVAL,   /* losses without dropout */
     MODEL_SCORE,  /* logits of every position: tokens -> logits [B, T, V] */
     MODEL_DECODE, /* with a key/value cache: tokens, position -> logits of the last token [B, V] */
 };
@@ -59,17 +59,27 @@ struct model_request {
     double label_smoothing, z_loss;
 };
 
+enum { MODEL_MOST_SUMS = 16, MODEL_MOST_LOSSES = 8 };
+
+/* One of the losses that training minimises the weighted sum of; it has the name of its sum. */
+struct model_loss {
+    double weight;
+    int sum, count; /* in model_graph.sums: it is the one divided by the other */
+};
+
 /* What model_build gives: value ids in the builder's graph. VALUE_NONE where the purpose has none.
- * The arrays live in the graph's pool. Nothing is declared an output of the graph: what the host
- * reads is the caller's to say. */
+ * The arrays live in the graph's pool. Inputs are the graph's, by name. Nothing is declared an
+ * output of the graph: what the host reads is the caller's to say. */
 struct model_graph {
-    value_id tokens;    /* i32 [B, T] input */
-    value_id targets;   /* i32 [B, T] input; -100 = ignored */
+    value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
     value_id position;  /* i32 [1] input (DECODE): position of the first token */
     value_id positions; /* i32 [T] input (DECODE): position, position + 1, ... */
-    value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
-    value_id loss_sum, count;
     value_id logits;
+    /* f32 numbers to be added up over micro-steps and batches, then read by the host */
+    struct graph_output sums[MODEL_MOST_SUMS];
+    int n_sums;
+    struct model_loss losses[MODEL_MOST_LOSSES];
+    int n_losses;
     value_id *caches; /* [n_blocks], DECODE: states "cache.<layer>" [2, B, cache_len, KV, D] */
     struct model_param *params;
     int n_params;

@@ -44,13 +44,20 @@ struct optimizer_param {
     bool decay;
 };
 
+/* Numbers that the host reads after a step, each added up over its micro-steps. */
+struct optimizer_sums {
+    const struct graph_output *items;
+    int n_items;
+    int count; /* the one that gradients are divided by: what counts in the losses */
+};
+
 /* Before the backward pass is built: adds the scaler's states to g and gives the value the backward
  * pass is to start from, the seed times the loss scale. Without scaling that is the seed itself. */
 enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, value_id seed,
                                  value_id *scaled) MUST_CHECK;
 
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
- *             outputs "loss" f32[1] (sum), "count" f32[1], "grad_norm" f32[1]
+ *             outputs the sums by their names, "grad_norm" f32[1]
  *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>"
  * with loss scaling also
  *             output  "loss_scale" f32[1], of the next step
@@ -59,8 +66,8 @@ enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, 
  * A norm that is not finite leaves every parameter and state but the scaler's as it was.
  * Then runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
-                            struct optimizer_param *params, size_t n_params, value_id loss_sum,
-                            value_id count) MUST_CHECK;
+                            struct optimizer_param *params, size_t n_params,
+                            const struct optimizer_sums *sums) MUST_CHECK;
 
 /* ---- learning-rate schedules ----------------------------------------------------------------- */
 
