@@ -10,7 +10,7 @@ formatted() { git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry
 
 # A folder includes only from itself and from folders above it in this list.
 layers() {
-    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io engine train report api cli"
+    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io task engine train report api cli"
     status=0
     for file in $(sources); do
         folder=$(echo "$file" | cut -d/ -f2)

@@ -21,10 +21,10 @@ static enum status tell_step(void *user, const struct step_record *r)
         .learning_rate = r->lr,
         .loss_scale = r->loss_scale,
         .skipped = r->skipped,
-        .n_tokens = r->n_tokens,
-        .n_tokens_total = r->n_tokens_total,
+        .n_tokens = r->n_units,
+        .n_tokens_total = r->n_units_total,
         .seconds = r->seconds,
-        .tokens_per_s = r->tokens_per_s,
+        .tokens_per_s = r->units_per_s,
         .mfu = r->mfu,
         .eta_s = r->eta_s,
         .arena_bytes = r->arena_bytes,
@@ -42,7 +42,7 @@ static enum status tell_eval(void *user, const struct eval_record *r)
     struct snug_evaluation e = {.step = r->step,
                                 .loss = r->result.loss,
                                 .seconds = r->result.seconds,
-                                .n_tokens = r->result.n_tokens,
+                                .n_tokens = r->result.n_units,
                                 .n_batches = r->result.n_batches};
     return o->on_eval ? internal_status(o->on_eval(o->user, &e)) : OK;
 }
@@ -186,7 +186,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .loss_scale = r->loss_scale,
         .median_step_s = r->median_step_s,
         .seconds = run->train_s,
-        .tokens_per_s = r->tokens_per_s,
+        .tokens_per_s = r->units_per_s,
         .samples_per_s = r->samples_per_s,
         .mfu = r->mfu,
         .arena_bytes = r->arena_bytes,
@@ -227,7 +227,7 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
     enum status status = evaluate(run, checkpoint, &e);
     *out = (struct snug_evaluation){.loss = e.loss,
                                     .seconds = e.seconds,
-                                    .n_tokens = e.n_tokens,
+                                    .n_tokens = e.n_units,
                                     .n_batches = e.n_batches,
                                     .weights = run->weights,
                                     .data = cfg->eval_datasets.n    ? "eval_datasets"

@@ -60,6 +60,11 @@ static int64_t batch_samples(const struct loader *l)
     return batch_rows(&l->options.batch) * l->options.n_ranks;
 }
 
+const struct dataset *loader_dataset(const struct loader *l)
+{
+    return &l->data;
+}
+
 int64_t loader_n_samples(const struct loader *l)
 {
     return l->n_samples;

@@ -65,6 +65,8 @@ enum status loader_open(struct loader **out, const struct dataset *data,
                         const struct loader_options *options) MUST_CHECK;
 void loader_free(struct loader *l); /* stops it first */
 
+/* What it reads from. */
+const struct dataset *loader_dataset(const struct loader *l);
 int64_t loader_n_samples(const struct loader *l); /* of the split, over all ranks */
 int64_t loader_n_batches(const struct loader *l); /* of a whole epoch */
 

@@ -4,13 +4,13 @@
 #include "model/losses.h"
 #include "rewrite/rewrite.h"
 
-static enum status build_model(struct stage *s, const struct model *model, const char *name,
-                               const struct model_request *request)
+static enum status build_network(struct stage *s, const struct task *task, const char *name,
+                                 const struct model_request *request)
 {
     struct builder b;
     TRY(graph_new(&s->graph, name));
     builder_init(&b, s->graph);
-    TRY(model_build(model, &b, request, &s->io));
+    TRY(task->def->build(task, &b, request, &s->io));
     return builder_status(&b);
 }
 
@@ -91,18 +91,18 @@ static enum status check_repeatable(const struct numerics *n, const struct graph
 
 /* ---- one function per purpose ---------------------------------------------------------------- */
 
-/* Micro-batches of a step share one update, which counts the tokens of all of them. */
-static struct optimizer_options optimizer_for(const struct stage_request *r,
-                                              const struct numerics *n)
+/* Micro-batches of a step share one update, which counts the units of all of them. */
+static struct optimizer_options
+optimizer_for(const struct task *task, const struct stage_request *r, const struct numerics *n)
 {
     struct optimizer_options o = n->optimizer;
     o.precision = n->precision;
     o.n_micro = r->n_micro;
-    o.nominal_count = (double)(r->batch * r->seq_len * r->n_micro);
+    o.nominal_count = (double)request_units(r, task);
     return o;
 }
 
-static enum status build_train(struct stage *s, const struct model *model,
+static enum status build_train(struct stage *s, const struct task *task,
                                const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_TRAIN,
@@ -112,10 +112,10 @@ static enum status build_train(struct stage *s, const struct model *model,
                                     .loss_chunks = n->loss_chunks,
                                     .label_smoothing = n->label_smoothing,
                                     .z_loss = n->z_loss};
-    struct optimizer_options optimizer = optimizer_for(r, n);
+    struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;
     enum status status;
-    TRY(build_model(s, model, "train", &request));
+    TRY(build_network(s, task, "train", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
     TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
@@ -130,7 +130,7 @@ out:
     return status;
 }
 
-static enum status build_eval(struct stage *s, const struct model *model,
+static enum status build_eval(struct stage *s, const struct task *task,
                               const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_EVAL,
@@ -138,7 +138,7 @@ static enum status build_eval(struct stage *s, const struct model *model,
                                     .seq_len = r->seq_len,
                                     .dtype = DTYPE_F32,
                                     .loss_chunks = n->loss_chunks};
-    TRY(build_model(s, model, "eval", &request));
+    TRY(build_network(s, task, "eval", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY(precision_apply(s->graph, &n->precision));
     for (int i = 0; i < s->io.n_sums; i++)
@@ -147,7 +147,7 @@ static enum status build_eval(struct stage *s, const struct model *model,
 }
 
 /* Nobody keeps a wider copy: parameters have the dtype of weights throughout. */
-static enum status build_decode(struct stage *s, const struct model *model,
+static enum status build_decode(struct stage *s, const struct task *task,
                                 const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_DECODE,
@@ -155,15 +155,15 @@ static enum status build_decode(struct stage *s, const struct model *model,
                                     .seq_len = r->seq_len,
                                     .cache_len = r->cache_len,
                                     .dtype = n->precision.weights};
-    TRY(build_model(s, model, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
+    TRY(build_network(s, task, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
     TRY(graph_add_output(s->graph, "logits", s->io.logits));
     return fuse(s->graph, n, REWRITE_FORWARD);
 }
 
-enum status stage_build(struct stage *s, const struct model *model, const struct stage_request *r,
+enum status stage_build(struct stage *s, const struct task *task, const struct stage_request *r,
                         const struct numerics *n)
 {
-    static enum status (*const builders[])(struct stage *, const struct model *,
+    static enum status (*const builders[])(struct stage *, const struct task *,
                                            const struct stage_request *,
                                            const struct numerics *) = {
         [STAGE_TRAIN] = build_train,
@@ -173,7 +173,7 @@ enum status stage_build(struct stage *s, const struct model *model, const struct
     };
     s->purpose = r->purpose;
     s->n_micro = r->n_micro;
-    TRY(builders[r->purpose](s, model, r, n));
+    TRY(builders[r->purpose](s, task, r, n));
     TRY(check_repeatable(n, s->graph));
     return check_graph(s->graph);
 }

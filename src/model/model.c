@@ -189,12 +189,3 @@ int64_t model_count_params(const struct model_graph *g)
         n += shape_elems(&g->params[i].shape);
     return n;
 }
-
-/* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
- * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
-double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len)
-{
-    double lookups = m->tied ? 0.0 : (double)m->vocab_size * (double)m->hidden;
-    double attention = (double)m->n_layers * (double)m->attention_width * (double)seq_len;
-    return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
-}

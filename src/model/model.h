@@ -128,9 +128,6 @@ enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
 /* Elements of all parameters together. */
 int64_t model_count_params(const struct model_graph *g);
 
-/* FLOPs per token of one training step (forward and backward, causal attention counted once). */
-double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,12 @@
 #include "train/generate.h"
+#include "task/language.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "task/language.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
 #include "train/weights_origin.h"
@@ -82,7 +84,7 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
 {
     const struct model *model = g->x.engine.model;
     const char *folder = g->x.engine.model_folder;
-    TRY(session_open_tokenizer(cfg, model, folder, &g->tokenizer));
+    TRY(language_open_tokenizer(cfg, model, folder, &g->tokenizer));
     TRY(stop_tokens_read(&g->stops, g->tokenizer, model, folder));
     TRY(encode_prompt(g, model));
     TRY(choose_length(g, model));

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "support/golden.h"
+#include "task/language.h"
 
 /* One for the whole test program: opening it measures the machine, which takes a while. */
 static struct device shared_device(void)
@@ -68,7 +69,7 @@ void training_init(struct training *t, const struct training_options *o)
                                         .batch = o->batch,
                                         .seq_len = o->seq_len,
                                         .n_micro = t->options.n_micro};
-    engine_init(&t->engine, &settings, t->model, &t->device);
+    engine_init(&t->engine, &settings, language_task(t->model), &t->device);
     expect_ok(
         engine_build(&t->engine, &(struct engine_request){.stages = &t->request, .n_stages = 1}));
     t->stage = engine_stage(&t->engine, STAGE_TRAIN);
