@@ -43,13 +43,13 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     room_of_host(&room);
     TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
     TRY_GOTO(language_open_tokenizer(cfg, model, folder, &tokenizer), out);
-    out->vocab_size = model->vocab_size;
+    out->vocab_size = model->language.vocab_size;
     struct source_options o = {
         .kind = SOURCE_AUTO,
         .paths = inputs,
         .n_paths = n_inputs,
         .tokenizer = tokenizer,
-        .vocab_size = model->vocab_size,
+        .vocab_size = model->language.vocab_size,
         .output = out_path,
         .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
         .spare_bytes = room_available(&room),

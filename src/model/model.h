@@ -101,17 +101,23 @@ struct model_def {
     json_t *(*export_config)(const struct model *m);
 };
 
+/* What there is to know of a model of language beside its graph: for the task, for generation. */
+struct language_facts {
+    int64_t vocab_size, context;
+    int64_t attention_width;      /* query heads x head size */
+    int64_t eos_token, bos_token; /* -1: none given */
+    bool tied;                    /* the head's weight is the embedding table */
+};
+
 struct model {
     struct pool pool;
     const struct model_def *def;
     const char *model_type; /* which of def->model_types */
     void *config;           /* the architecture's own struct */
     json_t *source;         /* the config as given: export keeps keys that mean nothing to us */
-    /* facts every architecture has, set by parse */
-    int64_t vocab_size, context, n_layers, hidden;
-    int64_t attention_width;      /* query heads x head size */
-    int64_t eos_token, bos_token; /* -1: none given */
-    bool tied;
+    /* set by parse */
+    int64_t n_layers, hidden;
+    struct language_facts language;
 };
 
 /* All that is wrong with the config is one error. */

@@ -137,13 +137,13 @@ json_t *line_save(int64_t step, const char *path, double seconds)
                                   "seconds", seconds));
 }
 
-json_t *line_end(const struct train_result *r, enum status status)
+json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status)
 {
     return line("end",
                 json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:s?}", "status",
                           status_name(status), "exit_code", status_exit_code(status), "steps",
                           (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step, "step_ms",
-                          1e3 * r->median_step_s, r->unit->rate_key, r->units_per_s, "mfu", r->mfu,
+                          1e3 * r->median_step_s, unit->rate_key, r->units_per_s, "mfu", r->mfu,
                           "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
                           (json_int_t)r->device_bytes, "last_checkpoint", r->last_checkpoint,
                           "message", status == OK ? NULL : status_message()));

@@ -13,7 +13,8 @@ static const struct task_metric metrics[] = {{.name = "perplexity", .value = per
 
 static enum status check(const struct task *t, const struct config *cfg)
 {
-    long long length = (long long)cfg->max_seq_length, context = (long long)t->model->context;
+    long long length = (long long)cfg->max_seq_length,
+              context = (long long)t->model->language.context;
     if (length <= context)
         return OK;
     if (config_is_set(cfg, "max_seq_length"))
@@ -48,8 +49,8 @@ static int64_t units(const struct task *t, int64_t length)
 static double flops(const struct task *t, int64_t n_params, int64_t length)
 {
     const struct model *m = t->model;
-    double lookups = m->tied ? 0.0 : (double)m->vocab_size * (double)m->hidden;
-    double attention = (double)m->n_layers * (double)m->attention_width * (double)length;
+    double lookups = m->language.tied ? 0.0 : (double)m->language.vocab_size * (double)m->hidden;
+    double attention = (double)m->n_layers * (double)m->language.attention_width * (double)length;
     return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
 }
 

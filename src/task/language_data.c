@@ -25,8 +25,9 @@ enum status language_open_tokenizer(const struct config *cfg, const struct model
 {
     const char *name = cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
     TRY(tokenizer_open(out, name));
-    if (tokenizer_eos(*out) < 0 && model->eos_token >= 0 && model->eos_token < model->vocab_size)
-        tokenizer_set_eos(*out, (int32_t)model->eos_token);
+    if (tokenizer_eos(*out) < 0 && model->language.eos_token >= 0 &&
+        model->language.eos_token < model->language.vocab_size)
+        tokenizer_set_eos(*out, (int32_t)model->language.eos_token);
     return OK;
 }
 
@@ -111,7 +112,7 @@ static enum status describe_source(const struct language_data *x, const struct c
         .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
         .paths = *paths,
         .n_paths = n_paths,
-        .vocab_size = x->options.task->model->vocab_size,
+        .vocab_size = x->options.task->model->language.vocab_size,
         .text_field = d->n ? d->items[0].text_field : NULL,
         .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
         .seed = (uint64_t)cfg->data_seed,

@@ -16,7 +16,6 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-
 #include "model/losses.h"
 
 #ifdef __cplusplus

@@ -484,7 +484,7 @@ enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result)
 {
     struct loop l = {.s = s, .start = start, .o = o, .result = result};
-    *result = (struct train_result){.unit = &s->engine.task.def->unit};
+    *result = (struct train_result){0};
     enum status status;
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
     l.schedule = schedule_for(s->config, l.n_steps);

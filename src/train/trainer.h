@@ -65,7 +65,6 @@ struct train_result {
     double loss_scale;    /* after the last step; 0: the loss is not scaled */
     double median_step_s;
     double units_per_s, samples_per_s, mfu;
-    const struct task_unit *unit;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     char *last_checkpoint;                         /* NULL: none saved */
     int signal;                                    /* that stopped it; 0: none */

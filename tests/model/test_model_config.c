@@ -365,8 +365,8 @@ static void token_ids_may_be_lists(void **state)
     (void)state;
     struct model *m;
     expect_ok(parse(&m, "{" TINY_GPT2 ", \"eos_token_id\": [7, 9], \"bos_token_id\": null}"));
-    assert_int_equal(m->eos_token, 7);
-    assert_int_equal(m->bos_token, -1);
+    assert_int_equal(m->language.eos_token, 7);
+    assert_int_equal(m->language.bos_token, -1);
     model_free(m);
 }
 

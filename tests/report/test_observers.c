@@ -188,7 +188,8 @@ static void metrics_have_one_object_for_each_event(void **state)
     char path[SCRATCH_PATH];
     scratch_init(&s);
     struct config *cfg = make_config(&s);
-    expect_ok(observe_metrics_open(&o, cfg, "20261115-170912-403127-8f3ac21b", &f));
+    expect_ok(
+        observe_metrics_open(&o, cfg, "20261115-170912-403127-8f3ac21b", &f, &task_language.unit));
     struct train_observer x = observe_metrics(&o);
     struct step_record r = a_step(1);
     struct eval_record e = {.step = 1,

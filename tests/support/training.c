@@ -112,7 +112,7 @@ static void fill_batch(struct training *t, int step, int64_t i_micro)
         step = 0;
     struct rng rng = {.key = 11, .stream = (uint64_t)(step * t->options.n_micro + i_micro)};
     int32_t *tokens = input(t, "tokens"), *targets = input(t, "targets");
-    uint64_t vocab = (uint64_t)t->model->vocab_size;
+    uint64_t vocab = (uint64_t)t->model->language.vocab_size;
     for (int64_t i = 0; i < n; i++)
         tokens[i] = (int32_t)rng_below(&rng, vocab);
     for (int64_t i = 0; i < n; i++)
