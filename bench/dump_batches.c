@@ -3,8 +3,9 @@
  *
  *     bench_dump_batches OUT CONFIG [key=value...]
  *
- * OUT gets, for each micro-step of max_steps, int32 tokens [batch, seq_len] and then int32 targets
- * of the same shape: what the loader hands to the trainer, by the same code.
+ * OUT gets the tensors of each micro-step of max_steps, in the order of the batch: int32 tokens
+ * [batch, seq_len] and then int32 targets of the same shape. It is what the loader hands to the
+ * trainer, by the same code.
  */
 #include <stdio.h>
 
@@ -17,14 +18,13 @@ static enum status write_batches(struct session *s, struct file_out *file)
 {
     const struct config *cfg = s->config;
     int64_t n_batches = cfg->max_steps * cfg->gradient_accumulation_steps;
-    size_t n_bytes =
-        (size_t)(cfg->per_device_train_batch_size * cfg->max_seq_length) * sizeof(int32_t);
     for (int64_t i = 0; i < n_batches; i++) {
-        const int32_t *tokens, *targets;
-        int64_t n_valid;
-        TRY(loader_next(s->loader, &tokens, &targets, &n_valid));
-        TRY(file_out_write(file, tokens, n_bytes));
-        TRY(file_out_write(file, targets, n_bytes));
+        struct batch batch;
+        TRY(loader_next(s->loader, &batch));
+        for (int k = 0; k < batch.n_items; k++) {
+            const struct tensor *t = &batch.items[k].tensor;
+            TRY(file_out_write(file, t->data, (size_t)tensor_bytes(t)));
+        }
         loader_release_slot(s->loader);
     }
     return OK;

@@ -22,8 +22,8 @@ static void fill_inputs(struct session *s)
     int32_t *targets = engine_input(e, s->train, "targets");
     struct rng r = {.key = 1};
     for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)rng_below(&r, (uint64_t)e->model->vocab_size);
-        targets[i] = (int32_t)rng_below(&r, (uint64_t)e->model->vocab_size);
+        tokens[i] = (int32_t)rng_below(&r, (uint64_t)e->model->language.vocab_size);
+        targets[i] = (int32_t)rng_below(&r, (uint64_t)e->model->language.vocab_size);
     }
     *(float *)engine_input(e, s->train, LOSS_SEED) = 1.0f / (float)n;
     *(float *)engine_input(e, s->train, "lr") = 1e-4f;

@@ -225,9 +225,18 @@ struct snug_step {
     int64_t host_bytes;
 };
 
+/* A number beside the loss: perplexity; or one of the losses, where there are several. */
+struct snug_metric {
+    const char *name; /* static */
+    double value;
+};
+enum { SNUG_METRICS_MOST = 16 };
+
 struct snug_evaluation {
     int64_t step; /* after which; 0 outside training */
     double loss, seconds;
+    struct snug_metric metrics[SNUG_METRICS_MOST];
+    int n_metrics;
     int64_t n_tokens, n_batches;
     const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
     const char *data;    /* "eval_datasets", "val_set_size", "datasets" */

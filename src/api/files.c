@@ -7,6 +7,7 @@
 #include "engine/model_open.h"
 #include "engine/parameter_stream.h"
 #include "io/export.h"
+#include "task/language.h"
 #include "train/weights_origin.h"
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
@@ -41,20 +42,20 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     struct device_room room;
     room_of_host(&room);
     TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
-    TRY_GOTO(session_open_tokenizer(cfg, model, folder, &tokenizer), out);
-    out->vocab_size = model->vocab_size;
+    TRY_GOTO(language_open_tokenizer(cfg, model, folder, &tokenizer), out);
+    out->vocab_size = model->language.vocab_size;
     struct source_options o = {
         .kind = SOURCE_AUTO,
         .paths = inputs,
         .n_paths = n_inputs,
         .tokenizer = tokenizer,
-        .vocab_size = model->vocab_size,
+        .vocab_size = model->language.vocab_size,
         .output = out_path,
         .text_field = cfg->datasets.n ? cfg->datasets.items[0].text_field : NULL,
         .spare_bytes = room_available(&room),
     };
     if (source_open_bytes(&o) > 0)
-        session_tell_documents(tokenizer);
+        language_tell_documents(tokenizer);
     TRY_GOTO(write_tokens(&o, out_path, out), out);
 out:
     tokenizer_free(tokenizer);

@@ -1,8 +1,6 @@
 /* json.c: results as JSON objects. The keys are part of the interface: docs/snug.1 lists them. */
-#include <math.h>
-
-#include "api/api_internal.h"
 #include "base/json.h"
+#include "api/api_internal.h"
 #include "base/json_text.h"
 
 static json_t *budget(int64_t n_bytes)
@@ -130,10 +128,13 @@ enum snug_status snug_run_json(const struct snug_run *run, enum snug_status stat
 enum snug_status snug_evaluation_json(const struct snug_evaluation *e, char **text)
 {
     struct str s = {0};
-    json_t *root = json_pack("{s:o, s:o, s:I, s:I, s:f, s:s?, s:s?}", "eval_loss",
-                             json_finite(e->loss), "perplexity", json_finite(exp(e->loss)),
-                             "tokens", (json_int_t)e->n_tokens, "batches", (json_int_t)e->n_batches,
-                             "seconds", e->seconds, "weights", e->weights, "data", e->data);
+    json_t *root = json_pack("{s:o}", "eval_loss", json_finite(e->loss));
+    for (int i = 0; i < e->n_metrics; i++)
+        root =
+            merge(root, json_pack("{s:o}", e->metrics[i].name, json_finite(e->metrics[i].value)));
+    root = merge(root, json_pack("{s:I, s:I, s:f, s:s?, s:s?}", "tokens", (json_int_t)e->n_tokens,
+                                 "batches", (json_int_t)e->n_batches, "seconds", e->seconds,
+                                 "weights", e->weights, "data", e->data));
     return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
 }
 

@@ -98,7 +98,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->n_params = s->engine.forecast.n_params;
     out->n_trainable = s->train ? out->n_params : 0;
     out->n_layers = s->engine.model->n_layers;
-    out->vocab_size = s->engine.model->vocab_size;
+    out->vocab_size = s->engine.model->language.vocab_size;
     out->precision = run->precision;
     out->device = s->engine.device->description;
     out->weights = run->weights ? run->weights : s->engine.model_folder;

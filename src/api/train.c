@@ -21,10 +21,10 @@ static enum status tell_step(void *user, const struct step_record *r)
         .learning_rate = r->lr,
         .loss_scale = r->loss_scale,
         .skipped = r->skipped,
-        .n_tokens = r->n_tokens,
-        .n_tokens_total = r->n_tokens_total,
+        .n_tokens = r->n_units,
+        .n_tokens_total = r->n_units_total,
         .seconds = r->seconds,
-        .tokens_per_s = r->tokens_per_s,
+        .tokens_per_s = r->units_per_s,
         .mfu = r->mfu,
         .eta_s = r->eta_s,
         .arena_bytes = r->arena_bytes,
@@ -36,14 +36,25 @@ static enum status tell_step(void *user, const struct step_record *r)
     return o->on_step ? internal_status(o->on_step(o->user, &s)) : OK;
 }
 
+_Static_assert((int)SNUG_METRICS_MOST == (int)MOST_METRIC_VALUES, "snug.h has another limit");
+
+static struct snug_evaluation public_evaluation(const struct evaluation *e)
+{
+    struct snug_evaluation out = {.loss = e->loss,
+                                  .seconds = e->seconds,
+                                  .n_tokens = e->n_units,
+                                  .n_batches = e->n_batches,
+                                  .n_metrics = e->n_values};
+    for (int i = 0; i < e->n_values; i++)
+        out.metrics[i] = (struct snug_metric){e->values[i].name, e->values[i].value};
+    return out;
+}
+
 static enum status tell_eval(void *user, const struct eval_record *r)
 {
     const struct snug_observer *o = user;
-    struct snug_evaluation e = {.step = r->step,
-                                .loss = r->result.loss,
-                                .seconds = r->result.seconds,
-                                .n_tokens = r->result.n_tokens,
-                                .n_batches = r->result.n_batches};
+    struct snug_evaluation e = public_evaluation(&r->result);
+    e.step = r->step;
     return o->on_eval ? internal_status(o->on_eval(o->user, &e)) : OK;
 }
 
@@ -86,7 +97,8 @@ static enum status open_watchers(struct watchers *w, struct snug_run *run, const
 {
     const struct config *cfg = run->config->config;
     *w = (struct watchers){.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
-    TRY(observe_metrics_open(&w->metrics, cfg, id, &run->session.engine.forecast));
+    TRY(observe_metrics_open(&w->metrics, cfg, id, &run->session.engine.forecast,
+                             &run->session.engine.task.def->unit));
     w->list[w->n++] = observe_metrics(&w->metrics);
     if (config_reports_to(cfg, CONFIG_REPORT_TENSORBOARD)) {
         TRY(open_tensorboard(&w->tensorboard, run, id));
@@ -186,7 +198,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .loss_scale = r->loss_scale,
         .median_step_s = r->median_step_s,
         .seconds = run->train_s,
-        .tokens_per_s = r->tokens_per_s,
+        .tokens_per_s = r->units_per_s,
         .samples_per_s = r->samples_per_s,
         .mfu = r->mfu,
         .arena_bytes = r->arena_bytes,
@@ -225,14 +237,11 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
         return public_status(FAIL(ERR_USAGE, "this run was not opened for evaluation alone, or "
                                              "has been used already"));
     enum status status = evaluate(run, checkpoint, &e);
-    *out = (struct snug_evaluation){.loss = e.loss,
-                                    .seconds = e.seconds,
-                                    .n_tokens = e.n_tokens,
-                                    .n_batches = e.n_batches,
-                                    .weights = run->weights,
-                                    .data = cfg->eval_datasets.n    ? "eval_datasets"
-                                            : cfg->val_set_size > 0 ? "val_set_size"
-                                                                    : "datasets"};
+    *out = public_evaluation(&e);
+    out->weights = run->weights;
+    out->data = cfg->eval_datasets.n    ? "eval_datasets"
+                : cfg->val_set_size > 0 ? "val_set_size"
+                                        : "datasets";
     return public_status(status);
 }
 

@@ -110,13 +110,20 @@ static enum status differentiate(struct tape *t, node_id k)
 enum status autodiff(struct graph *g, value_id loss, value_id seed, const value_id *wanted,
                      size_t n_wanted, value_id *grads)
 {
+    return autodiff_roots(g, &(struct autodiff_root){loss, seed}, 1, wanted, n_wanted, grads);
+}
+
+enum status autodiff_roots(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
+                           const value_id *wanted, size_t n_wanted, value_id *grads)
+{
     struct tape t;
     size_t n_forward = g->nodes.n;
     enum status status = tape_init(&t, g);
     if (status != OK)
         goto out;
     mark_required(&t, wanted, n_wanted);
-    t.grad[loss] = seed;
+    for (size_t i = 0; i < n_roots; i++)
+        add_contribution(&t, roots[i].loss, roots[i].seed);
     for (size_t k = n_forward; k-- > 0;)
         TRY_GOTO(differentiate(&t, (node_id)k), out);
     for (size_t i = 0; i < n_wanted; i++) {

@@ -8,11 +8,19 @@
 extern "C" {
 #endif
 
+/* A value to differentiate, and the gradient that arrives at it (same shape). */
+struct autodiff_root {
+    value_id loss, seed;
+};
+
 /* Appends the nodes (PASS_BACKWARD, in the block of the forward node they differentiate) that
- * compute d(loss)/d(wanted[i]) given `seed` = the gradient arriving at `loss` (same shape).
- * grads[i] is the gradient of wanted[i], with role GRADIENT, or VALUE_NONE where loss does not
- * depend on it. Contributions are added in the order of the backward pass, so the sum is
- * reproducible. */
+ * compute the sum over roots of d(loss)/d(wanted[i]) times the seed. grads[i] is the gradient of
+ * wanted[i], with role GRADIENT, or VALUE_NONE where no loss depends on it. Contributions are added
+ * in the order of the backward pass, so the sum is reproducible. */
+enum status autodiff_roots(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
+                           const value_id *wanted, size_t n_wanted, value_id *grads) MUST_CHECK;
+
+/* The same of one loss. */
 enum status autodiff(struct graph *g, value_id loss, value_id seed, const value_id *wanted,
                      size_t n_wanted, value_id *grads) MUST_CHECK;
 

@@ -1,7 +1,6 @@
 /* cmd_eval.c: mean loss over held-out data. */
-#include <math.h>
-
 #include "base/log.h"
+#include "base/str.h"
 #include "cli/cli.h"
 
 static const struct option options[] = {
@@ -15,9 +14,13 @@ static void show(const struct snug_evaluation *e)
     char tokens[BYTES_TEXT], time[BYTES_TEXT];
     log_info("weights   %s", e->weights ? e->weights : "untrained, from the seed");
     log_info("data      %s", e->data);
-    log_info("loss      %.6f   perplexity %.4f   %s tokens, %lld batches, %s", e->loss,
-             exp(e->loss), format_count(tokens, e->n_tokens), (long long)e->n_batches,
+    struct str metrics = {0};
+    for (int i = 0; i < e->n_metrics; i++)
+        str_addf(&metrics, "   %s %.4f", e->metrics[i].name, e->metrics[i].value);
+    log_info("loss      %.6f%s   %s tokens, %lld batches, %s", e->loss, str_text(&metrics),
+             format_count(tokens, e->n_tokens), (long long)e->n_batches,
              format_duration(time, e->seconds));
+    str_release(&metrics);
 }
 
 static enum snug_status evaluate(struct cli *cli, const struct snug_config *config)

@@ -23,19 +23,16 @@
 #include "base/alloc.h"
 #include "data/permutation.h"
 
-enum { SLOT_ALIGN = 64, MESSAGE_BYTES = 1024 };
+enum { MESSAGE_BYTES = 1024, MOST_SLOTS = 4096 };
 
 struct loader {
-    const struct source *source;
+    struct dataset data;
     struct loader_options options;
-    int64_t first_window, n_windows; /* of the split, in the source */
+    int64_t first_sample, n_samples; /* of the split, in the dataset */
     struct loader_cursor consumed;   /* moved by the caller's thread only */
     struct loader_cursor produced;   /* moved by the filling thread only, while it runs */
 
-    uint8_t *ring;
-    size_t slot_bytes;
-    int64_t *n_valid; /* [n_slots] */
-    int32_t *scratch; /* [2, seq_len + 1]: a window and its labels */
+    struct batch *batches; /* [n_slots], in the ring */
 
     pthread_t thread;
     int running;
@@ -49,34 +46,34 @@ struct loader {
 
 /* ---- sizes ---- */
 
-static size_t array_bytes(const struct loader_options *o)
-{
-    size_t n_bytes = (size_t)o->batch * (size_t)o->seq_len * sizeof(int32_t);
-    return (n_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-}
-
 size_t loader_ring_bytes(const struct loader_options *o)
 {
-    if (o->batch < 1 || o->seq_len < 1 || o->n_slots < 1 || o->batch > INT32_MAX ||
-        o->seq_len > INT32_MAX || o->n_slots > 4096)
+    size_t n_bytes = batch_bytes(&o->batch);
+    if (o->n_slots < 1 || o->n_slots > MOST_SLOTS || n_bytes > SIZE_MAX / MOST_SLOTS)
         return 0;
-    return (size_t)o->n_slots * 2 * array_bytes(o);
+    return (size_t)o->n_slots * n_bytes;
 }
 
-static int64_t batch_windows(const struct loader *l)
+/* Over all ranks. */
+static int64_t batch_samples(const struct loader *l)
 {
-    return l->options.batch * l->options.n_ranks;
+    return batch_rows(&l->options.batch) * l->options.n_ranks;
 }
 
-int64_t loader_n_windows(const struct loader *l)
+const struct dataset *loader_dataset(const struct loader *l)
 {
-    return l->n_windows;
+    return &l->data;
+}
+
+int64_t loader_n_samples(const struct loader *l)
+{
+    return l->n_samples;
 }
 
 int64_t loader_n_batches(const struct loader *l)
 {
-    int64_t n = l->n_windows + (l->options.keep_last ? batch_windows(l) - 1 : 0);
-    return n / batch_windows(l);
+    int64_t n = l->n_samples + (l->options.keep_last ? batch_samples(l) - 1 : 0);
+    return n / batch_samples(l);
 }
 
 /* ---- opening ---- */
@@ -85,69 +82,70 @@ static enum status check_options(const struct loader_options *o)
 {
     if (loader_ring_bytes(o) == 0)
         return FAIL(ERR_CONFIG,
-                    "batch %" PRId64 ", sequence length %" PRId64 ", %" PRId64
-                    " prefetched batches: each must be at least 1",
-                    o->batch, o->seq_len, o->n_slots);
+                    "%" PRId64 " prefetched batches of %" PRId64 " samples and %d tensors each: "
+                    "there must be at least one of each, and none without elements",
+                    o->n_slots, batch_rows(&o->batch), o->batch.n_items);
+    if (batch_rows(&o->batch) > INT32_MAX)
+        return FAIL(ERR_CONFIG, "a batch of %" PRId64 " samples: 2^31-1 are the most",
+                    batch_rows(&o->batch));
     if (o->n_ranks < 1 || o->rank < 0 || o->rank >= o->n_ranks || o->n_ranks > INT32_MAX)
         return FAIL(ERR_CONFIG, "rank %" PRId64 " of %" PRId64, o->rank, o->n_ranks);
     if (!(o->val_set_size >= 0.0) || o->val_set_size > 9e15)
-        return FAIL(ERR_CONFIG, "val_set_size is %g; it is a part below 1 or a number of sequences",
+        return FAIL(ERR_CONFIG, "val_set_size is %g; it is a part below 1 or a number of samples",
                     o->val_set_size);
     return OK;
 }
 
-/* Cuts the windows into training and evaluation: the evaluation windows are the last ones. */
-static enum status cut_windows(struct loader *l)
+static enum status fail_short(const struct loader *l)
+{
+    const struct dataset *d = &l->data;
+    const char *advice = d->advice;
+    return FAIL(ERR_DATA,
+                "the data gives %" PRId64 " %s of %" PRId64 " %s, fewer than one batch of %" PRId64
+                " (%" PRId64 " x %" PRId64 " ranks): use more data%s a smaller batch%s%s",
+                l->n_samples, d->noun, d->size, d->size_noun, batch_samples(l),
+                batch_rows(&l->options.batch), l->options.n_ranks, advice ? "," : " or",
+                advice ? " or " : "", advice ? advice : "");
+}
+
+/* Cuts the samples into training and evaluation: those for evaluation are the last ones. */
+static enum status split_samples(struct loader *l)
 {
     const struct loader_options *o = &l->options;
-    int64_t n_tokens = source_n_tokens(l->source), n_all = n_tokens / (o->seq_len + 1);
-    if (n_all == 0)
-        return FAIL(ERR_DATA,
-                    "the data has %" PRId64 " tokens, fewer than one sequence of %" PRId64
-                    " + 1: use more data or a shorter sequence length",
-                    n_tokens, o->seq_len);
+    int64_t n_all = l->data.n_samples;
     double wanted = o->val_set_size < 1.0 ? ceil(o->val_set_size * (double)n_all) : o->val_set_size;
     int64_t n_eval = (int64_t)wanted;
     if (o->split != SPLIT_ALL && n_eval >= n_all)
         return FAIL(ERR_DATA,
                     "val_set_size %g takes %" PRId64 " of the %" PRId64
-                    " sequences and leaves none to train on: make it smaller",
-                    o->val_set_size, n_eval, n_all);
+                    " %s and leaves none to train on: make it smaller",
+                    o->val_set_size, n_eval, n_all, l->data.noun);
     if (o->split == SPLIT_EVAL && n_eval == 0)
         return FAIL(ERR_CONFIG, "evaluation needs data: set val_set_size");
-    l->first_window = o->split == SPLIT_EVAL ? n_all - n_eval : 0;
-    l->n_windows = o->split == SPLIT_ALL     ? n_all
+    l->first_sample = o->split == SPLIT_EVAL ? n_all - n_eval : 0;
+    l->n_samples = o->split == SPLIT_ALL     ? n_all
                    : o->split == SPLIT_TRAIN ? n_all - n_eval
                                              : n_eval;
-    if (loader_n_batches(l) == 0)
-        return FAIL(ERR_DATA,
-                    "the data gives %" PRId64 " sequences of %" PRId64
-                    " tokens, fewer than one batch of %" PRId64 " (%" PRId64 " x %" PRId64
-                    " ranks): use more data, a smaller batch or a shorter sequence length",
-                    l->n_windows, o->seq_len, batch_windows(l), o->batch, o->n_ranks);
-    return OK;
+    return loader_n_batches(l) > 0 ? OK : fail_short(l);
 }
 
-enum status loader_open(struct loader **out, const struct source *source,
+enum status loader_open(struct loader **out, const struct dataset *data,
                         const struct loader_options *options)
 {
     *out = NULL;
     TRY(check_options(options));
     struct loader *l;
     TRY(mem_try_array(&l, 1, sizeof(*l)));
-    l->source = source;
+    l->data = *data;
     l->options = *options;
-    l->slot_bytes = 2 * array_bytes(options);
     (void)pthread_mutex_init(&l->lock, NULL);
     (void)pthread_cond_init(&l->filled, NULL);
     (void)pthread_cond_init(&l->freed, NULL);
     enum status status;
-    TRY_GOTO(cut_windows(l), out);
-    TRY_GOTO(mem_try_array(&l->n_valid, (size_t)options->n_slots, sizeof(*l->n_valid)), out);
-    TRY_GOTO(mem_try_array(&l->scratch, 2 * ((size_t)options->seq_len + 1), sizeof(*l->scratch)),
-             out);
+    TRY_GOTO(split_samples(l), out);
+    TRY_GOTO(mem_try_array(&l->batches, (size_t)options->n_slots, sizeof(*l->batches)), out);
     l->consumed = (struct loader_cursor){
-        .seed = options->seed, .n_windows = l->n_windows, .seq_len = options->seq_len};
+        .seed = options->seed, .n_samples = l->n_samples, .sample_size = data->size};
 out:
     if (status != OK)
         loader_free(l);
@@ -164,8 +162,7 @@ void loader_free(struct loader *l)
     (void)pthread_mutex_destroy(&l->lock);
     (void)pthread_cond_destroy(&l->filled);
     (void)pthread_cond_destroy(&l->freed);
-    mem_free(l->n_valid);
-    mem_free(l->scratch);
+    mem_free(l->batches);
     mem_free(l);
 }
 
@@ -174,69 +171,47 @@ void loader_free(struct loader *l)
 /* Goes to the next epoch when the rest of this one does not make a batch. */
 static void enter_batch(const struct loader *l, struct loader_cursor *c)
 {
-    int64_t needed = l->options.keep_last ? 1 : batch_windows(l);
-    if (c->next_window > l->n_windows - needed) {
+    int64_t needed = l->options.keep_last ? 1 : batch_samples(l);
+    if (c->next_sample > l->n_samples - needed) {
         c->epoch++;
-        c->next_window = 0;
+        c->next_sample = 0;
     }
 }
 
 static void leave_batch(const struct loader *l, struct loader_cursor *c)
 {
     enter_batch(l, c);
-    c->next_window = MIN(c->next_window + batch_windows(l), l->n_windows);
+    c->next_sample = MIN(c->next_sample + batch_samples(l), l->n_samples);
 }
 
-static int64_t window_at(const struct loader *l, const struct loader_cursor *c, int64_t place)
+static int64_t sample_at(const struct loader *l, const struct loader_cursor *c, int64_t place)
 {
     if (!l->options.shuffle)
-        return l->first_window + place;
-    return l->first_window +
-           (int64_t)permute(c->seed, (uint64_t)c->epoch, (uint64_t)l->n_windows, (uint64_t)place);
+        return l->first_sample + place;
+    return l->first_sample +
+           (int64_t)permute(c->seed, (uint64_t)c->epoch, (uint64_t)l->n_samples, (uint64_t)place);
 }
 
 /* ---- filling ---- */
 
-static int32_t *slot_tokens(const struct loader *l, int64_t i_batch)
+static struct batch *slot(const struct loader *l, int64_t i_batch)
 {
-    return (int32_t *)(void *)(l->ring + (size_t)(i_batch % l->options.n_slots) * l->slot_bytes);
-}
-
-static int32_t *slot_targets(const struct loader *l, int64_t i_batch)
-{
-    return (int32_t *)(void *)((uint8_t *)slot_tokens(l, i_batch) + l->slot_bytes / 2);
-}
-
-static void fill_ignored(int32_t *tokens, int32_t *targets, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = 0;
-        targets[i] = LABEL_IGNORED;
-    }
+    return &l->batches[i_batch % l->options.n_slots];
 }
 
 static enum status fill_slot(struct loader *l, int64_t i_batch)
 {
     const struct loader_options *o = &l->options;
-    const int64_t length = o->seq_len;
-    int32_t *tokens = slot_tokens(l, i_batch), *targets = slot_targets(l, i_batch);
-    int32_t *window = l->scratch, *labels = l->scratch + length + 1;
-    int64_t n_valid = 0;
+    struct batch *b = slot(l, i_batch);
+    b->n_valid = 0;
     enter_batch(l, &l->produced);
-    for (int64_t row = 0; row < o->batch; row++, tokens += length, targets += length) {
-        int64_t place = l->produced.next_window + row * o->n_ranks + o->rank;
-        if (place >= l->n_windows) {
-            fill_ignored(tokens, targets, length);
-            continue;
-        }
-        int64_t first = window_at(l, &l->produced, place) * (length + 1);
-        TRY(source_read(l->source, first, length + 1, window, labels));
-        memcpy(tokens, window, (size_t)length * sizeof(*tokens));
-        memcpy(targets, labels + 1, (size_t)length * sizeof(*targets));
-        for (int64_t i = 0; i < length; i++)
-            n_valid += targets[i] != LABEL_IGNORED;
+    for (int64_t row = 0; row < batch_rows(b); row++) {
+        int64_t place = l->produced.next_sample + row * o->n_ranks + o->rank;
+        if (place < l->n_samples)
+            TRY(l->data.read(l->data.user, sample_at(l, &l->produced, place), b, row));
+        else
+            l->data.blank(l->data.user, b, row);
     }
-    l->n_valid[i_batch % o->n_slots] = n_valid;
     leave_batch(l, &l->produced);
     return OK;
 }
@@ -278,10 +253,13 @@ static void *fill_ring(void *argument)
 enum status loader_start(struct loader *l, void *ring, size_t n_bytes)
 {
     size_t needed = loader_ring_bytes(&l->options);
-    BUG_ON(l->running || (uintptr_t)ring % SLOT_ALIGN != 0);
+    BUG_ON(l->running);
     if (n_bytes < needed)
         return FAIL(ERR_INTERNAL, "the data ring has %zu bytes, %zu are needed", n_bytes, needed);
-    l->ring = ring;
+    for (int64_t i = 0; i < l->options.n_slots; i++) {
+        l->batches[i] = l->options.batch;
+        batch_place(&l->batches[i], (uint8_t *)ring + (size_t)i * batch_bytes(&l->options.batch));
+    }
     l->produced = l->consumed;
     l->n_filled = l->n_taken = l->n_released = 0;
     l->stopping = 0;
@@ -309,11 +287,9 @@ void loader_stop(struct loader *l)
     (void)pthread_mutex_unlock(&l->lock);
     (void)pthread_join(l->thread, NULL);
     l->running = 0;
-    l->ring = NULL;
 }
 
-enum status loader_next(struct loader *l, const int32_t **tokens, const int32_t **targets,
-                        int64_t *n_valid)
+enum status loader_next(struct loader *l, struct batch *batch)
 {
     BUG_ON(!l->running);
     (void)pthread_mutex_lock(&l->lock);
@@ -332,9 +308,7 @@ enum status loader_next(struct loader *l, const int32_t **tokens, const int32_t 
                     l->options.n_slots);
     if (!ready) /* the thread has ended, so its message does not change any more */
         return FAIL(failure, "%s", l->message);
-    *tokens = slot_tokens(l, i_batch);
-    *targets = slot_targets(l, i_batch);
-    *n_valid = l->n_valid[i_batch % l->options.n_slots];
+    *batch = *slot(l, i_batch);
     return OK;
 }
 
@@ -358,19 +332,19 @@ void loader_get_cursor(const struct loader *l, struct loader_cursor *cursor)
 enum status loader_set_cursor(struct loader *l, const struct loader_cursor *c)
 {
     BUG_ON(l->running);
-    if (c->n_windows != l->n_windows || c->seq_len != l->options.seq_len ||
-        c->seed != l->options.seed)
+    const struct dataset *d = &l->data;
+    if (c->n_samples != l->n_samples || c->sample_size != d->size || c->seed != l->options.seed)
         return FAIL(ERR_CHECKPOINT,
-                    "the checkpoint stands in data of %" PRId64 " sequences of %" PRId64
-                    " tokens (seed %" PRIu64 "); this run's data has %" PRId64 " of %" PRId64
-                    " (seed %" PRIu64 "): resume with the same data, sequence length and seed",
-                    c->n_windows, c->seq_len, c->seed, l->n_windows, l->options.seq_len,
-                    l->options.seed);
-    if (c->epoch < 0 || c->next_window < 0 || c->next_window > l->n_windows)
+                    "the checkpoint stands in data of %" PRId64 " %s of %" PRId64
+                    " %s (seed %" PRIu64 "); this run's data has %" PRId64 " of %" PRId64
+                    " (seed %" PRIu64 "): resume with the same data and seed",
+                    c->n_samples, d->noun, c->sample_size, d->size_noun, c->seed, l->n_samples,
+                    d->size, l->options.seed);
+    if (c->epoch < 0 || c->next_sample < 0 || c->next_sample > l->n_samples)
         return FAIL(ERR_CHECKPOINT,
-                    "the checkpoint's data position is epoch %" PRId64 ", sequence %" PRId64
-                    " of %" PRId64,
-                    c->epoch, c->next_window, l->n_windows);
+                    "the checkpoint's data position is epoch %" PRId64 ", %" PRId64 " of %" PRId64
+                    " %s",
+                    c->epoch, c->next_sample, l->n_samples, d->noun);
     l->consumed = *c;
     return OK;
 }

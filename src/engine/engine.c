@@ -4,13 +4,25 @@
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/parameters.h"
+#include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-void engine_init(struct engine *e, const struct settings *settings, struct model *model,
+void engine_init(struct engine *e, const struct settings *settings, struct task task,
                  struct device *device)
 {
-    *e = (struct engine){.settings = *settings, .model = model, .device = device};
+    *e =
+        (struct engine){.settings = *settings, .task = task, .model = task.model, .device = device};
+}
+
+static enum status open_task(struct engine *e, const struct engine_options *o)
+{
+    e->task.def = o->task ? o->task : &task_language;
+    if (!e->task.def->has_model)
+        return OK;
+    TRY(open_model(e->config, o->hub_folder, &e->own_model, &e->model_folder));
+    e->task.model = e->model = e->own_model;
+    return OK;
 }
 
 static enum status open_device(struct engine *e, const struct engine_options *o)
@@ -30,8 +42,7 @@ enum status engine_open(struct engine *e, const struct config *cfg, const struct
 {
     enum status status;
     *e = (struct engine){.config = cfg};
-    TRY_GOTO(open_model(cfg, o->hub_folder, &e->own_model, &e->model_folder), out);
-    e->model = e->own_model;
+    TRY_GOTO(open_task(e, o), out);
     TRY_GOTO(open_device(e, o), out);
     TRY_GOTO(settings_from_config(&e->settings, cfg, e->device), out);
 out:
@@ -60,7 +71,7 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     e->request = *r;
     TRY(workload_init(w, e->device, r->n_stages));
     for (int i = 0; i < r->n_stages; i++)
-        TRY(stage_build(&w->stages[i], e->model, &r->stages[i], &e->settings.numerics));
+        TRY(stage_build(&w->stages[i], &e->task, &r->stages[i], &e->settings.numerics));
     w->reserves = r->reserves;
     w->n_reserves = r->n_reserves;
     w->result_bytes = r->result_bytes;
@@ -76,8 +87,8 @@ static double step_flops(const struct engine *e)
     for (int i = 0; i < e->request.n_stages; i++) {
         const struct stage_request *r = &e->request.stages[i];
         if (r->purpose == STAGE_TRAIN)
-            return (double)(r->batch * r->seq_len * r->n_micro) *
-                   model_flops_per_token(e->model, e->forecast.n_params, r->seq_len);
+            return (double)request_units(r, &e->task) *
+                   e->task.def->flops(&e->task, e->forecast.n_params, r->seq_len);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
-/* engine.h: a model with programs on a device: for training, evaluation and generation alike.
+/* engine.h: a task with programs on a device: for training, evaluation and generation alike.
  *
- *     engine_open     the model and the device a config names
+ *     engine_open     the task's model and the device a config names
  *     engine_plan     graphs, plans, programs that share arenas, and the forecast
  *     engine_start    arenas and weights: from here on nothing is allocated
  *     engine_close
@@ -23,10 +23,11 @@ extern "C" {
 #endif
 
 struct engine_options {
-    const char *hub_folder;   /* Hugging Face cache for names such as ORG/NAME; NULL: none */
-    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
-    int n_threads;            /* on the CPU, where the config does not say; 0: all processors */
-    bool untimed;             /* the forecast goes by rates: no kernel is timed */
+    const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
+    const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
+    bool untimed;                /* the forecast goes by rates: no kernel is timed */
+    const struct task_def *task; /* NULL: language modelling */
 };
 
 /* What is wanted of an engine. The arrays are borrowed until it is closed. */
@@ -42,7 +43,8 @@ struct engine_request {
 struct engine {
     const struct config *config; /* borrowed; NULL: settings came without one */
     struct settings settings;
-    struct model *model;        /* of the caller, or `own_model` */
+    struct task task;
+    const struct model *model;  /* the task's: of the caller, or `own_model`; or NULL */
     struct device *device;      /* of the caller, or `own_device` */
     struct kernel_times *times; /* NULL: kernels are not timed */
 
@@ -68,8 +70,8 @@ struct engine {
 /* On failure there is nothing to close. */
 enum status engine_open(struct engine *e, const struct config *cfg,
                         const struct engine_options *o) MUST_CHECK;
-/* The same without a config. Model and device are the caller's. */
-void engine_init(struct engine *e, const struct settings *settings, struct model *model,
+/* The same without a config. The task's model and the device are the caller's. */
+void engine_init(struct engine *e, const struct settings *settings, struct task task,
                  struct device *device);
 void engine_close(struct engine *e); /* also of one that is all zero */
 

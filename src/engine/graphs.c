@@ -1,21 +1,38 @@
 #include "engine/graphs.h"
 
 #include "autodiff/autodiff.h"
+#include "model/losses.h"
 #include "rewrite/rewrite.h"
 
-static enum status build_model(struct stage *s, const struct model *model, const char *name,
-                               const struct model_request *request)
+static enum status build_network(struct stage *s, const struct task *task, const char *name,
+                                 const struct model_request *request)
 {
     struct builder b;
     TRY(graph_new(&s->graph, name));
     builder_init(&b, s->graph);
-    TRY(model_build(model, &b, request, &s->io));
+    TRY(task->def->build(task, &b, request, &s->io));
     return builder_status(&b);
 }
 
 static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_stage stage)
 {
     return n->unfused ? OK : rewrite_apply(g, stage);
+}
+
+/* The gradient that arrives at each loss: the seed times its weight. */
+static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots)
+{
+    struct builder b;
+    builder_init(&b, s->graph);
+    b.pass = PASS_BACKWARD;
+    for (int i = 0; i < s->io.n_losses; i++) {
+        const struct model_loss *l = &s->io.losses[i];
+        roots[i] = (struct autodiff_root){s->io.sums[l->sum].value, seed};
+        if (l->weight != 1.0)
+            roots[i].seed =
+                build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+    }
+    return builder_status(&b);
 }
 
 /* Backward nodes for the parameters that are trained, seeded by an input; params[i].grad receives
@@ -25,6 +42,7 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
 {
     size_t n = (size_t)s->io.n_params;
     value_id seed;
+    struct autodiff_root roots[MODEL_MOST_LOSSES];
     for (size_t i = 0; i < n; i++) {
         const struct model_param *m = &s->io.params[i];
         params[i] = (struct optimizer_param){
@@ -33,9 +51,10 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));
     TRY(optimizer_scale_seed(s->graph, scaling, seed, &seed));
-    TRY(optimizer_gradients(s->graph, s->io.loss_sum, seed, params, n));
-    s->io.loss_sum = adopted_value(s->graph, s->io.loss_sum);
-    s->io.count = adopted_value(s->graph, s->io.count);
+    TRY(seed_losses(s, seed, roots));
+    TRY(optimizer_gradients(s->graph, roots, (size_t)s->io.n_losses, params, n));
+    for (int i = 0; i < s->io.n_sums; i++)
+        s->io.sums[i].value = adopted_value(s->graph, s->io.sums[i].value);
     return adopt_forward(s->graph);
 }
 
@@ -64,18 +83,18 @@ static enum status check_repeatable(const struct numerics *n, const struct graph
 
 /* ---- one function per purpose ---------------------------------------------------------------- */
 
-/* Micro-batches of a step share one update, which counts the tokens of all of them. */
-static struct optimizer_options optimizer_for(const struct stage_request *r,
-                                              const struct numerics *n)
+/* Micro-batches of a step share one update, which counts the units of all of them. */
+static struct optimizer_options
+optimizer_for(const struct task *task, const struct stage_request *r, const struct numerics *n)
 {
     struct optimizer_options o = n->optimizer;
     o.precision = n->precision;
     o.n_micro = r->n_micro;
-    o.nominal_count = (double)(r->batch * r->seq_len * r->n_micro);
+    o.nominal_count = (double)request_units(r, task);
     return o;
 }
 
-static enum status build_train(struct stage *s, const struct model *model,
+static enum status build_train(struct stage *s, const struct task *task,
                                const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_TRAIN,
@@ -85,17 +104,16 @@ static enum status build_train(struct stage *s, const struct model *model,
                                     .loss_chunks = n->loss_chunks,
                                     .label_smoothing = n->label_smoothing,
                                     .z_loss = n->z_loss};
-    struct optimizer_options optimizer = optimizer_for(r, n);
+    struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;
     enum status status;
-    TRY(build_model(s, model, "train", &request));
+    TRY(build_network(s, task, "train", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
     TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
     TRY_GOTO(precision_apply(s->graph, &n->precision), out);
-    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, s->io.loss_sum,
-                             s->io.count),
-             out);
+    struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
+    TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, &sums), out);
     TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
     if (r->n_micro == 1)
         TRY_GOTO(schedule_updates_early(s->graph), out);
@@ -104,7 +122,7 @@ out:
     return status;
 }
 
-static enum status build_eval(struct stage *s, const struct model *model,
+static enum status build_eval(struct stage *s, const struct task *task,
                               const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_EVAL,
@@ -112,16 +130,16 @@ static enum status build_eval(struct stage *s, const struct model *model,
                                     .seq_len = r->seq_len,
                                     .dtype = DTYPE_F32,
                                     .loss_chunks = n->loss_chunks};
-    TRY(build_model(s, model, "eval", &request));
+    TRY(build_network(s, task, "eval", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY(precision_apply(s->graph, &n->precision));
-    TRY(graph_add_output(s->graph, "loss", s->io.loss_sum));
-    TRY(graph_add_output(s->graph, "count", s->io.count));
+    for (int i = 0; i < s->io.n_sums; i++)
+        TRY(graph_add_output(s->graph, s->io.sums[i].name, s->io.sums[i].value));
     return graph_eliminate_dead(s->graph);
 }
 
 /* Nobody keeps a wider copy: parameters have the dtype of weights throughout. */
-static enum status build_decode(struct stage *s, const struct model *model,
+static enum status build_decode(struct stage *s, const struct task *task,
                                 const struct stage_request *r, const struct numerics *n)
 {
     struct model_request request = {.purpose = MODEL_DECODE,
@@ -129,15 +147,15 @@ static enum status build_decode(struct stage *s, const struct model *model,
                                     .seq_len = r->seq_len,
                                     .cache_len = r->cache_len,
                                     .dtype = n->precision.weights};
-    TRY(build_model(s, model, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
+    TRY(build_network(s, task, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
     TRY(graph_add_output(s->graph, "logits", s->io.logits));
     return fuse(s->graph, n, REWRITE_FORWARD);
 }
 
-enum status stage_build(struct stage *s, const struct model *model, const struct stage_request *r,
+enum status stage_build(struct stage *s, const struct task *task, const struct stage_request *r,
                         const struct numerics *n)
 {
-    static enum status (*const builders[])(struct stage *, const struct model *,
+    static enum status (*const builders[])(struct stage *, const struct task *,
                                            const struct stage_request *,
                                            const struct numerics *) = {
         [STAGE_TRAIN] = build_train,
@@ -147,7 +165,7 @@ enum status stage_build(struct stage *s, const struct model *model, const struct
     };
     s->purpose = r->purpose;
     s->n_micro = r->n_micro;
-    TRY(builders[r->purpose](s, model, r, n));
+    TRY(builders[r->purpose](s, task, r, n));
     TRY(check_repeatable(n, s->graph));
     return check_graph(s->graph);
 }

@@ -71,34 +71,19 @@ enum status settings_from_config(struct settings *s, const struct config *cfg,
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static enum status check_length(const struct config *cfg, const struct model *model)
-{
-    long long length = (long long)cfg->max_seq_length, context = (long long)model->context;
-    if (length <= context)
-        return OK;
-    if (config_is_set(cfg, "max_seq_length"))
-        return FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
-                    config_where(cfg, "max_seq_length"), length, context);
-    return FAIL(ERR_CONFIG,
-                "the model has positions for %lld tokens, and max_seq_length is %lld unless it is "
-                "given: set max_seq_length=%lld",
-                context, length, context);
-}
-
-static enum status check_blocks(const struct config *cfg, const struct model *model)
+static enum status check_blocks(const struct config *cfg, int64_t n_blocks)
 {
     const struct block_set *blocks = &cfg->gradient_checkpointing;
-    if (block_set_end(blocks) <= model->n_layers)
+    if (block_set_end(blocks) <= n_blocks)
         return OK;
     return FAIL(ERR_CONFIG,
                 "%s: gradient_checkpointing: '%s' is not true, false or a list of blocks between 0 "
                 "and %lld such as 0-3,7",
-                config_where(cfg, "gradient_checkpointing"), blocks->text,
-                (long long)model->n_layers - 1);
+                config_where(cfg, "gradient_checkpointing"), blocks->text, (long long)n_blocks - 1);
 }
 
 enum status request_from_config(struct stage_request *r, enum stage_purpose purpose,
-                                const struct config *cfg, const struct model *model)
+                                const struct config *cfg, const struct task *task)
 {
     bool train = purpose == STAGE_TRAIN;
     *r = (struct stage_request){
@@ -107,6 +92,11 @@ enum status request_from_config(struct stage_request *r, enum stage_purpose purp
         .seq_len = cfg->max_seq_length,
         .n_micro = train ? cfg->gradient_accumulation_steps : 1,
     };
-    TRY(check_length(cfg, model));
-    return train ? check_blocks(cfg, model) : OK;
+    TRY(task->def->check(task, cfg));
+    return train ? check_blocks(cfg, task->def->n_blocks(task)) : OK;
+}
+
+int64_t request_units(const struct stage_request *r, const struct task *task)
+{
+    return r->batch * r->n_micro * task->def->units(task, r->seq_len);
 }

@@ -10,12 +10,13 @@
 #include "optim/optimizer.h"
 #include "search/budget.h"
 #include "search/workload.h"
+#include "task/task.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What is computed: the graph of a stage follows from these, its request and the model. */
+/* What is computed: the graph of a stage follows from these, its request and the task. */
 struct numerics {
     struct precision precision;
     struct optimizer_options optimizer; /* precision, n_micro and nominal_count aside: graphs.c */
@@ -36,8 +37,8 @@ struct settings {
 /* A graph that is wanted, and its sizes. */
 struct stage_request {
     enum stage_purpose purpose;
-    int64_t batch;     /* sequences at a time */
-    int64_t seq_len;   /* tokens of each */
+    int64_t batch;     /* samples at a time */
+    int64_t seq_len;   /* of each, where the task cuts them to a length */
     int64_t n_micro;   /* TRAIN: micro-steps of an optimizer step; else 1 */
     int64_t cache_len; /* PREFILL, DECODE: tokens a sequence may have */
 };
@@ -46,10 +47,13 @@ struct stage_request {
 enum status settings_from_config(struct settings *s, const struct config *cfg,
                                  const struct device *d) MUST_CHECK;
 
-/* The sizes of training or evaluation; ERR_CONFIG when the model has too few positions, or too few
- * blocks for gradient_checkpointing. */
+/* The sizes of training or evaluation; ERR_CONFIG when the task cannot be done with them, or the
+ * network has too few blocks for gradient_checkpointing. */
 enum status request_from_config(struct stage_request *r, enum stage_purpose purpose,
-                                const struct config *cfg, const struct model *model) MUST_CHECK;
+                                const struct config *cfg, const struct task *task) MUST_CHECK;
+
+/* What a step (or a batch to evaluate) has of the unit that the task counts in. */
+int64_t request_units(const struct stage_request *r, const struct task *task);
 
 /* The dtypes a config asks for; ERR_UNSUPPORTED, with what to write instead, when the device lacks
  * one. */

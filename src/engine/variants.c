@@ -170,9 +170,9 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
     struct engine_request r = t->e->request;
     engine_close(&t->trial);
     for (int i = 0; i < r.n_stages; i++)
-        TRY(request_from_config(&t->stages[i], t->e->request.stages[i].purpose, c, t->e->model));
+        TRY(request_from_config(&t->stages[i], t->e->request.stages[i].purpose, c, &t->e->task));
     r.stages = t->stages;
-    engine_init(&t->trial, s, t->e->model, t->e->device);
+    engine_init(&t->trial, s, t->e->task, t->e->device);
     t->built = *v;
     enum status status = engine_build(&t->trial, &r);
     if (status != OK)

@@ -34,13 +34,13 @@ static int64_t int_or(struct keys *k, const char *name, const char *other, int64
 
 static void parse_sizes(struct model *m, struct gpt2_config *c, struct keys *k)
 {
-    m->vocab_size = keys_int(k, "vocab_size", 50257, 1, INT32_MAX);
-    m->context = int_or(k, "n_positions", "max_position_embeddings", 1024, INT32_MAX);
+    m->language.vocab_size = keys_int(k, "vocab_size", 50257, 1, INT32_MAX);
+    m->language.context = int_or(k, "n_positions", "max_position_embeddings", 1024, INT32_MAX);
     m->hidden = int_or(k, "n_embd", "hidden_size", 768, 1 << 24);
     m->n_layers = int_or(k, "n_layer", "num_hidden_layers", 12, 1 << 16);
     c->heads = int_or(k, "n_head", "num_attention_heads", 12, 1 << 16);
     c->inner = keys_int_derived(k, "n_inner", 4 * m->hidden, 1, 1 << 26, "4 n_embd");
-    m->attention_width = m->hidden;
+    m->language.attention_width = m->hidden;
     if (keys_good(k) && m->hidden % c->heads)
         KEYS_FAIL(k, "n_embd", ERR_CONFIG,
                   "key 'n_embd' (%lld) must be a multiple of n_head (%lld)", (long long)m->hidden,
@@ -72,9 +72,9 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     c->attention_dropout = keys_float(&k, "attn_pdrop", 0, 0, 0.999);
     c->scale_attention = keys_bool(&k, "scale_attn_weights", true);
     c->scale_by_layer = keys_bool(&k, "scale_attn_by_inverse_layer_idx", false);
-    m->tied = keys_bool(&k, "tie_word_embeddings", true);
-    m->bos_token = keys_token(&k, "bos_token_id");
-    m->eos_token = keys_token(&k, "eos_token_id");
+    m->language.tied = keys_bool(&k, "tie_word_embeddings", true);
+    m->language.bos_token = keys_token(&k, "bos_token_id");
+    m->language.eos_token = keys_token(&k, "eos_token_id");
     return keys_finish(&k);
 }
 
@@ -140,15 +140,16 @@ static value_id build_embedding(struct parts *p, value_id *table)
     const struct model *m = p->m;
     struct builder *b = p->b;
     *table = parts_param(p, "embed.weight", parts_hf_name(p, "wte.weight"),
-                         shape_of(2, m->vocab_size, m->hidden), INIT_NORMAL, c->init_std);
-    if (m->tied && b->status == OK)
+                         shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
+    if (m->language.tied && b->status == OK)
         p->out->params[p->out->n_params - 1].tied_name = "lm_head.weight";
-    value_id places = parts_param(p, "positions.weight", parts_hf_name(p, "wpe.weight"),
-                                  shape_of(2, m->context, m->hidden), INIT_NORMAL, c->init_std);
+    value_id places =
+        parts_param(p, "positions.weight", parts_hf_name(p, "wpe.weight"),
+                    shape_of(2, m->language.context, m->hidden), INIT_NORMAL, c->init_std);
     value_id at = p->r->purpose == MODEL_DECODE
                       ? p->out->positions
                       : build(b, OP_iota, NULL, 0, ATTRS({.name = "length", .i = p->r->seq_len}));
-    value_id x = build(b, OP_embedding, IN(*table, p->out->tokens), NO_ATTRS);
+    value_id x = build(b, OP_embedding, IN(*table, p->tokens), NO_ATTRS);
     value_id y = build(b, OP_embedding, IN(places, at), NO_ATTRS); /* [T, C] */
     x = build_name(b, build(b, OP_add, IN(x, y), NO_ATTRS), "embed");
     return parts_dropout(p, x, c->embed_dropout);
@@ -172,9 +173,10 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = parts_layer_norm(&p, parts_head_input(&p, x), "norm", "ln_f", c->norm_epsilon);
-    if (!m->tied)
-        table = parts_param(&p, "head.weight", "lm_head.weight",
-                            shape_of(2, m->vocab_size, m->hidden), INIT_NORMAL, c->init_std);
+    if (!m->language.tied)
+        table =
+            parts_param(&p, "head.weight", "lm_head.weight",
+                        shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
     parts_head(&p, x, table);
     return builder_status(b);
 }
@@ -183,14 +185,15 @@ static json_t *export_config(const struct model *m)
 {
     const struct gpt2_config *c = m->config;
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b}",
-                     "vocab_size", (json_int_t)m->vocab_size, "n_positions", (json_int_t)m->context,
-                     "n_embd", (json_int_t)m->hidden, "n_layer", (json_int_t)m->n_layers, "n_head",
-                     (json_int_t)c->heads, "n_inner", (json_int_t)c->inner, "activation_function",
+                     "vocab_size", (json_int_t)m->language.vocab_size, "n_positions",
+                     (json_int_t)m->language.context, "n_embd", (json_int_t)m->hidden, "n_layer",
+                     (json_int_t)m->n_layers, "n_head", (json_int_t)c->heads, "n_inner",
+                     (json_int_t)c->inner, "activation_function",
                      c->gelu_tanh ? "gelu_new" : "gelu", "layer_norm_epsilon", c->norm_epsilon,
                      "initializer_range", c->init_std, "embd_pdrop", c->embed_dropout,
                      "resid_pdrop", c->residual_dropout, "attn_pdrop", c->attention_dropout,
                      "scale_attn_weights", c->scale_attention, "scale_attn_by_inverse_layer_idx",
-                     c->scale_by_layer, "tie_word_embeddings", m->tied);
+                     c->scale_by_layer, "tie_word_embeddings", m->language.tied);
 }
 
 const struct model_def model_def_gpt2 = {

@@ -65,7 +65,7 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     int64_t head_dim = v->head_dim ? v->head_dim : m->hidden / c->heads;
     c->head_dim = keys_int_derived(k, "head_dim", head_dim, 1, ROPE_MAX_HEAD_DIM,
                                    "hidden_size / num_attention_heads");
-    m->attention_width = c->heads * c->head_dim;
+    m->language.attention_width = c->heads * c->head_dim;
     if (!keys_good(k))
         return;
     if (c->heads % c->kv_heads)
@@ -142,9 +142,9 @@ static void parse_features(struct model *m, struct llama_config *c, struct keys 
     c->norm_epsilon = keys_float(k, "rms_norm_eps", 1e-6, 0, 1);
     c->init_std = keys_float(k, "initializer_range", 0.02, 0, 100);
     c->attention_dropout = keys_float(k, "attention_dropout", 0, 0, 0.999);
-    m->tied = keys_bool(k, "tie_word_embeddings", false);
-    m->bos_token = keys_token(k, "bos_token_id");
-    m->eos_token = keys_token(k, "eos_token_id");
+    m->language.tied = keys_bool(k, "tie_word_embeddings", false);
+    m->language.bos_token = keys_token(k, "bos_token_id");
+    m->language.eos_token = keys_token(k, "eos_token_id");
 }
 
 static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
@@ -159,14 +159,14 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     BUG_ON(!c->variant);
     struct keys k;
     keys_init(&k, config, origin);
-    m->vocab_size = keys_int(&k, "vocab_size", KEYS_REQUIRED_INT, 1, INT32_MAX);
+    m->language.vocab_size = keys_int(&k, "vocab_size", KEYS_REQUIRED_INT, 1, INT32_MAX);
     m->hidden = keys_int(&k, "hidden_size", KEYS_REQUIRED_INT, 1, 1 << 24);
     m->n_layers = keys_int(&k, "num_hidden_layers", KEYS_REQUIRED_INT, 1, 1 << 16);
-    m->context = keys_int(&k, "max_position_embeddings", KEYS_REQUIRED_INT, 1, INT32_MAX);
+    m->language.context = keys_int(&k, "max_position_embeddings", KEYS_REQUIRED_INT, 1, INT32_MAX);
     c->intermediate = keys_int(&k, "intermediate_size", KEYS_REQUIRED_INT, 1, 1 << 26);
     parse_heads(m, c, &k);
     parse_features(m, c, &k);
-    rope_parse(&c->rope, &k, m->context);
+    rope_parse(&c->rope, &k, m->language.context);
     TRY(pool_try(&m->pool, &c->slides, sizeof(*c->slides) * (size_t)m->n_layers));
     parse_window(m, c, &k);
     return keys_finish(&k);
@@ -277,13 +277,13 @@ static enum status build_graph(const struct model *m, struct builder *b,
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
     parts_begin(&p);
-    struct shape table_shape = shape_of(2, m->vocab_size, m->hidden);
+    struct shape table_shape = shape_of(2, m->language.vocab_size, m->hidden);
     value_id table = parts_param(&p, "embed.weight", parts_hf_name(&p, "embed_tokens.weight"),
                                  table_shape, INIT_NORMAL, c->init_std);
-    if (m->tied && b->status == OK)
+    if (m->language.tied && b->status == OK)
         out->params[0].tied_name = "lm_head.weight";
     value_id inv_freq = build_inv_freq(&p);
-    value_id x = build_name(b, build(b, OP_embedding, IN(table, out->tokens), NO_ATTRS), "embed");
+    value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;
         x = build(b, OP_add, IN(x, build_attention(&p, x, inv_freq)), NO_ATTRS);
@@ -293,7 +293,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = parts_rms_norm(&p, parts_head_input(&p, x), "norm", "norm", c->norm_epsilon);
-    if (!m->tied)
+    if (!m->language.tied)
         table =
             parts_param(&p, "head.weight", "lm_head.weight", table_shape, INIT_NORMAL, c->init_std);
     parts_head(&p, x, table);
@@ -323,14 +323,15 @@ static int export_window(const struct model *m, json_t *o)
 static json_t *export_config(const struct model *m)
 {
     const struct llama_config *c = m->config;
-    json_t *o = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "vocab_size",
-        (json_int_t)m->vocab_size, "max_position_embeddings", (json_int_t)m->context, "hidden_size",
-        (json_int_t)m->hidden, "num_hidden_layers", (json_int_t)m->n_layers, "intermediate_size",
-        (json_int_t)c->intermediate, "num_attention_heads", (json_int_t)c->heads,
-        "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim,
-        "hidden_act", "silu", "rms_norm_eps", c->norm_epsilon, "initializer_range", c->init_std,
-        "attention_dropout", c->attention_dropout, "tie_word_embeddings", m->tied);
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:b}",
+                          "vocab_size", (json_int_t)m->language.vocab_size,
+                          "max_position_embeddings", (json_int_t)m->language.context, "hidden_size",
+                          (json_int_t)m->hidden, "num_hidden_layers", (json_int_t)m->n_layers,
+                          "intermediate_size", (json_int_t)c->intermediate, "num_attention_heads",
+                          (json_int_t)c->heads, "num_key_value_heads", (json_int_t)c->kv_heads,
+                          "head_dim", (json_int_t)c->head_dim, "hidden_act", "silu", "rms_norm_eps",
+                          c->norm_epsilon, "initializer_range", c->init_std, "attention_dropout",
+                          c->attention_dropout, "tie_word_embeddings", m->language.tied);
     if (!o)
         return NULL;
     int bad = 0;

@@ -104,7 +104,7 @@ enum status model_new(struct model **out, const json_t *config, const struct key
     struct model *m;
     TRY(mem_try_array(&m, 1, sizeof(*m)));
     pool_init(&m->pool);
-    m->bos_token = m->eos_token = -1;
+    m->language.bos_token = m->language.eos_token = -1;
     enum status status = parse(m, config, origin);
     if (status != OK) {
         model_free(m);
@@ -134,11 +134,12 @@ static enum status check_request(const struct model *m, const struct model_reque
     if (decode && r->cache_len < r->seq_len)
         return FAIL(ERR_CONFIG, "a cache of %" PRId64 " positions cannot take %" PRId64 " tokens",
                     r->cache_len, r->seq_len);
-    if (longest > m->context)
+    if (longest > m->language.context)
         return FAIL(ERR_CONFIG,
                     "%s %" PRId64 " is longer than the model's context of %" PRId64
                     " positions; shorten it",
-                    decode ? "the cache length" : "the sequence length", longest, m->context);
+                    decode ? "the cache length" : "the sequence length", longest,
+                    m->language.context);
     if (!dtype_is_float(r->dtype))
         return FAIL(ERR_CONFIG, "a model cannot have parameters of dtype %s", dtype_name(r->dtype));
     return OK;
@@ -188,13 +189,4 @@ int64_t model_count_params(const struct model_graph *g)
     for (int i = 0; i < g->n_params; i++)
         n += shape_elems(&g->params[i].shape);
     return n;
-}
-
-/* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
- * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
-double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len)
-{
-    double lookups = m->tied ? 0.0 : (double)m->vocab_size * (double)m->hidden;
-    double attention = (double)m->n_layers * (double)m->attention_width * (double)seq_len;
-    return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
 }

@@ -44,8 +44,8 @@ struct model_param {
 };
 
 enum model_purpose {
-    MODEL_TRAIN,  /* loss with dropout: tokens, targets -> loss sum and count */
-    MODEL_EVAL,   /* loss without dropout */
+    MODEL_TRAIN,  /* losses with dropout: a batch -> sums and counts */
+    MODEL_EVAL,   /* losses without dropout */
     MODEL_SCORE,  /* logits of every position: tokens -> logits [B, T, V] */
     MODEL_DECODE, /* with a key/value cache: tokens, position -> logits of the last token [B, V] */
 };
@@ -60,17 +60,27 @@ struct model_request {
     double label_smoothing, z_loss;
 };
 
+enum { MODEL_MOST_SUMS = 16, MODEL_MOST_LOSSES = 8 };
+
+/* One of the losses that training minimises the weighted sum of; it has the name of its sum. */
+struct model_loss {
+    double weight;
+    int sum, count; /* in model_graph.sums: it is the one divided by the other */
+};
+
 /* What model_build gives: value ids in the builder's graph. VALUE_NONE where the purpose has none.
- * The arrays live in the graph's pool. Nothing is declared an output of the graph: what the host
- * reads is the caller's to say. */
+ * The arrays live in the graph's pool. Inputs are the graph's, by name. Nothing is declared an
+ * output of the graph: what the host reads is the caller's to say. */
 struct model_graph {
-    value_id tokens;    /* i32 [B, T] input */
-    value_id targets;   /* i32 [B, T] input; -100 = ignored */
+    value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
     value_id position;  /* i32 [1] input (DECODE): position of the first token */
     value_id positions; /* i32 [T] input (DECODE): position, position + 1, ... */
-    value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
-    value_id loss_sum, count;
     value_id logits;
+    /* f32 numbers to be added up over micro-steps and batches, then read by the host */
+    struct graph_output sums[MODEL_MOST_SUMS];
+    int n_sums;
+    struct model_loss losses[MODEL_MOST_LOSSES];
+    int n_losses;
     value_id *caches; /* [n_blocks], DECODE: states "cache.<layer>" [2, B, cache_len, KV, D] */
     struct model_param *params;
     int n_params;
@@ -92,17 +102,23 @@ struct model_def {
     json_t *(*export_config)(const struct model *m);
 };
 
+/* What there is to know of a model of language beside its graph: for the task, for generation. */
+struct language_facts {
+    int64_t vocab_size, context;
+    int64_t attention_width;      /* query heads x head size */
+    int64_t eos_token, bos_token; /* -1: none given */
+    bool tied;                    /* the head's weight is the embedding table */
+};
+
 struct model {
     struct pool pool;
     const struct model_def *def;
     const char *model_type; /* which of def->model_types */
     void *config;           /* the architecture's own struct */
     json_t *source;         /* the config as given: export keeps keys that mean nothing to us */
-    /* facts every architecture has, set by parse */
-    int64_t vocab_size, context, n_layers, hidden;
-    int64_t attention_width;      /* query heads x head size */
-    int64_t eos_token, bos_token; /* -1: none given */
-    bool tied;
+    /* set by parse */
+    int64_t n_layers, hidden;
+    struct language_facts language;
 };
 
 /* All that is wrong with the config is one error. */
@@ -118,9 +134,6 @@ enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
 
 /* Elements of all parameters together. */
 int64_t model_count_params(const struct model_graph *g);
-
-/* FLOPs per token of one training step (forward and backward, causal attention counted once). */
-double model_flops_per_token(const struct model *m, int64_t n_params, int64_t seq_len);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "model/losses.h"
+
 static void pool_check(const struct parts *p)
 {
     if (p->b->status == OK)
@@ -33,18 +35,14 @@ void parts_begin(struct parts *p)
 {
     struct model_graph *out = p->out;
     const struct model_request *r = p->r;
-    *out = (struct model_graph){.targets = VALUE_NONE,
-                                .position = VALUE_NONE,
-                                .positions = VALUE_NONE,
-                                .rng = VALUE_NONE,
-                                .loss_sum = VALUE_NONE,
-                                .count = VALUE_NONE,
-                                .logits = VALUE_NONE};
+    *out = (struct model_graph){
+        .position = VALUE_NONE, .positions = VALUE_NONE, .rng = VALUE_NONE, .logits = VALUE_NONE};
+    p->targets = VALUE_NONE;
     out->n_blocks = (int)p->m->n_layers;
     struct shape batch = shape_of(2, r->batch, r->seq_len);
-    out->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
+    p->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL)
-        out->targets = build_value(p->b, "targets", ROLE_INPUT, DTYPE_I32, batch);
+        p->targets = build_value(p->b, "targets", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_DECODE) {
         out->position =
             build_value(p->b, "position", ROLE_INPUT, DTYPE_I32, shape_of(1, INT64_C(1)));
@@ -237,14 +235,15 @@ void parts_head(struct parts *p, value_id x, value_id weight)
 {
     struct builder *b = p->b;
     struct model_graph *out = p->out;
-    if (out->targets == VALUE_NONE) {
+    if (p->targets == VALUE_NONE) {
         out->logits = build_name(b, build(b, OP_linear, IN(x, weight), NO_ATTRS), "logits");
         return;
     }
-    value_id loss = build(b, OP_linear_cross_entropy, IN(x, weight, out->targets),
+    value_id loss = build(b, OP_linear_cross_entropy, IN(x, weight, p->targets),
                           ATTRS({.name = "chunks", .i = p->r->loss_chunks},
                                 {.name = "label_smoothing", .f = p->r->label_smoothing},
                                 {.name = "z_loss", .f = p->r->z_loss}));
-    out->loss_sum = build_name(b, loss, "loss_sum");
-    out->count = build_name(b, build_output(b, 1), "count");
+    value_id count = build_name(b, build_output(b, 1), "count");
+    (void)build_name(b, loss, "loss_sum");
+    losses_add(b, out, "loss", 1.0, loss, losses_add_sum(b, out, "count", count));
 }

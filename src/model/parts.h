@@ -19,6 +19,8 @@ struct parts {
     struct builder *b;
     const struct model_request *r;
     struct model_graph *out;
+    value_id tokens;       /* i32 [B, T] input */
+    value_id targets;      /* i32 [B, T] input, -100 = ignored; VALUE_NONE: no loss is wanted */
     const char *hf_root;   /* "transformer.", "model." */
     const char *hf_layers; /* "h", "layers" */
     int params_room;       /* of out->params; grows */

@@ -4,14 +4,14 @@
 #include "optim/loss_scale.h"
 #include "optim/updates.h"
 
-/* What the host reads after a step. */
+/* What the host reads after a step, beside the sums. */
 struct results {
-    value_id loss_sum, count, norm, loss_scale; /* VALUE_NONE: the loss is not scaled */
+    value_id count, norm, loss_scale; /* VALUE_NONE: the loss is not scaled */
 };
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-enum status optimizer_gradients(struct graph *g, value_id loss, value_id seed,
+enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                                 struct optimizer_param *params, size_t n_params)
 {
     value_id *wanted, *grads;
@@ -22,7 +22,7 @@ enum status optimizer_gradients(struct graph *g, value_id loss, value_id seed,
         if (!params[i].frozen)
             wanted[n++] = params[i].value;
     }
-    enum status status = autodiff(g, loss, seed, wanted, n, grads);
+    enum status status = autodiff_roots(g, roots, n_roots, wanted, n, grads);
     n = 0;
     for (size_t i = 0; i < n_params && status == OK; i++)
         params[i].grad = params[i].frozen ? VALUE_NONE : grads[n++];
@@ -138,8 +138,9 @@ static value_id scale_and_norm(struct builder *b, const struct optimizer_options
 
 /* ---- the stage ------------------------------------------------------------------------------- */
 
-static enum status build_sums(struct builder *b, struct optimizer_param *params, size_t n_params,
-                              struct results *r)
+/* Gradients are summed where there are several micro-steps. */
+static enum status build_gradient_sums(struct builder *b, struct optimizer_param *params,
+                                       size_t n_params)
 {
     for (size_t i = 0; i < n_params; i++) {
         if (params[i].grad == VALUE_NONE)
@@ -149,9 +150,22 @@ static enum status build_sums(struct builder *b, struct optimizer_param *params,
             carry(b, joined_name(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad);
     }
     b->block = BLOCK_NONE;
-    r->loss_sum = carry(b, "loss_sum", ROLE_METRIC, r->loss_sum);
-    r->count = carry(b, "token_count", ROLE_METRIC, r->count);
     return builder_status(b);
+}
+
+static enum status build_sums(struct builder *b, const struct optimizer_sums *sums, bool several,
+                              struct results *r)
+{
+    for (int i = 0; i < sums->n_items; i++) {
+        const struct graph_output *s = &sums->items[i];
+        value_id total =
+            several ? carry(b, joined_name(b, "sum", s->name), ROLE_METRIC, s->value) : s->value;
+        TRY(builder_status(b));
+        TRY(graph_add_output(b->g, s->name, total));
+        if (i == sums->count)
+            r->count = total;
+    }
+    return OK;
 }
 
 static enum status build_updates(struct builder *b, const struct optimizer_options *o,
@@ -177,21 +191,21 @@ static enum status build_updates(struct builder *b, const struct optimizer_optio
 
 static enum status add_outputs(struct graph *g, const struct results *r)
 {
-    TRY(graph_add_output(g, "loss", r->loss_sum));
-    TRY(graph_add_output(g, "count", r->count));
     TRY(graph_add_output(g, "grad_norm", r->norm));
     return r->loss_scale == VALUE_NONE ? OK : graph_add_output(g, "loss_scale", r->loss_scale);
 }
 
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
-                            struct optimizer_param *params, size_t n_params, value_id loss_sum,
-                            value_id count)
+                            struct optimizer_param *params, size_t n_params,
+                            const struct optimizer_sums *sums)
 {
     struct builder b;
-    struct results r = {loss_sum, count, VALUE_NONE, VALUE_NONE};
+    bool several = o->n_micro > 1;
+    struct results r = {VALUE_NONE, VALUE_NONE, VALUE_NONE};
     builder_init(&b, g);
-    if (o->n_micro > 1)
-        TRY(build_sums(&b, params, n_params, &r));
+    if (several)
+        TRY(build_gradient_sums(&b, params, n_params));
+    TRY(build_sums(&b, sums, several, &r));
     TRY(build_updates(&b, o, params, n_params, &r));
     TRY(add_outputs(g, &r));
     TRY(begin_first(g));

@@ -5,6 +5,7 @@
 #ifndef SNUG_OPTIM_OPTIMIZER_H
 #define SNUG_OPTIM_OPTIMIZER_H
 
+#include "autodiff/autodiff.h"
 #include "graph/builder.h"
 #include "precision/precision.h"
 
@@ -46,6 +47,13 @@ struct optimizer_param {
     bool frozen; /* not trained: no gradient, no state, no master */
 };
 
+/* Numbers that the host reads after a step, each added up over its micro-steps. */
+struct optimizer_sums {
+    const struct graph_output *items;
+    int n_items;
+    int count; /* the one that gradients are divided by: what counts in the losses */
+};
+
 /* Before the backward pass is built: adds the scaler's states to g and gives the value the backward
  * pass is to start from, the seed times the loss scale. Without scaling that is the seed itself. */
 enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, value_id seed,
@@ -53,20 +61,22 @@ enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, 
 
 /* The backward pass: gradients of the parameters that are trained, into params[i].grad; nothing
  * that leads to frozen ones alone is built. */
-enum status optimizer_gradients(struct graph *g, value_id loss, value_id seed,
+enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                                 struct optimizer_param *params, size_t n_params) MUST_CHECK;
 
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
- *             outputs "loss" f32[1] (sum), "count" f32[1], "grad_norm" f32[1]
+ *             outputs the sums by their names, "grad_norm" f32[1]
  *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>", each
- * in the tensors its format consists of (graph/format.h) with loss scaling also output "loss_scale"
- * f32[1], of the next step states  "scaler.scale" f32[1], "scaler.good_steps",
- * "scaler.applied_steps" and "scaler.tolerated" i32[1] A norm that is not finite leaves every
- * parameter and state but the scaler's as it was. Then runs the passes that belong to it: sums
- * fused into gradient ops, dead code removed. */
+ *                     in the tensors its format consists of (graph/format.h)
+ * with loss scaling also
+ *             output  "loss_scale" f32[1], of the next step
+ *             states  "scaler.scale" f32[1], "scaler.good_steps", "scaler.applied_steps" and
+ *                     "scaler.tolerated" i32[1]
+ * A norm that is not finite leaves every parameter and state but the scaler's as it was.
+ * Then runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
-                            struct optimizer_param *params, size_t n_params, value_id loss_sum,
-                            value_id count) MUST_CHECK;
+                            struct optimizer_param *params, size_t n_params,
+                            const struct optimizer_sums *sums) MUST_CHECK;
 
 /* ---- learning-rate schedules ----------------------------------------------------------------- */
 

@@ -27,7 +27,7 @@ json_t *line_plan(const struct forecast *f);
 json_t *line_step(const struct step_record *r);
 json_t *line_eval(const struct eval_record *r);
 json_t *line_save(int64_t step, const char *path, double seconds);
-json_t *line_end(const struct train_result *r, enum status status);
+json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status);
 
 /* ---- the loss between two lines -------------------------------------------------------------- */
 
@@ -59,11 +59,13 @@ void observe_bar_text(struct str *out, const struct step_record *r, int n_column
 
 struct observe_metrics {
     struct metrics file;
+    const struct task_unit *unit; /* what the task counts in */
 };
 /* Opens output_dir/metrics.jsonl (the folder is made) and writes config and plan; `run` is the id
  * of the run. */
 enum status observe_metrics_open(struct observe_metrics *o, const struct config *cfg,
-                                 const char *run, const struct forecast *f) MUST_CHECK;
+                                 const char *run, const struct forecast *f,
+                                 const struct task_unit *unit) MUST_CHECK;
 struct train_observer observe_metrics(struct observe_metrics *o);
 /* Writes the end of the run. Keeps the thread's error message. */
 enum status observe_metrics_end(struct observe_metrics *o, const struct train_result *r,

@@ -83,6 +83,20 @@ json_t *line_plan(const struct forecast *f)
                           "step_ms", 1e3 * f->step_s, "breakdown", breakdown(f)));
 }
 
+/* Adds numbers under their names; takes over the line. */
+static json_t *add_values(json_t *o, const struct metric_value *values, int n)
+{
+    for (int i = 0; o && i < n; i++) {
+        if (!values[i].is_logged)
+            continue;
+        if (json_object_set_new(o, values[i].name, json_finite(values[i].value)) != 0) {
+            json_decref(o);
+            return NULL;
+        }
+    }
+    return o;
+}
+
 json_t *line_step(const struct step_record *r)
 {
     json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "arena", (json_int_t)r->arena_bytes,
@@ -94,24 +108,27 @@ json_t *line_step(const struct step_record *r)
              json_pack("{s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "step",
                        (json_int_t)r->step, "n_steps", (json_int_t)r->n_steps, "epoch", r->epoch,
                        "loss", json_finite(r->loss), "grad_norm", json_finite(r->grad_norm), "lr",
-                       json_finite(r->lr), "tokens", (json_int_t)r->n_tokens_total, "tok_s",
-                       json_finite(r->tokens_per_s), "step_ms", json_finite(1e3 * r->seconds),
-                       "mfu", json_finite(r->mfu), "mem", memory));
+                       json_finite(r->lr), r->unit->many, (json_int_t)r->n_units_total,
+                       r->unit->rate_key, json_finite(r->units_per_s), "step_ms",
+                       json_finite(1e3 * r->seconds), "mfu", json_finite(r->mfu), "mem", memory));
     if (r->loss_scale > 0 && step &&
         (json_object_set_new(step, "loss_scale", json_finite(r->loss_scale)) != 0 ||
          json_object_set_new(step, "skipped", json_boolean(r->skipped)) != 0)) {
         json_decref(step);
         return NULL;
     }
-    return step;
+    return add_values(step, r->losses, r->n_losses);
 }
 
 json_t *line_eval(const struct eval_record *r)
 {
-    return line("eval", json_pack("{s:I, s:f, s:o, s:I, s:I, s:f}", "step", (json_int_t)r->step,
-                                  "epoch", r->epoch, "loss", json_finite(r->result.loss), "tokens",
-                                  (json_int_t)r->result.n_tokens, "batches",
-                                  (json_int_t)r->result.n_batches, "seconds", r->result.seconds));
+    const struct evaluation *e = &r->result;
+    json_t *eval =
+        line("eval", json_pack("{s:I, s:f, s:o, s:I, s:I, s:f}", "step", (json_int_t)r->step,
+                               "epoch", r->epoch, "loss", json_finite(e->loss), e->unit->many,
+                               (json_int_t)e->n_units, "batches", (json_int_t)e->n_batches,
+                               "seconds", e->seconds));
+    return add_values(eval, e->values, e->n_values);
 }
 
 json_t *line_save(int64_t step, const char *path, double seconds)
@@ -120,13 +137,13 @@ json_t *line_save(int64_t step, const char *path, double seconds)
                                   "seconds", seconds));
 }
 
-json_t *line_end(const struct train_result *r, enum status status)
+json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status)
 {
     return line("end",
                 json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:s?}", "status",
                           status_name(status), "exit_code", status_exit_code(status), "steps",
                           (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step, "step_ms",
-                          1e3 * r->median_step_s, "tok_s", r->tokens_per_s, "mfu", r->mfu,
+                          1e3 * r->median_step_s, unit->rate_key, r->units_per_s, "mfu", r->mfu,
                           "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
                           (json_int_t)r->device_bytes, "last_checkpoint", r->last_checkpoint,
                           "message", status == OK ? NULL : status_message()));

@@ -15,12 +15,13 @@ static enum status write_line(struct observe_metrics *o, json_t *line)
 }
 
 enum status observe_metrics_open(struct observe_metrics *o, const struct config *cfg,
-                                 const char *run, const struct forecast *f)
+                                 const char *run, const struct forecast *f,
+                                 const struct task_unit *unit)
 {
     struct str path = {0};
     str_addf(&path, "%s/metrics.jsonl", cfg->output_dir);
     enum status status = str_status(&path);
-    *o = (struct observe_metrics){.file.file.fd = -1};
+    *o = (struct observe_metrics){.file.file.fd = -1, .unit = unit};
     if (status == OK)
         status = file_make_folders(cfg->output_dir);
     if (status == OK)
@@ -57,7 +58,7 @@ enum status observe_metrics_end(struct observe_metrics *o, const struct train_re
 {
     if (o->file.file.fd < 0)
         return OK;
-    TRY(write_line(o, line_end(r, how)));
+    TRY(write_line(o, line_end(r, o->unit, how)));
     return metrics_sync(&o->file);
 }
 

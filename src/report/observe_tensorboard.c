@@ -11,6 +11,19 @@ enum status observe_tensorboard_open(struct observe_tensorboard *o, const struct
     return tfevents_open(&o->file, folder, observe_wall_time());
 }
 
+/* A scalar whose name is the task's. */
+static enum status tell_value(struct observe_tensorboard *o, double t, int64_t step,
+                              const char *group, const char *name, double value)
+{
+    struct str tag = {0};
+    str_addf(&tag, "%s/%s", group, name);
+    enum status status = str_status(&tag);
+    if (status == OK && !isnan(value))
+        status = tfevents_scalar(&o->file, t, step, tag.text, (float)value);
+    str_release(&tag);
+    return status;
+}
+
 static enum status on_step(void *user, const struct step_record *r)
 {
     struct observe_tensorboard *o = user;
@@ -26,7 +39,6 @@ static enum status on_step(void *user, const struct step_record *r)
         {"train/grad_norm", r->grad_norm},
         {"train/learning_rate", r->lr},
         {"train/epoch", r->epoch},
-        {"train/tokens_per_second", r->tokens_per_s},
         {"train/step_ms", 1e3 * r->seconds},
         {"train/mfu", r->mfu},
         {"memory/arena_gib", gib * (double)r->arena_bytes},
@@ -38,6 +50,9 @@ static enum status on_step(void *user, const struct step_record *r)
         if (!isnan(scalars[i].value))
             TRY(tfevents_scalar(&o->file, t, r->step, scalars[i].tag, (float)scalars[i].value));
     }
+    TRY(tell_value(o, t, r->step, "train", r->unit->rate_tag, r->units_per_s));
+    for (int i = 0; i < r->n_losses; i++)
+        TRY(tell_value(o, t, r->step, "train", r->losses[i].name, r->losses[i].value));
     if (r->loss_scale > 0)
         TRY(tfevents_scalar(&o->file, t, r->step, "train/loss_scale", (float)r->loss_scale));
     return OK;
@@ -47,7 +62,12 @@ static enum status on_eval(void *user, const struct eval_record *r)
 {
     struct observe_tensorboard *o = user;
     double t = observe_wall_time();
-    TRY(tfevents_scalar(&o->file, t, r->step, "eval/loss", (float)r->result.loss));
+    const struct evaluation *e = &r->result;
+    TRY(tfevents_scalar(&o->file, t, r->step, "eval/loss", (float)e->loss));
+    for (int i = 0; i < e->n_values; i++) {
+        if (e->values[i].is_logged)
+            TRY(tell_value(o, t, r->step, "eval", e->values[i].name, e->values[i].value));
+    }
     return tfevents_scalar(&o->file, t, r->step, "eval/runtime", (float)r->result.seconds);
 }
 

@@ -45,10 +45,10 @@ void observe_step_text(struct str *out, const struct step_record *r, int n_colum
     struct fields f = {0};
     fields_add(&f, 1, "step %lld/%lld", (long long)r->step, (long long)r->n_steps);
     fields_add(&f, 12, "%.1f%%", 100.0 * (double)r->step / (double)r->n_steps);
-    fields_add(&f, 2, "loss %.4f%s", r->loss, r->n_tokens == 0 ? " (no labels)" : "");
+    fields_add(&f, 2, "loss %.4f%s", r->loss, r->n_units == 0 ? " (no labels)" : "");
     fields_add(&f, 6, "gnorm %.2f", r->grad_norm);
     fields_add(&f, 5, "lr %.1e", r->lr);
-    fields_add(&f, 3, "%s tok/s", format_count(rate, (int64_t)r->tokens_per_s));
+    fields_add(&f, 3, "%s %s", format_count(rate, (int64_t)r->units_per_s), r->unit->rate);
     fields_add(&f, 9, "MFU %.0f%%", 100.0 * r->mfu);
     if (r->loss_scale > 0)
         fields_add(&f, r->skipped ? 2 : 10, "scale %g%s", r->loss_scale,
@@ -68,7 +68,7 @@ void observe_bar_text(struct str *out, const struct step_record *r, int n_column
     fields_add(&f, 1, "%lld/%lld", (long long)r->step, (long long)r->n_steps);
     fields_add(&f, 5, "%.1f%%", 100.0 * share);
     fields_add(&f, 2, "loss %.4f", r->loss);
-    fields_add(&f, 4, "%s tok/s", format_count(rate, (int64_t)r->tokens_per_s));
+    fields_add(&f, 4, "%s %s", format_count(rate, (int64_t)r->units_per_s), r->unit->rate);
     fields_add(&f, 3, "ETA %s", format_duration(eta, r->eta_s));
     fields_fit(&f, n_columns, &text);
     int room = n_columns - (int)text.n - (int)strlen("[] ");
@@ -147,9 +147,9 @@ static enum status on_eval(void *user, const struct eval_record *r)
         return OK;
     if (o->config->log_format == CONFIG_LOG_JSON)
         return show_json(line_eval(r));
-    char tokens[BYTES_TEXT], time[BYTES_TEXT];
-    log_info("eval  step %lld  loss %.4f over %s tokens (%lld batches, %s)", (long long)r->step,
-             r->result.loss, format_count(tokens, r->result.n_tokens),
+    char count[BYTES_TEXT], time[BYTES_TEXT];
+    log_info("eval  step %lld  loss %.4f over %s %s (%lld batches, %s)", (long long)r->step,
+             r->result.loss, format_count(count, r->result.n_units), r->result.unit->many,
              (long long)r->result.n_batches, format_duration(time, r->result.seconds));
     return OK;
 }

@@ -1,32 +1,47 @@
 /* evaluate.c: mean loss over held-out data, in the same arena as training. */
-#include <string.h>
-
 #include "base/machine.h"
 #include "train/session.h"
 
 /* Synthetic data has no end; without eval_max_batches a sample of it is taken. */
 enum { ENDLESS_BATCHES = 1 << 24, SAMPLE_BATCHES = 64 };
 
-static enum status evaluate_batch(struct session *s, double *loss, double *count)
+static enum status evaluate_batch(struct session *s, double *sums)
 {
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    TRY(loader_next(s->eval_loader, &tokens, &targets, &n_valid));
-    size_t n_bytes = (size_t)(s->config->per_device_eval_batch_size * s->config->max_seq_length) *
-                     sizeof(int32_t);
-    memcpy(engine_input(&s->engine, s->eval, "tokens"), tokens, n_bytes);
-    memcpy(engine_input(&s->engine, s->eval, "targets"), targets, n_bytes);
+    struct batch batch;
+    TRY(loader_next(s->eval_loader, &batch));
+    feed_copy(&s->eval_feed, &batch);
     loader_release_slot(s->eval_loader);
     TRY(engine_run(&s->engine, s->eval, "forward"));
-    *loss += (double)*(const float *)engine_output(&s->engine, s->eval, "loss");
-    *count += (double)*(const float *)engine_output(&s->engine, s->eval, "count");
+    const struct model_graph *io = &s->eval->io;
+    for (int i = 0; i < io->n_sums; i++)
+        sums[i] += (double)*(const float *)engine_output(&s->engine, s->eval, io->sums[i].name);
     return OK;
+}
+
+static void add_value(struct evaluation *out, struct metric_value v)
+{
+    BUG_ON(out->n_values == MOST_METRIC_VALUES);
+    out->values[out->n_values++] = v;
+}
+
+static void fill_values(const struct session *s, const double *sums, struct evaluation *out)
+{
+    const struct model_graph *io = &s->eval->io;
+    const struct task_def *task = s->engine.task.def;
+    out->loss = losses_total(io, sums);
+    for (int i = 0; i < io->n_losses && io->n_losses > 1; i++)
+        add_value(out, (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true});
+    for (int i = 0; i < task->n_metrics; i++) {
+        const struct task_metric *m = &task->metrics[i];
+        add_value(out, (struct metric_value){m->name, m->value(io, sums), m->is_logged});
+    }
 }
 
 enum status session_evaluate(struct session *s, int64_t max_batches, struct evaluation *out)
 {
     *out = (struct evaluation){0};
-    double start = now_s(), loss = 0, count = 0;
+    const struct task_def *task = s->engine.task.def;
+    double start = now_s(), sums[MODEL_MOST_SUMS] = {0};
     int64_t n = loader_n_batches(s->eval_loader);
     if (max_batches > 0)
         n = MIN(n, max_batches);
@@ -36,22 +51,21 @@ enum status session_evaluate(struct session *s, int64_t max_batches, struct eval
     struct loader_cursor begin;
     loader_get_cursor(s->eval_loader, &begin);
     begin.epoch = 0;
-    begin.next_window = 0;
+    begin.next_sample = 0;
     TRY(loader_set_cursor(s->eval_loader, &begin));
     TRY(session_start_loader(s, true));
     enum status status = OK;
     for (int64_t i = 0; i < n && status == OK; i++)
-        status = evaluate_batch(s, &loss, &count);
+        status = evaluate_batch(s, sums);
     loader_stop(s->eval_loader);
     TRY(status);
+    double count = sums[losses_count(&s->eval->io)];
     if (!(count > 0))
         return FAIL(ERR_DATA,
-                    "no labels in the evaluation data: every token of its %lld batches is "
-                    "masked (-100)",
-                    (long long)n);
-    *out = (struct evaluation){.loss = loss / count,
-                               .n_tokens = (int64_t)count,
-                               .n_batches = n,
-                               .seconds = now_s() - start};
+                    "no labels in the evaluation data: every %s of its %lld batches is masked (%s)",
+                    task->unit.one, (long long)n, task->masked);
+    *out = (struct evaluation){
+        .unit = &task->unit, .n_units = (int64_t)count, .n_batches = n, .seconds = now_s() - start};
+    fill_values(s, sums, out);
     return OK;
 }

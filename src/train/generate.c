@@ -1,10 +1,12 @@
 #include "train/generate.h"
+#include "task/language.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "task/language.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
 #include "train/weights_origin.h"
@@ -48,18 +50,18 @@ static enum status encode_prompt(struct generator *g, const struct model *model)
     if (g->prompt.n == 0) {
         int64_t first = tokenizer_bos(g->tokenizer);
         first = first < 0 ? tokenizer_eos(g->tokenizer) : first;
-        first = first < 0 ? model->bos_token : first;
-        if (first < 0 || first >= model->vocab_size)
+        first = first < 0 ? model->language.bos_token : first;
+        if (first < 0 || first >= model->language.vocab_size)
             return FAIL(ERR_USAGE, "the prompt is empty and the model has no token to begin with; "
                                    "give a prompt");
         TRY(vec_push(&g->prompt, (int32_t)first));
     }
     for (size_t i = 0; i < g->prompt.n; i++) {
-        if (g->prompt.items[i] >= model->vocab_size)
+        if (g->prompt.items[i] >= model->language.vocab_size)
             return FAIL(ERR_DATA,
                         "token %d of the prompt is outside the model's vocabulary of %lld: the "
                         "tokenizer belongs to another model",
-                        (int)g->prompt.items[i], (long long)model->vocab_size);
+                        (int)g->prompt.items[i], (long long)model->language.vocab_size);
     }
     return OK;
 }
@@ -67,13 +69,13 @@ static enum status encode_prompt(struct generator *g, const struct model *model)
 static enum status choose_length(struct generator *g, const struct model *model)
 {
     int64_t n = (int64_t)g->prompt.n;
-    if (n >= model->context)
+    if (n >= model->language.context)
         return FAIL(ERR_USAGE, "the prompt has %lld tokens; the model has positions for %lld",
-                    (long long)n, (long long)model->context);
-    g->max_new = MIN(g->options.max_new_tokens, model->context - n);
+                    (long long)n, (long long)model->language.context);
+    g->max_new = MIN(g->options.max_new_tokens, model->language.context - n);
     if (g->max_new < g->options.max_new_tokens)
         log_warn("the model has positions for %lld tokens: at most %lld new ones",
-                 (long long)model->context, (long long)g->max_new);
+                 (long long)model->language.context, (long long)g->max_new);
     return OK;
 }
 
@@ -82,7 +84,7 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
 {
     const struct model *model = g->x.engine.model;
     const char *folder = g->x.engine.model_folder;
-    TRY(session_open_tokenizer(cfg, model, folder, &g->tokenizer));
+    TRY(language_open_tokenizer(cfg, model, folder, &g->tokenizer));
     TRY(stop_tokens_read(&g->stops, g->tokenizer, model, folder));
     TRY(encode_prompt(g, model));
     TRY(choose_length(g, model));
@@ -97,7 +99,7 @@ static enum status load_model(struct generator *g, const struct config *cfg)
     struct inference_sizes sizes = {
         .chunk = MIN(n, (int64_t)PREFILL_CHUNK),
         .cache_len = n + g->max_new - 1,
-        .scratch_bytes = sampler_scratch_bytes(e->model->vocab_size),
+        .scratch_bytes = sampler_scratch_bytes(e->model->language.vocab_size),
     };
     TRY(inference_plan(&g->x, &sizes));
     TRY(weights_origin(cfg, e->model, e->model_folder, g->options.checkpoint, &g->weights));

@@ -22,9 +22,9 @@ enum status inference_plan(struct inference *x, const struct inference_sizes *si
     struct stage_request stage = {.batch = 1, .n_micro = 1, .cache_len = sizes->cache_len};
     struct engine_request r = {.stages = x->stages, .reserves = &x->reserve, .n_reserves = 1};
     const struct model *model = x->engine.model;
-    if (sizes->cache_len > model->context)
+    if (sizes->cache_len > model->language.context)
         return FAIL(ERR_USAGE, "a sequence of %lld tokens: the model has positions for %lld",
-                    (long long)sizes->cache_len, (long long)model->context);
+                    (long long)sizes->cache_len, (long long)model->language.context);
     x->sizes = *sizes;
     x->reserve = (struct reserve){SCRATCH_NAME, sizes->scratch_bytes};
     if (sizes->chunk > 1) {
@@ -81,7 +81,7 @@ enum status inference_extend(struct inference *x, const int32_t *tokens, int64_t
         TRY(run_stage(x, used, chunk, tokens + from, first + from));
     }
     *logits = value_tensor(used->graph, used->io.logits);
-    logits->shape = shape_of(1, x->engine.model->vocab_size);
+    logits->shape = shape_of(1, x->engine.model->language.vocab_size);
     const void *data = engine_output(&x->engine, used, "logits");
     memcpy(&logits->data, &data, sizeof(data)); /* a tensor's pointer is not const; it is read */
     return OK;

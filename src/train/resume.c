@@ -53,19 +53,16 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
     loader_get_cursor(s->loader, &c);
     return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:O}", "step",
                      (json_int_t)t->step, "updates", (json_int_t)t->n_updates, "micro_steps",
-                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_tokens, "cursor",
+                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_units, "cursor",
                      "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
-                     (json_int_t)c.next_window, "n_windows", (json_int_t)c.n_windows, "seq_len",
-                     (json_int_t)c.seq_len, "settings", start->settings);
+                     (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
+                     (json_int_t)c.sample_size, "settings", start->settings);
 }
 
-/* The tokenizer that made the tokens, where it is not the one of the model's folder. One that was
- * neither used nor asked for says nothing about the tokens. */
 static const char *tokenizer_of(const struct session *s)
 {
-    const struct config *cfg = s->config;
-    bool built_in = s->tokenizer && !s->engine.model_folder;
-    return config_is_set(cfg, "tokenizer") || built_in ? cfg->tokenizer : NULL;
+    const struct task_data_def *data = s->engine.task.def->data;
+    return data->tokenizer ? data->tokenizer(s->data) : NULL;
 }
 
 enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
@@ -132,12 +129,12 @@ static enum status set_cursor(struct session *s, const struct loader_cursor *sav
     struct loader_cursor now, c = *saved;
     loader_get_cursor(s->loader, &now);
     c.seed = now.seed;
-    if (c.n_windows == now.n_windows && c.seq_len == now.seq_len)
+    if (c.n_samples == now.n_samples && c.sample_size == now.sample_size)
         return loader_set_cursor(s->loader, &c);
-    log_warn("the data has %lld sequences of %lld tokens, it had %lld of %lld: it is read from its "
-             "beginning",
-             (long long)now.n_windows, (long long)now.seq_len, (long long)c.n_windows,
-             (long long)c.seq_len);
+    const struct dataset *d = loader_dataset(s->loader);
+    log_warn("the data has %lld %s of %lld %s, it had %lld of %lld: it is read from its beginning",
+             (long long)now.n_samples, d->noun, (long long)now.sample_size, d->size_noun,
+             (long long)c.n_samples, (long long)c.sample_size);
     return OK;
 }
 
@@ -151,11 +148,11 @@ static enum status unpack_state(struct session *s, const struct checkpoint *chec
     if (json_object_get(o, "updates"))
         TRY(get_count(o, "updates", &t->n_updates));
     TRY(get_count(o, "micro_steps", &t->n_micro_steps));
-    TRY(get_count(o, "tokens", &t->n_tokens));
+    TRY(get_count(o, "tokens", &t->n_units));
     TRY(get_count(cursor, "epoch", &c.epoch));
-    TRY(get_count(cursor, "next_window", &c.next_window));
-    TRY(get_count(cursor, "n_windows", &c.n_windows));
-    TRY(get_count(cursor, "seq_len", &c.seq_len));
+    TRY(get_count(cursor, "next_window", &c.next_sample));
+    TRY(get_count(cursor, "n_windows", &c.n_samples));
+    TRY(get_count(cursor, "seq_len", &c.sample_size));
     if (t->step != checkpoint_step(checkpoint) || t->step > TRAIN_MOST_STEPS ||
         t->n_updates > t->step)
         return FAIL(ERR_CHECKPOINT,

@@ -18,7 +18,7 @@ struct train_state {
     int64_t step;          /* optimizer steps done */
     int64_t n_updates;     /* of these: steps without any label update nothing */
     int64_t n_micro_steps; /* done; the draw counter of dropout */
-    int64_t n_tokens;      /* that counted in a loss */
+    int64_t n_units;       /* (tokens, in language modelling) that counted in a loss */
     int64_t saved_step;    /* step of the newest checkpoint; -1: none */
     struct history history;
 };

@@ -3,41 +3,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "data/source_survey.h"
-#include "io/file_hash.h"
 
 /* ---- making them ----------------------------------------------------------------------------- */
-
-static bool is_made_up(const struct config_datasets *d)
-{
-    enum config_dataset_type type = d->items[0].type;
-    return type == CONFIG_DATASET_SYNTHETIC || type == CONFIG_DATASET_RANDOM;
-}
-
-/* Of what `key` names. */
-static enum status look_through(const struct config *cfg, const struct source *source,
-                                const char *key, struct source_survey *out)
-{
-    bool is_eval = strcmp(key, "eval_datasets") == 0;
-    bool computed = is_made_up(is_eval ? &cfg->eval_datasets : &cfg->datasets);
-    TRY(source_survey(source, computed ? SURVEY_MADE_UP : SURVEY_ALL, out));
-    if (out->is_whole && out->n_labels == 0)
-        return FAIL(ERR_DATA, "%s: no token of %s is a label: all are masked (-100)",
-                    config_where(cfg, key), key);
-    return OK;
-}
-
-static enum status pack_data(const struct session *s, json_t **out)
-{
-    struct source_survey survey;
-    char digits[HASH_TEXT];
-    if (s->eval_source)
-        TRY(look_through(s->config, s->eval_source, "eval_datasets", &survey));
-    TRY(look_through(s->config, s->source, "datasets", &survey));
-    *out = json_pack("{s:I, s:s}", "tokens", (json_int_t)survey.n_tokens, "hash",
-                     file_hash_text(digits, survey.hash));
-    return *out ? OK : FAIL(ERR_MEMORY, "out of memory for the run's settings");
-}
 
 static void add_precision(struct str *out, const struct precision *p)
 {
@@ -55,7 +22,7 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
     add_precision(&precision, &s->engine.settings.numerics.precision);
     TRY_GOTO(str_status(&precision), out);
     TRY_GOTO(config_json(s->config, &config), out);
-    TRY_GOTO(pack_data(s, &data), out);
+    TRY_GOTO(s->engine.task.def->data->identity(s->data, &data), out);
     *out = json_pack("{s:O, s:O, s:s, s:s, s:I}", "config", config, "data", data, "precision",
                      precision.text, "device", s->engine.device->ops->name, "steps",
                      (json_int_t)n_steps);
@@ -88,10 +55,11 @@ static size_t add_data_change(const struct session *s, struct str *out, const js
     const json_t *is = json_object_get(now, "data"), *was = json_object_get(before, "data");
     if (json_equal(is, was))
         return n;
-    long long n_is = (long long)json_integer_value(json_object_get(is, "tokens"));
-    long long n_was = (long long)json_integer_value(json_object_get(was, "tokens"));
-    str_addf(out, "%sthe training data (%s) is %lld tokens, was %lld%s", n ? "; " : "",
-             config_where(s->config, "datasets"), n_is, n_was,
+    const char *unit = s->engine.task.def->unit.many;
+    long long n_is = (long long)json_integer_value(json_object_get(is, unit));
+    long long n_was = (long long)json_integer_value(json_object_get(was, unit));
+    str_addf(out, "%sthe training data (%s) is %lld %s, was %lld%s", n ? "; " : "",
+             config_where(s->config, "datasets"), n_is, unit, n_was,
              n_is == n_was ? " others, or in another order" : "");
     return n + 1;
 }

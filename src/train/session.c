@@ -6,6 +6,43 @@
 #define RING_NAME      "data ring"
 #define EVAL_RING_NAME "evaluation ring"
 
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static enum status open_data(struct session *s)
+{
+    const struct engine *e = &s->engine;
+    const struct task_data_options o = {
+        .config = s->config,
+        .task = &e->task,
+        .model_folder = e->model_folder,
+        .cache_folder = s->options.cache_folder,
+        .train = s->options.train,
+        .evaluate = s->options.evaluate,
+    };
+    return e->task.def->data->open(&s->data, &o);
+}
+
+struct loader_options session_loader_options(const struct session *s, bool eval)
+{
+    const struct config *cfg = s->config;
+    const struct task *task = &s->engine.task;
+    bool split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
+    struct loader_options o = {
+        .split = !split ? SPLIT_ALL
+                 : eval ? SPLIT_EVAL
+                        : SPLIT_TRAIN,
+        .val_set_size = cfg->val_set_size,
+        .shuffle = eval ? 0 : cfg->shuffle,
+        .seed = (uint64_t)cfg->data_seed,
+        .keep_last = eval || !cfg->dataloader_drop_last,
+        .n_ranks = 1,
+        .n_slots = cfg->dataloader_prefetch,
+    };
+    int64_t rows = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size;
+    task->def->describe(task, rows, cfg->max_seq_length, &o.batch);
+    return o;
+}
+
 static enum status add_stage(struct session *s, struct engine_request *r,
                              enum stage_purpose purpose)
 {
@@ -13,7 +50,7 @@ static enum status add_stage(struct session *s, struct engine_request *r,
     struct loader_options loader = session_loader_options(s, eval);
     s->rings[r->n_reserves++] =
         (struct reserve){eval ? EVAL_RING_NAME : RING_NAME, (int64_t)loader_ring_bytes(&loader)};
-    return request_from_config(&s->stages[r->n_stages++], purpose, s->config, s->engine.model);
+    return request_from_config(&s->stages[r->n_stages++], purpose, s->config, &s->engine.task);
 }
 
 static enum status plan(struct session *s)
@@ -24,7 +61,7 @@ static enum status plan(struct session *s)
     if (s->options.evaluate)
         TRY(add_stage(s, &r, STAGE_EVAL));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
-    r.data_bytes = session_data_bytes(s);
+    r.data_bytes = s->engine.task.def->data->read_bytes(s->data);
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
@@ -37,18 +74,62 @@ enum status session_open(struct session *s, const struct config *cfg,
     const struct engine_options engine = {.hub_folder = o->hub_folder,
                                           .cache_folder = o->cache_folder,
                                           .n_threads = o->n_threads,
-                                          .untimed = o->untimed};
+                                          .untimed = o->untimed,
+                                          .task = o->task};
     *s = (struct session){.config = cfg, .options = *o};
     TRY(engine_open(&s->engine, cfg, &engine));
-    enum status status = plan(s);
+    enum status status = open_data(s);
+    if (status == OK)
+        status = plan(s);
     if (status != OK)
         session_close(s);
     return status;
 }
 
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static enum status open_loader(struct session *s, bool eval)
+{
+    struct loader_options o = session_loader_options(s, eval);
+    struct dataset data;
+    TRY(s->engine.task.def->data->dataset(s->data, eval, &data));
+    return loader_open(eval ? &s->eval_loader : &s->loader, &data, &o);
+}
+
+enum status session_data(struct session *s)
+{
+    const struct budget *b = &s->engine.forecast.budget;
+    int64_t spare_bytes = b->n_bytes[TIER_HOST] - b->needs[TIER_HOST];
+    TRY(s->engine.task.def->data->read(s->data, spare_bytes));
+    if (s->options.train)
+        TRY(open_loader(s, false));
+    if (s->options.evaluate)
+        TRY(open_loader(s, true));
+    mem_trim();
+    return OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* What goes into a program beside its batches is the trainer's to fill. */
+static enum status open_feeds(struct session *s)
+{
+    static const char *const step_inputs[] = {LOSS_SEED, "lr", "step", "rng", NULL};
+    static const char *const none[] = {NULL};
+    struct executor *x = s->engine.executor;
+    struct loader_options train = session_loader_options(s, false);
+    struct loader_options eval = session_loader_options(s, true);
+    if (s->train)
+        TRY(feed_init(&s->feed, x, s->train->handle, s->train->program, &train.batch, step_inputs));
+    if (s->eval)
+        TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
+    return OK;
+}
+
 enum status session_start(struct session *s)
 {
-    return engine_start(&s->engine, s->engine.model_folder);
+    TRY(engine_start(&s->engine, s->engine.model_folder));
+    return open_feeds(s);
 }
 
 enum status session_start_loader(struct session *s, bool eval)
@@ -62,9 +143,8 @@ void session_close(struct session *s)
 {
     loader_free(s->loader);
     loader_free(s->eval_loader);
-    source_free(s->source);
-    source_free(s->eval_source);
-    tokenizer_free(s->tokenizer);
+    if (s->data)
+        s->engine.task.def->data->close(s->data);
     engine_close(&s->engine);
     *s = (struct session){0};
 }

@@ -1,7 +1,7 @@
 /* session.h: what a run holds open: an engine, and the data that goes through it.
  *
  *     session_open    model and device; programs planned and checked; nothing large allocated
- *     session_data    tokenizer, sources, loaders
+ *     session_data    the task's data, loaders
  *     session_start   arenas and weights: from here on nothing is allocated per step
  *     session_close
  *
@@ -11,9 +11,8 @@
 #define SNUG_TRAIN_SESSION_H
 
 #include "data/loader.h"
-#include "data/source.h"
-#include "data/tokenizer.h"
 #include "engine/engine.h"
+#include "train/feed.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,10 +20,11 @@ extern "C" {
 
 struct session_options {
     bool train, evaluate;
-    const char *hub_folder;   /* Hugging Face cache for names such as ORG/NAME; NULL: none */
-    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
-    int n_threads;            /* on the CPU, where the config does not say; 0: all processors */
-    bool untimed;             /* the forecast goes by rates: no kernel is timed */
+    const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
+    const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
+    bool untimed;                /* the forecast goes by rates: no kernel is timed */
+    const struct task_def *task; /* NULL: language modelling */
 };
 
 struct session {
@@ -33,9 +33,10 @@ struct session {
     struct engine engine;
     struct stage *train, *eval; /* of the engine; NULL: not wanted */
 
-    struct tokenizer *tokenizer;         /* NULL when the data needs none */
-    struct source *source, *eval_source; /* eval_source: NULL when split off the training data */
+    void *data; /* of the task */
     struct loader *loader, *eval_loader;
+
+    struct feed feed, eval_feed; /* batches into the programs */
 
     /* what the engine was asked for */
     struct stage_request stages[2];
@@ -49,24 +50,19 @@ enum status session_data(struct session *s) MUST_CHECK;
 enum status session_start(struct session *s) MUST_CHECK;
 void session_close(struct session *s);
 
-/* Where the tokenizer knows no EOS, the model's is taken. */
-enum status session_open_tokenizer(const struct config *cfg, const struct model *model,
-                                   const char *model_folder, struct tokenizer **out) MUST_CHECK;
-/* Says what documents begin and end with. */
-void session_tell_documents(const struct tokenizer *t);
-
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;
 
-/* session_data.c: how batches are cut; and the memory that reading the data takes, for which a
- * tokenizer that is needed is opened. */
+/* How batches are cut, and what they are. */
 struct loader_options session_loader_options(const struct session *s, bool eval);
-int64_t session_data_bytes(struct session *s);
 
 /* Mean loss over the evaluation data (at most max_batches batches; 0: all). */
 struct evaluation {
     double loss;
-    int64_t n_tokens, n_batches;
+    struct metric_value values[MOST_METRIC_VALUES]; /* losses, where there are several; metrics */
+    int n_values;
+    const struct task_unit *unit;
+    int64_t n_units, n_batches;
     double seconds;
 };
 enum status session_evaluate(struct session *s, int64_t max_batches,

@@ -22,7 +22,8 @@ struct loop {
     struct profile profile;
     int64_t n_steps;
     int64_t n_labels; /* in the step just done */
-    int64_t n_stuck;  /* steps in a row that were skipped although the loss scale is at its least */
+    struct metric_value losses[MODEL_MOST_LOSSES];
+    int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
     double peak_flops; /* what MFU is measured against */
     bool peak_doubted; /* and that it was measured anew is said */
@@ -41,12 +42,18 @@ static double output(struct loop *l, const char *name)
     return (double)*x;
 }
 
+/* What a step has of the unit that the task counts in, labels or not. */
+static int64_t step_units(const struct loop *l)
+{
+    const struct config *cfg = l->s->config;
+    const struct task *task = &l->s->engine.task;
+    return cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
+}
+
 /* Inputs that stay the same during a step. */
 static void set_step_inputs(struct loop *l, double lr)
 {
-    const struct config *cfg = l->s->config;
-    int64_t tokens = cfg->train_batch_size * cfg->max_seq_length;
-    *(float *)input(l, LOSS_SEED) = (float)(1.0 / (double)tokens);
+    *(float *)input(l, LOSS_SEED) = (float)(1.0 / (double)step_units(l));
     *(float *)input(l, "lr") = (float)lr;
     int32_t *step = input(l, "step"); /* with loss scaling the device counts by itself */
     if (step)
@@ -55,20 +62,15 @@ static void set_step_inputs(struct loop *l, double lr)
 
 static enum status set_batch(struct loop *l, bool *has_labels)
 {
-    const struct config *cfg = l->s->config;
-    size_t n_bytes =
-        (size_t)(cfg->per_device_train_batch_size * cfg->max_seq_length) * sizeof(int32_t);
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    TRY(loader_next(l->s->loader, &tokens, &targets, &n_valid));
-    *has_labels = n_valid > 0;
-    l->n_labels += n_valid;
-    memcpy(input(l, "tokens"), tokens, n_bytes);
-    memcpy(input(l, "targets"), targets, n_bytes);
+    struct batch batch;
+    TRY(loader_next(l->s->loader, &batch));
+    *has_labels = batch.n_valid > 0;
+    l->n_labels += batch.n_valid;
+    feed_copy(&l->s->feed, &batch);
     loader_release_slot(l->s->loader);
     int64_t *rng = input(l, "rng");
     if (rng) {
-        rng[0] = cfg->seed;
+        rng[0] = l->s->config->seed;
         rng[1] = l->state.n_micro_steps;
     }
     l->state.n_micro_steps++;
@@ -120,7 +122,7 @@ static double epoch_of(const struct loop *l)
 {
     struct loader_cursor c;
     loader_get_cursor(l->s->loader, &c);
-    return (double)c.epoch + (double)c.next_window / (double)MAX(c.n_windows, (int64_t)1);
+    return (double)c.epoch + (double)c.next_sample / (double)MAX(c.n_samples, (int64_t)1);
 }
 
 enum { STUCK_STEPS = 20 };
@@ -148,7 +150,7 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
 {
     if (r->loss_scale > 0)
         TRY(check_scale(l, r));
-    if ((isfinite(r->loss) && isfinite(r->grad_norm)) || r->skipped || r->n_tokens == 0)
+    if ((isfinite(r->loss) && isfinite(r->grad_norm)) || r->skipped || r->n_units == 0)
         return OK;
     return FAIL(ERR_NUMERIC,
                 "step %lld: the %s is %s. Lower learning_rate (%g), warm up longer, or set "
@@ -191,9 +193,25 @@ static double mfu_of(struct loop *l, double seconds)
     return reached / l->peak_flops;
 }
 
+/* What is minimised, and by its name each of several losses that it is made of. */
+static void record_losses(struct loop *l, struct step_record *r)
+{
+    const struct model_graph *io = &l->s->train->io;
+    double sums[MODEL_MOST_SUMS];
+    r->loss = (double)NAN;
+    if (l->n_labels == 0)
+        return;
+    for (int i = 0; i < io->n_sums; i++)
+        sums[i] = output(l, io->sums[i].name);
+    r->loss = losses_total(io, sums);
+    for (int i = 0; i < io->n_losses; i++)
+        l->losses[i] = (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true};
+    r->losses = l->losses;
+    r->n_losses = io->n_losses > 1 ? io->n_losses : 0;
+}
+
 static struct step_record record_step(struct loop *l, double lr, double seconds)
 {
-    const struct config *cfg = l->s->config;
     bool ran = l->n_labels > 0;
     double norm = ran ? output(l, "grad_norm") : 0.0;
     bool scaled = l->s->engine.settings.numerics.precision.loss_scaling;
@@ -201,18 +219,19 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .step = l->state.step,
         .n_steps = l->n_steps,
         .epoch = epoch_of(l),
-        .loss = ran ? output(l, "loss") / output(l, "count") : (double)NAN,
         .grad_norm = norm,
         .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
-        .n_tokens = l->n_labels,
+        .unit = &l->s->engine.task.def->unit,
+        .n_units = l->n_labels,
         .seconds = seconds,
-        .tokens_per_s = (double)(cfg->train_batch_size * cfg->max_seq_length) / seconds,
+        .units_per_s = (double)step_units(l) / seconds,
         .mfu = mfu_of(l, seconds),
     };
-    l->state.n_tokens += r.n_tokens;
-    r.n_tokens_total = l->state.n_tokens;
+    record_losses(l, &r);
+    l->state.n_units += r.n_units;
+    r.n_units_total = l->state.n_units;
     double mean = (now_s() - l->started) / (double)MAX(l->result->n_steps, (int64_t)1);
     r.eta_s = mean * (double)(l->n_steps - l->state.step);
     measure_memory(l, &r);
@@ -328,9 +347,9 @@ static void note_labels(struct loop *l)
         return;
     }
     if (l->result->n_unlabelled++ == 0)
-        log_warn("step %lld: no token of its batch is a label: nothing is updated (said once; the "
+        log_warn("step %lld: no %s of its batch is a label: nothing is updated (said once; the "
                  "end of the run says how many such steps there were)",
-                 (long long)l->state.step);
+                 (long long)l->state.step, l->s->engine.task.def->unit.one);
 }
 
 static enum status train_step(struct loop *l, bool *done)
@@ -430,7 +449,7 @@ static void summarise(struct loop *l)
     r->median_step_s = sorted[r->n_kept / 2];
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
-    r->tokens_per_s = r->samples_per_s * (double)cfg->max_seq_length;
+    r->units_per_s = (double)step_units(l) / r->median_step_s;
     r->mfu = mfu_of(l, r->median_step_s);
 }
 

@@ -1,8 +1,8 @@
 /* trainer.h: the training loop.
  *
- * A step runs the train program's sections, reads three numbers back (loss, count, gradient norm)
- * and tells the observer. Evaluation, saving and stopping happen between steps. The loop never
- * prints: observers do (terminal, metrics.jsonl, TensorBoard).
+ * A step runs the train program's sections, reads a few numbers back (sums of losses, counts, the
+ * gradient norm) and tells the observer. Evaluation, saving and stopping happen between steps. The
+ * loop never prints: observers do (terminal, metrics.jsonl, TensorBoard).
  */
 #ifndef SNUG_TRAIN_TRAINER_H
 #define SNUG_TRAIN_TRAINER_H
@@ -22,12 +22,16 @@ struct step_record {
     double epoch;
     bool ends_epoch; /* the next one begins another pass over the data */
     double loss, grad_norm, lr;
-    double loss_scale; /* of the next step; 0: the loss is not scaled */
-    bool skipped;      /* the scaled gradients overflowed: nothing was updated */
-    int64_t n_tokens; /* that counted in the loss; 0: there is no loss (NAN), nothing was updated */
-    int64_t n_tokens_total;
+    const struct metric_value
+        *losses; /* [n_losses] that the loss is made of; none where it is one */
+    int n_losses;
+    double loss_scale;            /* of the next step; 0: the loss is not scaled */
+    bool skipped;                 /* the scaled gradients overflowed: nothing was updated */
+    const struct task_unit *unit; /* what the task counts in: tokens */
+    int64_t n_units; /* that counted in the loss; 0: there is no loss (NAN), nothing was updated */
+    int64_t n_units_total;
     double seconds;
-    double tokens_per_s, mfu;
+    double units_per_s, mfu;
     int64_t arena_bytes, arena_predicted;   /* high-water mark so far, device tier */
     int64_t device_bytes, device_predicted; /* as the system sees the process */
     int64_t host_bytes;
@@ -57,10 +61,10 @@ struct train_result {
     double *losses;       /* [n_kept]; freed with train_result_release */
     double *step_seconds; /* likewise */
     int64_t n_skipped;    /* of these, because scaled gradients overflowed */
-    int64_t n_unlabelled; /* of these, because no token was a label */
+    int64_t n_unlabelled; /* of these, because nothing in them was a label */
     double loss_scale;    /* after the last step; 0: the loss is not scaled */
     double median_step_s;
-    double tokens_per_s, samples_per_s, mfu;
+    double units_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     char *last_checkpoint;                         /* NULL: none saved */
     int signal;                                    /* that stopped it; 0: none */

@@ -195,7 +195,7 @@ static void expect_loss(const char *name, const char *extra, double tolerance)
     struct evaluation cpu, gpu;
     evaluate(name, "cpu", extra, &cpu);
     evaluate(name, "cuda", extra, &gpu);
-    assert_int_equal(gpu.n_tokens, cpu.n_tokens);
+    assert_int_equal(gpu.n_units, cpu.n_units);
     double error = fabs(gpu.loss / cpu.loss - 1.0);
     if (!(error < tolerance))
         fail_msg("%s: loss %.9g, on the CPU %.9g (relative error %.2g)", name, gpu.loss, cpu.loss,

@@ -1,4 +1,4 @@
-/* Batches: the order of windows, the cursor, the ring, ranks, and errors out of the thread. */
+/* Batches: the order of samples, the cursor, the ring, ranks, and errors out of the thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "data/loader.h"
 #include "data/permutation.h"
+#include "data/windows.h"
 #include "support/scratch.h"
 
 enum { SEQ = 7, VOCAB = 60000 };
@@ -24,6 +25,8 @@ struct fixture {
     struct scratch scratch;
     char path[SCRATCH_PATH];
     struct source *source;
+    struct windows *windows;
+    struct dataset data;
 };
 
 static void fixture_open(struct fixture *f, int64_t n_tokens)
@@ -39,18 +42,28 @@ static void fixture_open(struct fixture *f, int64_t n_tokens)
     struct source_options options = {.paths = paths, .n_paths = 1, .vocab_size = VOCAB};
     assert_int_equal(source_open(&f->source, &options), OK);
     assert_int_equal(source_n_tokens(f->source), n_tokens);
+    assert_int_equal(windows_open(&f->windows, f->source, SEQ), OK);
+    f->data = windows_dataset(f->windows);
 }
 
 static void fixture_close(struct fixture *f)
 {
+    windows_free(f->windows);
     source_free(f->source);
     scratch_release(&f->scratch);
+}
+
+static struct batch sequences(int64_t n_rows)
+{
+    struct batch b = {0};
+    windows_describe(&b, n_rows, SEQ);
+    return b;
 }
 
 static struct loader_options plain_options(void)
 {
     return (struct loader_options){
-        .batch = 3, .seq_len = SEQ, .shuffle = 1, .seed = 42, .n_ranks = 1, .n_slots = 2};
+        .batch = sequences(3), .shuffle = 1, .seed = 42, .n_ranks = 1, .n_slots = 2};
 }
 
 struct running {
@@ -58,14 +71,14 @@ struct running {
     void *ring;
 };
 
-static struct running start(const struct source *source, const struct loader_options *options,
+static struct running start(const struct dataset *data, const struct loader_options *options,
                             const struct loader_cursor *cursor)
 {
     struct running r = {0};
     size_t n_bytes = loader_ring_bytes(options);
     assert_true(n_bytes > 0 && n_bytes % 64 == 0);
     r.ring = aligned_alloc(64, n_bytes);
-    assert_int_equal(loader_open(&r.loader, source, options), OK);
+    assert_int_equal(loader_open(&r.loader, data, options), OK);
     if (cursor)
         assert_int_equal(loader_set_cursor(r.loader, cursor), OK);
     assert_int_equal(loader_start(r.loader, r.ring, n_bytes), OK);
@@ -78,20 +91,34 @@ static void stop(struct running *r)
     free(r->ring);
 }
 
+static struct batch next_batch(struct running *r)
+{
+    struct batch b;
+    assert_int_equal(loader_next(r->loader, &b), OK);
+    return b;
+}
+
+static const int32_t *ids_of(const struct batch *b, const char *name)
+{
+    const struct batch_item *item = batch_item(b, name);
+    assert_non_null(item);
+    return item->tensor.data;
+}
+
 /* Takes a batch, checks that each row is a whole window, and writes the windows' numbers. */
 static void take(struct running *r, const struct loader_options *o, int64_t *windows)
 {
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    assert_int_equal(loader_next(r->loader, &tokens, &targets, &n_valid), OK);
-    assert_int_equal(n_valid, o->batch * o->seq_len);
-    for (int64_t row = 0; row < o->batch; row++) {
-        int32_t first = tokens[row * o->seq_len];
-        assert_int_equal(first % (o->seq_len + 1), 0);
-        windows[row] = first / (o->seq_len + 1);
-        for (int64_t i = 0; i < o->seq_len; i++) {
-            assert_int_equal(tokens[row * o->seq_len + i], first + i);
-            assert_int_equal(targets[row * o->seq_len + i], first + i + 1);
+    struct batch b = next_batch(r);
+    const int32_t *tokens = ids_of(&b, "tokens"), *targets = ids_of(&b, "targets");
+    assert_int_equal(batch_rows(&b), batch_rows(&o->batch));
+    assert_int_equal(b.n_valid, batch_rows(&b) * SEQ);
+    for (int64_t row = 0; row < batch_rows(&b); row++) {
+        int32_t first = tokens[row * SEQ];
+        assert_int_equal(first % (SEQ + 1), 0);
+        windows[row] = first / (SEQ + 1);
+        for (int64_t i = 0; i < SEQ; i++) {
+            assert_int_equal(tokens[row * SEQ + i], first + i);
+            assert_int_equal(targets[row * SEQ + i], first + i + 1);
         }
     }
     loader_release_slot(r->loader);
@@ -120,8 +147,8 @@ static void every_window_comes_once_an_epoch(void **state)
     enum { WINDOWS = 36 };
     fixture_open(&f, WINDOWS * (SEQ + 1) + 5);
     struct loader_options o = plain_options();
-    struct running r = start(f.source, &o, NULL);
-    assert_int_equal(loader_n_windows(r.loader), WINDOWS);
+    struct running r = start(&f.data, &o, NULL);
+    assert_int_equal(loader_n_samples(r.loader), WINDOWS);
     assert_int_equal(loader_n_batches(r.loader), WINDOWS / 3);
     int64_t order[3][WINDOWS];
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -144,7 +171,7 @@ static void without_shuffling_windows_come_in_order(void **state)
     fixture_open(&f, 10 * (SEQ + 1));
     struct loader_options o = plain_options();
     o.shuffle = 0;
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     assert_int_equal(loader_n_batches(r.loader), 3); /* the tenth is dropped */
     for (int epoch = 0; epoch < 2; epoch++)
         for (int64_t b = 0; b < 3; b++) {
@@ -166,7 +193,7 @@ static void a_resumed_run_continues_as_if_not_interrupted(void **state)
     struct loader_options o = plain_options();
     struct loader_cursor cursors[BATCHES + 1];
     int64_t whole[BATCHES][3];
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     for (int b = 0; b < BATCHES; b++) {
         loader_get_cursor(r.loader, &cursors[b]);
         take(&r, &o, whole[b]);
@@ -176,7 +203,7 @@ static void a_resumed_run_continues_as_if_not_interrupted(void **state)
     for (int64_t slots = 1; slots <= 5; slots += 2)
         for (int from = 0; from < BATCHES; from++) {
             o.n_slots = slots;
-            r = start(f.source, &o, &cursors[from]);
+            r = start(&f.data, &o, &cursors[from]);
             for (int b = from; b < BATCHES; b++) {
                 int64_t windows[3];
                 struct loader_cursor now;
@@ -197,13 +224,11 @@ static void a_batch_that_was_not_released_comes_again(void **state)
     fixture_open(&f, 20 * (SEQ + 1));
     struct loader_options o = plain_options();
     o.n_slots = 4;
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     int64_t first[3], again[3];
     take(&r, &o, first);
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    assert_int_equal(loader_next(r.loader, &tokens, &targets, &n_valid), OK);
-    int32_t expected = tokens[0];
+    struct batch batch = next_batch(&r);
+    int32_t expected = ids_of(&batch, "tokens")[0];
     loader_stop(r.loader);
     assert_int_equal(loader_start(r.loader, r.ring, loader_ring_bytes(&o)), OK);
     take(&r, &o, again);
@@ -219,7 +244,7 @@ static void a_run_can_go_on_with_another_batch_size(void **state)
     enum { WINDOWS = 12 };
     fixture_open(&f, WINDOWS * (SEQ + 1));
     struct loader_options o = plain_options();
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     int seen[WINDOWS] = {0};
     int64_t windows[6];
     for (int b = 0; b < 2; b++) {
@@ -230,8 +255,8 @@ static void a_run_can_go_on_with_another_batch_size(void **state)
     struct loader_cursor cursor;
     loader_get_cursor(r.loader, &cursor);
     stop(&r);
-    o.batch = 6;
-    r = start(f.source, &o, &cursor);
+    o.batch = sequences(6);
+    r = start(&f.data, &o, &cursor);
     take(&r, &o, windows);
     for (int i = 0; i < 6; i++)
         seen[windows[i]]++;
@@ -253,7 +278,7 @@ static void ranks_share_an_epoch_without_overlap(void **state)
         struct loader_options o = plain_options();
         o.rank = rank;
         o.n_ranks = RANKS;
-        struct running r = start(f.source, &o, NULL);
+        struct running r = start(&f.data, &o, NULL);
         assert_int_equal(loader_n_batches(r.loader), WINDOWS / RANKS / 3);
         for (int b = 0; b < WINDOWS / RANKS / 3; b++)
             take(&r, &o, &by_rank[rank][3 * b]);
@@ -265,8 +290,8 @@ static void ranks_share_an_epoch_without_overlap(void **state)
         assert_int_equal(seen[i], 1);
     /* and together they make the batches that one rank with twice the rows makes */
     struct loader_options o = plain_options();
-    o.batch = 6;
-    struct running r = start(f.source, &o, NULL);
+    o.batch = sequences(6);
+    struct running r = start(&f.data, &o, NULL);
     for (int b = 0; b < WINDOWS / 6; b++)
         take(&r, &o, &alone[6 * b]);
     stop(&r);
@@ -283,8 +308,8 @@ static void training_and_evaluation_windows_are_disjoint(void **state)
     struct loader_options o = plain_options();
     o.split = SPLIT_TRAIN;
     o.val_set_size = 0.1;
-    struct running r = start(f.source, &o, NULL);
-    assert_int_equal(loader_n_windows(r.loader), 18);
+    struct running r = start(&f.data, &o, NULL);
+    assert_int_equal(loader_n_samples(r.loader), 18);
     for (int b = 0; b < 12; b++) {
         int64_t windows[3];
         take(&r, &o, windows);
@@ -294,9 +319,9 @@ static void training_and_evaluation_windows_are_disjoint(void **state)
     stop(&r);
     o.split = SPLIT_EVAL;
     o.val_set_size = 4;
-    o.batch = 2;
-    r = start(f.source, &o, NULL);
-    assert_int_equal(loader_n_windows(r.loader), 4);
+    o.batch = sequences(2);
+    r = start(&f.data, &o, NULL);
+    assert_int_equal(loader_n_samples(r.loader), 4);
     for (int b = 0; b < 4; b++) {
         int64_t windows[2];
         take(&r, &o, windows);
@@ -314,15 +339,15 @@ static void the_last_batch_can_be_filled_up_with_rows_that_do_not_count(void **s
     struct loader_options o = plain_options();
     o.shuffle = 0;
     o.keep_last = 1;
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     assert_int_equal(loader_n_batches(r.loader), 2);
     for (int epoch = 0; epoch < 3; epoch++) {
-        const int32_t *tokens, *targets;
-        int64_t n_valid, windows[3];
+        int64_t windows[3];
         take(&r, &o, windows);
         assert_int_equal(windows[0], 0);
-        assert_int_equal(loader_next(r.loader, &tokens, &targets, &n_valid), OK);
-        assert_int_equal(n_valid, SEQ);
+        struct batch batch = next_batch(&r);
+        const int32_t *tokens = ids_of(&batch, "tokens"), *targets = ids_of(&batch, "targets");
+        assert_int_equal(batch.n_valid, SEQ);
         assert_int_equal(tokens[0], 3 * (SEQ + 1));
         for (int i = SEQ; i < 3 * SEQ; i++) {
             assert_int_equal(tokens[i], 0);
@@ -342,10 +367,9 @@ static void a_file_cut_short_under_a_run_is_bad_data(void **state)
     struct loader_options o = plain_options();
     o.shuffle = 0;
     assert_int_equal(truncate(f.path, 1024), 0);
-    struct running r = start(f.source, &o, NULL);
-    const int32_t *tokens, *targets;
-    int64_t n_valid;
-    assert_int_equal(loader_next(r.loader, &tokens, &targets, &n_valid), ERR_DATA);
+    struct running r = start(&f.data, &o, NULL);
+    struct batch batch;
+    assert_int_equal(loader_next(r.loader, &batch), ERR_DATA);
     assert_non_null(strstr(status_message(), "shorter than it was"));
     stop(&r);
     fixture_close(&f);
@@ -358,15 +382,11 @@ static void several_batches_can_be_held_but_not_more_than_slots(void **state)
     fixture_open(&f, 20 * (SEQ + 1));
     struct loader_options o = plain_options();
     o.shuffle = 0;
-    struct running r = start(f.source, &o, NULL);
-    const int32_t *a, *b, *targets;
-    int64_t n_valid;
-    assert_int_equal(loader_next(r.loader, &a, &targets, &n_valid), OK);
-    assert_int_equal(loader_next(r.loader, &b, &targets, &n_valid), OK);
-    assert_ptr_not_equal(a, b);
-    assert_int_equal(loader_next(r.loader, &b, &targets, &n_valid), ERR_INTERNAL);
-    assert_int_equal(a[0], 0);
-    assert_int_equal(b[0], 3 * (SEQ + 1));
+    struct running r = start(&f.data, &o, NULL);
+    struct batch a = next_batch(&r), b = next_batch(&r), c;
+    assert_int_equal(loader_next(r.loader, &c), ERR_INTERNAL);
+    assert_int_equal(ids_of(&a, "tokens")[0], 0);
+    assert_int_equal(ids_of(&b, "tokens")[0], 3 * (SEQ + 1));
     loader_release_slot(r.loader);
     loader_release_slot(r.loader);
     int64_t windows[3];
@@ -384,7 +404,7 @@ static void stopping_works_while_the_ring_is_full_or_untouched(void **state)
     struct loader_options o = plain_options();
     for (int trial = 0; trial < 50; trial++) {
         o.n_slots = 1 + trial % 3;
-        struct running r = start(f.source, &o, NULL);
+        struct running r = start(&f.data, &o, NULL);
         if (trial % 2) {
             struct timespec pause = {.tv_nsec = 1000000}; /* long enough to fill the ring */
             (void)nanosleep(&pause, NULL);
@@ -400,7 +420,7 @@ static void nothing_is_allocated_while_running(void **state)
     struct fixture f;
     fixture_open(&f, 20 * (SEQ + 1));
     struct loader_options o = plain_options();
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     int64_t windows[3];
     mem_fail_after(1, 1);
     for (int b = 0; b < 30; b++)
@@ -417,7 +437,7 @@ static void an_error_in_the_thread_comes_out_of_next(void **state)
     fixture_open(&f, 20 * (SEQ + 1));
     struct loader_options o = plain_options();
     o.shuffle = 0;
-    struct running r = start(f.source, &o, NULL);
+    struct running r = start(&f.data, &o, NULL);
     int64_t windows[3];
     take(&r, &o, windows);
     /* The file changes under the mapping: position 100 now holds a token outside. */
@@ -429,9 +449,8 @@ static void an_error_in_the_thread_comes_out_of_next(void **state)
     assert_int_equal(fclose(file), 0);
     enum status status = OK;
     for (int b = 0; b < 20 && status == OK; b++) {
-        const int32_t *tokens, *targets;
-        int64_t n_valid;
-        status = loader_next(r.loader, &tokens, &targets, &n_valid);
+        struct batch batch;
+        status = loader_next(r.loader, &batch);
         if (status == OK)
             loader_release_slot(r.loader);
     }
@@ -442,6 +461,64 @@ static void an_error_in_the_thread_comes_out_of_next(void **state)
     fixture_close(&f);
 }
 
+/* Rows of a table: f64 features [2, 2], and a class of a byte. Sample i has i in all of them; odd
+ * ones have no label. */
+enum { TABLE_ROWS = 10 };
+
+static enum status read_table(void *user, int64_t i, struct batch *b, int64_t row)
+{
+    (void)user;
+    double *features = batch_row(b, 0, row);
+    for (int k = 0; k < 4; k++)
+        features[k] = (double)i;
+    *(uint8_t *)batch_row(b, 1, row) = (uint8_t)i;
+    b->n_valid += i % 2 == 0;
+    return OK;
+}
+
+static void blank_table(void *user, struct batch *b, int64_t row)
+{
+    (void)user;
+    *(double *)batch_row(b, 0, row) = -1;
+    *(uint8_t *)batch_row(b, 1, row) = 255;
+}
+
+static void any_tensors_make_a_batch(void **state)
+{
+    (void)state;
+    struct dataset table = {.n_samples = TABLE_ROWS,
+                            .noun = "rows",
+                            .size = 4,
+                            .size_noun = "features",
+                            .read = read_table,
+                            .blank = blank_table};
+    struct loader_options o = {.keep_last = 1, .n_ranks = 1, .n_slots = 3};
+    batch_add(&o.batch, "features", DTYPE_F64, shape_of(3, INT64_C(4), INT64_C(2), INT64_C(2)));
+    batch_add(&o.batch, "class", DTYPE_U8, shape_of(1, INT64_C(4)));
+    assert_int_equal(loader_ring_bytes(&o), 3 * (128 + 64));
+    struct running r = start(&table, &o, NULL);
+    for (int64_t i = 0; i < 3 * TABLE_ROWS; i++) {
+        struct batch b = next_batch(&r);
+        int64_t at = i % 3 * 4;
+        assert_int_equal(b.n_valid, at == 8 ? 1 : 2);
+        for (int64_t row = 0; row < 4; row++) {
+            bool is_blank = at + row >= TABLE_ROWS;
+            const double *features = batch_row(&b, 0, row);
+            assert_true(features[0] == (is_blank ? -1 : (double)(at + row)));
+            assert_int_equal(*(uint8_t *)batch_row(&b, 1, row), is_blank ? 255 : at + row);
+        }
+        loader_release_slot(r.loader);
+    }
+    stop(&r);
+    batch_add(&o.batch, "weight", DTYPE_F32, shape_of(1, INT64_C(3)));
+    assert_int_equal(loader_ring_bytes(&o), 0); /* a row is missing in it */
+    table.n_samples = 2;
+    o = (struct loader_options){.batch = sequences(3), .n_ranks = 1, .n_slots = 1};
+    struct loader *l;
+    assert_int_equal(loader_open(&l, &table, &o), ERR_DATA);
+    assert_non_null(strstr(status_message(), "2 rows of 4 features"));
+}
+
 static void too_little_data_says_what_would_help(void **state)
 {
     (void)state;
@@ -449,29 +526,31 @@ static void too_little_data_says_what_would_help(void **state)
     fixture_open(&f, 2 * (SEQ + 1));
     struct loader *l;
     struct loader_options o = plain_options();
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_DATA);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_DATA);
     assert_non_null(strstr(status_message(), "smaller batch"));
-    o.seq_len = 100;
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_DATA);
+    assert_non_null(strstr(status_message(), "a shorter sequence length"));
+    struct windows *w;
+    assert_int_equal(windows_open(&w, f.source, 100), ERR_DATA);
     assert_non_null(strstr(status_message(), "16 tokens"));
+    assert_int_equal(windows_open(&w, f.source, 0), ERR_CONFIG);
     o = plain_options();
-    o.batch = 1;
+    o.batch = sequences(1);
     o.split = SPLIT_TRAIN;
     o.val_set_size = 2;
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_DATA);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_DATA);
     assert_non_null(strstr(status_message(), "val_set_size"));
     o.split = SPLIT_EVAL;
     o.val_set_size = 0;
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_CONFIG);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_CONFIG);
     o.val_set_size = -1;
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_CONFIG);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_CONFIG);
     o = plain_options();
     o.n_slots = 0;
     assert_int_equal(loader_ring_bytes(&o), 0);
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_CONFIG);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_CONFIG);
     o = plain_options();
     o.rank = 1;
-    assert_int_equal(loader_open(&l, f.source, &o), ERR_CONFIG);
+    assert_int_equal(loader_open(&l, &f.data, &o), ERR_CONFIG);
     assert_null(l);
     fixture_close(&f);
 }
@@ -483,17 +562,17 @@ static void a_cursor_of_other_data_is_refused(void **state)
     fixture_open(&f, 20 * (SEQ + 1));
     struct loader_options o = plain_options();
     struct loader *l;
-    assert_int_equal(loader_open(&l, f.source, &o), OK);
+    assert_int_equal(loader_open(&l, &f.data, &o), OK);
     struct loader_cursor good, bad;
     loader_get_cursor(l, &good);
     bad = good;
-    bad.n_windows--;
+    bad.n_samples--;
     assert_int_equal(loader_set_cursor(l, &bad), ERR_CHECKPOINT);
     bad = good;
     bad.seed++;
     assert_int_equal(loader_set_cursor(l, &bad), ERR_CHECKPOINT);
     bad = good;
-    bad.next_window = 1000;
+    bad.next_sample = 1000;
     assert_int_equal(loader_set_cursor(l, &bad), ERR_CHECKPOINT);
     bad = good;
     bad.epoch = -1;
@@ -515,11 +594,15 @@ static void running_out_of_memory_while_opening_is_a_clean_error(void **state)
     struct loader_options o = plain_options();
     for (int64_t n = 1;; n++) {
         int64_t before = mem_live();
-        struct loader *l;
+        struct loader *l = NULL;
+        struct windows *w;
         mem_fail_after(n, 0);
-        enum status status = loader_open(&l, f.source, &o);
+        enum status status = windows_open(&w, f.source, SEQ);
+        if (status == OK)
+            status = loader_open(&l, &f.data, &o);
         mem_fail_after(0, 0);
         loader_free(l);
+        windows_free(w);
         assert_int_equal(mem_live(), before);
         if (status == OK)
             break;
@@ -545,6 +628,7 @@ int main(void)
         cmocka_unit_test(stopping_works_while_the_ring_is_full_or_untouched),
         cmocka_unit_test(nothing_is_allocated_while_running),
         cmocka_unit_test(an_error_in_the_thread_comes_out_of_next),
+        cmocka_unit_test(any_tensors_make_a_batch),
         cmocka_unit_test(too_little_data_says_what_would_help),
         cmocka_unit_test(a_cursor_of_other_data_is_refused),
         cmocka_unit_test(running_out_of_memory_while_opening_is_a_clean_error),

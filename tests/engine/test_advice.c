@@ -14,6 +14,7 @@
 #include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 
 static struct device device;
 
@@ -27,6 +28,7 @@ static int open_device(void **state)
 struct planned {
     struct config *config;
     struct model *model;
+    struct task task;
     char *folder;
     struct stage_request stage;
     struct engine engine;
@@ -46,10 +48,11 @@ static void plan(struct planned *p, const char *const *settings, bool train)
     expect_ok(config_load(&p->config, NULL, overrides, n));
     expect_ok(config_resolve(p->config, 1));
     expect_ok(open_model(p->config, NULL, &p->model, &p->folder));
+    p->task = language_task(p->model);
     expect_ok(settings_from_config(&typed, p->config, &device));
     expect_ok(
-        request_from_config(&p->stage, train ? STAGE_TRAIN : STAGE_EVAL, p->config, p->model));
-    engine_init(&p->engine, &typed, p->model, &device);
+        request_from_config(&p->stage, train ? STAGE_TRAIN : STAGE_EVAL, p->config, &p->task));
+    engine_init(&p->engine, &typed, p->task, &device);
     p->engine.config = p->config;
     expect_ok(
         engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));

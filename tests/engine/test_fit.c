@@ -14,6 +14,7 @@
 #include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -63,6 +64,7 @@ static int open_device(void **state)
 struct planned {
     struct config *config;
     struct model *model;
+    struct task task;
     char *folder;
     struct stage_request stage;
     struct engine engine;
@@ -78,9 +80,10 @@ static void plan(struct planned *p, const char *extra1, const char *extra2)
     expect_ok(config_load(&p->config, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(p->config, 1));
     expect_ok(open_model(p->config, NULL, &p->model, &p->folder));
+    p->task = language_task(p->model);
     expect_ok(settings_from_config(&settings, p->config, &device));
-    expect_ok(request_from_config(&p->stage, STAGE_TRAIN, p->config, p->model));
-    engine_init(&p->engine, &settings, p->model, &device);
+    expect_ok(request_from_config(&p->stage, STAGE_TRAIN, p->config, &p->task));
+    engine_init(&p->engine, &settings, p->task, &device);
     p->engine.config = p->config;
     expect_ok(
         engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));

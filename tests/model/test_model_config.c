@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 
 static enum status parse(struct model **m, const char *text)
 {
@@ -87,7 +88,8 @@ static void flops_count_the_head_but_not_the_lookup(void **state)
     struct model *m;
     expect_ok(parse(&m, LLAMA("llama", 4096, 32, 32, 32, 11008, 32000) "}"));
     double due = 6.0 * (6738415616.0 - 32000.0 * 4096) + 6.0 * 32 * 4096 * 2048;
-    assert_true(model_flops_per_token(m, 6738415616, 2048) == due);
+    struct task task = language_task(m);
+    assert_true(task_language.flops(&task, 6738415616, 2048) == due);
     model_free(m);
 }
 
@@ -363,8 +365,8 @@ static void token_ids_may_be_lists(void **state)
     (void)state;
     struct model *m;
     expect_ok(parse(&m, "{" TINY_GPT2 ", \"eos_token_id\": [7, 9], \"bos_token_id\": null}"));
-    assert_int_equal(m->eos_token, 7);
-    assert_int_equal(m->bos_token, -1);
+    assert_int_equal(m->language.eos_token, 7);
+    assert_int_equal(m->language.bos_token, -1);
     model_free(m);
 }
 

@@ -32,7 +32,7 @@ static void check_logits(const char *name, const char *config_file, enum dtype d
     struct model_request r = request(MODEL_SCORE, dtype);
     golden_open(&g, name, config_file, &r);
     golden_start(&g);
-    golden_fill(&g, g.built.tokens, "tokens");
+    golden_fill(&g, golden_input(&g, "tokens"), "tokens");
     expect_ok(eval_run(g.eval));
     double *due, *got = golden_value(&g, g.built.logits);
     int64_t n = golden_get(&g, "logits", &due);
@@ -91,7 +91,7 @@ static void check_gradient(const struct golden *g, const char *model, const stru
 
 static double count_targets(const struct golden *g)
 {
-    struct tensor t = eval_tensor(g->eval, g->built.targets);
+    struct tensor t = eval_tensor(g->eval, golden_input(g, "targets"));
     int n = 0;
     for (int64_t i = 0; i < shape_elems(&t.shape); i++)
         n += ((const int32_t *)t.data)[i] >= 0;
@@ -105,15 +105,15 @@ static void check_training(const char *name, const struct model_request *r, cons
     value_id wanted[64], grads[64];
     golden_open(&g, name, "config.json", r);
     value_id seed =
-        build_value(&g.builder, "seed", ROLE_INPUT, graph_value(g.graph, g.built.loss_sum)->dtype,
+        build_value(&g.builder, "seed", ROLE_INPUT, graph_value(g.graph, golden_loss(&g))->dtype,
                     shape_of(1, INT64_C(1)));
     for (int i = 0; i < g.built.n_params; i++)
         wanted[i] = g.built.params[i].value;
-    expect_ok(autodiff(g.graph, g.built.loss_sum, seed, wanted, (size_t)g.built.n_params, grads));
+    expect_ok(autodiff(g.graph, golden_loss(&g), seed, wanted, (size_t)g.built.n_params, grads));
     expect_ok(graph_check(g.graph));
     golden_start(&g);
-    golden_fill(&g, g.built.tokens, "tokens");
-    golden_fill(&g, g.built.targets, "targets");
+    golden_fill(&g, golden_input(&g, "tokens"), "tokens");
+    golden_fill(&g, golden_input(&g, "targets"), "targets");
     double count = count_targets(&g);
     struct tensor s = eval_tensor(g.eval, seed);
     if (s.dtype == DTYPE_F64)
@@ -122,7 +122,7 @@ static void check_training(const char *name, const struct model_request *r, cons
         *(float *)s.data = (float)(1 / count);
     expect_ok(eval_run(g.eval));
 
-    double *loss = golden_value(&g, g.built.loss_sum), *n = golden_value(&g, g.built.count), *due;
+    double *loss = golden_value(&g, golden_loss(&g)), *n = golden_value(&g, golden_count(&g)), *due;
     assert_true(n[0] == count);
     loss[0] /= count;
     golden_get(&g, loss_name, &due);
@@ -165,7 +165,7 @@ static void label_smoothing_and_z_loss_equal_those_of_torch(void **state)
 /* One call of a decoding graph: `n` tokens of every sequence from `first` on. */
 static void decode(struct golden *g, const int32_t *tokens, int first, int n)
 {
-    int32_t *in = eval_tensor(g->eval, g->built.tokens).data;
+    int32_t *in = eval_tensor(g->eval, golden_input(g, "tokens")).data;
     int32_t *positions = eval_tensor(g->eval, g->built.positions).data;
     *(int32_t *)eval_tensor(g->eval, g->built.position).data = first;
     for (int t = 0; t < n; t++) {

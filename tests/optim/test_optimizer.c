@@ -52,12 +52,15 @@ static enum status net_finish(struct net *n, const struct optimizer_options *o)
     value_id seed;
     expect_ok(
         graph_add_value(n->g, "seed", ROLE_INPUT, DTYPE_F32, shape_of(1, INT64_C(1)), NULL, &seed));
-    expect_ok(optimizer_gradients(n->g, n->loss, seed, n->params, N_PARAMS));
+    expect_ok(
+        optimizer_gradients(n->g, &(struct autodiff_root){n->loss, seed}, 1, n->params, N_PARAMS));
     n->loss = adopted_value(n->g, n->loss);
     n->count = adopted_value(n->g, n->count);
     expect_ok(adopt_forward(n->g));
     expect_ok(precision_apply(n->g, &o->precision));
-    TRY(optimizer_apply(n->g, o, n->params, N_PARAMS, n->loss, n->count));
+    const struct graph_output sums[] = {{"loss", n->loss}, {"count", n->count}};
+    TRY(optimizer_apply(n->g, o, n->params, N_PARAMS,
+                        &(struct optimizer_sums){sums, ARRAY_LEN(sums), 1}));
     return graph_check(n->g);
 }
 

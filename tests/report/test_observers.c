@@ -13,6 +13,7 @@
 #include "report/observe.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 
 static struct step_record a_step(int64_t step)
 {
@@ -23,10 +24,11 @@ static struct step_record a_step(int64_t step)
         .loss = 1.23449,
         .grad_norm = 0.871,
         .lr = 1.9e-4,
-        .n_tokens = 8192,
-        .n_tokens_total = 983040,
+        .unit = &task_language.unit,
+        .n_units = 8192,
+        .n_units_total = 983040,
         .seconds = 0.412,
-        .tokens_per_s = 4812.4,
+        .units_per_s = 4812.4,
         .mfu = 0.41,
         .arena_bytes = INT64_C(2480343613),
         .arena_predicted = INT64_C(2480343613),
@@ -95,7 +97,7 @@ static void a_long_run_still_has_lines_of_at_most_110_characters(void **state)
     struct step_record r = a_step(123456789);
     struct str text = {0};
     r.n_steps = 1234567890;
-    r.tokens_per_s = 12345678;
+    r.units_per_s = 12345678;
     r.loss_scale = 65536;
     r.skipped = true;
     r.arena_bytes -= 100000000; /* not what was predicted: both are shown */
@@ -113,7 +115,7 @@ static void a_step_without_labels_says_so_where_room_is_short_too(void **state)
     (void)state;
     struct step_record r = a_step(120);
     struct str text = {0};
-    r.n_tokens = 0;
+    r.n_units = 0;
     observe_step_text(&text, &r, 40);
     assert_string_equal(str_text(&text), "step 120/1500  loss 1.2345 (no labels)");
     str_release(&text);
@@ -186,10 +188,12 @@ static void metrics_have_one_object_for_each_event(void **state)
     char path[SCRATCH_PATH];
     scratch_init(&s);
     struct config *cfg = make_config(&s);
-    expect_ok(observe_metrics_open(&o, cfg, "20261115-170912-403127-8f3ac21b", &f));
+    expect_ok(
+        observe_metrics_open(&o, cfg, "20261115-170912-403127-8f3ac21b", &f, &task_language.unit));
     struct train_observer x = observe_metrics(&o);
     struct step_record r = a_step(1);
-    struct eval_record e = {.step = 1, .result = {.loss = 2.5, .n_tokens = 64}};
+    struct eval_record e = {.step = 1,
+                            .result = {.loss = 2.5, .n_units = 64, .unit = &task_language.unit}};
     struct train_result result = {.n_steps = 2, .last_step = 2};
     expect_ok(x.on_step(x.user, &r));
     expect_ok(x.on_eval(x.user, &e));

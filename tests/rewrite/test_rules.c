@@ -452,18 +452,18 @@ static void gradients_run(struct gradients *x, const char *name, enum dtype dtyp
         wanted[i] = d->built.params[i].value;
     if (fused)
         expect_ok(rewrite_apply(d->graph, REWRITE_FORWARD));
-    const struct value *loss = graph_value(d->graph, d->built.loss_sum);
+    const struct value *loss = graph_value(d->graph, golden_loss(d));
     expect_ok(graph_add_value(d->graph, "seed", ROLE_INPUT, loss->dtype, loss->shape, NULL, &seed));
-    expect_ok(autodiff(d->graph, d->built.loss_sum, seed, wanted, n, x->of));
+    expect_ok(autodiff(d->graph, golden_loss(d), seed, wanted, n, x->of));
     for (size_t i = 0; i < n; i++)
         expect_ok(graph_add_output(d->graph, d->built.params[i].name, x->of[i]));
-    expect_ok(graph_add_output(d->graph, "loss", d->built.loss_sum));
+    expect_ok(graph_add_output(d->graph, "loss", golden_loss(d)));
     if (fused)
         expect_ok(rewrite_apply(d->graph, REWRITE_GRADIENT));
     expect_ok(graph_check(d->graph));
     golden_start(d);
-    golden_fill(d, d->built.tokens, "tokens");
-    golden_fill(d, d->built.targets, "targets");
+    golden_fill(d, golden_input(d, "tokens"), "tokens");
+    golden_fill(d, golden_input(d, "targets"), "targets");
     struct tensor one = eval_tensor(d->eval, seed);
     if (one.dtype == DTYPE_F64)
         *(double *)one.data = 1.0;
@@ -477,8 +477,8 @@ static void compare(const struct gradients *plain, const struct gradients *fused
 {
     for (int i = 0; i <= plain->golden.built.n_params; i++) {
         bool loss = i == plain->golden.built.n_params;
-        value_id a = loss ? plain->golden.built.loss_sum : plain->of[i];
-        value_id b = loss ? fused->golden.built.loss_sum : fused->of[i];
+        value_id a = loss ? golden_loss(&plain->golden) : plain->of[i];
+        value_id b = loss ? golden_loss(&fused->golden) : fused->of[i];
         double *x = golden_value(&plain->golden, a), *y = golden_value(&fused->golden, b);
         int64_t n = shape_elems(&graph_value(plain->golden.graph, a)->shape);
         double error = relative_error(y, x, n);

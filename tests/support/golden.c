@@ -66,6 +66,23 @@ void golden_close(struct golden *g)
     st_reader_close(g->reader);
 }
 
+value_id golden_input(const struct golden *g, const char *name)
+{
+    value_id v = graph_find_value(g->graph, name);
+    assert_int_not_equal(v, VALUE_NONE);
+    return v;
+}
+
+value_id golden_loss(const struct golden *g)
+{
+    return g->built.sums[g->built.losses[0].sum].value;
+}
+
+value_id golden_count(const struct golden *g)
+{
+    return g->built.sums[g->built.losses[0].count].value;
+}
+
 int64_t golden_get(const struct golden *g, const char *name, double **out)
 {
     const struct st_tensor *t;

@@ -34,6 +34,11 @@ void golden_open(struct golden *g, const char *name, const char *config_file,
 void golden_start(struct golden *g);
 void golden_close(struct golden *g);
 
+/* An input of the graph by its name; the sum and the count of its loss. */
+value_id golden_input(const struct golden *g, const char *name);
+value_id golden_loss(const struct golden *g);
+value_id golden_count(const struct golden *g);
+
 /* A tensor of golden.safetensors as doubles (freed with mem_free); its number of elements. */
 int64_t golden_get(const struct golden *g, const char *name, double **out);
 /* Copies an I32 tensor of golden.safetensors into a value. */

@@ -240,7 +240,9 @@ static void optimize(struct random_graph *r, struct maker *m, value_id loss, boo
         .nominal_count = 1.0,
         .precision = precision_f32(),
     };
-    expect_ok(optimizer_apply(r->g, &o, params, (size_t)m->n_params, loss, count));
+    const struct graph_output outputs[] = {{"loss", loss}, {"count", count}};
+    const struct optimizer_sums sums = {outputs, 2, 1};
+    expect_ok(optimizer_apply(r->g, &o, params, (size_t)m->n_params, &sums));
     if (fused)
         expect_ok(rewrite_apply(r->g, REWRITE_GRADIENT));
     if (r->n_micro == 1)

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "support/golden.h"
+#include "task/language.h"
 
 /* One for the whole test program: opening it measures the machine, which takes a while. */
 static struct device shared_device(void)
@@ -68,7 +69,7 @@ void training_init(struct training *t, const struct training_options *o)
                                         .batch = o->batch,
                                         .seq_len = o->seq_len,
                                         .n_micro = t->options.n_micro};
-    engine_init(&t->engine, &settings, t->model, &t->device);
+    engine_init(&t->engine, &settings, language_task(t->model), &t->device);
     expect_ok(
         engine_build(&t->engine, &(struct engine_request){.stages = &t->request, .n_stages = 1}));
     t->stage = engine_stage(&t->engine, STAGE_TRAIN);
@@ -111,7 +112,7 @@ static void fill_batch(struct training *t, int step, int64_t i_micro)
         step = 0;
     struct rng rng = {.key = 11, .stream = (uint64_t)(step * t->options.n_micro + i_micro)};
     int32_t *tokens = input(t, "tokens"), *targets = input(t, "targets");
-    uint64_t vocab = (uint64_t)t->model->vocab_size;
+    uint64_t vocab = (uint64_t)t->model->language.vocab_size;
     for (int64_t i = 0; i < n; i++)
         tokens[i] = (int32_t)rng_below(&rng, vocab);
     for (int64_t i = 0; i < n; i++)

@@ -31,7 +31,8 @@ static int32_t scored_next(const char *name, const int32_t *tokens, int n)
     struct model_request r = {.purpose = MODEL_SCORE, .batch = 1, .seq_len = n, .dtype = DTYPE_F32};
     golden_open(&g, name, "config.json", &r);
     golden_start(&g);
-    memcpy(eval_tensor(g.eval, g.built.tokens).data, tokens, (size_t)n * sizeof(*tokens));
+    memcpy(eval_tensor(g.eval, golden_input(&g, "tokens")).data, tokens,
+           (size_t)n * sizeof(*tokens));
     expect_ok(eval_run(g.eval));
     double *logits = golden_value(&g, g.built.logits);
     int32_t next = argmax(logits + (size_t)(n - 1) * GOLDEN_VOCAB, GOLDEN_VOCAB);

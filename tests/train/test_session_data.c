@@ -11,6 +11,7 @@
 
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
 #include "train/trainer.h"
@@ -69,8 +70,8 @@ static void the_models_end_of_text_serves_a_tokenizer_without_one(void **state)
     scratch_write_text(&f.scratch, "tokenizer.json", plain_tokenizer);
     scratch_write_text(&f.scratch, "a.txt", "ababababababababababababababa");
     open_session(&f, scratch_path(&f.scratch, "tokenizer.json", path), "a.txt", "seed=1");
-    assert_int_equal(source_n_tokens(f.session.source), 30);
-    assert_int_equal(source_read(f.session.source, 0, 30, tokens, labels), OK);
+    assert_int_equal(source_n_tokens(language_source(f.session.data)), 30);
+    assert_int_equal(source_read(language_source(f.session.data), 0, 30, tokens, labels), OK);
     assert_int_equal(tokens[28], 0);
     assert_int_equal(tokens[29], 7);
     close_session(&f);
@@ -97,7 +98,7 @@ static void the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped(void **state)
         struct fixture f;
         write_sequences(&f);
         open_session(&f, "bytes", "a.txt", cases[i].key);
-        assert_int_equal(loader_n_windows(f.session.loader), 22);
+        assert_int_equal(loader_n_samples(f.session.loader), 22);
         assert_int_equal(loader_n_batches(f.session.loader), cases[i].n_batches);
         int64_t n_steps;
         expect_ok(train_total_steps(&f.session, &n_steps));

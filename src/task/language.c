@@ -1,0 +1,85 @@
+#include "task/language.h"
+
+#include <math.h>
+
+#include "data/windows.h"
+
+static double perplexity(const struct model_graph *io, const double *sums)
+{
+    return exp(losses_total(io, sums));
+}
+
+static const struct task_metric metrics[] = {{.name = "perplexity", .value = perplexity}};
+
+static enum status check(const struct task *t, const struct config *cfg)
+{
+    long long length = (long long)cfg->max_seq_length,
+              context = (long long)t->model->language.context;
+    if (length <= context)
+        return OK;
+    if (config_is_set(cfg, "max_seq_length"))
+        return FAIL(ERR_CONFIG, "%s: max_seq_length is %lld, but the model has positions for %lld",
+                    config_where(cfg, "max_seq_length"), length, context);
+    return FAIL(ERR_CONFIG,
+                "the model has positions for %lld tokens, and max_seq_length is %lld unless it is "
+                "given: set max_seq_length=%lld",
+                context, length, context);
+}
+
+static void describe(const struct task *t, int64_t rows, int64_t length, struct batch *out)
+{
+    (void)t;
+    windows_describe(out, rows, length);
+}
+
+static enum status build_graph(const struct task *t, struct builder *b,
+                               const struct model_request *r, struct model_graph *out)
+{
+    return model_build(t->model, b, r, out);
+}
+
+static int64_t units(const struct task *t, int64_t length)
+{
+    (void)t;
+    return length;
+}
+
+/* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
+ * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
+static double flops(const struct task *t, int64_t n_params, int64_t length)
+{
+    const struct model *m = t->model;
+    double lookups = m->language.tied ? 0.0 : (double)m->language.vocab_size * (double)m->hidden;
+    double attention = (double)m->n_layers * (double)m->language.attention_width * (double)length;
+    return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
+}
+
+static int64_t n_blocks(const struct task *t)
+{
+    return t->model->n_layers;
+}
+
+const struct task_def task_language = {
+    .name = "language modelling",
+    .unit = {.one = "token",
+             .many = "tokens",
+             .rate = "tok/s",
+             .rate_key = "tok_s",
+             .rate_tag = "tokens_per_second"},
+    .masked = "-100",
+    .has_model = true,
+    .metrics = metrics,
+    .n_metrics = ARRAY_LEN(metrics),
+    .data = &language_data,
+    .check = check,
+    .describe = describe,
+    .build = build_graph,
+    .n_blocks = n_blocks,
+    .units = units,
+    .flops = flops,
+};
+
+struct task language_task(const struct model *model)
+{
+    return (struct task){.def = &task_language, .model = model};
+}

@@ -1,0 +1,35 @@
+/* language.h: language modelling: the next token, from those before it.
+ *
+ * A sample is a window of max_seq_length tokens; the loss is the cross-entropy of the tokens that
+ * follow. A data cursor counts windows.
+ */
+#ifndef SNUG_TASK_LANGUAGE_H
+#define SNUG_TASK_LANGUAGE_H
+
+#include "data/source.h"
+#include "task/task.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const struct task_def task_language;
+struct task language_task(const struct model *model);
+
+/* Where the tokenizer knows no EOS, the model's is taken. */
+enum status language_open_tokenizer(const struct config *cfg, const struct model *model,
+                                    const char *model_folder, struct tokenizer **out) MUST_CHECK;
+/* Says what documents begin and end with. */
+void language_tell_documents(const struct tokenizer *t);
+
+/* The tokens that are trained on, of the task's data once it was read. */
+const struct source *language_source(const void *data);
+
+/* ---- inside task/ ---------------------------------------------------------------------------- */
+
+extern const struct task_data_def language_data;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

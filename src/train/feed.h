@@ -1,0 +1,30 @@
+/* feed.h: the way of a batch into a program: its items go to the inputs of their names.
+ *
+ * Who goes where is found once, when the program is loaded; an item that no input takes and an
+ * input that nobody fills are errors there.
+ */
+#ifndef SNUG_TRAIN_FEED_H
+#define SNUG_TRAIN_FEED_H
+
+#include "data/batch.h"
+#include "run/executor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct feed {
+    int n_items;
+    void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items */
+};
+
+/* `others`, NULL-terminated: inputs that the caller fills. ERR_INTERNAL names what does not fit. */
+enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
+                      const struct batch *description, const char *const *others) MUST_CHECK;
+
+void feed_copy(const struct feed *f, const struct batch *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
