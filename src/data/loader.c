@@ -182,6 +182,7 @@ static void leave_batch(const struct loader *l, struct loader_cursor *c)
 {
     enter_batch(l, c);
     c->next_sample = MIN(c->next_sample + batch_samples(l), l->n_samples);
+    enter_batch(l, c); /* an epoch ends with its last batch, not with the first of the next */
 }
 
 static int64_t sample_at(const struct loader *l, const struct loader_cursor *c, int64_t place)
