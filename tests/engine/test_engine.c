@@ -211,8 +211,8 @@ static void weights_reach_a_device_whose_memory_is_apart(void **state)
     device_close(&apart);
 }
 
-/* Their home is the host, and they still go to files through the staging. */
-static void weights_at_home_on_the_host_are_staged_too(void **state)
+/* Their home is the host: it reads them where they are. */
+static void weights_at_home_on_the_host_are_the_same(void **state)
 {
     struct device apart;
     struct training t;
@@ -244,7 +244,7 @@ int main(void)
         cmocka_unit_test(every_command_uses_the_memory_that_was_predicted),
         cmocka_unit_test(every_command_loads_the_same_weights),
         cmocka_unit_test(weights_reach_a_device_whose_memory_is_apart),
-        cmocka_unit_test(weights_at_home_on_the_host_are_staged_too),
+        cmocka_unit_test(weights_at_home_on_the_host_are_the_same),
     };
     log_set_level(LOG_QUIET);
     return cmocka_run_group_tests(tests, open_device, close_device);
