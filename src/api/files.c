@@ -6,9 +6,9 @@
 #include "data/source.h"
 #include "engine/model_open.h"
 #include "engine/parameter_stream.h"
+#include "engine/weights_origin.h"
 #include "io/export.h"
 #include "task/language.h"
-#include "train/weights_origin.h"
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
 

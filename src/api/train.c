@@ -3,9 +3,9 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/machine.h"
+#include "engine/weights_origin.h"
 #include "io/checkpoint.h"
 #include "report/observe.h"
-#include "train/weights_origin.h"
 
 /* ---- the caller's observer behind the trainer's interface ------------------------------------ */
 

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
-#include "engine/parameters.h"
+#include "engine/weights.h"
 #include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */

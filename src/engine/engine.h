@@ -106,11 +106,6 @@ const void *engine_output(const struct engine *e, const struct stage *s, const c
 /* Host memory of the request, once the engine has started; *n_bytes (NULL: not wanted) of it. */
 void *engine_reserve(const struct engine *e, const char *name, int64_t *n_bytes);
 
-/* ---- inside engine/ -------------------------------------------------------------------------- */
-
-/* weights.c: finds the parameters in the storage, and fills them. */
-enum status engine_load_weights(struct engine *e, const char *folder) MUST_CHECK;
-
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "engine/parameter_table.h"
 #include "io/hf_dir.h"
 #include "model/config_override.h"
 
@@ -16,17 +17,6 @@ struct folder_config {
 };
 
 /* ---- what does not go with a folder's weights ------------------------------------------------ */
-
-/* A graph of the model: it has all parameters in it. */
-static enum status build_smallest(const struct model *m, struct graph **g, struct model_graph *io)
-{
-    struct builder b;
-    const struct model_request smallest = {
-        .purpose = MODEL_EVAL, .batch = 1, .seq_len = 1, .dtype = DTYPE_F32};
-    TRY(graph_new(g, "parameters"));
-    builder_init(&b, *g);
-    return model_build(m, &b, &smallest, io);
-}
 
 static bool same_param(const struct model_param *a, const struct model_param *b)
 {
@@ -44,8 +34,8 @@ static enum status compare_params(const struct model *a, const struct model *b, 
     struct graph *graph_a = NULL, *graph_b = NULL;
     struct model_graph io_a, io_b;
     enum status status;
-    TRY_GOTO(build_smallest(a, &graph_a, &io_a), out);
-    TRY_GOTO(build_smallest(b, &graph_b, &io_b), out);
+    TRY_GOTO(parameter_table(a, &graph_a, &io_a), out);
+    TRY_GOTO(parameter_table(b, &graph_b, &io_b), out);
     *same = io_a.n_params == io_b.n_params;
     for (int i = 0; *same && i < io_a.n_params; i++)
         *same = same_param(&io_a.params[i], &io_b.params[i]);

@@ -2,19 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
-#include "graph/builder.h"
+#include "engine/parameter_table.h"
 #include "model/init.h"
-
-static enum status build_table(struct parameter_stream *s, const struct model *model)
-{
-    struct builder b;
-    struct model_request smallest = {
-        .purpose = MODEL_EVAL, .batch = 1, .seq_len = 1, .dtype = DTYPE_F32};
-    TRY(graph_new(&s->graph, "parameters"));
-    builder_init(&b, s->graph);
-    TRY(model_build(model, &b, &smallest, &s->io));
-    return builder_status(&b);
-}
 
 /* A tensor's `data` is the row of the parameter table that it stands for. */
 static enum status fetch(void *user, const struct tensor *t, void *buffer)
@@ -58,7 +47,7 @@ enum status parameter_stream_open(struct parameter_stream *s, const struct model
     enum status status;
     *s = (struct parameter_stream){.seed = seed};
     TRY_GOTO(team_new(&s->team, n_threads > 0 ? n_threads : usable_processors()), out);
-    TRY_GOTO(build_table(s, model), out);
+    TRY_GOTO(parameter_table(model, &s->graph, &s->io), out);
     if (folder)
         TRY_GOTO(weights_open(&s->weights, folder, s->io.params, s->io.n_params), out);
     TRY_GOTO(make_tensors(s), out);

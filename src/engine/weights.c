@@ -1,9 +1,12 @@
-/* weights.c: an engine's parameters: where they lie, and what is put there first. */
+#include "engine/weights.h"
+
 #include <stdio.h>
 
 #include "base/half.h"
-#include "engine/engine.h"
-#include "engine/parameters.h"
+#include "io/weights.h"
+#include "model/init.h"
+
+/* ---- where they lie -------------------------------------------------------------------------- */
 
 static void open_stage(struct engine *e)
 {
@@ -44,6 +47,41 @@ static struct tensor master_of(const struct engine *e, int i)
     return t;
 }
 
+enum status engine_find_states(const struct engine *e, struct engine_states *out)
+{
+    const struct graph *g = engine_stage(e, STAGE_TRAIN)->graph;
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        const struct value *x = graph_value(g, v);
+        bool is_state = x->role == ROLE_STATE || x->role == ROLE_MASTER;
+        if (x->producer != NODE_NONE || !is_state)
+            continue;
+        const struct storage_entry *entry = storage_find(&e->work.storage, x->name);
+        if (!entry)
+            continue;
+        struct checkpoint_tensor c = {.name = x->name, .tensor = value_tensor(g, v)};
+        c.tensor.data = executor_storage_address(e->executor, entry);
+        TRY(vec_push(&out->list, c));
+    }
+    return OK;
+}
+
+/* ---- what is put there first ----------------------------------------------------------------- */
+
+/* to[i] = parameter i. */
+static enum status fill(struct engine *e, const char *folder, const struct tensor *to)
+{
+    struct team *team = e->device->env.team;
+    if (folder)
+        return weights_load_staged(folder, e->params, e->n_params, to, e->stage, team);
+    for (int i = 0; i < e->n_params; i++) {
+        struct tensor t = stage_tensor(e->stage, &to[i]);
+        TRY(init_param(&e->params[i], e->settings.seed, t.dtype, 0, shape_elems(&t.shape), t.data,
+                       team));
+        TRY(stage_store(e->stage, &to[i]));
+    }
+    return OK;
+}
+
 /* weight = master, rounded as updates round it. In the stage both share one buffer: the weight is
  * the narrower, and elements are read before they are written over. */
 static enum status round_master(struct engine *e, const struct tensor *master,
@@ -60,14 +98,13 @@ static enum status round_master(struct engine *e, const struct tensor *master,
 
 /* Into the masters first: small steps from a weight that was rounded to 16 bits would all be
  * rounded away again. */
-static enum status fill_params(struct engine *e, const char *folder)
+static enum status fill_masters_first(struct engine *e, const char *folder)
 {
     struct tensor *masters;
     TRY(mem_try_array(&masters, (size_t)MAX(e->n_params, 1), sizeof(*masters)));
     for (int i = 0; i < e->n_params; i++)
         masters[i] = master_of(e, i);
-    struct parameter_list list = {e->params, e->n_params, masters, e->stage};
-    enum status status = parameters_load(&list, folder, e->settings.seed, e->device->env.team);
+    enum status status = fill(e, folder, masters);
     for (int i = 0; i < e->n_params && status == OK; i++) {
         if (masters[i].data != e->param_tensors[i].data)
             status = round_master(e, &masters[i], &e->param_tensors[i]);
@@ -80,5 +117,5 @@ enum status engine_load_weights(struct engine *e, const char *folder)
 {
     open_stage(e);
     TRY(find_params(e));
-    return fill_params(e, folder);
+    return fill_masters_first(e, folder);
 }

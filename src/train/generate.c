@@ -9,7 +9,7 @@
 #include "task/language.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
-#include "train/weights_origin.h"
+#include "engine/weights_origin.h"
 
 struct generator {
     struct generate_options options;

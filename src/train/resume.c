@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "engine/weights.h"
 #include "io/checkpoint.h"
 #include "train/trainer.h"
 
@@ -17,31 +18,6 @@ void train_state_release(struct train_state *t)
 {
     history_release(&t->history);
     *t = (struct train_state){0};
-}
-
-/* ---- optimizer storage as tensors ------------------------------------------------------------ */
-
-/* The storage of a training run beside its parameters: optimizer states and masters. */
-struct states {
-    VEC(struct checkpoint_tensor) list;
-};
-
-static enum status collect_states(struct session *s, struct states *out)
-{
-    const struct graph *g = s->train->graph;
-    for (value_id v = 0; (size_t)v < g->values.n; v++) {
-        const struct value *x = graph_value(g, v);
-        bool is_state = x->role == ROLE_STATE || x->role == ROLE_MASTER;
-        if (x->producer != NODE_NONE || !is_state)
-            continue;
-        const struct storage_entry *e = storage_find(&s->engine.work.storage, x->name);
-        if (!e)
-            continue;
-        struct checkpoint_tensor c = {.name = x->name, .tensor = value_tensor(g, v)};
-        c.tensor.data = executor_storage_address(s->engine.executor, e);
-        TRY(vec_push(&out->list, c));
-    }
-    return OK;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -68,7 +44,7 @@ static const char *tokenizer_of(const struct session *s)
 enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
                        double epoch, char **path)
 {
-    struct states states = {0};
+    struct engine_states states = {0};
     json_t *state = pack_state(s, start, t), *history = history_json(&t->history);
     enum status status = OK;
     *path = NULL;
@@ -76,7 +52,7 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         status = FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
         goto out;
     }
-    TRY_GOTO(collect_states(s, &states), out);
+    TRY_GOTO(engine_find_states(&s->engine, &states), out);
     struct checkpoint_content content = {
         .model = s->engine.model,
         .params = s->engine.params,
@@ -165,10 +141,10 @@ static enum status unpack_state(struct session *s, const struct checkpoint *chec
 static enum status read_all(struct session *s, const struct checkpoint *c, struct train_state *t)
 {
     struct engine *e = &s->engine;
-    struct states states = {0};
+    struct engine_states states = {0};
     enum status status;
     json_t *history = NULL;
-    TRY_GOTO(collect_states(s, &states), out);
+    TRY_GOTO(engine_find_states(&s->engine, &states), out);
     TRY_GOTO(checkpoint_read_params(c, e->params, e->n_params, e->param_tensors, e->stage,
                                     e->device->env.team),
              out);

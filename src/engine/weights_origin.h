@@ -1,8 +1,8 @@
 /* weights_origin.h: which weights a model that is not being trained gets (evaluation, generation,
  * export).
  */
-#ifndef SNUG_TRAIN_WEIGHTS_ORIGIN_H
-#define SNUG_TRAIN_WEIGHTS_ORIGIN_H
+#ifndef SNUG_ENGINE_WEIGHTS_ORIGIN_H
+#define SNUG_ENGINE_WEIGHTS_ORIGIN_H
 
 #include "config/config.h"
 #include "model/model.h"

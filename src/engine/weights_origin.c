@@ -1,4 +1,4 @@
-#include "train/weights_origin.h"
+#include "engine/weights_origin.h"
 
 #include <stdio.h>
 #include <string.h>

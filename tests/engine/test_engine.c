@@ -1,0 +1,251 @@
+/* One engine under training, evaluation and generation: the same budgets, the same weights, arenas
+ * as predicted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "engine/model_open.h"
+#include "support/apart_device.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "support/training.h"
+
+enum { LENGTH = 16 };
+
+static struct device device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    expect_ok(device_open_cpu(&device, 1));
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    device_close(&device);
+    return 0;
+}
+
+/* What each command asks an engine for. */
+static const struct command {
+    const char *name;
+    struct stage_request stages[2];
+    int n_stages;
+} commands[] = {
+    {"train", {{STAGE_TRAIN, 2, LENGTH, 1, 0}}, 1},
+    {"train and evaluate", {{STAGE_TRAIN, 2, LENGTH, 2, 0}, {STAGE_EVAL, 5, LENGTH, 1, 0}}, 2},
+    {"evaluate", {{STAGE_EVAL, 3, LENGTH, 1, 0}}, 1},
+    {"generate", {{STAGE_PREFILL, 1, 4, 1, LENGTH}, {STAGE_DECODE, 1, 1, 1, LENGTH}}, 2},
+};
+
+struct opened {
+    struct config *config;
+    struct model *model;
+    char *folder;
+    struct engine engine;
+};
+
+static const struct reserve scratch_memory = {"scratch", 12345};
+
+static void plan(struct opened *x, const struct command *c, struct device *d, const char *setting)
+{
+    const char *overrides[] = {"model_name_or_path=tests/golden/qwen3", "max_seq_length=16",
+                               "device=cpu", setting ? setting : "seed=1"};
+    struct settings typed;
+    expect_ok(config_load(&x->config, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(x->config, 1));
+    expect_ok(open_model(x->config, NULL, &x->model, &x->folder));
+    expect_ok(settings_from_config(&typed, x->config, d));
+    engine_init(&x->engine, &typed, x->model, d);
+    x->engine.config = x->config;
+    expect_ok(engine_plan(&x->engine, &(struct engine_request){.stages = c->stages,
+                                                               .n_stages = c->n_stages,
+                                                               .reserves = &scratch_memory,
+                                                               .n_reserves = 1}));
+}
+
+static void drop(struct opened *x)
+{
+    engine_close(&x->engine);
+    model_free(x->model);
+    mem_free(x->folder);
+    config_free(x->config);
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+static void every_command_is_held_to_the_budget_of_each_tier(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        struct opened x;
+        char setting[64], message[128];
+        for (int t = TIER_DEVICE; t <= TIER_HOST; t++) {
+            (void)snprintf(setting, sizeof(setting), "%s_memory=20KiB", tier_name((enum tier)t));
+            plan(&x, &commands[i], &device, setting);
+            print_message("%s with %s\n", commands[i].name, setting);
+            assert_false(x.engine.forecast.fits);
+            assert_int_equal(x.engine.forecast.binding, t);
+            assert_int_equal(engine_require_fit(&x.engine), ERR_FIT);
+            (void)snprintf(message, sizeof(message), "raise %s_memory", tier_name((enum tier)t));
+            expect_message("does not fit");
+            expect_message("the budget is 20.00 KiB (20480 bytes)");
+            expect_message(message);
+            drop(&x);
+        }
+        plan(&x, &commands[i], &device, NULL);
+        assert_true(x.engine.forecast.fits);
+        expect_ok(engine_require_fit(&x.engine));
+        expect_ok(engine_require_room(&x.engine));
+        drop(&x);
+    }
+}
+
+static void a_budget_that_is_met_to_the_byte_fits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        struct opened x;
+        char setting[64];
+        plan(&x, &commands[i], &device, NULL);
+        int64_t needs = x.engine.forecast.budget.needs[TIER_DEVICE];
+        drop(&x);
+        assert_true(needs > 0);
+        for (int less = 0; less <= 1; less++) {
+            (void)snprintf(setting, sizeof(setting), "device_memory=%lld",
+                           (long long)(needs - less));
+            plan(&x, &commands[i], &device, setting);
+            assert_int_equal(engine_require_fit(&x.engine), less ? ERR_FIT : OK);
+            drop(&x);
+        }
+    }
+}
+
+/* ---- memory and weights ---------------------------------------------------------------------- */
+
+static void run_everything(struct engine *e)
+{
+    static const char *const sections[] = {"step", "begin", "micro", "update", "forward"};
+    for (int i = 0; i < e->work.n_stages; i++) {
+        const struct stage *s = &e->work.stages[i];
+        for (size_t k = 0; k < ARRAY_LEN(sections); k++) {
+            if (program_section(s->program, sections[k]))
+                expect_ok(engine_run(e, s, sections[k]));
+        }
+    }
+}
+
+static void every_command_uses_the_memory_that_was_predicted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        struct opened x;
+        int64_t n_bytes;
+        plan(&x, &commands[i], &device, NULL);
+        expect_ok(engine_start(&x.engine, x.folder));
+        assert_non_null(engine_reserve(&x.engine, "scratch", &n_bytes));
+        assert_int_equal(n_bytes, scratch_memory.n_bytes);
+        assert_null(engine_reserve(&x.engine, "nothing", &n_bytes));
+        run_everything(&x.engine);
+        for (int t = 0; t < TIER_COUNT; t++)
+            assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
+                             x.engine.work.n_bytes[t]);
+        drop(&x);
+    }
+}
+
+/* All parameters folded into a number, read as files are written. */
+static uint64_t weights_digest(const struct engine *e)
+{
+    uint64_t h = 1469598103934665603u;
+    for (int i = 0; i < e->n_params; i++) {
+        struct tensor t;
+        expect_ok(stage_fetch(e->stage, &e->param_tensors[i], &t));
+        const unsigned char *bytes = t.data;
+        for (int64_t k = 0; k < tensor_bytes(&t); k++)
+            h = (h ^ bytes[k]) * 1099511628211u;
+    }
+    return h;
+}
+
+static uint64_t weights_after_start(const struct command *c, struct device *d, bool from_folder)
+{
+    struct opened x;
+    plan(&x, c, d, "bf16=false");
+    expect_ok(engine_start(&x.engine, from_folder ? x.folder : NULL));
+    uint64_t digest = weights_digest(&x.engine);
+    drop(&x);
+    return digest;
+}
+
+static void every_command_loads_the_same_weights(void **state)
+{
+    (void)state;
+    uint64_t loaded = weights_after_start(&commands[0], &device, true);
+    uint64_t drawn = weights_after_start(&commands[0], &device, false);
+    assert_true(loaded != drawn);
+    for (size_t i = 1; i < ARRAY_LEN(commands); i++) {
+        assert_true(weights_after_start(&commands[i], &device, true) == loaded);
+        assert_true(weights_after_start(&commands[i], &device, false) == drawn);
+    }
+}
+
+/* As on a GPU: the host follows no address of the device. */
+static void weights_reach_a_device_whose_memory_is_apart(void **state)
+{
+    struct device apart;
+    (void)state;
+    uint64_t loaded = weights_after_start(&commands[0], &device, true);
+    expect_ok(device_open_cpu(&apart, 1));
+    apart_device_make(&apart);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        assert_true(weights_after_start(&commands[i], &apart, true) == loaded);
+    device_close(&apart);
+}
+
+/* Their home is the host: it reads them where they are. */
+static void weights_at_home_on_the_host_are_the_same(void **state)
+{
+    struct device apart;
+    struct training t;
+    uint64_t digests[2];
+    (void)state;
+    expect_ok(device_open_cpu(&apart, 1));
+    apart_device_make(&apart);
+    for (int host = 0; host <= 1; host++) {
+        training_init(
+            &t, &(struct training_options){
+                    .golden = "llama", .batch = 1, .seq_len = 8, .bf16 = true, .device = &apart});
+        for (int role = 0; host && role < 3; role++)
+            plan_set_home(&t.stage->plan, t.stage->graph,
+                          (enum role[]){ROLE_PARAMETER, ROLE_STATE, ROLE_MASTER}[role], TIER_HOST);
+        training_emit(&t);
+        training_start(&t);
+        digests[host] = weights_digest(&t.engine);
+        training_release(&t);
+    }
+    assert_true(digests[0] == digests[1]);
+    device_close(&apart);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command_is_held_to_the_budget_of_each_tier),
+        cmocka_unit_test(a_budget_that_is_met_to_the_byte_fits),
+        cmocka_unit_test(every_command_uses_the_memory_that_was_predicted),
+        cmocka_unit_test(every_command_loads_the_same_weights),
+        cmocka_unit_test(weights_reach_a_device_whose_memory_is_apart),
+        cmocka_unit_test(weights_at_home_on_the_host_are_the_same),
+    };
+    log_set_level(LOG_QUIET);
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}

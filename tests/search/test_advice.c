@@ -1,0 +1,121 @@
+/* The order in which advice tries variants, over a run that is made up: bytes by formula. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "search/advice.h"
+
+/* A run of 1000 bytes of weights and 100 for each of `batch` sequences. Change 0 halves the
+ * weights, change 1 takes 200 bytes off them, change 2 cannot be made; recomputing halves a
+ * sequence. */
+enum { WEIGHTS = 1000, SEQUENCE = 100, BATCH = 6 };
+
+struct made_up {
+    int n_planned;
+    struct variant last;
+};
+
+static int64_t weights_of(const struct variant *v)
+{
+    int64_t n = v->changes & 1 ? WEIGHTS / 2 : WEIGHTS;
+    return v->changes & 2 ? n - 200 : n;
+}
+
+static int64_t least(void *user, const struct variant *v)
+{
+    (void)user;
+    return v->changes & 4 ? INT64_MAX : weights_of(v);
+}
+
+static bool plan(void *user, const struct variant *v, int64_t *n_bytes)
+{
+    struct made_up *m = user;
+    m->n_planned++;
+    m->last = *v;
+    *n_bytes = weights_of(v) + BATCH / v->n_parts * (v->recompute ? SEQUENCE / 2 : SEQUENCE);
+    return true;
+}
+
+static void describe(void *user, const struct variant *v, struct str *out)
+{
+    (void)user;
+    str_addf(out, "changes %u, recompute %d, parts %d", v->changes, v->recompute, (int)v->n_parts);
+}
+
+static struct advice ask(int64_t limit, bool may_recompute, struct made_up *m)
+{
+    static const int harshness[] = {5, 1, 2};
+    struct forecast now = {.breakdown = {[MEMORY_WEIGHTS] = WEIGHTS}};
+    struct advice advice;
+    struct variants x = {.harshness = harshness,
+                         .n_changes = 3,
+                         .may_recompute = may_recompute,
+                         .batch = BATCH,
+                         .user = m,
+                         .least = least,
+                         .plan = plan,
+                         .describe = describe};
+    *m = (struct made_up){0};
+    now.budget.needs[TIER_DEVICE] = WEIGHTS + BATCH * SEQUENCE;
+    advice_find(&x, &now, TIER_DEVICE, limit, &advice);
+    return advice;
+}
+
+static void expect_advice(int64_t limit, bool may_recompute, const char *text, int64_t n_bytes)
+{
+    struct made_up m;
+    struct advice a = ask(limit, may_recompute, &m);
+    assert_true(a.found);
+    assert_string_equal(a.text, text);
+    assert_int_equal(a.n_bytes, n_bytes);
+}
+
+static void recomputing_comes_before_smaller_batches_before_other_numerics(void **state)
+{
+    (void)state;
+    expect_advice(1599, true, "changes 0, recompute 1, parts 1", 1300);
+    expect_advice(1299, true, "changes 0, recompute 1, parts 2", 1150);
+    expect_advice(1149, true, "changes 0, recompute 1, parts 3", 1100);
+    expect_advice(1099, true, "changes 0, recompute 1, parts 6", 1050);
+    expect_advice(1049, true, "changes 2, recompute 1, parts 2", 950);
+}
+
+static void the_mildest_change_that_fits_is_named(void **state)
+{
+    (void)state;
+    expect_advice(849, true, "changes 1, recompute 1, parts 1", 800);
+    expect_advice(549, true, "changes 3, recompute 1, parts 2", 450);
+}
+
+static void without_a_backward_pass_nothing_is_recomputed(void **state)
+{
+    (void)state;
+    expect_advice(1599, false, "changes 0, recompute 0, parts 2", 1300);
+}
+
+static void what_cannot_fit_is_not_planned(void **state)
+{
+    struct made_up m;
+    (void)state;
+    struct advice a = ask(299, true, &m);
+    assert_false(a.found);
+    assert_int_equal(m.n_planned, 0);
+    assert_int_equal(a.n_bytes, 300); /* the least of all variants, known without planning */
+    assert_int_equal(a.most, MEMORY_WEIGHTS);
+    assert_int_equal(a.most_bytes, WEIGHTS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recomputing_comes_before_smaller_batches_before_other_numerics),
+        cmocka_unit_test(the_mildest_change_that_fits_is_named),
+        cmocka_unit_test(without_a_backward_pass_nothing_is_recomputed),
+        cmocka_unit_test(what_cannot_fit_is_not_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
