@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/model_open.h"
+#include "task/language.h"
 #include "support/apart_device.h"
 #include "support/golden.h"
 #include "support/scratch.h"
@@ -64,7 +65,7 @@ static void plan(struct opened *x, const struct command *c, struct device *d, co
     expect_ok(config_resolve(x->config, 1));
     expect_ok(open_model(x->config, NULL, &x->model, &x->folder));
     expect_ok(settings_from_config(&typed, x->config, d));
-    engine_init(&x->engine, &typed, x->model, d);
+    engine_init(&x->engine, &typed, language_task(x->model), d);
     x->engine.config = x->config;
     expect_ok(engine_plan(&x->engine, &(struct engine_request){.stages = c->stages,
                                                                .n_stages = c->n_stages,
