@@ -11,11 +11,11 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/model_open.h"
-#include "task/language.h"
 #include "support/apart_device.h"
 #include "support/golden.h"
 #include "support/scratch.h"
 #include "support/training.h"
+#include "task/language.h"
 
 enum { LENGTH = 16 };
 

@@ -13,6 +13,7 @@
 #include "engine/model_open.h"
 #include "support/golden.h"
 #include "support/training.h"
+#include "task/language.h"
 
 static struct device device;
 
@@ -46,8 +47,9 @@ static void print_graph(const char *const *settings, size_t n, enum stage_purpos
     expect_ok(config_resolve(cfg, 1));
     expect_ok(open_model(cfg, NULL, &model, &folder));
     expect_ok(settings_from_config(&typed, cfg, &device));
-    expect_ok(request_from_config(&r, purpose, cfg, model));
-    engine_init(&e, &typed, model, &device);
+    const struct task task = language_task(model);
+    expect_ok(request_from_config(&r, purpose, cfg, &task));
+    engine_init(&e, &typed, task, &device);
     expect_ok(engine_build(&e, &(struct engine_request){.stages = &r, .n_stages = 1}));
     expect_ok(graph_print(e.work.stages[0].graph, out));
     engine_close(&e);
