@@ -94,6 +94,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
 {
     const struct session *s = &run->session;
     const struct config *cfg = s->config;
+    const struct task *task = &s->engine.task;
     out->model = s->engine.model->model_type;
     out->n_params = s->engine.forecast.n_params;
     out->n_trainable = s->train ? out->n_params : 0;
@@ -107,7 +108,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->n_micro = cfg->gradient_accumulation_steps;
     out->n_ranks = cfg->n_ranks;
     out->seq_len = cfg->max_seq_length;
-    out->tokens_per_step = cfg->train_batch_size * cfg->max_seq_length;
+    out->tokens_per_step = cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
 }
 
 static void tell_memory(const struct snug_run *run, struct snug_forecast *out)

@@ -222,7 +222,7 @@ static enum status evaluate(struct snug_run *run, const char *checkpoint, struct
     TRY(session_data(s));
     TRY(weights_origin(s->config, s->engine.model, s->engine.model_folder,
                        checkpoint_spec(run->config, checkpoint), &run->weights));
-    TRY(engine_start(&s->engine, run->weights));
+    TRY(session_start_with(s, run->weights));
     return session_evaluate(s, s->config->eval_max_batches, out);
 }
 

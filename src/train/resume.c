@@ -44,6 +44,9 @@ static const char *tokenizer_of(const struct session *s)
 enum status train_save(struct session *s, const struct run_start *start, struct train_state *t,
                        double epoch, char **path)
 {
+    if (!s->engine.model)
+        return FAIL(ERR_UNSUPPORTED, "%s: no checkpoint can be made of a network without a model",
+                    s->engine.task.def->name);
     struct engine_states states = {0};
     json_t *state = pack_state(s, start, t), *history = history_json(&t->history);
     enum status status = OK;

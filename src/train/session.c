@@ -126,10 +126,15 @@ static enum status open_feeds(struct session *s)
     return OK;
 }
 
+enum status session_start_with(struct session *s, const char *weights_folder)
+{
+    TRY(engine_start(&s->engine, weights_folder));
+    return open_feeds(s);
+}
+
 enum status session_start(struct session *s)
 {
-    TRY(engine_start(&s->engine, s->engine.model_folder));
-    return open_feeds(s);
+    return session_start_with(s, s->engine.model_folder);
 }
 
 enum status session_start_loader(struct session *s, bool eval)

@@ -48,6 +48,8 @@ enum status session_open(struct session *s, const struct config *cfg,
 enum status session_data(struct session *s) MUST_CHECK;
 /* With the weights of the config's model, or those of its seed. */
 enum status session_start(struct session *s) MUST_CHECK;
+/* With those of a folder, or drawn from the seed when that is NULL. */
+enum status session_start_with(struct session *s, const char *weights_folder) MUST_CHECK;
 void session_close(struct session *s);
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */

@@ -14,6 +14,7 @@
 #include "support/scratch.h"
 #include "support/train_session.h"
 #include "support/training.h"
+#include "task/language.h"
 
 static struct training_options half(double initial, int64_t window, int64_t hysteresis)
 {
@@ -240,6 +241,7 @@ static void lines_tell_the_scale_and_what_was_skipped(void **state)
     struct step_record r = {.step = 3,
                             .n_steps = 9,
                             .loss = 2,
+                            .unit = &task_language.unit,
                             .grad_norm = (double)INFINITY,
                             .loss_scale = 512,
                             .skipped = true,

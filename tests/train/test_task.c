@@ -136,6 +136,43 @@ static void its_losses_have_the_same_bits_whatever_is_made_again(void **state)
     }
 }
 
+static void its_micro_batches_add_up_to_the_batch(void **state)
+{
+    (void)state;
+    static const char *const cuts[][2] = {
+        {"per_device_train_batch_size=50", "gradient_accumulation_steps=1"},
+        {"per_device_train_batch_size=10", "gradient_accumulation_steps=5"}};
+    struct seen seen[2];
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+        struct fixture f;
+        const char *const settings[] = {"max_steps=4", "learning_rate=0.05", cuts[i][0], cuts[i][1],
+                                        NULL};
+        open_session(&f, settings, false);
+        seen[i] = train(&f);
+        close_session(&f);
+    }
+    assert_int_equal(seen[1].n_samples, 4 * REGRESSION_SAMPLES);
+    for (int k = 0; k < 4; k++) {
+        assert_true(fabs(seen[0].error[k] - seen[1].error[k]) < 1e-5);
+        assert_true(fabs(seen[0].penalty[k] - seen[1].penalty[k]) < 1e-5);
+    }
+}
+
+/* A checkpoint is a model with its states: where there is no model there is none. */
+static void it_cannot_be_saved_and_says_so(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct train_result result = {0};
+    const char *const settings[] = {"max_steps=2", "save_strategy=steps", "save_steps=1", NULL};
+    open_session(&f, settings, false);
+    assert_int_equal(train_session(&f.session, &(struct train_options){0}, &result),
+                     ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "regression: no checkpoint"));
+    train_result_release(&result);
+    close_session(&f);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 enum { N_WEIGHTS = H * F + H * H + K * H };
@@ -266,6 +303,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_with_two_losses_trains),
         cmocka_unit_test(its_losses_have_the_same_bits_whatever_is_made_again),
+        cmocka_unit_test(its_micro_batches_add_up_to_the_batch),
+        cmocka_unit_test(it_cannot_be_saved_and_says_so),
         cmocka_unit_test(its_gradients_are_those_of_the_weighted_sum_of_losses),
         cmocka_unit_test(its_evaluation_has_its_losses_and_metrics),
         cmocka_unit_test(reports_speak_of_its_units_and_name_its_losses),
