@@ -185,6 +185,7 @@ static void leave_batch(const struct loader *l, struct loader_cursor *c)
 {
     enter_batch(l, c);
     c->next_window = MIN(c->next_window + batch_windows(l), l->n_windows);
+    enter_batch(l, c); /* an epoch ends with its last batch, not with the first of the next */
 }
 
 static int64_t window_at(const struct loader *l, const struct loader_cursor *c, int64_t place)

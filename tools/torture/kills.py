@@ -11,7 +11,9 @@ import time
 
 from torture import CONFIG, Torture, digest, leftovers
 
-N_KILLS, LANES, N_STEPS = 236, 2, 4000
+N_KILLS, LANES = 236, 2
+N_STEPS = 10 ** 9  # no run comes to its end before it is killed
+WHOLE_LIMIT_S = 120  # of a run that nobody kills: all the steps that came between the kills, at a stretch
 
 
 def checkpoints(folder):
@@ -56,9 +58,9 @@ def lane(t, number):
                 t.faults.append(f"{out}: checkpoint-{newest} was finished and is gone; left: {now}")
         newest = now[-1] if now else 0
     last = newest + 10
-    resumed = t.run(*arguments(t, out, last))
+    resumed = t.run(*arguments(t, out, last), limit_s=WHOLE_LIMIT_S)
     whole = t.path(f"whole{number}")
-    reference = t.run(*arguments(t, whole, last))
+    reference = t.run(*arguments(t, whole, last), limit_s=WHOLE_LIMIT_S)
     if not (t.expect_ended(resumed, {0}) and t.expect_ended(reference, {0})):
         return
     files = [f"checkpoint-{last}/model.safetensors", f"checkpoint-{last}/optimizer.safetensors"]

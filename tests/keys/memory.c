@@ -1,0 +1,161 @@
+/* Keys of the device and of memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "keys/keys.h"
+#include "support/trial.h"
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+void key_device(void)
+{
+    struct trial t;
+    PLAN(&t, "device=cpu");
+    assert_memory_equal(t.device, "cpu", 3);
+    if (snug_env_require_gpu() != SNUG_OK) {
+        REFUSED("device", "device=cuda");
+        PLAN(&t, "device=auto");
+        assert_memory_equal(t.device, "cpu", 3);
+    }
+}
+
+void key_use_cpu(void)
+{
+    struct trial t;
+    PLAN(&t, "device=auto", "use_cpu=true");
+    assert_memory_equal(t.device, "cpu", 3);
+    REFUSED("keep one", "device=cuda", "use_cpu=true");
+}
+
+static int n_nodes(const char *compile)
+{
+    int n = 0;
+    char *text = GRAPH(compile);
+    for (const char *at = text; (at = strstr(at, " = ")); at++)
+        n++;
+    snug_free(text);
+    return n;
+}
+
+void key_compile(void)
+{
+    struct trial a, b;
+    assert_true(n_nodes("compile=default") < n_nodes("compile=none"));
+    assert_int_equal(n_nodes("compile=auto"), n_nodes("compile=default"));
+    REFUSED("records and replays CUDA graphs", "compile=reduce-overhead");
+    REFUSED("records and replays CUDA graphs", "compile=max-autotune");
+    TRAIN(&a, "compile=default");
+    TRAIN(&b, "compile=none");
+    expect_within(a.steps[2].loss, b.steps[2].loss, 1e-4);
+}
+
+/* Every op that a step is made of repeats itself: nothing is refused, and so it is. */
+void key_deterministic(void)
+{
+    struct trial a, b;
+    TRAIN(&a, "deterministic=true", "num_threads=2");
+    TRAIN(&b, "deterministic=true", "num_threads=2");
+    assert_true(trial_same_losses(&a, &b));
+    REFUSED("compile", "deterministic=true", "compile=max-autotune");
+}
+
+void key_num_threads(void)
+{
+    struct trial t;
+    PLAN(&t, "num_threads=1");
+    assert_non_null(strstr(t.device, "1 thread"));
+    PLAN(&t, "num_threads=2");
+    assert_non_null(strstr(t.device, "2 threads"));
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+/* `key` of this many bytes. */
+static const char *bytes(const char *key, int64_t n)
+{
+    static char text[64];
+    (void)snprintf(text, sizeof(text), "%s=%lld", key, (long long)n);
+    return text;
+}
+
+void key_device_memory(void)
+{
+    struct trial t, u;
+    PLAN(&t, "seed=7");
+    assert_false(t.plan.device_budget_given);
+    PLAN(&u, bytes("device_memory", t.plan.device_needs));
+    assert_true(u.plan.fits && u.plan.device_budget_given);
+    assert_int_equal(u.plan.device_budget, t.plan.device_needs);
+    TRAIN(&u, bytes("device_memory", t.plan.device_needs));
+    assert_int_equal(u.steps[0].arena_bytes, t.plan.arena_bytes);
+    PLAN(&u, bytes("device_memory", t.plan.device_needs - 1));
+    assert_false(u.plan.fits);
+    REFUSED("does not fit: device memory", bytes("device_memory", t.plan.device_needs - 1));
+}
+
+void key_host_memory(void)
+{
+    struct trial t, u;
+    PLAN(&t, "seed=7");
+    assert_false(t.plan.host_budget_given);
+    PLAN(&u, bytes("host_memory", 2 * t.plan.host_needs));
+    assert_true(u.plan.fits && u.plan.host_budget_given);
+    assert_int_equal(u.plan.host_budget, 2 * t.plan.host_needs);
+    PLAN(&u, bytes("host_memory", t.plan.host_needs / 2));
+    assert_false(u.plan.fits);
+    REFUSED("does not fit: host memory", bytes("host_memory", t.plan.host_needs / 2));
+}
+
+/* Nothing is put on disk yet: the budget is noted, and there is no folder to spend it in. */
+void key_disk_memory(void)
+{
+    struct trial t;
+    PLAN(&t, "disk_memory=3GiB");
+    assert_int_equal(t.plan.disk_budget, INT64_C(3) << 30);
+    assert_int_equal(t.plan.disk_bytes, 0);
+}
+
+void key_offload_folder(void)
+{
+    REFUSED("this build has no disk tier", trial_path("offload_folder", "offload"));
+}
+
+/* ---- what is computed twice, or in pieces ---------------------------------------------------- */
+
+/* Six blocks, with sequences long enough that their activations are what memory is for. */
+#define DEEP "model.num_hidden_layers=6", "max_seq_length=64", "per_device_train_batch_size=8"
+
+void key_gradient_checkpointing(void)
+{
+    struct trial none, some, all;
+    TRAIN(&none, DEEP, "gradient_checkpointing=false");
+    TRAIN(&some, DEEP, "gradient_checkpointing=0-3");
+    TRAIN(&all, DEEP, "gradient_checkpointing=true");
+    assert_int_equal(none.plan.n_blocks_recomputed, 0);
+    assert_int_equal(some.plan.n_blocks_recomputed, 4);
+    assert_int_equal(all.plan.n_blocks_recomputed, 6);
+    double flops = all.plan.recompute_flops - none.plan.recompute_flops;
+    expect_within(some.plan.recompute_flops - none.plan.recompute_flops, flops * 4 / 6, 0.05);
+    assert_true(all.plan.arena_bytes < some.plan.arena_bytes);
+    assert_true(some.plan.arena_bytes < none.plan.arena_bytes);
+    assert_true(trial_same_losses(&none, &some) && trial_same_losses(&none, &all));
+    TRAIN(&some, DEEP, "gradient_checkpointing=1,4-5");
+    assert_int_equal(some.plan.n_blocks_recomputed, 3);
+    REFUSED("gradient_checkpointing", DEEP, "gradient_checkpointing=4-6"); /* there is no 6 */
+}
+
+void key_lmhead_chunks(void)
+{
+    struct trial one, eight;
+    TRAIN(&one, "lmhead_chunks=1", "max_seq_length=64", "per_device_train_batch_size=8");
+    TRAIN(&eight, "lmhead_chunks=8", "max_seq_length=64", "per_device_train_batch_size=8");
+    int64_t logits = 8 * 64 * TRIAL_VOCAB * (int64_t)sizeof(float);
+    assert_true(eight.plan.arena_bytes < one.plan.arena_bytes - logits / 2);
+    expect_within(one.steps[2].loss, eight.steps[2].loss, 1e-5);
+}

@@ -1,0 +1,212 @@
+/* Keys of the update rules: what becomes of the weights, element by element.
+ *
+ * Plain SGD shows the gradients: at rate 1, without clipping, a step takes the gradient off the
+ * weights. A warm-up of one step has rate 0 in the first step, so that the second one still has the
+ * initial weights, while moments are already those of two steps.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "keys/keys.h"
+#include "support/trial.h"
+
+static const char matrix[] = "model.layers.0.self_attn.o_proj.weight", norm[] = "model.norm.weight";
+
+/* A parameter after the last of the steps of a run with these keys. */
+struct weights {
+    struct trial trial;
+    float *x;
+    int64_t n;
+};
+
+static void get(struct weights *w, const char *name, const char *steps, const char *const *keys)
+{
+    const char *all[16] = {"save_strategy=steps", "max_grad_norm=0", steps};
+    size_t n = 3;
+    for (size_t i = 0; keys[i]; i++)
+        all[n++] = keys[i];
+    assert_in_range(n, 0, 15);
+    trial_train(&w->trial, all);
+    w->x = trial_tensor(&w->trial, w->trial.n_steps, name, &w->n);
+}
+
+#define GET(w, name, steps, ...) get(w, name, steps, OVERRIDES(__VA_ARGS__))
+
+static void release(struct weights *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        mem_free(w[i].x);
+}
+
+/* w[i] - v[i] = share * (b[i] - a[i]) for every element, and something was there to see. */
+static void expect_share(const struct weights *w, const struct weights *v, double share,
+                         const struct weights *b, const struct weights *a)
+{
+    double sum = 0, wrong = 0;
+    for (int64_t i = 0; i < w->n; i++) {
+        double is = (double)w->x[i] - (double)v->x[i];
+        double due = share * ((double)b->x[i] - (double)a->x[i]);
+        sum += fabs(due);
+        wrong += fabs(is - due);
+    }
+    assert_true(sum > 0);
+    if (wrong > 1e-3 * sum)
+        fail_msg("updates are off by %g of %g", wrong, sum);
+}
+
+static const char sgd[] = "optim=sgd", still[] = "learning_rate=0", rate[] = "learning_rate=1";
+
+void key_optim(void)
+{
+    struct trial a, b;
+    PLAN(&a, "optim=adamw");
+    PLAN(&b, "optim=sgd");
+    assert_true(a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] >=
+                2 * (int64_t)sizeof(float) * a.plan.n_params);
+    assert_int_equal(b.plan.breakdown[SNUG_MEMORY_OPTIMIZER], 0);
+    TRAIN(&a, "optim=adamw");
+    TRAIN(&b, "optim=sgd");
+    assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);
+}
+
+/* g1 and g2: gradients of the first two batches at the initial weights w0. */
+static void get_gradients(struct weights *w0, struct weights *w1, struct weights *w2)
+{
+    GET(w0, matrix, "max_steps=1", sgd, still);
+    GET(w1, matrix, "max_steps=1", sgd, rate);
+    GET(w2, matrix, "max_steps=2", sgd, rate, "lr_scheduler_type=constant_with_warmup",
+        "warmup_steps=1");
+}
+
+/* The second AdamW step from the initial weights, by the paper. */
+static void expect_adamw(double beta1, double beta2, double epsilon, const char *const *keys)
+{
+    struct weights w[4];
+    get_gradients(&w[0], &w[1], &w[2]);
+    get(&w[3], matrix, "max_steps=2", keys);
+    double sum = 0, wrong = 0;
+    for (int64_t i = 0; i < w[0].n; i++) {
+        double g1 = (double)w[0].x[i] - (double)w[1].x[i];
+        double g2 = (double)w[0].x[i] - (double)w[2].x[i];
+        double m = (beta1 * g1 + g2) * (1 - beta1) / (1 - beta1 * beta1);
+        double v = (beta2 * g1 * g1 + g2 * g2) * (1 - beta2) / (1 - beta2 * beta2);
+        double due = m / (sqrt(v) + epsilon);
+        sum += fabs(due);
+        wrong += fabs((double)w[0].x[i] - (double)w[3].x[i] - due);
+    }
+    if (!(wrong < 1e-2 * sum))
+        fail_msg("AdamW's step is off by %g of %g", wrong, sum);
+    release(w, 4);
+}
+
+#define ADAMW \
+    "optim=adamw", "learning_rate=1", "lr_scheduler_type=constant_with_warmup", "warmup_steps=1"
+
+void key_adam_beta1(void)
+{
+    expect_adamw(0.5, 0.999, 1e-8, OVERRIDES(ADAMW, "adam_beta1=0.5"));
+    expect_adamw(0.0, 0.999, 1e-8, OVERRIDES(ADAMW, "adam_beta1=0"));
+}
+
+void key_adam_beta2(void)
+{
+    expect_adamw(0.9, 0.25, 1e-8, OVERRIDES(ADAMW, "adam_beta2=0.25"));
+}
+
+void key_adam_epsilon(void)
+{
+    expect_adamw(0.9, 0.999, 0.5, OVERRIDES(ADAMW, "adam_epsilon=0.5"));
+}
+
+/* w2 with momentum is w2 without, and half of the first step once more. */
+void key_momentum(void)
+{
+    struct weights w[4];
+    GET(&w[0], matrix, "max_steps=1", sgd, still);
+    GET(&w[1], matrix, "max_steps=1", sgd, "momentum=0.5");
+    GET(&w[2], matrix, "max_steps=2", sgd, "momentum=0.5");
+    GET(&w[3], matrix, "max_steps=2", sgd);
+    expect_share(&w[2], &w[3], 0.5, &w[1], &w[0]);
+    release(w, 4);
+    REFUSED("momentum belongs to optim sgd", "momentum=0.5");
+}
+
+/* Nesterov's first step is the gradient and the momentum of it. */
+void key_nesterov(void)
+{
+    struct weights w[3];
+    GET(&w[0], matrix, "max_steps=1", sgd, still);
+    GET(&w[1], matrix, "max_steps=1", sgd, "momentum=0.5");
+    GET(&w[2], matrix, "max_steps=1", sgd, "momentum=0.5", "nesterov=true");
+    expect_share(&w[2], &w[0], 1.5, &w[1], &w[0]);
+    release(w, 3);
+    REFUSED("nesterov needs", "nesterov=true");
+}
+
+/* Both rules take lr x decay of a matrix off it, and nothing off a norm's weight. */
+static void expect_decay(const char *optim)
+{
+    struct weights w[3], zero;
+    GET(&w[0], matrix, "max_steps=1", optim, still);
+    GET(&w[1], matrix, "max_steps=1", optim, "learning_rate=0.1");
+    GET(&w[2], matrix, "max_steps=1", optim, "learning_rate=0.1", "weight_decay=0.5");
+    zero = w[0];
+    assert_int_equal(mem_try_array(&zero.x, (size_t)zero.n, sizeof(*zero.x)), 0);
+    expect_share(&w[1], &w[2], 0.1 * 0.5, &w[0], &zero);
+    mem_free(zero.x);
+    release(w, 3);
+    GET(&w[0], norm, "max_steps=1", optim, "learning_rate=0.1");
+    GET(&w[1], norm, "max_steps=1", optim, "learning_rate=0.1", "weight_decay=0.5");
+    assert_memory_equal(w[0].x, w[1].x, (size_t)w[0].n * sizeof(float));
+    release(w, 2);
+}
+
+void key_weight_decay(void)
+{
+    expect_decay("optim=adamw");
+    expect_decay("optim=sgd");
+}
+
+/* A gradient above the norm is scaled down to it, one below stays. */
+void key_max_grad_norm(void)
+{
+    struct weights w[4];
+    GET(&w[0], matrix, "max_steps=1", sgd, still);
+    GET(&w[1], matrix, "max_steps=1", sgd);
+    GET(&w[2], matrix, "max_steps=1", sgd, "max_grad_norm=0.125");
+    GET(&w[3], matrix, "max_steps=1", sgd, "max_grad_norm=1e9");
+    double length = w[1].trial.steps[0].grad_norm;
+    assert_true(length > 0.25 && w[2].trial.steps[0].grad_norm == length);
+    expect_share(&w[2], &w[0], 0.125 / length, &w[1], &w[0]);
+    assert_memory_equal(w[1].x, w[3].x, (size_t)w[1].n * sizeof(float));
+    release(w, 4);
+}
+
+/* Fresh models are near uniform; there the gradient of a target that is spread by half is half of
+ * it. Evaluations are not smoothed. */
+void key_label_smoothing_factor(void)
+{
+    struct trial a, b;
+    TRAIN(&a, trial_text(), "val_set_size=4", "eval_on_start=true");
+    TRAIN(&b, trial_text(), "val_set_size=4", "eval_on_start=true", "label_smoothing_factor=0.5");
+    assert_true(a.evals[0].loss == b.evals[0].loss);
+    assert_true(a.steps[0].loss != b.steps[0].loss);
+    expect_within(b.steps[0].grad_norm, 0.5 * a.steps[0].grad_norm, 0.05);
+}
+
+/* Fresh models have logits near 0: the softmax sum is that of the vocabulary. */
+void key_z_loss(void)
+{
+    struct trial a, b;
+    TRAIN(&a, trial_text(), "val_set_size=4", "eval_on_start=true");
+    TRAIN(&b, trial_text(), "val_set_size=4", "eval_on_start=true", "z_loss=0.5");
+    double log_sum = log(TRIAL_VOCAB);
+    assert_true(a.evals[0].loss == b.evals[0].loss);
+    expect_within(b.steps[0].loss - a.steps[0].loss, 0.5 * log_sum * log_sum, 0.02);
+}
