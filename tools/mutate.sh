@@ -9,7 +9,8 @@
 #   -t   a regular expression over the names of tests, as ctest -R takes it (all of them)
 #
 # Works on a copy of what is committed, under build-mutate; the checkout is not touched. A fault that does not compile
-# does not count. The last line says how many of the others were noticed; the exit status is 0 when all were.
+# does not count, nor does one that leaves the program the same, byte for byte. The last line says how many of the others
+# were noticed; the exit status is 0 when all were.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 count=20 seed=1 tests=.
@@ -18,11 +19,11 @@ while getopts n:s:t: option; do
     n) count=$OPTARG ;;
     s) seed=$OPTARG ;;
     t) tests=$OPTARG ;;
-    *) sed -n '2,13p' "$0"; exit 2 ;;
+    *) sed -n '2,14p' "$0"; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || { sed -n '2,13p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,14p' "$0"; exit 2; }
 root=$PWD/build-mutate tree=$PWD/build-mutate/tree tool=$PWD/tools/mutate.py
 mkdir -p "$root"
 rm -rf "$tree"
@@ -40,13 +41,17 @@ try_all() { ctest --test-dir "$build" -R "$tests" -j "$(nproc)" --stop-on-failur
 make_all || { tail -20 "$root/build.log"; echo "the tree does not build without a fault" >&2; exit 1; }
 try_all || { tail -20 "$root/test.log"; echo "a test fails without a fault" >&2; exit 1; }
 
-noticed=0 missed=0 void=0 number=0
+sum_of_program() { sha256sum "$build/snug" | cut -d' ' -f1; }
+whole=$(sum_of_program)
+noticed=0 missed=0 void=0 same=0 number=0
 while IFS= read -r fault; do
     git checkout --quiet -- .
     python3 "$tool" apply "$number" "$seed" "$count" "$@"
     number=$((number + 1))
     if ! make_all; then
         void=$((void + 1))
+    elif [ "$(sum_of_program)" = "$whole" ]; then
+        same=$((same + 1))
     elif try_all; then
         missed=$((missed + 1))
         echo "missed   $fault"
@@ -56,5 +61,5 @@ while IFS= read -r fault; do
         echo "noticed  $fault	by $(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\(Failed\|Exception\|Timeout\).*/\1/p' "$root/test.log" | head -1)"
     fi
 done < <(python3 "$tool" list "$seed" "$count" "$@")
-echo "$noticed of $((noticed + missed)) faults noticed, $void did not compile"
+echo "$noticed of $((noticed + missed)) faults noticed, $void did not compile, $same left the program the same"
 [ $missed -eq 0 ]

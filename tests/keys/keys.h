@@ -6,7 +6,7 @@
 #define GROUP(title)
 #define KEY(name, type, default_value, rule, resume, aliases, meaning) void key_##name(void);
 #define CHOICE(name, set, default_value, resume, aliases, meaning)     void key_##name(void);
-#include "io/config.def"
+#include "config/config.def"
 #undef GROUP
 #undef KEY
 #undef CHOICE

@@ -20,7 +20,7 @@
     }
 #define CHOICE(name, set, default_value, resume, aliases, meaning) \
     KEY(name, CHOICE, default_value, "", resume, aliases, meaning)
-#include "io/config.def"
+#include "config/config.def"
 #undef KEY
 
 static int begin(void **state)
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
 #define KEY(name, type, default_value, rule, resume, aliases, meaning) \
     cmocka_unit_test(name##_acts),
-#include "io/config.def"
+#include "config/config.def"
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
