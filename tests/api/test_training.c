@@ -119,6 +119,66 @@ static void evaluations_change_no_step(void **state)
     assert_true(trial_same_losses(&with, &without));
 }
 
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void expect_rates(const struct snug_train_result *r)
+{
+    double sorted[TRIAL_MOST_STEPS];
+    memcpy(sorted, r->step_s, (size_t)r->n_kept * sizeof(*sorted));
+    qsort(sorted, (size_t)r->n_kept, sizeof(*sorted), compare_times);
+    assert_true(r->median_step_s == sorted[r->n_kept / 2]);
+    expect_within(r->samples_per_s, 2 * TRIAL_BATCH / r->median_step_s, 1e-9);
+    expect_within(r->tokens_per_s, TRIAL_LENGTH * r->samples_per_s, 1e-9);
+    assert_true(r->mfu > 0 && r->mfu <= 1 && r->seconds > r->median_step_s);
+}
+
+/* The result of a run and what its observer saw of it are the same. */
+static void the_result_sums_up_the_steps(void **state)
+{
+    (void)state;
+    struct trial t;
+    struct snug_train_result r;
+    struct snug_run *run =
+        trial_train_open(&t, OVERRIDES(trial_text(), "max_steps=9", "save_strategy=steps",
+                                       "save_steps=4", "gradient_accumulation_steps=2"));
+    snug_run_result(run, &r);
+    assert_true(r.n_steps == 9 && r.last_step == 9 && r.n_kept == 9 && r.n_skipped == 0);
+    double seconds = 0;
+    for (int i = 0; i < 9; i++) {
+        const struct snug_step *s = &t.steps[i];
+        assert_true(s->step == i + 1 && s->n_steps == 9);
+        assert_true(s->loss == r.losses[i] && s->seconds == r.step_s[i] && s->seconds > 0);
+        expect_within(s->tokens_per_s, 2 * TRIAL_BATCH * TRIAL_LENGTH / s->seconds, 1e-9);
+        assert_true(s->mfu > 0 && s->mfu <= 1 && s->loss_scale == 0 && !s->skipped);
+        assert_true(s->arena_bytes == s->arena_predicted && s->device_bytes > s->arena_bytes);
+        assert_int_equal(s->n_tokens_total, (i + 1) * 2 * TRIAL_BATCH * TRIAL_LENGTH);
+        expect_within(s->epoch, (i + 1) * 2.0 * TRIAL_BATCH / TRIAL_WINDOWS, 1e-9);
+        seconds += s->seconds;
+        /* What is left takes what was taken: no less than the steps alone, no more than all. */
+        double per_step = s->eta_s / (i == 8 ? 1 : 8 - i);
+        assert_true(i == 8 ? s->eta_s == 0 : per_step >= 0.99 * seconds / (i + 1));
+        assert_true(per_step <= 60);
+    }
+    expect_rates(&r);
+    assert_true(r.arena_bytes == t.plan.arena_bytes && r.host_bytes == t.plan.host_bytes);
+    assert_non_null(strstr(r.last_checkpoint, "checkpoint-9"));
+    trial_close(run);
+}
+
+/* Rates of a thousand make numbers that are none. */
+static void a_loss_that_is_not_finite_ends_the_run_with_advice(void **state)
+{
+    (void)state;
+    REFUSED("Lower learning_rate (1000)", "optim=sgd", "learning_rate=1000", "max_grad_norm=0",
+            "weight_decay=1000", "max_steps=60");
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -142,6 +202,8 @@ int main(void)
         cmocka_unit_test(gradients_that_need_not_wait_never_exist_all_at_once),
         cmocka_unit_test(every_evaluation_reads_the_same_batches),
         cmocka_unit_test(evaluations_change_no_step),
+        cmocka_unit_test(the_result_sums_up_the_steps),
+        cmocka_unit_test(a_loss_that_is_not_finite_ends_the_run_with_advice),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

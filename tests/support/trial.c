@@ -139,10 +139,12 @@ enum status __wrap_cpu_measure(struct device *d)
     return OK;
 }
 
-static struct snug_settings settings(void)
+static const struct snug_settings *settings(void)
 {
     static char cache[SCRATCH_PATH];
-    return (struct snug_settings){.cache_folder = scratch_path(&scratch, "cache", cache)};
+    static struct snug_settings s;
+    s = (struct snug_settings){.cache_folder = scratch_path(&scratch, "cache", cache)};
+    return &s;
 }
 
 struct watch {
@@ -201,28 +203,40 @@ static enum snug_status train(struct trial *t, struct snug_run *run)
     return snug_run_train(run, &o);
 }
 
-void trial_train(struct trial *t, const char *const *overrides)
+/* One run is open at a time; its config lives as long. */
+static struct snug_config *open_config;
+
+struct snug_run *trial_train_open(struct trial *t, const char *const *overrides)
 {
     struct snug_run *run;
-    struct snug_settings s = settings();
     n_trials++;
     *t = (struct trial){0};
-    struct snug_config *config = trial_config(overrides);
-    expect_public_ok(snug_run_open(&run, config, &s, SNUG_TRAIN));
-    note_plan(t, config, run);
+    open_config = trial_config(overrides);
+    expect_public_ok(snug_run_open(&run, open_config, settings(), SNUG_TRAIN));
+    note_plan(t, open_config, run);
     expect_public_ok(train(t, run));
+    return run;
+}
+
+void trial_close(struct snug_run *run)
+{
     snug_run_close(run);
-    snug_config_free(config);
+    snug_config_free(open_config);
+    open_config = NULL;
+}
+
+void trial_train(struct trial *t, const char *const *overrides)
+{
+    trial_close(trial_train_open(t, overrides));
 }
 
 void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides)
 {
     struct snug_run *run;
-    struct snug_settings s = settings();
     n_trials++;
     *t = (struct trial){0};
     struct snug_config *config = trial_config(overrides);
-    expect_public_ok(snug_run_open(&run, config, &s, purposes));
+    expect_public_ok(snug_run_open(&run, config, settings(), purposes));
     note_plan(t, config, run);
     snug_run_close(run);
     snug_config_free(config);
@@ -232,12 +246,11 @@ void trial_refused(const char *part, const char *const *overrides)
 {
     struct snug_config *config = NULL;
     struct snug_run *run = NULL;
-    struct snug_settings s = settings();
     struct trial t = {0};
     n_trials++;
     enum snug_status status = load_config(&config, overrides);
     if (status == SNUG_OK)
-        status = snug_run_open(&run, config, &s, SNUG_TRAIN);
+        status = snug_run_open(&run, config, settings(), SNUG_TRAIN);
     if (status == SNUG_OK)
         status = train(&t, run);
     if (status == SNUG_OK)
@@ -252,9 +265,8 @@ char *trial_graph(const char *const *overrides)
 {
     struct snug_run *run;
     char *text;
-    struct snug_settings s = settings();
     struct snug_config *config = trial_config(overrides);
-    expect_public_ok(snug_run_open(&run, config, &s, SNUG_TRAIN));
+    expect_public_ok(snug_run_open(&run, config, settings(), SNUG_TRAIN));
     expect_public_ok(snug_run_dump(run, SNUG_DUMP_GRAPH, &text));
     snug_run_close(run);
     snug_config_free(config);

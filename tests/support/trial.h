@@ -39,6 +39,9 @@ const char *trial_text(void);
 /* Overrides are a NULL-terminated list; they come after those of the tiny model: f32, the CPU,
  * synthetic tokens, three steps at a constant rate, nothing saved. */
 void trial_train(struct trial *t, const char *const *overrides);
+/* The same, with the run left open for its result. */
+struct snug_run *trial_train_open(struct trial *t, const char *const *overrides);
+void trial_close(struct snug_run *run);
 void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides);
 /* Fails unless planning or training is refused with a message that holds `part`. */
 void trial_refused(const char *part, const char *const *overrides);
