@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/machine.h"
 #include "keys/keys.h"
 #include "support/trial.h"
 
@@ -75,7 +76,9 @@ void key_max_steps(void)
 void key_max_time(void)
 {
     struct trial t;
+    double started = now_s();
     TRAIN(&t, "max_steps=1000000000", "max_time=1s");
+    assert_true(now_s() - started >= 1.0);
     assert_in_range(t.n_steps, 1, 999999999);
     assert_int_equal(t.n_saves, 1);
     assert_int_equal(t.saved[0], t.n_steps);

@@ -61,6 +61,7 @@ void key_tokenizer(void)
     int64_t with_pairs = count_tokens(trial_path("tokenizer", "pairs"), "abababab");
     assert_int_equal(count_tokens("tokenizer=bytes", "abababab"), 8 + 1);
     assert_in_range(with_pairs, 4, 5); /* and an end of text, if one is known */
+    REFUSED("nowhere", trial_text(), trial_path("tokenizer", "nowhere"));
 }
 
 /* ---- which data ------------------------------------------------------------------------------ */

@@ -194,6 +194,13 @@ static void note_plan(struct trial *t, const struct snug_config *config, const s
     f->device_room.whose = f->host_room.whose = NULL;
 }
 
+/* Whatever a run takes from the heap it gives back, however it ended. */
+static void expect_nothing_left(int64_t before)
+{
+    if (mem_live() != before)
+        fail_msg("%lld allocations are left", (long long)(mem_live() - before));
+}
+
 static enum snug_status train(struct trial *t, struct snug_run *run)
 {
     struct watch watch = {.trial = t, .started = now_s()};
@@ -205,12 +212,14 @@ static enum snug_status train(struct trial *t, struct snug_run *run)
 
 /* One run is open at a time; its config lives as long. */
 static struct snug_config *open_config;
+static int64_t live_before_open;
 
 struct snug_run *trial_train_open(struct trial *t, const char *const *overrides)
 {
     struct snug_run *run;
     n_trials++;
     *t = (struct trial){0};
+    live_before_open = mem_live();
     open_config = trial_config(overrides);
     expect_public_ok(snug_run_open(&run, open_config, settings(), SNUG_TRAIN));
     note_plan(t, open_config, run);
@@ -223,6 +232,7 @@ void trial_close(struct snug_run *run)
     snug_run_close(run);
     snug_config_free(open_config);
     open_config = NULL;
+    expect_nothing_left(live_before_open);
 }
 
 void trial_train(struct trial *t, const char *const *overrides)
@@ -235,11 +245,13 @@ void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides
     struct snug_run *run;
     n_trials++;
     *t = (struct trial){0};
+    int64_t before = mem_live();
     struct snug_config *config = trial_config(overrides);
     expect_public_ok(snug_run_open(&run, config, settings(), purposes));
     note_plan(t, config, run);
     snug_run_close(run);
     snug_config_free(config);
+    expect_nothing_left(before);
 }
 
 void trial_refused(const char *part, const char *const *overrides)
@@ -248,6 +260,7 @@ void trial_refused(const char *part, const char *const *overrides)
     struct snug_run *run = NULL;
     struct trial t = {0};
     n_trials++;
+    int64_t before = mem_live();
     enum snug_status status = load_config(&config, overrides);
     if (status == SNUG_OK)
         status = snug_run_open(&run, config, settings(), SNUG_TRAIN);
@@ -259,6 +272,7 @@ void trial_refused(const char *part, const char *const *overrides)
         fail_msg("'%s' is not in the message: %s", part, snug_error_message());
     snug_run_close(run);
     snug_config_free(config);
+    expect_nothing_left(before);
 }
 
 char *trial_graph(const char *const *overrides)
