@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "keys/keys.h"
+#include "support/process.h"
 #include "support/trial.h"
 
 /* ---- model and tokenizer --------------------------------------------------------------------- */
@@ -52,8 +53,21 @@ static int64_t count_tokens(const char *tokenizer, const char *text)
     return result.n_tokens;
 }
 
+/* What documents end with is told before they are read. */
+static void expect_told(void)
+{
+    struct process p;
+    char config[SCRATCH_PATH];
+    write_tiny_config(trials_scratch(), "told.yaml", "max_steps: 1\nsave_strategy: no\n", config);
+    PROCESS_RUN(&p, trials_scratch(), "train", config, "report_to=none", trial_text());
+    expect_exit(&p, 0);
+    expect_stderr(&p, "documents end with <|endoftext|> (256)");
+    process_release(&p);
+}
+
 void key_tokenizer(void)
 {
+    expect_told();
     scratch_write_text(
         trials_scratch(), "pairs/tokenizer.json",
         "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{"
@@ -137,18 +151,28 @@ void key_val_set_size(void)
     assert_int_equal(split.evals[0].n_tokens, TRIAL_WINDOWS / 10 * TRIAL_LENGTH);
 }
 
+static bool in_scratch(const char *name)
+{
+    char path[SCRATCH_PATH];
+    return file_exists(scratch_path(trials_scratch(), name, path));
+}
+
+/* Where it says; else the cache folder; else, where that cannot be had, the run's own. */
 void key_dataset_prepared_path(void)
 {
     struct trial t;
-    char folder[SCRATCH_PATH];
-    scratch_path(trials_scratch(), "prepared", folder);
-    TRAIN(&t, trial_text(), trial_path("dataset_prepared_path", "prepared"));
-    struct trial there = {0};
-    (void)snprintf(there.folder, sizeof(there.folder), "%s", trials_scratch()->folder);
-    assert_true(trial_has_file(&there, "prepared"));
+    char cached[SCRATCH_PATH];
+    TRAIN(&t, trial_text(), trial_path("dataset_prepared_path", "prepared/deep"));
+    assert_true(in_scratch("prepared/deep"));
+    assert_false(in_scratch("cache/tokens") || trial_has_file(&t, "tokens"));
+    TRAIN(&t, trial_text(), "dataset_prepared_path=");
+    assert_true(in_scratch("cache/tokens"));
     assert_false(trial_has_file(&t, "tokens"));
-    TRAIN(&t, trial_text(), trial_path("dataset_prepared_path", "elsewhere/deep"));
-    assert_true(trial_has_file(&there, "elsewhere/deep"));
+    assert_int_equal(file_remove_tree(scratch_path(trials_scratch(), "cache/tokens", cached)), 0);
+    scratch_write_text(trials_scratch(), "cache/tokens", "a file in the way");
+    TRAIN(&t, trial_text(), "dataset_prepared_path=");
+    assert_true(trial_has_file(&t, "tokens"));
+    assert_int_equal(remove(cached), 0);
 }
 
 /* ---- in which order -------------------------------------------------------------------------- */

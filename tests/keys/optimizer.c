@@ -70,6 +70,10 @@ void key_optim(void)
     assert_true(a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] >=
                 2 * (int64_t)sizeof(float) * a.plan.n_params);
     assert_int_equal(b.plan.breakdown[SNUG_MEMORY_OPTIMIZER], 0);
+    PLAN(&b, "optim=adamw_8bit"); /* the embedding, which is large enough for codes */
+    int64_t coded = TRIAL_VOCAB * 16 * (2 * (int64_t)sizeof(float) - 3);
+    assert_true(b.plan.breakdown[SNUG_MEMORY_OPTIMIZER] <
+                a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] - coded);
     TRAIN(&a, "optim=adamw");
     TRAIN(&b, "optim=sgd");
     assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);

@@ -43,6 +43,8 @@ void trial_train(struct trial *t, const char *const *overrides);
 struct snug_run *trial_train_open(struct trial *t, const char *const *overrides);
 void trial_close(struct snug_run *run);
 void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides);
+/* Evaluates the model as it begins. */
+void trial_evaluate(struct snug_evaluation *e, const char *const *overrides);
 /* Fails unless planning or training is refused with a message that holds `part`. */
 void trial_refused(const char *part, const char *const *overrides);
 /* The graph of a training step; the caller frees it with snug_free. */
@@ -53,6 +55,7 @@ struct snug_config *trial_config(const char *const *overrides);
 #define TRAIN(t, ...)      trial_train(t, OVERRIDES(__VA_ARGS__))
 #define PLAN(t, ...)       trial_plan(t, SNUG_TRAIN, OVERRIDES(__VA_ARGS__))
 #define REFUSED(part, ...) trial_refused(part, OVERRIDES(__VA_ARGS__))
+#define EVALUATE(e, ...)   trial_evaluate(e, OVERRIDES(__VA_ARGS__))
 #define GRAPH(...)         trial_graph(OVERRIDES(__VA_ARGS__))
 
 /* A tensor of the checkpoint after `step`, as f32; n_elems of them, freed with mem_free. */
