@@ -83,6 +83,7 @@ static void settings_that_make_other_steps_are_named_and_refused(void **state)
         {"max_grad_norm=0", "max_grad_norm is 0"},
         {"label_smoothing_factor=0.1", "label_smoothing_factor is 0.1"},
         {"optim=sgd", "optim is sgd"},
+        {"optim=adamw_8bit", "optim is adamw_8bit (command line), was adamw"},
         {"bf16=true", "precision is bf16 weights"},
     };
     (void)state;
@@ -171,6 +172,46 @@ static void changes_that_are_allowed_are_made(void **state)
                       "max_seq_length=16", "allow_resume_changes=true"));
 }
 
+/* ---- states in codes ------------------------------------------------------------------------- */
+
+static void expect_same_file(const char *a, const char *b)
+{
+    char *x, *y;
+    size_t n_x, n_y;
+    assert_int_equal(file_read(in_scratch(a), &x, &n_x), OK);
+    assert_int_equal(file_read(in_scratch(b), &y, &n_y), OK);
+    assert_int_equal(n_x, n_y);
+    assert_memory_equal(x, y, n_x);
+    mem_free(x);
+    mem_free(y);
+}
+
+/* The tiny model's embedding has 8-bit states, its norms have f32 ones. */
+static void states_of_8_bits_are_resumed_to_the_bit(void **state)
+{
+    char straight[SCRATCH_PATH + 16], halves[SCRATCH_PATH + 16];
+    (void)state;
+    (void)snprintf(straight, sizeof(straight), "output_dir=%s", in_scratch("straight"));
+    (void)snprintf(halves, sizeof(halves), "output_dir=%s", in_scratch("halves"));
+    expect_train(0,
+                 "done: ", ARGS("train", config, "max_steps=14", "optim=adamw_bnb_8bit", straight));
+    expect_train(0, "done: ", ARGS("train", config, "max_steps=10", "optim=adamw_8bit", halves));
+    expect_train(0, "resumed from",
+                 ARGS("train", config, "max_steps=14", "optim=adamw_8bit", halves, "--resume"));
+    expect_same_file("straight/checkpoint-14/optimizer.safetensors",
+                     "halves/checkpoint-14/optimizer.safetensors");
+    expect_same_file("straight/checkpoint-14/model.safetensors",
+                     "halves/checkpoint-14/model.safetensors");
+}
+
+static void states_of_another_format_are_refused_even_when_changes_are_allowed(void **state)
+{
+    (void)state;
+    expect_train(5, "'m.embed.weight' is F32 [257, 32], this run needs u8 [257, 32]",
+                 ARGS("train", config, "max_steps=12", "--resume", "optim=adamw_8bit",
+                      "allow_resume_changes=true"));
+}
+
 /* ---- forged checkpoints ---------------------------------------------------------------------- */
 
 /* Replaces a text in checkpoint-10/state.json, and makes its checksum right again. */
@@ -240,6 +281,8 @@ int main(void)
         TEST(what_changes_no_step_is_named_and_accepted),
         TEST(a_schedule_that_is_stretched_is_pointed_out),
         TEST(changes_that_are_allowed_are_made),
+        TEST(states_of_8_bits_are_resumed_to_the_bit),
+        TEST(states_of_another_format_are_refused_even_when_changes_are_allowed),
         TEST(numbers_that_no_run_writes_are_a_bad_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@
 #include "support/gpu.h"
 #include "support/raw_copy.h"
 
-enum { MAX_TENSORS = 200, MAX_IN = 8, MAX_OUT = 4 };
+enum { MAX_TENSORS = 200, MAX_IN = 10, MAX_OUT = 6, CODES_IN_A_BLOCK = 256 };
 static const int64_t arena_bytes = (int64_t)6 << 30, host_bytes = (int64_t)256 << 20;
 
 static struct device gpu; /* one device for the whole program; opening it is slow */
@@ -59,6 +59,11 @@ static const struct kind kinds[] = {
     {OP_adamw_master, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
     {OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_F32, false},
     {OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_BF16, true},
+    {OP_adamw_8bit, DTYPE_F32, DTYPE_F32, DTYPE_U8, false},
+    {OP_adamw_8bit, DTYPE_BF16, DTYPE_BF16, DTYPE_U8, true},
+    {OP_adamw_8bit, DTYPE_BF16, DTYPE_F16, DTYPE_U8, true}, /* not among the known dtypes */
+    {OP_adamw_8bit_master, DTYPE_BF16, DTYPE_BF16, DTYPE_U8, false},
+    {OP_adamw_8bit_master, DTYPE_F16, DTYPE_F32, DTYPE_U8, false},
     {OP_sgd, DTYPE_BF16, DTYPE_F32, DTYPE_NONE, true},
     {OP_sgd_momentum, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
     {OP_sgd_momentum, DTYPE_F32, DTYPE_F32, DTYPE_F32, false},
@@ -107,6 +112,14 @@ static struct tensor number(enum dtype d, double x)
     return t;
 }
 
+/* Of the blocks of codes that were added last. */
+static void add_scales(struct update *u, int64_t n, uint64_t stream)
+{
+    struct tensor t = take(DTYPE_F32, shape_of(1, (n + CODES_IN_A_BLOCK - 1) / CODES_IN_A_BLOCK));
+    fill(&t, stream, 0.1, 1);
+    u->in[u->call.n_in++] = u->out[u->call.n_out++] = t;
+}
+
 static void add_streams(struct update *u, const struct kind *k, struct shape s, int i)
 {
     uint64_t stream = (uint64_t)i * 8;
@@ -120,8 +133,13 @@ static void add_streams(struct update *u, const struct kind *k, struct shape s, 
         if (m == 1 && k->op == OP_sgd_momentum)
             break;
         struct tensor t = take(k->state, s);
-        fill(&t, stream + 2 + (uint64_t)m, m ? 0.1 : -1, 1);
+        if (k->state == DTYPE_U8)
+            fill(&t, stream + 2 + (uint64_t)m, 0, 255.9);
+        else
+            fill(&t, stream + 2 + (uint64_t)m, m ? 0.1 : -1, 1);
         u->in[u->call.n_in++] = u->out[u->call.n_out++] = t;
+        if (k->state == DTYPE_U8)
+            add_scales(u, shape_elems(&s), stream + 6 + (uint64_t)m);
     }
 }
 
@@ -135,11 +153,10 @@ static void make_update(struct update *u, const struct kind *k, int64_t n, int i
         u->in[u->call.n_in++] = scalars[m];
     int64_t seed = k->seeded ? 1000 + i : 0;
     double decay = i % 2 ? 0.1 : 0.0;
-    if (k->op == OP_adamw_master) {
-        u->in[7] = u->out[3] = take(DTYPE_F32, s);
-        fill(&u->in[7], (uint64_t)i * 8 + 5, -1, 1);
-        u->call.n_in = 8;
-        u->call.n_out = 4;
+    if (k->op == OP_adamw_master || k->op == OP_adamw_8bit_master) {
+        struct tensor master = take(DTYPE_F32, s);
+        fill(&master, (uint64_t)i * 8 + 5, -1, 1);
+        u->in[u->call.n_in++] = u->out[u->call.n_out++] = master;
     }
     if (k->op == OP_sgd) {
         u->attrs[0].f = decay;
@@ -246,6 +263,8 @@ static void with_and_without_masters_in_one_batch_give_the_same_bits(void **stat
          {OP_adamw_master, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true}},
         {{OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_BF16, true},
          {OP_adamw, DTYPE_F32, DTYPE_F32, DTYPE_BF16, true}},
+        {{OP_adamw_8bit_master, DTYPE_BF16, DTYPE_F32, DTYPE_U8, false},
+         {OP_adamw_8bit, DTYPE_F32, DTYPE_F32, DTYPE_U8, false}},
         {{OP_adamw_master, DTYPE_F16, DTYPE_F32, DTYPE_F32, false}, /* nothing to share */
          {OP_adamw_master, DTYPE_BF16, DTYPE_F32, DTYPE_F32, false}},
     };
@@ -296,7 +315,8 @@ static void compare(const struct op_call *c, const char *after, int64_t *n_other
         for (int64_t e = 0; e < shape_elems(&want.shape); e++) {
             double x = ref_get(&want, e), y = ref_get(&got, e);
             double ulp = want.dtype == DTYPE_BF16 ? 1.0 / 128 : want.dtype == DTYPE_F16 ? 1e-3 : 0;
-            if (!(fabs(x - y) <= (2e-6 + ulp) * (fabs(x) + 0.02)))
+            double code = want.dtype == DTYPE_U8 ? 1.0 : 0.0; /* on a border: either */
+            if (!(fabs(x - y) <= (2e-6 + ulp) * (fabs(x) + 0.02) + code))
                 fail_msg("output %d, element %lld: %.9g on the GPU, %.9g on the CPU", o,
                          (long long)e, y, x);
             if (dtype_size(want.dtype) == 2) {
@@ -319,7 +339,11 @@ static void run_on_cpu(const struct op_call *c)
     h.in = in;
     h.out = out;
     must(team_new(&x.env.team, x.env.n_threads));
-    must(cpu_kernels(c->op)->run(&x, &h));
+    const struct kernel *k = cpu_kernels(c->op);
+    if (k->workspace)
+        x.workspace = test_malloc((size_t)k->workspace(&h, &x.env));
+    must(k->run(&x, &h));
+    test_free(x.workspace);
     team_free(x.env.team);
 }
 
