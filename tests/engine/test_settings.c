@@ -14,6 +14,7 @@
 #include "engine/settings.h"
 #include "support/golden.h"
 #include "support/scratch.h"
+#include "task/language.h"
 
 static struct device device;
 
@@ -168,7 +169,8 @@ static enum status request(const char *text, enum stage_purpose purpose, struct 
     struct model *model;
     char *folder;
     expect_ok(open_model(cfg, NULL, &model, &folder));
-    enum status status = request_from_config(r, purpose, cfg, model);
+    struct task task = language_task(model);
+    enum status status = request_from_config(r, purpose, cfg, &task);
     model_free(model);
     mem_free(folder);
     config_free(cfg);

@@ -10,6 +10,7 @@
 
 #include "support/golden.h"
 #include "support/training.h"
+#include "task/language.h"
 
 static const struct training_options small = {.golden = "llama", .batch = 4, .seq_len = 24};
 
@@ -109,7 +110,7 @@ static void open_both(struct training *t, struct stage_request stages[2])
     stages[0] = t->request;
     stages[1] = (struct stage_request){
         .purpose = STAGE_EVAL, .batch = 64, .seq_len = small.seq_len, .n_micro = 1};
-    engine_init(&t->engine, &settings, t->model, &t->device);
+    engine_init(&t->engine, &settings, language_task(t->model), &t->device);
     expect_ok(engine_build(&t->engine, &(struct engine_request){.stages = stages, .n_stages = 2}));
     t->stage = engine_stage(&t->engine, STAGE_TRAIN);
 }
@@ -199,12 +200,9 @@ static void a_cache_does_not_size_the_staging(void **state)
     ops = *t.device.ops;
     ops.memory_is_apart = true;
     t.device.ops = &ops;
-    t.request = (struct stage_request){.purpose = STAGE_DECODE,
-                                       .batch = 64,
-                                       .seq_len = 1,
-                                       .n_micro = 1,
-                                       .cache_len = t.model->context};
-    engine_init(&t.engine, &settings, t.model, &t.device);
+    t.request = (struct stage_request){
+        .purpose = STAGE_DECODE, .batch = 64, .seq_len = 1, .n_micro = 1, .cache_len = 64};
+    engine_init(&t.engine, &settings, language_task(t.model), &t.device);
     expect_ok(
         engine_build(&t.engine, &(struct engine_request){.stages = &t.request, .n_stages = 1}));
     (void)plan_with(&t, &rungs[0].decisions);
