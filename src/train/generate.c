@@ -6,10 +6,10 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "engine/weights_origin.h"
 #include "task/language.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
-#include "engine/weights_origin.h"
 
 struct generator {
     struct generate_options options;

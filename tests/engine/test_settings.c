@@ -169,7 +169,7 @@ static enum status request(const char *text, enum stage_purpose purpose, struct 
     struct model *model;
     char *folder;
     expect_ok(open_model(cfg, NULL, &model, &folder));
-    const struct task task = language_task(model);
+    struct task task = language_task(model);
     enum status status = request_from_config(r, purpose, cfg, &task);
     model_free(model);
     mem_free(folder);

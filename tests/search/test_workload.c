@@ -200,11 +200,8 @@ static void a_cache_does_not_size_the_staging(void **state)
     ops = *t.device.ops;
     ops.memory_is_apart = true;
     t.device.ops = &ops;
-    t.request = (struct stage_request){.purpose = STAGE_DECODE,
-                                       .batch = 64,
-                                       .seq_len = 1,
-                                       .n_micro = 1,
-                                       .cache_len = t.model->language.context};
+    t.request = (struct stage_request){
+        .purpose = STAGE_DECODE, .batch = 64, .seq_len = 1, .n_micro = 1, .cache_len = 64};
     engine_init(&t.engine, &settings, language_task(t.model), &t.device);
     expect_ok(
         engine_build(&t.engine, &(struct engine_request){.stages = &t.request, .n_stages = 1}));
