@@ -53,9 +53,10 @@ clang: deps-all ## build everything with clang
 arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; ARM64_TESTS='ops|device' chooses)
 	@tools/arm64.sh $(if $(ARM64_TESTS),-R '$(ARM64_TESTS)')
 
-cuda: deps ## build with CUDA (needs nvcc, cuBLAS, cuDNN; no GPU)
+cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null
-	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli
+	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli bench_attention bench_elementwise bench_gemm_cuda \
+		$(patsubst tests/cuda/%.c,cuda_%,$(wildcard tests/cuda/test_*.c))
 
 check-gpu: deps ## build for the GPU of this machine, say what it is, and try it
 	@tools/check-gpu.sh

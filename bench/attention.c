@@ -92,10 +92,12 @@ static enum status gpu_fill(struct device *d, const struct tensor *t)
         else
             ((float *)piece)[i] = x;
     }
+    const struct memory to = {.tier = TIER_DEVICE, .base = t->data, .n_bytes = n_bytes};
+    const struct memory from = memory_of_host(piece, n_piece);
     for (int64_t at = 0; at < n_bytes; at += n_piece)
-        TRY_GOTO(
-            d->ops->copy(d, QUEUE_COMPUTE, (char *)t->data + at, piece, MIN(n_piece, n_bytes - at)),
-            out);
+        TRY_GOTO(device_copy(d, QUEUE_COMPUTE, (struct place){&to, at}, (struct place){&from, 0},
+                             MIN(n_piece, n_bytes - at)),
+                 out);
     TRY_GOTO(d->ops->sync(d), out);
 out:
     mem_free(piece);

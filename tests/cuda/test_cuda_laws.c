@@ -329,7 +329,6 @@ static void check_variants(const struct law_case *c, const struct kernel *k, con
 
 static enum status copy_inputs(const struct placed *p)
 {
-    const struct device_ops *ops = gpu.device.ops;
     for (int i = 0; i < p->call.n_in; i++) {
         if (p->in_at[i] >= 0 && tensor_bytes(&p->in[i]) > 0)
             raw_copy(&gpu.device, QUEUE_COMPUTE, p->in[i].data, (char *)gpu.image + p->in_at[i],
