@@ -4,6 +4,7 @@
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
+#include "search/ladder.h"
 #include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -104,8 +105,8 @@ enum status engine_forecast(struct engine *e)
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
-    TRY(workload_decide(&e->work, &e->settings.decisions));
-    TRY(workload_emit(&e->work));
+    TRY(ladder_climb(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
+                     &e->settings.decisions));
     return engine_forecast(e);
 }
 

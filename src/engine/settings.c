@@ -61,6 +61,7 @@ enum status settings_from_config(struct settings *s, const struct config *cfg,
 {
     *s = (struct settings){
         .decisions = {.recompute = cfg->gradient_checkpointing, .recompute_cheap = true},
+        .bounds = {.fixed = {[EXTENT_RECOMPUTED] = config_is_set(cfg, "gradient_checkpointing")}},
         .limits = {.n_bytes = {[TIER_DEVICE] = limit_from(cfg->device_memory),
                                [TIER_HOST] = limit_from(cfg->host_memory),
                                [TIER_DISK] = limit_from(cfg->disk_memory)}},

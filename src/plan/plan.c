@@ -4,7 +4,7 @@
 static void find_facts(struct plan *p, const struct graph *g)
 {
     for (size_t v = 0; v < g->values.n; v++)
-        p->facts[v].first_backward = p->facts[v].overwritten = NODE_NONE;
+        p->facts[v].first_backward = p->facts[v].first_reader = p->facts[v].overwritten = NODE_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
         p->n_blocks = MAX(p->n_blocks, n->block + 1);
@@ -15,6 +15,8 @@ static void find_facts(struct plan *p, const struct graph *g)
             struct plan_fact *f = &p->facts[v];
             node_id producer = graph_value(g, v)->producer;
             bool crosses = producer != NODE_NONE && graph_node(g, producer)->block != n->block;
+            if (f->first_reader == NODE_NONE)
+                f->first_reader = k;
             f->leaves_block |= n->pass == PASS_FORWARD && crosses;
             f->read_at_update |= n->pass == PASS_UPDATE;
             if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)

@@ -24,6 +24,7 @@ enum treatment {
 /* What a plan asks of the graph, gathered once; per value, meaningful for view roots. */
 struct plan_fact {
     node_id first_backward; /* first backward node that reads it; NODE_NONE: none does */
+    node_id first_reader;   /* NODE_NONE: nothing reads it */
     node_id overwritten;    /* node that overwrites its memory; NODE_NONE: none does */
     bool leaves_block;      /* forward nodes of other blocks read it */
     bool read_at_update;    /* an update reads it */

@@ -3,36 +3,69 @@
 #include "plan/layout.h"
 #include "program/emit.h"
 
-static enum status place_tier(struct program *p, const struct storage *storage, enum tier tier)
-{
+/* What is laid out in a tier: buffers with memory of their own that live inside a step. */
+struct tier_items {
     struct layout_item *items;
-    int32_t *index;
-    size_t n = 0;
-    TRY(mem_try_array(&items, MAX(p->buffers.n, (size_t)1), sizeof(*items)));
-    enum status status = mem_try_array(&index, MAX(p->buffers.n, (size_t)1), sizeof(*index));
+    int32_t *index; /* buffer of each */
+    size_t n;
+};
+
+static void items_release(struct tier_items *x)
+{
+    mem_free(x->items);
+    mem_free(x->index);
+}
+
+static enum status items_find(struct tier_items *x, const struct program *p, enum tier tier)
+{
+    *x = (struct tier_items){0};
+    TRY(mem_try_array(&x->items, MAX(p->buffers.n, (size_t)1), sizeof(*x->items)));
+    enum status status = mem_try_array(&x->index, MAX(p->buffers.n, (size_t)1), sizeof(*x->index));
     if (status != OK) {
-        mem_free(items);
+        items_release(x);
         return status;
     }
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
         if (b->tier != tier || b->storage >= 0 || b->merged_into >= 0)
             continue;
-        items[n] = (struct layout_item){.n_bytes = b->n_bytes, .first = b->first, .last = b->last};
-        index[n++] = (int32_t)i;
+        x->items[x->n] =
+            (struct layout_item){.n_bytes = b->n_bytes, .first = b->first, .last = b->last};
+        x->index[x->n++] = (int32_t)i;
     }
+    return OK;
+}
+
+static enum status place_tier(struct program *p, const struct storage *storage, enum tier tier)
+{
+    struct tier_items x;
+    enum status status;
+    TRY(items_find(&x, p, tier));
     struct layout_result r;
-    TRY_GOTO(layout_solve(items, n, ARENA_ALIGN, &r), out);
-    for (size_t k = 0; k < n; k++)
-        p->buffers.items[index[k]].offset = storage->n_bytes[tier] + items[k].offset;
+    TRY_GOTO(layout_solve(x.items, x.n, ARENA_ALIGN, &r), out);
+    for (size_t k = 0; k < x.n; k++)
+        p->buffers.items[x.index[k]].offset = storage->n_bytes[tier] + x.items[k].offset;
     p->n_storage[tier] = storage->n_bytes[tier];
     p->n_bytes[tier] = storage->n_bytes[tier] + r.height;
     p->lower_bound[tier] = storage->n_bytes[tier] + r.lower_bound;
     p->layout_method[tier] = r.method;
 out:
-    mem_free(items);
-    mem_free(index);
+    items_release(&x);
     return status;
+}
+
+enum status program_bound(struct program *p, const struct storage *storage)
+{
+    for (int t = 0; t < TIER_COUNT; t++) {
+        struct tier_items x;
+        int64_t live;
+        TRY(items_find(&x, p, (enum tier)t));
+        enum status status = layout_lower_bound(x.items, x.n, ARENA_ALIGN, &live, NULL);
+        items_release(&x);
+        TRY(status);
+        p->n_bytes[t] = p->lower_bound[t] = storage->n_bytes[t] + live;
+    }
+    return OK;
 }
 
 enum status program_place(struct program *p, const struct storage *storage)

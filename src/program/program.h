@@ -137,6 +137,9 @@ enum status program_emit(struct program **out, const char *name, const struct gr
                          const struct plan *plan, const struct device *device,
                          struct storage *storage) MUST_CHECK;
 enum status program_place(struct program *p, const struct storage *storage) MUST_CHECK;
+/* Sizes without addresses: no layout takes less, and most come within a thousandth of it. What a
+ * search asks for before it has a program placed. */
+enum status program_bound(struct program *p, const struct storage *storage) MUST_CHECK;
 void program_free(struct program *p);
 
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */

@@ -6,6 +6,7 @@
 #ifndef SNUG_SEARCH_DECISIONS_H
 #define SNUG_SEARCH_DECISIONS_H
 
+#include "base/str.h"
 #include "model/blocks.h"
 #include "plan/plan.h"
 
@@ -13,14 +14,36 @@
 extern "C" {
 #endif
 
+/* What leaves the device, in the order of a ladder: each is a number of blocks, counted from the
+ * first, whose part of it does. What belongs to no block (embedding, head) counts as one more. */
+enum extent {
+    EXTENT_MOVED,      /* what the forward pass saves goes to the host until it is read */
+    EXTENT_RECOMPUTED, /* only what leaves the block is saved; the rest is made again */
+    EXTENT_STATES,     /* masters and optimizer states are at home on the host */
+    EXTENT_GRADIENTS,  /* gradients that wait for the norm, and sums over micro-steps */
+    EXTENT_WEIGHTS,    /* weights are at home on the host */
+    EXTENT_COUNT
+};
+
 /* All zero: everything is kept, on the device. */
 struct decisions {
-    struct block_set recompute; /* blocks that keep only what leaves them; the rest is made again */
+    struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
+    int n[EXTENT_COUNT];
+    int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
+    int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
 };
 
 /* Into a plan of that graph that plan_init has made. */
 void decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g);
+/* Of a graph without a backward pass: where storage is at home, the same as for the others of a
+ * run. */
+void decisions_apply_homes(const struct decisions *d, struct plan *plan, const struct graph *g);
+
+/* Whether anything is copied between tiers. */
+bool decisions_copy(const struct decisions *d);
+/* In words: "12 blocks recomputed, states of 28 blocks on the host, ...". */
+void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out);
 
 #ifdef __cplusplus
 }

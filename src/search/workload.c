@@ -61,6 +61,8 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
             decisions_apply(d, &s->plan, s->graph);
+        else
+            decisions_apply_homes(d, &s->plan, s->graph);
     }
     return OK;
 }
@@ -105,27 +107,42 @@ static enum status emit_all(struct workload *w)
     return OK;
 }
 
-/* Once the storage of all is known: what lives inside a step begins where it ends. */
-static enum status place_all(struct workload *w)
+/* Programs with the storage of all known: what lives inside a step begins where it ends. */
+static enum status emit_programs(struct workload *w)
 {
+    storage_release(&w->storage);
+    storage_init(&w->storage);
+    TRY(emit_all(w));
+    for (int i = 0; i < w->n_reserves; i++)
+        TRY(reserve(w, w->reserves[i].name, w->reserves[i].n_bytes));
+    return reserve_staging(w);
+}
+
+static void measure_arenas(struct workload *w)
+{
+    memset(w->n_bytes, 0, sizeof(w->n_bytes));
     for (int i = 0; i < w->n_stages; i++) {
-        struct program *p = w->stages[i].program;
-        TRY(program_place(p, &w->storage));
         for (int t = 0; t < TIER_COUNT; t++)
-            w->n_bytes[t] = MAX(w->n_bytes[t], p->n_bytes[t]);
-        TRY(program_check(p, &w->storage));
+            w->n_bytes[t] = MAX(w->n_bytes[t], w->stages[i].program->n_bytes[t]);
     }
+}
+
+enum status workload_bound(struct workload *w)
+{
+    TRY(emit_programs(w));
+    for (int i = 0; i < w->n_stages; i++)
+        TRY(program_bound(w->stages[i].program, &w->storage));
+    measure_arenas(w);
     return OK;
 }
 
 enum status workload_emit(struct workload *w)
 {
-    storage_release(&w->storage);
-    storage_init(&w->storage);
-    memset(w->n_bytes, 0, sizeof(w->n_bytes));
-    TRY(emit_all(w));
-    for (int i = 0; i < w->n_reserves; i++)
-        TRY(reserve(w, w->reserves[i].name, w->reserves[i].n_bytes));
-    TRY(reserve_staging(w));
-    return place_all(w);
+    TRY(emit_programs(w));
+    for (int i = 0; i < w->n_stages; i++) {
+        TRY(program_place(w->stages[i].program, &w->storage));
+        TRY(program_check(w->stages[i].program, &w->storage));
+    }
+    measure_arenas(w);
+    return OK;
 }

@@ -64,6 +64,8 @@ void workload_release(struct workload *w); /* also of one that is all zero */
 enum status workload_decide(struct workload *w, const struct decisions *d) MUST_CHECK;
 /* Programs for the plans as they are now, placed in arenas that all of them share. */
 enum status workload_emit(struct workload *w) MUST_CHECK;
+/* The same without addresses: sizes that no layout gets below, for a search to go by. */
+enum status workload_bound(struct workload *w) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);

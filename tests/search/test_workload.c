@@ -20,7 +20,7 @@ static const struct {
     const char *name;
     struct decisions decisions;
 } rungs[] = {
-    {"kept", {{0}, false}},
+    {"kept", {.small_bytes = 0}},
     {"cheap", {.recompute_cheap = true}},
     {"one block", {.recompute = {.ranges = &first_block, .n_ranges = 1}}},
     {"two blocks", {.recompute = {.ranges = &both_blocks, .n_ranges = 1}}},

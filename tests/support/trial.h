@@ -18,7 +18,7 @@ enum { TRIAL_LAYERS = 2, TRIAL_VOCAB = 257 };
 
 struct trial {
     struct snug_forecast plan; /* numbers only: the texts that are asked for are below */
-    char precision[64], device[256];
+    char precision[64], device[256], step_source[64];
     int n_steps, n_evals, n_saves;
     struct snug_step steps[TRIAL_MOST_STEPS];
     struct snug_evaluation evals[TRIAL_MOST_EVENTS];
@@ -60,6 +60,8 @@ struct snug_config *trial_config(const char *const *overrides);
 
 /* A tensor of the checkpoint after `step`, as f32; n_elems of them, freed with mem_free. */
 float *trial_tensor(const struct trial *t, int64_t step, const char *name, int64_t *n_elems);
+/* How far apart the weights of two runs are after `step`: the norm of all differences. */
+double trial_distance(const struct trial *a, const struct trial *b, int64_t step);
 
 /* Whether two runs had the same losses, bit for bit. */
 bool trial_same_losses(const struct trial *a, const struct trial *b);
