@@ -51,7 +51,25 @@ static enum status alloc_device(struct device *d, int64_t n_bytes, void **out)
     return OK;
 }
 
-static enum status alloc_host(int64_t n_bytes, void **out)
+enum { TOUCHED_BYTES = 2 << 20 }; /* at a time: a huge page */
+
+static void touch_some(const void *job, int64_t first, int64_t last, int thread)
+{
+    char *base = *(char *const *)job;
+    (void)thread;
+    for (int64_t at = first * TOUCHED_BYTES; at < last * TOUCHED_BYTES; at += 4096)
+        *(volatile char *)(base + at) = 0;
+}
+
+/* Pages that exist are pinned ten times as fast as pages the driver has to ask for one by one. */
+static void touch_pages(struct device *d, char *base, int64_t n_bytes)
+{
+    (void)madvise(base, (size_t)n_bytes, MADV_HUGEPAGE); /* best effort */
+    if (d->env.team)
+        team_run(d->env.team, n_bytes / TOUCHED_BYTES, 1, touch_some, &base);
+}
+
+static enum status alloc_host(struct device *d, int64_t n_bytes, void **out)
 {
     char text[BYTES_TEXT];
     void *p =
@@ -59,6 +77,7 @@ static enum status alloc_host(int64_t n_bytes, void **out)
     if (p == MAP_FAILED)
         return FAIL(ERR_FIT, "the system refused %s of memory for the host arena",
                     format_bytes(text, n_bytes));
+    touch_pages(d, (char *)p, n_bytes);
     cudaError_t e = cudaHostRegister(p, (size_t)n_bytes, cudaHostRegisterDefault);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
@@ -77,7 +96,7 @@ static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, 
         return OK;
     if (t == TIER_DISK)
         return FAIL(ERR_UNSUPPORTED, "this build has no disk tier");
-    return t == TIER_DEVICE ? alloc_device(d, n_bytes, out) : alloc_host(n_bytes, out);
+    return t == TIER_DEVICE ? alloc_device(d, n_bytes, out) : alloc_host(d, n_bytes, out);
 }
 
 static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
