@@ -166,6 +166,25 @@ static void expect_rates(const struct snug_train_result *r)
     assert_true(r->mfu > 0 && r->mfu <= 1 && r->seconds > r->median_step_s);
 }
 
+/* What does not fit is not timed: its steps are foretold by the device's rates. Goes before the
+ * other tests: what was timed once is known. */
+static void a_forecast_says_what_it_is_made_of(void **state)
+{
+    (void)state;
+    struct trial by_rate, measured;
+    PLAN(&by_rate, "device_memory=1KiB");
+    assert_string_equal(by_rate.step_source, "rates");
+    assert_in_range(by_rate.plan.n_kernels, 10, 1000);
+    assert_int_equal(by_rate.plan.n_by_rate, by_rate.plan.n_kernels);
+    PLAN(&measured, "seed=7");
+    assert_string_equal(measured.step_source, "measured kernels");
+    assert_int_equal(measured.plan.n_kernels, by_rate.plan.n_kernels);
+    assert_int_equal(measured.plan.n_by_rate, 0);
+    assert_true(measured.plan.step_s > 0 && measured.plan.step_s != by_rate.plan.step_s);
+    expect_within(measured.plan.tokens_per_s, TRIAL_BATCH * TRIAL_LENGTH / measured.plan.step_s,
+                  1e-9);
+}
+
 /* The result of a run and what its observer saw of it are the same. */
 static void the_result_sums_up_the_steps(void **state)
 {
@@ -238,6 +257,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_forecast_says_what_it_is_made_of),
         cmocka_unit_test(a_resumed_run_drops_what_the_whole_run_drops),
         cmocka_unit_test(a_resumed_run_goes_on_counting),
         cmocka_unit_test(every_parameter_is_rounded_with_numbers_of_its_own),

@@ -89,6 +89,16 @@ static void without_warm_up_the_first_step_has_the_peak(void **state)
     expect_rate(&s, 10, 1e-3);
 }
 
+static void a_fall_of_a_single_step_is_at_the_peak(void **state)
+{
+    (void)state;
+    struct schedule one = {.kind = SCHEDULE_LINEAR, .peak = 0.5, .floor = 0.1, .n_steps = 1};
+    assert_true(schedule_at(&one, 0) == 0.5);
+    one.n_warmup = 2;
+    one.n_steps = 3;
+    assert_true(schedule_at(&one, 2) == 0.5);
+}
+
 static void a_run_that_is_all_warm_up_ends_at_the_floor(void **state)
 {
     (void)state;
@@ -109,6 +119,7 @@ int main(void)
         cmocka_unit_test(a_floor_is_where_the_fall_ends),
         cmocka_unit_test(after_the_last_step_the_rate_stays_where_it_ended),
         cmocka_unit_test(without_warm_up_the_first_step_has_the_peak),
+        cmocka_unit_test(a_fall_of_a_single_step_is_at_the_peak),
         cmocka_unit_test(a_run_that_is_all_warm_up_ends_at_the_floor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,7 @@ static void note_plan(struct trial *t, const struct snug_config *config, const s
     snug_run_forecast(run, f);
     (void)snprintf(t->precision, sizeof(t->precision), "%s", f->precision);
     (void)snprintf(t->device, sizeof(t->device), "%s", f->device);
+    (void)snprintf(t->step_source, sizeof(t->step_source), "%s", f->step_source);
     (void)snprintf(t->folder, sizeof(t->folder), "%s", snug_config_output_dir(config));
     f->model = f->precision = f->device = f->weights = f->output_dir = NULL;
     f->binding = f->layout_method = f->fullest = f->step_source = NULL;

@@ -18,7 +18,7 @@ enum { TRIAL_LAYERS = 2, TRIAL_VOCAB = 257 };
 
 struct trial {
     struct snug_forecast plan; /* numbers only: the texts that are asked for are below */
-    char precision[64], device[256];
+    char precision[64], device[256], step_source[64];
     int n_steps, n_evals, n_saves;
     struct snug_step steps[TRIAL_MOST_STEPS];
     struct snug_evaluation evals[TRIAL_MOST_EVENTS];
