@@ -177,10 +177,17 @@ void key_weight_decay(void)
     expect_decay("optim=sgd");
 }
 
-/* A gradient above the norm is scaled down to it, one below stays. */
+/* The norm is that of all gradients: at rate 1 SGD moves the weights by so much. One above the
+ * limit is scaled down to it, one below stays. */
 void key_max_grad_norm(void)
 {
     struct weights w[4];
+    GET(&w[0], matrix, "max_steps=1", sgd, still);
+    GET(&w[1], matrix, "max_steps=1", sgd, rate);
+    expect_within(w[1].trial.steps[0].grad_norm, trial_distance(&w[0].trial, &w[1].trial, 1), 1e-3);
+    GET(&w[2], matrix, "max_steps=1", sgd, rate, "max_grad_norm=0.125");
+    expect_within(trial_distance(&w[0].trial, &w[2].trial, 1), 0.125, 1e-3);
+    release(w, 3);
     GET(&w[0], matrix, "max_steps=1", sgd, still);
     GET(&w[1], matrix, "max_steps=1", sgd);
     GET(&w[2], matrix, "max_steps=1", sgd, "max_grad_norm=0.125");

@@ -304,29 +304,65 @@ char *trial_graph(const char *const *overrides)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-float *trial_tensor(const struct trial *t, int64_t step, const char *name, int64_t *n_elems)
+static struct st_reader *open_weights(const struct trial *t, int64_t step)
 {
     char path[SCRATCH_PATH + 64];
     struct st_reader *reader;
-    const struct st_tensor *tensor;
     (void)snprintf(path, sizeof(path), "%s/checkpoint-%lld/model.safetensors", t->folder,
                    (long long)step);
-    if (st_reader_open_file(&reader, path) != OK || st_reader_get(reader, name, &tensor) != OK)
+    if (st_reader_open_file(&reader, path) != OK)
         fail_msg("%s", status_message());
+    return reader;
+}
+
+static float element(const struct st_tensor *t, int64_t i)
+{
+    uint16_t half;
+    float whole;
+    assert_true(t->dtype == ST_F32 || t->dtype == ST_BF16);
+    if (t->dtype == ST_F32) {
+        memcpy(&whole, t->data + 4 * i, sizeof(whole));
+        return whole;
+    }
+    memcpy(&half, t->data + 2 * i, sizeof(half));
+    return bf16_to_f32(half);
+}
+
+static const struct st_tensor *find_tensor(const struct st_reader *reader, const char *name)
+{
+    const struct st_tensor *t;
+    if (st_reader_get(reader, name, &t) != OK)
+        fail_msg("%s", status_message());
+    return t;
+}
+
+float *trial_tensor(const struct trial *t, int64_t step, const char *name, int64_t *n_elems)
+{
+    struct st_reader *reader = open_weights(t, step);
+    const struct st_tensor *tensor = find_tensor(reader, name);
     float *out;
     *n_elems = tensor->n_elems;
     assert_int_equal(mem_try_array(&out, (size_t)tensor->n_elems, sizeof(*out)), OK);
-    assert_true(tensor->dtype == ST_F32 || tensor->dtype == ST_BF16);
-    for (int64_t i = 0; i < tensor->n_elems; i++) {
-        uint16_t half;
-        memcpy(&half, tensor->data + 2 * i, sizeof(half));
-        if (tensor->dtype == ST_BF16)
-            out[i] = bf16_to_f32(half);
-        else
-            memcpy(&out[i], tensor->data + 4 * i, sizeof(*out));
-    }
+    for (int64_t i = 0; i < tensor->n_elems; i++)
+        out[i] = element(tensor, i);
     st_reader_close(reader);
     return out;
+}
+
+double trial_distance(const struct trial *a, const struct trial *b, int64_t step)
+{
+    struct st_reader *of_a = open_weights(a, step), *of_b = open_weights(b, step);
+    double sum = 0;
+    for (size_t k = 0; k < st_reader_count(of_a); k++) {
+        const struct st_tensor *x = st_reader_at(of_a, k), *y = find_tensor(of_b, x->name);
+        for (int64_t i = 0; i < x->n_elems; i++) {
+            double difference = (double)element(x, i) - (double)element(y, i);
+            sum += difference * difference;
+        }
+    }
+    st_reader_close(of_a);
+    st_reader_close(of_b);
+    return sqrt(sum);
 }
 
 bool trial_same_losses(const struct trial *a, const struct trial *b)

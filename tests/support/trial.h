@@ -60,6 +60,8 @@ struct snug_config *trial_config(const char *const *overrides);
 
 /* A tensor of the checkpoint after `step`, as f32; n_elems of them, freed with mem_free. */
 float *trial_tensor(const struct trial *t, int64_t step, const char *name, int64_t *n_elems);
+/* How far apart the weights of two runs are after `step`: the norm of all differences. */
+double trial_distance(const struct trial *a, const struct trial *b, int64_t step);
 
 /* Whether two runs had the same losses, bit for bit. */
 bool trial_same_losses(const struct trial *a, const struct trial *b);
