@@ -60,22 +60,44 @@ static void read_update(struct st_reader *r, const char *prefix, struct update *
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static void run(const struct kernel *k, struct update *u)
+/* The tensors of `u` in the order of the op's outputs. */
+static void outputs_of(struct update *u, struct tensor out[N_OUT])
+{
+    struct shape all = shape_of(1, (int64_t)N), blocks = shape_of(1, (int64_t)N_BLOCKS);
+    out[0] = (struct tensor){DTYPE_F32, all, u->p};
+    out[1] = (struct tensor){DTYPE_U8, all, u->m};
+    out[2] = (struct tensor){DTYPE_F32, blocks, u->m_absmax};
+    out[3] = (struct tensor){DTYPE_U8, all, u->v};
+    out[4] = (struct tensor){DTYPE_F32, blocks, u->v_absmax};
+}
+
+/* From `u` into `to`, which may be the same. */
+static void run_into(const struct kernel *k, struct update *u, struct update *to)
 {
     static max_align_t workspace[1 << 13];
-    struct shape all = shape_of(1, (int64_t)N), blocks = shape_of(1, (int64_t)N_BLOCKS);
     struct shape one = shape_of(1, (int64_t)1);
-    struct tensor in[N_IN] = {{DTYPE_F32, all, u->p},     {DTYPE_F32, all, u->g},
-                              {DTYPE_U8, all, u->m},      {DTYPE_F32, blocks, u->m_absmax},
-                              {DTYPE_U8, all, u->v},      {DTYPE_F32, blocks, u->v_absmax},
-                              {DTYPE_F32, one, &u->lr},   {DTYPE_I32, one, &u->step},
+    struct tensor was[N_OUT], out[N_OUT];
+    outputs_of(u, was);
+    outputs_of(to, out);
+    struct tensor in[N_IN] = {was[0],
+                              {DTYPE_F32, was[0].shape, u->g},
+                              was[1],
+                              was[2],
+                              was[3],
+                              was[4],
+                              {DTYPE_F32, one, &u->lr},
+                              {DTYPE_I32, one, &u->step},
                               {DTYPE_F32, one, &u->scale}};
-    struct tensor out[N_OUT] = {in[0], in[2], in[3], in[4], in[5]};
     struct attr attrs[ADAMW_ATTRS] = {{.f = 0.9}, {.f = 0.999}, {.f = 1e-8}, {.f = 0.0}, {.i = 0}};
     struct op_call c = {OP_adamw_8bit, N_IN, N_OUT, in, out, attrs};
     struct kernel_ctx x = {.env = {.n_threads = 1}, .workspace = workspace};
     assert_true(k->workspace(&c, &x.env) <= (int64_t)sizeof(workspace));
     expect_ok(k->run(&x, &c));
+}
+
+static void run(const struct kernel *k, struct update *u)
+{
+    run_into(k, u, u);
 }
 
 static void golden_start_state(struct update *u)
@@ -189,6 +211,27 @@ static void scale_zero_leaves_codes_and_scales_alone(void **state)
     }
 }
 
+static void outputs_elsewhere_are_those_in_place(void **state)
+{
+    (void)state;
+    for (const struct kernel *k = cpu_kernels(OP_adamw_8bit); k->name; k++) {
+        for (int scale = 0; scale <= 1; scale++) {
+            struct update u, apart;
+            golden_start_state(&u);
+            u.scale = (float)scale;
+            apart = u;
+            memset(apart.p, 0xA5, sizeof(apart.p));
+            memset(apart.m, 0xA5, sizeof(apart.m));
+            memset(apart.v, 0xA5, sizeof(apart.v));
+            memset(apart.m_absmax, 0xA5, sizeof(apart.m_absmax));
+            memset(apart.v_absmax, 0xA5, sizeof(apart.v_absmax));
+            run_into(k, &u, &apart);
+            run(k, &u);
+            assert_memory_equal(&u, &apart, sizeof(u));
+        }
+    }
+}
+
 /* What is coded and not touched again keeps its codes: nothing drifts from step to step. */
 static void codes_of_decoded_numbers_are_the_same_codes(void **state)
 {
@@ -214,6 +257,7 @@ int main(void)
         cmocka_unit_test(zeroed_states_are_zeros),
         cmocka_unit_test(blocks_out_of_the_ordinary_stay_inside_the_map),
         cmocka_unit_test(scale_zero_leaves_codes_and_scales_alone),
+        cmocka_unit_test(outputs_elsewhere_are_those_in_place),
         cmocka_unit_test(codes_of_decoded_numbers_are_the_same_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
