@@ -92,16 +92,19 @@ static const struct rung rungs[] = {
     {BIT(EXTENT_COUNT) - 1},
 };
 
-/* What is taken back first where there is room: what costs the most to have away. */
-static const enum extent taken_back[] = {EXTENT_WEIGHTS, EXTENT_RECOMPUTED, EXTENT_MOVED,
-                                         EXTENT_GRADIENTS, EXTENT_STATES};
+/* Orders in which is taken back what there is room for: which one is best depends on what binds,
+ * the link or the arithmetic. */
+static const enum extent orders[][EXTENT_COUNT] = {
+    {EXTENT_WEIGHTS, EXTENT_RECOMPUTED, EXTENT_MOVED, EXTENT_GRADIENTS, EXTENT_STATES},
+    {EXTENT_RECOMPUTED, EXTENT_MOVED, EXTENT_WEIGHTS, EXTENT_GRADIENTS, EXTENT_STATES},
+    {EXTENT_MOVED, EXTENT_GRADIENTS, EXTENT_WEIGHTS, EXTENT_STATES, EXTENT_RECOMPUTED},
+    {EXTENT_GRADIENTS, EXTENT_STATES, EXTENT_WEIGHTS, EXTENT_MOVED, EXTENT_RECOMPUTED},
+};
 
-static struct trial trial_of(const struct ladder *l, const struct decisions *base,
-                             const struct rung *r, int64_t ring, int64_t small)
+static struct trial trial_of(const struct ladder *l, const struct trial *start,
+                             const struct rung *r)
 {
-    struct trial t = {.d = *base};
-    t.d.ring_bytes = ring;
-    t.d.small_bytes = small;
+    struct trial t = {.d = start->d};
     for (int e = 0; e < EXTENT_COUNT; e++) {
         if ((r->full & BIT(e)) && !l->bounds->fixed[e])
             t.d.n[e] = l->most;
@@ -109,10 +112,11 @@ static struct trial trial_of(const struct ladder *l, const struct decisions *bas
     return t;
 }
 
-static enum status take_back(struct ladder *l, const struct decisions *base, struct trial *t)
+static enum status take_back(struct ladder *l, const struct decisions *base,
+                             const enum extent order[EXTENT_COUNT], struct trial *t)
 {
-    for (size_t i = 0; i < ARRAY_LEN(taken_back); i++)
-        TRY(shrink(l, t, taken_back[i], base->n[taken_back[i]]));
+    for (int i = 0; i < EXTENT_COUNT; i++)
+        TRY(shrink(l, t, order[i], base->n[order[i]]));
     return OK;
 }
 
@@ -122,23 +126,37 @@ static void keep_better(struct trial *best, const struct trial *t)
         *best = *t;
 }
 
-/* The best of what fits with rings of these sizes. */
-static enum status climb(struct ladder *l, const struct decisions *base, int64_t small,
-                         struct trial *best)
+/* The best of the first rungs that fit with a ring. */
+static enum status climb_with(struct ladder *l, const struct trial *start, const struct rung *first,
+                              const enum extent order[EXTENT_COUNT], struct trial *best)
+{
+    int n_timed = 0;
+    for (const struct rung *r = first; r < rungs + ARRAY_LEN(rungs) && n_timed < RUNGS_TIMED; r++) {
+        struct trial t = trial_of(l, start, r);
+        TRY(emit(l, &t, workload_bound));
+        if (!t.fits)
+            continue;
+        TRY(take_back(l, &start->d, order, &t));
+        TRY(time_trial(l, &t));
+        keep_better(best, &t);
+        n_timed++;
+    }
+    return OK;
+}
+
+/* The ring first, then what else can be done beside the best of them. */
+static enum status climb(struct ladder *l, struct trial start, struct trial *best)
 {
     for (size_t k = 0; k < ARRAY_LEN(ring_parts); k++) {
-        int64_t ring = l->budget / ring_parts[k];
-        int n_timed = 0;
-        for (size_t i = 0; i < ARRAY_LEN(rungs) && n_timed < RUNGS_TIMED; i++) {
-            struct trial t = trial_of(l, base, &rungs[i], ring, small);
-            TRY(emit(l, &t, workload_bound));
-            if (!t.fits)
-                continue;
-            TRY(take_back(l, base, &t));
-            TRY(time_trial(l, &t));
-            keep_better(best, &t);
-            n_timed++;
-        }
+        start.d.ring_bytes = l->budget / ring_parts[k];
+        TRY(climb_with(l, &start, rungs, orders[0], best));
+    }
+    if (!best->fits)
+        return OK;
+    start.d.ring_bytes = best->d.ring_bytes;
+    for (size_t o = 1; o < ARRAY_LEN(orders); o++) {
+        TRY(climb_with(l, &start, rungs, orders[o], best));
+        TRY(climb_with(l, &start, rungs + ARRAY_LEN(rungs) - 2, orders[o], best));
     }
     return OK;
 }
@@ -154,9 +172,12 @@ enum status ladder_climb(struct workload *w, const struct limits *limits,
         return OK;
     l.most = w->stages[0].plan.n_blocks + 1;
     best.seconds = INFINITY;
-    TRY(climb(&l, d, SMALL_BYTES, &best));
+    struct trial start = {.d = *d};
+    start.d.small_bytes = SMALL_BYTES;
+    TRY(climb(&l, start, &best));
+    start.d.small_bytes = 0;
     if (!best.fits)
-        TRY(climb(&l, d, 0, &best));
+        TRY(climb(&l, start, &best));
     *d = best.d;
     return emit(&l, &best, workload_emit);
 }

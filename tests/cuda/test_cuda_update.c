@@ -316,7 +316,9 @@ static void compare(const struct op_call *c, const char *after, int64_t *n_other
             double x = ref_get(&want, e), y = ref_get(&got, e);
             double ulp = want.dtype == DTYPE_BF16 ? 1.0 / 128 : want.dtype == DTYPE_F16 ? 1e-3 : 0;
             double code = want.dtype == DTYPE_U8 ? 1.0 : 0.0; /* on a border: either */
-            if (!(fabs(x - y) <= (2e-6 + ulp) * (fabs(x) + 0.02) + code))
+            /* Decoded moments are products themselves: one rounding more in each. */
+            double error = c->op == OP_adamw_8bit || c->op == OP_adamw_8bit_master ? 1e-5 : 2e-6;
+            if (!(fabs(x - y) <= (error + ulp) * (fabs(x) + 0.02) + code))
                 fail_msg("output %d, element %lld: %.9g on the GPU, %.9g on the CPU", o,
                          (long long)e, y, x);
             if (dtype_size(want.dtype) == 2) {
