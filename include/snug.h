@@ -134,6 +134,18 @@ enum snug_memory {
 };
 const char *snug_memory_name(enum snug_memory m); /* "weights" */
 
+/* What leaves the device, as a number of blocks whose part of it does; what belongs to no block
+ * (embedding, head) counts as one more. */
+enum snug_extent {
+    SNUG_EXTENT_ACTIVATIONS, /* what is saved for the backward pass is kept on the host */
+    SNUG_EXTENT_RECOMPUTED,  /* or made again */
+    SNUG_EXTENT_OPTIMIZER,   /* states and f32 masters are kept on the host */
+    SNUG_EXTENT_GRADIENTS,   /* and gradients that wait for the update */
+    SNUG_EXTENT_WEIGHTS,
+    SNUG_EXTENT_COUNT
+};
+const char *snug_extent_name(enum snug_extent e); /* "weights_on_host" */
+
 #define SNUG_NO_BUDGET INT64_MAX
 
 /* A memory as the system or the driver sees it. SNUG_NO_BUDGET: not known. */
@@ -171,8 +183,9 @@ struct snug_forecast {
     int64_t host_needs;    /* what counts against host_budget: all but the arena of the device */
     bool memory_is_shared; /* the device's memory is the host's: one room for both */
     struct snug_room device_room, host_room;
-    int64_t breakdown[SNUG_MEMORY_COUNT]; /* of the arena, at its fullest instant */
-    int64_t fragmentation;                /* of the arena, at that instant */
+    int64_t breakdown[SNUG_MEMORY_COUNT];      /* of the arena, at its fullest instant */
+    int64_t fragmentation;                     /* of the arena, at that instant */
+    int64_t host_breakdown[SNUG_MEMORY_COUNT]; /* of the host's arena, at its own fullest instant */
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
@@ -181,6 +194,8 @@ struct snug_forecast {
     double step_flops;           /* useful ones: what is computed twice counts once */
     double recompute_flops;      /* what is computed twice, per step */
     int n_blocks, n_blocks_recomputed;
+    int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
+    int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
 };
 
 /* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,

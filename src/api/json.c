@@ -8,17 +8,36 @@ static json_t *budget(int64_t n_bytes)
     return n_bytes == SNUG_NO_BUDGET ? json_null() : json_integer((json_int_t)n_bytes);
 }
 
+/* Adds a number; NULL (and `o` dropped) when out of memory. */
+static json_t *with_number(json_t *o, const char *name, int64_t n)
+{
+    if (o && json_object_set_new(o, name, json_integer((json_int_t)n)) != 0) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+static json_t *pack_classes(json_t *o, const int64_t by_class[SNUG_MEMORY_COUNT])
+{
+    for (int c = 0; c < SNUG_MEMORY_COUNT; c++)
+        o = with_number(o, snug_memory_name((enum snug_memory)c), by_class[c]);
+    return o;
+}
+
 static json_t *pack_breakdown(const struct snug_forecast *f)
 {
-    json_t *o = json_pack("{s:I, s:I}", "context", (json_int_t)f->context_bytes, "fragmentation",
-                          (json_int_t)f->fragmentation);
-    for (int c = 0; o && c < SNUG_MEMORY_COUNT; c++) {
-        const char *name = snug_memory_name((enum snug_memory)c);
-        if (json_object_set_new(o, name, json_integer((json_int_t)f->breakdown[c])) != 0) {
-            json_decref(o);
-            return NULL;
-        }
-    }
+    return pack_classes(json_pack("{s:I, s:I}", "context", (json_int_t)f->context_bytes,
+                                  "fragmentation", (json_int_t)f->fragmentation),
+                        f->breakdown);
+}
+
+static json_t *pack_decisions(const struct snug_forecast *f)
+{
+    json_t *o =
+        json_pack("{s:i, s:I}", "blocks", f->n_blocks, "ring_bytes", (json_int_t)f->ring_bytes);
+    for (int e = 0; e < SNUG_EXTENT_COUNT; e++)
+        o = with_number(o, snug_extent_name((enum snug_extent)e), f->extents[e]);
     return o;
 }
 
@@ -59,14 +78,15 @@ static json_t *pack_forecast(const struct snug_forecast *f)
                               "tokens_per_step", (json_int_t)f->tokens_per_step);
     json_t *recompute =
         json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
-    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
-                     "s:o}",
-                     "fits", f->fits, "binding", f->binding, "model", f->model, "params",
-                     (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable,
-                     "precision", f->precision, "device", f->device, "weights", f->weights,
-                     "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
-                     pack_budgets(f), "recompute", recompute, "predicted", pack_predicted(f),
-                     "breakdown", pack_breakdown(f));
+    return json_pack(
+        "{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o}",
+        "fits", f->fits, "binding", f->binding, "model", f->model, "params",
+        (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "precision",
+        f->precision, "device", f->device, "weights", f->weights, "fullest", f->fullest, "layout",
+        f->layout_method, "batch", batch, "budget", pack_budgets(f), "recompute", recompute,
+        "predicted", pack_predicted(f), "breakdown", pack_breakdown(f), "host_breakdown",
+        pack_classes(json_object(), f->host_breakdown), "decisions", pack_decisions(f));
 }
 
 static json_t *pack_losses(const struct snug_train_result *r)

@@ -21,7 +21,8 @@ static void name_precision(struct snug_run *r)
 static enum status make_timeline(const struct snug_run *r, int n_columns, struct timeline *t)
 {
     const struct workload *w = &r->session.engine.work;
-    return timeline_init(t, workload_fullest(w)->program, &w->storage, TIER_DEVICE, n_columns);
+    return timeline_init(t, workload_fullest(w, TIER_DEVICE)->program, &w->storage, TIER_DEVICE,
+                         n_columns);
 }
 
 static enum status open_run(struct snug_run *r, unsigned purposes)
@@ -85,6 +86,14 @@ _Static_assert((int)SNUG_MEMORY_COUNT == (int)MEMORY_CLASS_COUNT, "snug.h lacks 
 _Static_assert((int)SNUG_MEMORY_LOGITS == (int)MEMORY_LOGITS, "snug.h has another order");
 _Static_assert((int)SNUG_MEMORY_STAGING == (int)MEMORY_STAGING, "snug.h has another order");
 
+_Static_assert((int)SNUG_EXTENT_COUNT == (int)EXTENT_COUNT, "snug.h lacks an extent");
+_Static_assert((int)SNUG_EXTENT_OPTIMIZER == (int)EXTENT_STATES, "snug.h has another order");
+
+const char *snug_extent_name(enum snug_extent e)
+{
+    return extent_name((enum extent)e);
+}
+
 const char *snug_memory_name(enum snug_memory m)
 {
     return memory_class_name((enum memory_class)m);
@@ -115,7 +124,8 @@ static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
 {
     const struct forecast *f = &run->session.engine.forecast;
     const struct budget *b = &f->budget;
-    const struct program *fullest = workload_fullest(&run->session.engine.work)->program;
+    const struct program *fullest =
+        workload_fullest(&run->session.engine.work, TIER_DEVICE)->program;
     out->fits = f->fits;
     out->binding = tier_name(f->binding);
     out->arena_bytes = f->arena_bytes;
@@ -137,8 +147,10 @@ static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
     out->memory_is_shared = b->is_shared;
     out->device_room = (struct snug_room){b->room.whose, b->room.total_bytes, b->room.free_bytes};
     out->host_room = (struct snug_room){b->host.whose, b->host.total_bytes, b->host.free_bytes};
-    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
         out->breakdown[c] = f->breakdown[c];
+        out->host_breakdown[c] = f->host_breakdown[c];
+    }
     out->fragmentation = f->fragmentation;
     out->fullest = run->timeline.peak_place;
 }
@@ -157,10 +169,20 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     if (!train)
         return;
     struct program_cost cost;
-    out->n_blocks = train->plan.n_blocks;
     out->n_blocks_recomputed = train->plan.n_blocks_recomputed;
     program_cost(train->program, 0, (int32_t)train->program->instrs.n, e->device, &cost);
     out->recompute_flops = cost.recompute_flops * (double)out->n_micro;
+}
+
+static void tell_decisions(const struct snug_run *run, struct snug_forecast *out)
+{
+    const struct engine *e = &run->session.engine;
+    const struct decisions *d = &e->settings.decisions;
+    out->n_blocks = e->work.stages[0].plan.n_blocks;
+    out->ring_bytes = d->ring_bytes;
+    for (int i = 0; i < EXTENT_COUNT; i++)
+        out->extents[i] = MIN(d->n[i], out->n_blocks + 1);
+    out->extents[EXTENT_RECOMPUTED] = out->n_blocks_recomputed;
 }
 
 void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
@@ -169,6 +191,7 @@ void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
     tell_model(run, out);
     tell_memory(run, out);
     tell_time(run, out);
+    tell_decisions(run, out);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -197,6 +220,24 @@ static void add_derived(const struct snug_run *run, struct str *s)
     json_decref(all);
 }
 
+/* What leaves the device because it has to, and how far ahead it is fetched. */
+static void add_extents(const struct snug_run *run, struct str *s)
+{
+    const struct engine *e = &run->session.engine;
+    const struct decisions *d = &e->settings.decisions;
+    bool chosen = false;
+    char ring[BYTES_TEXT];
+    for (int i = 0; i < EXTENT_COUNT; i++)
+        chosen = chosen || (d->n[i] > 0 && !e->settings.bounds.fixed[i]);
+    if (chosen) {
+        str_add(s, "to fit the budgets: ");
+        decisions_add_text(d, e->work.stages[0].plan.n_blocks, s);
+        str_add(s, "\n");
+    } else if (decisions_copy(d)) {
+        str_addf(s, "%s are fetched ahead of what needs them\n", format_bytes(ring, d->ring_bytes));
+    }
+}
+
 static void add_choices(const struct snug_run *run, struct str *s)
 {
     const struct session *x = &run->session;
@@ -218,6 +259,7 @@ static void add_choices(const struct snug_run *run, struct str *s)
 enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
 {
     struct str s = {0};
+    add_extents(run, &s);
     add_choices(run, &s);
     add_derived(run, &s);
     return hand_out(&s, str_status(&s), text);

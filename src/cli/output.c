@@ -59,6 +59,22 @@ static void show_row(const char *name, int64_t n_bytes, double share, const char
                   format_count(exact, n_bytes), *note ? "  " : "", note);
 }
 
+/* The host's arena; what it is for where tensors have left the device. */
+static void show_host(const struct snug_forecast *f)
+{
+    bool has_tensors = false;
+    char name[32];
+    for (int c = 0; c < SNUG_MEMORY_COUNT; c++)
+        has_tensors = has_tensors || (c < SNUG_MEMORY_WORKSPACE && f->host_breakdown[c] > 0);
+    show_row("host", f->host_bytes, -1, "bytes; inputs, outputs, data read ahead");
+    for (int c = 0; has_tensors && c < SNUG_MEMORY_COUNT; c++) {
+        (void)snprintf(name, sizeof(name), "- %s", snug_memory_name((enum snug_memory)c));
+        if (f->host_breakdown[c] > 0)
+            show_row(name, f->host_breakdown[c],
+                     (double)f->host_breakdown[c] / (double)f->host_bytes, "");
+    }
+}
+
 static void show_memory(const struct snug_forecast *f)
 {
     char note[160];
@@ -77,7 +93,7 @@ static void show_memory(const struct snug_forecast *f)
     (void)snprintf(note, sizeof(note), "bytes; %.3f%% above the lower bound (layout: %s)",
                    100.0 * above, f->layout_method ? f->layout_method : "trivial");
     show_row("arena", f->arena_bytes, 1.0, note);
-    show_row("host", f->host_bytes, -1, "bytes; inputs, outputs, data read ahead");
+    show_host(f);
     show_row("data", f->data_bytes, -1, "bytes; to tokenise text, before there is an arena");
     show_row("context", f->context_bytes, -1, "bytes; the process outside of these");
     show_row("process total", f->device_bytes, -1, "bytes; the most that the system will show");

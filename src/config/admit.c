@@ -216,7 +216,7 @@ enum status config_override(struct config *cfg, const char *text)
     TRY(parse_value(&cfg->source->pool, equals + 1, &value));
     TRY(config_keep_text(&cfg->source->pool, name, &value->key));
     value->written = value->key;
-    if (strchr(name, '.') && !config_find_key(flat))
+    if (strchr(name, '.') && !config_find_key(flat) && !config_find_refusal(flat))
         return override_below(cfg, name, value);
     return admit_node(cfg, value, 1);
 }

@@ -134,6 +134,21 @@ static const struct config_choice compile[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice offload[] = {
+    {"auto", CONFIG_OFFLOAD_AUTO, NULL},
+    {"true", CONFIG_OFFLOAD_TRUE, NULL},
+    {"false", CONFIG_OFFLOAD_FALSE, NULL},
+    {"cpu", CONFIG_OFFLOAD_TRUE, NULL},
+    {"yes", CONFIG_OFFLOAD_TRUE, NULL},
+    {"on", CONFIG_OFFLOAD_TRUE, NULL},
+    {"none", CONFIG_OFFLOAD_FALSE, NULL},
+    {"no", CONFIG_OFFLOAD_FALSE, NULL},
+    {"off", CONFIG_OFFLOAD_FALSE, NULL},
+    REFUSE("nvme", "cpu (this build has no disk tier)"),
+    REFUSE("disk", "cpu (this build has no disk tier)"),
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice interval[] = {
     {"no", CONFIG_INTERVAL_NO, NULL},
     {"steps", CONFIG_INTERVAL_STEPS, NULL},
@@ -220,7 +235,7 @@ const struct config_choice *config_choices(const char *set)
 #define SET(name) {#name, name}
         SET(optim),       SET(schedule),   SET(dtype),     SET(device),
         SET(interval),    SET(log_format), SET(report),    SET(dataset_type),
-        SET(token_dtype), SET(compile),    SET(log_level),
+        SET(token_dtype), SET(compile),    SET(log_level), SET(offload),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -58,6 +58,7 @@ enum config_compile {
     CONFIG_COMPILE_MAX_AUTOTUNE
 };
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
+enum config_offload { CONFIG_OFFLOAD_AUTO, CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_FALSE };
 enum config_interval { CONFIG_INTERVAL_NO, CONFIG_INTERVAL_STEPS, CONFIG_INTERVAL_EPOCH };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON, CONFIG_LOG_QUIET };
 enum config_log_level {
@@ -185,6 +186,14 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 /* What `optim` says beside the rule: states in 8-bit codes; states that may live on the host. */
 int config_optim_is_8bit(const struct config *cfg);
 int config_optim_is_paged(const struct config *cfg);
+
+/* What the config holds on the device although a plan could do without it there: blocks that
+ * gradient_checkpointing does not name, and what an offloading key says `false` to. Whether there
+ * is such a key; "without offload_param: false (demo.yaml:7) and ..." added to out; all of them
+ * set to auto. */
+int config_holds(const struct config *cfg);
+void config_add_held(const struct config *cfg, struct str *out);
+void config_release(struct config *cfg);
 
 /* Canonical word of a choice, as in "cosine" for CONFIG_SCHEDULE_COSINE; set is the name in
  * config.def. */

@@ -88,9 +88,9 @@ void config_key_words(struct str *out, const char *name)
     const struct config_key *key = config_find_key(name);
     if (key->type == TYPE_CHOICE || key->type == TYPE_LIST)
         config_list_choices(out, key->rule);
-    else if (key->type == TYPE_BOOL || key->type == TYPE_BLOCKS)
+    else if (key->type == TYPE_BOOL)
         str_add(out, "true, false");
-    else if (key->type == TYPE_TRISTATE)
+    else if (key->type == TYPE_TRISTATE || key->type == TYPE_BLOCKS)
         str_add(out, "true, false, auto");
     else if (key->type == TYPE_RESUME)
         str_add(out, "last, auto");

@@ -20,7 +20,7 @@ static const struct {
     [TYPE_DURATION] = {"a time", "90s, 2h30m or 01:30:00"},
     [TYPE_BYTES] = {"a size", "16GiB or 500MB, or auto"},
     [TYPE_STRING] = {"text", NULL},
-    [TYPE_BLOCKS] = {"true, false or a list of blocks", "\"0-3,7\""},
+    [TYPE_BLOCKS] = {"true, false, auto or a list of blocks", "\"0-3,7\""},
     [TYPE_RESUME] = {"a checkpoint folder, last, auto, true or false", NULL},
     [TYPE_LIST] = {"a word or a list of words", "[tensorboard]"},
     [TYPE_CHOICE] = {"one word", NULL},
@@ -153,11 +153,10 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
 {
     bool valid;
     const char *text = node->text;
-    if (strcmp(text, "auto") == 0 || str_starts_with(text, "offload") ||
-        strcmp(text, "unsloth") == 0)
+    if (str_starts_with(text, "offload") || strcmp(text, "unsloth") == 0)
         return FAIL(ERR_UNSUPPORTED,
-                    "%s: %s: %.20s: not available in this version; write true, false or blocks "
-                    "such as \"0-3,7\"",
+                    "%s: %s: %.20s: not available in this version; write true, with "
+                    "activation_offloading: true for what is saved in host memory",
                     node->where, config_node_name(node), text);
     if (strcmp(text, "0") == 0 || strcmp(text, "1") == 0)
         return FAIL(ERR_CONFIG, "%s: %s: %s could mean %s or block %s: write %s or \"%s-%s\"",

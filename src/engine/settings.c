@@ -56,17 +56,32 @@ static int64_t limit_from(int64_t n_bytes)
     return n_bytes == CONFIG_AUTO || n_bytes == CONFIG_UNSET ? LIMIT_OPEN : n_bytes;
 }
 
+static void settle(struct settings *s, enum extent e, enum config_offload word)
+{
+    s->bounds.fixed[e] = word != CONFIG_OFFLOAD_AUTO;
+    s->decisions.n[e] = word == CONFIG_OFFLOAD_TRUE ? EXTENT_WHOLE : 0;
+}
+
+static void settle_extents(struct settings *s, const struct config *cfg)
+{
+    s->bounds.fixed[EXTENT_RECOMPUTED] = !cfg->gradient_checkpointing.is_open;
+    settle(s, EXTENT_MOVED, cfg->activation_offloading);
+    settle(s, EXTENT_STATES, cfg->offload_optimizer);
+    settle(s, EXTENT_WEIGHTS, cfg->offload_param);
+    s->bounds.fixed[EXTENT_GRADIENTS] = cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE;
+}
+
 enum status settings_from_config(struct settings *s, const struct config *cfg,
                                  const struct device *d)
 {
     *s = (struct settings){
         .decisions = {.recompute = cfg->gradient_checkpointing, .recompute_cheap = true},
-        .bounds = {.fixed = {[EXTENT_RECOMPUTED] = config_is_set(cfg, "gradient_checkpointing")}},
         .limits = {.n_bytes = {[TIER_DEVICE] = limit_from(cfg->device_memory),
                                [TIER_HOST] = limit_from(cfg->host_memory),
                                [TIER_DISK] = limit_from(cfg->disk_memory)}},
         .seed = (uint64_t)cfg->seed,
     };
+    settle_extents(s, cfg);
     return numerics_from(&s->numerics, cfg, d);
 }
 
@@ -78,8 +93,8 @@ static enum status check_blocks(const struct config *cfg, int64_t n_blocks)
     if (block_set_end(blocks) <= n_blocks)
         return OK;
     return FAIL(ERR_CONFIG,
-                "%s: gradient_checkpointing: '%s' is not true, false or a list of blocks between 0 "
-                "and %lld such as 0-3,7",
+                "%s: gradient_checkpointing: '%s' is not true, false, auto or a list of blocks "
+                "between 0 and %lld such as 0-3,7",
                 config_where(cfg, "gradient_checkpointing"), blocks->text, (long long)n_blocks - 1);
 }
 

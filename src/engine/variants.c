@@ -100,6 +100,7 @@ enum { N_CHANGES = ARRAY_LEN(changes) };
 struct trials {
     const struct engine *e; /* as it is */
     bool trains;
+    int64_t limit;                /* bytes of the device that there are */
     struct variant built;         /* whose graphs `trial` has */
     struct engine trial;          /* no graphs: all zero */
     struct stage_request *stages; /* of the trial */
@@ -130,14 +131,20 @@ static bool make_config(const struct trials *t, const struct variant *v, struct 
             return false;
     }
     cut_batch(t, c, v->n_parts);
-    if (v->recompute)
-        c->gradient_checkpointing = (struct block_set){.text = "true", .all = true};
+    if (v->release)
+        config_release(c);
     return true;
 }
 
 /* ---- what a variant takes -------------------------------------------------------------------- */
 
-/* What every parameter has beside it. */
+/* It is held on the device. */
+static bool stays(const struct settings *s, enum extent e)
+{
+    return s->bounds.fixed[e] && s->decisions.n[e] == 0;
+}
+
+/* What every parameter has beside it, of what may not leave. */
 static int64_t least_bytes(void *user, const struct variant *v)
 {
     const struct trials *t = user;
@@ -146,16 +153,18 @@ static int64_t least_bytes(void *user, const struct variant *v)
     if (!make_config(t, v, &c) || settings_from_config(&s, &c, t->e->device) != OK)
         return INT64_MAX;
     const struct precision *x = &s.numerics.precision;
-    int64_t n_params = t->e->forecast.n_params, bytes = n_params * dtype_size(x->weights);
+    int64_t n_params = t->e->forecast.n_params;
+    int64_t weights = n_params * dtype_size(x->weights), states = 0, gradients = 0;
     if (t->trains) {
         int n_moments = c.optim == CONFIG_OPTIM_SGD ? c.momentum > 0 : 2;
         bool all_gradients =
             c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
-        bytes += n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
-                 n_moments * format_size(x->states, n_params) +
-                 n_params * (all_gradients ? dtype_size(x->gradients) : 0);
+        states = n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
+                 n_moments * format_size(x->states, n_params);
+        gradients = n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }
-    return bytes;
+    return (stays(&s, EXTENT_WEIGHTS) ? weights : 0) + (stays(&s, EXTENT_STATES) ? states : 0) +
+           (stays(&s, EXTENT_GRADIENTS) ? gradients : 0);
 }
 
 static bool has_graphs_of(const struct trials *t, const struct variant *v)
@@ -190,8 +199,7 @@ static enum status plan_trial(struct trials *t, const struct variant *v, int64_t
     TRY(settings_from_config(&s, &c, t->e->device));
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
-    TRY(workload_decide(&t->trial.work, &s.decisions));
-    TRY(workload_emit(&t->trial.work));
+    TRY(ladder_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(&f, &t->trial.work, &s.limits);
     *n_bytes = f.budget.needs[TIER_DEVICE];
     return OK;
@@ -206,7 +214,7 @@ static bool plan_variant(void *user, const struct variant *v, int64_t *n_bytes)
 
 static void add_part(struct str *out, const char *joint, const char *text)
 {
-    str_addf(out, "%s%s", out->n ? joint : "", text);
+    str_addf(out, "%s%s", out->n ? joint : "with ", text);
 }
 
 static void add_changes(struct str *out, const struct config *c, unsigned set)
@@ -225,34 +233,45 @@ static void add_changes(struct str *out, const struct config *c, unsigned set)
                                        : " (which changes the numerics)");
 }
 
+static void add_batch(struct str *out, const struct trials *t, const struct config *c)
+{
+    char text[160];
+    if (t->trains)
+        (void)snprintf(text, sizeof(text),
+                       "per_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
+                       (long long)c->per_device_train_batch_size,
+                       (long long)c->gradient_accumulation_steps);
+    else
+        (void)snprintf(text, sizeof(text), "per_device_eval_batch_size: %lld",
+                       (long long)c->per_device_eval_batch_size);
+    add_part(out, " and ", text);
+}
+
 static void describe(void *user, const struct variant *v, struct str *out)
 {
     const struct trials *t = user;
-    char text[160];
+    char text[160], limit[BYTES_TEXT];
     struct config c;
     if (!make_config(t, v, &c))
         return;
     add_changes(out, &c, v->changes);
-    if (v->recompute && !t->e->config->gradient_checkpointing.all)
-        add_part(out, " and ", "gradient_checkpointing: true");
-    if (v->n_parts == 1)
+    if (v->n_parts > 1)
+        add_batch(out, t, &c);
+    if (v->release) {
+        str_add(out, out->n ? " and " : "");
+        config_add_held(t->e->config, out);
+    }
+    if (out->n)
         return;
-    if (t->trains)
-        (void)snprintf(text, sizeof(text),
-                       "per_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
-                       (long long)c.per_device_train_batch_size,
-                       (long long)c.gradient_accumulation_steps);
-    else
-        (void)snprintf(text, sizeof(text), "per_device_eval_batch_size: %lld",
-                       (long long)c.per_device_eval_batch_size);
-    add_part(out, " and ", text);
+    (void)snprintf(text, sizeof(text), "device_memory: %s", room_setting(t->limit, limit));
+    add_part(out, "", text); /* the settings are fine: they were planned for more room */
 }
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
 void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out)
 {
-    struct trials t = {.e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL};
+    struct trials t = {.e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL, .limit = n_bytes};
     int harshness[N_CHANGES];
     struct config c;
     *out = (struct advice){0};
@@ -264,7 +283,7 @@ void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out)
         harshness[i] = changes[i].harshness;
     struct variants x = {.harshness = harshness,
                          .n_changes = N_CHANGES,
-                         .may_recompute = t.trains,
+                         .may_release = config_holds(e->config),
                          .batch = *batch_of(&t, &c),
                          .user = &t,
                          .least = least_bytes,

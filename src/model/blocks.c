@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/compiler.h"
 #include "base/str.h"
@@ -49,6 +50,10 @@ enum status block_set_parse(struct block_set *out, const char *text, struct pool
     *out = (struct block_set){0};
     if (parse_bool(text, &all)) {
         *out = (struct block_set){.text = all ? "true" : "false", .all = all};
+        return OK;
+    }
+    if (strcmp(text, "auto") == 0) {
+        *out = (struct block_set){.text = "auto", .is_open = true};
         return OK;
     }
     out->text = pool_strdup(pool, text);

@@ -1,5 +1,5 @@
-/* blocks.h: a set of a model's blocks (layers), as decisions name them: "true", "false", "0-3,7".
- */
+/* blocks.h: a set of a model's blocks (layers), as decisions name them: "true", "false", "0-3,7";
+ * or "auto": which ones is left open. */
 #ifndef SNUG_MODEL_BLOCKS_H
 #define SNUG_MODEL_BLOCKS_H
 
@@ -20,6 +20,7 @@ struct block_range {
 struct block_set {
     const char *text; /* as it was written; NULL: it was not */
     bool all;
+    bool is_open; /* whoever plans may take more; none of them is in it so far */
     const struct block_range *ranges; /* borrowed */
     size_t n_ranges;
 };

@@ -27,14 +27,14 @@ static bool fits(struct search *s, const struct variant *v)
     return true;
 }
 
-/* The mildest way that these changes fit: by themselves, recomputing, in smaller micro-batches. The
- * harshest of them goes first: where that does not fit, none does. */
+/* The mildest way that these changes fit: by themselves, with more let go, in smaller
+ * micro-batches. The harshest of them goes first: where that does not fit, none does. */
 static bool fits_somehow(struct search *s, unsigned changes, struct variant *out)
 {
     const struct variant plain = {.changes = changes, .n_parts = 1};
     int64_t batch = s->x->batch;
     *out = plain;
-    out->recompute = s->x->may_recompute;
+    out->release = s->x->may_release;
     if (fits(s, out)) {
         if (fits(s, &plain))
             *out = plain;

@@ -79,6 +79,16 @@ void decisions_apply(const struct decisions *d, struct plan *plan, const struct 
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+const char *extent_name(enum extent e)
+{
+    static const char *const names[EXTENT_COUNT] = {
+        [EXTENT_MOVED] = "activations_on_host", [EXTENT_RECOMPUTED] = "recomputed",
+        [EXTENT_STATES] = "optimizer_on_host",  [EXTENT_GRADIENTS] = "gradients_on_host",
+        [EXTENT_WEIGHTS] = "weights_on_host",
+    };
+    return names[e];
+}
+
 bool decisions_copy(const struct decisions *d)
 {
     return d->n[EXTENT_MOVED] || d->n[EXTENT_STATES] || d->n[EXTENT_GRADIENTS] ||

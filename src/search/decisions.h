@@ -6,6 +6,8 @@
 #ifndef SNUG_SEARCH_DECISIONS_H
 #define SNUG_SEARCH_DECISIONS_H
 
+#include <limits.h>
+
 #include "base/str.h"
 #include "model/blocks.h"
 #include "plan/plan.h"
@@ -24,6 +26,12 @@ enum extent {
     EXTENT_WEIGHTS,    /* weights are at home on the host */
     EXTENT_COUNT
 };
+
+/* As reports name it: "weights_on_host". */
+const char *extent_name(enum extent e);
+
+/* An extent that is as large as any: every block, and what belongs to none. */
+#define EXTENT_WHOLE INT_MAX
 
 /* All zero: everything is kept, on the device. */
 struct decisions {

@@ -12,12 +12,15 @@ const char *forecast_source(const struct forecast *f)
 
 static void forecast_arenas(struct forecast *f, const struct workload *w)
 {
-    const struct program *fullest = workload_fullest(w)->program;
+    const struct program *fullest = workload_fullest(w, TIER_DEVICE)->program;
     f->arena_bytes = w->n_bytes[TIER_DEVICE];
     f->host_bytes = w->n_bytes[TIER_HOST];
     f->disk_bytes = w->n_bytes[TIER_DISK];
     program_memory_at(fullest, &w->storage, TIER_DEVICE, program_peak(fullest, TIER_DEVICE),
                       f->breakdown);
+    fullest = workload_fullest(w, TIER_HOST)->program;
+    program_memory_at(fullest, &w->storage, TIER_HOST, program_peak(fullest, TIER_HOST),
+                      f->host_breakdown);
     f->fragmentation = f->arena_bytes;
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         f->fragmentation -= f->breakdown[c];

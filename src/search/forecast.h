@@ -21,8 +21,9 @@ struct forecast {
     double step_s;
     int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
     double step_flops;      /* useful ones: recompute not counted */
-    int64_t breakdown[MEMORY_CLASS_COUNT]; /* device tier, at the fullest instant */
-    int64_t fragmentation;                 /* arena - what is alive at that instant */
+    int64_t breakdown[MEMORY_CLASS_COUNT];      /* device tier, at the fullest instant */
+    int64_t fragmentation;                      /* arena - what is alive at that instant */
+    int64_t host_breakdown[MEMORY_CLASS_COUNT]; /* host tier, at its own fullest instant */
     bool fits;
     enum tier binding; /* the tier over its budget, or the fullest one */
     struct budget budget;

@@ -7,14 +7,19 @@ enum {
     RUNGS_TIMED = 3, /* of those that fit with a ring */
 };
 
-/* Rings are these parts of the device's budget. */
+/* Rings are these parts of the device's budget; of what is away where that is a choice of the
+ * config alone. */
 static const int64_t ring_parts[] = {4, 8, 16, 32, INT64_MAX};
+
+/* A larger ring is worth its memory when the step is shorter by this part. */
+#define WORTH 0.01
 
 /* Decisions that were tried, and what came of them. */
 struct trial {
     struct decisions d;
     bool fits;
-    double seconds; /* of a step */
+    bool lacks_host; /* more of the host's memory than there is, whatever of the device's */
+    double seconds;  /* of a step */
 };
 
 struct ladder {
@@ -35,6 +40,7 @@ static enum status emit(struct ladder *l, struct trial *t, enum status (*make)(s
     TRY(make(l->w));
     forecast_memory(&f, l->w, l->limits);
     t->fits = f.fits;
+    t->lacks_host = f.budget.needs[TIER_HOST] > f.budget.n_bytes[TIER_HOST];
     l->budget = f.budget.n_bytes[TIER_DEVICE];
     return OK;
 }
@@ -161,23 +167,65 @@ static enum status climb(struct ladder *l, struct trial start, struct trial *bes
     return OK;
 }
 
+/* What is configured fits: nothing more has to leave, and what has left is fetched no further ahead
+ * than it takes. */
+static enum status choose_ring(struct ladder *l, const struct trial *start, struct trial *best)
+{
+    int64_t away = l->w->n_bytes[TIER_HOST];
+    for (size_t k = ARRAY_LEN(ring_parts); k-- > 0;) {
+        struct trial t = *start;
+        t.d.ring_bytes = away / ring_parts[k];
+        TRY(time_trial(l, &t));
+        if (t.fits && t.seconds < (1 - WORTH) * best->seconds)
+            *best = t;
+    }
+    return OK;
+}
+
+enum status ladder_least(struct workload *w, const struct limits *limits,
+                         const struct ladder_limits *bounds, struct decisions *d)
+{
+    struct ladder l = {.w = w, .limits = limits, .bounds = bounds};
+    const struct trial start = {.d = *d};
+    struct trial best = start;
+    TRY(emit(&l, &best, workload_bound));
+    int64_t least = w->n_bytes[TIER_DEVICE];
+    l.most = w->stages[0].plan.n_blocks + 1;
+    for (size_t i = 0; i < ARRAY_LEN(rungs); i++) {
+        struct trial t = trial_of(&l, &start, &rungs[i]);
+        TRY(emit(&l, &t, workload_bound));
+        if (w->n_bytes[TIER_DEVICE] < least && !t.lacks_host) {
+            least = w->n_bytes[TIER_DEVICE];
+            best = t;
+        }
+    }
+    *d = best.d;
+    return emit(&l, &best, workload_emit);
+}
+
 enum status ladder_climb(struct workload *w, const struct limits *limits,
                          const struct ladder_limits *bounds, const struct kernel_times *times,
                          struct decisions *d)
 {
     struct ladder l = {.w = w, .limits = limits, .bounds = bounds, .times = times};
-    struct trial best = {.d = *d};
+    struct trial best = {.d = *d, .seconds = INFINITY};
+    if (decisions_copy(d))
+        best.d.small_bytes = SMALL_BYTES;
     TRY(emit(&l, &best, workload_emit));
-    if (best.fits)
+    if (best.fits && !decisions_copy(d))
         return OK;
     l.most = w->stages[0].plan.n_blocks + 1;
-    best.seconds = INFINITY;
     struct trial start = {.d = *d};
     start.d.small_bytes = SMALL_BYTES;
-    TRY(climb(&l, start, &best));
+    if (best.fits)
+        TRY(choose_ring(&l, &start, &best));
+    else
+        TRY(climb(&l, start, &best));
     start.d.small_bytes = 0;
     if (!best.fits)
         TRY(climb(&l, start, &best));
+    if (!best.fits)
+        return ladder_least(w, limits, bounds, d);
     *d = best.d;
     return emit(&l, &best, workload_emit);
 }

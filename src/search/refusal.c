@@ -19,7 +19,7 @@ static enum status fail_run(const struct shortage *s, const struct advice *advic
     if (advice->found)
         return FAIL(ERR_FIT,
                     "does not fit: %s memory needs %s (%lld bytes), %s, %s too little; it fits in "
-                    "%s with %s",
+                    "%s %s",
                     tier_name(t), need, (long long)needs, have, over, then, advice->text);
     if (t != TIER_DEVICE)
         return FAIL(ERR_FIT, "does not fit: %s memory needs %s (%lld bytes), %s, %s too little: %s",

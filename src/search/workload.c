@@ -40,12 +40,12 @@ struct stage *workload_stage(const struct workload *w, enum stage_purpose purpos
     return NULL;
 }
 
-const struct stage *workload_fullest(const struct workload *w)
+const struct stage *workload_fullest(const struct workload *w, enum tier t)
 {
     const struct stage *fullest = &w->stages[0];
     for (int i = 1; i < w->n_stages; i++) {
         const struct stage *s = &w->stages[i];
-        if (s->program->n_bytes[TIER_DEVICE] > fullest->program->n_bytes[TIER_DEVICE])
+        if (s->program->n_bytes[t] > fullest->program->n_bytes[t])
             fullest = s;
     }
     return fullest;

@@ -69,8 +69,8 @@ enum status workload_bound(struct workload *w) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);
-/* The stage whose program needs the most of the device tier. */
-const struct stage *workload_fullest(const struct workload *w);
+/* The stage whose program needs the most of a tier. */
+const struct stage *workload_fullest(const struct workload *w, enum tier t);
 
 /* The reserve through which parameters and states come and go where the host cannot address the
  * device. */

@@ -12,18 +12,20 @@
 /* Six sequences whose activations are most of the memory. */
 #define WIDE "model.num_hidden_layers=4", "max_seq_length=64"
 
-static int64_t needs(const char *batch, const char *n_micro)
-{
-    struct trial t;
-    PLAN(&t, WIDE, "gradient_checkpointing=true", batch, n_micro);
-    return t.plan.device_needs;
-}
-
 static const char *budget(int64_t n_bytes)
 {
     static char text[64];
     (void)snprintf(text, sizeof(text), "device_memory=%lld", (long long)n_bytes);
     return text;
+}
+
+/* The least there is: of a plan that not even that was enough for. */
+static int64_t needs(const char *batch, const char *n_micro)
+{
+    struct trial t;
+    PLAN(&t, WIDE, batch, n_micro, budget(65536));
+    assert_false(t.plan.fits);
+    return t.plan.device_needs;
 }
 
 /* Of the ways to cut six sequences (3 x 2, 2 x 3, 1 x 6) the first that fits. */
@@ -37,9 +39,10 @@ static void micro_batches_are_cut_no_smaller_than_they_must(void **state)
     assert_true(six > three && three > two && two > one);
 #define EXPECT(n_bytes, advice) \
     REFUSED(advice, WIDE, "per_device_train_batch_size=6", budget(n_bytes))
-    EXPECT(six, "it fits in");
-    EXPECT(six - 1, "gradient_checkpointing: true and per_device_train_batch_size: 3 with "
-                    "gradient_accumulation_steps: 2");
+    struct trial t;
+    PLAN(&t, WIDE, "per_device_train_batch_size=6", budget(six));
+    assert_true(t.plan.fits);
+    EXPECT(six - 1, "with per_device_train_batch_size: 3 with gradient_accumulation_steps: 2");
     EXPECT(three, "per_device_train_batch_size: 3 with gradient_accumulation_steps: 2");
     EXPECT(three - 1, "per_device_train_batch_size: 2 with gradient_accumulation_steps: 3");
     EXPECT(two - 1, "per_device_train_batch_size: 1 with gradient_accumulation_steps: 6");

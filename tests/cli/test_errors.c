@@ -233,8 +233,18 @@ static void what_does_not_fit_is_3_and_says_what_would(void **state)
     json_decref(j);
     process_release(&p);
     PROCESS_RUN(&p, &scratch, "plan", config, "per_device_train_batch_size=8", budget, "--json");
+    expect_exit(&p, 0);
+    j = expect_json(&p);
+    assert_true(json_bool_at(j, "fits"));
+    json_decref(j);
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "plan", config, "per_device_train_batch_size=8", budget,
+                "gradient_checkpointing=false", "activation_offloading=false",
+                "offload_optimizer=false", "offload_param=false", "--json");
     expect_exit(&p, 3);
     expect_stderr(&p, "it fits in");
+    expect_stderr(&p, "without gradient_checkpointing: false (command line) and "
+                      "activation_offloading: false (command line)");
     j = expect_json(&p);
     assert_false(json_bool_at(j, "fits"));
     assert_string_equal(json_text_at(j, "binding"), "device");

@@ -79,7 +79,7 @@ static void defaults_are_those_of_the_schema(void **state)
     assert_true(isnan(cfg->min_lr));
     assert_null(cfg->model);
     assert_null(cfg->resume_from_checkpoint);
-    assert_string_equal(cfg->gradient_checkpointing.text, "false");
+    assert_string_equal(cfg->gradient_checkpointing.text, "auto");
     assert_int_equal(cfg->report_to.n, 1);
     assert_string_equal(config_where(cfg, "seed"), "default");
     config_free(cfg);
@@ -142,6 +142,54 @@ static void blocks_to_recompute_are_listed(void **state)
     config_free(cfg);
     cfg = load("");
     assert_false(block_set_has(&cfg->gradient_checkpointing, 0));
+    assert_true(cfg->gradient_checkpointing.is_open);
+    config_free(cfg);
+    cfg = load("gradient_checkpointing: no\n");
+    assert_false(cfg->gradient_checkpointing.is_open);
+    config_free(cfg);
+}
+
+static void offloading_is_spelled_as_other_tools_do(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum config_offload optimizer, param, activations;
+    } rows[] = {
+        {"", CONFIG_OFFLOAD_AUTO, CONFIG_OFFLOAD_AUTO, CONFIG_OFFLOAD_AUTO},
+        {"offload_optimizer: true\n", CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_AUTO,
+         CONFIG_OFFLOAD_AUTO},
+        {"offload_optimizer: {device: cpu, pin_memory: true, buffer_count: 4}\n"
+         "offload_param: {device: none}\n",
+         CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_FALSE, CONFIG_OFFLOAD_AUTO},
+        {"offload_optimizer: none\nlayer_offloading: true\nenable_activation_offloading: True\n",
+         CONFIG_OFFLOAD_FALSE, CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_TRUE},
+        {"activation_offloading: no\noffload_param: cpu\noffload_optimizer: auto\n",
+         CONFIG_OFFLOAD_AUTO, CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_FALSE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config *cfg = load(rows[i].text);
+        assert_int_equal(cfg->offload_optimizer, rows[i].optimizer);
+        assert_int_equal(cfg->offload_param, rows[i].param);
+        assert_int_equal(cfg->activation_offloading, rows[i].activations);
+        config_free(cfg);
+    }
+}
+
+static void what_is_held_is_named_and_let_go(void **state)
+{
+    (void)state;
+    struct config *cfg = load("gradient_checkpointing: 0-1\noffload_param: true\n"
+                              "offload_optimizer: {device: none}\n");
+    struct str text = {0};
+    assert_true(config_holds(cfg));
+    config_add_held(cfg, &text);
+    assert_string_equal(str_text(&text), "without gradient_checkpointing: 0-1 (demo.yaml:1) and "
+                                         "offload_optimizer: false (demo.yaml:3)");
+    str_release(&text);
+    config_release(cfg);
+    assert_false(config_holds(cfg));
+    assert_int_equal(cfg->offload_param, CONFIG_OFFLOAD_TRUE);
     config_free(cfg);
 }
 
@@ -308,8 +356,8 @@ static void bad_overrides_are_refused(void **state)
     refuses_with("", "model..x=1", ERR_CONFIG, "joined by dots");
     refuses_with("", "datasets=[", ERR_CONFIG, "command line: bad YAML");
     refuses_with("", "run_name=\xff", ERR_CONFIG, "not UTF-8");
-    refuses_with("", "offload_optimizer.device=cpu", ERR_UNSUPPORTED,
-                 "offload_optimizer.device: not available in this version");
+    refuses_with("", "special_tokens.bos_token=x", ERR_UNSUPPORTED,
+                 "special_tokens.bos_token: not available in this version");
 }
 
 static void unknown_keys_name_the_line_and_the_nearest(void **state)
@@ -425,8 +473,10 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     (void)state;
     refuses("zero_stage: 2\n", ERR_UNSUPPORTED,
             "demo.yaml:1: zero_stage: not available in this version");
-    refuses("offload_optimizer: {device: cpu}\n", ERR_UNSUPPORTED,
-            "demo.yaml:1: offload_optimizer");
+    refuses("offload_optimizer: {device: nvme, nvme_path: /tmp}\n", ERR_UNSUPPORTED,
+            "demo.yaml:1: offload_optimizer.device: nvme|this build has no disk tier");
+    refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
+            "offload_optimizer.ratio: not available");
     refuses("load-in-4bit: true\n", ERR_UNSUPPORTED, "load-in-4bit: not available");
     refuses("lora_r: 8\n", ERR_UNSUPPORTED, "lora_r: not available");
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
@@ -437,7 +487,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
             "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");
     refuses("lr_scheduler_type: polynomial\n", ERR_UNSUPPORTED, "nearest is linear");
-    refuses("gradient_checkpointing: auto\n", ERR_UNSUPPORTED, "auto: not available");
+    refuses("gradient_checkpointing: offload\n", ERR_UNSUPPORTED, "activation_offloading: true");
     refuses("datasets: [{path: x, split: test}]\n", ERR_UNSUPPORTED, "split: not available");
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
     refuses("datasets: [{path: x, type: alpaca}]\n", ERR_UNSUPPORTED, "nearest is jsonl");
@@ -557,6 +607,8 @@ int main(void)
         cmocka_unit_test(compile_has_a_word_for_each_stage),
         cmocka_unit_test(values_are_typed_by_the_schema),
         cmocka_unit_test(blocks_to_recompute_are_listed),
+        cmocka_unit_test(offloading_is_spelled_as_other_tools_do),
+        cmocka_unit_test(what_is_held_is_named_and_let_go),
         cmocka_unit_test(aliases_and_dashes_reach_the_canonical_key),
         cmocka_unit_test(empty_values_leave_a_key_unset),
         cmocka_unit_test(the_inline_model_is_typed_by_yaml),

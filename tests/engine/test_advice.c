@@ -34,7 +34,7 @@ struct planned {
     struct engine engine;
 };
 
-enum { MOST_SETTINGS = 8 };
+enum { MOST_SETTINGS = 16 };
 
 /* A model with settings on top (NULL-terminated). */
 static void plan(struct planned *p, const char *const *settings, bool train)
@@ -69,11 +69,15 @@ static void drop(struct planned *p)
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SMALL         "model_name_or_path=tests/golden/llama", "max_seq_length=32"
 #define BATCH         "per_device_train_batch_size=8"
-/* Nearly all of it is weights and states. */
-#define WEIGHTY                                                                      \
-    "model={model_type: gpt2, vocab_size: 256, n_embd: 256, n_layer: 4, n_head: 4, " \
-    "n_positions: 64}",                                                              \
-        "max_seq_length=8", "per_device_train_batch_size=1"
+#define HELD                                                                                  \
+    "gradient_checkpointing=false", "activation_offloading=false", "offload_optimizer=false", \
+        "offload_param=false"
+/* Nearly all of it is weights and states, more than the host has room for: they cannot leave. */
+#define WEIGHTY                                                                        \
+    "model={model_type: gpt2, vocab_size: 256, n_embd: 4096, n_layer: 4, n_head: 32, " \
+    "n_positions: 64}",                                                                \
+        "max_seq_length=8", "per_device_train_batch_size=1", "device_memory=1024GiB",  \
+        "host_memory=1GiB"
 
 static int64_t needs(const char *const *settings)
 {
@@ -102,22 +106,33 @@ static void expect_text(const struct advice *a, const char *part)
         fail_msg("'%s' is not in the advice: %s", part, a->found ? a->text : "none");
 }
 
+/* With one byte less each time: first what is held may leave, then batches are cut, and the
+ * numerics change last. */
 static void what_keeps_the_mathematics_comes_first(void **state)
 {
     (void)state;
-    int64_t kept = needs(SETTINGS(SMALL, BATCH));
-    int64_t recomputed = needs(SETTINGS(SMALL, BATCH, "gradient_checkpointing=true"));
-    int64_t single =
-        needs(SETTINGS(SMALL, "per_device_train_batch_size=1", "gradient_accumulation_steps=8",
-                       "gradient_checkpointing=true"));
-    assert_true(single < recomputed && recomputed < kept);
-    struct advice a = ask(SETTINGS(SMALL, BATCH), kept - 1, true);
-    assert_string_equal(a.text, "gradient_checkpointing: true");
-    a = ask(SETTINGS(SMALL, BATCH), recomputed - 1, true);
-    expect_text(&a, "gradient_checkpointing: true and per_device_train_batch_size: ");
-    assert_null(strstr(a.text, "numerics"));
-    a = ask(SETTINGS(SMALL, BATCH), single - 1, true);
+    const char *const *settings = SETTINGS(SMALL, BATCH, HELD);
+    struct advice a = ask(settings, needs(settings) - 1, true);
+    assert_string_equal(a.text,
+                        "without gradient_checkpointing: false (command line) and "
+                        "activation_offloading: false (command line) and offload_optimizer: false "
+                        "(command line) and offload_param: false (command line)");
+    a = ask(settings, a.n_bytes - 1, true);
+    expect_text(&a, "with per_device_train_batch_size: 4 with gradient_accumulation_steps: 2 and "
+                    "without gradient_checkpointing: false");
+    while (a.found && !strstr(a.text, "numerics")) {
+        expect_text(&a, "with per_device_train_batch_size: ");
+        a = ask(settings, a.n_bytes - 1, true);
+    }
     expect_text(&a, "the numerics)");
+}
+
+static void what_may_leave_needs_no_other_settings(void **state)
+{
+    (void)state;
+    const char *const *settings = SETTINGS(SMALL, BATCH);
+    struct advice a = ask(settings, needs(settings) - 1, true);
+    expect_text(&a, "with device_memory: ");
 }
 
 static void weights_and_states_are_cut_where_they_are_most(void **state)
@@ -169,7 +184,9 @@ static void evaluation_gets_advice_of_its_own(void **state)
     int64_t all = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
     struct advice a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), all - 1, false);
-    expect_text(&a, "per_device_eval_batch_size: ");
+    expect_text(&a, "with device_memory: "); /* weights leave */
+    a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), a.n_bytes - 1, false);
+    expect_text(&a, "with per_device_eval_batch_size: ");
     assert_null(strstr(a.text, "checkpointing"));
     assert_null(strstr(a.text, "optim"));
 }
@@ -178,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_keeps_the_mathematics_comes_first),
+        cmocka_unit_test(what_may_leave_needs_no_other_settings),
         cmocka_unit_test(weights_and_states_are_cut_where_they_are_most),
         cmocka_unit_test(clipping_is_given_up_where_gradients_are_in_the_way),
         cmocka_unit_test(when_nothing_helps_the_largest_part_is_named),

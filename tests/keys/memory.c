@@ -94,9 +94,12 @@ void key_device_memory(void)
     assert_int_equal(u.plan.device_budget, t.plan.device_needs);
     TRAIN(&u, bytes("device_memory", t.plan.device_needs));
     assert_int_equal(u.steps[0].arena_bytes, t.plan.arena_bytes);
-    PLAN(&u, bytes("device_memory", t.plan.device_needs - 1));
-    assert_false(u.plan.fits);
-    REFUSED("does not fit: device memory", bytes("device_memory", t.plan.device_needs - 1));
+    TRAIN(&t, "seed=7");
+    TRAIN(&u, "seed=7", bytes("device_memory", t.plan.device_needs * 3 / 4));
+    assert_true(u.plan.fits && u.plan.device_needs <= t.plan.device_needs * 3 / 4);
+    assert_int_equal(u.steps[0].arena_bytes, u.plan.arena_bytes);
+    assert_true(trial_same_losses(&t, &u));
+    REFUSED("does not fit: device memory", bytes("device_memory", 65536));
 }
 
 void key_host_memory(void)
@@ -126,6 +129,50 @@ void key_offload_folder(void)
     REFUSED("this build has no disk tier", trial_path("offload_folder", "offload"));
 }
 
+/* ---- what leaves the device ------------------------------------------------------------------ */
+
+/* Blocks whose weights and activations are large enough to be worth a copy. */
+#define LARGE                                                                             \
+    "model.hidden_size=512", "model.intermediate_size=1024", "model.num_hidden_layers=4", \
+        "max_seq_length=64", "per_device_train_batch_size=8"
+
+/* A key that keeps something in host memory: as asked, and not at all where it says so. */
+static void expect_offloading(const char *key, enum snug_memory what)
+{
+    struct trial held, away;
+    char yes[64], no[64];
+    (void)snprintf(yes, sizeof(yes), "%s=true", key);
+    (void)snprintf(no, sizeof(no), "%s=false", key);
+    TRAIN(&held, LARGE, no);
+    TRAIN(&away, LARGE, yes);
+    assert_true(away.plan.arena_bytes < held.plan.arena_bytes);
+    assert_true(away.plan.host_bytes > held.plan.host_bytes);
+    assert_true(away.plan.host_breakdown[what] > held.plan.host_breakdown[what]);
+    assert_true(trial_same_losses(&held, &away));
+    const char *budget = bytes("device_memory", held.plan.device_needs * 2 / 3);
+    PLAN(&away, LARGE, no, budget);
+    assert_int_equal(away.plan.host_breakdown[what], held.plan.host_breakdown[what]);
+    PLAN(&away, LARGE, yes, budget);
+    assert_true(away.plan.fits);
+}
+
+void key_activation_offloading(void)
+{
+    expect_offloading("activation_offloading", SNUG_MEMORY_ACTIVATIONS);
+}
+
+void key_offload_optimizer(void)
+{
+    expect_offloading("offload_optimizer", SNUG_MEMORY_OPTIMIZER);
+    REFUSED("without offload_optimizer: false (command line)", LARGE, "offload_optimizer=false",
+            "device_memory=8MiB");
+}
+
+void key_offload_param(void)
+{
+    expect_offloading("offload_param", SNUG_MEMORY_WEIGHTS);
+}
+
 /* ---- what is computed twice, or in pieces ---------------------------------------------------- */
 
 /* Six blocks, with sequences long enough that their activations are what memory is for. */
@@ -148,6 +195,12 @@ void key_gradient_checkpointing(void)
     TRAIN(&some, DEEP, "gradient_checkpointing=1,4-5");
     assert_int_equal(some.plan.n_blocks_recomputed, 3);
     REFUSED("gradient_checkpointing", DEEP, "gradient_checkpointing=4-6"); /* there is no 6 */
+    const char *budget = bytes("device_memory", none.plan.device_needs * 3 / 4);
+    PLAN(&some, DEEP, "activation_offloading=false", "offload_optimizer=false",
+         "offload_param=false", "gradient_checkpointing=auto", budget);
+    assert_true(some.plan.fits && some.plan.n_blocks_recomputed > 0);
+    PLAN(&some, DEEP, "gradient_checkpointing=false", budget);
+    assert_int_equal(some.plan.n_blocks_recomputed, 0);
 }
 
 void key_lmhead_chunks(void)

@@ -36,24 +36,24 @@ static bool plan(void *user, const struct variant *v, int64_t *n_bytes)
     struct made_up *m = user;
     m->n_planned++;
     m->last = *v;
-    *n_bytes = weights_of(v) + BATCH / v->n_parts * (v->recompute ? SEQUENCE / 2 : SEQUENCE);
+    *n_bytes = weights_of(v) + BATCH / v->n_parts * (v->release ? SEQUENCE / 2 : SEQUENCE);
     return true;
 }
 
 static void describe(void *user, const struct variant *v, struct str *out)
 {
     (void)user;
-    str_addf(out, "changes %u, recompute %d, parts %d", v->changes, v->recompute, (int)v->n_parts);
+    str_addf(out, "changes %u, release %d, parts %d", v->changes, v->release, (int)v->n_parts);
 }
 
-static struct advice ask(int64_t limit, bool may_recompute, struct made_up *m)
+static struct advice ask(int64_t limit, bool may_release, struct made_up *m)
 {
     static const int harshness[] = {5, 1, 2};
     struct forecast now = {.breakdown = {[MEMORY_WEIGHTS] = WEIGHTS}};
     struct advice advice;
     struct variants x = {.harshness = harshness,
                          .n_changes = 3,
-                         .may_recompute = may_recompute,
+                         .may_release = may_release,
                          .batch = BATCH,
                          .user = m,
                          .least = least,
@@ -65,10 +65,10 @@ static struct advice ask(int64_t limit, bool may_recompute, struct made_up *m)
     return advice;
 }
 
-static void expect_advice(int64_t limit, bool may_recompute, const char *text, int64_t n_bytes)
+static void expect_advice(int64_t limit, bool may_release, const char *text, int64_t n_bytes)
 {
     struct made_up m;
-    struct advice a = ask(limit, may_recompute, &m);
+    struct advice a = ask(limit, may_release, &m);
     assert_true(a.found);
     assert_string_equal(a.text, text);
     assert_int_equal(a.n_bytes, n_bytes);
@@ -77,24 +77,24 @@ static void expect_advice(int64_t limit, bool may_recompute, const char *text, i
 static void recomputing_comes_before_smaller_batches_before_other_numerics(void **state)
 {
     (void)state;
-    expect_advice(1599, true, "changes 0, recompute 1, parts 1", 1300);
-    expect_advice(1299, true, "changes 0, recompute 1, parts 2", 1150);
-    expect_advice(1149, true, "changes 0, recompute 1, parts 3", 1100);
-    expect_advice(1099, true, "changes 0, recompute 1, parts 6", 1050);
-    expect_advice(1049, true, "changes 2, recompute 1, parts 2", 950);
+    expect_advice(1599, true, "changes 0, release 1, parts 1", 1300);
+    expect_advice(1299, true, "changes 0, release 1, parts 2", 1150);
+    expect_advice(1149, true, "changes 0, release 1, parts 3", 1100);
+    expect_advice(1099, true, "changes 0, release 1, parts 6", 1050);
+    expect_advice(1049, true, "changes 2, release 1, parts 2", 950);
 }
 
 static void the_mildest_change_that_fits_is_named(void **state)
 {
     (void)state;
-    expect_advice(849, true, "changes 1, recompute 1, parts 1", 800);
-    expect_advice(549, true, "changes 3, recompute 1, parts 2", 450);
+    expect_advice(849, true, "changes 1, release 1, parts 1", 800);
+    expect_advice(549, true, "changes 3, release 1, parts 2", 450);
 }
 
-static void without_a_backward_pass_nothing_is_recomputed(void **state)
+static void what_is_not_held_is_not_let_go(void **state)
 {
     (void)state;
-    expect_advice(1599, false, "changes 0, recompute 0, parts 2", 1300);
+    expect_advice(1599, false, "changes 0, release 0, parts 2", 1300);
 }
 
 static void what_cannot_fit_is_not_planned(void **state)
@@ -114,7 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recomputing_comes_before_smaller_batches_before_other_numerics),
         cmocka_unit_test(the_mildest_change_that_fits_is_named),
-        cmocka_unit_test(without_a_backward_pass_nothing_is_recomputed),
+        cmocka_unit_test(what_is_not_held_is_not_let_go),
         cmocka_unit_test(what_cannot_fit_is_not_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,7 @@ static void arenas_are_those_of_the_largest_stage(void **state)
     int64_t train_bytes = t.stage->program->n_bytes[TIER_DEVICE];
     int64_t eval_bytes = eval->program->n_bytes[TIER_DEVICE];
     assert_int_equal(w->n_bytes[TIER_DEVICE], MAX(train_bytes, eval_bytes));
-    assert_ptr_equal(workload_fullest(w), eval_bytes > train_bytes ? eval : t.stage);
+    assert_ptr_equal(workload_fullest(w, TIER_DEVICE), eval_bytes > train_bytes ? eval : t.stage);
     for (int i = 0; i < w->n_stages; i++)
         assert_int_equal(w->stages[i].program->n_storage[TIER_DEVICE],
                          w->storage.n_bytes[TIER_DEVICE]);
