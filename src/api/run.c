@@ -230,10 +230,10 @@ static void add_extents(const struct snug_run *run, struct str *s)
     for (int i = 0; i < EXTENT_COUNT; i++)
         chosen = chosen || (d->n[i] > 0 && !e->settings.bounds.fixed[i]);
     if (chosen) {
-        str_add(s, "to fit the budgets: ");
+        str_add(s, e->forecast.fits ? "to fit the budgets: " : "the least there is: ");
         decisions_add_text(d, e->work.stages[0].plan.n_blocks, s);
         str_add(s, "\n");
-    } else if (decisions_copy(d)) {
+    } else if (decisions_copy(d) && d->ring_bytes > 0) {
         str_addf(s, "%s are fetched ahead of what needs them\n", format_bytes(ring, d->ring_bytes));
     }
 }

@@ -66,7 +66,9 @@ static void show_host(const struct snug_forecast *f)
     char name[32];
     for (int c = 0; c < SNUG_MEMORY_COUNT; c++)
         has_tensors = has_tensors || (c < SNUG_MEMORY_WORKSPACE && f->host_breakdown[c] > 0);
-    show_row("host", f->host_bytes, -1, "bytes; inputs, outputs, data read ahead");
+    show_row("host", f->host_bytes, -1,
+             has_tensors ? "bytes; what has left the device, inputs, outputs, data read ahead"
+                         : "bytes; inputs, outputs, data read ahead");
     for (int c = 0; has_tensors && c < SNUG_MEMORY_COUNT; c++) {
         (void)snprintf(name, sizeof(name), "- %s", snug_memory_name((enum snug_memory)c));
         if (f->host_breakdown[c] > 0)

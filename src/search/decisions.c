@@ -108,7 +108,7 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
     const char *between = "";
     for (int e = 0; e < EXTENT_COUNT; e++) {
         char which[48];
-        int n = d->n[e];
+        int n = e == EXTENT_RECOMPUTED ? MIN(d->n[e], n_blocks) : d->n[e];
         if (n == 0)
             continue;
         if (n > n_blocks)
@@ -121,6 +121,6 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
         str_addf(out, words[e], which);
         between = ", ";
     }
-    if (decisions_copy(d))
+    if (decisions_copy(d) && d->ring_bytes > 0)
         str_addf(out, "%s%s fetched ahead", between, format_bytes(ring, d->ring_bytes));
 }

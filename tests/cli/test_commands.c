@@ -50,7 +50,8 @@ static void expect_plan_keys(const json_t *j)
         "predicted.disk_bytes",  "breakdown.weights",      "breakdown.masters",
         "breakdown.gradients",   "breakdown.optimizer",    "breakdown.activations",
         "breakdown.recompute",   "breakdown.logits",       "breakdown.workspace",
-        "breakdown.staging",     "breakdown.context",
+        "breakdown.staging",     "breakdown.context",      "host_breakdown.optimizer",
+        "decisions.ring_bytes",
     };
     for (size_t i = 0; i < ARRAY_LEN(bytes); i++)
         assert_true(json_int_at(j, bytes[i]) >= 0);
@@ -85,6 +86,37 @@ static void plan_says_what_every_byte_is_for(void **state)
         sum += json_int_at(json_object_get(j, "breakdown"), classes[i]);
     assert_int_equal(sum, json_int_at(j, "predicted.arena_bytes"));
     assert_false(file_exists(in_scratch("out"))); /* it leaves nothing behind */
+    json_decref(j);
+    process_release(&p);
+}
+
+/* What was decided to keep a budget, in words and in JSON; and what the host's memory is for. */
+static void plan_says_what_has_left_the_device(void **state)
+{
+    (void)state;
+    struct process p;
+    char budget[64];
+    PROCESS_RUN(&p, &scratch, "plan", config, "--json");
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_int_at(j, "decisions.optimizer_on_host"), 0);
+    assert_null(strstr(p.err, "to fit the budgets"));
+    (void)snprintf(budget, sizeof(budget), "device_memory=%lld",
+                   (long long)json_int_at(j, "predicted.arena_bytes") / 2);
+    json_decref(j);
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "plan", config, budget, "offload_optimizer=true",
+                "gradient_checkpointing=false", "--json");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "to fit the budgets: ");
+    expect_stderr(&p, "optimizer states of all blocks, embedding and head on the host");
+    expect_stderr(&p, "what has left the device, inputs, outputs");
+    expect_stderr(&p, "- optimizer ");
+    j = expect_json(&p);
+    assert_int_equal(json_int_at(j, "decisions.optimizer_on_host"),
+                     json_int_at(j, "decisions.blocks") + 1);
+    assert_int_equal(json_int_at(j, "decisions.recomputed"), 0);
+    assert_true(json_int_at(j, "host_breakdown.optimizer") > 0);
+    assert_int_equal(json_int_at(j, "breakdown.masters"), 0);
     json_decref(j);
     process_release(&p);
 }
@@ -622,6 +654,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(plan_says_what_every_byte_is_for),
+        TEST(plan_says_what_has_left_the_device),
         TEST(plan_draws_into_a_file),
         TEST(plan_prints_its_graph_and_program),
         TEST(a_budget_that_holds_is_reported),

@@ -76,8 +76,17 @@ static void stop_holder(struct process *p)
 
 /* ---- full ------------------------------------------------------------------------------------ */
 
-static const char *const large[] = {"train",     "configs/gpt2-124m.yaml",         "device=cuda",
-                                    "bf16=true", "per_device_train_batch_size=32", "max_steps=2",
+/* All of it on the device. */
+static const char *const large[] = {"train",
+                                    "configs/gpt2-124m.yaml",
+                                    "device=cuda",
+                                    "bf16=true",
+                                    "per_device_train_batch_size=32",
+                                    "max_steps=2",
+                                    "gradient_checkpointing=false",
+                                    "activation_offloading=false",
+                                    "offload_optimizer=false",
+                                    "offload_param=false",
                                     NULL};
 
 static void run_large(struct process *p, const char *extra)
