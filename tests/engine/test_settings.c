@@ -181,7 +181,39 @@ static void checkpointed_blocks_are_decisions(void **state)
     assert_true(block_set_has(&s.decisions.recompute, 1));
     assert_false(block_set_has(&s.decisions.recompute, 2));
     assert_true(s.decisions.recompute_cheap);
+    assert_true(s.bounds.fixed[EXTENT_RECOMPUTED]);
     config_free(cfg);
+}
+
+static void what_a_key_leaves_open_is_not_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool fixed[EXTENT_COUNT];
+        int n[EXTENT_COUNT];
+    } rows[] = {
+        {"seed: 1\n", {false}, {0}},
+        {"gradient_checkpointing: auto\n", {false}, {0}},
+        {"gradient_checkpointing: false\n", {[EXTENT_RECOMPUTED] = true}, {0}},
+        {"activation_offloading: true\n", {[EXTENT_MOVED] = true}, {[EXTENT_MOVED] = EXTENT_WHOLE}},
+        {"activation_offloading: false\n", {[EXTENT_MOVED] = true}, {0}},
+        {"offload_optimizer: {device: cpu}\n",
+         {[EXTENT_STATES] = true},
+         {[EXTENT_STATES] = EXTENT_WHOLE}},
+        {"offload_optimizer: none\n", {[EXTENT_STATES] = true, [EXTENT_GRADIENTS] = true}, {0}},
+        {"offload_param: true\n", {[EXTENT_WEIGHTS] = true}, {[EXTENT_WEIGHTS] = EXTENT_WHOLE}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct settings s;
+        struct config *cfg = read(rows[i].text, &s);
+        print_message("%s", rows[i].text);
+        for (int e = 0; e < EXTENT_COUNT; e++) {
+            assert_int_equal(s.bounds.fixed[e], rows[i].fixed[e]);
+            assert_int_equal(s.decisions.n[e], rows[i].n[e]);
+        }
+        config_free(cfg);
+    }
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -253,6 +285,7 @@ int main(void)
         cmocka_unit_test(compile_and_deterministic_reach_the_graphs),
         cmocka_unit_test(each_tier_has_its_limit),
         cmocka_unit_test(checkpointed_blocks_are_decisions),
+        cmocka_unit_test(what_a_key_leaves_open_is_not_bounded),
         cmocka_unit_test(training_and_evaluation_have_sizes_of_their_own),
         cmocka_unit_test(blocks_that_the_model_lacks_are_named_with_their_line),
         cmocka_unit_test(a_sequence_longer_than_the_context_is_refused),

@@ -139,6 +139,48 @@ static void what_is_fixed_stays(void **state)
     training_release(&t);
 }
 
+/* With room for everything nothing more leaves, and what has been settled does. */
+static void what_is_settled_leaves_although_all_fits(void **state)
+{
+    (void)state;
+    struct training t;
+    struct result kept = {0}, got = {0};
+    const struct limits limits = device_limit(LIMIT_OPEN);
+    struct ladder_limits bounds = {0};
+    struct decisions d = {.n = {[EXTENT_STATES] = EXTENT_WHOLE}};
+    bounds.fixed[EXTENT_STATES] = true;
+    training_init(&t, &(struct training_options){.golden = "llama", .batch = 4, .seq_len = 16});
+    training_emit(&t);
+    run(&t, &kept);
+    expect_ok(ladder_climb(&t.engine.work, &limits, &bounds, NULL, &d));
+    for (int e = 0; e < EXTENT_COUNT; e++)
+        assert_int_equal(d.n[e], e == EXTENT_STATES ? EXTENT_WHOLE : 0);
+    assert_true(d.small_bytes > 0); /* a copy costs more than the smallest tensors are worth */
+    assert_true(d.ring_bytes <= t.engine.work.n_bytes[TIER_HOST]);
+    run(&t, &got);
+    expect_same_bits(&kept, &got, 0);
+    training_release(&t);
+}
+
+/* A budget that nothing fits in is answered with the smallest plan; one of that size is kept. */
+static void the_least_is_a_budget_that_is_kept(void **state)
+{
+    (void)state;
+    struct training t;
+    struct decisions d = {0}, again = {0};
+    training_init(&t, &(struct training_options){.golden = "llama", .batch = 4, .seq_len = 16});
+    training_emit(&t);
+    int64_t all = t.engine.work.n_bytes[TIER_DEVICE];
+    struct limits limits = device_limit(1024);
+    expect_ok(ladder_climb(&t.engine.work, &limits, &free_choice, NULL, &d));
+    int64_t least = t.engine.work.n_bytes[TIER_DEVICE];
+    assert_true(3 * least < 2 * all && decisions_copy(&d));
+    limits = device_limit(least);
+    expect_ok(ladder_climb(&t.engine.work, &limits, &free_choice, NULL, &again));
+    assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= least);
+    training_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +190,8 @@ int main(void)
         cmocka_unit_test(tied_weights_and_masters_keep_their_budgets),
         cmocka_unit_test(coded_states_keep_their_budgets),
         cmocka_unit_test(what_is_fixed_stays),
+        cmocka_unit_test(what_is_settled_leaves_although_all_fits),
+        cmocka_unit_test(the_least_is_a_budget_that_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
