@@ -209,8 +209,6 @@ enum status ladder_climb(struct workload *w, const struct limits *limits,
 {
     struct ladder l = {.w = w, .limits = limits, .bounds = bounds, .times = times};
     struct trial best = {.d = *d, .seconds = INFINITY};
-    if (decisions_copy(d))
-        best.d.small_bytes = SMALL_BYTES;
     TRY(emit(&l, &best, workload_emit));
     if (best.fits && !decisions_copy(d))
         return OK;

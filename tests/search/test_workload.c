@@ -128,6 +128,8 @@ static void arenas_are_those_of_the_largest_stage(void **state)
     int64_t eval_bytes = eval->program->n_bytes[TIER_DEVICE];
     assert_int_equal(w->n_bytes[TIER_DEVICE], MAX(train_bytes, eval_bytes));
     assert_ptr_equal(workload_fullest(w, TIER_DEVICE), eval_bytes > train_bytes ? eval : t.stage);
+    assert_int_equal(workload_fullest(w, TIER_HOST)->program->n_bytes[TIER_HOST],
+                     w->n_bytes[TIER_HOST]);
     for (int i = 0; i < w->n_stages; i++)
         assert_int_equal(w->stages[i].program->n_storage[TIER_DEVICE],
                          w->storage.n_bytes[TIER_DEVICE]);
