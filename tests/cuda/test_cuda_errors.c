@@ -112,24 +112,25 @@ static void expect_holder(const struct process *p, const struct process *holder)
         expect_stderr(p, "processes not visible from here");
 }
 
-static void what_somebody_else_holds_is_planned_around_or_refused_with_3(void **state)
+static void a_gpu_that_somebody_else_holds_is_refused_with_3(void **state)
 {
     (void)state;
     struct process holder, p;
     char out[SCRATCH_PATH];
     start_holder(&holder, "4096");
-    /* A budget larger than what is free is no plan for what there is. */
-    run_large(&p, "device_memory=100GiB");
+    run_large(&p, "gradient_accumulation_steps=1");
     expect_exit(&p, 3);
     expect_stderr(&p, "does not fit");
     expect_stderr(&p, "are free");
     expect_stderr(&p, "device_memory: ");
-    assert_false(file_exists(scratch_path(&scratch, "out", out))); /* nothing was begun */
     expect_holder(&p, &holder);
+    assert_false(file_exists(scratch_path(&scratch, "out", out))); /* nothing was begun */
     process_release(&p);
-    /* Without one, what is free is planned for. */
-    run_large(&p, "gradient_accumulation_steps=1");
-    expect_exit(&p, 0);
+    /* A budget larger than what is free changes nothing about that. */
+    run_large(&p, "device_memory=100GiB");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "are free");
+    expect_holder(&p, &holder);
     process_release(&p);
     stop_holder(&holder);
     run_large(&p, "gradient_accumulation_steps=1");
@@ -198,7 +199,7 @@ static int close_scratch(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_somebody_else_holds_is_planned_around_or_refused_with_3),
+        TEST(a_gpu_that_somebody_else_holds_is_refused_with_3),
         TEST(a_gpu_too_full_for_a_context_is_refused_with_3),
         TEST(without_a_gpu_cuda_is_an_error_and_auto_is_the_cpu),
     };

@@ -29,7 +29,7 @@ MEMORY_LIMIT = 6 << 30
 
 def numeric_keys():
     """From the schema, so that a new key is tried too."""
-    with open(os.path.join(HERE, "..", "..", "src", "io", "config.def")) as f:
+    with open(os.path.join(HERE, "..", "..", "src", "config", "config.def")) as f:
         return re.findall(rf"^KEY\((\w+),\s*(?:{NUMERIC}),", f.read(), re.MULTILINE)
 
 

@@ -37,7 +37,7 @@ static bool parse(const char *text, struct device_rates *rates, int64_t *context
     int used;
     for (int i = 0; i < 1 + N_RATES; i++) {
         if (!text || sscanf(text, "%39s%n", word, &used) != 1 || !parse_double(word, &values[i]) ||
-            !(values[i] > 0 && values[i] < 1e18))
+            !(values[i] >= 0 && values[i] < 1e18))
             return false;
         text += used;
     }
@@ -45,7 +45,10 @@ static bool parse(const char *text, struct device_rates *rates, int64_t *context
         return false;
     *context_bytes = (int64_t)values[0];
     memcpy(rates, values + 1, sizeof(*rates));
-    return true;
+    /* Zero is a link that there is not, but no rate that times are made of. */
+    return *context_bytes > 0 && rates->matmul_flops > 0 && rates->memory_bytes > 0 &&
+           rates->links[TIER_HOST][TIER_DEVICE].alone > 0 &&
+           rates->links[TIER_DEVICE][TIER_HOST].alone > 0;
 }
 
 static void print(const struct device *d, struct str *out)
