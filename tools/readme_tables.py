@@ -67,6 +67,26 @@ def loss():
     return "\n".join(lines)
 
 
+def out_of_core():
+    """What bench/out_of_core.py found: models that are larger than the device memory they are given."""
+    rows, note = [], ""
+    for path in sorted(glob.glob("bench/results/*-out-of-core-*.json")):
+        r = json.load(open(path))
+        x = r["out_of_core"]
+        if not x["device_memory_gib"]:
+            continue
+        host = f"{x['host_memory_gib']:g} GiB" if x["host_memory_gib"] else "what is free"
+        note = f"{r['hardware']}, {r['date']}; {r['numerics']}"
+        rows.append(f"| {r['what']} | {x['device_memory_gib']:g} GiB, {host} | {x['device_gib']:.2f} GiB, {x['predicted_host_gib']:.1f} GiB | "
+                    f"**{x['tokens_per_s']:,.0f} tok/s** | {percent(x['predicted_device_gib'], x['device_gib'])}, "
+                    f"{percent(x['tokens_per_s'], x['predicted_tokens_per_s'])} |")
+    if not rows:
+        return ""
+    return "\n".join([f"All parameters trained ({note}):", "",
+                      "| case | budgets: device, host | taken: device (measured), host | speed | predicted memory, time |",
+                      "|---|---|---|---|---|", *rows])
+
+
 def demo(path):
     return "```\n" + open(path).read().rstrip() + "\n```"
 
@@ -79,6 +99,7 @@ def fill(text, name, body):
 
 text = open("README.md").read()
 text = fill(text, "results", results())
+text = fill(text, "out-of-core", out_of_core())
 text = fill(text, "loss", loss())
 if len(sys.argv) > 1:
     text = fill(text, "demo", demo(sys.argv[1]))
