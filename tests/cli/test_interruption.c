@@ -65,12 +65,12 @@ static json_t *whole_run(int64_t n_steps)
 }
 
 /* Resumes to n_steps and compares with the whole run from where it resumed. */
-static void expect_same_from_here(int64_t n_steps, int64_t at_least)
+static void expect_same_with(const char *setting, int64_t n_steps, int64_t at_least)
 {
     struct process p;
     char steps[64];
     (void)snprintf(steps, sizeof(steps), "max_steps=%lld", (long long)n_steps);
-    PROCESS_RUN(&p, &scratch, "train", config, steps, "--resume", "--json");
+    PROCESS_RUN(&p, &scratch, "train", config, steps, setting, "--resume", "--json");
     expect_exit(&p, 0);
     expect_stderr(&p, "resumed from");
     json_t *j = expect_json(&p), *whole = whole_run(n_steps);
@@ -88,6 +88,11 @@ static void expect_same_from_here(int64_t n_steps, int64_t at_least)
     json_decref(whole);
     json_decref(j);
     process_release(&p);
+}
+
+static void expect_same_from_here(int64_t n_steps, int64_t at_least)
+{
+    expect_same_with("logging_steps=1000", n_steps, at_least);
 }
 
 static void stop_with(int number, int exit_code, const char *status)
@@ -156,6 +161,39 @@ static void a_killed_run_goes_on_exactly(void **state)
     assert_int_equal(p.signal, SIGKILL);
     process_release(&p);
     expect_same_from_here(120, 20);
+}
+
+/* "device_memory=..." of three fifths of what the run takes when it may: most of what outlives a
+ * step is then on the host. */
+static const char *small_budget(void)
+{
+    static char text[64];
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", config, "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    (void)snprintf(text, sizeof(text), "device_memory=%lld",
+                   (long long)json_int_at(j, "predicted.arena_bytes") * 3 / 5);
+    json_decref(j);
+    process_release(&p);
+    return text;
+}
+
+static void killed_with_its_states_on_the_host_it_goes_on_exactly(void **state)
+{
+    (void)state;
+    struct process p;
+    const char *budget = small_budget();
+    process_start(&p, &scratch, NULL, ARGS("train", config, "max_steps=1000000", budget));
+    wait_for_file(&p, in_scratch("out/checkpoint-30"));
+    assert_int_equal(kill(p.pid, SIGKILL), 0);
+    process_wait(&p);
+    assert_int_equal(p.signal, SIGKILL);
+    expect_stderr(&p, "what has left the device");
+    expect_stderr(&p, "- optimizer");
+    process_release(&p);
+    expect_same_with(budget, 100, 20);
+    expect_same_from_here(120, 100); /* and without a budget from there */
 }
 
 static void touching_stop_saves_and_ends(void **state)
@@ -272,6 +310,7 @@ int main(void)
         TEST(a_closed_terminal_saves_and_ends_with_129),
         TEST(under_nohup_a_closed_terminal_is_not_noticed),
         TEST(a_killed_run_goes_on_exactly),
+        TEST(killed_with_its_states_on_the_host_it_goes_on_exactly),
         TEST(touching_stop_saves_and_ends),
         TEST(a_requested_stop_saves_whatever_save_strategy_says),
         TEST(folders_called_save_and_stop_are_nobodys_request),
