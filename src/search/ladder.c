@@ -208,7 +208,7 @@ enum status ladder_climb(struct workload *w, const struct limits *limits,
                          struct decisions *d)
 {
     struct ladder l = {.w = w, .limits = limits, .bounds = bounds, .times = times};
-    struct trial best = {.d = *d, .seconds = INFINITY};
+    struct trial best = {.d = *d, .seconds = HUGE_VAL};
     TRY(emit(&l, &best, workload_emit));
     if (best.fits && !decisions_copy(d))
         return OK;
