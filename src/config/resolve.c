@@ -226,6 +226,12 @@ static enum status resolve_optimizer(struct config *cfg)
             "%s: optim: %s keeps its moments in 8-bit codes; leave optim_state_dtype out, or "
             "write optim: adamw",
             config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim));
+    if (config_optim_is_paged(cfg) && cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE)
+        return FAIL(
+            ERR_CONFIG,
+            "%s: optim: %s may keep its moments in host memory, and offload_optimizer: false keeps "
+            "them on the device; leave one of the two out",
+            config_where(cfg, "offload_optimizer"), config_choice_name("optim", (int)cfg->optim));
     return OK;
 }
 

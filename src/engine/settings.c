@@ -32,7 +32,6 @@ static struct optimizer_options optimizer_from(const struct config *cfg, const s
         .max_grad_norm = cfg->max_grad_norm,
         .seed = precision_needs_chance(p) ? cfg->seed % INT32_MAX + 1 : 0,
         .scaling = scaling_from(cfg, p),
-        .states_may_leave = config_optim_is_paged(cfg),
     };
 }
 

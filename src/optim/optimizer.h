@@ -36,7 +36,6 @@ struct optimizer_options {
     struct precision precision;
     int64_t seed; /* of stochastic rounding into bf16; 0: to nearest */
     struct loss_scaling scaling;
-    bool states_may_leave; /* for the plan: their home may be on the host; the graph is the same */
 };
 
 /* A parameter with its gradient, as the optimizer sees it. */

@@ -7,7 +7,6 @@
 #ifndef SNUG_SEARCH_BUDGET_H
 #define SNUG_SEARCH_BUDGET_H
 
-#include "config/config.h"
 #include "device/device.h"
 
 #ifdef __cplusplus

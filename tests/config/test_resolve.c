@@ -138,6 +138,8 @@ static void contradictions_name_both_places(void **state)
     contradicts(MODEL "optim: sgd\nnesterov: true\n", 1, "demo.yaml:3: nesterov needs");
     contradicts(MODEL "optim: adamw_8bit\noptim_state_dtype: bf16\n", 1,
                 "demo.yaml:3: optim: adamw_8bit keeps its moments in 8-bit codes");
+    contradicts(MODEL "optim: paged_adamw\noffload_optimizer: false\n", 1,
+                "demo.yaml:3: optim: paged_adamw may keep its moments in host memory");
     contradicts(MODEL "val_set_size: 2.5\n", 1, "demo.yaml:2: val_set_size 2.5");
     contradicts(MODEL "val_set_size: 0.1\neval_datasets: x\n", 1, "evaluate on one");
     contradicts(MODEL "report_to: [none, tensorboard]\n", 1, "none stands alone");

@@ -80,26 +80,24 @@ static void the_optimizer_is_told_what_the_config_says(void **state)
     assert_true(o->nesterov);
 }
 
-static void states_have_the_format_and_the_freedom_that_optim_says(void **state)
+static void states_have_the_format_that_optim_says(void **state)
 {
     const struct {
         const char *keys;
         enum format states;
-        bool may_leave;
     } cases[] = {
-        {"optim: adamw\n", FORMAT_F32, false},
-        {"optim: adamw\noptim_state_dtype: bf16\n", FORMAT_BF16, false},
-        {"optim: adamw_bnb_8bit\n", FORMAT_BLOCK8, false},
-        {"optim: paged_adamw_32bit\n", FORMAT_F32, true},
-        {"optim: paged_adamw_8bit\n", FORMAT_BLOCK8, true},
-        {"optim: sgd\nmomentum: 0.9\n", FORMAT_F32, false},
+        {"optim: adamw\n", FORMAT_F32},
+        {"optim: adamw\noptim_state_dtype: bf16\n", FORMAT_BF16},
+        {"optim: adamw_bnb_8bit\n", FORMAT_BLOCK8},
+        {"optim: paged_adamw_32bit\n", FORMAT_F32},
+        {"optim: paged_adamw_8bit\n", FORMAT_BLOCK8},
+        {"optim: sgd\nmomentum: 0.9\n", FORMAT_F32},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct settings s;
         config_free(read(cases[i].keys, &s));
         assert_int_equal(s.numerics.precision.states, cases[i].states);
-        assert_int_equal(s.numerics.optimizer.states_may_leave, cases[i].may_leave);
     }
 }
 
@@ -278,7 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_optimizer_is_told_what_the_config_says),
-        cmocka_unit_test(states_have_the_format_and_the_freedom_that_optim_says),
+        cmocka_unit_test(states_have_the_format_that_optim_says),
         cmocka_unit_test(rounding_by_chance_follows_the_seed),
         cmocka_unit_test(the_loss_scale_is_fixed_or_moves),
         cmocka_unit_test(the_loss_is_the_one_that_was_asked_for),

@@ -67,7 +67,7 @@ def main():
                   "max_steps=3", "-q")
     t.expect_ended(first, {0})
     kept = digest(t.path("base", "out", "checkpoint-3", "model.safetensors"))
-    todo = list(enumerate(trials(t)))
+    jobs = list(enumerate(trials(t)))
 
     def one(item):
         i, (name, nth) = item
@@ -81,8 +81,8 @@ def main():
             t.fault(result, "the last checkpoint is lost")
         shutil.rmtree(work, ignore_errors=True)
 
-    t.map(one, todo)
-    t.finish(f"{len(todo)} failed allocations")
+    t.map(one, jobs)
+    t.finish(f"{len(jobs)} failed allocations")
 
 
 main()

@@ -119,7 +119,7 @@ def main():
     first = t.run("train", t.path("base", "tiny.yaml"), f"output_dir={t.path('base', 'out')}",
                   "max_steps=3", "-q")
     t.expect_ended(first, {0})
-    todo = list(enumerate(trials(t)))
+    jobs = list(enumerate(trials(t)))
 
     def one(item):
         i, (command, call, error, n, wanted) = item
@@ -129,8 +129,8 @@ def main():
         check(t, command, work, call, error, result, wanted)
         shutil.rmtree(work, ignore_errors=True)
 
-    t.map(one, todo)
-    t.finish(f"{len(todo)} errors")
+    t.map(one, jobs)
+    t.finish(f"{len(jobs)} errors")
 
 
 main()

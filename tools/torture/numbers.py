@@ -52,7 +52,7 @@ def main():
     text = CONFIG.replace("device: cpu\n", "device: cpu\nval_set_size: 0.1\n")
     configs = {"llama": t.write("tiny.yaml", text), "gpt2": t.write("gpt2.yaml", GPT2 + text[text.index("tokenizer:"):])}
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    todo = list(enumerate(trials()))
+    jobs = list(enumerate(trials()))
 
     def one(item):
         i, (model, key, value) = item
@@ -67,8 +67,8 @@ def main():
         # A loss that stops being finite is an honest end of such a run.
         t.expect_ended(t.run("train", configs[model], *words), CODES | {1})
 
-    t.map(one, todo)
-    t.finish(f"{len(todo)} numbers")
+    t.map(one, jobs)
+    t.finish(f"{len(jobs)} numbers")
 
 
 main()
