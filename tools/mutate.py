@@ -170,7 +170,8 @@ def look_at_tests(pattern, files, pool):
         tests = list(pool.map(lambda function: look_at(program, function), functions_of(path, commands)))
         for test in tests:
             if test["failure"]:
-                sys.exit(f"{program} {test['function']} fails without a fault:\n{test['failure']}")
+                print(f"left out: {program} {test['function']} fails without a fault\n{test['failure']}", flush=True)
+        tests = [test for test in tests if not test["failure"]]
         with open(kept, "w") as f:
             json.dump(tests, f)
         every += tests
