@@ -161,6 +161,12 @@ enum status program_print(const struct program *p, struct str *out) MUST_CHECK;
 enum status program_parse(struct program **out, const char *text, const struct graph *g,
                           const struct device *device) MUST_CHECK;
 
+/* Appends what an instruction does: "linear layers.3.up.weight", "copy layers.3.up.weight". */
+void instr_add_text(const struct program *p, const struct instr *i, struct str *out);
+/* What a computation is part of ("forward", "backward", "recompute", "update", "begin"); of
+ * anything else the queue it is on. */
+const char *instr_part(const struct program *p, const struct instr *i);
+
 /* ---- what it costs --------------------------------------------------------------------------- */
 
 struct program_cost {
