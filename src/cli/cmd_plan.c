@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 
 static const struct option options[] = {
+    {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
+     "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
@@ -21,7 +23,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage = "plan CONFIG [key=value ...] [--svg FILE] [--dump graph|program] [--json]",
+    .usage =
+        "plan CONFIG [key=value ...] [--html FILE] [--svg FILE] [--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -32,6 +35,7 @@ const struct command cmd_plan = {
         "would, and exits with 3.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
+                "  snug plan configs/demo.yaml --html plan.html\n"
                 "  snug plan configs/demo.yaml --svg memory.svg\n"
                 "  snug plan configs/demo.yaml --quiet --dump program | less",
     .options = options,
