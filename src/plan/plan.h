@@ -65,7 +65,7 @@ void plan_move_block(struct plan *p, const struct graph *g, int block, enum tier
 void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
 
 /* Moves every update to the earliest place its operands allow, so that a gradient lives only from
- * the node that completes it to its update. For steps of one micro-batch. */
+ * the node that completes it to its update. */
 enum status schedule_updates_early(struct graph *g) MUST_CHECK;
 
 #ifdef __cplusplus

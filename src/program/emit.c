@@ -19,6 +19,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->again, n, sizeof(*e->again)));
     TRY(mem_try_array(&e->now, n, sizeof(*e->now)));
     TRY(mem_try_array(&e->leaves_after, n, sizeof(*e->leaves_after)));
+    TRY(mem_try_array(&e->touched_last, n, sizeof(*e->touched_last)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
@@ -26,7 +27,7 @@ static enum status emitter_init(struct emitter *e)
         e->where[v] = e->home[v] = e->moved[v] = -1;
         e->ready[v] = -1;
         e->now[v] = (value_id)v;
-        e->leaves_after[v] = NODE_NONE;
+        e->leaves_after[v] = e->touched_last[v] = NODE_NONE;
     }
     return OK;
 }
@@ -40,6 +41,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->again);
     mem_free(e->now);
     mem_free(e->leaves_after);
+    mem_free(e->touched_last);
     mem_free(e->read_later);
     mem_free(e->read);
     mem_free(e->gradient);
@@ -59,35 +61,29 @@ static bool runs_again(const struct emitter *e, const struct node *n)
 
 /* A moved value of the forward pass leaves when that has used it last; one of the backward pass (a
  * gradient that waits for the norm of all) when only its last reader is left. */
-static void note_touch(struct emitter *e, node_id *last, value_id root, node_id k)
+static void note_touch(struct emitter *e, value_id root, node_id k)
 {
+    node_id before = e->touched_last[root];
     node_id producer = graph_value(e->g, root)->producer;
     bool forward = producer != NODE_NONE && graph_node(e->g, producer)->pass == PASS_FORWARD;
     if (forward && graph_node(e->g, k)->pass == PASS_FORWARD)
         e->leaves_after[root] = k;
-    else if (!forward && last[root] != k)
-        e->leaves_after[root] = last[root];
-    last[root] = k;
+    else if (!forward && before != k)
+        e->leaves_after[root] = before;
+    e->touched_last[root] = k;
 }
 
-static enum status find_departures(struct emitter *e)
+static void find_departures(struct emitter *e)
 {
-    node_id *last;
-    size_t n_values = MAX(e->g->values.n, (size_t)1);
-    TRY(mem_try_array(&last, n_values, sizeof(*last)));
-    for (size_t v = 0; v < n_values; v++)
-        last[v] = NODE_NONE;
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] != VALUE_NONE)
-                note_touch(e, last, value_root(e->g, n->in[i]), k);
+                note_touch(e, value_root(e->g, n->in[i]), k);
         }
         for (int i = 0; i < n->n_out; i++)
-            note_touch(e, last, value_root(e->g, n->out[i]), k);
+            note_touch(e, value_root(e->g, n->out[i]), k);
     }
-    mem_free(last);
-    return OK;
 }
 
 static void find_uses(struct emitter *e)
@@ -267,6 +263,14 @@ static bool updates_elsewhere(const struct emitter *e, const struct node *n, int
     return node_alias(n, i) && e->home[value_root(e->g, n->out[i])] >= 0;
 }
 
+/* A sum over micro-steps whose update stands in the same stretch as its last term is used up there:
+ * the next step clears it. */
+static bool is_used_up(const struct emitter *e, value_id root)
+{
+    return e->ends_step && e->p->buffers.items[e->home[root]].carried &&
+           e->touched_last[root] <= e->stretch_end;
+}
+
 static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
@@ -284,8 +288,9 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     }
     TRY(emit_compute(e, k, recompute));
     for (int i = 0; i < n->n_out; i++) {
-        if (updates_elsewhere(e, n, i))
-            TRY(emit_write_back(e, value_root(e->g, n->out[i])));
+        value_id root = value_root(e->g, n->out[i]);
+        if (updates_elsewhere(e, n, i) && !is_used_up(e, root))
+            TRY(emit_write_back(e, root));
     }
     return OK;
 }
@@ -310,8 +315,9 @@ static enum status emit_departures(struct emitter *e, node_id k)
 
 /* Nothing computed in one section is visible in another, except what lives in roots; and everything
  * is finished in between, so that no event reaches across. */
-static void forget_transients(struct emitter *e)
+static void forget_transients(struct emitter *e, const struct section_rule *rule)
 {
+    section_held(e->g, rule->before, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
@@ -321,20 +327,32 @@ static void forget_transients(struct emitter *e)
     }
 }
 
+static bool is_in_stretch(const struct node *n, const struct node *first, uint32_t passes)
+{
+    return !(passes >> n->pass & 1u) ||
+           (n->block == first->block && (n->pass == PASS_FORWARD) == (first->pass == PASS_FORWARD));
+}
+
+/* The last node that storage fetched for node k is kept for: what lives elsewhere is fetched once
+ * for a block's forward part and once for its backward part. */
+static node_id find_stretch_end(const struct emitter *e, node_id k, uint32_t passes)
+{
+    const struct node *first = graph_node(e->g, k);
+    while ((size_t)k + 1 < e->g->nodes.n && is_in_stretch(graph_node(e->g, k + 1), first, passes))
+        k++;
+    return k;
+}
+
 static enum status emit_nodes(struct emitter *e, uint32_t passes)
 {
-    bool forward = false;
-    int block = BLOCK_NONE;
+    e->stretch_end = NODE_NONE;
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        const struct node *n = graph_node(e->g, k);
-        if (!(passes >> n->pass & 1u))
+        if (!(passes >> graph_node(e->g, k)->pass & 1u))
             continue;
-        /* Storage that lives elsewhere is fetched once for a block's forward part and once for its
-         * backward part. */
-        if (n->block != block || (n->pass == PASS_FORWARD) != forward)
+        if (k > e->stretch_end) {
             emit_unstage_all(e);
-        forward = n->pass == PASS_FORWARD;
-        block = n->block;
+            e->stretch_end = find_stretch_end(e, k, passes);
+        }
         TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
         TRY(emit_departures(e, k));
@@ -346,7 +364,8 @@ static enum status emit_nodes(struct emitter *e, uint32_t passes)
 static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last)
 {
     struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
-    forget_transients(e);
+    e->ends_step = is_last;
+    forget_transients(e, rule);
     TRY(emit_input_copies(e, rule->passes));
     TRY(emit_nodes(e, rule->passes));
     if (is_last)
@@ -381,7 +400,7 @@ static enum status emit_all(struct emitter *e)
 {
     TRY(emitter_init(e));
     find_uses(e);
-    TRY(find_departures(e));
+    find_departures(e);
     TRY(emit_roots(e));
     for (const struct section_rule *r = section_rules(e->g, e->plan->n_micro); r->name; r++)
         TRY(emit_section(e, r, (r + 1)->name == NULL));

@@ -48,10 +48,13 @@ struct emitter {
     bool *again;           /* where[] holds a recomputed instance */
     value_id *now;         /* the value of its update chain that the root's memory holds */
     node_id *leaves_after; /* node after which a moved root leaves; NODE_NONE: it stays */
+    node_id *touched_last; /* the last node that reads or writes the root */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
 
+    bool ends_step;       /* of the section: nothing reads a carried root after it */
+    node_id stretch_end;  /* the last node that fetched copies are good for */
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
     VEC(struct pending_copy) pending;
     VEC(struct fetch) fetches;
@@ -91,18 +94,17 @@ enum status emit_ensure(struct emitter *e, value_id v, bool backward) MUST_CHECK
 /* sections.c: the parts the host runs one at a time. */
 struct section_rule {
     const char *name;
-    uint32_t passes; /* bits of enum pass */
+    uint32_t before; /* bits of enum pass: what the step has behind it when the section begins */
+    uint32_t passes; /* likewise: what it runs */
 };
-enum { MAX_SECTIONS = 3 };
 /* The list a graph needs, ended by a NULL name. */
 const struct section_rule *section_rules(const struct graph *g, int64_t n_micro);
 /* The list a program says it has; NULL when its sections are none of ours or do not tile its
  * instructions. */
 const struct section_rule *section_rules_of(const struct program *p);
-/* Where the update chain of every root without a producer has come when `n_sections` of the list
- * are done: held[root], for all values of the graph (others are VALUE_NONE). */
-void section_held(const struct graph *g, const struct section_rule *rules, int n_sections,
-                  value_id *held);
+/* Where the update chain of every root without a producer has come when these passes are done:
+ * held[root], for all values of the graph (others hold themselves). */
+void section_held(const struct graph *g, uint32_t passes, value_id *held);
 
 /* merge.c */
 enum status merge_in_place(struct program *p) MUST_CHECK;

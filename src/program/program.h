@@ -5,7 +5,7 @@
  * with everything finished in between:
  *
  *     one micro-batch per step:    step
- *     n micro-batches per step:    begin   micro x n   update
+ *     n micro-batches per step:    begin   micro x (n - 1)   last
  *     forward only:                forward
  *
  * Storage that outlives a step (parameters, states) is shared between the programs of a run through
@@ -143,8 +143,10 @@ enum status program_bound(struct program *p, const struct storage *storage) MUST
 void program_free(struct program *p);
 
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */
-const struct port *program_input(const struct program *p, const char *name);      /* or NULL */
-const struct port *program_output(const struct program *p, const char *name);     /* or NULL */
+/* How often a step of n_micro micro-batches runs a section. */
+int64_t section_runs(const struct section *s, int64_t n_micro);
+const struct port *program_input(const struct program *p, const char *name);  /* or NULL */
+const struct port *program_output(const struct program *p, const char *name); /* or NULL */
 
 /* Invariant 2: walks the program as the queues would run it and proves that every instruction is a
  * call the graph has, that every read finds the value it expects, that live buffers never overlap,

@@ -12,7 +12,8 @@
  * Conflicting uses being ordered, every interleaving the queues may take gives what program order
  * gives. Everything is finished between sections and only roots reach across, so a section is
  * proved on its own: from what its roots hold on entry to what they must hold when it ends. A
- * micro-step begins where the one before it ended, which the graph calls by the same name.
+ * micro-step, the last one too, begins where the one before it ended: the graph calls what it adds
+ * to by the same name, whether it was just cleared or has terms already.
  */
 #include <string.h>
 
@@ -258,7 +259,7 @@ static enum status check_homes(const struct simulator *s)
     }
     enum status status = OK;
     for (value_id v = 0; (size_t)v < g->values.n && status == OK; v++) {
-        bool updated = s->held[v] != VALUE_NONE && s->held[v] != v;
+        bool updated = s->held[v] != v;
         if (updated && !has_home[v] && graph_value(g, v)->role != ROLE_INPUT)
             status = FAIL(ERR_PROGRAM, "%s: '%s' is updated but has no home", s->p->name,
                           graph_value(g, v)->name);
@@ -272,11 +273,11 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     const struct program *p = s->p;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        section_held(p->graph, rules, (int)x, s->held);
+        section_held(p->graph, rules[x].before, s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
-        section_held(p->graph, rules, (int)x + 1, s->held);
+        section_held(p->graph, rules[x].before | rules[x].passes, s->held);
         TRY(leave_section(s, section, x + 1 == p->sections.n));
     }
     return check_homes(s);
