@@ -6,6 +6,8 @@ static const struct option options[] = {
      "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
+    {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
+     "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
 };
@@ -23,8 +25,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage =
-        "plan CONFIG [key=value ...] [--html FILE] [--svg FILE] [--dump graph|program] [--json]",
+    .usage = "plan CONFIG [key=value ...] [--html FILE] [--svg FILE] [--snapshot FILE] "
+             "[--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"

@@ -30,7 +30,7 @@ static void apply_log_level(const struct args *a, const struct snug_config *conf
 
 static enum snug_status load(const struct args *a, struct snug_config **out)
 {
-    const char *const outputs[] = {a->output, a->svg, a->html, a->profile};
+    const char *const outputs[] = {a->output, a->svg, a->html, a->snapshot, a->profile};
     for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
         enum snug_status status = refuse_output(a->words.items[0], outputs[i]);
         if (status != SNUG_OK)
@@ -59,13 +59,13 @@ enum snug_status load_model_config(struct cli *cli, struct snug_config **out)
     return status;
 }
 
-/* Takes over text. */
-static enum snug_status write_text(char *text, const char *path)
+/* Takes over the bytes. */
+static enum snug_status write_file(char *bytes, size_t n_bytes, const char *path)
 {
-    enum status status = file_write_atomic(path, text, strlen(text));
+    enum status status = file_write_atomic(path, bytes, n_bytes);
     if (status == OK)
         log_info("wrote %s", path);
-    snug_free(text);
+    snug_free(bytes);
     return status == OK ? SNUG_OK : SNUG_ERR_IO;
 }
 
@@ -73,7 +73,15 @@ static enum snug_status write_svg(const struct snug_run *run, const char *path)
 {
     char *text;
     enum snug_status status = snug_run_timeline_svg(run, &text);
-    return status == SNUG_OK ? write_text(text, path) : status;
+    return status == SNUG_OK ? write_file(text, strlen(text), path) : status;
+}
+
+static enum snug_status write_snapshot(const struct snug_run *run, const char *path)
+{
+    char *bytes;
+    size_t n_bytes;
+    enum snug_status status = snug_run_snapshot(run, &bytes, &n_bytes);
+    return status == SNUG_OK ? write_file(bytes, n_bytes, path) : status;
 }
 
 /* The page of a plan that does not fit says so too: the error of `fit` stays what it is. */
@@ -83,7 +91,7 @@ static enum snug_status write_page(const struct snug_run *run, enum snug_status 
     char *text;
     enum snug_status status = snug_run_page(run, fit, &text);
     if (status == SNUG_OK)
-        status = write_text(text, path);
+        status = write_file(text, strlen(text), path);
     return status == SNUG_OK ? fit : status;
 }
 
@@ -119,6 +127,8 @@ enum snug_status run_plan(struct cli *cli, const struct snug_config *config)
     status = show_timeline(run);
     if (status == SNUG_OK && cli->args.svg)
         status = write_svg(run, cli->args.svg);
+    if (status == SNUG_OK && cli->args.snapshot)
+        status = write_snapshot(run, cli->args.snapshot);
     if (status == SNUG_OK && cli->args.dump)
         status = print_dump(run, cli->args.dump);
     if (status == SNUG_OK)

@@ -86,7 +86,7 @@ struct writer {
     const struct plan_data *d;
     const struct program *p;
     struct names names;
-    double *starts; /* predicted, by instruction, since the first section began */
+    double *starts, *section_s; /* of plan_data_starts */
     struct str *out;
 };
 
@@ -95,28 +95,34 @@ static int64_t repeats_of(const struct writer *w, const struct section *s)
     return strcmp(s->name, "micro") == 0 ? MAX(w->d->stage->n_micro, (int64_t)1) : 1;
 }
 
-/* Fills starts on the way. */
-static enum status add_sections(struct writer *w)
+enum status plan_data_starts(const struct plan_data *d, double *starts, double *section_s)
 {
-    const struct plan_data *d = w->d;
+    const struct program *p = d->stage->program;
+    double start = 0;
+    for (size_t i = 0; i < p->sections.n && d->stage->prediction.seconds; i++) {
+        const struct section *s = &p->sections.items[i];
+        TRY(predict_section(&d->stage->prediction, p, d->device, s, starts, &section_s[i]));
+        for (int32_t k = s->first; k < s->first + s->n; k++)
+            starts[k] += start;
+        start += section_s[i];
+    }
+    return OK;
+}
+
+static void add_sections(struct writer *w)
+{
     double start = 0;
     str_add(w->out, ",\n\"sections\":[");
     for (size_t i = 0; i < w->p->sections.n; i++) {
         const struct section *s = &w->p->sections.items[i];
-        double seconds = 0;
-        if (d->stage->prediction.seconds)
-            TRY(predict_section(&d->stage->prediction, w->p, d->device, s, w->starts, &seconds));
-        for (int32_t k = s->first; k < s->first + s->n; k++)
-            w->starts[k] += start;
         str_addf(w->out, "%s{\"name\":", i ? "," : "");
         trace_add_string(w->out, s->name);
         str_addf(w->out, ",\"first\":%d,\"n\":%d,\"repeats\":%lld,\"start\":%lld,\"ns\":%lld}",
                  (int)s->first, (int)s->n, (long long)repeats_of(w, s), (long long)in_ns(start),
-                 (long long)in_ns(seconds));
-        start += seconds;
+                 (long long)in_ns(w->section_s[i]));
+        start += w->section_s[i];
     }
     str_add(w->out, "]");
-    return OK;
 }
 
 enum { I_NAME, I_PART, I_QUEUE, I_BLOCK, I_KERNEL, I_START, I_NS, I_MEASURED, I_MEASURED_NS, I_N };
@@ -278,9 +284,10 @@ static void add_arenas(struct writer *w)
                  t ? "," : "", (long long)arenas[t], (long long)w->p->lower_bound[t],
                  (long long)w->p->n_storage[t]);
         if (budget == INT64_MAX)
-            str_add(w->out, "null");
+            str_add(w->out, "null,\"whole\":null");
         else
-            str_addf(w->out, "%lld", (long long)budget);
+            str_addf(w->out, "%lld,\"whole\":%lld", (long long)budget,
+                     (long long)f->budget.n_bytes[t]);
         str_addf(w->out, ",\"given\":%s}", f->budget.given[t] ? "true" : "false");
     }
     str_add(w->out, "]");
@@ -288,12 +295,14 @@ static void add_arenas(struct writer *w)
 
 static enum status add_all(struct writer *w)
 {
-    TRY(mem_try_array(&w->starts, MAX(w->p->instrs.n, (size_t)1), sizeof(*w->starts)));
+    TRY(mem_try_array(&w->starts, w->p->instrs.n + 1, sizeof(*w->starts)));
+    TRY(mem_try_array(&w->section_s, w->p->sections.n + 1, sizeof(*w->section_s)));
+    TRY(plan_data_starts(w->d, w->starts, w->section_s));
     str_add(w->out, "{\"program\":");
     trace_add_string(w->out, w->p->name);
     add_words(w->out);
     add_arenas(w);
-    TRY(add_sections(w));
+    add_sections(w);
     TRY(add_instrs(w));
     TRY(add_buffers(w));
     add_texts(w->out, "names", w->names.texts.items, w->names.texts.n);
@@ -307,5 +316,6 @@ enum status plan_data_add(const struct plan_data *d, struct str *out)
     enum status status = add_all(&w);
     names_release(&w.names);
     mem_free(w.starts);
+    mem_free(w.section_s);
     return status;
 }

@@ -3,7 +3,8 @@
  *     {"names": ["linear layers.0.up.weight", ...],     texts by number, each once
  *      "classes": [...], "stack": [...], "tiers": [...], "queues": [...], "purposes": [...],
  *      "sections": [{"name": "step", "first": 0, "n": 1571, "repeats": 1, "start": 0, "ns": 12}],
- *      "arenas": [{"bytes": 1, "lower_bound": 1, "storage": 1, "budget": 1, "given": true}],
+ *      "arenas": [{"bytes": 1, "lower_bound": 1, "storage": 1, "budget": 1, "whole": 1,
+ *                  "given": true}],
  *      "instrs": {"name": [...], "part": [...], "queue": [...], "block": [...], "kernel": [...],
  *                 "start": [...], "ns": [...]},
  *      "buffers": {"name": [...], "tier": [...], "class": [...], "purpose": [...], "first": [...],
@@ -11,6 +12,7 @@
  *
  * Rows of "instrs" are the program's instructions. Times are nanoseconds: an instruction's start
  * since the beginning of the first section, every section once. A block or kernel of -1 is none.
+ * An arena's "budget" is what the rest of the process leaves it of the "whole" one; null: none.
  * Rows of "buffers" are the program's buffers, and behind them what the run has stored beside; a
  * row that lies in another's memory names its row as "into" (-1: its memory is its own).
  */
@@ -36,6 +38,11 @@ struct plan_data {
     const struct forecast *forecast;
     const struct measured_times *measured; /* NULL: it has not run */
 };
+
+/* When instructions begin, predicted, in seconds: starts[] by instruction, every section once and
+ * one behind the other; and how long each section takes. Both zero where there is no prediction. */
+enum status plan_data_starts(const struct plan_data *d, double *starts,
+                             double *section_s) MUST_CHECK;
 
 /* Appends one JSON object. */
 enum status plan_data_add(const struct plan_data *d, struct str *out) MUST_CHECK;

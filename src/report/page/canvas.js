@@ -45,6 +45,11 @@ function decimalStep(span, most) {
   return unit * [1, 2, 5, 10].find(x => x * unit >= rough * 0.999);
 }
 
+/* The same for times: from five minutes on they are minutes. */
+function timeStep(span, most) {
+  return span > 5 * MINUTE ? MINUTE * decimalStep(span / MINUTE, most) : decimalStep(span, most);
+}
+
 /* Steps that read well in powers of 1024. */
 function binaryStep(span, most) {
   let step = 1;
@@ -54,7 +59,7 @@ function binaryStep(span, most) {
 
 function drawXAxis(c, box, bottomRoom) {
   const y = box.top + box.height;
-  const step = decimalStep(view.hi - view.lo, box.width / 90);
+  const step = (view.byTime ? timeStep : decimalStep)(view.hi - view.lo, box.width / 90);
   c.textBaseline = "top";
   c.textAlign = "center";
   c.fillStyle = colour("soft");
@@ -72,28 +77,27 @@ function drawXAxis(c, box, bottomRoom) {
   if (bottomRoom) drawMarks(c, box);
 }
 
-/* The names of the parts, where there is room for them. */
+/* The names of the parts, where there is room for them before the next begins. */
 function drawMarks(c, box) {
-  let freeFrom = -1e9;
+  const end = box.left + box.width;
   c.textAlign = "left";
   c.strokeStyle = colour("soft");
   c.fillStyle = colour("ink");
   c.setLineDash([2, 4]);
-  for (const mark of view.plan.marks) {
-    const x = toPixel(xOf(mark.at), box);
-    if (x > box.left + box.width) continue;
+  const places = view.plan.marks.map(mark => toPixel(xOf(mark.at), box));
+  view.plan.marks.forEach((mark, i) => {
+    const x = places[i];
+    if (x > end) return;
     if (x > box.left + 1) {
       c.beginPath();
       c.moveTo(x, box.top);
-      c.lineTo(x, box.top + box.height + 34);
+      c.lineTo(x, box.top + box.height + 4);
       c.stroke();
     }
-    const from = Math.max(x, box.left) + 3;
-    const width = c.measureText(mark.name).width;
-    if (from < freeFrom || from + width > box.left + box.width) continue;
-    c.fillText(mark.name, from, box.top + box.height + 23);
-    freeFrom = from + width + 10;
-  }
+    const from = Math.max(x, box.left);
+    const room = Math.min(i + 1 < places.length ? places[i + 1] : end, end) - from;
+    if (c.measureText(mark.name).width < room) c.fillText(mark.name, from, box.top + box.height + 23);
+  });
   c.setLineDash([]);
 }
 

@@ -43,6 +43,7 @@ function showControls(plan, panels) {
 function showFooter(page) {
   const {plan} = page;
   byId("footer").textContent = `Snug ${page.snug}; ${countText(plan.n)} instructions, ${countText(plan.buffers.name.length)} buffers. ` +
+    (plan.sections.some(s => s.repeats > 1) ? "What a step repeats is drawn once. " : "") +
     "Memory is taken and given back by the clock of the computing queue. Addresses and bytes are exact; times are predicted.";
 }
 

@@ -112,11 +112,17 @@ class MemoryPanel extends Panel {
       const [x, y, width, height] = this.rectangle(b, box);
       if (x > box.left + box.width || x + width < box.left || y > box.top + box.height || y + height < box.top) continue;
       c.fillStyle = colour(classes[buffers.class[b]]);
-      c.fillRect(x, y, Math.max(width, 0.6), Math.max(height, 0.4));
-      if (width > 5 && height > 4) {
+      const top = Math.floor(y); // whole pixels: many thin ones beside each other stay solid
+      c.fillRect(x, top, Math.max(width, 0.6), Math.ceil(y + height) - top);
+      if (width > 6 && height > 7) {
         c.strokeStyle = edge;
         c.strokeRect(x, y, width, height);
         this.drawName(c, b, x, y, width, height, box);
+      } else if (height > 3) { // a hint of where the next one begins
+        c.fillStyle = edge;
+        c.globalAlpha = 0.35;
+        c.fillRect(x, y, width, 1);
+        c.globalAlpha = 1;
       }
     }
     if (this.item) {
@@ -140,7 +146,7 @@ class MemoryPanel extends Panel {
   }
 
   drawBudget(c, box) {
-    const {budget, given} = this.tier.arena;
+    const {budget, whole, given} = this.tier.arena;
     if (budget === null) return;
     const y = this.toY(budget, box);
     c.strokeStyle = c.fillStyle = colour("warn");
@@ -152,7 +158,8 @@ class MemoryPanel extends Panel {
     c.stroke();
     c.setLineDash([]);
     c.lineWidth = 1;
-    const text = `${given ? "budget" : "can be had"} ${bytesText(budget)}`;
+    const beside = whole - budget > 0.01 * whole ? `, ${bytesText(whole - budget)} of it beside the arena` : "";
+    const text = `${given ? "budget" : "can be had:"} ${bytesText(whole)}${beside}`;
     const width = c.measureText(text).width;
     c.textAlign = "right";
     c.textBaseline = "middle";
@@ -170,6 +177,7 @@ class MemoryPanel extends Panel {
     const x = (toPixel(xOf(k), box) + toPixel(xOf(k + 1), box)) / 2;
     if (x < box.left || x > box.left + box.width) return;
     const y = view.byAddress ? box.top : this.toY(this.tier.peak, box);
+    if (view.byAddress) this.drawCursor(c, box, k);
     c.fillStyle = colour("ground");
     c.strokeStyle = colour("ink");
     c.lineWidth = 1.6;

@@ -1,7 +1,7 @@
 /* tables.js: the words and numbers around the drawings. */
 
 function fillTable(id, heads, rows) {
-  const head = element("tr", {}, ...heads.map(h => element("th", {}, h)));
+  const head = element("tr", {}, ...heads.map(h => h instanceof Node ? h : element("th", {}, h)));
   byId(id).replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
@@ -36,7 +36,7 @@ function showHead(page) {
   verdict.className = `verdict ${f.fits ? "kept" : "over"}`;
   verdict.textContent = f.fits ? "Fits its budgets" : f.error ? f.error.message : `Does not fit: ${f.binding} memory`;
   const figures = [
-    figure("speed", `${countText(predicted.tokens_per_s)} tokens/s`, `predicted from ${predicted.step_ms_source}`),
+    figure("speed", `${rateText(predicted.tokens_per_s)} tokens/s`, `predicted from ${predicted.step_ms_source}`),
     figure("a step", durationText(predicted.step_ms * 1e6), `${(predicted.step_flops / 1e12).toFixed(2)} TFLOP useful`),
     figure("device memory", bytesText(budget.device_needs), budgetText(budget.device_bytes, plan.arenas[0].given)),
     figure("host memory", bytesText(budget.host_needs), budgetText(budget.host_bytes, plan.arenas[1].given)),
@@ -53,16 +53,17 @@ function showHead(page) {
 /* By class and memory, each at its own fullest moment. */
 function showClasses(plan) {
   const at = (m, c) => m.byClass[c][m.peakAt];
+  const share = (n, m) => element("td.share", {}, n > 0 ? percentText(n, m.arena.bytes) : "");
   const rows = plan.stack.filter(c => plan.memories.some(m => at(m, c) > 0)).map(c =>
     row([named(`var(--${plan.classes[c]})`, plan.classes[c]),
-         ...plan.memories.flatMap(m => [at(m, c) > 0 ? bytesText(at(m, c)) : "", at(m, c) > 0 ? percentText(at(m, c), m.arena.bytes) : ""])]));
+         ...plan.memories.flatMap(m => at(m, c) > 0 ? [bytesText(at(m, c)), share(at(m, c), m)] : ["", share(0, m)])]));
   const gaps = m => m.arena.bytes - m.peak;
   if (plan.memories.some(m => gaps(m) > 0))
-    rows.push(row([element("td.left", {}, "gaps between buffers"), ...plan.memories.flatMap(m => [bytesText(gaps(m)), percentText(gaps(m), m.arena.bytes)])]));
-  const sum = row([element("td.left", {}, "arena"), ...plan.memories.flatMap(m => [bytesText(m.arena.bytes), ""])]);
+    rows.push(row([element("td.left", {}, "gaps between buffers"), ...plan.memories.flatMap(m => [bytesText(gaps(m)), share(gaps(m), m)])]));
+  const sum = row([element("td.left", {}, "arena"), ...plan.memories.flatMap(m => [bytesText(m.arena.bytes), share(0, m)])]);
   sum.className = "sum";
   rows.push(sum);
-  fillTable("classes", ["at the fullest moment", ...plan.memories.flatMap(m => [m.name, ""])], rows);
+  fillTable("classes", ["at the fullest moment", ...plan.memories.flatMap(m => [m.name, element("th.share")])], rows);
 }
 
 function showLargest(plan, show) {
@@ -81,7 +82,7 @@ function showLargest(plan, show) {
       rows.push(line);
     }
   }
-  fillTable("largest", ["buffer", "memory", "class", "bytes", "why"], rows);
+  fillTable("largest", ["buffer", "memory", element("th.left", {}, "class"), "bytes", element("th.left", {}, "why")], rows);
 }
 
 /* ---- time ---- */
@@ -114,7 +115,7 @@ function showMeasured(f) {
   const lines = [["arena", f.predicted.arena_bytes, f.measured.arena_bytes, bytesText],
                  ["process on the device", f.predicted.device_bytes, f.measured.device_bytes, bytesText],
                  ["step", f.predicted.step_ms * 1e6, f.measured.step_ms * 1e6, durationText],
-                 ["tokens/s", f.predicted.tokens_per_s, f.tokens_per_s, countText]];
+                 ["tokens/s", f.predicted.tokens_per_s, f.tokens_per_s, rateText]];
   fillTable("measured", ["", "predicted", "measured", "difference"], lines.map(([name, p, m, text]) =>
     row([name, text(p), text(m), p === m ? "equal" : p > 0 ? signedPercent(m / p - 1) : ""])));
 }

@@ -1,5 +1,6 @@
 /* words.js: numbers with units, and elements. */
 
+const MINUTE = 60e9; // in nanoseconds
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /* Three digits at least, as the command line prints them. */
@@ -16,8 +17,9 @@ function bytesText(n) {
 /* Digits so that neighbours of an axis with this step differ. */
 function timeText(ns, step = 0) {
   const size = Math.abs(ns);
-  const [unit, name] = size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
   if (ns === 0) return "0";
+  if (step >= MINUTE) return step % MINUTE ? `${(ns / MINUTE).toFixed(1)} min` : `${Math.round(ns / MINUTE)} min`;
+  const [unit, name] = size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
   const value = ns / unit;
   const digits = step > 0 ? Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9))
                           : Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
@@ -34,6 +36,11 @@ function durationText(ns) {
 
 function countText(n) {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/* A rate: slow ones keep a digit behind the point. */
+function rateText(x) {
+  return x >= 100 ? countText(x) : x.toFixed(1);
 }
 
 function shortCount(n) {
