@@ -198,7 +198,7 @@ static void generate_that_is_stopped_says_so(void **state)
         struct stat st = {0};
         process_start(&p, &scratch, NULL,
                       ARGS("generate", config, "model.max_position_embeddings=50000", "-p", "x",
-                           "-n", "49000", "--no-echo"));
+                           "-n", "49000", "--temperature", "0", "--no-echo"));
         while (stat(p.out_path, &st) != 0 || st.st_size == 0) /* until text comes */
             pause_ms(1);
         expect_end(&p, signals[i]);
