@@ -371,7 +371,7 @@ enum status program_check(const struct program *p, const struct storage *storage
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *s = &p->sections.items[x];
         for (c.at = s->first; c.at < s->first + s->n; c.at++)
-            TRY(check_instr(&c, rules[x].passes));
+            TRY(check_instr(&c, rules[x].passes | rules[x].late));
     }
     return simulate(p, storage, rules);
 }

@@ -26,6 +26,23 @@ static const struct training_options micro_steps = {
 static const struct training_options unclipped_micro_steps = {
     .golden = "gpt2", .batch = 1, .seq_len = 4, .n_micro = 2};
 
+/* Updates are deferred: gradients are carried from a step into the next. */
+static const struct training_options deferred_updates = {
+    .golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0};
+
+/* Gradients of block 1 are carried on the host, the others on the device. */
+static void defer_updates(struct plan *p, const struct graph *g)
+{
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        node_id producer = graph_value(g, v)->producer;
+        if (producer != NODE_NONE && graph_node(g, producer)->block == 1 &&
+            graph_node(g, producer)->pass == PASS_BACKWARD && plan_allows(p, g, v, MOVE))
+            plan_move(p, v, TIER_HOST);
+    }
+    p->defer_updates = plan_may_defer(p, g);
+    assert_true(p->defer_updates);
+}
+
 /* Everything at once: recompute, moved activations, storage and sums on the host. */
 static void open_program(struct training *t, const struct training_options *o)
 {
@@ -35,6 +52,8 @@ static void open_program(struct training *t, const struct training_options *o)
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
+    if (o == &deferred_updates)
+        defer_updates(&t->stage->plan, t->stage->graph);
     training_emit(t);
     expect_ok(program_check(t->stage->program, &t->engine.work.storage));
 }
@@ -124,6 +143,31 @@ static void swap_neighbours(struct tally *c)
         judge(c, "swapping two instructions", (int)k, 0);
         p->instrs.items[k] = a;
         p->instrs.items[k + 1] = b;
+    }
+}
+
+static void move_instr(struct program *p, int32_t from, int32_t to)
+{
+    struct instr *items = p->instrs.items, moved = items[from];
+    for (int32_t k = from; k != to; k += from < to ? 1 : -1)
+        items[k] = items[from < to ? k + 1 : k - 1];
+    items[to] = moved;
+}
+
+/* An update of the step before comes too late, or reads what this step has made. */
+static void delay_each_call(struct tally *c)
+{
+    struct program *p = c->t->stage->program;
+    for (size_t x = 0; x < p->sections.n; x++) {
+        const struct section *s = &p->sections.items[x];
+        int32_t end = s->first + s->n - 1;
+        for (int32_t k = s->first; k < end; k++) {
+            if (p->instrs.items[k].kind != INSTR_COMPUTE)
+                continue;
+            move_instr(p, k, end);
+            judge(c, "delaying a call", k, 0);
+            move_instr(p, end, k);
+        }
     }
 }
 
@@ -274,13 +318,18 @@ static void damaged_programs_are_rejected_or_harmless(void **state)
     with_program(&one_step, drop_each_instruction, "dropped instructions");
     with_program(&micro_steps, drop_each_instruction, "dropped instructions, micro-steps");
     with_program(&unclipped_micro_steps, drop_each_instruction, "dropped instructions, no norm");
+    with_program(&deferred_updates, drop_each_instruction, "dropped instructions, deferred");
     with_program(&one_step, change_predictions, "changed predictions");
     with_program(&micro_steps, change_predictions, "changed predictions, micro-steps");
+    with_program(&deferred_updates, change_predictions, "changed predictions, deferred");
     with_program(&one_step, shift_buffers, "moved buffers");
     with_program(&one_step, change_instructions, "changed instructions");
     with_program(&one_step, change_operands, "changed operands");
     with_program(&micro_steps, change_buffers, "changed buffers");
+    with_program(&deferred_updates, change_buffers, "changed buffers, deferred");
     with_program(&one_step, swap_neighbours, "swapped instructions");
+    with_program(&deferred_updates, swap_neighbours, "swapped instructions, deferred");
+    with_program(&deferred_updates, delay_each_call, "delayed calls, deferred");
 }
 
 /* ---- order between queues -------------------------------------------------------------------- */
