@@ -52,6 +52,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->kept);
     mem_free(e->newest);
     vec_release(&e->staged);
+    vec_release(&e->parts);
     vec_release(&e->pending);
     vec_release(&e->fetches);
 }
@@ -237,13 +238,13 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     return OK;
 }
 
-static enum status pick_kernel(const struct emitter *e, const struct node *n,
+static enum status pick_kernel(const struct emitter *e, const struct node *n, struct slice slice,
                                const struct kernel **kernel, int64_t *workspace)
 {
     struct tensor *in, out[MAX_OUTPUTS];
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     struct op_call call;
-    node_call(e->g, n, in, out, &call);
+    node_call_slice(e->g, n, slice, in, out, &call);
     const char *why = "";
     *workspace = 0;
     *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &e->device->env, &why);
@@ -262,24 +263,28 @@ static bool is_view(const struct node *n)
     return n->n_out == 1 && a && a->kind == ALIAS_VIEW;
 }
 
-static enum status emit_compute(struct emitter *e, node_id k, bool recompute)
+enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct slice slice)
 {
     const struct node *n = graph_node(e->g, k);
-    struct instr instr = {
-        .kind = INSTR_COMPUTE, .queue = QUEUE_COMPUTE, .node = k, .recompute = recompute};
+    struct instr instr = {.kind = INSTR_COMPUTE,
+                          .queue = QUEUE_COMPUTE,
+                          .node = k,
+                          .slice = slice,
+                          .recompute = recompute};
     int64_t n_workspace;
-    TRY(pick_kernel(e, n, &instr.kernel, &n_workspace));
+    TRY(pick_kernel(e, n, slice, &instr.kernel, &n_workspace));
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
         bool given = n->in[i] != VALUE_NONE;
-        TRY(emit_operand(e, given ? e->where[value_root(e->g, n->in[i])] : -1,
-                         given ? ACCESS_READ : ACCESS_NONE,
-                         given ? value_view_root(e->g, n->in[i]) : VALUE_NONE));
+        TRY(emit_operand_range(
+            e, given ? e->where[value_root(e->g, n->in[i])] : -1, given ? ACCESS_READ : ACCESS_NONE,
+            given ? value_view_root(e->g, n->in[i]) : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
         TRY(output_buffer(e, n, i, recompute, &outputs[i]));
-        TRY(emit_operand(e, outputs[i], ACCESS_WRITE, n->out[i]));
+        TRY(emit_operand_range(e, outputs[i], ACCESS_WRITE, n->out[i],
+                               slice_bytes(e->g, n, slice, n->n_in + i)));
     }
     if (n_workspace > 0) {
         const struct op_def *d = op_get(n->op);
@@ -309,6 +314,8 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
     bool backward = recompute || (n->pass != PASS_BEGIN && n->pass != PASS_FORWARD);
+    if (!recompute && emit_in_slices(e, n))
+        return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
@@ -320,7 +327,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
         if (updates_elsewhere(e, n, i))
             TRY(emit_wait_buffer(e, e->where[value_root(e->g, n->out[i])]));
     }
-    TRY(emit_compute(e, k, recompute));
+    TRY(emit_compute(e, k, recompute, (struct slice){0}));
     for (int i = 0; i < n->n_out; i++) {
         value_id root = value_root(e->g, n->out[i]);
         if (updates_elsewhere(e, n, i) && !is_used_up(e, root))
