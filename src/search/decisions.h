@@ -39,6 +39,7 @@ struct decisions {
     struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
+    bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
 };
