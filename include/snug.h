@@ -87,7 +87,12 @@ struct snug_settings {
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
     int num_threads;          /* on the CPU, where the config does not say; 0: all processors */
+    const char *gpu;          /* a GPU to plan for without having it (snug_gpu_name), whatever
+                               * device the config names; nothing runs then. NULL: the config's */
 };
+
+/* Names of the GPUs that can be planned for. NULL when i is past the last. */
+const char *snug_gpu_name(size_t i);
 
 /* ---- configs --------------------------------------------------------------------------------- */
 
@@ -189,7 +194,8 @@ struct snug_forecast {
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
-    const char *step_source;     /* what step_s is made of: "measured kernels" or "rates" */
+    bool is_estimate;            /* of a GPU that is not here */
+    const char *step_source;     /* of what: "measured kernels", "rates" or "an estimate" */
     int n_kernels, n_by_rate;    /* distinct calls of kernels; those whose time comes from rates */
     double step_flops;           /* useful ones: what is computed twice counts once */
     double recompute_flops;      /* what is computed twice, per step */

@@ -35,6 +35,7 @@ static enum status open_run(struct snug_run *r, unsigned purposes)
         .evaluate = (purposes & SNUG_EVALUATE) != 0 || (train && asked),
         .hub_folder = r->settings.hub_folder,
         .cache_folder = r->settings.cache_folder,
+        .gpu = r->settings.gpu,
         .n_threads = r->settings.num_threads,
     };
     if (!o.train && !o.evaluate)
@@ -161,6 +162,7 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     const struct forecast *f = &e->forecast;
     const struct stage *train = run->session.train;
     out->step_s = f->step_s;
+    out->is_estimate = f->estimated;
     out->step_source = forecast_source(f);
     out->n_kernels = f->n_calls;
     out->n_by_rate = f->n_by_rate;
@@ -241,6 +243,22 @@ static void add_extents(const struct snug_run *run, struct str *s)
     }
 }
 
+/* What a plan for a card takes for granted. */
+static void add_assumptions(const struct snug_run *run, struct str *s)
+{
+    const struct engine *e = &run->session.engine;
+    const struct budget *b = &e->forecast.budget;
+    char total[BYTES_TEXT];
+    if (!e->device->is_absent)
+        return;
+    if (precision_is_replaced(run->config->config, e->device))
+        str_addf(s, "bf16 is planned as fp16 with loss scaling: %s does not compute in bfloat16\n",
+                 e->device->description);
+    if (!b->given[TIER_HOST])
+        str_addf(s, "host memory is %s's, %s; host_memory plans for another machine\n",
+                 b->host.whose, format_bytes(total, b->host.total_bytes));
+}
+
 static void add_choices(const struct snug_run *run, struct str *s)
 {
     const struct session *x = &run->session;
@@ -263,6 +281,7 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
 {
     struct str s = {0};
     add_extents(run, &s);
+    add_assumptions(run, &s);
     add_choices(run, &s);
     add_derived(run, &s);
     return hand_out(&s, str_status(&s), text);

@@ -32,7 +32,8 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    TRY(device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
+    TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
+               : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
     if (!e->device->ops->time_calls || o->untimed)
         return OK;
