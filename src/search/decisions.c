@@ -40,6 +40,7 @@ static enum extent extent_of(enum role role)
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     p->ahead_bytes = p->behind_bytes = d->ring_bytes;
+    p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         enum extent e = extent_of(x->role);
