@@ -176,10 +176,11 @@ struct snug_forecast {
     int64_t tokens_per_step;
 
     int64_t arena_bytes, host_bytes, disk_bytes; /* one allocation per tier, to the byte */
-    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
-    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
-    int64_t data_bytes;    /* of the host's memory, while data is read, before there are arenas */
-    int64_t device_bytes;  /* the most of the device that the system will show for the process */
+    int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;     /* of the host's memory, while data is read, before there are arenas */
+    int64_t device_bytes;   /* the most of the device that the system will show for the process */
+    int64_t resident_bytes; /* the most of the host's memory that it will show for the process */
     int64_t arena_lower_bound; /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
@@ -270,6 +271,7 @@ struct snug_evaluation {
     int64_t n_tokens, n_batches;
     const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
     const char *data;    /* "eval_datasets", "val_set_size", "datasets" */
+    int64_t resident_bytes, resident_predicted; /* of the host's memory; outside training */
 };
 
 /* Called between steps; any may be NULL. Anything but SNUG_OK ends the run with that status. */
@@ -298,6 +300,7 @@ struct snug_train_result {
     double median_step_s, seconds;                 /* of one step; of all of them */
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
+    int64_t resident_bytes;                        /* likewise */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
 };
@@ -339,6 +342,7 @@ struct snug_generation {
     bool ended;            /* by the model's end of text; false: max_new_tokens or context full */
     double prefill_s, decode_s;
     int64_t arena_bytes, arena_predicted, host_bytes; /* measured and predicted */
+    int64_t resident_bytes, resident_predicted;       /* likewise, of the host's memory */
     const char *weights; /* folder they came from; NULL: initialised from the seed */
 };
 

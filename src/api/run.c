@@ -134,6 +134,7 @@ static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
     out->disk_bytes = f->disk_bytes;
     out->context_bytes = f->context_bytes;
     out->device_bytes = f->process_bytes;
+    out->resident_bytes = f->resident_bytes;
     out->arena_lower_bound = fullest->lower_bound[TIER_DEVICE];
     out->layout_method = fullest->layout_method[TIER_DEVICE];
     out->data_bytes = f->data_bytes;
