@@ -69,6 +69,7 @@ struct train_result {
     char *last_checkpoint;                         /* NULL: none saved */
     int signal;                                    /* that stopped it; 0: none */
     char *profile;                                 /* the table of the profile; NULL: none */
+    struct instr_times times;                      /* of the profile; NULL in it: none */
 };
 void train_result_release(struct train_result *r);
 /* Memory that the result of a run takes at most. */
