@@ -224,7 +224,8 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
                                    bool colour, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
 /* The plan as a page for a browser, one file that needs nothing else: memory over the step, every
- * buffer at its address, what each queue does when. `status`: see snug_run_json. */
+ * buffer at its address, what each queue does when; after a training that timed some steps, what
+ * was measured beside what was predicted. `status`: see snug_run_json. */
 enum snug_status snug_run_page(const struct snug_run *run, enum snug_status status,
                                char **text) SNUG_MUST_CHECK;
 /* The plan as a memory snapshot of PyTorch, pickled: pytorch.org/memory_viz shows it. Not a text.
@@ -287,7 +288,8 @@ struct snug_train_options {
     volatile sig_atomic_t *stop; /* set it to a signal's number: finish the step, save, return */
     bool terminal;               /* log lines and a progress bar on stderr, as the config says */
     const char *profile;         /* a trace of some steps is written to this file; NULL: none is */
-    int64_t profile_steps;       /* how many, from the fourth of the run on; 0: 3 */
+    int64_t profile_steps;       /* how many are timed, from the fourth of the run on; 0: 3 for a
+                                    trace, and none without one */
 };
 
 struct snug_train_result {

@@ -397,9 +397,12 @@ static void summarise(struct loop *l)
     r->mfu = mfu_of(l, r->median_step_s);
 }
 
-static void take_table(struct loop *l)
+/* What a profile has found; where there is no memory left for it the run is no worse. */
+static void take_profile(struct loop *l)
 {
     struct str text = {0};
+    if (l->profile.steps.n > 0 && profile_times(&l->profile, &l->result->times) != OK)
+        log_warn("no memory is left for the times of the profile");
     profile_table(&l->profile, &text);
     if (text.n > 0 && !text.failed)
         l->result->profile = str_take(&text);
@@ -447,7 +450,7 @@ enum status train_run(struct session *s, const struct run_start *start,
                  (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
     if (o->profile)
-        take_table(&l);
+        take_profile(&l);
 out:
     profile_release(&l.profile);
     train_state_release(&l.state);
@@ -473,5 +476,6 @@ void train_result_release(struct train_result *r)
     mem_free(r->step_seconds);
     mem_free(r->last_checkpoint);
     mem_free(r->profile);
+    instr_times_release(&r->times);
     *r = (struct train_result){0};
 }
