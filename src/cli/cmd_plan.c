@@ -2,10 +2,14 @@
 #include "cli/cli.h"
 
 static const struct option options[] = {
+    {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
+     "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
     {"gpu", 0, OPTION_TEXT, offsetof(struct args, gpu), "NAME",
      "plan for that GPU, here or not (rtx4090, h100, ...; a wrong name lists them)"},
+    {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
+     "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
 };
@@ -24,8 +28,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage =
-        "plan CONFIG [key=value ...] [--gpu NAME] [--svg FILE] [--dump graph|program] [--json]",
+    .usage = "plan CONFIG [key=value ...] [--gpu NAME] [--html FILE] [--svg FILE] "
+             "[--snapshot FILE] [--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -38,6 +42,7 @@ const struct command cmd_plan = {
         "byte, its time as an estimate.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
+                "  snug plan configs/demo.yaml --html plan.html\n"
                 "  snug plan configs/demo.yaml --svg memory.svg\n"
                 "  snug plan configs/qwen2.5-7b.yaml --gpu rtx4090 host_memory=64GiB\n"
                 "  snug plan configs/demo.yaml --quiet --dump program | less",

@@ -8,6 +8,13 @@ static int place_of(const struct plan *p, int block)
     return block == BLOCK_NONE ? p->n_blocks : block;
 }
 
+/* The place of gradients that wait for the norm: the backward pass makes those of the last block
+ * first, so they wait longest and have the most time to leave. */
+static int waiting_place_of(const struct plan *p, int block)
+{
+    return block == BLOCK_NONE ? p->n_blocks : p->n_blocks - 1 - block;
+}
+
 static bool is_large(const struct decisions *d, const struct graph *g, value_id v)
 {
     return value_bytes(g, v) >= MAX(d->small_bytes, (int64_t)1);
@@ -48,9 +55,8 @@ void decisions_apply_homes(const struct decisions *d, struct plan *p, const stru
 
 static bool moves(const struct decisions *d, const struct plan *p, const struct node *n)
 {
-    int place = place_of(p, n->block);
-    return (n->pass == PASS_FORWARD && place < d->n[EXTENT_MOVED]) ||
-           (n->pass == PASS_BACKWARD && place < d->n[EXTENT_GRADIENTS]);
+    return (n->pass == PASS_FORWARD && place_of(p, n->block) < d->n[EXTENT_MOVED]) ||
+           (n->pass == PASS_BACKWARD && waiting_place_of(p, n->block) < d->n[EXTENT_GRADIENTS]);
 }
 
 static void apply_moves(const struct decisions *d, struct plan *p, const struct graph *g)
