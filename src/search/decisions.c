@@ -8,6 +8,13 @@ static int place_of(const struct plan *p, int block)
     return block == BLOCK_NONE ? p->n_blocks : block;
 }
 
+/* The place of gradients that wait for the norm: the backward pass makes those of the last block
+ * first, so they wait longest and have the most time to leave. */
+static int waiting_place_of(const struct plan *p, int block)
+{
+    return block == BLOCK_NONE ? p->n_blocks : p->n_blocks - 1 - block;
+}
+
 static bool is_large(const struct decisions *d, const struct graph *g, value_id v)
 {
     return value_bytes(g, v) >= MAX(d->small_bytes, (int64_t)1);
@@ -33,6 +40,7 @@ static enum extent extent_of(enum role role)
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     p->ahead_bytes = p->behind_bytes = d->ring_bytes;
+    p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         enum extent e = extent_of(x->role);
@@ -48,9 +56,8 @@ void decisions_apply_homes(const struct decisions *d, struct plan *p, const stru
 
 static bool moves(const struct decisions *d, const struct plan *p, const struct node *n)
 {
-    int place = place_of(p, n->block);
-    return (n->pass == PASS_FORWARD && place < d->n[EXTENT_MOVED]) ||
-           (n->pass == PASS_BACKWARD && place < d->n[EXTENT_GRADIENTS]);
+    return (n->pass == PASS_FORWARD && place_of(p, n->block) < d->n[EXTENT_MOVED]) ||
+           (n->pass == PASS_BACKWARD && waiting_place_of(p, n->block) < d->n[EXTENT_GRADIENTS]);
 }
 
 static void apply_moves(const struct decisions *d, struct plan *p, const struct graph *g)
@@ -75,6 +82,7 @@ void decisions_apply(const struct decisions *d, struct plan *plan, const struct 
     }
     decisions_apply_homes(d, plan, g);
     apply_moves(d, plan, g);
+    plan->defer_updates = d->defer_updates && plan_may_defer(plan, g);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -119,6 +127,10 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
             (void)snprintf(which, sizeof(which), "%d of %d blocks", n, n_blocks);
         str_add(out, between);
         str_addf(out, words[e], which);
+        between = ", ";
+    }
+    if (d->defer_updates) {
+        str_addf(out, "%supdates in the next forward pass", between);
         between = ", ";
     }
     if (decisions_copy(d) && d->ring_bytes > 0)
