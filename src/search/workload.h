@@ -50,6 +50,7 @@ struct workload {
     int n_reserves;
     int64_t result_bytes; /* held beside the arenas for what a run gives */
     int64_t data_bytes;   /* held while data is read, before the arenas are */
+    struct pool pool;     /* decisions that were found for it */
 
     /* of workload_emit */
     struct storage storage;
