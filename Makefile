@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu bench install clean
+.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu browser-test bench install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS,
 
 check-gpu: deps ## build for the GPU of this machine, say what it is, and try it
 	@tools/check-gpu.sh
+
+browser-test: deps program ## the page of `snug plan --html` in a headless Chromium: pointer, keys, touch (python3)
+	@tools/page_browser.py test $(BUILD)/snug
 
 bench: deps build ## matrix products, and a training step beside PyTorch where there is one
 	@bench/run.sh $(BUILD)

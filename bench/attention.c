@@ -121,12 +121,12 @@ static void bind_call(struct bench *b, bool dropout)
         b->attrs[7].i = 1;
         b->in[n_in++] = (struct tensor){DTYPE_I64, shape_of(1, (int64_t)2), NULL};
     }
-    b->call = (struct op_call){b->backward ? OP_attention_grad : OP_attention,
-                               n_in,
-                               b->backward ? 1 : 2,
-                               b->in,
-                               b->out,
-                               b->attrs};
+    b->call = (struct op_call){.op = b->backward ? OP_attention_grad : OP_attention,
+                               .n_in = n_in,
+                               .n_out = b->backward ? 1 : 2,
+                               .in = b->in,
+                               .out = b->out,
+                               .attrs = b->attrs};
 }
 
 static enum status bench_open(struct bench *b, struct device *d, const struct model *m,

@@ -215,6 +215,14 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text) SNU
 enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
                                    bool colour, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* The plan as a page for a browser, one file that needs nothing else: memory over the step, every
+ * buffer at its address, what each queue does when. `status`: see snug_run_json. */
+enum snug_status snug_run_page(const struct snug_run *run, enum snug_status status,
+                               char **text) SNUG_MUST_CHECK;
+/* The plan as a memory snapshot of PyTorch, pickled: pytorch.org/memory_viz shows it. Not a text.
+ */
+enum snug_status snug_run_snapshot(const struct snug_run *run, char **bytes,
+                                   size_t *n_bytes) SNUG_MUST_CHECK;
 /* The training step (or the evaluation, where nothing is trained) in text form: its graph, or the
  * program planned for it, with every address. Both can be read back; see docs/ARCHITECTURE.md. */
 enum snug_dump { SNUG_DUMP_GRAPH, SNUG_DUMP_PROGRAM };

@@ -77,15 +77,17 @@ run_test() {
 # tool and its options | program and its arguments. A device's arenas are zeroed, so initcheck would see nothing in
 # training; the laws run every kernel once with outputs and workspace in memory that nobody has written. What they copy
 # out of it they compare bit for bit; initcheck is not asked about copies, as it does not see what TMA stores.
-# Racecheck is slow: it sees every kernel once, the products' and attention's ops in processes of their own, and of
-# training in bf16 two steps, the second over what the first has updated.
+# Checkers are slow: the products' and attention's ops have processes of their own, the others share some; racecheck
+# sees every kernel once, and of training in bf16 two steps, the second over what the first has updated.
 slow_ops='linear_cross_entropy_grad linear_cross_entropy attention_grad linear_grad_weight linear_grad_input attention linear'
 other_ops=$(sed -n 's/^OP(\([a-z_0-9]*\),.*/\1/p' src/graph/ops.def | grep -vxF "${slow_ops// /$'\n'}")
 # shellcheck disable=SC2086 # words
-checks="memcheck|cuda_laws
+law_groups="$slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n')"
+# shellcheck disable=SC2086 # words
+checks="$(printf 'racecheck|cuda_laws %s once\n' $law_groups)
 memcheck|cuda_training *losses*those_of_pytorch
-initcheck --check-api-memory-access no|cuda_laws
-$(printf 'racecheck|cuda_laws %s once\n' $slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n'))
+$(printf 'memcheck|cuda_laws %s\n' $law_groups)
+$(printf 'initcheck --check-api-memory-access no|cuda_laws %s\n' $law_groups)
 racecheck|cuda_training f32_losses* gpt2
 racecheck|cuda_training bf16_losses* gpt2 2
 racecheck|cuda_training bf16_losses* llama 2"

@@ -170,8 +170,11 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
         return;
     struct program_cost cost;
     out->n_blocks_recomputed = train->plan.n_blocks_recomputed;
-    program_cost(train->program, 0, (int32_t)train->program->instrs.n, e->device, &cost);
-    out->recompute_flops = cost.recompute_flops * (double)out->n_micro;
+    for (size_t i = 0; i < train->program->sections.n; i++) {
+        const struct section *s = &train->program->sections.items[i];
+        program_cost(train->program, s->first, s->n, e->device, &cost);
+        out->recompute_flops += cost.recompute_flops * (double)section_runs(s, out->n_micro);
+    }
 }
 
 static void tell_decisions(const struct snug_run *run, struct snug_forecast *out)

@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* Elements whose bits are drawn at once. */
+enum { ROUNDING_QUAD = 4 };
+
 /* The bits of elements 4 i_quad .. 4 i_quad + 3. */
 static inline HOST_DEVICE struct philox4 rounding_draw(uint64_t seed, int64_t step, int64_t i_quad)
 {

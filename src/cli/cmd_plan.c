@@ -2,8 +2,12 @@
 #include "cli/cli.h"
 
 static const struct option options[] = {
+    {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
+     "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
+    {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
+     "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
 };
@@ -21,7 +25,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage = "plan CONFIG [key=value ...] [--svg FILE] [--dump graph|program] [--json]",
+    .usage = "plan CONFIG [key=value ...] [--html FILE] [--svg FILE] [--snapshot FILE] "
+             "[--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -32,6 +37,7 @@ const struct command cmd_plan = {
         "would, and exits with 3.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
+                "  snug plan configs/demo.yaml --html plan.html\n"
                 "  snug plan configs/demo.yaml --svg memory.svg\n"
                 "  snug plan configs/demo.yaml --quiet --dump program | less",
     .options = options,

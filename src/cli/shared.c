@@ -30,7 +30,7 @@ static void apply_log_level(const struct args *a, const struct snug_config *conf
 
 static enum snug_status load(const struct args *a, struct snug_config **out)
 {
-    const char *const outputs[] = {a->output, a->svg, a->profile};
+    const char *const outputs[] = {a->output, a->svg, a->html, a->snapshot, a->profile};
     for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
         enum snug_status status = refuse_output(a->words.items[0], outputs[i]);
         if (status != SNUG_OK)
@@ -59,18 +59,40 @@ enum snug_status load_model_config(struct cli *cli, struct snug_config **out)
     return status;
 }
 
+/* Takes over the bytes. */
+static enum snug_status write_file(char *bytes, size_t n_bytes, const char *path)
+{
+    enum status status = file_write_atomic(path, bytes, n_bytes);
+    if (status == OK)
+        log_info("wrote %s", path);
+    snug_free(bytes);
+    return status == OK ? SNUG_OK : SNUG_ERR_IO;
+}
+
 static enum snug_status write_svg(const struct snug_run *run, const char *path)
 {
     char *text;
     enum snug_status status = snug_run_timeline_svg(run, &text);
-    if (status != SNUG_OK)
-        return status;
-    if (file_write_atomic(path, text, strlen(text)) == OK)
-        log_info("wrote %s", path);
-    else
-        status = SNUG_ERR_IO;
-    snug_free(text);
-    return status;
+    return status == SNUG_OK ? write_file(text, strlen(text), path) : status;
+}
+
+static enum snug_status write_snapshot(const struct snug_run *run, const char *path)
+{
+    char *bytes;
+    size_t n_bytes;
+    enum snug_status status = snug_run_snapshot(run, &bytes, &n_bytes);
+    return status == SNUG_OK ? write_file(bytes, n_bytes, path) : status;
+}
+
+/* The page of a plan that does not fit says so too: the error of `fit` stays what it is. */
+static enum snug_status write_page(const struct snug_run *run, enum snug_status fit,
+                                   const char *path)
+{
+    char *text;
+    enum snug_status status = snug_run_page(run, fit, &text);
+    if (status == SNUG_OK)
+        status = write_file(text, strlen(text), path);
+    return status == SNUG_OK ? fit : status;
 }
 
 /* --dump WHAT: stdout belongs to that text. */
@@ -105,10 +127,14 @@ enum snug_status run_plan(struct cli *cli, const struct snug_config *config)
     status = show_timeline(run);
     if (status == SNUG_OK && cli->args.svg)
         status = write_svg(run, cli->args.svg);
+    if (status == SNUG_OK && cli->args.snapshot)
+        status = write_snapshot(run, cli->args.snapshot);
     if (status == SNUG_OK && cli->args.dump)
         status = print_dump(run, cli->args.dump);
     if (status == SNUG_OK)
         status = snug_run_require_fit(run);
+    if (cli->args.html && (status == SNUG_OK || status == SNUG_ERR_FIT))
+        status = write_page(run, status, cli->args.html);
     if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK)
         (void)print_json(cli, json);
     snug_run_close(run);

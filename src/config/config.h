@@ -189,8 +189,8 @@ int config_optim_is_paged(const struct config *cfg);
 
 /* What the config holds on the device although a plan could do without it there: blocks that
  * gradient_checkpointing does not name, and what an offloading key says `false` to. Whether there
- * is such a key; "without offload_param: false (demo.yaml:7) and ..." added to out; all of them
- * set to auto. */
+ * is such a key; the settings that let go of it ("offload_param=auto ...") added to out; all of
+ * them set to auto. */
 int config_holds(const struct config *cfg);
 void config_add_held(const struct config *cfg, struct str *out);
 void config_release(struct config *cfg);

@@ -1,18 +1,15 @@
 /* held.c: what a config holds on the device although a plan could do without it there. */
 #include "config/config_internal.h"
 
-/* "key: value (demo.yaml:7)", when that key holds something. */
-static void add_key(const struct config *cfg, const char *key, const char *value, struct str *out)
+static void add_key(const char *key, struct str *out)
 {
-    str_addf(out, "%s%s: %s (%s)", out->n ? " and " : "without ", key, value,
-             config_where(cfg, key));
+    str_addf(out, "%s%s=auto", out->n ? " " : "", key);
 }
 
-static void add_word(const struct config *cfg, const char *key, enum config_offload word,
-                     struct str *out)
+static void add_word(const char *key, enum config_offload word, struct str *out)
 {
     if (word == CONFIG_OFFLOAD_FALSE)
-        add_key(cfg, key, "false", out);
+        add_key(key, out);
 }
 
 static int holds_blocks(const struct block_set *recomputed)
@@ -30,15 +27,11 @@ int config_holds(const struct config *cfg)
 
 void config_add_held(const struct config *cfg, struct str *out)
 {
-    const struct block_set *recomputed = &cfg->gradient_checkpointing;
-    struct str keys = {0};
-    if (holds_blocks(recomputed))
-        add_key(cfg, "gradient_checkpointing", recomputed->text, &keys);
-    add_word(cfg, "activation_offloading", cfg->activation_offloading, &keys);
-    add_word(cfg, "offload_optimizer", cfg->offload_optimizer, &keys);
-    add_word(cfg, "offload_param", cfg->offload_param, &keys);
-    str_add(out, str_text(&keys));
-    str_release(&keys);
+    if (holds_blocks(&cfg->gradient_checkpointing))
+        add_key("gradient_checkpointing", out);
+    add_word("activation_offloading", cfg->activation_offloading, out);
+    add_word("offload_optimizer", cfg->offload_optimizer, out);
+    add_word("offload_param", cfg->offload_param, out);
 }
 
 void config_release(struct config *cfg)

@@ -8,7 +8,8 @@
  * workspace when the program is planned and receive it when it runs.
  *
  * When declines() and workspace() are asked, tensors have no memory yet. In a program every operand
- * begins at a multiple of ARENA_ALIGN (device.h); a kernel that cannot do without fails elsewhere.
+ * begins at a multiple of ARENA_ALIGN (device.h), but those of slices, which begin at a granule of
+ * the op (graph/slice.h); a kernel that cannot do without fails elsewhere.
  */
 #ifndef SNUG_DEVICE_KERNEL_H
 #define SNUG_DEVICE_KERNEL_H

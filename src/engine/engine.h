@@ -88,8 +88,8 @@ enum status engine_require_fit(const struct engine *e) MUST_CHECK;
 /* ERR_FIT when the device or the host has too little free memory now, whatever the budget says: how
  * much there is, who holds the rest, and the nearest change that would fit. */
 enum status engine_require_room(const struct engine *e) MUST_CHECK;
-/* Looks for a change that brings the device tier down to n_bytes. */
-void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out);
+/* Looks for changes that bring a tier down to n_bytes. */
+void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out);
 
 /* Allocates the arenas, loads the programs with their constants, and the weights: from a Hugging
  * Face model folder, or drawn from the seed when that is NULL. */

@@ -1,6 +1,13 @@
 /* fit.c: whether what was planned fits, for every command. */
 #include "engine/engine.h"
 
+/* They change little of what a process holds beside its arenas. */
+static bool settings_matter(const struct engine *e, const struct shortage *s)
+{
+    return s->tier == TIER_DEVICE ||
+           e->forecast.host_bytes > s->budget->needs[TIER_HOST] - shortage_limit(s);
+}
+
 static enum status refuse(const struct engine *e, const struct budget *b, enum tier t,
                           bool is_given)
 {
@@ -8,8 +15,8 @@ static enum status refuse(const struct engine *e, const struct budget *b, enum t
     struct advice advice = {0};
     if (engine_stage(e, STAGE_DECODE))
         return refuse_use(&s, e->work.storage.n_bytes[t], e->request.stages[0].cache_len);
-    if (t == TIER_DEVICE) /* settings change little of what a process holds beside its arena */
-        engine_advise(e, shortage_limit(&s), &advice);
+    if (settings_matter(e, &s))
+        engine_advise(e, t, shortage_limit(&s), &advice);
     return refuse_run(&s, &advice);
 }
 

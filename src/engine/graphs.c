@@ -115,8 +115,7 @@ static enum status build_train(struct stage *s, const struct task *task,
     struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
     TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, &sums), out);
     TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
-    if (r->n_micro == 1)
-        TRY_GOTO(schedule_updates_early(s->graph), out);
+    TRY_GOTO(schedule_updates_early(s->graph), out);
 out:
     mem_free(params);
     return status;

@@ -76,19 +76,19 @@ static bool to_sgd(struct config *c, const struct engine *e)
 }
 
 static const struct change {
-    const char *text; /* %lld: the length */
+    const char *text; /* the setting; of the length its key */
     int harshness;
     bool for_evaluation; /* does something without an optimizer */
     bool (*apply)(struct config *c, const struct engine *e); /* false: it cannot be made */
 } changes[] = {
-    {"bf16: true", 1, true, to_bf16},
-    {"gradient_dtype: bf16", 2, false, to_bf16_gradients},
-    {"optim_state_dtype: bf16", 3, false, to_bf16_states},
-    {"max_grad_norm: 0", 3, false, to_no_clipping},
-    {"master_dtype: bf16", 4, false, to_bf16_masters},
-    {"optim: adamw_8bit", 5, false, to_8bit_states},
-    {"max_seq_length: %lld", 7, true, to_half_length},
-    {"optim: sgd", 12, false, to_sgd},
+    {"bf16=true", 1, true, to_bf16},
+    {"gradient_dtype=bf16", 2, false, to_bf16_gradients},
+    {"optim_state_dtype=bf16", 3, false, to_bf16_states},
+    {"max_grad_norm=0", 3, false, to_no_clipping},
+    {"master_dtype=bf16", 4, false, to_bf16_masters},
+    {"optim=adamw_8bit", 5, false, to_8bit_states},
+    {"max_seq_length", 7, true, to_half_length},
+    {"optim=sgd", 12, false, to_sgd},
 };
 
 enum { N_CHANGES = ARRAY_LEN(changes) };
@@ -100,7 +100,8 @@ enum { N_CHANGES = ARRAY_LEN(changes) };
 struct trials {
     const struct engine *e; /* as it is */
     bool trains;
-    int64_t limit;                /* bytes of the device that there are */
+    enum tier tier;               /* that is short */
+    int64_t limit;                /* bytes of it that there are */
     struct variant built;         /* whose graphs `trial` has */
     struct engine trial;          /* no graphs: all zero */
     struct stage_request *stages; /* of the trial */
@@ -144,7 +145,8 @@ static bool stays(const struct settings *s, enum extent e)
     return s->bounds.fixed[e] && s->decisions.n[e] == 0;
 }
 
-/* What every parameter has beside it, of what may not leave. */
+/* What every parameter has beside it, of what may not leave; for the host, what the device has no
+ * room for. */
 static int64_t least_bytes(void *user, const struct variant *v)
 {
     const struct trials *t = user;
@@ -163,6 +165,8 @@ static int64_t least_bytes(void *user, const struct variant *v)
                  n_moments * format_size(x->states, n_params);
         gradients = n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }
+    if (t->tier == TIER_HOST)
+        return weights + states - t->e->forecast.budget.n_bytes[TIER_DEVICE];
     return (stays(&s, EXTENT_WEIGHTS) ? weights : 0) + (stays(&s, EXTENT_STATES) ? states : 0) +
            (stays(&s, EXTENT_GRADIENTS) ? gradients : 0);
 }
@@ -189,7 +193,9 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
     return status;
 }
 
-static enum status plan_trial(struct trials *t, const struct variant *v, int64_t *n_bytes)
+/* *is_alone: no other tier is short. */
+static enum status plan_trial(struct trials *t, const struct variant *v, int64_t *n_bytes,
+                              bool *is_alone)
 {
     struct config c;
     struct settings s;
@@ -201,77 +207,69 @@ static enum status plan_trial(struct trials *t, const struct variant *v, int64_t
         TRY(build_trial(t, v, &c, &s));
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(&f, &t->trial.work, &s.limits);
-    *n_bytes = f.budget.needs[TIER_DEVICE];
+    *n_bytes = f.budget.needs[t->tier];
+    *is_alone = true;
+    for (int i = 0; i < TIER_COUNT; i++)
+        *is_alone &= i == (int)t->tier || f.budget.needs[i] <= f.budget.n_bytes[i];
     return OK;
 }
 
 static bool plan_variant(void *user, const struct variant *v, int64_t *n_bytes)
 {
-    return plan_trial(user, v, n_bytes) == OK;
+    bool is_alone;
+    return plan_trial(user, v, n_bytes, &is_alone) == OK && is_alone;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void add_part(struct str *out, const char *joint, const char *text)
+static void add_setting(struct str *out, const char *text)
 {
-    str_addf(out, "%s%s", out->n ? joint : "with ", text);
+    str_addf(out, "%s%s", out->n ? " " : "", text);
+}
+
+static void add_number(struct str *out, const char *key, int64_t number)
+{
+    str_addf(out, "%s%s=%lld", out->n ? " " : "", key, (long long)number);
 }
 
 static void add_changes(struct str *out, const struct config *c, unsigned set)
 {
-    char text[160];
     for (int i = 0; i < N_CHANGES; i++) {
         if (!(set >> i & 1))
             continue;
-        bool has_number = strchr(changes[i].text, '%') != NULL;
-        (void)snprintf(text, sizeof(text), "%.*s%lld", (int)strcspn(changes[i].text, "%"),
-                       changes[i].text, (long long)c->max_seq_length);
-        add_part(out, ", ", has_number ? text : changes[i].text);
+        if (changes[i].apply == to_half_length)
+            add_number(out, changes[i].text, c->max_seq_length);
+        else
+            add_setting(out, changes[i].text);
     }
-    if (set)
-        str_add(out, (set & (set - 1)) ? " (which change the numerics)"
-                                       : " (which changes the numerics)");
-}
-
-static void add_batch(struct str *out, const struct trials *t, const struct config *c)
-{
-    char text[160];
-    if (t->trains)
-        (void)snprintf(text, sizeof(text),
-                       "per_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
-                       (long long)c->per_device_train_batch_size,
-                       (long long)c->gradient_accumulation_steps);
-    else
-        (void)snprintf(text, sizeof(text), "per_device_eval_batch_size: %lld",
-                       (long long)c->per_device_eval_batch_size);
-    add_part(out, " and ", text);
 }
 
 static void describe(void *user, const struct variant *v, struct str *out)
 {
     const struct trials *t = user;
-    char text[160], limit[BYTES_TEXT];
+    char limit[BYTES_TEXT];
     struct config c;
     if (!make_config(t, v, &c))
         return;
     add_changes(out, &c, v->changes);
-    if (v->n_parts > 1)
-        add_batch(out, t, &c);
-    if (v->release) {
-        str_add(out, out->n ? " and " : "");
-        config_add_held(t->e->config, out);
+    if (v->n_parts > 1 && t->trains) {
+        add_number(out, "per_device_train_batch_size", c.per_device_train_batch_size);
+        add_number(out, "gradient_accumulation_steps", c.gradient_accumulation_steps);
+    } else if (v->n_parts > 1) {
+        add_number(out, "per_device_eval_batch_size", c.per_device_eval_batch_size);
     }
-    if (out->n)
-        return;
-    (void)snprintf(text, sizeof(text), "device_memory: %s", room_setting(t->limit, limit));
-    add_part(out, "", text); /* the settings are fine: they were planned for more room */
+    if (v->release)
+        config_add_held(t->e->config, out);
+    if (out->n == 0) /* the settings are fine: they were planned for more room */
+        str_addf(out, "%s_memory=%s", tier_name(t->tier), room_setting(t->limit, limit));
 }
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
-void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out)
+void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out)
 {
-    struct trials t = {.e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL, .limit = n_bytes};
+    struct trials t = {
+        .e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL, .tier = tier, .limit = n_bytes};
     int harshness[N_CHANGES];
     struct config c;
     *out = (struct advice){0};
@@ -289,7 +287,7 @@ void engine_advise(const struct engine *e, int64_t n_bytes, struct advice *out)
                          .least = least_bytes,
                          .plan = plan_variant,
                          .describe = describe};
-    advice_find(&x, &e->forecast, TIER_DEVICE, n_bytes, out);
+    advice_find(&x, &e->forecast, tier, n_bytes, out);
     engine_close(&t.trial);
     mem_free(t.stages);
 }

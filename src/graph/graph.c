@@ -141,7 +141,8 @@ static enum status infer(const struct graph *g, const struct node *n, struct ten
         if (n->in[i] != VALUE_NONE) /* absent ones stay dtype NONE */
             in[i] = value_tensor(g, n->in[i]);
     }
-    struct op_call call = {n->op, n->n_in, n->n_out, in, out, n->attrs};
+    struct op_call call = {
+        .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .in = in, .out = out, .attrs = n->attrs};
     enum status status = op_get(n->op)->infer(&call);
     for (int i = 0; i < n->n_out && status == OK; i++)
         status = check_size(op_get(n->op)->name, out[i].dtype, &out[i].shape);
@@ -241,7 +242,8 @@ void node_call(const struct graph *g, const struct node *n, struct tensor *in, s
         in[i] = n->in[i] == VALUE_NONE ? absent : value_tensor(g, n->in[i]);
     for (int i = 0; i < n->n_out; i++)
         out[i] = value_tensor(g, n->out[i]);
-    *call = (struct op_call){n->op, n->n_in, n->n_out, in, out, n->attrs};
+    *call = (struct op_call){
+        .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .in = in, .out = out, .attrs = n->attrs};
 }
 
 const struct alias_rule *node_alias(const struct node *n, int output)

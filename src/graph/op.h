@@ -58,6 +58,9 @@ struct op_call {
     const struct tensor *in;
     struct tensor *out;
     const struct attr *attrs; /* in the order of op_def.attrs */
+    /* Of a slice (graph/slice.h): which element of the whole its first one is; else 0. What a
+     * kernel draws for an element depends on its place in the whole. */
+    int64_t first_element;
 };
 
 /* ---- aliasing ------------------------------------------------------------------------------- */
@@ -136,6 +139,14 @@ struct op_def {
     /* A gradient op that yields its forward op's outputs on the way: its first outputs equal those
      * of this op on the same first inputs, so the forward node need not run. NULL: it does not. */
     const struct op_def *gives_outputs_of;
+
+    /* Every element is worked on by itself, or together with its neighbours in runs of `granule`
+     * elements, counted from the first: a call on some of these runs gives there the bits of the
+     * whole (graph/slice.h). Then input 0 has the elements, and every other tensor of the call has
+     * as many, or one for each run, or is one of `whole_inputs` (bit i: input i), which every slice
+     * reads whole. 0: it can only be called as a whole. */
+    int64_t granule;
+    uint32_t whole_inputs;
 
     enum recompute_class recompute;
     double (*flops)(const struct op_call *c); /* NULL: one per output element */

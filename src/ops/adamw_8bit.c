@@ -70,6 +70,7 @@ const struct op_def op_def_adamw_8bit = {
     .coded_outputs = 1u << 1 | 1u << 3,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
+    UPDATE_CODED_SLICES(CODED_LR),
     .recompute = RECOMPUTE_NEVER,
     .flops = flops,
     .samples = samples,

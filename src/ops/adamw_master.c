@@ -58,6 +58,7 @@ const struct op_def op_def_adamw_master = {
     .no_grad = true,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
+    UPDATE_SLICES(4),
     .recompute = RECOMPUTE_NEVER,
     .flops = flops,
     .samples = samples,

@@ -36,6 +36,7 @@ const struct op_def op_def_fill = {
     .no_grad = true,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
+    .granule = 1,
     .recompute = RECOMPUTE_NEVER,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),

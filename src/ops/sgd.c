@@ -54,6 +54,7 @@ const struct op_def op_def_sgd = {
     .no_grad = true,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
+    UPDATE_SLICES(2),
     .recompute = RECOMPUTE_NEVER,
     .flops = flops,
     .samples = samples,

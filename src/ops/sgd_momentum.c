@@ -62,6 +62,7 @@ const struct op_def op_def_sgd_momentum = {
     .no_grad = true,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
+    UPDATE_SLICES(3),
     .recompute = RECOMPUTE_NEVER,
     .flops = flops,
     .samples = samples,

@@ -2,12 +2,19 @@
 #ifndef SNUG_OPS_UPDATE_SUPPORT_H
 #define SNUG_OPS_UPDATE_SUPPORT_H
 
+#include "base/dynamic_map.h"
+#include "base/rounding.h"
 #include "graph/format.h"
 #include "ops/op_support.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Updates can be had in slices (op_def.granule): of whole draws, or of whole blocks of codes. lr,
+ * step and scale, from input `at` on, are read by each. */
+#define UPDATE_SLICES(at)       .granule = ROUNDING_QUAD, .whole_inputs = 7u << (at)
+#define UPDATE_CODED_SLICES(at) .granule = DYNAMIC_BLOCK, .whole_inputs = 7u << (at)
 
 /* A number kept in memory (learning rate, gradient scale): one element, f32, or f64 in programs
  * that compute in f64. */

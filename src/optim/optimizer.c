@@ -59,17 +59,48 @@ static void block_of(struct builder *b, value_id v)
         b->block = block_of_value(b, v);
 }
 
-/* Begin nodes come first in the order, so that what they clear exists before anything adds to it.
- */
-static enum status begin_first(struct graph *g)
+/* The node that makes the term which node k adds to a sum of micro-steps; NODE_NONE: k is another
+ * kind of node. */
+static node_id term_of(const struct graph *g, node_id k)
+{
+    const struct node *n = graph_node(g, k);
+    if (n->op != OP_accumulate)
+        return NODE_NONE;
+    node_id sum = graph_value(g, n->in[0])->producer;
+    bool carried = sum != NODE_NONE && graph_node(g, sum)->pass == PASS_BEGIN;
+    return carried ? graph_value(g, n->in[1])->producer : NODE_NONE;
+}
+
+/* adds[k]: the first node that adds a term which node k makes; next[a]: the one after a. */
+static void find_additions(const struct graph *g, node_id *adds, node_id *next)
+{
+    for (size_t k = 0; k < g->nodes.n; k++)
+        adds[k] = NODE_NONE;
+    for (node_id k = (node_id)g->nodes.n; k-- > 0;) {
+        node_id term = term_of(g, k);
+        if (term == NODE_NONE)
+            continue;
+        next[k] = adds[term];
+        adds[term] = k;
+    }
+}
+
+/* Begin nodes come first in the order, so that what they clear exists before anything adds to it; a
+ * term is added where it is made, so that what waits for the sum waits no longer than that. */
+static enum status order_sums(struct graph *g)
 {
     node_id *order;
-    size_t n = 0;
-    TRY(mem_try_array(&order, MAX(g->nodes.n, (size_t)1), sizeof(*order)));
-    for (int wanted = 1; wanted >= 0; wanted--) {
-        for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
-            if ((graph_node(g, k)->pass == PASS_BEGIN) == wanted)
-                order[n++] = k;
+    size_t n_nodes = g->nodes.n, n = 0;
+    TRY(mem_try_array(&order, 3 * n_nodes + 1, sizeof(*order)));
+    node_id *adds = order + n_nodes, *next = adds + n_nodes;
+    find_additions(g, adds, next);
+    for (int begins = 1; begins >= 0; begins--) {
+        for (node_id k = 0; (size_t)k < n_nodes; k++) {
+            if ((graph_node(g, k)->pass == PASS_BEGIN) != begins || term_of(g, k) != NODE_NONE)
+                continue;
+            order[n++] = k;
+            for (node_id a = adds[k]; a != NODE_NONE; a = next[a])
+                order[n++] = a;
         }
     }
     enum status status = graph_reorder(g, order, n);
@@ -208,7 +239,7 @@ enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
     TRY(build_sums(&b, sums, several, &r));
     TRY(build_updates(&b, o, params, n_params, &r));
     TRY(add_outputs(g, &r));
-    TRY(begin_first(g));
+    TRY(order_sums(g));
     TRY(fuse_accumulation(g));
     return graph_eliminate_dead(g);
 }

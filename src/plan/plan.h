@@ -39,6 +39,7 @@ struct plan {
     enum tier *home;         /* per value: tier of persistent roots, sums and moved values */
     int64_t ahead_bytes;     /* fetched before they are needed: how many at a time */
     int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
+    int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
@@ -69,7 +70,7 @@ void plan_move_block(struct plan *p, const struct graph *g, int block, enum tier
 void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
 
 /* Moves every update to the earliest place its operands allow, so that a gradient lives only from
- * the node that completes it to its update. For steps of one micro-batch. */
+ * the node that completes it to its update. */
 enum status schedule_updates_early(struct graph *g) MUST_CHECK;
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
 /* schedule.c: where updates go in the order of nodes.
  *
- * An update may run as soon as its operands exist and nobody will read what it overwrites. With one
- * micro-batch per step that is right after its gradient is complete (unless clipping needs the norm
- * of all gradients first: then the data dependence itself says so). The updates of one block wait
- * for each other, so that they stand together and can be handed to the device together, whichever
- * ops they are: a block's gradients are alive at once, and never those of two blocks for long.
+ * An update may run as soon as its operands exist and nobody will read what it overwrites: right
+ * after its gradient is complete, in the last micro-step where there are several (unless clipping
+ * needs the norm of all gradients first: then the data dependence itself says so). The updates of
+ * one block wait for each other, so that they stand together and can be handed to the device
+ * together, whichever ops they are: a block's gradients are alive at once, and never those of two
+ * blocks for long.
  */
 #include <stdlib.h>
 #include <string.h>

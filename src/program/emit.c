@@ -19,6 +19,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->again, n, sizeof(*e->again)));
     TRY(mem_try_array(&e->now, n, sizeof(*e->now)));
     TRY(mem_try_array(&e->leaves_after, n, sizeof(*e->leaves_after)));
+    TRY(mem_try_array(&e->touched_last, n, sizeof(*e->touched_last)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
@@ -26,7 +27,7 @@ static enum status emitter_init(struct emitter *e)
         e->where[v] = e->home[v] = e->moved[v] = -1;
         e->ready[v] = -1;
         e->now[v] = (value_id)v;
-        e->leaves_after[v] = NODE_NONE;
+        e->leaves_after[v] = e->touched_last[v] = NODE_NONE;
     }
     return OK;
 }
@@ -40,10 +41,12 @@ static void emitter_release(struct emitter *e)
     mem_free(e->again);
     mem_free(e->now);
     mem_free(e->leaves_after);
+    mem_free(e->touched_last);
     mem_free(e->read_later);
     mem_free(e->read);
     mem_free(e->gradient);
     vec_release(&e->staged);
+    vec_release(&e->parts);
     vec_release(&e->pending);
     vec_release(&e->fetches);
 }
@@ -59,35 +62,29 @@ static bool runs_again(const struct emitter *e, const struct node *n)
 
 /* A moved value of the forward pass leaves when that has used it last; one of the backward pass (a
  * gradient that waits for the norm of all) when only its last reader is left. */
-static void note_touch(struct emitter *e, node_id *last, value_id root, node_id k)
+static void note_touch(struct emitter *e, value_id root, node_id k)
 {
+    node_id before = e->touched_last[root];
     node_id producer = graph_value(e->g, root)->producer;
     bool forward = producer != NODE_NONE && graph_node(e->g, producer)->pass == PASS_FORWARD;
     if (forward && graph_node(e->g, k)->pass == PASS_FORWARD)
         e->leaves_after[root] = k;
-    else if (!forward && last[root] != k)
-        e->leaves_after[root] = last[root];
-    last[root] = k;
+    else if (!forward && before != k)
+        e->leaves_after[root] = before;
+    e->touched_last[root] = k;
 }
 
-static enum status find_departures(struct emitter *e)
+static void find_departures(struct emitter *e)
 {
-    node_id *last;
-    size_t n_values = MAX(e->g->values.n, (size_t)1);
-    TRY(mem_try_array(&last, n_values, sizeof(*last)));
-    for (size_t v = 0; v < n_values; v++)
-        last[v] = NODE_NONE;
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] != VALUE_NONE)
-                note_touch(e, last, value_root(e->g, n->in[i]), k);
+                note_touch(e, value_root(e->g, n->in[i]), k);
         }
         for (int i = 0; i < n->n_out; i++)
-            note_touch(e, last, value_root(e->g, n->out[i]), k);
+            note_touch(e, value_root(e->g, n->out[i]), k);
     }
-    mem_free(last);
-    return OK;
 }
 
 static void find_uses(struct emitter *e)
@@ -207,13 +204,13 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     return OK;
 }
 
-static enum status pick_kernel(const struct emitter *e, const struct node *n,
+static enum status pick_kernel(const struct emitter *e, const struct node *n, struct slice slice,
                                const struct kernel **kernel, int64_t *workspace)
 {
     struct tensor *in, out[MAX_OUTPUTS];
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
     struct op_call call;
-    node_call(e->g, n, in, out, &call);
+    node_call_slice(e->g, n, slice, in, out, &call);
     const char *why = "";
     *workspace = 0;
     *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &e->device->env, &why);
@@ -232,24 +229,28 @@ static bool is_view(const struct node *n)
     return n->n_out == 1 && a && a->kind == ALIAS_VIEW;
 }
 
-static enum status emit_compute(struct emitter *e, node_id k, bool recompute)
+enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct slice slice)
 {
     const struct node *n = graph_node(e->g, k);
-    struct instr instr = {
-        .kind = INSTR_COMPUTE, .queue = QUEUE_COMPUTE, .node = k, .recompute = recompute};
+    struct instr instr = {.kind = INSTR_COMPUTE,
+                          .queue = QUEUE_COMPUTE,
+                          .node = k,
+                          .slice = slice,
+                          .recompute = recompute};
     int64_t n_workspace;
-    TRY(pick_kernel(e, n, &instr.kernel, &n_workspace));
+    TRY(pick_kernel(e, n, slice, &instr.kernel, &n_workspace));
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
         bool given = n->in[i] != VALUE_NONE;
-        TRY(emit_operand(e, given ? e->where[value_root(e->g, n->in[i])] : -1,
-                         given ? ACCESS_READ : ACCESS_NONE,
-                         given ? value_view_root(e->g, n->in[i]) : VALUE_NONE));
+        TRY(emit_operand_range(
+            e, given ? e->where[value_root(e->g, n->in[i])] : -1, given ? ACCESS_READ : ACCESS_NONE,
+            given ? value_view_root(e->g, n->in[i]) : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
         TRY(output_buffer(e, n, i, recompute, &outputs[i]));
-        TRY(emit_operand(e, outputs[i], ACCESS_WRITE, n->out[i]));
+        TRY(emit_operand_range(e, outputs[i], ACCESS_WRITE, n->out[i],
+                               slice_bytes(e->g, n, slice, n->n_in + i)));
     }
     if (n_workspace > 0) {
         const struct op_def *d = op_get(n->op);
@@ -267,10 +268,20 @@ static bool updates_elsewhere(const struct emitter *e, const struct node *n, int
     return node_alias(n, i) && e->home[value_root(e->g, n->out[i])] >= 0;
 }
 
+/* A sum over micro-steps whose update stands in the same stretch as its last term is used up there:
+ * the next step clears it. */
+static bool is_used_up(const struct emitter *e, value_id root)
+{
+    return e->ends_step && e->p->buffers.items[e->home[root]].carried &&
+           e->touched_last[root] <= e->stretch_end;
+}
+
 static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
     bool backward = recompute || n->pass == PASS_BACKWARD || n->pass == PASS_UPDATE;
+    if (!recompute && emit_in_slices(e, n))
+        return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
@@ -282,10 +293,11 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
         if (updates_elsewhere(e, n, i))
             TRY(emit_wait_buffer(e, e->where[value_root(e->g, n->out[i])]));
     }
-    TRY(emit_compute(e, k, recompute));
+    TRY(emit_compute(e, k, recompute, (struct slice){0}));
     for (int i = 0; i < n->n_out; i++) {
-        if (updates_elsewhere(e, n, i))
-            TRY(emit_write_back(e, value_root(e->g, n->out[i])));
+        value_id root = value_root(e->g, n->out[i]);
+        if (updates_elsewhere(e, n, i) && !is_used_up(e, root))
+            TRY(emit_write_back(e, root));
     }
     return OK;
 }
@@ -310,8 +322,9 @@ static enum status emit_departures(struct emitter *e, node_id k)
 
 /* Nothing computed in one section is visible in another, except what lives in roots; and everything
  * is finished in between, so that no event reaches across. */
-static void forget_transients(struct emitter *e)
+static void forget_transients(struct emitter *e, const struct section_rule *rule)
 {
+    section_held(e->g, rule->before, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
@@ -321,20 +334,32 @@ static void forget_transients(struct emitter *e)
     }
 }
 
+static bool is_in_stretch(const struct node *n, const struct node *first, uint32_t passes)
+{
+    return !(passes >> n->pass & 1u) ||
+           (n->block == first->block && (n->pass == PASS_FORWARD) == (first->pass == PASS_FORWARD));
+}
+
+/* The last node that storage fetched for node k is kept for: what lives elsewhere is fetched once
+ * for a block's forward part and once for its backward part. */
+static node_id find_stretch_end(const struct emitter *e, node_id k, uint32_t passes)
+{
+    const struct node *first = graph_node(e->g, k);
+    while ((size_t)k + 1 < e->g->nodes.n && is_in_stretch(graph_node(e->g, k + 1), first, passes))
+        k++;
+    return k;
+}
+
 static enum status emit_nodes(struct emitter *e, uint32_t passes)
 {
-    bool forward = false;
-    int block = BLOCK_NONE;
+    e->stretch_end = NODE_NONE;
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        const struct node *n = graph_node(e->g, k);
-        if (!(passes >> n->pass & 1u))
+        if (!(passes >> graph_node(e->g, k)->pass & 1u))
             continue;
-        /* Storage that lives elsewhere is fetched once for a block's forward part and once for its
-         * backward part. */
-        if (n->block != block || (n->pass == PASS_FORWARD) != forward)
+        if (k > e->stretch_end) {
             emit_unstage_all(e);
-        forward = n->pass == PASS_FORWARD;
-        block = n->block;
+            e->stretch_end = find_stretch_end(e, k, passes);
+        }
         TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
         TRY(emit_departures(e, k));
@@ -346,7 +371,8 @@ static enum status emit_nodes(struct emitter *e, uint32_t passes)
 static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last)
 {
     struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
-    forget_transients(e);
+    e->ends_step = is_last;
+    forget_transients(e, rule);
     TRY(emit_input_copies(e, rule->passes));
     TRY(emit_nodes(e, rule->passes));
     if (is_last)
@@ -381,7 +407,7 @@ static enum status emit_all(struct emitter *e)
 {
     TRY(emitter_init(e));
     find_uses(e);
-    TRY(find_departures(e));
+    find_departures(e);
     TRY(emit_roots(e));
     for (const struct section_rule *r = section_rules(e->g, e->plan->n_micro); r->name; r++)
         TRY(emit_section(e, r, (r + 1)->name == NULL));

@@ -1,6 +1,7 @@
 /* emit.h: inside program/: the state of one emission, and what the files here share.
  *
  *   emit.c        sections and nodes, recompute on demand
+ *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
  *   emit_parts.c  buffers, operands, instructions
@@ -48,11 +49,15 @@ struct emitter {
     bool *again;           /* where[] holds a recomputed instance */
     value_id *now;         /* the value of its update chain that the root's memory holds */
     node_id *leaves_after; /* node after which a moved root leaves; NODE_NONE: it stays */
+    node_id *touched_last; /* the last node that reads or writes the root */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
 
+    bool ends_step;       /* of the section: nothing reads a carried root after it */
+    node_id stretch_end;  /* the last node that fetched copies are good for */
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
+    VEC(value_id) parts;  /* roots whose where[] is a part that was fetched for one slice */
     VEC(struct pending_copy) pending;
     VEC(struct fetch) fetches;
 };
@@ -62,6 +67,9 @@ enum status emit_buffer(struct emitter *e, const char *name, enum memory_class k
                         int64_t n_bytes, value_id value, int32_t *out) MUST_CHECK;
 enum status emit_operand(struct emitter *e, int32_t buffer, enum access access,
                          value_id value) MUST_CHECK;
+/* Some bytes of the value. */
+enum status emit_operand_range(struct emitter *e, int32_t buffer, enum access access,
+                               value_id value, struct byte_range range) MUST_CHECK;
 enum status emit_instr(struct emitter *e, struct instr i, int32_t n_operands) MUST_CHECK;
 enum status emit_event(struct emitter *e, enum instr_kind kind, enum queue q, int event) MUST_CHECK;
 enum memory_class emit_class(const struct emitter *e, value_id root, bool recomputed);
@@ -74,6 +82,13 @@ enum status emit_move_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
 /* Copies a root that was just updated on the device back to its home. */
 enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
+/* A part of what a root holds off the device: where[] is that part until emit_drop_parts. */
+enum status emit_fetch_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range) MUST_CHECK;
+void emit_drop_parts(struct emitter *e);
+/* Copies a part of a root home; *done: the event behind which it is there. */
+enum status emit_write_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range, int *done) MUST_CHECK;
 /* Fetched copies are let go: the next reader fetches again. */
 void emit_unstage_all(struct emitter *e);
 /* Compute waits for copies out: the oldest until plan.behind_bytes hold the rest, those of one
@@ -85,24 +100,30 @@ enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 /* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes. */
 enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 
+/* emit_slice.c: does the plan want the node's update made in slices, as things are now? */
+bool emit_in_slices(const struct emitter *e, const struct node *n);
+enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
+
+/* emit.c: the node's instruction; its inputs are on the device. */
+enum status emit_compute(struct emitter *e, node_id k, bool recompute,
+                         struct slice slice) MUST_CHECK;
 /* emit.c: makes v's memory present on the device (fetches, or recomputes for a backward reader). */
 enum status emit_ensure(struct emitter *e, value_id v, bool backward) MUST_CHECK;
 
 /* sections.c: the parts the host runs one at a time. */
 struct section_rule {
     const char *name;
-    uint32_t passes; /* bits of enum pass */
+    uint32_t before; /* bits of enum pass: what the step has behind it when the section begins */
+    uint32_t passes; /* likewise: what it runs */
 };
-enum { MAX_SECTIONS = 3 };
 /* The list a graph needs, ended by a NULL name. */
 const struct section_rule *section_rules(const struct graph *g, int64_t n_micro);
 /* The list a program says it has; NULL when its sections are none of ours or do not tile its
  * instructions. */
 const struct section_rule *section_rules_of(const struct program *p);
-/* Where the update chain of every root without a producer has come when `n_sections` of the list
- * are done: held[root], for all values of the graph (others are VALUE_NONE). */
-void section_held(const struct graph *g, const struct section_rule *rules, int n_sections,
-                  value_id *held);
+/* Where the update chain of every root without a producer has come when these passes are done:
+ * held[root], for all values of the graph (others hold themselves). */
+void section_held(const struct graph *g, uint32_t passes, value_id *held);
 
 /* merge.c */
 enum status merge_in_place(struct program *p) MUST_CHECK;

@@ -203,7 +203,7 @@ enum status predict_step(const struct prediction *prediction, const struct progr
         const struct section *s = &p->sections.items[i];
         double once = 0;
         TRY(predict_section(prediction, p, device, s, NULL, &once));
-        *seconds += once * (double)(strcmp(s->name, "micro") == 0 ? MAX(n_micro, (int64_t)1) : 1);
+        *seconds += once * (double)section_runs(s, n_micro);
     }
     return OK;
 }

@@ -30,7 +30,7 @@ enum status predict_section(const struct prediction *prediction, const struct pr
                             const struct device *device, const struct section *s, double *starts,
                             double *seconds) MUST_CHECK;
 
-/* Seconds of an optimizer step: all sections, the repeated one n_micro times. */
+/* Seconds of an optimizer step: all sections, each as often as it runs. */
 enum status predict_step(const struct prediction *prediction, const struct program *p,
                          const struct device *device, int64_t n_micro, double *seconds) MUST_CHECK;
 

@@ -5,7 +5,7 @@
  * with everything finished in between:
  *
  *     one micro-batch per step:    step
- *     n micro-batches per step:    begin   micro x n   update
+ *     n micro-batches per step:    begin   micro x (n - 1)   last
  *     forward only:                forward
  *
  * Storage that outlives a step (parameters, states) is shared between the programs of a run through
@@ -15,7 +15,7 @@
 #define SNUG_PROGRAM_PROGRAM_H
 
 #include "device/device.h"
-#include "graph/graph.h"
+#include "graph/slice.h"
 #include "plan/plan.h"
 
 #ifdef __cplusplus
@@ -69,7 +69,9 @@ struct operand {
     int32_t buffer; /* -1: absent */
     enum access access;
     enum tier tier;
-    value_id value; /* what the bytes hold (a view root), or VALUE_NONE for workspace */
+    value_id value;   /* what the bytes hold (a view root), or VALUE_NONE for workspace */
+    int64_t value_at; /* the first byte of the value that they are; beyond 0 in slices and copies of
+                         them */
     int64_t offset, n_bytes;
 };
 
@@ -79,6 +81,7 @@ struct instr {
     enum instr_kind kind;
     enum queue queue;
     node_id node;                /* COMPUTE */
+    struct slice slice;          /* COMPUTE: the part of the node; several make the whole */
     const struct kernel *kernel; /* COMPUTE */
     bool recompute;              /* COMPUTE: the node's second run */
     bool has_workspace;          /* COMPUTE: the last operand */
@@ -97,8 +100,15 @@ struct buffer {
     int32_t storage;     /* index of its storage entry, or -1 */
     int32_t merged_into; /* in-place reuse: shares that buffer's memory; -1: own */
     value_id value;      /* root value it was made for, or VALUE_NONE */
+    int64_t value_at;    /* the first byte of the value that it has room for */
     bool carried;        /* home of a root that lives from section to section of one step */
 };
+
+/* Where in its buffer's tier an operand is. */
+static inline int64_t operand_offset(const struct buffer *b, const struct operand *o)
+{
+    return b->offset + (o->value_at - b->value_at);
+}
 
 struct section {
     const char *name;
@@ -143,8 +153,10 @@ enum status program_bound(struct program *p, const struct storage *storage) MUST
 void program_free(struct program *p);
 
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */
-const struct port *program_input(const struct program *p, const char *name);      /* or NULL */
-const struct port *program_output(const struct program *p, const char *name);     /* or NULL */
+/* How often a step of n_micro micro-batches runs a section. */
+int64_t section_runs(const struct section *s, int64_t n_micro);
+const struct port *program_input(const struct program *p, const char *name);  /* or NULL */
+const struct port *program_output(const struct program *p, const char *name); /* or NULL */
 
 /* Invariant 2: walks the program as the queues would run it and proves that every instruction is a
  * call the graph has, that every read finds the value it expects, that live buffers never overlap,
@@ -158,6 +170,12 @@ enum status program_check(const struct program *p, const struct storage *storage
 enum status program_print(const struct program *p, struct str *out) MUST_CHECK;
 enum status program_parse(struct program **out, const char *text, const struct graph *g,
                           const struct device *device) MUST_CHECK;
+
+/* Appends what an instruction does: "linear layers.3.up.weight", "copy layers.3.up.weight". */
+void instr_add_text(const struct program *p, const struct instr *i, struct str *out);
+/* What a computation is part of ("forward", "backward", "recompute", "update", "begin"); of
+ * anything else the queue it is on. */
+const char *instr_part(const struct program *p, const struct instr *i);
 
 /* ---- what it costs --------------------------------------------------------------------------- */
 

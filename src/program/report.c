@@ -138,7 +138,7 @@ void program_cost(const struct program *p, int32_t first, int32_t n, const struc
             continue; /* an estimate: leave this one out */
         struct op_call call;
         double flops, bytes;
-        node_call(p->graph, node, in, out_tensors, &call);
+        node_call_slice(p->graph, node, i->slice, in, out_tensors, &call);
         out->time_s += compute_time(&call, &device->rates, &flops, &bytes);
         out->flops += flops;
         out->bytes += bytes;

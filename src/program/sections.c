@@ -2,8 +2,11 @@
  *
  * A root without a producer (a parameter, a state, an accumulator) is overwritten by updates one
  * after the other: v0, the root itself, then v1, v2, ... Between sections its memory holds the
- * newest of these that the sections so far have made. That follows from the graph alone, so the
+ * newest of these that the passes so far have made. That follows from the graph alone, so the
  * simulator can hold any program against it.
+ *
+ * Of several micro-steps the last one is a section of its own: there each sum over them is complete
+ * where its last term is added, and its update runs right behind, beside the backward pass.
  */
 #include <string.h>
 
@@ -11,13 +14,15 @@
 
 #define PASS_BIT(p) (1u << (p))
 
-static const struct section_rule whole_step[] = {{"step", ~0u}, {NULL, 0}};
-static const struct section_rule forward_only[] = {{"forward", ~0u}, {NULL, 0}};
+#define MICRO_STEP (PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD))
+
+static const struct section_rule whole_step[] = {{"step", 0, ~0u}, {NULL, 0, 0}};
+static const struct section_rule forward_only[] = {{"forward", 0, ~0u}, {NULL, 0, 0}};
 static const struct section_rule micro_steps[] = {
-    {"begin", PASS_BIT(PASS_BEGIN)},
-    {"micro", PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD)},
-    {"update", PASS_BIT(PASS_UPDATE)},
-    {NULL, 0},
+    {"begin", 0, PASS_BIT(PASS_BEGIN)},
+    {"micro", PASS_BIT(PASS_BEGIN), MICRO_STEP},
+    {"last", PASS_BIT(PASS_BEGIN), MICRO_STEP | PASS_BIT(PASS_UPDATE)},
+    {NULL, 0, 0},
 };
 
 const struct section_rule *section_rules(const struct graph *g, int64_t n_micro)
@@ -56,20 +61,22 @@ const struct section_rule *section_rules_of(const struct program *p)
     return NULL;
 }
 
-void section_held(const struct graph *g, const struct section_rule *rules, int n_sections,
-                  value_id *held)
+void section_held(const struct graph *g, uint32_t passes, value_id *held)
 {
     for (value_id v = 0; (size_t)v < g->values.n; v++)
-        held[v] = graph_value(g, v)->producer == NODE_NONE ? v : VALUE_NONE;
-    for (int x = 0; x < n_sections; x++) {
-        for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
-            const struct node *n = graph_node(g, k);
-            for (int i = 0; (rules[x].passes >> n->pass & 1u) && i < n->n_out; i++) {
-                const struct alias_rule *a = node_alias(n, i);
-                value_id root = value_root(g, n->out[i]);
-                if (a && a->kind == ALIAS_UPDATE && held[root] != VALUE_NONE)
-                    held[root] = n->out[i];
-            }
+        held[v] = v;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        for (int i = 0; (passes >> n->pass & 1u) && i < n->n_out; i++) {
+            const struct alias_rule *a = node_alias(n, i);
+            value_id root = value_root(g, n->out[i]);
+            if (a && a->kind == ALIAS_UPDATE && graph_value(g, root)->producer == NODE_NONE)
+                held[root] = n->out[i];
         }
     }
+}
+
+int64_t section_runs(const struct section *s, int64_t n_micro)
+{
+    return strcmp(s->name, "micro") == 0 ? n_micro - 1 : 1;
 }

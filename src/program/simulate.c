@@ -1,10 +1,11 @@
 /* simulate.c: the check of invariant 2, second half: contents of memory and order between queues.
  *
- * For every tier there is a map from byte ranges to the value they hold, who wrote it and who read
- * it since; for every queue, how much of every other queue is known to be finished (a vector clock,
- * carried by events). Instructions are walked in program order, and:
+ * For every tier there is a map from byte ranges to the bytes of a value they hold, who wrote them
+ * and who read them since; for every queue, how much of every other queue is known to be finished
+ * (a vector clock, carried by events). Instructions are walked in program order, and:
  *
- *   1. a read finds its whole range holding the value it expects, and the write is ordered before;
+ *   1. a read finds its whole range holding those bytes of the value it expects, be it from one
+ *      write or from several slices, and the writes are ordered before;
  *   2. a write is ordered after every earlier write and read of its range;
  *   3. roots end each section in their home holding what the graph says, outputs in their ports;
  *   4. the high-water mark of each tier is the predicted one.
@@ -12,7 +13,8 @@
  * Conflicting uses being ordered, every interleaving the queues may take gives what program order
  * gives. Everything is finished between sections and only roots reach across, so a section is
  * proved on its own: from what its roots hold on entry to what they must hold when it ends. A
- * micro-step begins where the one before it ended, which the graph calls by the same name.
+ * micro-step, the last one too, begins where the one before it ended: the graph calls what it adds
+ * to by the same name, whether it was just cleared or has terms already.
  */
 #include <string.h>
 
@@ -23,6 +25,7 @@ enum { UNDEFINED = -2 }; /* content nobody may read; VALUE_NONE is workspace */
 struct region {
     int64_t begin, end;
     value_id content;
+    int64_t value_at; /* the first byte of the content that it holds */
     enum queue writer;
     int64_t written;           /* writer's position */
     int64_t read[QUEUE_COUNT]; /* last reading position of each queue */
@@ -72,6 +75,7 @@ static enum status split(struct simulator *s, enum tier t, int64_t offset, size_
     if (low == s->map[t].n || s->map[t].items[low].begin == offset)
         return OK;
     struct region tail = s->map[t].items[low];
+    tail.value_at += offset - tail.begin;
     tail.begin = offset;
     s->map[t].items[low].end = offset;
     TRY(vec_push(&s->map[t], tail)); /* makes room; then shift */
@@ -100,13 +104,22 @@ static void unite(struct simulator *s, enum tier t, size_t first, size_t end)
     s->map[t].n -= end - first - 1;
 }
 
+/* Does the region hold the value whose first byte would be at `origin`? */
+static bool holds(const struct region *r, value_id value, int64_t origin)
+{
+    return r->content == value && r->value_at == r->begin - origin;
+}
+
 /* Sets content without an instruction: what was there before the section. */
 static enum status set_content(struct simulator *s, const struct buffer *b, value_id content)
 {
     size_t first, end;
     TRY(range(s, b->tier, b->offset, b->n_bytes, &first, &end));
-    for (size_t k = first; k < end; k++)
-        s->map[b->tier].items[k].content = content;
+    for (size_t k = first; k < end; k++) {
+        struct region *r = &s->map[b->tier].items[k];
+        r->content = content;
+        r->value_at = r->begin - b->offset;
+    }
     return OK;
 }
 
@@ -116,7 +129,7 @@ static enum status has_content(struct simulator *s, const struct buffer *b, valu
     size_t first, end;
     TRY(range(s, b->tier, b->offset, b->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
-        if (s->map[b->tier].items[k].content != content)
+        if (!holds(&s->map[b->tier].items[k], content, b->offset))
             return FAIL(ERR_PROGRAM, "%s: when %s ends, '%s' in %s must hold value %d, not %d",
                         s->p->name, section, b->name, tier_name(b->tier), content,
                         s->map[b->tier].items[k].content);
@@ -139,7 +152,7 @@ static enum status simulate_read(struct simulator *s, enum queue q, const struct
         struct region *r = &s->map[o->tier].items[k];
         if (r->content == UNDEFINED)
             return fail_at(s, "reads what was never written", o);
-        if (r->content != o->value)
+        if (!holds(r, o->value, o->offset - o->value_at))
             return fail_at(s, "reads what was overwritten", o);
         if (!knows(s, q, r->writer, r->written))
             return fail_at(s, "reads without waiting for the write", o);
@@ -161,6 +174,7 @@ static enum status simulate_write(struct simulator *s, enum queue q, const struc
                 return fail_at(s, "overwrites without waiting for a read", o);
         }
         r->content = o->value;
+        r->value_at = o->value_at + (r->begin - o->offset);
         r->writer = q;
         r->written = s->position[q];
         memset(r->read, 0, sizeof(r->read));
@@ -258,7 +272,7 @@ static enum status check_homes(const struct simulator *s)
     }
     enum status status = OK;
     for (value_id v = 0; (size_t)v < g->values.n && status == OK; v++) {
-        bool updated = s->held[v] != VALUE_NONE && s->held[v] != v;
+        bool updated = s->held[v] != v;
         if (updated && !has_home[v] && graph_value(g, v)->role != ROLE_INPUT)
             status = FAIL(ERR_PROGRAM, "%s: '%s' is updated but has no home", s->p->name,
                           graph_value(g, v)->name);
@@ -272,11 +286,11 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     const struct program *p = s->p;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        section_held(p->graph, rules, (int)x, s->held);
+        section_held(p->graph, rules[x].before, s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
-        section_held(p->graph, rules, (int)x + 1, s->held);
+        section_held(p->graph, rules[x].before | rules[x].passes, s->held);
         TRY(leave_section(s, section, x + 1 == p->sections.n));
     }
     return check_homes(s);

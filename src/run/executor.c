@@ -92,7 +92,7 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     struct tensor *in, *out;
     TRY(pool_try(&l->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
     TRY(pool_try(&l->pool, &out, sizeof(*out) * (size_t)n->n_out));
-    node_call(l->p->graph, n, in, out, &r->call);
+    node_call_slice(l->p->graph, n, i->slice, in, out, &r->call);
     for (int k = 0; k < n->n_in; k++)
         in[k].data = address(x, &o[k]);
     for (int k = 0; k < n->n_out; k++)

@@ -4,54 +4,69 @@
 
 #include "base/machine.h"
 
-#define SEARCH_S 3.0
+#define FIRST_S 3.0 /* looking for a remedy, */
+#define MORE_S  1.5 /* and for more of them */
 
 struct search {
     const struct variants *x;
     int64_t limit;
     double deadline;
-    int64_t fitted, least; /* bytes: of the last plan that fits; of all that were looked at */
+    struct advice *out;
 };
 
 /* Plans it, unless it is clear without: that rules out whatever does not save what there is most
- * of. s->fitted is what the last plan that fits takes. */
-static bool fits(struct search *s, const struct variant *v)
+ * of. */
+static bool fits(struct search *s, const struct variant *v, int64_t *n_bytes)
 {
-    int64_t n_bytes = s->x->least(s->x->user, v);
-    if (n_bytes <= s->limit && (now_s() > s->deadline || !s->x->plan(s->x->user, v, &n_bytes)))
+    *n_bytes = s->x->least(s->x->user, v);
+    if (*n_bytes <= s->limit && (now_s() > s->deadline || !s->x->plan(s->x->user, v, n_bytes)))
         return false;
-    s->least = MIN(s->least, n_bytes);
-    if (n_bytes > s->limit)
-        return false;
-    s->fitted = n_bytes;
-    return true;
+    s->out->least = MIN(s->out->least, *n_bytes);
+    return *n_bytes <= s->limit;
 }
 
-/* The mildest way that these changes fit: by themselves, with more let go, in smaller
- * micro-batches. The harshest of them goes first: where that does not fit, none does. */
-static bool fits_somehow(struct search *s, unsigned changes, struct variant *out)
+/* Another remedy asks for no more of anything. */
+static bool is_needless(const struct search *s, const struct variant *v)
 {
-    const struct variant plain = {.changes = changes, .n_parts = 1};
-    int64_t batch = s->x->batch;
-    *out = plain;
-    out->release = s->x->may_release;
-    if (fits(s, out)) {
-        if (fits(s, &plain))
-            *out = plain;
-        return true;
+    for (int i = 0; i < s->out->n; i++) {
+        const struct variant *r = &s->out->remedies[i].variant;
+        if ((r->changes & ~v->changes) == 0 && r->release <= v->release && r->n_parts <= v->n_parts)
+            return true;
     }
-    out->n_parts = batch;
-    if (batch == 1 || !fits(s, out))
+    return false;
+}
+
+static bool is_remedy(struct search *s, const struct variant *v, struct remedy *out)
+{
+    out->variant = *v;
+    return !is_needless(s, v) && fits(s, v, &out->n_bytes);
+}
+
+/* In the fewest parts of the batch with which it fits, if it does in the most. */
+static bool fits_in_parts(struct search *s, struct variant v, struct remedy *out)
+{
+    v.n_parts = s->x->batch;
+    if (s->x->batch == 1 || !is_remedy(s, &v, out))
         return false;
-    for (int64_t n_parts = 2; n_parts < batch; n_parts++) {
-        struct variant cut = *out;
-        cut.n_parts = n_parts;
-        if (batch % n_parts == 0 && fits(s, &cut)) {
-            *out = cut;
+    for (v.n_parts = 2; v.n_parts < s->x->batch; v.n_parts++) {
+        struct remedy r;
+        if (s->x->batch % v.n_parts == 0 && is_remedy(s, &v, &r)) {
+            *out = r;
             return true;
         }
     }
     return true;
+}
+
+/* The mildest way that these changes fit: by themselves, with more let go, in smaller
+ * micro-batches. */
+static bool fits_somehow(struct search *s, unsigned changes, struct remedy *out)
+{
+    const struct variant plain = {.changes = changes, .n_parts = 1};
+    struct variant eased = plain;
+    eased.release = s->x->may_release;
+    return is_remedy(s, &plain, out) || (eased.release && is_remedy(s, &eased, out)) ||
+           fits_in_parts(s, eased, out);
 }
 
 static int harshness_of(const struct variants *x, unsigned changes)
@@ -62,17 +77,28 @@ static int harshness_of(const struct variants *x, unsigned changes)
     return sum;
 }
 
+static void add_remedy(struct search *s, const struct remedy *r)
+{
+    struct str text = {0};
+    struct remedy *new = &s->out->remedies[s->out->n++];
+    *new = *r;
+    s->x->describe(s->x->user, &r->variant, &text);
+    (void)snprintf(new->text, sizeof(new->text), "%s", str_text(&text));
+    str_release(&text);
+    s->deadline = MIN(s->deadline, now_s() + MORE_S);
+}
+
 /* Every set of changes, from the mildest on. */
-static bool find(struct search *s, struct variant *out)
+static void find(struct search *s)
 {
     const unsigned n_sets = 1u << s->x->n_changes;
     for (int harshness = 0; harshness <= harshness_of(s->x, n_sets - 1); harshness++) {
-        for (unsigned set = 0; set < n_sets; set++) {
-            if (harshness_of(s->x, set) == harshness && fits_somehow(s, set, out))
-                return true;
+        for (unsigned set = 0; set < n_sets && s->out->n < MOST_REMEDIES; set++) {
+            struct remedy r;
+            if (harshness_of(s->x, set) == harshness && fits_somehow(s, set, &r))
+                add_remedy(s, &r);
         }
     }
-    return false;
 }
 
 static enum memory_class largest_part(const struct forecast *f)
@@ -86,17 +112,8 @@ static enum memory_class largest_part(const struct forecast *f)
 void advice_find(const struct variants *x, const struct forecast *now, enum tier tier,
                  int64_t n_bytes, struct advice *out)
 {
-    struct search s = {
-        .x = x, .limit = n_bytes, .deadline = now_s() + SEARCH_S, .least = now->budget.needs[tier]};
-    struct variant variant;
-    *out = (struct advice){.most = largest_part(now)};
+    struct search s = {.x = x, .limit = n_bytes, .deadline = now_s() + FIRST_S, .out = out};
+    *out = (struct advice){.most = largest_part(now), .least = now->budget.needs[tier]};
     out->most_bytes = now->breakdown[out->most];
-    out->found = find(&s, &variant);
-    out->n_bytes = out->found ? s.fitted : s.least;
-    if (!out->found)
-        return;
-    struct str text = {0};
-    x->describe(x->user, &variant, &text);
-    (void)snprintf(out->text, sizeof(out->text), "%s", str_text(&text));
-    str_release(&text);
+    find(&s);
 }

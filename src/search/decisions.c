@@ -63,6 +63,16 @@ enum home_class home_class_of(enum role role)
     }
 }
 
+/* In an extent, gradients that wait for the norm count from the last block: the backward pass makes
+ * those first, so they wait longest and have the most time to leave. */
+static bool waits_away(const struct decisions *d, const struct plan *p, int place)
+{
+    if (d->places)
+        return d->places[place].away[HOME_GRADIENTS];
+    return is_within(p, place < p->n_blocks ? p->n_blocks - 1 - place : place,
+                     d->n[EXTENT_GRADIENTS]);
+}
+
 static bool is_away(const struct decisions *d, const struct plan *p, int place, enum home_class c)
 {
     static const enum extent extents[HOME_CLASS_COUNT] = {
@@ -105,7 +115,7 @@ static void apply_moves(const struct decisions *d, struct plan *p, const struct 
         const struct node *n = graph_node(g, k);
         int place = place_of_node(p, g, k);
         if ((n->pass == PASS_FORWARD && !d->places && is_within(p, place, d->n[EXTENT_MOVED])) ||
-            (n->pass == PASS_BACKWARD && is_away(d, p, place, HOME_GRADIENTS)))
+            (n->pass == PASS_BACKWARD && waits_away(d, p, place)))
             move_outputs(d, p, g, n);
     }
 }

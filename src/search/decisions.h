@@ -17,7 +17,8 @@ extern "C" {
 #endif
 
 /* What leaves the device, in the order of a ladder: each is a number of blocks, counted from the
- * first, whose part of it does. What belongs to no block (embedding, head) counts as one more. */
+ * first, whose part of it does; gradients that wait for the norm are counted from the last. What
+ * belongs to no block (embedding, head) counts as one more. */
 enum extent {
     EXTENT_MOVED,      /* what the forward pass saves goes to the host until it is read */
     EXTENT_RECOMPUTED, /* only what leaves the block is saved; the rest is made again */

@@ -94,40 +94,6 @@ static void add_duration(struct tracer *t, double begin_s, double end_s)
 
 /* ---- instructions --------------------------------------------------------------------------- */
 
-/* What an instruction is about: a parameter it reads, or else the value it makes. */
-static const char *subject_of(const struct graph *g, const struct node *n)
-{
-    for (int k = 0; k < n->n_in; k++) {
-        if (n->in[k] == VALUE_NONE)
-            continue;
-        const struct value *v = graph_value(g, n->in[k]);
-        if (v->role == ROLE_PARAMETER && v->name[0])
-            return v->name;
-    }
-    for (int k = 0; k < n->n_out; k++) {
-        if (graph_value(g, n->out[k])->name[0])
-            return graph_value(g, n->out[k])->name;
-    }
-    return "";
-}
-
-static void name_instr(const struct program *p, const struct instr *i, struct str *out)
-{
-    if (i->kind == INSTR_WAIT) {
-        str_addf(out, "wait for event %d", i->event);
-        return;
-    }
-    if (i->kind == INSTR_COPY) {
-        const struct operand *o = &p->operands.items[i->first_operand];
-        str_addf(out, "copy %s", p->buffers.items[o[0].buffer].name);
-        return;
-    }
-    const struct node *n = graph_node(p->graph, i->node);
-    const char *subject = subject_of(p->graph, n);
-    str_addf(out, "%s%s%s%s", op_get(n->op)->name, i->recompute ? " again" : "",
-             *subject ? " " : "", subject);
-}
-
 static void add_shape(struct str *out, const struct graph *g, value_id v, const char *before)
 {
     char text[SHAPE_TEXT];
@@ -147,7 +113,7 @@ static void add_compute(struct tracer *t, const struct instr *i)
     for (int k = 0; k < n->n_out; k++)
         add_shape(&made, g, n->out[k], k ? ", " : "");
     add_text(t, "kernel", i->kernel->name);
-    add_text(t, "pass", i->recompute ? "recompute" : pass_name(n->pass));
+    add_text(t, "pass", instr_part(t->program, i));
     if (n->block != BLOCK_NONE)
         add_member(t, "block", n->block, 0);
     add_text(t, "in", str_text(&in));
@@ -182,7 +148,7 @@ static void add_instr(struct tracer *t, int process, int32_t at, double begin, d
 {
     const struct instr *i = &t->program->instrs.items[at];
     struct str name = {0};
-    name_instr(t->program, i, &name);
+    instr_add_text(t->program, i, &name);
     begin_event(t, "X", process, (int)i->queue + 1, begin);
     add_duration(t, begin, end);
     add_text(t, "name", str_text(&name));

@@ -60,21 +60,15 @@ static void set_step_inputs(struct loop *l, double lr)
         *step = (int32_t)(l->state.n_updates + 1);
 }
 
-static enum status set_batch(struct loop *l, bool *has_labels)
+static void set_batch(struct loop *l, const struct batch *batch)
 {
-    struct batch batch;
-    TRY(loader_next(l->s->loader, &batch));
-    *has_labels = batch.n_valid > 0;
-    l->n_labels += batch.n_valid;
-    feed_copy(&l->s->feed, &batch);
-    loader_release_slot(l->s->loader);
+    l->n_labels += batch->n_valid;
+    feed_copy(&l->s->feed, batch);
     int64_t *rng = input(l, "rng");
     if (rng) {
         rng[0] = l->s->config->seed;
         rng[1] = l->state.n_micro_steps;
     }
-    l->state.n_micro_steps++;
-    return OK;
 }
 
 static enum status run_section(struct loop *l, const char *name)
@@ -83,24 +77,28 @@ static enum status run_section(struct loop *l, const char *name)
 }
 
 /* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
- * none: neither is run, and the optimizer does not see them. */
+ * none: neither is run, and the optimizer does not see them. A batch runs when the next one with
+ * labels is there, so that the last of them is known for what it is. */
 static enum status run_step(struct loop *l, double lr)
 {
     int64_t n_micro = l->s->config->gradient_accumulation_steps;
-    bool has_labels;
     l->n_labels = 0;
     set_step_inputs(l, lr);
-    if (n_micro == 1) {
-        TRY(set_batch(l, &has_labels));
-        return has_labels ? run_section(l, "step") : OK;
-    }
-    TRY(run_section(l, "begin"));
+    if (n_micro > 1)
+        TRY(run_section(l, "begin"));
     for (int64_t i = 0; i < n_micro; i++) {
-        TRY(set_batch(l, &has_labels));
-        if (has_labels)
+        struct batch batch;
+        TRY(loader_next(l->s->loader, &batch));
+        if (batch.n_valid > 0 && l->n_labels > 0)
             TRY(run_section(l, "micro"));
+        if (batch.n_valid > 0)
+            set_batch(l, &batch);
+        l->state.n_micro_steps++;
+        loader_release_slot(l->s->loader);
     }
-    return l->n_labels > 0 ? run_section(l, "update") : OK;
+    if (l->n_labels == 0)
+        return OK;
+    return run_section(l, n_micro > 1 ? "last" : "step");
 }
 
 /* The steps a profile wants are run with the clock beside them. */

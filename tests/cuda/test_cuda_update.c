@@ -1,5 +1,5 @@
-/* Updates on a GPU: many tensors in one launch give the bits of one by one, also when recorded;
- * what is rounded by chance is rounded as on the CPU; scale 0 changes nothing.
+/* Updates on a GPU: many tensors in one launch give the bits of one by one, also when recorded, and
+ * so do slices of one; what is rounded by chance is rounded as on the CPU; scale 0 changes nothing.
  *
  * Skipped without a GPU. */
 #include <math.h>
@@ -128,7 +128,8 @@ static void add_streams(struct update *u, const struct kind *k, struct shape s, 
     fill(&u->in[0], stream, -1, 1);
     fill(&u->in[1], stream + 1, -1, 1);
     u->out[0] = u->in[0];
-    u->call = (struct op_call){k->op, 2, 1, u->in, u->out, u->attrs};
+    u->call = (struct op_call){
+        .op = k->op, .n_in = 2, .n_out = 1, .in = u->in, .out = u->out, .attrs = u->attrs};
     for (int m = 0; m < 2 && k->state != DTYPE_NONE && k->op != OP_sgd; m++) {
         if (m == 1 && k->op == OP_sgd_momentum)
             break;
@@ -250,6 +251,63 @@ static void together_gives_the_bits_of_one_by_one(void **state)
         }
         test_free(single);
         test_free(many);
+    }
+}
+
+/* Elements [first, first + n) of a call's tensor: of the whole, or of its scales. */
+static struct tensor part_of(const struct op_call *c, const struct tensor *t, int64_t first,
+                             int64_t n)
+{
+    int64_t all = shape_elems(&c->in[0].shape), own = shape_elems(&t->shape);
+    int64_t each = own == all ? 1 : CODES_IN_A_BLOCK;
+    struct tensor part = *t;
+    part.shape = shape_of(1, (n + each - 1) / each);
+    part.data = (char *)t->data + first / each * dtype_size(t->dtype);
+    return part;
+}
+
+static void run_in_slices(const struct kernel *k, const struct op_call *c, int64_t n_granules)
+{
+    const struct op_def *d = op_get(c->op);
+    struct kernel_ctx x = context();
+    struct tensor in[MAX_IN], out[MAX_OUT];
+    int64_t all = shape_elems(&c->in[0].shape), most = n_granules * d->granule;
+    assert_true(d->granule > 0);
+    for (int64_t first = 0; first < all; first += most) {
+        struct op_call slice = *c;
+        int64_t n = MIN(most, all - first);
+        for (int i = 0; i < c->n_in; i++)
+            in[i] = d->whole_inputs >> i & 1u ? c->in[i] : part_of(c, &c->in[i], first, n);
+        for (int o = 0; o < c->n_out; o++)
+            out[o] = part_of(c, &c->out[o], first, n);
+        slice.in = in;
+        slice.out = out;
+        slice.first_element = first;
+        must(k->run(&x, &slice));
+    }
+}
+
+/* 17 granules are no multiple of 16 bytes: nothing but the first slice can be had in vectors. */
+static void slices_give_the_bits_of_the_whole(void **state)
+{
+    static const int64_t sizes[] = {17, 2048};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        int n = make_updates(&kinds[i], 1, 0.5);
+        const struct kernel *k = kernel_of(kinds[i].op);
+        char *whole = test_malloc((size_t)n_taken), *parts = test_malloc((size_t)n_taken);
+        copy(arena, host, n_taken);
+        run_one_by_one(k, n);
+        copy(whole, arena, n_taken);
+        for (size_t size = 0; size < ARRAY_LEN(sizes); size++) {
+            copy(arena, host, n_taken);
+            for (int c = 0; c < n; c++)
+                run_in_slices(k, calls[c], sizes[size]);
+            copy(parts, arena, n_taken);
+            assert_memory_equal(whole, parts, (size_t)n_taken);
+        }
+        test_free(whole);
+        test_free(parts);
     }
 }
 
@@ -376,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_gives_the_bits_of_one_by_one),
         cmocka_unit_test(with_and_without_masters_in_one_batch_give_the_same_bits),
+        cmocka_unit_test(slices_give_the_bits_of_the_whole),
         cmocka_unit_test(scale_zero_changes_nothing),
         cmocka_unit_test(what_is_rounded_by_chance_is_rounded_as_on_the_cpu),
     };

@@ -89,7 +89,8 @@ static void run_into(const struct kernel *k, struct update *u, struct update *to
                               {DTYPE_I32, one, &u->step},
                               {DTYPE_F32, one, &u->scale}};
     struct attr attrs[ADAMW_ATTRS] = {{.f = 0.9}, {.f = 0.999}, {.f = 1e-8}, {.f = 0.0}, {.i = 0}};
-    struct op_call c = {OP_adamw_8bit, N_IN, N_OUT, in, out, attrs};
+    struct op_call c = {
+        .op = OP_adamw_8bit, .n_in = N_IN, .n_out = N_OUT, .in = in, .out = out, .attrs = attrs};
     struct kernel_ctx x = {.env = {.n_threads = 1}, .workspace = workspace};
     assert_true(k->workspace(&c, &x.env) <= (int64_t)sizeof(workspace));
     expect_ok(k->run(&x, &c));

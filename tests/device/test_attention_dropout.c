@@ -53,7 +53,8 @@ static void run(struct fixture *f, const char *name, int n_in, float *weights)
     struct tensor out[] = {
         {DTYPE_F32, shape_of(3, (int64_t)BATCH, (int64_t)TOKENS, width), f->out},
         {DTYPE_F32, shape_of(3, (int64_t)BATCH, (int64_t)HEADS, (int64_t)TOKENS), f->lse}};
-    const struct op_call call = {OP_attention, n_in, 2, in, out, attrs};
+    const struct op_call call = {
+        .op = OP_attention, .n_in = n_in, .n_out = 2, .in = in, .out = out, .attrs = attrs};
     const struct kernel_ctx ctx = {.env = {.n_threads = 2}, .workspace = f->workspace};
     const struct kernel *k = cpu_kernels(OP_attention);
     while (strcmp(k->name, name) != 0)
@@ -113,7 +114,8 @@ static void every_kernel_drops_the_pairs_of_the_definition(void **state)
     (void)state;
     const struct attr attrs[] = {[ATTENTION_DROPOUT] = {.f = 0.3}, [ATTENTION_SEED] = {.i = 3}};
     const struct tensor rng = {DTYPE_I64, shape_of(1, (int64_t)2), f->rng};
-    const struct op_call call = {OP_attention, 1, 0, &rng, NULL, attrs};
+    const struct op_call call = {
+        .op = OP_attention, .n_in = 1, .n_out = 0, .in = &rng, .out = NULL, .attrs = attrs};
     struct attention_dropout d = attention_dropout_of(&call, 0, TOKENS);
     run(f, "tiles", 2, f->weights);
     run(f, "reference", 2, f->other);

@@ -35,7 +35,8 @@ static void drop(struct fixture *f, const char *name, double p, int64_t seed, in
     const struct tensor in[] = {{DTYPE_F32, shape_of(1, (int64_t)N), (void *)(uintptr_t)x},
                                 {DTYPE_I64, shape_of(1, (int64_t)2), f->rng}};
     struct tensor out = {DTYPE_F32, shape_of(1, (int64_t)N), y};
-    const struct op_call call = {OP_dropout, 2, 1, in, &out, attrs};
+    const struct op_call call = {
+        .op = OP_dropout, .n_in = 2, .n_out = 1, .in = in, .out = &out, .attrs = attrs};
     struct kernel_ctx ctx = {.env = {.n_threads = n_threads}};
     const struct kernel *k = cpu_kernels(OP_dropout);
     while (strcmp(k->name, name) != 0)

@@ -82,7 +82,8 @@ static void run(struct bench *b, const char *kernel, int n_threads, int64_t seed
                                       [ADAMW_EPSILON] = {.f = 1e-8},
                                       [ADAMW_WEIGHT_DECAY] = {.f = 0.01},
                                       [ADAMW_SEED] = {.i = seed}};
-    struct op_call c = {OP_adamw, 7, 3, in, out, attrs};
+    struct op_call c = {
+        .op = OP_adamw, .n_in = 7, .n_out = 3, .in = in, .out = out, .attrs = attrs};
     struct kernel_ctx x = {.env = {.n_threads = n_threads}};
     assert_int_equal(team_new(&x.env.team, n_threads), OK);
     for (const struct kernel *k = cpu_kernels(OP_adamw); k->name; k++) {

@@ -156,7 +156,7 @@ static void a_budget_that_is_met_to_the_byte_fits(void **state)
 
 static void run_everything(struct engine *e)
 {
-    static const char *const sections[] = {"step", "begin", "micro", "update", "forward"};
+    static const char *const sections[] = {"step", "begin", "micro", "last", "forward"};
     for (int i = 0; i < e->work.n_stages; i++) {
         const struct stage *s = &e->work.stages[i];
         for (size_t k = 0; k < ARRAY_LEN(sections); k++) {

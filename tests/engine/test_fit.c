@@ -127,7 +127,7 @@ static void too_little_free_memory_names_the_holder_and_the_change(void **state)
     set_free(kept - 1);
     assert_int_equal(engine_require_room(&p.engine), ERR_FIT);
     expect_words(kept);
-    expect_message("with device_memory: ");
+    expect_message("\n  device_memory=");
     drop(&p);
 }
 

@@ -166,17 +166,16 @@ static size_t backward_nodes_after_the_first_update(const struct graph *g)
     return n;
 }
 
-static void updates_run_early_where_a_step_is_one_batch(void **state)
+static void updates_run_where_their_gradient_is_complete(void **state)
 {
-    struct training t;
     (void)state;
-    training_init(&t, &(struct training_options){.golden = "llama", .batch = 1, .seq_len = 8});
-    assert_true(backward_nodes_after_the_first_update(t.stage->graph) > 0);
-    training_release(&t);
-    training_init(
-        &t, &(struct training_options){.golden = "llama", .batch = 1, .seq_len = 8, .n_micro = 2});
-    assert_int_equal(backward_nodes_after_the_first_update(t.stage->graph), 0);
-    training_release(&t);
+    for (int64_t n_micro = 1; n_micro <= 2; n_micro++) {
+        struct training t;
+        training_init(&t, &(struct training_options){
+                              .golden = "llama", .batch = 1, .seq_len = 8, .n_micro = n_micro});
+        assert_true(backward_nodes_after_the_first_update(t.stage->graph) > 0);
+        training_release(&t);
+    }
 }
 
 int main(void)
@@ -186,7 +185,7 @@ int main(void)
         cmocka_unit_test(numerics_show_in_the_graph_of_training),
         cmocka_unit_test(only_the_numerics_show_in_a_graph),
         cmocka_unit_test(evaluation_measures_the_plain_loss),
-        cmocka_unit_test(updates_run_early_where_a_step_is_one_batch),
+        cmocka_unit_test(updates_run_where_their_gradient_is_complete),
     };
     log_set_level(LOG_WARN);
     return cmocka_run_group_tests(tests, open_device, close_device);

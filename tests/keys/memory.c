@@ -166,7 +166,7 @@ static void expect_offloading(const char *key, enum snug_memory what)
     TRAIN(&away, LARGE, HELD, word(key, "auto"), budget);
     assert_true(away.plan.host_breakdown[what] > held.plan.host_breakdown[what]);
     assert_true(trial_same_losses(&held, &away));
-    REFUSED("it fits in", LARGE, HELD, budget);
+    REFUSED("it fits with", LARGE, HELD, budget);
 }
 
 void key_activation_offloading(void)
@@ -177,7 +177,7 @@ void key_activation_offloading(void)
 void key_offload_optimizer(void)
 {
     expect_offloading("offload_optimizer", SNUG_MEMORY_OPTIMIZER);
-    REFUSED("without offload_optimizer: false (command line)", LARGE, "offload_optimizer=false",
+    REFUSED("offload_optimizer=auto", LARGE, "offload_optimizer=false",
             "device_memory=8MiB");
 }
 

@@ -237,6 +237,8 @@ static void each_way_saves_device_memory(void **state)
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         struct training t;
         bool waits = ways[i].decide == gradients_moved;
+        if (ways[i].decide == everything_far_ahead_of_time)
+            continue; /* with a ring without end everything is on the device at once */
         training_init(&t, waits ? &clipped : &sums);
         ways[i].decide(&t.stage->plan, t.stage->graph);
         training_emit(&t);

@@ -164,7 +164,8 @@ static void put(struct calls *c, int i, int target, int grad)
     c->in[i][0] = (struct tensor){DTYPE_F32, s, memory + target};
     c->in[i][1] = (struct tensor){DTYPE_F32, s, memory + grad};
     c->out[i][0] = c->in[i][0];
-    c->call[i] = (struct op_call){OP_adamw, 2, 1, c->in[i], c->out[i], NULL};
+    c->call[i] = (struct op_call){
+        .op = OP_adamw, .n_in = 2, .n_out = 1, .in = c->in[i], .out = c->out[i], .attrs = NULL};
     c->list[i] = &c->call[i];
 }
 

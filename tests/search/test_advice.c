@@ -69,9 +69,9 @@ static void expect_advice(int64_t limit, bool may_release, const char *text, int
 {
     struct made_up m;
     struct advice a = ask(limit, may_release, &m);
-    assert_true(a.found);
-    assert_string_equal(a.text, text);
-    assert_int_equal(a.n_bytes, n_bytes);
+    assert_true(a.n > 0);
+    assert_string_equal(a.remedies[0].text, text);
+    assert_int_equal(a.remedies[0].n_bytes, n_bytes);
 }
 
 static void recomputing_comes_before_smaller_batches_before_other_numerics(void **state)
@@ -102,11 +102,27 @@ static void what_cannot_fit_is_not_planned(void **state)
     struct made_up m;
     (void)state;
     struct advice a = ask(299, true, &m);
-    assert_false(a.found);
+    assert_int_equal(a.n, 0);
     assert_int_equal(m.n_planned, 0);
-    assert_int_equal(a.n_bytes, 300); /* the least of all variants, known without planning */
+    assert_int_equal(a.least, 300); /* the least of all variants, known without planning */
     assert_int_equal(a.most, MEMORY_WEIGHTS);
     assert_int_equal(a.most_bytes, WEIGHTS);
+}
+
+/* Each does by itself: none asks for all that another asks for, and more. */
+static void other_ways_follow_from_the_mildest_on(void **state)
+{
+    struct made_up m;
+    (void)state;
+    struct advice a = ask(1400, true, &m);
+    const char *const texts[] = {"changes 0, release 1, parts 1", "changes 2, release 0, parts 1",
+                                 "changes 1, release 0, parts 1"};
+    const int64_t n_bytes[] = {1300, 1400, 1100};
+    assert_int_equal(a.n, ARRAY_LEN(texts));
+    for (int i = 0; i < a.n; i++) {
+        assert_string_equal(a.remedies[i].text, texts[i]);
+        assert_int_equal(a.remedies[i].n_bytes, n_bytes[i]);
+    }
 }
 
 int main(void)
@@ -116,6 +132,7 @@ int main(void)
         cmocka_unit_test(the_mildest_change_that_fits_is_named),
         cmocka_unit_test(what_is_not_held_is_not_let_go),
         cmocka_unit_test(what_cannot_fit_is_not_planned),
+        cmocka_unit_test(other_ways_follow_from_the_mildest_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

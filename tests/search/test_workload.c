@@ -40,6 +40,29 @@ static void print(const struct training *t, struct str *out)
     expect_ok(program_print(t->stage->program, out));
 }
 
+/* Gradients of the last block wait for the norm longest, sums of all blocks are there all the time
+ * and are fetched when the fewest activations are alive. */
+static void gradients_that_wait_leave_from_the_last_block_on(void **state)
+{
+    (void)state;
+    struct training t;
+    const struct decisions d = {.n = {[EXTENT_GRADIENTS] = 1}};
+    int n_moved = 0;
+    training_init(&t, &(struct training_options){
+                          .golden = "llama", .batch = 1, .seq_len = 8, .max_grad_norm = 1.0});
+    (void)plan_with(&t, &d);
+    for (value_id v = 0; (size_t)v < t.stage->graph->values.n; v++) {
+        if (t.stage->plan.treat[v] != MOVE)
+            continue;
+        node_id producer = graph_value(t.stage->graph, v)->producer;
+        int block = graph_node(t.stage->graph, producer)->block;
+        assert_int_equal(block, t.stage->plan.n_blocks - 1);
+        n_moved++;
+    }
+    assert_true(t.stage->plan.n_blocks > 1 && n_moved > 0);
+    training_release(&t);
+}
+
 static void decisions_are_tried_over_one_graph(void **state)
 {
     struct training t;
@@ -217,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_tried_over_one_graph),
+        cmocka_unit_test(gradients_that_wait_leave_from_the_last_block_on),
         cmocka_unit_test(every_block_that_is_named_is_recomputed),
         cmocka_unit_test(arenas_are_those_of_the_largest_stage),
         cmocka_unit_test(only_training_recomputes),

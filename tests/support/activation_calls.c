@@ -76,7 +76,8 @@ static bool run(struct bench *b, enum op_id op, const struct tensor *in, int n_i
                 struct tensor *out, int n_out)
 {
     struct attr attrs[2] = {{.i = b->c->approximate}, {.i = out[n_out > 1 ? 1 : 0].dtype}};
-    struct op_call call = {op, n_in, n_out, in, out, attrs};
+    struct op_call call = {
+        .op = op, .n_in = n_in, .n_out = n_out, .in = in, .out = out, .attrs = attrs};
     const struct kernel *k = &b->d->ops->kernels(op)[b->i_kernel];
     if (k->declines && k->declines(&call, &b->d->env))
         return false;

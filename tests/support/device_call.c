@@ -19,7 +19,8 @@
 
 void host_call_bind(struct host_call *h, enum op_id op, int n_in, int n_out)
 {
-    h->call = (struct op_call){op, n_in, n_out, h->in, h->out, h->attrs};
+    h->call = (struct op_call){
+        .op = op, .n_in = n_in, .n_out = n_out, .in = h->in, .out = h->out, .attrs = h->attrs};
 }
 
 void host_call_release(struct host_call *h)

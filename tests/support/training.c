@@ -140,9 +140,8 @@ void training_step(struct training *t, int step)
     expect_ok(engine_run(&t->engine, t->stage, "begin"));
     for (int64_t i = 0; i < t->options.n_micro; i++) {
         fill_batch(t, step, i);
-        expect_ok(engine_run(&t->engine, t->stage, "micro"));
+        expect_ok(engine_run(&t->engine, t->stage, i + 1 < t->options.n_micro ? "micro" : "last"));
     }
-    expect_ok(engine_run(&t->engine, t->stage, "update"));
 }
 
 float training_output(const struct training *t, const char *name)

@@ -34,8 +34,7 @@ static enum status adamw_blocked(const struct kernel_ctx *x, const struct op_cal
         .grad = &c->in[1],
         .apply = s.n > 3 ? adamw_master_block : adamw_block,
         .rule = &rule,
-        .seed = (uint64_t)call_int(c, ADAMW_SEED),
-        .step = (int64_t)ref_get(&c->in[5], 0),
+        .draw = update_draw_of(c, ADAMW_SEED, 5),
     };
     if (update_is_skipped(&c->in[6]))
         update_copy(s.list, s.n);
@@ -47,12 +46,11 @@ static enum status adamw_blocked(const struct kernel_ctx *x, const struct op_cal
 static void adamw_element(const struct op_call *c, const struct adamw_streams *s, int64_t i)
 {
     double p = ref_get(s->list[0].in, i), m = ref_get(&c->in[2], i), v = ref_get(&c->in[3], i);
-    uint64_t seed = (uint64_t)call_int(c, ADAMW_SEED);
-    int64_t step = (int64_t)ref_get(&c->in[5], 0);
+    const struct update_draw draw = update_draw_of(c, ADAMW_SEED, 5);
     adamw_apply(c, 4, ref_get(&c->in[1], i), &p, &m, &v);
-    update_set(&s->list[0], i, p, seed, step);
-    update_set(&s->list[1], i, m, seed, step);
-    update_set(&s->list[2], i, v, seed, step);
+    update_set(&s->list[0], i, p, &draw);
+    update_set(&s->list[1], i, m, &draw);
+    update_set(&s->list[2], i, v, &draw);
     if (s->n > 3)
         ref_set(s->list[3].out, i, ref_get(s->list[0].out, i));
 }

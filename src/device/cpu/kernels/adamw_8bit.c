@@ -49,8 +49,7 @@ static enum status coded_blocked(const struct kernel_ctx *x, const struct op_cal
         .grad = &c->in[1],
         .apply = s.n > 3 ? adamw_master_block : adamw_block,
         .rule = &rule,
-        .seed = (uint64_t)call_int(c, ADAMW_SEED),
-        .step = (int64_t)ref_get(&c->in[CODED_STEP], 0),
+        .draw = update_draw_of(c, ADAMW_SEED, CODED_STEP),
     };
     if (update_is_skipped(&c->in[CODED_SCALE]))
         update_copy(s.list, s.n);
@@ -97,14 +96,13 @@ static void reference_block(const struct op_call *c, const struct coded_streams 
                             int64_t n)
 {
     double m[DYNAMIC_BLOCK], v[DYNAMIC_BLOCK];
-    uint64_t seed = (uint64_t)call_int(c, ADAMW_SEED);
-    int64_t step = (int64_t)ref_get(&c->in[CODED_STEP], 0);
+    const struct update_draw draw = update_draw_of(c, ADAMW_SEED, CODED_STEP);
     decode_reference(&s->list[1], at, n, m);
     decode_reference(&s->list[2], at, n, v);
     for (int64_t i = 0; i < n; i++) {
         double p = ref_get(s->list[0].in, at + i);
         adamw_apply(c, CODED_LR, ref_get(&c->in[1], at + i), &p, &m[i], &v[i]);
-        update_set(&s->list[0], at + i, p, seed, step);
+        update_set(&s->list[0], at + i, p, &draw);
         if (s->n > 3)
             ref_set(s->list[3].out, at + i, ref_get(s->list[0].out, at + i));
     }

@@ -51,8 +51,7 @@ static enum status sgd_blocked(const struct kernel_ctx *x, const struct op_call 
                              .grad = &c->in[1],
                              .apply = sgd_block,
                              .rule = &rule,
-                             .seed = (uint64_t)call_int(c, 1),
-                             .step = (int64_t)ref_get(&c->in[3], 0)};
+                             .draw = update_draw_of(c, 1, 3)};
     if (update_is_skipped(&c->in[4]))
         update_copy(&param, 1);
     else
@@ -78,8 +77,7 @@ static enum status sgd_momentum_blocked(const struct kernel_ctx *x, const struct
                              .grad = &c->in[1],
                              .apply = sgd_momentum_block,
                              .rule = &rule,
-                             .seed = (uint64_t)call_int(c, 3),
-                             .step = (int64_t)ref_get(&c->in[4], 0)};
+                             .draw = update_draw_of(c, 3, 4)};
     if (update_is_skipped(&c->in[5]))
         update_copy(streams, 2);
     else
@@ -92,6 +90,7 @@ static enum status sgd_reference(const struct kernel_ctx *x, const struct op_cal
     (void)x;
     const struct update_stream param = {
         .in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
+    const struct update_draw draw = update_draw_of(c, 1, 3);
     double lr = ref_get(&c->in[2], 0), scale = ref_get(&c->in[4], 0);
     if (update_is_skipped(&c->in[4])) {
         update_copy(&param, 1);
@@ -100,7 +99,7 @@ static enum status sgd_reference(const struct kernel_ctx *x, const struct op_cal
     for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
         double p = ref_get(&c->in[0], i);
         double g = scale * ref_get(&c->in[1], i) + call_float(c, 0) * p;
-        update_set(&param, i, p - lr * g, (uint64_t)call_int(c, 1), (int64_t)ref_get(&c->in[3], 0));
+        update_set(&param, i, p - lr * g, &draw);
     }
     return OK;
 }
@@ -113,7 +112,7 @@ static enum status sgd_momentum_reference(const struct kernel_ctx *x, const stru
         {.in = &c->in[2], .out = &c->out[1], .rounding = ROUND_STATE1}};
     double lr = ref_get(&c->in[3], 0), scale = ref_get(&c->in[5], 0), t = ref_get(&c->in[4], 0);
     double momentum = call_float(c, 0);
-    uint64_t seed = (uint64_t)call_int(c, 3);
+    const struct update_draw draw = update_draw_of(c, 3, 4);
     if (update_is_skipped(&c->in[5])) {
         update_copy(streams, 2);
         return OK;
@@ -122,9 +121,8 @@ static enum status sgd_momentum_reference(const struct kernel_ctx *x, const stru
         double p = ref_get(&c->in[0], i);
         double g = scale * ref_get(&c->in[1], i) + call_float(c, 2) * p;
         double buf = t <= 1.0 ? g : momentum * ref_get(&c->in[2], i) + g;
-        update_set(&streams[0], i, p - lr * (call_bool(c, 1) ? g + momentum * buf : buf), seed,
-                   (int64_t)t);
-        update_set(&streams[1], i, buf, seed, (int64_t)t);
+        update_set(&streams[0], i, p - lr * (call_bool(c, 1) ? g + momentum * buf : buf), &draw);
+        update_set(&streams[1], i, buf, &draw);
     }
     return OK;
 }

@@ -42,25 +42,37 @@ static uint32_t parts_of(enum rounding rounding, uint32_t bits)
                                       : rounding_state2(bits);
 }
 
-void update_set(const struct update_stream *s, int64_t i, double x, uint64_t seed, int64_t step)
+struct update_draw update_draw_of(const struct op_call *c, int seed, int step)
 {
-    if (!is_random(s, seed)) {
+    return (struct update_draw){.seed = (uint64_t)call_int(c, seed),
+                                .step = (int64_t)ref_get(&c->in[step], 0),
+                                .first_element = c->first_element};
+}
+
+void update_set(const struct update_stream *s, int64_t i, double x, const struct update_draw *d)
+{
+    if (!is_random(s, d->seed)) {
         ref_set(s->out, i, x);
         return;
     }
-    uint32_t bits = rounding_draw(seed, step, i / 4).v[i % 4];
+    int64_t element = d->first_element + i;
+    uint32_t bits =
+        rounding_draw(d->seed, d->step, element / ROUNDING_QUAD).v[element % ROUNDING_QUAD];
     ((uint16_t *)s->out->data)[i] =
         (uint16_t)bf16_round_by(f32_bits((float)x), parts_of(s->rounding, bits));
 }
 
-/* The bits of elements [at, at + CPU_BLOCK); at is a multiple of 4. */
-static void draw_block(uint32_t *restrict bits, uint64_t seed, int64_t step, int64_t at)
+/* The bits of the call's elements [at, at + CPU_BLOCK); at and the call's first element are
+ * multiples of ROUNDING_QUAD. */
+static void draw_block(uint32_t *restrict bits, const struct update_draw *d, int64_t at)
 {
+    const uint64_t seed = d->seed;
+    const int64_t step = d->step, first_quad = (d->first_element + at) / ROUNDING_QUAD;
 #pragma omp simd
-    for (int64_t i = 0; i < CPU_BLOCK / 4; i++) {
-        struct philox4 r = rounding_draw(seed, step, at / 4 + i);
-        for (int k = 0; k < 4; k++)
-            bits[4 * i + k] = r.v[k];
+    for (int64_t i = 0; i < CPU_BLOCK / ROUNDING_QUAD; i++) {
+        struct philox4 r = rounding_draw(seed, step, first_quad + i);
+        for (int k = 0; k < ROUNDING_QUAD; k++)
+            bits[ROUNDING_QUAD * i + k] = r.v[k];
     }
 }
 
@@ -131,9 +143,9 @@ static void update_block(const void *job, int64_t at, int64_t n)
         block[i] = open_block(&u->streams[i], at, n, buffer[i]);
     u->apply(u->rule, block, g, n);
     if (any_random)
-        draw_block(bits, u->seed, u->step, at);
+        draw_block(bits, &u->draw, at);
     for (int i = 0; i < u->n_streams; i++) {
-        if (is_random(&u->streams[i], u->seed))
+        if (is_random(&u->streams[i], u->draw.seed))
             round_block(&u->streams[i], at, block[i], bits, n);
         else if (u->streams[i].codes)
             encode_block(&u->streams[i], at, n, block[i]);
@@ -146,6 +158,6 @@ void update_run(const struct kernel_ctx *x, const struct update *u)
 {
     struct updating job = {.u = u};
     for (int i = 0; i < u->n_streams; i++)
-        job.any_random |= is_random(&u->streams[i], u->seed);
+        job.any_random |= is_random(&u->streams[i], u->draw.seed);
     cpu_each_block(x, shape_elems(&u->grad->shape), update_block, &job);
 }

@@ -37,14 +37,20 @@ struct update_stream {
 /* block[i] is the block of stream i, to be changed where it is; g that of the gradient. */
 typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t n);
 
+/* What the random bits of an element depend on, beside its place in the call (base/rounding.h). */
+struct update_draw {
+    uint64_t seed; /* 0: everything is rounded to nearest */
+    int64_t step;
+    int64_t first_element; /* of the whole that the call is a slice of */
+};
+
 struct update {
     const struct update_stream *streams;
     int n_streams;
     const struct tensor *grad;
     update_rule *apply;
     const void *rule;
-    uint64_t seed; /* 0: everything is rounded to nearest */
-    int64_t step;
+    struct update_draw draw;
 };
 
 /* 0: nothing counted, or the norm was not finite; see clip_scale. */
@@ -54,7 +60,9 @@ void update_copy(const struct update_stream *streams, int n_streams);
 void update_run(const struct kernel_ctx *x, const struct update *u);
 
 /* Element i of stream s becomes x, rounded as update_run would: for the reference kernels. */
-void update_set(const struct update_stream *s, int64_t i, double x, uint64_t seed, int64_t step);
+void update_set(const struct update_stream *s, int64_t i, double x, const struct update_draw *d);
+/* By attribute `seed` and input `step` of a call. */
+struct update_draw update_draw_of(const struct op_call *c, int seed, int step);
 
 #ifdef __cplusplus
 }

@@ -47,6 +47,7 @@ static enum status add_adamw(struct update_launch<adamw_rule> *l, const struct o
         TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.image));
     t.grad = c->in[1].data;
     t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
     t.seed = (uint64_t)call_int(c, ADAMW_SEED);
     t.weight_decay = (float)call_float(c, ADAMW_WEIGHT_DECAY);
     h.vectors = update_aligned(&t);

@@ -22,7 +22,8 @@ struct coded_tensor {
     uint8_t *codes[UPDATE_STATES];
     float *absmax[UPDATE_STATES];
     int64_t n_elems;
-    uint64_t seed; /* 0: round to nearest */
+    int64_t first_element; /* as in update_tensor */
+    uint64_t seed;         /* 0: round to nearest */
     float weight_decay;
     int32_t first_chunk;
 };
@@ -139,7 +140,7 @@ coded_update8(const coded_args &a, const struct coded_shared &shared, const stru
     struct update_parts parts = {};
     const bool random = target == DTYPE_BF16 && t.seed != 0;
     if (random)
-        draw8(parts, t.seed, step, p.at);
+        draw8(parts, t.seed, step, t.first_element + p.at);
     store8(t.target, target, p.at, p.n_left, p.whole, x, random, parts.target);
     if (image != DTYPE_NONE && t.image)
         store8(t.image, image, p.at, p.n_left, p.whole, x, false, parts.target);
@@ -251,6 +252,7 @@ static enum status add_coded(struct update_launch<coded_rule> *l, const struct o
     TRY(coded_states(l, c, &t));
     t.grad = c->in[1].data;
     t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
     t.seed = (uint64_t)call_int(c, ADAMW_SEED);
     t.weight_decay = (float)call_float(c, ADAMW_WEIGHT_DECAY);
     h.vectors = coded_aligned(&t);

@@ -93,6 +93,7 @@ static enum status add_sgd(struct update_launch<sgd_rule> *l, const struct op_ca
     TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.target));
     t.grad = c->in[1].data;
     t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
     t.weight_decay = (float)call_float(c, 0);
     t.seed = (uint64_t)call_int(c, 1);
     h.vectors = update_aligned(&t);
@@ -112,6 +113,7 @@ static enum status add_sgd_momentum(struct update_launch<sgd_momentum_rule> *l,
     TRY(update_in_place(l->x, &c->in[2], &c->out[1], &t.state[0]));
     t.grad = c->in[1].data;
     t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
     t.weight_decay = (float)call_float(c, 2);
     t.seed = (uint64_t)call_int(c, 3);
     h.vectors = update_aligned(&t);

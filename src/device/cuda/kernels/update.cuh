@@ -39,7 +39,8 @@ struct update_tensor {
     void *image; /* the parameter behind a master: the target rounded; NULL: the target is it */
     const void *grad;
     int64_t n_elems;
-    uint64_t seed; /* 0: round to nearest */
+    int64_t first_element; /* of the whole that the call is a slice of: a multiple of the draws */
+    uint64_t seed;         /* 0: round to nearest */
     float weight_decay;
     int32_t first_chunk;
 };
@@ -275,8 +276,8 @@ static __device__ __forceinline__ void draw8(struct update_parts &p, uint64_t se
                                              int64_t at)
 {
 #pragma unroll
-    for (int q = 0; q < 2; q++) {
-        struct philox4 r = rounding_draw(seed, step, at / 4 + q);
+    for (int q = 0; q < UPDATE_VECTOR / ROUNDING_QUAD; q++) {
+        struct philox4 r = rounding_draw(seed, step, at / ROUNDING_QUAD + q);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             p.target[4 * q + k] = rounding_param(r.v[k]);
@@ -320,7 +321,7 @@ static __device__ __forceinline__ void update8(const ARGS &a, const RULE &rule,
         any_bf16 = any_bf16 || DTYPES::state(a.head.state[s]) == DTYPE_BF16;
     const bool random = any_bf16 && t.seed != 0;
     if (random)
-        draw8(parts, t.seed, step, p.at);
+        draw8(parts, t.seed, step, t.first_element + p.at);
     store8(t.target, target, p.at, p.n_left, p.whole, v, random, parts.target);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)

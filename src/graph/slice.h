@@ -1,0 +1,50 @@
+/* slice.h: a call on some of its elements.
+ *
+ * An op that works on its elements by themselves (op_def.granule) can be called on a contiguous run
+ * of them, in row-major order, and gives there the bits of the call on all. So a tensor that is too
+ * large to be in one place is worked on piece by piece.
+ *
+ *     elements   │ granule │ granule │ granule │ gra│
+ *     slices     │ first, n          │ first, n     │
+ *
+ * A slice begins at a granule and ends at one, or with the tensor.
+ */
+#ifndef SNUG_GRAPH_SLICE_H
+#define SNUG_GRAPH_SLICE_H
+
+#include "graph/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* n = 0: all there are, which is what an op without granule takes. */
+struct slice {
+    int64_t first, n;
+};
+
+/* A run of bytes of one tensor. */
+struct byte_range {
+    int64_t at, n_bytes;
+};
+
+/* Elements of a node that slices divide; 0: its op can only be called as a whole. */
+int64_t node_sliceable(const struct graph *g, const struct node *n);
+/* Whether the node can be called so: its op has a granule, and the slice keeps to it. */
+bool slice_is_valid(const struct graph *g, const struct node *n, struct slice s);
+/* What the slice is of one operand: inputs come first, then outputs. */
+struct byte_range slice_bytes(const struct graph *g, const struct node *n, struct slice s,
+                              int operand);
+
+/* The same as a tensor: a line of elements (data = NULL); dtype NONE: an input that is absent. */
+struct tensor slice_tensor(const struct graph *g, const struct node *n, struct slice s,
+                           int operand);
+
+/* node_call of a slice: tensors have a line of elements, first_element is set. */
+void node_call_slice(const struct graph *g, const struct node *n, struct slice s, struct tensor *in,
+                     struct tensor *out, struct op_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,137 @@
+/* An op that can be had in slices (op_def.granule) gives in slices the bits of the whole, whatever
+ * their sizes: over op_table x samples x kernels. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "graph/slice.h"
+#include "support/law.h"
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Tensors have the elements, or one for each granule; slices update in place. */
+static void check_tensors(struct law_case *c)
+{
+    const struct node *n = graph_node(c->g, 0);
+    int64_t granule = c->def->granule, all = node_sliceable(c->g, n);
+    if (granule == 0)
+        return;
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        value_id v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+        bool whole = k < n->n_in && (c->def->whole_inputs >> k & 1u);
+        int64_t own = v == VALUE_NONE ? all : shape_elems(&graph_value(c->g, v)->shape);
+        if (!whole && own != all && own != (all + granule - 1) / granule)
+            law_failed(c, "operand %d has %lld elements beside %lld", k, (long long)own,
+                       (long long)all);
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (!node_alias(n, o))
+            law_failed(c, "output %d does not update an input", o);
+    }
+}
+
+static void tensors_of_sliceable_ops_divide_as_their_row_says(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, LAW_ALL, check_tensors);
+    law_report_finish(&r);
+}
+
+/* ---- the same bits --------------------------------------------------------------------------- */
+
+static struct tensor operand_in(const struct law_case *c, const struct eval *e, struct slice s,
+                                int k, struct tensor t)
+{
+    const struct node *n = graph_node(c->g, 0);
+    value_id v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+    if (v != VALUE_NONE)
+        t.data = (char *)eval_tensor(e, v).data + slice_bytes(c->g, n, s, k).at;
+    return t;
+}
+
+static void run_slice(const struct law_case *c, const struct eval *e, struct slice s)
+{
+    const struct node *n = graph_node(c->g, 0);
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUTPUTS];
+    struct kernel_ctx x = {.env = {.n_threads = 1}};
+    struct op_call call;
+    node_call_slice(c->g, n, s, in, out, &call);
+    for (int k = 0; k < n->n_in; k++)
+        in[k] = operand_in(c, e, s, k, in[k]);
+    for (int k = 0; k < n->n_out; k++)
+        out[k] = operand_in(c, e, s, n->n_in + k, out[k]);
+    if (c->kernel->declines && c->kernel->declines(&call, &x.env))
+        law_failed(c, "declines a slice: %s", c->kernel->declines(&call, &x.env));
+    int64_t n_workspace = c->kernel->workspace ? c->kernel->workspace(&call, &x.env) : 0;
+    x.workspace = n_workspace > 0 ? mem_calloc(1, (size_t)n_workspace) : NULL;
+    if (c->kernel->run(&x, &call) != OK)
+        law_failed(c, "%s", status_message());
+    mem_free(x.workspace);
+}
+
+/* All of it, in slices of so many granules. */
+static struct eval *run_slices(const struct law_case *c, int64_t n_granules)
+{
+    const struct node *n = graph_node(c->g, 0);
+    struct eval *e = NULL;
+    if (eval_new(&e, c->g, &(struct eval_options){.poison = 0xFF}) != OK) {
+        law_failed(c, "%s", status_message());
+        return NULL;
+    }
+    law_case_fill(c, e);
+    int64_t all = node_sliceable(c->g, n), most = n_granules * c->def->granule;
+    for (int64_t first = 0; first < all; first += most) {
+        struct slice s = {first, MIN(most, all - first)};
+        if (!slice_is_valid(c->g, n, s))
+            law_failed(c, "elements %lld to %lld are no slice", (long long)first,
+                       (long long)(first + s.n));
+        run_slice(c, e, s);
+    }
+    return e;
+}
+
+static void compare_slices(struct law_case *c)
+{
+    static const int64_t sizes[] = {1, 2, 3, 5, 64, 300};
+    const struct node *n = graph_node(c->g, 0);
+    struct eval *whole =
+        law_run(c, &(struct eval_options){.kernel = c->kernel->name, .poison = 0xFF});
+    for (size_t i = 0; whole && i < ARRAY_LEN(sizes); i++) {
+        struct eval *parts = run_slices(c, sizes[i]);
+        for (int o = 0; parts && o < n->n_out; o++) {
+            struct tensor x = eval_tensor(whole, n->out[o]), y = eval_tensor(parts, n->out[o]);
+            if (memcmp(x.data, y.data, (size_t)tensor_bytes(&x)) != 0)
+                law_failed(c, "output %d differs in slices of %lld granules", o,
+                           (long long)sizes[i]);
+        }
+        eval_free(parts);
+    }
+    eval_free(whole);
+}
+
+static void slice_case(struct law_case *c)
+{
+    if (c->def->granule > 0)
+        law_for_each_kernel(c, compare_slices);
+}
+
+static void slices_give_the_bits_of_the_whole(void **state)
+{
+    struct law_report r = {.only = *state};
+    law_for_each_case(&r, LAW_ALL, slice_case);
+    law_report_finish(&r);
+}
+
+int main(int argc, char **argv)
+{
+    char *only = argc > 1 ? argv[1] : NULL;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(tensors_of_sliceable_ops_divide_as_their_row_says, only),
+        cmocka_unit_test_prestate(slices_give_the_bits_of_the_whole, only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
