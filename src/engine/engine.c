@@ -5,7 +5,7 @@
 #include "engine/model_open.h"
 #include "engine/weights.h"
 #include "io/weights.h"
-#include "search/ladder.h"
+#include "search/search.h"
 #include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -112,8 +112,8 @@ enum status engine_forecast(struct engine *e)
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
-    TRY(ladder_climb(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
-                     &e->settings.decisions));
+    TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
+                    &e->settings.decisions, &e->report));
     return engine_forecast(e);
 }
 

@@ -55,6 +55,7 @@ struct engine {
     /* from engine_build on */
     struct engine_request request;
     struct workload work;
+    struct search_report report;      /* of engine_plan: what else would have fitted */
     struct forecast forecast;         /* of engine_forecast */
     const struct model_param *params; /* of every stage: they are the same */
     int n_params;
