@@ -87,7 +87,12 @@ struct snug_settings {
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
     int num_threads;          /* on the CPU, where the config does not say; 0: all processors */
+    const char *gpu;          /* a GPU to plan for without having it (snug_gpu_name), whatever
+                               * device the config names; nothing runs then. NULL: the config's */
 };
+
+/* Names of the GPUs that can be planned for. NULL when i is past the last. */
+const char *snug_gpu_name(size_t i);
 
 /* ---- configs --------------------------------------------------------------------------------- */
 
@@ -190,13 +195,15 @@ struct snug_forecast {
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
-    const char *step_source;     /* what step_s is made of: "measured kernels" or "rates" */
+    bool is_estimate;            /* of a GPU that is not here */
+    const char *step_source;     /* of what: "measured kernels", "rates" or "an estimate" */
     int n_kernels, n_by_rate;    /* distinct calls of kernels; those whose time comes from rates */
     double step_flops;           /* useful ones: what is computed twice counts once */
     double recompute_flops;      /* what is computed twice, per step */
     int n_blocks, n_blocks_recomputed;
     int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
     int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
+    int defers_updates;             /* those of a step run in the next one's forward pass */
 };
 
 /* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,
@@ -217,7 +224,8 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
                                    bool colour, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
 /* The plan as a page for a browser, one file that needs nothing else: memory over the step, every
- * buffer at its address, what each queue does when. `status`: see snug_run_json. */
+ * buffer at its address, what each queue does when; after a training that timed some steps, what
+ * was measured beside what was predicted. `status`: see snug_run_json. */
 enum snug_status snug_run_page(const struct snug_run *run, enum snug_status status,
                                char **text) SNUG_MUST_CHECK;
 /* The plan as a memory snapshot of PyTorch, pickled: pytorch.org/memory_viz shows it. Not a text.
@@ -280,7 +288,8 @@ struct snug_train_options {
     volatile sig_atomic_t *stop; /* set it to a signal's number: finish the step, save, return */
     bool terminal;               /* log lines and a progress bar on stderr, as the config says */
     const char *profile;         /* a trace of some steps is written to this file; NULL: none is */
-    int64_t profile_steps;       /* how many, from the fourth of the run on; 0: 3 */
+    int64_t profile_steps;       /* how many are timed, from the fourth of the run on; 0: 3 for a
+                                    trace, and none without one */
 };
 
 struct snug_train_result {

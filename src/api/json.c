@@ -34,8 +34,8 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_decisions(const struct snug_forecast *f)
 {
-    json_t *o =
-        json_pack("{s:i, s:I}", "blocks", f->n_blocks, "ring_bytes", (json_int_t)f->ring_bytes);
+    json_t *o = json_pack("{s:i, s:I, s:b}", "blocks", f->n_blocks, "ring_bytes",
+                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates);
     for (int e = 0; e < SNUG_EXTENT_COUNT; e++)
         o = with_number(o, snug_extent_name((enum snug_extent)e), f->extents[e]);
     return o;

@@ -151,12 +151,13 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, start->id, o));
     TRY(session_start(s));
+    bool profiled = o->profile || o->profile_steps > 0;
     struct profile_options profile = {
         .path = o->profile, .n_steps = o->profile_steps ? o->profile_steps : PROFILE_N_STEPS};
     struct train_options options = {.observers = w->list,
                                     .n_observers = w->n,
                                     .stop = o->stop,
-                                    .profile = o->profile ? &profile : NULL};
+                                    .profile = profiled ? &profile : NULL};
     double began = now_s();
     run->has_trained = true;
     enum status status = train_run(s, start, &options, &run->trained);

@@ -5,7 +5,7 @@
 #include "engine/model_open.h"
 #include "engine/weights.h"
 #include "io/weights.h"
-#include "search/ladder.h"
+#include "search/search.h"
 #include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -33,7 +33,8 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    TRY(device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
+    TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
+               : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
     if (!e->device->ops->time_calls || o->untimed)
         return OK;
@@ -111,8 +112,8 @@ enum status engine_forecast(struct engine *e)
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
-    TRY(ladder_climb(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
-                     &e->settings.decisions));
+    TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
+                    &e->settings.decisions, &e->report));
     return engine_forecast(e);
 }
 

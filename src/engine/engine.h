@@ -25,6 +25,7 @@ extern "C" {
 struct engine_options {
     const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
     const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
     const struct task_def *task; /* NULL: language modelling */
@@ -54,6 +55,7 @@ struct engine {
     /* from engine_build on */
     struct engine_request request;
     struct workload work;
+    struct search_report report;      /* of engine_plan: what else would have fitted */
     struct forecast forecast;         /* of engine_forecast */
     const struct model_param *params; /* of every stage: they are the same */
     int n_params;

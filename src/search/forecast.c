@@ -5,6 +5,8 @@
 
 const char *forecast_source(const struct forecast *f)
 {
+    if (f->estimated)
+        return "an estimate";
     return f->n_by_rate < f->n_calls ? "measured kernels" : "rates";
 }
 
@@ -104,6 +106,7 @@ enum status forecast_time(struct forecast *f, struct workload *w, const struct l
     prediction_release(&s->prediction);
     TRY(predict(&s->prediction, s->program, w->device, times));
     TRY(predict_step(&s->prediction, s->program, w->device, s->n_micro, &f->step_s));
+    f->estimated = w->device->is_absent;
     f->n_calls = s->prediction.n_calls;
     f->n_by_rate = s->prediction.n_by_rate;
     forecast_process(f, w); /* timing may have taken more, for a moment, than the run will */

@@ -20,6 +20,7 @@ struct forecast {
     int64_t process_bytes;  /* the most that the system will show on the device */
     int64_t resident_bytes; /* the most that it will show of the host's memory, for the process */
     double step_s;
+    bool estimated;         /* step_s, of a device that is not here */
     int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
     double step_flops;      /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT];      /* device tier, at the fullest instant */
@@ -41,7 +42,7 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times) MUST_CHECK;
 
-/* How step_s was made, as reports say it: "measured kernels" or "rates". */
+/* How step_s was made, as reports say it: "measured kernels", "rates" or "an estimate". */
 const char *forecast_source(const struct forecast *f);
 
 #ifdef __cplusplus

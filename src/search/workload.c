@@ -6,6 +6,7 @@ enum status workload_init(struct workload *w, struct device *device, int n_stage
 {
     *w = (struct workload){.device = device, .n_stages = n_stages};
     storage_init(&w->storage);
+    pool_init(&w->pool);
     TRY(mem_try_array(&w->stages, (size_t)MAX(n_stages, 1), sizeof(*w->stages)));
     for (int i = 0; i < n_stages; i++)
         w->stages[i].handle = -1;
@@ -28,6 +29,7 @@ void workload_release(struct workload *w)
     }
     mem_free(w->stages);
     storage_release(&w->storage);
+    pool_release(&w->pool);
     *w = (struct workload){0};
 }
 
@@ -60,7 +62,7 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
         plan_release(&s->plan);
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
-            decisions_apply(d, &s->plan, s->graph);
+            TRY(decisions_apply(d, &s->plan, s->graph));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
     }

@@ -76,6 +76,7 @@ enum status session_open(struct session *s, const struct config *cfg,
 {
     const struct engine_options engine = {.hub_folder = o->hub_folder,
                                           .cache_folder = o->cache_folder,
+                                          .gpu = o->gpu,
                                           .n_threads = o->n_threads,
                                           .untimed = o->untimed,
                                           .task = o->task};
