@@ -87,12 +87,12 @@ static void make_attention(struct attention_call *a, bool backward, enum dtype d
     a->attrs[QKV_KV_HEADS].i = kv_heads;
     a->attrs[QKV_HEAD_DIM].i = dim;
     a->attrs[ATTENTION_CAUSAL].i = 1;
-    a->call = (struct op_call){backward ? OP_attention_grad : OP_attention,
-                               backward ? 4 : 1,
-                               backward ? 1 : 2,
-                               a->in,
-                               a->out,
-                               a->attrs};
+    a->call = (struct op_call){.op = backward ? OP_attention_grad : OP_attention,
+                               .n_in = backward ? 4 : 1,
+                               .n_out = backward ? 1 : 2,
+                               .in = a->in,
+                               .out = a->out,
+                               .attrs = a->attrs};
 }
 
 static const struct kernel *pick(struct device *d, const struct op_call *c)
