@@ -8,13 +8,13 @@ static const struct option options[] = {
      "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
      "draw the memory timeline into this file"},
+    {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
+     "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
     {"gpu", 0, OPTION_TEXT, offsetof(struct args, gpu), "NAME",
      "plan for that GPU, here or not (rtx4090, h100, ...; a wrong name lists them), or for "
      "all of them, a line each"},
     {"sweep", 0, OPTION_TEXT, offsetof(struct args, sweep), "RANGE",
      "tokens per second over budgets, device_memory=4GiB..24GiB; --svg draws it"},
-    {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
-     "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
 };

@@ -39,6 +39,9 @@ struct engine_request {
     int n_reserves;
     int64_t result_bytes; /* held beside the arenas for what a run gives */
     int64_t data_bytes;   /* held while data is read, before the arenas are */
+    int64_t state_bytes;  /* held while a checkpoint is written, for all but its tensors */
+    bool saves;           /* checkpoints are written */
+    bool loads;           /* weights come from files */
 };
 
 struct engine {

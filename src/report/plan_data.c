@@ -1,7 +1,6 @@
 #include "report/plan_data.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "program/timeline.h"
 #include "report/names.h"
@@ -90,11 +89,6 @@ struct writer {
     struct str *out;
 };
 
-static int64_t repeats_of(const struct writer *w, const struct section *s)
-{
-    return strcmp(s->name, "micro") == 0 ? MAX(w->d->stage->n_micro, (int64_t)1) : 1;
-}
-
 enum status plan_data_starts(const struct plan_data *d, double *starts, double *section_s)
 {
     const struct program *p = d->stage->program;
@@ -118,8 +112,8 @@ static void add_sections(struct writer *w)
         str_addf(w->out, "%s{\"name\":", i ? "," : "");
         trace_add_string(w->out, s->name);
         str_addf(w->out, ",\"first\":%d,\"n\":%d,\"repeats\":%lld,\"start\":%lld,\"ns\":%lld}",
-                 (int)s->first, (int)s->n, (long long)repeats_of(w, s), (long long)in_ns(start),
-                 (long long)in_ns(w->section_s[i]));
+                 (int)s->first, (int)s->n, (long long)section_runs(s, w->d->stage->n_micro),
+                 (long long)in_ns(start), (long long)in_ns(w->section_s[i]));
         start += w->section_s[i];
     }
     str_add(w->out, "]");

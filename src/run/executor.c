@@ -136,6 +136,20 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
     return find_runs(x, l);
 }
 
+int64_t executor_load_bytes(const struct program *p)
+{
+    const struct loaded *l = NULL;
+    size_t n_tensors = 0;
+    for (size_t at = 0; at < p->instrs.n; at++) {
+        const struct instr *i = &p->instrs.items[at];
+        n_tensors += i->kind == INSTR_COMPUTE ? (size_t)i->n_operands : 0;
+    }
+    return (int64_t)(n_tensors * sizeof(struct tensor) +
+                     p->sections.n * (sizeof(*l->captures) + sizeof(*l->timed)) +
+                     p->instrs.n *
+                         (sizeof(*l->prepared) + sizeof(*l->calls) + sizeof(*l->n_together)));
+}
+
 enum status executor_load(struct executor *x, const struct program *p,
                           const struct storage *storage, int *handle)
 {
