@@ -2,6 +2,7 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/machine.h"
 #include "engine/weights_origin.h"
 #include "io/checkpoint.h"
@@ -205,6 +206,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .arena_bytes = r->arena_bytes,
         .host_bytes = r->host_bytes,
         .device_bytes = r->device_bytes,
+        .resident_bytes = r->resident_bytes,
         .last_checkpoint = r->last_checkpoint,
         .profile = r->profile,
     };
@@ -240,6 +242,8 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
     enum status status = evaluate(run, checkpoint, &e);
     *out = public_evaluation(&e);
     out->weights = run->weights;
+    out->resident_bytes = process_peak();
+    out->resident_predicted = run->session.engine.forecast.resident_bytes;
     out->data = cfg->eval_datasets.n    ? "eval_datasets"
                 : cfg->val_set_size > 0 ? "val_set_size"
                                         : "datasets";

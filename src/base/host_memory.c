@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 
@@ -187,4 +188,28 @@ int64_t process_peak(void)
 int64_t process_anonymous(void)
 {
     return own_status("RssAnon");
+}
+
+/* The program's and the C library's: of other libraries most is never run. A mapping is a line
+ * "first-last rwxp offset device inode path" and lines "key: number kB". */
+int64_t process_code_left(void)
+{
+    char line[LINE], program[PATH] = "", path[PATH], access[8];
+    int64_t n_kib, left = 0;
+    bool is_code = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    while (f && n > 0 && fgets(line, sizeof(line), f)) {
+        int n_fields = sscanf(line, "%*x-%*x %7s %*s %*s %*s %4095[^\n]", access, path);
+        if (n_fields > 0)
+            is_code = n_fields == 2 && access[2] == 'x' &&
+                      (strcmp(path, program) == 0 || strstr(path, "/libc.so"));
+        else if (is_code && sscanf(line, "Size: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
+            left += n_kib;
+        else if (is_code && sscanf(line, "Rss: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
+            left -= n_kib;
+    }
+    if (f)
+        (void)fclose(f);
+    return MAX(left, (int64_t)0) * 1024;
 }

@@ -25,6 +25,7 @@ void host_memory_read(const char *root, struct host_memory *out);
 int64_t process_resident(void);  /* now */
 int64_t process_peak(void);      /* the most that was ever resident at once */
 int64_t process_anonymous(void); /* now, without pages of files, which the system can drop */
+int64_t process_code_left(void); /* code that is not resident: it has not run yet */
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,7 @@ struct args {
     bool resume, dry_run, force, no_echo, ops, version, require_gpu;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
-    const char *profile, *svg, *html, *snapshot, *dump, *prompt, *checkpoint, *output, *dtype;
+    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *prompt, *checkpoint, *output, *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */

@@ -8,6 +8,8 @@ static const struct option options[] = {
      "draw the memory timeline into this file"},
     {"snapshot", 0, OPTION_TEXT, offsetof(struct args, snapshot), "FILE",
      "write the plan as a memory snapshot of PyTorch, for pytorch.org/memory_viz"},
+    {"gpu", 0, OPTION_TEXT, offsetof(struct args, gpu), "NAME",
+     "plan for that GPU, here or not (rtx4090, h100, ...; a wrong name lists them)"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
 };
@@ -18,6 +20,7 @@ static enum snug_status run(struct cli *cli)
     enum snug_status status = load_config(cli, &config);
     if (status != SNUG_OK)
         return status;
+    cli->settings.gpu = cli->args.gpu;
     status = run_plan(cli, config);
     snug_config_free(config);
     return status;
@@ -25,8 +28,8 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_plan = {
     .name = "plan",
-    .usage = "plan CONFIG [key=value ...] [--html FILE] [--svg FILE] [--snapshot FILE] "
-             "[--dump graph|program] [--json]",
+    .usage = "plan CONFIG [key=value ...] [--gpu NAME] [--html FILE] [--svg FILE] "
+             "[--snapshot FILE] [--dump graph|program] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -34,11 +37,14 @@ const struct command cmd_plan = {
         "the step. Nothing is trained and no large memory is taken (on a GPU, kernels of shapes\n"
         "that were never planned there before are timed for a moment). When the plan does not\n"
         "fit the memory given (device_memory, host_memory), it names the nearest change that\n"
-        "would, and exits with 3.",
+        "would, and exits with 3.\n\n"
+        "--gpu NAME plans for a GPU that need not be here, without a driver: its memory to the\n"
+        "byte, its time as an estimate.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
                 "  snug plan configs/demo.yaml --html plan.html\n"
                 "  snug plan configs/demo.yaml --svg memory.svg\n"
+                "  snug plan configs/qwen2.5-7b.yaml --gpu rtx4090 host_memory=64GiB\n"
                 "  snug plan configs/demo.yaml --quiet --dump program | less",
     .options = options,
     .n_options = ARRAY_LEN(options),

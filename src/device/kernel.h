@@ -8,13 +8,15 @@
  * workspace when the program is planned and receive it when it runs.
  *
  * When declines() and workspace() are asked, tensors have no memory yet. In a program every operand
- * begins at a multiple of ARENA_ALIGN (device.h); a kernel that cannot do without fails elsewhere.
+ * begins at a multiple of ARENA_ALIGN (device.h), but those of slices, which begin at a granule of
+ * the op (graph/slice.h); a kernel that cannot do without fails elsewhere.
  */
 #ifndef SNUG_DEVICE_KERNEL_H
 #define SNUG_DEVICE_KERNEL_H
 
 #include "base/status.h"
 #include "base/team.h"
+#include "device/gpu_model.h"
 #include "graph/op.h"
 
 #ifdef __cplusplus
@@ -26,6 +28,7 @@ struct kernel_env {
     int n_threads;
     struct team *team; /* of as many; NULL: the caller is all there is */
     void *libraries;   /* handles of the device's libraries (cuBLASLt, cuDNN); NULL on the CPU */
+    const struct gpu_model *gpu; /* NULL: there is none */
 };
 
 struct kernel_ctx {
@@ -42,6 +45,9 @@ struct kernel {
     int64_t (*workspace)(const struct op_call *c, const struct kernel_env *env); /* NULL: none */
     enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
 };
+
+/* A kernel's run, to declare one by. */
+typedef enum status kernel_run(const struct kernel_ctx *x, const struct op_call *c);
 
 /* Runs n calls of kernels that name this function as their own (device_ops.batch), none of which
  * touches memory that another writes: the bits are those of n runs. For kernels without workspace.

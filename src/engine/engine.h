@@ -25,6 +25,7 @@ extern "C" {
 struct engine_options {
     const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
     const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
     const struct task_def *task; /* NULL: language modelling */
@@ -38,6 +39,9 @@ struct engine_request {
     int n_reserves;
     int64_t result_bytes; /* held beside the arenas for what a run gives */
     int64_t data_bytes;   /* held while data is read, before the arenas are */
+    int64_t state_bytes;  /* held while a checkpoint is written, for all but its tensors */
+    bool saves;           /* checkpoints are written */
+    bool loads;           /* weights come from files */
 };
 
 struct engine {

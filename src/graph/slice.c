@@ -24,6 +24,11 @@ bool slice_is_valid(const struct graph *g, const struct node *n, struct slice s)
            s.first % granule == 0 && (s.n % granule == 0 || s.first + s.n == all);
 }
 
+static bool is_whole(const struct node *n, struct slice s, int operand)
+{
+    return s.n == 0 || (operand < n->n_in && (op_get(n->op)->whole_inputs >> operand & 1u));
+}
+
 /* The elements of an operand that belong to a slice of the node. */
 static struct slice elements_of(const struct graph *g, const struct node *n, struct slice s,
                                 int operand)
@@ -33,8 +38,7 @@ static struct slice elements_of(const struct graph *g, const struct node *n, str
     if (v == VALUE_NONE)
         return (struct slice){0};
     int64_t own = n_elems(g, v);
-    bool whole = s.n == 0 || (operand < n->n_in && (d->whole_inputs >> operand & 1u));
-    if (whole)
+    if (is_whole(n, s, operand))
         return (struct slice){0, own};
     if (own == node_sliceable(g, n))
         return s;
@@ -50,15 +54,22 @@ struct byte_range slice_bytes(const struct graph *g, const struct node *n, struc
     return (struct byte_range){e.first * size, e.n * size};
 }
 
+struct tensor slice_tensor(const struct graph *g, const struct node *n, struct slice s, int operand)
+{
+    value_id v = operand_value(n, operand);
+    struct tensor t = v == VALUE_NONE ? (struct tensor){0} : value_tensor(g, v);
+    if (tensor_present(&t) && !is_whole(n, s, operand))
+        t.shape = shape_of(1, elements_of(g, n, s, operand).n);
+    return t;
+}
+
 void node_call_slice(const struct graph *g, const struct node *n, struct slice s, struct tensor *in,
                      struct tensor *out, struct op_call *call)
 {
     node_call(g, n, in, out, call);
     call->first_element = s.first;
-    for (int k = 0; s.n > 0 && k < n->n_in + n->n_out; k++) {
-        struct tensor *t = k < n->n_in ? &in[k] : &out[k - n->n_in];
-        bool whole = k < n->n_in && (op_get(n->op)->whole_inputs >> k & 1u);
-        if (tensor_present(t) && !whole)
-            t->shape = shape_of(1, elements_of(g, n, s, k).n);
-    }
+    for (int k = 0; k < n->n_in; k++)
+        in[k] = slice_tensor(g, n, s, k);
+    for (int k = 0; k < n->n_out; k++)
+        out[k] = slice_tensor(g, n, s, n->n_in + k);
 }

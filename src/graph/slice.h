@@ -36,6 +36,10 @@ bool slice_is_valid(const struct graph *g, const struct node *n, struct slice s)
 struct byte_range slice_bytes(const struct graph *g, const struct node *n, struct slice s,
                               int operand);
 
+/* The same as a tensor: a line of elements (data = NULL); dtype NONE: an input that is absent. */
+struct tensor slice_tensor(const struct graph *g, const struct node *n, struct slice s,
+                           int operand);
+
 /* node_call of a slice: tensors have a line of elements, first_element is set. */
 void node_call_slice(const struct graph *g, const struct node *n, struct slice s, struct tensor *in,
                      struct tensor *out, struct op_call *call);

@@ -86,7 +86,7 @@ static enum status make_copy(struct benchmark *r, struct device *d, int copy)
     struct tensor *in, *out;
     TRY(pool_try(&r->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
     TRY(pool_try(&r->pool, &out, sizeof(*out) * (size_t)MAX(n->n_out, 1)));
-    node_call(r->p->graph, n, in, out, call);
+    node_call_slice(r->p->graph, n, r->instr->slice, in, out, call);
     int64_t limit = op->index_limit ? op->index_limit(call) : 1;
     for (int k = 0; k < n->n_in; k++) {
         in[k].data = place(r, copy, k);

@@ -2,9 +2,10 @@
  *
  *   1. Sections are those of a step, end to end; indices stay inside their tables.
  *   2. A compute instruction is a node of the graph, in its section: operand i is input or output
- *      i, with the node's sizes, on the device; workspace is what the kernel asks for.
+ *      i, with the node's sizes, on the device; workspace is what the kernel asks for. Or it is a
+ *      slice of a node: these come in order, and together they are the node.
  *   3. Memory is shared inside one instruction only where the op allows it.
- *   4. A copy moves one value, whole, between two places.
+ *   4. A copy moves one value, or the same bytes of it, between two places.
  *   5. An operand lies in its buffer while that is alive; buffers alive at the same time do not
  *      overlap, and storage is where it was given out.
  *
@@ -18,7 +19,8 @@
 struct checker {
     const struct program *p;
     const struct storage *storage;
-    int32_t at; /* instruction */
+    int32_t at;    /* instruction */
+    int64_t *done; /* per node: elements that its slices have worked on in this section */
 };
 
 static enum status fail_at(const struct checker *c, const char *what, int operand)
@@ -37,8 +39,16 @@ static enum status check_storage_buffer(const struct program *p, const struct st
     const struct storage_entry *e = &storage->entries.items[b->storage];
     if (b->tier != e->tier || b->offset != e->offset || b->n_bytes != e->n_bytes)
         return FAIL(ERR_PROGRAM, "%s: '%s' is not where its storage is", p->name, b->name);
+    return OK;
+}
+
+/* A home has room for its value, all of it. */
+static enum status check_home(const struct program *p, const struct buffer *b)
+{
     if (b->value == VALUE_NONE)
-        return FAIL(ERR_PROGRAM, "%s: '%s' is storage of no value", p->name, b->name);
+        return FAIL(ERR_PROGRAM, "%s: '%s' is the home of no value", p->name, b->name);
+    if (b->value_at != 0 || b->n_bytes != value_bytes(p->graph, b->value))
+        return FAIL(ERR_PROGRAM, "%s: '%s' is the home of a part of its value", p->name, b->name);
     return OK;
 }
 
@@ -64,16 +74,17 @@ static enum status check_buffer(const struct program *p, const struct storage *s
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') has no lifetime", p->name, i, b->name);
     if (!whole && crosses_sections(p, b))
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') outlives its section", p->name, i, b->name);
-    if (b->value != VALUE_NONE && (b->value < 0 || (size_t)b->value >= p->graph->values.n))
+    if (b->value_at < 0 ||
+        (b->value != VALUE_NONE && (b->value < 0 || (size_t)b->value >= p->graph->values.n)))
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') is of no value", p->name, i, b->name);
     if ((b->storage >= 0 || b->carried) && (!whole || b->merged_into >= 0))
         return FAIL(ERR_PROGRAM, "%s: '%s' must outlive the section", p->name, b->name);
+    if (b->storage >= 0 || b->carried)
+        TRY(check_home(p, b));
     if (b->storage >= 0)
         return check_storage_buffer(p, storage, b);
     if (b->offset < storage->n_bytes[b->tier] && b->n_bytes > 0)
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') lies inside storage", p->name, i, b->name);
-    if (b->carried && b->value == VALUE_NONE)
-        return FAIL(ERR_PROGRAM, "%s: '%s' carries no value", p->name, b->name);
     if (b->merged_into < 0)
         return OK;
     /* Merged buffers point at earlier ones, so chains end. */
@@ -174,7 +185,8 @@ static enum status check_operand(const struct checker *c, int k, const struct op
         return fail_at(c, "is of no buffer", k);
     const struct buffer *b = &c->p->buffers.items[o->buffer];
     const struct buffer *root = &c->p->buffers.items[buffer_root(c->p, o->buffer)];
-    if (o->tier != b->tier || o->offset != b->offset || o->n_bytes < 0 || o->n_bytes > b->n_bytes)
+    if (o->tier != b->tier || o->n_bytes < 0 || o->value_at < b->value_at ||
+        o->n_bytes > b->n_bytes - (o->value_at - b->value_at) || o->offset != operand_offset(b, o))
         return fail_at(c, "lies outside its buffer", k);
     if (c->at < root->first || c->at > root->last)
         return fail_at(c, "uses a buffer that is not alive", k);
@@ -183,14 +195,17 @@ static enum status check_operand(const struct checker *c, int k, const struct op
     return OK;
 }
 
-static enum status need_operand(const struct checker *c, int k, const struct operand *o,
+static enum status need_operand(const struct checker *c, const struct instr *i, int k,
                                 enum access access, value_id value)
 {
+    const struct operand *o = &c->p->operands.items[i->first_operand + k];
+    const struct node *n = graph_node(c->p->graph, i->node);
+    struct byte_range range = slice_bytes(c->p->graph, n, i->slice, k);
     if (value == VALUE_NONE)
         return o->buffer < 0 ? OK : fail_at(c, "the node has no such input", k);
     if (o->access != access || o->value != value)
         return fail_at(c, "is not the node's", k);
-    if (o->n_bytes != value_bytes(c->p->graph, value))
+    if (o->n_bytes != range.n_bytes || o->value_at != range.at)
         return fail_at(c, "has the wrong size", k);
     return o->tier == TIER_DEVICE ? OK : fail_at(c, "is not on the device", k);
 }
@@ -245,7 +260,7 @@ static enum status check_kernel(const struct checker *c, const struct instr *i,
     struct tensor *in, out[MAX_OUTPUTS];
     struct op_call call;
     TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
-    node_call(c->p->graph, n, in, out, &call);
+    node_call_slice(c->p->graph, n, i->slice, in, out, &call);
     bool declined = i->kernel->declines && i->kernel->declines(&call, &c->p->env);
     int64_t needed = 0;
     if (!declined && i->kernel->workspace)
@@ -262,6 +277,24 @@ static enum status check_kernel(const struct checker *c, const struct instr *i,
     return OK;
 }
 
+/* Slices come in order, so that they leave nothing out and nothing is updated twice. */
+static enum status check_slice(const struct checker *c, const struct instr *i, const struct node *n)
+{
+    int64_t *done = &c->done[i->node], all = node_sliceable(c->p->graph, n);
+    if (!slice_is_valid(c->p->graph, n, i->slice))
+        return fail_at(c, "is no slice of the node", 0);
+    if (i->slice.n == 0) {
+        if (*done > 0 && *done < all)
+            return fail_at(c, "the node is a part done", 0);
+        *done = all;
+        return OK;
+    }
+    if (i->slice.first != *done)
+        return fail_at(c, "the slice does not go on where the one before it ended", 0);
+    *done += i->slice.n;
+    return OK;
+}
+
 static enum status check_compute(const struct checker *c, const struct instr *i, uint32_t passes)
 {
     const struct graph *g = c->p->graph;
@@ -274,12 +307,13 @@ static enum status check_compute(const struct checker *c, const struct instr *i,
         return fail_at(c, "the node does not run in this section", 0);
     if (i->n_operands != n->n_in + n->n_out + (i->has_workspace ? 1 : 0))
         return fail_at(c, "the node has another number of operands", i->n_operands);
+    TRY(check_slice(c, i, n));
     for (int k = 0; k < n->n_in; k++) {
         value_id in = n->in[k] == VALUE_NONE ? VALUE_NONE : value_view_root(g, n->in[k]);
-        TRY(need_operand(c, k, &o[k], ACCESS_READ, in));
+        TRY(need_operand(c, i, k, ACCESS_READ, in));
     }
     for (int k = 0; k < n->n_out; k++)
-        TRY(need_operand(c, n->n_in + k, &o[n->n_in + k], ACCESS_WRITE, n->out[k]));
+        TRY(need_operand(c, i, n->n_in + k, ACCESS_WRITE, n->out[k]));
     TRY(check_kernel(c, i, n, o));
     return check_sharing(c, n, o, i->n_operands);
 }
@@ -292,7 +326,8 @@ static enum status check_copy(const struct checker *c, const struct instr *i)
     if (o[0].value == VALUE_NONE || o[0].value != o[1].value)
         return fail_at(c, "a copy moves one value", 1);
     int64_t n_bytes = value_bytes(c->p->graph, o[0].value);
-    if (o[0].n_bytes != n_bytes || o[1].n_bytes != n_bytes)
+    if (o[0].n_bytes != o[1].n_bytes || o[0].value_at != o[1].value_at || o[0].value_at > n_bytes ||
+        o[0].n_bytes > n_bytes - o[0].value_at)
         return fail_at(c, "has the wrong size", 0);
     return share_memory(&o[0], &o[1]) ? fail_at(c, "copies onto itself", 1) : OK;
 }
@@ -331,7 +366,8 @@ static enum status check_port(const struct program *p, const struct port *x)
     const struct buffer *b = &p->buffers.items[x->buffer];
     bool whole = b->first == 0 && b->last == MAX((int32_t)p->instrs.n - 1, 0);
     if (b->tier != TIER_HOST || b->offset != x->offset || b->n_bytes != x->n_bytes ||
-        x->n_bytes != value_bytes(p->graph, x->value) || b->merged_into >= 0 || !whole)
+        x->n_bytes != value_bytes(p->graph, x->value) || b->value_at != 0 || b->merged_into >= 0 ||
+        !whole)
         return FAIL(ERR_PROGRAM, "%s: port '%s' is not its buffer", p->name, x->name);
     return OK;
 }
@@ -358,6 +394,21 @@ static enum status check_ports(const struct program *p)
     return OK;
 }
 
+static enum status check_section(struct checker *c, const struct section *s, uint32_t passes)
+{
+    const struct graph *g = c->p->graph;
+    for (size_t k = 0; k < g->nodes.n; k++)
+        c->done[k] = 0;
+    for (c->at = s->first; c->at < s->first + s->n; c->at++)
+        TRY(check_instr(c, passes));
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        if (c->done[k] > 0 && c->done[k] < node_sliceable(g, graph_node(g, k)))
+            return FAIL(ERR_PROGRAM, "%s: when %s ends, slices of node %d have made %lld elements",
+                        c->p->name, s->name, k, (long long)c->done[k]);
+    }
+    return OK;
+}
+
 enum status program_check(const struct program *p, const struct storage *storage)
 {
     const struct section_rule *rules = section_rules_of(p);
@@ -368,10 +419,10 @@ enum status program_check(const struct program *p, const struct storage *storage
     TRY(check_buffers(p, storage));
     TRY(check_ports(p));
     struct checker c = {.p = p, .storage = storage};
-    for (size_t x = 0; x < p->sections.n; x++) {
-        const struct section *s = &p->sections.items[x];
-        for (c.at = s->first; c.at < s->first + s->n; c.at++)
-            TRY(check_instr(&c, rules[x].passes));
-    }
-    return simulate(p, storage, rules);
+    TRY(mem_try_array(&c.done, MAX(p->graph->nodes.n, (size_t)1), sizeof(*c.done)));
+    enum status status = OK;
+    for (size_t x = 0; x < p->sections.n && status == OK; x++)
+        status = check_section(&c, &p->sections.items[x], rules[x].passes | rules[x].late);
+    mem_free(c.done);
+    return status == OK ? simulate(p, storage, rules) : status;
 }

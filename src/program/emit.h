@@ -1,10 +1,12 @@
 /* emit.h: inside program/: the state of one emission, and what the files here share.
  *
  *   emit.c        sections and nodes, recompute on demand
+ *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
  *   emit_parts.c  buffers, operands, instructions
  *   sections.c    which parts a step has, and what roots hold between them
+ *   order.c       the nodes of a section, with what it runs of the step before
  *   merge.c       outputs that take over the memory of an input that dies
  *   place.c       lifetimes to addresses
  *   check.c       the program says what the graph says; lifetimes do not collide
@@ -52,10 +54,15 @@ struct emitter {
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
+    bool *carried;         /* made in one step and read in the next one */
+    int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */
+    value_id *newest;      /* of roots: what its memory holds when a whole step is done */
 
+    bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
     node_id stretch_end;  /* the last node that fetched copies are good for */
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
+    VEC(value_id) parts;  /* roots whose where[] is a part that was fetched for one slice */
     VEC(struct pending_copy) pending;
     VEC(struct fetch) fetches;
 };
@@ -65,6 +72,9 @@ enum status emit_buffer(struct emitter *e, const char *name, enum memory_class k
                         int64_t n_bytes, value_id value, int32_t *out) MUST_CHECK;
 enum status emit_operand(struct emitter *e, int32_t buffer, enum access access,
                          value_id value) MUST_CHECK;
+/* Some bytes of the value. */
+enum status emit_operand_range(struct emitter *e, int32_t buffer, enum access access,
+                               value_id value, struct byte_range range) MUST_CHECK;
 enum status emit_instr(struct emitter *e, struct instr i, int32_t n_operands) MUST_CHECK;
 enum status emit_event(struct emitter *e, enum instr_kind kind, enum queue q, int event) MUST_CHECK;
 enum memory_class emit_class(const struct emitter *e, value_id root, bool recomputed);
@@ -77,6 +87,13 @@ enum status emit_move_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
 /* Copies a root that was just updated on the device back to its home. */
 enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
+/* A part of what a root holds off the device: where[] is that part until emit_drop_parts. */
+enum status emit_fetch_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range) MUST_CHECK;
+void emit_drop_parts(struct emitter *e);
+/* Copies a part of a root home; *done: the event behind which it is there. */
+enum status emit_write_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range, int *done) MUST_CHECK;
 /* Fetched copies are let go: the next reader fetches again. */
 void emit_unstage_all(struct emitter *e);
 /* Compute waits for copies out: the oldest until plan.behind_bytes hold the rest, those of one
@@ -88,6 +105,13 @@ enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 /* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes. */
 enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 
+/* emit_slice.c: does the plan want the node's update made in slices, as things are now? */
+bool emit_in_slices(const struct emitter *e, const struct node *n);
+enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
+
+/* emit.c: the node's instruction; its inputs are on the device. */
+enum status emit_compute(struct emitter *e, node_id k, bool recompute,
+                         struct slice slice) MUST_CHECK;
 /* emit.c: makes v's memory present on the device (fetches, or recomputes for a backward reader). */
 enum status emit_ensure(struct emitter *e, value_id v, bool backward) MUST_CHECK;
 
@@ -96,15 +120,33 @@ struct section_rule {
     const char *name;
     uint32_t before; /* bits of enum pass: what the step has behind it when the section begins */
     uint32_t passes; /* likewise: what it runs */
+    uint32_t late;   /* likewise: what it runs of the step before, which deferred it */
+    bool carries;    /* the next section reads what is carried */
+    bool ends;       /* the host reads the outputs after it */
 };
 /* The list a graph needs, ended by a NULL name. */
-const struct section_rule *section_rules(const struct graph *g, int64_t n_micro);
+const struct section_rule *section_rules(const struct graph *g, const struct plan *plan);
 /* The list a program says it has; NULL when its sections are none of ours or do not tile its
  * instructions. */
 const struct section_rule *section_rules_of(const struct program *p);
-/* Where the update chain of every root without a producer has come when these passes are done:
- * held[root], for all values of the graph (others hold themselves). */
+/* Where the update chain of every root has come when these passes are done: held[root], for all
+ * values of the graph. */
 void section_held(const struct graph *g, uint32_t passes, value_id *held);
+/* carried[root]: a step makes it and a section of the next one reads it, late. */
+void section_carried(const struct graph *g, const struct section_rule *rules, bool *carried);
+
+/* order.c: the nodes a section runs. */
+struct ordered_node {
+    node_id node;
+    node_id beside; /* the node for whose sake it stands there: itself, but for late ones */
+    bool late;      /* it belongs to the step before */
+};
+struct section_order {
+    struct ordered_node *items; /* the caller's to free */
+    size_t n;
+};
+enum status section_order(const struct graph *g, const struct section_rule *rule,
+                          struct section_order *out) MUST_CHECK;
 
 /* merge.c */
 enum status merge_in_place(struct program *p) MUST_CHECK;

@@ -10,75 +10,131 @@
  */
 #include "program/emit.h"
 
-static enum status copy(struct emitter *e, enum queue q, int32_t src, int32_t dst, value_id value,
-                        int after, int *done)
+/* Bytes of a value from one buffer to another; behind `after`, an event, unless that is -1. */
+struct transfer {
+    enum queue queue;
+    int32_t src, dst;
+    value_id value;
+    struct byte_range range;
+    int after;
+};
+
+static enum status copy(struct emitter *e, const struct transfer *t, int *done)
 {
     int start = e->p->n_events++;
     *done = e->p->n_events++;
     TRY(emit_event(e, INSTR_RECORD, QUEUE_COMPUTE, start));
-    TRY(emit_event(e, INSTR_WAIT, q, start));
-    if (after >= 0)
-        TRY(emit_event(e, INSTR_WAIT, q, after));
-    TRY(emit_operand(e, src, ACCESS_READ, value));
-    TRY(emit_operand(e, dst, ACCESS_WRITE, value));
-    struct instr i = {.kind = INSTR_COPY, .queue = q, .node = NODE_NONE};
+    TRY(emit_event(e, INSTR_WAIT, t->queue, start));
+    if (t->after >= 0)
+        TRY(emit_event(e, INSTR_WAIT, t->queue, t->after));
+    TRY(emit_operand_range(e, t->src, ACCESS_READ, t->value, t->range));
+    TRY(emit_operand_range(e, t->dst, ACCESS_WRITE, t->value, t->range));
+    struct instr i = {.kind = INSTR_COPY, .queue = t->queue, .node = NODE_NONE};
     TRY(emit_instr(e, i, 2));
-    return emit_event(e, INSTR_RECORD, q, *done);
+    return emit_event(e, INSTR_RECORD, t->queue, *done);
 }
 
-static enum status copy_in(struct emitter *e, int32_t src, value_id root, value_id value,
+static struct byte_range all_of(const struct emitter *e, value_id v)
+{
+    return (struct byte_range){0, value_bytes(e->g, v)};
+}
+
+/* From t->src into a new buffer, which is where the root is then. */
+static enum status copy_in(struct emitter *e, struct transfer t, value_id root,
                            enum memory_class kind)
 {
-    int32_t dst;
     int done;
-    const char *name = e->p->buffers.items[src].name;
-    TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, root), root, &dst));
-    struct fetch f = {.first = (int32_t)e->p->instrs.n,
-                      .after = e->ready[root],
-                      .n_bytes = value_bytes(e->g, root)};
-    TRY(copy(e, QUEUE_IN, src, dst, value, e->ready[root], &done));
+    const char *name = e->p->buffers.items[t.src].name;
+    TRY(emit_buffer(e, name, kind, TIER_DEVICE, t.range.n_bytes, root, &t.dst));
+    e->p->buffers.items[t.dst].value_at = t.range.at;
+    t.queue = QUEUE_IN;
+    t.after = e->ready[root];
+    struct fetch f = {
+        .first = (int32_t)e->p->instrs.n, .after = t.after, .n_bytes = t.range.n_bytes};
+    TRY(copy(e, &t, &done));
     f.n = (int32_t)e->p->instrs.n - f.first;
     TRY(vec_push(&e->fetches, f));
-    e->where[root] = dst;
+    e->where[root] = t.dst;
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, done);
 }
 
 enum status emit_stage_in(struct emitter *e, value_id root)
 {
-    TRY(copy_in(e, e->home[root], root, e->now[root], MEMORY_STAGING));
+    struct transfer t = {.src = e->home[root], .value = e->now[root], .range = all_of(e, root)};
+    TRY(copy_in(e, t, root, MEMORY_STAGING));
     return vec_push(&e->staged, root);
 }
 
 enum status emit_move_in(struct emitter *e, value_id root)
 {
-    return copy_in(e, e->moved[root], root, e->now[root], emit_class(e, root, false));
+    struct transfer t = {.src = e->moved[root], .value = e->now[root], .range = all_of(e, root)};
+    return copy_in(e, t, root, emit_class(e, root, false));
 }
 
-static enum status copy_out(struct emitter *e, value_id root, int32_t dst)
+enum status emit_fetch_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range)
 {
-    int done;
-    TRY(copy(e, QUEUE_OUT, e->where[root], dst, e->now[root], e->ready[root], &done));
-    struct pending_copy c = {e->where[root], done, value_bytes(e->g, root)};
-    TRY(vec_push(&e->pending, c));
-    e->ready[root] = done;
-    return OK;
+    bool at_home = e->home[root] >= 0;
+    struct transfer t = {
+        .src = at_home ? e->home[root] : e->moved[root], .value = value, .range = range};
+    TRY(copy_in(e, t, root, at_home ? MEMORY_STAGING : emit_class(e, root, false)));
+    return vec_push(&e->parts, root);
+}
+
+void emit_drop_parts(struct emitter *e)
+{
+    for (size_t i = 0; i < e->parts.n; i++)
+        e->where[e->parts.items[i]] = -1;
+    e->parts.n = 0;
+}
+
+/* The device buffer stays as it is until compute has waited for the copy. */
+static enum status copy_out(struct emitter *e, const struct transfer *t, int *done)
+{
+    TRY(copy(e, t, done));
+    struct pending_copy c = {t->src, *done, t->range.n_bytes};
+    return vec_push(&e->pending, c);
+}
+
+static enum status leave(struct emitter *e, value_id root, int32_t dst)
+{
+    struct transfer t = {.queue = QUEUE_OUT,
+                         .src = e->where[root],
+                         .dst = dst,
+                         .value = e->now[root],
+                         .range = all_of(e, root),
+                         .after = e->ready[root]};
+    return copy_out(e, &t, &e->ready[root]);
 }
 
 enum status emit_move_out(struct emitter *e, value_id root)
 {
-    int32_t dst;
+    int32_t dst = e->kept[root];
     const char *name = e->p->buffers.items[e->where[root]].name;
-    TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
-                    value_bytes(e->g, root), root, &dst));
+    if (dst < 0)
+        TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
+                        value_bytes(e->g, root), root, &dst));
     e->moved[root] = dst;
-    TRY(copy_out(e, root, dst));
+    TRY(leave(e, root, dst));
     e->where[root] = -1;
     return OK;
 }
 
 enum status emit_write_back(struct emitter *e, value_id root)
 {
-    return copy_out(e, root, e->home[root]);
+    return leave(e, root, e->home[root]);
+}
+
+enum status emit_write_part(struct emitter *e, value_id root, value_id value,
+                            struct byte_range range, int *done)
+{
+    struct transfer t = {.queue = QUEUE_OUT,
+                         .src = e->where[root],
+                         .dst = e->home[root],
+                         .value = value,
+                         .range = range,
+                         .after = e->ready[root]};
+    return copy_out(e, &t, done);
 }
 
 void emit_unstage_all(struct emitter *e)
@@ -163,7 +219,8 @@ enum status emit_input_copies(struct emitter *e, uint32_t passes)
                 continue;
             int32_t port;
             TRY(find_port(e, true, v->name, root, &port));
-            TRY(copy_in(e, port, root, root, MEMORY_STAGING));
+            struct transfer t = {.src = port, .value = root, .range = all_of(e, root)};
+            TRY(copy_in(e, t, root, MEMORY_STAGING));
         }
     }
     return OK;
@@ -178,10 +235,13 @@ enum status emit_output_copies(struct emitter *e)
         TRY(emit_ensure(e, o->value, true));
         TRY(find_port(e, false, o->name, o->value, &port));
         value_id held = value_view_root(e->g, o->value);
-        TRY(copy(e, QUEUE_OUT, e->where[value_root(e->g, o->value)], port, held, -1, &done));
-        struct pending_copy c = {e->where[value_root(e->g, o->value)], done,
-                                 value_bytes(e->g, held)};
-        TRY(vec_push(&e->pending, c));
+        struct transfer t = {.queue = QUEUE_OUT,
+                             .src = e->where[value_root(e->g, o->value)],
+                             .dst = port,
+                             .value = held,
+                             .range = all_of(e, held),
+                             .after = -1};
+        TRY(copy_out(e, &t, &done));
     }
     return OK;
 }

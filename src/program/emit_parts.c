@@ -30,8 +30,18 @@ enum status emit_buffer(struct emitter *e, const char *name, enum memory_class k
     return OK;
 }
 
-/* Operands are pushed before their instruction, so the next index is theirs. */
 enum status emit_operand(struct emitter *e, int32_t buffer, enum access access, value_id value)
+{
+    struct byte_range all = {0};
+    if (buffer >= 0)
+        all.n_bytes =
+            value == VALUE_NONE ? e->p->buffers.items[buffer].n_bytes : value_bytes(e->g, value);
+    return emit_operand_range(e, buffer, access, value, all);
+}
+
+/* Operands are pushed before their instruction, so the next index is theirs. */
+enum status emit_operand_range(struct emitter *e, int32_t buffer, enum access access,
+                               value_id value, struct byte_range range)
 {
     struct operand o = {.buffer = buffer, .access = access, .value = value};
     if (buffer >= 0) {
@@ -40,7 +50,8 @@ enum status emit_operand(struct emitter *e, int32_t buffer, enum access access, 
         b->first = MIN(b->first, now);
         b->last = MAX(b->last, now);
         o.tier = b->tier;
-        o.n_bytes = value == VALUE_NONE ? b->n_bytes : value_bytes(e->g, value);
+        o.value_at = range.at;
+        o.n_bytes = range.n_bytes;
     }
     return vec_push(&e->p->operands, o);
 }

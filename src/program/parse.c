@@ -68,6 +68,12 @@ static enum status read_place(struct reader *r, enum tier *tier, int64_t *offset
     return read_int(r, 0, INT64_MAX / 2, n_bytes);
 }
 
+/* "from 1024", or nothing */
+static enum status read_value_at(struct reader *r, int64_t *value_at)
+{
+    return text_take_word(&r->t, "from") ? read_int(r, 0, INT64_MAX / 2, value_at) : OK;
+}
+
 /* ---- head ------------------------------------------------------------------------------------ */
 
 static enum status read_tiers(struct reader *r)
@@ -120,6 +126,7 @@ static enum status read_buffer(struct reader *r)
         TRY(read_int32(r, &b.merged_into));
     if (text_take_word(&r->t, "value"))
         TRY(read_int32(r, &b.value));
+    TRY(read_value_at(r, &b.value_at));
     b.carried = text_take_word(&r->t, "carried");
     return vec_push(&r->p->buffers, b);
 }
@@ -156,6 +163,7 @@ static enum status read_operand(struct reader *r)
     TRY(read_int32(r, &o.buffer));
     if (text_take_word(&r->t, "value"))
         TRY(read_int32(r, &o.value));
+    TRY(read_value_at(r, &o.value_at));
     TRY(read_place(r, &o.tier, &o.offset, &o.n_bytes));
     return vec_push(&r->p->operands, o);
 }
@@ -202,6 +210,11 @@ static enum status read_compute(struct reader *r, struct instr *i)
     TRY(read_name(r, &name));
     if (strcmp(name, op_get(op)->name) != 0)
         return TEXT_FAIL_AT(place, "node %d is '%s', not '%s'", i->node, op_get(op)->name, name);
+    if (text_take_word(&r->t, "slice")) {
+        TRY(read_int(r, 0, INT64_MAX / 2, &i->slice.first));
+        TRY(text_need(&r->t, ":"));
+        TRY(read_int(r, 1, INT64_MAX / 2, &i->slice.n));
+    }
     TRY(need_word(r, "kernel"));
     TRY(find_kernel(r, op, i));
     i->has_workspace = text_take_word(&r->t, "workspace");

@@ -82,7 +82,7 @@ enum status program_place(struct program *p, const struct storage *storage)
     for (size_t i = 0; i < p->operands.n; i++) {
         struct operand *o = &p->operands.items[i];
         if (o->buffer >= 0)
-            o->offset = p->buffers.items[o->buffer].offset;
+            o->offset = operand_offset(&p->buffers.items[o->buffer], o);
     }
     for (size_t i = 0; i < p->inputs.n; i++)
         p->inputs.items[i].offset = p->buffers.items[p->inputs.items[i].buffer].offset;

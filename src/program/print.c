@@ -10,6 +10,7 @@
  *       output "loss" value 55 buffer 41
  *       section "step" {
  *         compute run node 4 "linear" kernel "gemm" (read 12 value 9 device+4608:512, _, write ...)
+ *         compute run node 8 "sgd" slice 64:128 kernel "blocked" (read 13 value 3 from 256 ...)
  *         in copy (read 40 value 0 host+0:64, write 41 value 0 device+4096:64)
  *         out wait 3
  *       }
@@ -50,6 +51,8 @@ static void add_buffer(const struct program *p, size_t i, struct str *out)
         str_addf(out, " into %d", b->merged_into);
     if (b->value != VALUE_NONE)
         str_addf(out, " value %d", b->value);
+    if (b->value_at > 0)
+        str_addf(out, " from %lld", (long long)b->value_at);
     str_add(out, b->carried ? " carried\n" : "\n");
 }
 
@@ -69,6 +72,8 @@ static void add_operand(const struct operand *o, struct str *out)
     str_addf(out, "%s %d ", o->access == ACCESS_READ ? "read" : "write", o->buffer);
     if (o->value != VALUE_NONE)
         str_addf(out, "value %d ", o->value);
+    if (o->value_at > 0)
+        str_addf(out, "from %lld ", (long long)o->value_at);
     add_place(out, o->tier, o->offset, o->n_bytes);
 }
 
@@ -87,8 +92,11 @@ static void add_instr(const struct program *p, const struct instr *i, struct str
     str_addf(out, "    %s ", queue_name(i->queue));
     switch (i->kind) {
     case INSTR_COMPUTE:
-        str_addf(out, "%s node %d \"%s\" kernel ", i->recompute ? "again" : "run", i->node,
+        str_addf(out, "%s node %d \"%s\" ", i->recompute ? "again" : "run", i->node,
                  op_get(graph_node(p->graph, i->node)->op)->name);
+        if (i->slice.n > 0)
+            str_addf(out, "slice %lld:%lld ", (long long)i->slice.first, (long long)i->slice.n);
+        str_add(out, "kernel ");
         text_add_quoted(out, i->kernel->name);
         str_add(out, i->has_workspace ? " workspace" : "");
         add_operands(p, i, out);

@@ -6,6 +6,7 @@
  *
  *     one micro-batch per step:    step
  *     n micro-batches per step:    begin   micro x (n - 1)   last
+ *     updates deferred:            first   step, step, ...   finish
  *     forward only:                forward
  *
  * Storage that outlives a step (parameters, states) is shared between the programs of a run through
@@ -15,7 +16,7 @@
 #define SNUG_PROGRAM_PROGRAM_H
 
 #include "device/device.h"
-#include "graph/graph.h"
+#include "graph/slice.h"
 #include "plan/plan.h"
 
 #ifdef __cplusplus
@@ -69,7 +70,9 @@ struct operand {
     int32_t buffer; /* -1: absent */
     enum access access;
     enum tier tier;
-    value_id value; /* what the bytes hold (a view root), or VALUE_NONE for workspace */
+    value_id value;   /* what the bytes hold (a view root), or VALUE_NONE for workspace */
+    int64_t value_at; /* the first byte of the value that they are; beyond 0 in slices and copies of
+                         them */
     int64_t offset, n_bytes;
 };
 
@@ -79,6 +82,7 @@ struct instr {
     enum instr_kind kind;
     enum queue queue;
     node_id node;                /* COMPUTE */
+    struct slice slice;          /* COMPUTE: the part of the node; several make the whole */
     const struct kernel *kernel; /* COMPUTE */
     bool recompute;              /* COMPUTE: the node's second run */
     bool has_workspace;          /* COMPUTE: the last operand */
@@ -97,8 +101,15 @@ struct buffer {
     int32_t storage;     /* index of its storage entry, or -1 */
     int32_t merged_into; /* in-place reuse: shares that buffer's memory; -1: own */
     value_id value;      /* root value it was made for, or VALUE_NONE */
+    int64_t value_at;    /* the first byte of the value that it has room for */
     bool carried;        /* home of a root that lives from section to section of one step */
 };
+
+/* Where in its buffer's tier an operand is. */
+static inline int64_t operand_offset(const struct buffer *b, const struct operand *o)
+{
+    return b->offset + (o->value_at - b->value_at);
+}
 
 struct section {
     const char *name;

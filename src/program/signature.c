@@ -53,16 +53,15 @@ static void add_attrs(struct str *out, const struct node *n)
     str_add(out, d->n_attrs ? "}" : "");
 }
 
-static void add_value(struct str *out, const struct graph *g, value_id v)
+static void add_tensor(struct str *out, const struct tensor *t)
 {
-    if (v == VALUE_NONE) {
+    if (!tensor_present(t)) {
         str_add(out, " _");
         return;
     }
-    const struct value *x = graph_value(g, v);
-    str_addf(out, " %s[", dtype_name(x->dtype));
-    for (int i = 0; i < x->shape.rank; i++)
-        str_addf(out, "%s%lld", i ? "," : "", (long long)x->shape.dim[i]);
+    str_addf(out, " %s[", dtype_name(t->dtype));
+    for (int i = 0; i < t->shape.rank; i++)
+        str_addf(out, "%s%lld", i ? "," : "", (long long)t->shape.dim[i]);
     str_add(out, "]");
 }
 
@@ -90,10 +89,10 @@ void instr_signature(const struct program *p, const struct device *device, int32
     str_addf(out, "%s/%s%s", op_get(n->op)->name, i->kernel->name,
              instr_is_batched(p, device, instr) ? "+" : "");
     add_attrs(out, n);
-    for (int k = 0; k < n->n_in; k++)
-        add_value(out, p->graph, n->in[k]);
-    str_add(out, " >");
-    for (int k = 0; k < n->n_out; k++)
-        add_value(out, p->graph, n->out[k]);
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        struct tensor t = slice_tensor(p->graph, n, i->slice, k);
+        str_add(out, k == n->n_in ? " >" : "");
+        add_tensor(out, &t);
+    }
     add_sharing(out, p, i, n->n_in);
 }

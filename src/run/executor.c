@@ -92,7 +92,7 @@ static enum status prepare(struct executor *x, struct loaded *l, int32_t at)
     struct tensor *in, *out;
     TRY(pool_try(&l->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
     TRY(pool_try(&l->pool, &out, sizeof(*out) * (size_t)n->n_out));
-    node_call(l->p->graph, n, in, out, &r->call);
+    node_call_slice(l->p->graph, n, i->slice, in, out, &r->call);
     for (int k = 0; k < n->n_in; k++)
         in[k].data = address(x, &o[k]);
     for (int k = 0; k < n->n_out; k++)
@@ -134,6 +134,20 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
             TRY(prepare(x, l, at));
     }
     return find_runs(x, l);
+}
+
+int64_t executor_load_bytes(const struct program *p)
+{
+    const struct loaded *l = NULL;
+    size_t n_tensors = 0;
+    for (size_t at = 0; at < p->instrs.n; at++) {
+        const struct instr *i = &p->instrs.items[at];
+        n_tensors += i->kind == INSTR_COMPUTE ? (size_t)i->n_operands : 0;
+    }
+    return (int64_t)(n_tensors * sizeof(struct tensor) +
+                     p->sections.n * (sizeof(*l->captures) + sizeof(*l->timed)) +
+                     p->instrs.n *
+                         (sizeof(*l->prepared) + sizeof(*l->calls) + sizeof(*l->n_together)));
 }
 
 enum status executor_load(struct executor *x, const struct program *p,

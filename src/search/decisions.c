@@ -40,6 +40,7 @@ static enum extent extent_of(enum role role)
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     p->ahead_bytes = p->behind_bytes = d->ring_bytes;
+    p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         enum extent e = extent_of(x->role);
@@ -81,6 +82,7 @@ void decisions_apply(const struct decisions *d, struct plan *plan, const struct 
     }
     decisions_apply_homes(d, plan, g);
     apply_moves(d, plan, g);
+    plan->defer_updates = d->defer_updates && plan_may_defer(plan, g);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -125,6 +127,10 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
             (void)snprintf(which, sizeof(which), "%d of %d blocks", n, n_blocks);
         str_add(out, between);
         str_addf(out, words[e], which);
+        between = ", ";
+    }
+    if (d->defer_updates) {
+        str_addf(out, "%supdates in the next forward pass", between);
         between = ", ";
     }
     if (decisions_copy(d) && d->ring_bytes > 0)

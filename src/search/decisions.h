@@ -39,9 +39,17 @@ struct decisions {
     struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
+    bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
+    int64_t
+        slice_bytes; /* larger tensors that are away are updated in slices of so many; 0: whole */
 };
+
+/* Copies of an eighth of it run at the full speed of any link, and states in 8 bits are half of
+ * what their slice of the weights is; a few of them at a time are little beside what a step needs.
+ */
+#define SLICE_BYTES ((int64_t)64 << 20)
 
 /* Into a plan of that graph that plan_init has made. */
 void decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g);

@@ -21,6 +21,8 @@ static void open_program(struct training *t, const char *golden, int64_t n_micro
     plan_move_block(&t->stage->plan, t->stage->graph, 1, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_STATE, TIER_HOST);
     plan_set_home(&t->stage->plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
+    t->stage->plan.ahead_bytes = t->stage->plan.behind_bytes = 4096;
+    t->stage->plan.slice_bytes = 1024;
     training_emit(t);
 }
 

@@ -47,16 +47,25 @@ def count_allocations(t, name):
         return int(f.read())
 
 
+def shares(counts):
+    """How many allocations of each command fail: N_TRIALS in all; what one has too few of, the others make up for."""
+    left, found = N_TRIALS, {}
+    for i, name in enumerate(sorted(counts, key=counts.get)):
+        found[name] = min(counts[name], -(-left // (len(counts) - i)))
+        left -= found[name]
+    return found
+
+
 def trials(t):
     chance = random.Random(t.options.seed)
-    each, found = N_TRIALS // len(COMMANDS) + 1, []
-    for name in COMMANDS:
-        n = count_allocations(t, name)
-        picks = list(range(1, min(N_FIRST, n) + 1))
-        rest = range(N_FIRST + 1, n + 1)
-        picks += sorted(chance.sample(rest, min(len(rest), each - len(picks))))
+    counts = {name: count_allocations(t, name) for name in COMMANDS}
+    found = []
+    for name, n in shares(counts).items():
+        first = min(N_FIRST, n)
+        picks = list(range(1, first + 1))
+        picks += sorted(chance.sample(range(first + 1, counts[name] + 1), n - first))
         found += [(name, k) for k in picks]
-    return found[:N_TRIALS]
+    return found
 
 
 def main():

@@ -296,10 +296,10 @@ enum status cuda_room(struct device *d, struct device_room *out)
 static enum status tune(struct device *d, const struct device_tuning *t)
 {
     struct cuda_libraries *l = &cuda_state_of(d)->libraries;
-    if (t->tf32 && l->major < 8)
+    if (t->tf32 && l->gpu.major < 8)
         return FAIL(ERR_UNSUPPORTED,
                     "tf32 needs a GPU of compute capability 8.0 or newer, this one has %d.%d",
-                    l->major, l->minor);
+                    l->gpu.major, l->gpu.minor);
     if (t->search)
         TRY(cuda_gemm_search_open(l, d->identity, cuda_state_of(d)->streams[QUEUE_COMPUTE]));
     cuda_gemm_cache_clear(l->gemm_cache);

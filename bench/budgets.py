@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
+
+    bench/budgets.py [--ranks N] [--peer PROGRAM] [--steps N] [PATTERN ...]
+
+Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
+are run. With --ranks N each case also runs its plans that were predicted second to N-th. With --peer (a PyTorch program
+like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
+took as its budget. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
+"""
+import argparse
+import datetime
+import fnmatch
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+COMMON = ("device=cuda gradient_accumulation_steps=1 max_grad_norm=0 datasets.0.type=synthetic eval_strategy=no save_strategy=no "
+          "report_to=none overwrite_output_dir=true warmup_steps=1 logging_steps=1")
+EIGHT_BIT = "bf16=true master_dtype=bf16 gradient_dtype=bf16 optim=adamw_8bit"
+PURE = "bf16=true master_dtype=bf16 gradient_dtype=bf16 optim_state_dtype=bf16"
+GPT2 = f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {EIGHT_BIT}"
+LLAMA = f"configs/llama-1b.yaml per_device_train_batch_size=8 {PURE}"
+CASES = {f"gpt2-1558m-{n}gib": f"{GPT2} device_memory={n}GiB" for n in (24, 16, 12, 8, 6, 4)}
+CASES |= {f"llama-1b-{n}gib": f"{LLAMA} device_memory={n}GiB" for n in (16, 10, 6)}
+CASES |= {
+    "gpt2-350m-3gib": f"configs/gpt2-350m.yaml per_device_train_batch_size=16 {PURE} device_memory=3GiB",
+    "gpt2-124m-2gib": f"configs/gpt2-124m.yaml per_device_train_batch_size=32 {PURE} device_memory=2GiB",
+    "qwen2.5-7b-13gib": f"configs/qwen2.5-7b.yaml per_device_train_batch_size=32 {EIGHT_BIT} device_memory=13.3GiB host_memory=48GiB",
+    "qwen2.5-7b-24gib": f"configs/qwen2.5-7b.yaml per_device_train_batch_size=16 {EIGHT_BIT} device_memory=24GiB host_memory=48GiB",
+    "qwen2.5-14b-16gib": f"configs/qwen2.5-14b.yaml per_device_train_batch_size=32 {EIGHT_BIT} device_memory=16GiB host_memory=100GiB",
+}
+# PyTorch's case, compiled with an activation_memory_budget, or with every block checkpointed: ours with that memory.
+PEERS = {
+    "llama-1b,8,bf16pure,0.5,0": LLAMA, "llama-1b,8,bf16pure,0.3,0": LLAMA, "llama-1b,8,bf16pure,1,1": LLAMA,
+    "gpt2-1558m,8,bf16pure,0.5,0": f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {PURE}",
+    "gpt2-1558m,8,bf16pure,0.3,0": f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {PURE}",
+    "gpt2-1558m,8,bf16pure,1,1": f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {PURE}",
+}
+
+
+def train(settings, steps):
+    """What a run said of itself, or why there was none."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "snug"), "train", *settings.split(), *COMMON.split(),
+                   f"max_steps={steps}", f"output_dir={folder}", "--json", "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
+    run = json.loads(done.stdout)
+    predicted, measured = run["predicted"], run["measured"]
+    rate = predicted["tokens_per_s"]
+    return {
+        "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / measured["step_ms"]), "predicted_tokens_per_s": round(rate),
+        "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
+        "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
+        "decisions": run["decisions"], "losses": run["losses"],
+    }
+
+
+def show(name, r):
+    if "error" in r:
+        print(f"{name:34} {r['error']}", flush=True)
+        return
+    time, memory = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
+    ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""
+    print(f"{name:34} {r['tokens_per_s']:>9,} tok/s (predicted {time:+.1%})  {r['device_bytes'] / 2**30:6.2f} GiB "
+          f"(predicted {memory:+.2%}){ratio}", flush=True)
+
+
+def against_peer(program, patterns, steps):
+    """PyTorch first, each case by itself; then ours in its memory."""
+    results = {}
+    for spec, settings in PEERS.items():
+        if not any(fnmatch.fnmatch(spec, p) for p in patterns):
+            continue
+        done = subprocess.run([sys.executable, program, f"{spec},{steps}"], capture_output=True, text=True, check=False)
+        peer = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
+        if "error" in peer or "tok_s" not in peer:
+            print(spec, peer)
+            continue
+        ours = train(f"{settings} device_memory={peer['device_gib']}GiB", steps)
+        if "error" not in ours:
+            ours["ratio"] = ours["tokens_per_s"] / peer["tok_s"]
+        results[spec] = {"peer": peer, "ours": ours}
+        print(f"{spec:34} {peer['tok_s']:>9,} tok/s in {peer['device_gib']:6.2f} GiB (PyTorch)")
+        show(spec, ours)
+    return results
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--ranks", type=int, default=1)
+    options.add_argument("--peer")
+    options.add_argument("--steps", type=int, default=6)
+    options.add_argument("--date", default=str(datetime.date.today()))
+    options.add_argument("--hardware", default="h200")
+    options.add_argument("patterns", nargs="*", default=["*"])
+    o = options.parse_args()
+    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "peers": {}}
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
+    for name, settings in CASES.items():
+        for rank in range(1, o.ranks + 1) if any(fnmatch.fnmatch(name, p) for p in o.patterns) else ():
+            key = name if rank == 1 else f"{name} rank {rank}"
+            result["cases"][key] = train(settings if rank == 1 else f"{settings} plan_rank={rank}", o.steps)
+            show(key, result["cases"][key])
+            path.write_text(json.dumps(result, indent=1) + "\n")
+    if o.peer:
+        result["peers"] = against_peer(o.peer, o.patterns, o.steps)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+main()
