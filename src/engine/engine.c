@@ -4,6 +4,7 @@
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
+#include "search/deferral.h"
 #include "search/ladder.h"
 #include "task/language.h"
 
@@ -107,6 +108,8 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
     TRY(engine_build(e, r));
     TRY(ladder_climb(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
                      &e->settings.decisions));
+    TRY(deferral_try(&e->work, &e->settings.limits, e->times,
+                     !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
     return engine_forecast(e);
 }
 
