@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 #include "optim/optimizer.h"
-#include "search/ladder.h"
+#include "search/search.h"
 #include "search/workload.h"
 #include "task/task.h"
 
@@ -29,8 +29,8 @@ struct numerics {
 
 struct settings {
     struct numerics numerics;
-    struct decisions decisions;  /* as configured, then as the ladder chose */
-    struct ladder_limits bounds; /* what the config has settled */
+    struct decisions decisions;  /* as configured, then as the search chose */
+    struct search_bounds bounds; /* what the config has settled */
     struct limits limits;
     uint64_t seed; /* of weights that come from nowhere else */
 };
@@ -60,6 +60,9 @@ int64_t request_units(const struct stage_request *r, const struct task *task);
  * one. */
 enum status precision_from_config(const struct config *cfg, const struct device *d,
                                   struct precision *out) MUST_CHECK;
+/* Whether fp16 with loss scaling and f32 gradients stands in for the bf16 that the config asks for:
+ * only where the device is planned for and lacks it. */
+bool precision_is_replaced(const struct config *cfg, const struct device *d);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,11 @@
  */
 #include "program/emit.h"
 
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 static bool is_away(const struct emitter *e, value_id v)
 {
     value_id root = value_root(e->g, v);
@@ -52,15 +57,16 @@ bool emit_in_slices(const struct emitter *e, const struct node *n)
     return true;
 }
 
-/* Elements of a slice: as many as slice_bytes of the largest input have. Slices of any size to
- * speak of begin where every operand of one byte or more is aligned. */
+/* Elements of a slice: no more than slice_bytes of the largest input have, in slices of one size.
+ * Those of any size to speak of begin where every operand is aligned. */
 static int64_t slice_elems(const struct emitter *e, const struct node *n)
 {
     int64_t all = node_sliceable(e->g, n), granule = op_get(n->op)->granule;
-    int64_t aligned = granule * ARENA_ALIGN;
-    int64_t size = (largest_fetched(e, n) + all - 1) / all;
+    int64_t size = ceil_div(largest_fetched(e, n), all);
     int64_t fit = e->plan->slice_bytes / size;
-    return fit >= aligned ? fit / aligned * aligned : MAX(fit / granule * granule, granule);
+    int64_t unit = fit >= granule * ARENA_ALIGN ? granule * ARENA_ALIGN : granule;
+    int64_t n_slices = ceil_div(all, MAX(fit / unit * unit, unit));
+    return ceil_div(ceil_div(all, n_slices), unit) * unit;
 }
 
 /* done[i]: the event behind which this slice of output i is at home. */

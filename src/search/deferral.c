@@ -28,6 +28,21 @@ static enum status emit(struct workload *w, const struct decisions *d)
     return workload_emit(w);
 }
 
+static enum status send_gradients_away(struct workload *w, int n_blocks, struct decisions *d)
+{
+    struct place_choice *places;
+    d->n[EXTENT_GRADIENTS] = n_blocks + 1;
+    if (!d->places)
+        return OK;
+    TRY(pool_try(&w->pool, &places, (size_t)d->n_places * sizeof(*places)));
+    for (int p = 0; p < d->n_places; p++) {
+        places[p] = d->places[p];
+        places[p].away[HOME_GRADIENTS] = true;
+    }
+    d->places = places;
+    return OK;
+}
+
 enum status deferral_try(struct workload *w, const struct limits *limits,
                          const struct kernel_times *times, bool gradients_may_leave,
                          struct decisions *d)
@@ -44,7 +59,7 @@ enum status deferral_try(struct workload *w, const struct limits *limits,
     deferred.defer_updates = true;
     for (int away = 0; away <= gradients_may_leave && !isfinite(then); away++) {
         if (away)
-            deferred.n[EXTENT_GRADIENTS] = s->plan.n_blocks + 1;
+            TRY(send_gradients_away(w, s->plan.n_blocks, &deferred));
         TRY(emit(w, &deferred));
         TRY(time_step(w, limits, times, &then));
     }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "train/step.h"
@@ -95,14 +96,21 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
                 l->result->last_checkpoint ? l->result->last_checkpoint : "");
 }
 
-static void measure_memory(struct loop *l, struct step_record *r)
+static void measure_memory(const struct loop *l)
 {
     struct engine *e = &l->s->engine;
     struct train_result *result = l->result;
-    const struct forecast *f = &e->forecast;
     result->arena_bytes = executor_high_water(e->executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(e->executor, TIER_HOST);
     result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));
+    result->resident_bytes = process_peak();
+}
+
+static void record_memory(const struct loop *l, struct step_record *r)
+{
+    const struct train_result *result = l->result;
+    const struct forecast *f = &l->s->engine.forecast;
+    measure_memory(l);
     r->arena_bytes = result->arena_bytes;
     r->host_bytes = result->host_bytes;
     r->device_bytes = result->device_bytes;
@@ -168,7 +176,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
     r.n_units_total = l->state.n_units;
     double mean = (now_s() - l->started) / (double)MAX(l->result->n_steps, (int64_t)1);
     r.eta_s = mean * (double)(l->n_steps - l->state.step);
-    measure_memory(l, &r);
+    record_memory(l, &r);
     return r;
 }
 
@@ -389,9 +397,12 @@ static void summarise(struct loop *l)
     r->mfu = mfu_of(l, r->median_step_s);
 }
 
-static void take_table(struct loop *l)
+/* What a profile has found; where there is no memory left for it the run is no worse. */
+static void take_profile(struct loop *l)
 {
     struct str text = {0};
+    if (l->profile.steps.n > 0 && profile_times(&l->profile, &l->result->times) != OK)
+        log_warn("no memory is left for the times of the profile");
     profile_table(&l->profile, &text);
     if (text.n > 0 && !text.failed)
         l->result->profile = str_take(&text);
@@ -433,22 +444,30 @@ enum status train_run(struct session *s, const struct run_start *start,
         TRY_GOTO(profile_init(&l.profile, s, o->profile, l.n_steps - l.state.step), out);
     status = run_loop(&l);
     loader_stop(s->loader);
+    measure_memory(&l); /* with the last evaluation and checkpoint */
     if (result->n_unlabelled > 0)
         log_warn("%lld of %lld steps had no labels and updated nothing",
                  (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
     if (o->profile)
-        take_table(&l);
+        take_profile(&l);
 out:
     profile_release(&l.profile);
     train_state_release(&l.state);
     return status;
 }
 
+int64_t train_state_bytes(const struct config *cfg)
+{
+    int64_t n_steps = cfg->max_steps > 0 ? cfg->max_steps : HISTORY_MOST;
+    return history_json_bytes(2 * n_steps); /* each may have an evaluation */
+}
+
 int64_t train_result_bytes(const struct config *cfg)
 {
     int64_t n_steps = cfg->max_steps > 0 ? MIN(cfg->max_steps, (int64_t)KEPT_STEPS) : KEPT_STEPS;
-    return 3 * n_steps * (int64_t)sizeof(double); /* losses, times, times sorted */
+    /* losses, times, times sorted; what is noted for checkpoints */
+    return 3 * n_steps * (int64_t)sizeof(double) + history_bytes();
 }
 
 void train_result_release(struct train_result *r)
@@ -457,5 +476,6 @@ void train_result_release(struct train_result *r)
     mem_free(r->step_seconds);
     mem_free(r->last_checkpoint);
     mem_free(r->profile);
+    instr_times_release(&r->times);
     *r = (struct train_result){0};
 }
