@@ -29,6 +29,8 @@ static bool starts_phase(const struct node *n, const struct node *before)
            (n->pass == PASS_FORWARD) != (before->pass == PASS_FORWARD);
 }
 
+/* The last micro-step has the nodes of the others once more: of it only the updates count as a
+ * section of their own. */
 static enum status find_phases(struct surveyor *x, const double *instr_seconds)
 {
     struct survey *s = x->s;
@@ -42,7 +44,7 @@ static enum status find_phases(struct surveyor *x, const double *instr_seconds)
         const struct node *before = NULL;
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *instr = &p->instrs.items[k];
-            if (instr->kind != INSTR_COMPUTE)
+            if (instr->kind != INSTR_COMPUTE || s->phase_of[instr->node] >= 0)
                 continue;
             const struct node *n = graph_node(x->g, instr->node);
             if (starts_phase(n, before))
