@@ -11,17 +11,21 @@ enum {
     SMALL_BYTES = 1 << 20,
     N_TOP = 12,         /* candidates that are emitted after the ranking */
     N_CORRECTIONS = 6,  /* emissions of one candidate, each with what the last one taught */
-    MAX_EMISSIONS = 96, /* of one search */
+    MAX_EMISSIONS = 96, /* of one search, */
+    MAX_POLISH = 64,    /* and to change single places after it */
+    N_BEST = 16,        /* that are remembered */
 };
 
 /* A larger ring is worth its memory when the step is shorter by this part. */
 #define WORTH 0.01
 
-/* A candidate that was emitted and fits. */
+/* A candidate that was emitted and fits, with what it came to. */
 struct trial {
     struct candidate c;
     double seconds;
     int64_t n_bytes[TIER_COUNT];
+    int *option; /* [n_places] */
+    bool (*away)[HOME_CLASS_COUNT];
 };
 
 struct search {
@@ -32,10 +36,11 @@ struct search {
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */
     int n_top;
-    struct trial best[MAX_FINDINGS]; /* by seconds */
+    struct trial best[N_BEST]; /* by seconds */
     int n_best;
     int n_ranked, n_emitted;
-    uint64_t tried[MAX_EMISSIONS]; /* what was emitted, by a hash of what was expanded */
+    uint64_t
+        tried[MAX_EMISSIONS + MAX_POLISH]; /* what was emitted, by a hash of what was expanded */
 };
 
 /* ---- what was found -------------------------------------------------------------------------- */
@@ -64,20 +69,51 @@ static bool is_same(const struct trial *a, const struct trial *b)
     return a->seconds == b->seconds && a->n_bytes[TIER_DEVICE] == b->n_bytes[TIER_DEVICE];
 }
 
+static enum status make_room(struct search *s)
+{
+    struct pool *pool = &s->space.survey.pool;
+    size_t n = (size_t)s->space.survey.n_places;
+    TRY(pool_try(pool, &s->places, n * sizeof(*s->places)));
+    for (int i = 0; i < N_BEST; i++) {
+        TRY(pool_try(pool, &s->best[i].option, n * sizeof(*s->best[i].option)));
+        TRY(pool_try(pool, &s->best[i].away, n * sizeof(*s->best[i].away)));
+    }
+    return OK;
+}
+
+/* What is at hand into a trial, and back. */
+static void save(const struct search *s, struct trial *t)
+{
+    size_t n = (size_t)s->space.survey.n_places;
+    memcpy(t->option, s->space.option, n * sizeof(*t->option));
+    memcpy(t->away, s->space.away, n * sizeof(*t->away));
+}
+
+static void restore(struct search *s, const struct trial *t)
+{
+    size_t n = (size_t)s->space.survey.n_places;
+    memcpy(s->space.option, t->option, n * sizeof(*t->option));
+    memcpy(s->space.away, t->away, n * sizeof(*t->away));
+}
+
 static void keep(struct search *s, const struct trial *t)
 {
-    int at = s->n_best;
+    int at = MIN(s->n_best, N_BEST - 1);
     for (int i = 0; i < s->n_best; i++) {
         if (is_same(&s->best[i], t))
             return;
     }
-    if (at == MAX_FINDINGS && t->seconds >= s->best[at - 1].seconds)
+    if (s->n_best == N_BEST && t->seconds >= s->best[at].seconds)
         return;
-    at = MIN(at, MAX_FINDINGS - 1);
+    struct trial new = s->best[at]; /* its arrays are free */
+    new.c = t->c;
+    new.seconds = t->seconds;
+    memcpy(new.n_bytes, t->n_bytes, sizeof(new.n_bytes));
+    save(s, &new);
     for (; at > 0 && s->best[at - 1].seconds > t->seconds; at--)
         s->best[at] = s->best[at - 1];
-    s->best[at] = *t;
-    s->n_best = MIN(s->n_best + 1, (int)MAX_FINDINGS);
+    s->best[at] = new;
+    s->n_best = MIN(s->n_best + 1, (int)N_BEST);
 }
 
 /* ---- emitting -------------------------------------------------------------------------------- */
@@ -241,6 +277,93 @@ static enum status step_once(struct search *s, bool *improved)
     return OK;
 }
 
+/* ---- place by place -------------------------------------------------------------------------- */
+
+/* A change of one place of the best: another option, or a class whose home is elsewhere. */
+struct change {
+    int place, option; /* option -1: the class */
+    enum home_class home;
+    double estimate;
+};
+
+static void apply_change(struct search *s, const struct change *c)
+{
+    if (c->option >= 0)
+        s->space.option[c->place] = c->option;
+    else
+        s->space.away[c->place][c->home] = !s->space.away[c->place][c->home];
+}
+
+static int by_gain(const void *a, const void *b)
+{
+    const struct change *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+/* Is it the first place of its kind with this option? Others are alike. */
+static bool is_first_alike(const struct search *s, int place)
+{
+    const struct survey *v = &s->space.survey;
+    for (int p = 0; p < place; p++) {
+        if (v->places[p].shape == v->places[place].shape &&
+            s->space.option[p] == s->space.option[place] &&
+            memcmp(s->space.away[p], s->space.away[place], sizeof(s->space.away[p])) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Changes that the clocks like, best first; at most n_most. */
+static int list_changes(struct search *s, const struct trial *from, struct change *out, int n_most)
+{
+    int n = 0;
+    double now = space_estimate(&s->space, &from->c);
+    for (int p = 0; p < s->space.survey.n_places; p++) {
+        int n_options = is_first_alike(s, p) ? s->space.options[p].n : 0;
+        for (int k = 0; k < n_options + HOME_CLASS_COUNT && n_options > 0 && n < n_most; k++) {
+            struct change c = {.place = p, .option = k < n_options ? k : -1};
+            if (c.option < 0)
+                c.home = (enum home_class)(k - n_options);
+            if (c.option == from->option[p] ||
+                (c.option < 0 &&
+                 (!is_open(s, c.home) || s->space.survey.places[p].n_bytes[c.home] == 0)))
+                continue;
+            apply_change(s, &c);
+            c.estimate = space_estimate(&s->space, &from->c);
+            restore(s, from);
+            if (c.estimate < now)
+                out[n++] = c;
+        }
+    }
+    s->n_ranked += n;
+    qsort(out, (size_t)n, sizeof(*out), by_gain);
+    return n;
+}
+
+static enum status polish_once(struct search *s, bool *improved)
+{
+    struct change *changes;
+    const struct trial from = s->best[0];
+    int n_most = s->space.survey.n_places * (MAX_OPTIONS + HOME_CLASS_COUNT);
+    TRY(mem_try_array(&changes, (size_t)n_most, sizeof(*changes)));
+    restore(s, &from);
+    int n = list_changes(s, &from, changes, n_most);
+    enum status status = OK;
+    *improved = false;
+    for (int i = 0; i < n && s->n_emitted < MAX_EMISSIONS + MAX_POLISH && !*improved; i++) {
+        double seconds = HUGE_VAL;
+        int64_t slack;
+        restore(s, &from);
+        apply_change(s, &changes[i]);
+        if (is_new(s, &from.c))
+            TRY_GOTO(try_once(s, &from.c, &seconds, &slack), out);
+        *improved = seconds < from.seconds;
+    }
+out:
+    mem_free(changes);
+    return status;
+}
+
 static enum status look(struct search *s)
 {
     int64_t extra = 0;
@@ -257,19 +380,20 @@ static enum status look(struct search *s)
     }
     for (bool improved = s->n_best > 0; improved && s->n_emitted < MAX_EMISSIONS;)
         TRY(step_once(s, &improved));
+    for (bool improved = s->n_best > 0; improved && s->n_emitted < MAX_EMISSIONS + MAX_POLISH;)
+        TRY(polish_once(s, &improved));
     return OK;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 /* Decisions that live as long as the workload. */
-static enum status take(struct search *s, const struct candidate *c, struct decisions *d)
+static enum status take(struct search *s, const struct trial *t, struct decisions *d)
 {
     struct pool *pool = &s->w->pool;
     struct place_choice *places;
-    if (!space_expand(&s->space, c))
-        return FAIL(ERR_INTERNAL, "a candidate that was tried cannot be found again");
-    *d = space_decisions(&s->space, c, s->places);
+    restore(s, t);
+    *d = space_decisions(&s->space, &t->c, s->places);
     TRY(pool_try(pool, &places, (size_t)d->n_places * sizeof(*places)));
     memcpy(places, s->places, (size_t)d->n_places * sizeof(*places));
     for (int p = 0; p < d->n_places; p++) {
@@ -285,18 +409,25 @@ static enum status take(struct search *s, const struct candidate *c, struct deci
     return OK;
 }
 
+/* Runners-up are told apart by their time. */
+static bool is_distinct(const struct search_report *r, double seconds)
+{
+    return r->n_findings == 0 || seconds > 1.002 * r->findings[r->n_findings - 1].seconds;
+}
+
 static void report_trials(struct search *s, struct search_report *out)
 {
     *out = (struct search_report){.n_ranked = s->n_ranked, .n_emitted = s->n_emitted};
-    for (int i = 0; i < s->n_best; i++) {
+    for (int i = 0; i < s->n_best && out->n_findings < MAX_FINDINGS; i++) {
         const struct trial *t = &s->best[i];
-        struct finding *f = &out->findings[out->n_findings++];
         struct str text = {0};
+        if (!is_distinct(out, t->seconds))
+            continue;
+        restore(s, t);
+        struct decisions d = space_decisions(&s->space, &t->c, s->places);
+        struct finding *f = &out->findings[out->n_findings++];
         f->seconds = t->seconds;
         memcpy(f->n_bytes, t->n_bytes, sizeof(f->n_bytes));
-        if (!space_expand(&s->space, &t->c))
-            continue;
-        struct decisions d = space_decisions(&s->space, &t->c, s->places);
         decisions_add_text(&d, s->space.n_blocks, &text);
         (void)snprintf(f->text, sizeof(f->text), "%s", str_text(&text));
         str_release(&text);
@@ -309,7 +440,7 @@ static enum status choose(struct search *s, struct decisions *d, bool *found)
     *found = false;
     for (int i = 0; i < s->n_best && !*found; i++) {
         struct forecast f = {0};
-        TRY(take(s, &s->best[i].c, d));
+        TRY(take(s, &s->best[i], d));
         TRY(workload_decide(s->w, d));
         TRY(workload_emit(s->w));
         forecast_memory(&f, s->w, s->limits);
@@ -342,8 +473,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
 {
     *found = false;
     TRY(space_init(&s->space, s->w, s->times, base, bounds, room));
-    enum status status = pool_try(&s->space.survey.pool, &s->places,
-                                  (size_t)s->space.survey.n_places * sizeof(*s->places));
+    enum status status = make_room(s);
     if (status == OK)
         status = look(s);
     if (status == OK)
