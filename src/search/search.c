@@ -9,15 +9,19 @@
 
 enum {
     SMALL_BYTES = 1 << 20,
-    N_TOP = 12,         /* candidates that are emitted after the ranking */
-    N_CORRECTIONS = 6,  /* emissions of one candidate, each with what the last one taught */
-    MAX_EMISSIONS = 96, /* of one search, */
-    MAX_POLISH = 64,    /* and to change single places after it */
-    N_BEST = 16,        /* that are remembered */
+    N_FIRST = 3,               /* candidates that are emitted to see what estimates are worth, */
+    N_TOP = 12,                /* and when that is known */
+    N_CORRECTIONS = 6,         /* emissions of one candidate, each with what the last one taught */
+    MAX_EMISSIONS = 96,        /* of one search; fewer where programs are long: */
+    EMISSION_WORK = 80 * 1000, /* instructions in all */
+    N_BEST = 16,               /* that are remembered */
 };
 
 /* A larger ring is worth its memory when the step is shorter by this part. */
 #define WORTH 0.01
+
+/* Estimates are believed that far: what is slower by more is not emitted. */
+#define DOUBT 0.05
 
 /* A candidate that was emitted and fits, with what it came to. */
 struct trial {
@@ -39,8 +43,8 @@ struct search {
     struct trial best[N_BEST]; /* by seconds */
     int n_best;
     int n_ranked, n_emitted;
-    uint64_t
-        tried[MAX_EMISSIONS + MAX_POLISH]; /* what was emitted, by a hash of what was expanded */
+    int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
+    uint64_t tried[MAX_EMISSIONS];   /* what was emitted, by a hash of what was expanded */
 };
 
 /* ---- what was found -------------------------------------------------------------------------- */
@@ -51,8 +55,10 @@ static enum status rank(void *user, const struct candidate *c)
     int at = s->n_top;
     s->n_ranked++;
     for (int i = 0; i < s->n_top; i++) {
-        if (s->top[i].estimate == c->estimate && s->top[i].ring_bytes == c->ring_bytes)
-            return OK; /* other numbers for the same */
+        if (s->top[i].estimate == c->estimate) { /* a smaller ring does as well */
+            s->top[i] = s->top[i].ring_bytes > c->ring_bytes ? *c : s->top[i];
+            return OK;
+        }
     }
     if (at == N_TOP && c->estimate >= s->top[N_TOP - 1].estimate)
         return OK;
@@ -180,7 +186,7 @@ static enum status try_candidate(struct search *s, struct candidate *c, double *
 {
     int64_t room = s->space.room[TIER_DEVICE], slack = 0, margin = room / 512;
     *seconds = HUGE_VAL;
-    for (int i = 0; i < N_CORRECTIONS && s->n_emitted < MAX_EMISSIONS; i++) {
+    for (int i = 0; i < N_CORRECTIONS && s->n_emitted < s->most_emitted; i++) {
         if (!space_expand(&s->space, c))
             return OK;
         if (is_new(s, c)) {
@@ -267,9 +273,9 @@ static enum status step_once(struct search *s, bool *improved)
     }
     s->n_ranked += n_open;
     qsort(list, (size_t)n_open, sizeof(*list), by_estimate);
-    for (int i = 0; i < n_open && s->n_emitted < MAX_EMISSIONS && !*improved; i++) {
+    for (int i = 0; i < n_open && s->n_emitted < s->most_emitted && !*improved; i++) {
         double seconds;
-        if (list[i].estimate > 1.05 * from.estimate)
+        if (list[i].estimate > (1 + DOUBT) * from.estimate)
             break;
         TRY(try_candidate(s, &list[i], &seconds));
         *improved = seconds < best;
@@ -279,15 +285,20 @@ static enum status step_once(struct search *s, bool *improved)
 
 /* ---- place by place -------------------------------------------------------------------------- */
 
-/* A change of one place of the best: another option, or a class whose home is elsewhere. */
+/* A change of one place of the best: another option, or a class whose home is elsewhere; or of the
+ * ring, alone or with it. */
 struct change {
-    int place, option; /* option -1: the class */
+    int place, option; /* option -1: the class; place -1: the ring alone */
     enum home_class home;
+    int64_t ring_bytes;
+    int64_t n_bytes; /* about what it adds on the device */
     double estimate;
 };
 
 static void apply_change(struct search *s, const struct change *c)
 {
+    if (c->place < 0)
+        return;
     if (c->option >= 0)
         s->space.option[c->place] = c->option;
     else
@@ -313,74 +324,153 @@ static bool is_first_alike(const struct search *s, int place)
     return true;
 }
 
-/* Changes that the clocks like, best first; at most n_most. */
-static int list_changes(struct search *s, const struct trial *from, struct change *out, int n_most)
+struct changes {
+    VEC(struct change) list;
+    const struct trial *from;
+    double most; /* seconds: what is estimated at more is left out */
+};
+
+static enum status consider(struct search *s, struct changes *x, struct change c)
 {
-    int n = 0;
-    double now = space_estimate(&s->space, &from->c);
-    for (int p = 0; p < s->space.survey.n_places; p++) {
-        int n_options = is_first_alike(s, p) ? s->space.options[p].n : 0;
-        for (int k = 0; k < n_options + HOME_CLASS_COUNT && n_options > 0 && n < n_most; k++) {
-            struct change c = {.place = p, .option = k < n_options ? k : -1};
-            if (c.option < 0)
-                c.home = (enum home_class)(k - n_options);
-            if (c.option == from->option[p] ||
-                (c.option < 0 &&
-                 (!is_open(s, c.home) || s->space.survey.places[p].n_bytes[c.home] == 0)))
-                continue;
-            apply_change(s, &c);
-            c.estimate = space_estimate(&s->space, &from->c);
-            restore(s, from);
-            if (c.estimate < now)
-                out[n++] = c;
-        }
+    const struct trial *from = x->from;
+    struct candidate changed = from->c;
+    const struct option *options = c.place < 0 ? NULL : s->space.options[c.place].items;
+    changed.ring_bytes = c.ring_bytes;
+    c.n_bytes = 2 * (c.ring_bytes - from->c.ring_bytes);
+    if (options && c.option >= 0)
+        c.n_bytes += options[c.option].n_kept - options[from->option[c.place]].n_kept;
+    else if (options)
+        c.n_bytes += s->space.survey.places[c.place].n_bytes[c.home] *
+                     (from->away[c.place][c.home] ? 1 : -1);
+    apply_change(s, &c);
+    c.estimate = space_estimate(&s->space, &changed);
+    restore(s, from);
+    s->n_ranked++;
+    return c.estimate < x->most || c.place < 0 ? vec_push(&x->list, c) : OK;
+}
+
+static enum status consider_place(struct search *s, struct changes *x, int place, int64_t ring)
+{
+    struct change c = {.place = place, .ring_bytes = ring};
+    if (!is_first_alike(s, place))
+        return OK;
+    for (c.option = 0; c.option < s->space.options[place].n; c.option++) {
+        if (c.option != x->from->option[place])
+            TRY(consider(s, x, c));
     }
-    s->n_ranked += n;
-    qsort(out, (size_t)n, sizeof(*out), by_gain);
-    return n;
+    c.option = -1;
+    for (int h = 0; h < HOME_CLASS_COUNT; h++) {
+        c.home = (enum home_class)h;
+        if (is_open(s, c.home) && s->space.survey.places[place].n_bytes[h] > 0)
+            TRY(consider(s, x, c));
+    }
+    return OK;
+}
+
+/* Of more changes than may be emitted, those whose bytes there seem to be. */
+static void leave_out_large(const struct search *s, struct changes *x)
+{
+    size_t n = 0;
+    int64_t room = s->space.room[TIER_DEVICE];
+    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 64;
+    if (x->list.n <= (size_t)(s->most_polished - s->n_emitted))
+        return;
+    for (size_t i = 0; i < x->list.n; i++) {
+        if (x->list.items[i].n_bytes <= slack)
+            x->list.items[n++] = x->list.items[i];
+    }
+    x->list.n = n;
+}
+
+/* Changes that the clocks do not dislike, best first. */
+static enum status list_changes(struct search *s, struct changes *x)
+{
+    static const int64_t parts[] = {4, 8, 16, 32};
+    int64_t now = x->from->c.ring_bytes;
+    x->most = (1 + DOUBT) * space_estimate(&s->space, &x->from->c);
+    for (size_t i = 0; i <= ARRAY_LEN(parts); i++) {
+        int64_t ring = i == 0 ? now : s->space.room[TIER_DEVICE] / parts[i - 1];
+        if (i > 0 && (ring == now || !s->w->device->ops->queue))
+            continue;
+        if (i > 0)
+            TRY(consider(s, x, (struct change){.place = -1, .ring_bytes = ring}));
+        for (int p = 0; p < s->space.survey.n_places; p++)
+            TRY(consider_place(s, x, p, ring));
+    }
+    leave_out_large(s, x);
+    qsort(x->list.items, x->list.n, sizeof(*x->list.items), by_gain);
+    return OK;
+}
+
+static enum status try_change(struct search *s, const struct trial *from, const struct change *c,
+                              bool *improved)
+{
+    struct candidate changed = from->c;
+    double seconds = HUGE_VAL;
+    int64_t slack;
+    changed.ring_bytes = c->ring_bytes;
+    restore(s, from);
+    apply_change(s, c);
+    if (is_new(s, &changed))
+        TRY(try_once(s, &changed, &seconds, &slack));
+    *improved = seconds < from->seconds;
+    return OK;
 }
 
 static enum status polish_once(struct search *s, bool *improved)
 {
-    struct change *changes;
-    const struct trial from = s->best[0];
-    int n_most = s->space.survey.n_places * (MAX_OPTIONS + HOME_CLASS_COUNT);
-    TRY(mem_try_array(&changes, (size_t)n_most, sizeof(*changes)));
-    restore(s, &from);
-    int n = list_changes(s, &from, changes, n_most);
-    enum status status = OK;
+    struct trial from = s->best[0];
+    struct changes x = {.from = &from};
+    struct pool *pool = &s->space.survey.pool;
+    size_t n_places = (size_t)s->space.survey.n_places;
+    TRY(pool_try(pool, &from.option, n_places * sizeof(*from.option)));
+    TRY(pool_try(pool, &from.away, n_places * sizeof(*from.away)));
+    restore(s, &s->best[0]);
+    save(s, &from);
+    enum status status;
     *improved = false;
-    for (int i = 0; i < n && s->n_emitted < MAX_EMISSIONS + MAX_POLISH && !*improved; i++) {
-        double seconds = HUGE_VAL;
-        int64_t slack;
-        restore(s, &from);
-        apply_change(s, &changes[i]);
-        if (is_new(s, &from.c))
-            TRY_GOTO(try_once(s, &from.c, &seconds, &slack), out);
-        *improved = seconds < from.seconds;
-    }
+    TRY_GOTO(list_changes(s, &x), out);
+    for (size_t i = 0; i < x.list.n && s->n_emitted < s->most_polished && !*improved; i++)
+        TRY_GOTO(try_change(s, &from, &x.list.items[i], improved), out);
 out:
-    mem_free(changes);
+    vec_release(&x.list);
     return status;
+}
+
+/* Ranks, and emits the best. */
+static enum status look_around(struct search *s, int64_t extra, int n_tried)
+{
+    s->n_top = 0;
+    TRY(space_visit(&s->space, extra, rank, s));
+    for (int i = 0; i < MIN(s->n_top, n_tried); i++) {
+        double seconds;
+        TRY(try_candidate(s, &s->top[i], &seconds));
+    }
+    return OK;
+}
+
+/* Two thirds are for the numbers of a candidate, the rest for single places. */
+static void allow_emissions(struct search *s)
+{
+    int64_t n_instrs = MAX((int64_t)s->space.stage->program->instrs.n, (int64_t)1);
+    s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, (int64_t)32), (int64_t)MAX_EMISSIONS);
+    s->most_emitted = 2 * s->most_polished / 3;
 }
 
 static enum status look(struct search *s)
 {
-    int64_t extra = 0;
-    for (int round = 0; round < 2; round++) {
-        s->n_top = 0;
-        TRY(space_visit(&s->space, extra, rank, s));
-        for (int i = 0; i < s->n_top && i < N_TOP / (round ? 1 : 4); i++) {
-            double seconds;
-            TRY(try_candidate(s, &s->top[i], &seconds));
-        }
-        if (s->n_best == 0)
-            continue;
-        extra = s->best[0].c.extra;
-    }
-    for (bool improved = s->n_best > 0; improved && s->n_emitted < MAX_EMISSIONS;)
+    const int64_t room = s->space.room[TIER_DEVICE];
+    /* Probes add up what is not always there at once: where nothing fits by them, it may yet. */
+    const int64_t extras[] = {0, room / 8, room / 4, room / 2, room};
+    allow_emissions(s);
+    for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_best == 0; i++)
+        TRY(look_around(s, extras[i], N_FIRST));
+    if (s->n_best == 0)
+        return OK;
+    TRY(look_around(s, s->best[0].c.extra, N_TOP));
+    for (bool improved = true; improved && s->n_emitted < s->most_emitted;)
         TRY(step_once(s, &improved));
-    for (bool improved = s->n_best > 0; improved && s->n_emitted < MAX_EMISSIONS + MAX_POLISH;)
+    for (bool improved = true; improved && s->n_emitted < s->most_polished;)
         TRY(polish_once(s, &improved));
     return OK;
 }
@@ -514,30 +604,58 @@ static enum status choose_ring(struct search *s, struct decisions *d)
     return workload_emit(s->w);
 }
 
+/* Is anything worth a copy of its own? In a small network nothing is, and all is moved that helps.
+ */
+static bool has_large(const struct graph *g)
+{
+    const struct decisions d = {.small_bytes = SMALL_BYTES};
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        if (decisions_is_large(&d, g, v))
+            return true;
+    }
+    return false;
+}
+
+static enum status search_all(struct search *s, const struct forecast *f,
+                              const struct search_bounds *bounds, struct decisions *d,
+                              struct search_report *report, bool *found)
+{
+    const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
+    const struct decisions configured = *d;
+    int64_t room[TIER_COUNT];
+    read_room(f, room);
+    *found = false;
+    for (int small = 1; small >= 0 && stage && !*found; small--) {
+        struct decisions base = configured;
+        base.small_bytes = small * SMALL_BYTES;
+        if (small && !has_large(stage->graph))
+            continue;
+        *s = (struct search){.w = s->w, .limits = s->limits, .times = s->times};
+        TRY(search_with(s, &base, bounds, room, d, report, found));
+    }
+    return OK;
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
     struct forecast f = {0};
     const struct decisions configured = *d;
-    int64_t room[TIER_COUNT];
-    bool found = false;
+    bool found;
     TRY(workload_decide(w, d));
-    TRY(workload_emit(w));
+    TRY(workload_bound(w));
     forecast_memory(&f, w, limits);
+    if (f.fits) {
+        TRY(workload_emit(w));
+        forecast_memory(&f, w, limits);
+    }
     if (f.fits && !decisions_copy(d))
         return OK;
     struct search s = {.w = w, .limits = limits, .times = times};
     if (f.fits)
         return choose_ring(&s, d);
-    read_room(&f, room);
-    static const int64_t smallest[] = {SMALL_BYTES, 0};
-    for (size_t i = 0; i < ARRAY_LEN(smallest) && workload_stage(w, STAGE_TRAIN) && !found; i++) {
-        struct decisions base = configured;
-        base.small_bytes = smallest[i];
-        s = (struct search){.w = w, .limits = limits, .times = times};
-        TRY(search_with(&s, &base, bounds, room, d, report, &found));
-    }
+    TRY(search_all(&s, &f, bounds, d, report, &found));
     if (found)
         return OK;
     *d = configured;
