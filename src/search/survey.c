@@ -246,10 +246,12 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
     if (!t)
         return ERR_MEMORY;
     int64_t n_bytes = value_bytes(x->g, root);
-    if (is_written)
+    if (is_written) {
         t->n_out += n_bytes;
-    else if (x->fetched[root] != phase) {
+        t->copies_out++;
+    } else if (x->fetched[root] != phase) {
         t->n_in += n_bytes;
+        t->copies_in++;
         t->largest_in = MAX(t->largest_in, n_bytes);
         x->fetched[root] = phase;
     }
@@ -270,9 +272,9 @@ static enum status touch_gradient(struct surveyor *x, node_id k, value_id v)
     if (!t)
         return ERR_MEMORY;
     t->n_in += n_bytes;
+    t->copies_in++;
     t->largest_in = MAX(t->largest_in, n_bytes);
     x->fetched[v] = used;
-    x->s->phases[made].gradient_out += n_bytes;
     x->s->places[place].n_bytes[HOME_GRADIENTS] += n_bytes;
     return OK;
 }
