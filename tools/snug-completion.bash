@@ -32,8 +32,8 @@ _snug() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    plan) options='--svg --dump' ;;
-    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps' ;;
+    plan) options='--html --svg --snapshot --dump' ;;
+    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
     tokenize) options='--output' ;;
@@ -49,7 +49,7 @@ _snug() {
         ;;
     --dump) mapfile -t COMPREPLY < <(compgen -W 'graph program' -- "$word"); return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W 'f32 bf16 f16' -- "$word"); return ;;
-    --svg | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --html | --svg | --snapshot | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --prompt | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
     esac
     if [[ $word == -* ]]; then

@@ -224,5 +224,10 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     show_line(LABEL, "process   predicted %s, measured %s (%+.1f%%)",
               format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
               100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
+    if (r.resident_bytes != r.device_bytes) /* the device has memory of its own */
+        show_line(LABEL, "host      predicted %s, measured %s (%+.1f%%)",
+                  format_bytes(predicted, f.resident_bytes),
+                  format_bytes(measured, r.resident_bytes),
+                  100.0 * ((double)r.resident_bytes / (double)f.resident_bytes - 1.0));
     show_line(LABEL, "saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

@@ -7,7 +7,10 @@ static void find_facts(struct plan *p, const struct graph *g)
         p->facts[v].first_backward = p->facts[v].first_reader = p->facts[v].overwritten = NODE_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
+        bool updating = n->pass == PASS_NORM || n->pass == PASS_UPDATE;
         p->n_blocks = MAX(p->n_blocks, n->block + 1);
+        if (n->block != BLOCK_NONE && p->blocks_begin == NODE_NONE)
+            p->blocks_begin = k;
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
@@ -18,10 +21,11 @@ static void find_facts(struct plan *p, const struct graph *g)
             if (f->first_reader == NODE_NONE)
                 f->first_reader = k;
             f->leaves_block |= n->pass == PASS_FORWARD && crosses;
-            f->read_at_update |= n->pass == PASS_UPDATE;
+            f->read_at_update |= updating;
+            f->read_in_step |= n->pass != PASS_UPDATE;
             if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)
                 f->first_backward = k;
-            p->facts[value_root(g, v)].waits_for_update = n->pass == PASS_UPDATE;
+            p->facts[value_root(g, v)].waits_for_update = updating;
         }
         for (int i = 0; i < n->n_out; i++) {
             const struct alias_rule *a = node_alias(n, i);
@@ -37,7 +41,7 @@ static void find_facts(struct plan *p, const struct graph *g)
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
 {
     size_t n = MAX(g->values.n, (size_t)1);
-    *p = (struct plan){.n_micro = n_micro};
+    *p = (struct plan){.n_micro = n_micro, .blocks_begin = NODE_NONE};
     pool_init(&p->pool);
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
@@ -109,12 +113,17 @@ static bool stays_inside(const struct plan *p, value_id v)
     return !p->facts[v].leaves_block && !p->facts[v].is_output;
 }
 
+bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v)
+{
+    return stays_inside(p, v) && plan_allows(p, g, v, RECOMPUTE);
+}
+
 void plan_recompute_block(struct plan *p, const struct graph *g, int block)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
         for (int i = 0; n->pass == PASS_FORWARD && n->block == block && i < n->n_out; i++) {
-            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], RECOMPUTE))
+            if (plan_may_drop(p, g, n->out[i]))
                 p->treat[n->out[i]] = RECOMPUTE;
         }
     }
@@ -160,7 +169,7 @@ void plan_recompute_cheap(struct plan *p, const struct graph *g)
             continue;
         for (int i = 0; i < n->n_out; i++) {
             value_id v = n->out[i];
-            if (p->treat[v] == KEEP && stays_inside(p, v) && plan_allows(p, g, v, RECOMPUTE))
+            if (p->treat[v] == KEEP && plan_may_drop(p, g, v))
                 p->treat[v] = RECOMPUTE;
         }
     }
@@ -173,4 +182,43 @@ void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum t
         if (x->producer == NODE_NONE && x->role == role)
             p->home[v] = tier;
     }
+}
+
+/* ---- updates in the next step ---------------------------------------------------------------- */
+
+/* An update can, if what it reads is the same in the next step: storage that only updates change,
+ * inputs for updates alone, and what the backward pass and the norm have made, which is carried. */
+static bool can_run_late(const struct plan *p, const struct graph *g, const struct node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        value_id root = value_root(g, n->in[i]);
+        const struct value *x = graph_value(g, root);
+        bool is_input = x->producer == NODE_NONE && x->role == ROLE_INPUT;
+        bool is_sum = x->producer == NODE_NONE && x->role == ROLE_GRADIENT;
+        if (is_sum || (is_input && p->facts[root].read_in_step))
+            return false;
+        if (x->producer != NODE_NONE && graph_node(g, x->producer)->pass == PASS_FORWARD)
+            return false;
+    }
+    return true;
+}
+
+bool plan_may_defer(const struct plan *p, const struct graph *g)
+{
+    if (p->n_micro > 1)
+        return false;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (n->pass == PASS_UPDATE && !can_run_late(p, g, n))
+            return false;
+    }
+    /* The host would read it a step too late, as the loss scale. */
+    for (size_t i = 0; i < g->outputs.n; i++) {
+        node_id producer = graph_value(g, g->outputs.items[i].value)->producer;
+        if (producer != NODE_NONE && graph_node(g, producer)->pass == PASS_UPDATE)
+            return false;
+    }
+    return true;
 }

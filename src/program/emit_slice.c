@@ -83,7 +83,7 @@ static enum status emit_slice(struct emitter *e, node_id k, struct slice s, int 
     for (int i = 0; i < n->n_out; i++) {
         value_id root = value_root(e->g, n->out[i]);
         if (e->home[root] >= 0)
-            TRY(emit_write_part(e, root, n->out[i], slice_bytes(e->g, n, s, n->n_in + i),
+            TRY(emit_write_part(e, root, e->now[root], slice_bytes(e->g, n, s, n->n_in + i),
                                 &done[i]));
     }
     emit_drop_parts(e);

@@ -62,6 +62,9 @@ static enum status plan(struct session *s)
         TRY(add_stage(s, &r, STAGE_EVAL));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
     r.data_bytes = s->engine.task.def->data->read_bytes(s->data);
+    r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
+    r.saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
+    r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint;
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);

@@ -54,6 +54,8 @@ static void commands_and_options_are_offered(void **state)
     (void)state;
     completes("tok", "tokenize");
     completes("plan no.yaml --sv", "--svg");
+    completes("plan no.yaml --s", "--svg --snapshot");
+    completes("train no.yaml --ht", "--html");
     completes("help ke", "keys");
 }
 
