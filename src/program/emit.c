@@ -22,6 +22,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->touched_last, n, sizeof(*e->touched_last)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
+    TRY(mem_try_array(&e->whole_reads, n, sizeof(*e->whole_reads)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
     TRY(mem_try_array(&e->carried, n, sizeof(*e->carried)));
     TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
@@ -47,6 +48,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->touched_last);
     mem_free(e->read_later);
     mem_free(e->read);
+    mem_free(e->whole_reads);
     mem_free(e->gradient);
     mem_free(e->carried);
     mem_free(e->kept);
@@ -328,6 +330,16 @@ static size_t find_stretch_end(const struct emitter *e, const struct section_ord
     return end;
 }
 
+/* Nodes that cannot be called on slices read what they read as a whole. */
+static void count_reads(struct emitter *e, node_id k, int32_t by)
+{
+    const struct node *n = graph_node(e->g, k);
+    for (int i = 0; node_sliceable(e->g, n) == 0 && i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE)
+            e->whole_reads[value_root(e->g, n->in[i])] += by;
+    }
+}
+
 static enum status emit_nodes(struct emitter *e, const struct section_order *o)
 {
     size_t end = 0;
@@ -337,12 +349,15 @@ static enum status emit_nodes(struct emitter *e, const struct section_order *o)
             emit_unstage_all(e);
             end = find_stretch_end(e, o, i);
             e->stretch_end = o->items[end - 1].node;
+            for (size_t to_come = i; to_come < end; to_come++)
+                count_reads(e, o->items[to_come].node, 1);
         }
         e->late = o->items[i].late;
         TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
         if (!e->late)
             TRY(emit_departures(e, k));
+        count_reads(e, k, -1);
     }
     e->late = false;
     emit_unstage_all(e);

@@ -54,6 +54,7 @@ struct emitter {
     node_id *touched_last; /* the last node that reads or writes the root */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
+    int32_t *whole_reads;  /* reads to come while fetched copies are good, of it as a whole */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
     bool *carried;         /* made in one step and read in the next one */
     int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */

@@ -8,9 +8,9 @@
  *     out                             write 0   write 1   write 2
  *
  * so that never more than a few slices of it are on the device. Operands that are on the device
- * already are worked on in place, and written home slice by slice too. overlap.c moves the fetches
- * ahead, as any: a slice's fetch waits for what was written home before the update, not for the
- * slices before it, which touch other bytes.
+ * already, or will be for the next node, are worked on in place, and written home slice by slice
+ * too. overlap.c moves the fetches ahead, as any: a slice's fetch waits for what was written home
+ * before the update, not for the slices before it, which touch other bytes.
  */
 #include "program/emit.h"
 
@@ -25,11 +25,13 @@ static bool is_away(const struct emitter *e, value_id v)
     return e->where[root] < 0 && (e->home[root] >= 0 || e->moved[root] >= 0);
 }
 
-/* An input that slices divide, and that has to be fetched. */
+/* An input that slices divide, and that has to be fetched for them alone: what a later node needs
+ * as a whole is fetched whole, once. */
 static bool is_fetched(const struct emitter *e, const struct node *n, int i)
 {
     bool whole = op_get(n->op)->whole_inputs >> i & 1u;
-    return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]);
+    return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]) &&
+           e->whole_reads[value_root(e->g, n->in[i])] == 0;
 }
 
 /* Bytes of the largest input that has to be fetched. */

@@ -70,8 +70,8 @@ struct decisions {
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
     /* Larger tensors that are away are updated in slices of so many; 0: whole. */
     int64_t slice_bytes;
-    /* Chosen place by place, instead of by the fields above but the last two; the extents are then
-     * how many places there are of each. NULL: they are not. Borrowed. */
+    /* Chosen place by place, instead of by the fields above but the last three; the extents are
+     * then how many places there are of each. NULL: they are not. Borrowed. */
     const struct place_choice *places;
     int n_places; /* blocks + 2 */
 };

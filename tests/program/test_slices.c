@@ -141,10 +141,47 @@ static void no_more_than_a_slice_of_anything_is_staged_by_an_update(void **state
     training_release(&t);
 }
 
+/* Bytes that a section fetches from the host. */
+static int64_t fetched(const struct training_options *o, int64_t slice_bytes, int *n_slices)
+{
+    struct training t;
+    int64_t n_bytes = 0;
+    training_init(&t, o);
+    go_away(&t);
+    t.stage->plan.defer_updates = plan_may_defer(&t.stage->plan, t.stage->graph);
+    t.stage->plan.slice_bytes = slice_bytes;
+    assert_true(t.stage->plan.defer_updates);
+    training_emit(&t);
+    const struct program *p = t.stage->program;
+    const struct section *s = program_section(p, "step");
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        *n_slices += i->slice.n > 0;
+        if (i->kind == INSTR_COPY && i->queue == QUEUE_IN)
+            n_bytes += p->operands.items[i->first_operand].n_bytes;
+    }
+    training_release(&t);
+    return n_bytes;
+}
+
+/* A weight that is updated right before the forward pass reads it is fetched once for both. */
+static void slices_fetch_nothing_twice(void **state)
+{
+    (void)state;
+    int n_whole = 0, n_slices = 0;
+    struct training_options o = {
+        .config = config, .batch = 1, .seq_len = 4, .max_grad_norm = 1.0, .precision = &kinds[0]};
+    int64_t whole = fetched(&o, 0, &n_whole), slices = fetched(&o, 8192, &n_slices);
+    assert_int_equal(n_whole, 0);
+    assert_true(n_slices > 30);
+    assert_int_equal(slices, whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_in_slices_give_the_same_bits_in_less_memory),
+        cmocka_unit_test(slices_fetch_nothing_twice),
         cmocka_unit_test(no_more_than_a_slice_of_anything_is_staged_by_an_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

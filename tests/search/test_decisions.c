@@ -32,7 +32,7 @@ static void every_extent_is_told_with_its_blocks(void **state)
                                           [EXTENT_WEIGHTS] = EXTENT_WHOLE},
                                     .small_bytes = -1},
                 "optimizer states of all 12 blocks on the host; gradients of 1 of 12 blocks on the "
-                "host, weights of all blocks, embedding and head on the host");
+                "host; weights of all blocks, embedding and head on the host");
 }
 
 static void what_is_fetched_ahead_is_told_where_anything_is_fetched(void **state)
