@@ -470,8 +470,8 @@ static void compile_has_a_word_for_each_stage(void **state)
 static void settings_of_other_versions_are_refused_by_name(void **state)
 {
     (void)state;
-    refuses("zero_stage: 2\n", ERR_UNSUPPORTED,
-            "demo.yaml:1: zero_stage: not available in this version");
+    refuses("fsdp: full_shard\n", ERR_UNSUPPORTED,
+            "demo.yaml:1: fsdp: not available in this version");
     refuses("offload_optimizer: {device: nvme, nvme_path: /tmp}\n", ERR_UNSUPPORTED,
             "demo.yaml:1: offload_optimizer.device: nvme|this build has no disk tier");
     refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
