@@ -135,7 +135,7 @@ void key_offload_folder(void)
  * for one to see the updates of another. */
 #define LARGE                                                                             \
     "model.hidden_size=512", "model.intermediate_size=1024", "model.num_hidden_layers=2", \
-        "max_seq_length=32", "per_device_train_batch_size=8", "max_steps=2"
+        "max_seq_length=64", "per_device_train_batch_size=8", "max_steps=2"
 
 #define HELD                                                                                  \
     "gradient_checkpointing=false", "activation_offloading=false", "offload_optimizer=false", \
