@@ -5,7 +5,7 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 
-enum { DRAWING_COLUMNS = 72, SVG_COLUMNS = 400 };
+enum { DRAWING_COLUMNS = 72 };
 
 static void name_precision(struct snug_run *r)
 {
@@ -304,20 +304,6 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
     enum status status = make_timeline(run, n_columns, &t);
     if (status == OK) {
         status = timeline_draw(&t, &style, &s);
-        timeline_release(&t);
-    }
-    return hand_out(&s, status, text);
-}
-
-enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
-{
-    struct str s = {0};
-    struct timeline t;
-    struct timeline_style style = {.budget =
-                                       run->session.engine.forecast.budget.n_bytes[TIER_DEVICE]};
-    enum status status = make_timeline(run, SVG_COLUMNS, &t);
-    if (status == OK) {
-        status = timeline_svg(&t, &style, &s);
         timeline_release(&t);
     }
     return hand_out(&s, status, text);

@@ -19,7 +19,7 @@ struct prediction {
     int n_by_rate;   /* those of them whose time comes from the rates */
 };
 
-/* The program is placed. times NULL: everything by rate. */
+/* Of a program that is emitted; it need not be placed. times NULL: everything by rate. */
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
                     const struct kernel_times *times) MUST_CHECK;
 void prediction_release(struct prediction *p);
@@ -33,6 +33,17 @@ enum status predict_section(const struct prediction *prediction, const struct pr
 /* Seconds of an optimizer step: all sections, each as often as it runs. */
 enum status predict_step(const struct prediction *prediction, const struct program *p,
                          const struct device *device, int64_t n_micro, double *seconds) MUST_CHECK;
+
+/* When instructions begin, in seconds: starts[] by instruction, every section once and one behind
+ * the other; section_s[] says how long each takes. Both are zero where there is no prediction, and
+ * have room for one more than there are. */
+enum status predict_starts(const struct prediction *prediction, const struct program *p,
+                           const struct device *device, double *starts,
+                           double *section_s) MUST_CHECK;
+/* When the computing queue has come to each instruction: the clock by which memory is taken and
+ * given back. It never goes back; behind the last instruction stands the end. */
+enum status predict_clock(const struct prediction *prediction, const struct program *p,
+                          const struct device *device, double *clock) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -36,11 +36,6 @@ struct plan_data {
     const struct instr_times *measured; /* NULL: it has not run */
 };
 
-/* When instructions begin, predicted, in seconds: starts[] by instruction, every section once and
- * one behind the other; and how long each section takes. Both zero where there is no prediction. */
-enum status plan_data_starts(const struct plan_data *d, double *starts,
-                             double *section_s) MUST_CHECK;
-
 /* Appends one JSON object. */
 enum status plan_data_add(const struct plan_data *d, struct str *out) MUST_CHECK;
 

@@ -252,6 +252,27 @@ static void hostile_names_stay_text(void **state)
     mem_free(page);
 }
 
+static void the_picture_shows_every_memory_and_queue(void **state)
+{
+    (void)state;
+    struct process p;
+    char svg[SCRATCH_PATH], *text = NULL;
+    size_t n;
+    scratch_path(&scratch, "plan.svg", svg);
+    PROCESS_RUN(&p, &scratch, "plan", config, "max_steps=1", "offload_optimizer=true",
+                "model.hidden_size=256", "--svg", svg);
+    expect_exit(&p, 0);
+    process_release(&p);
+    assert_int_equal(file_read(svg, &text, &n), OK);
+    static const char *const parts[] = {"Device memory", "Host memory", "Queues",   ">compute ",
+                                        ">in ",          "backward",    "optimizer"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (!strstr(text, parts[i]))
+            fail_msg("the picture has no %s", parts[i]);
+    assert_int_equal(count(text, "<text"), count(text, "</text>"));
+    mem_free(text);
+}
+
 static void a_plan_that_does_not_fit_has_a_page_too(void **state)
 {
     (void)state;
@@ -274,6 +295,7 @@ int main(void)
         TEST(times_are_those_of_the_forecast),
         TEST(what_was_measured_stands_beside_what_was_predicted),
         TEST(hostile_names_stay_text),
+        TEST(the_picture_shows_every_memory_and_queue),
         TEST(a_plan_that_does_not_fit_has_a_page_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
