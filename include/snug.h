@@ -410,9 +410,15 @@ enum snug_status snug_exported_json(const struct snug_exported *e, const char *o
 
 /* ---- the machine and this build -------------------------------------------------------------- */
 
-/* Version, compiler, features, processor, memory, GPU, measured rates; with `ops`, the op table. */
-enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;
-enum snug_status snug_env_json(bool ops, char **text) SNUG_MUST_CHECK;
+struct snug_env_options {
+    bool ops;                 /* with the op table */
+    bool measure;             /* products, memory, links, disk: for a few seconds, and keeps it */
+    const char *cache_folder; /* what was measured is kept there; NULL: nowhere */
+};
+
+/* Version, compiler, features, processor, memory, GPU, rates and how old they are. */
+enum snug_status snug_env_text(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_env_json(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
 /* SNUG_OK when there is a GPU that this build can use; else the reason. */
 enum snug_status snug_env_require_gpu(void) SNUG_MUST_CHECK;
 
