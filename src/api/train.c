@@ -146,6 +146,7 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
     TRY(engine_require_room(&s->engine));
     TRY(run_start_open(start, s->config));
     TRY(session_data(s));
+    TRY(engine_allocate(&s->engine)); /* before what lies in the folder is replaced */
     TRY(run_start_confirm(start, s));
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, start->id, o));

@@ -150,6 +150,32 @@ static void look_at_mount(const char *root, const char *line, struct host_memory
     look_at_groups(second ? &v2 : &v1, folder, inside(group, mounted), out);
 }
 
+/* ---- limits of the process ------------------------------------------------------------------- */
+
+static const struct limit {
+    const char *name, *used, *whose; /* in limits; in status; to a shell */
+} limits[] = {
+    {"Max address space", "VmSize", "ulimit -v"},
+    {"Max data size", "VmData", "ulimit -d"},
+};
+
+/* Lines "name  soft limit  hard limit  unit", in columns. */
+static void look_at_limits(const char *root, struct host_memory *out)
+{
+    char path[PATH], status[PATH];
+    (void)snprintf(path, sizeof(path), "%s/proc/self/limits", root);
+    (void)snprintf(status, sizeof(status), "%s/proc/self/status", root);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        int64_t most = number_after(path, limits[i].name);
+        int64_t used = MAX(number_after(status, limits[i].used), (int64_t)0) * 1024;
+        if (most < 0 || MAX(most - used, (int64_t)0) >= out->free_bytes)
+            continue;
+        out->total_bytes = most;
+        out->free_bytes = MAX(most - used, (int64_t)0);
+        (void)snprintf(out->whose, sizeof(out->whose), "%s", limits[i].whose);
+    }
+}
+
 void host_memory_read(const char *root, struct host_memory *out)
 {
     char path[PATH], line[LINE];
@@ -166,6 +192,12 @@ void host_memory_read(const char *root, struct host_memory *out)
         look_at_mount(root, line, out);
     if (f)
         (void)fclose(f);
+    look_at_limits(root, out);
+}
+
+int64_t process_locked_limit(void)
+{
+    return number_after("/proc/self/limits", "Max locked memory");
 }
 
 /* ---- this process ---------------------------------------------------------------------------- */

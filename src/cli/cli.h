@@ -23,7 +23,8 @@ struct args {
     bool resume, dry_run, force, no_echo, ops, version, require_gpu, what_if;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
-    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *prompt, *checkpoint, *output, *dtype;
+    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,
+        *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
@@ -115,6 +116,9 @@ void show_summary(const struct snug_run *run, enum snug_status status);
 enum snug_status load_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
 /* The same for commands that only want the model: without remarks about training data. */
 enum snug_status load_model_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
+/* Plans side by side (points.h): on every card; over a range of budgets. */
+enum snug_status run_plan_cards(struct cli *cli) SNUG_MUST_CHECK;
+enum snug_status run_plan_sweep(struct cli *cli) SNUG_MUST_CHECK;
 /* The page of --html. A plan that does not fit has one too: it ends as `status` says, unless the
  * page cannot be made. */
 enum snug_status write_page(const struct snug_run *run, enum snug_status status,

@@ -187,6 +187,12 @@ int device_count_cuda(void);
 enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
 void device_close(struct device *d);
 
+/* Whether the host may follow the addresses of a tier; where not, bytes go in and out by copies. */
+static inline bool device_host_reaches(const struct device *d, enum tier t)
+{
+    return t == TIER_HOST || (t == TIER_DEVICE && !d->ops->memory_is_apart);
+}
+
 /* Enqueues a copy. ERR_INTERNAL when it would leave the memory at either end. */
 enum status device_copy(struct device *d, enum queue q, struct place to, struct place from,
                         int64_t n_bytes) MUST_CHECK;

@@ -5,7 +5,7 @@
 #include "engine/model_open.h"
 #include "engine/weights.h"
 #include "io/weights.h"
-#include "search/ladder.h"
+#include "search/search.h"
 #include "task/language.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -112,8 +112,8 @@ enum status engine_forecast(struct engine *e)
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
-    TRY(ladder_climb(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
-                     &e->settings.decisions));
+    TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
+                    &e->settings.decisions, &e->report));
     return engine_forecast(e);
 }
 
@@ -136,10 +136,16 @@ static enum status load_constants(struct engine *e, const struct graph *g)
     return OK;
 }
 
-enum status engine_start(struct engine *e, const char *weights_folder)
+enum status engine_allocate(struct engine *e)
 {
     mem_trim(); /* what looking for weights left behind does not stay beside the arenas */
-    TRY(executor_new(&e->executor, e->device, e->work.n_bytes));
+    return executor_new(&e->executor, e->device, e->work.n_bytes);
+}
+
+enum status engine_start(struct engine *e, const char *weights_folder)
+{
+    if (!e->executor)
+        TRY(engine_allocate(e));
     for (int i = 0; i < e->work.n_stages; i++) {
         struct stage *s = &e->work.stages[i];
         TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));

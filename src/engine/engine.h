@@ -55,6 +55,7 @@ struct engine {
     /* from engine_build on */
     struct engine_request request;
     struct workload work;
+    struct search_report report;      /* of engine_plan: what else would have fitted */
     struct forecast forecast;         /* of engine_forecast */
     const struct model_param *params; /* of every stage: they are the same */
     int n_params;
@@ -100,8 +101,12 @@ void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, stru
 int engine_n_changes(void);
 bool engine_change(const struct engine *e, int i, struct config *c, struct str *text);
 
-/* Allocates the arenas, loads the programs with their constants, and the weights: from a Hugging
- * Face model folder, or drawn from the seed when that is NULL. */
+/* Allocates the arenas: ERR_FIT where the system, or a limit of it, does not give them. Called by
+ * one who has something to lose when they cannot be had; engine_start does it otherwise. */
+enum status engine_allocate(struct engine *e) MUST_CHECK;
+
+/* Loads the programs with their constants, and the weights: from a Hugging Face model folder, or
+ * drawn from the seed when that is NULL. */
 enum status engine_start(struct engine *e, const char *weights_folder) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */

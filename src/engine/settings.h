@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 #include "optim/optimizer.h"
-#include "search/ladder.h"
+#include "search/search.h"
 #include "search/workload.h"
 #include "task/task.h"
 
@@ -29,8 +29,8 @@ struct numerics {
 
 struct settings {
     struct numerics numerics;
-    struct decisions decisions;  /* as configured, then as the ladder chose */
-    struct ladder_limits bounds; /* what the config has settled */
+    struct decisions decisions;  /* as configured, then as the search chose */
+    struct search_bounds bounds; /* what the config has settled */
     struct limits limits;
     uint64_t seed; /* of weights that come from nowhere else */
 };

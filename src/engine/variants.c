@@ -205,7 +205,7 @@ static enum status plan_trial(struct trials *t, const struct variant *v, int64_t
     TRY(settings_from_config(&s, &c, t->e->device));
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
-    TRY(ladder_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
+    TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(&f, &t->trial.work, &s.limits);
     *n_bytes = f.budget.needs[t->tier];
     *is_alone = true;

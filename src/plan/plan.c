@@ -9,6 +9,8 @@ static void find_facts(struct plan *p, const struct graph *g)
         const struct node *n = graph_node(g, k);
         bool updating = n->pass == PASS_NORM || n->pass == PASS_UPDATE;
         p->n_blocks = MAX(p->n_blocks, n->block + 1);
+        if (n->block != BLOCK_NONE && p->blocks_begin == NODE_NONE)
+            p->blocks_begin = k;
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
@@ -39,7 +41,7 @@ static void find_facts(struct plan *p, const struct graph *g)
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
 {
     size_t n = MAX(g->values.n, (size_t)1);
-    *p = (struct plan){.n_micro = n_micro};
+    *p = (struct plan){.n_micro = n_micro, .blocks_begin = NODE_NONE};
     pool_init(&p->pool);
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
@@ -111,12 +113,17 @@ static bool stays_inside(const struct plan *p, value_id v)
     return !p->facts[v].leaves_block && !p->facts[v].is_output;
 }
 
+bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v)
+{
+    return stays_inside(p, v) && plan_allows(p, g, v, RECOMPUTE);
+}
+
 void plan_recompute_block(struct plan *p, const struct graph *g, int block)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
         for (int i = 0; n->pass == PASS_FORWARD && n->block == block && i < n->n_out; i++) {
-            if (stays_inside(p, n->out[i]) && plan_allows(p, g, n->out[i], RECOMPUTE))
+            if (plan_may_drop(p, g, n->out[i]))
                 p->treat[n->out[i]] = RECOMPUTE;
         }
     }
@@ -162,7 +169,7 @@ void plan_recompute_cheap(struct plan *p, const struct graph *g)
             continue;
         for (int i = 0; i < n->n_out; i++) {
             value_id v = n->out[i];
-            if (p->treat[v] == KEEP && stays_inside(p, v) && plan_allows(p, g, v, RECOMPUTE))
+            if (p->treat[v] == KEEP && plan_may_drop(p, g, v))
                 p->treat[v] = RECOMPUTE;
         }
     }

@@ -45,6 +45,7 @@ struct plan {
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
+    node_id blocks_begin; /* the first node of a block; NODE_NONE: there are no blocks */
 };
 
 /* Everything kept, everything at home on the device. */
@@ -55,6 +56,9 @@ void plan_release(struct plan *p);
  * is overwritten, read by the host or an update, or made by an op with effects is not made again,
  * and neither is one whose inputs have changed by the time it is needed. */
 bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum treatment t);
+
+/* May v be made again without making another block's forward pass run again too? */
+bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v);
 
 /* Block b keeps only what crosses into other blocks; the rest of its forward is run again. */
 void plan_recompute_block(struct plan *p, const struct graph *g, int block);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 /* ---- single instructions -------------------------------------------------------------------- */
 
 /* What instructions that run together cost by rate: one start between them, which none of them is
@@ -14,61 +16,72 @@ static double by_rate(const struct program *p, const struct device *device, int3
                                               : cost.time_s;
 }
 
-/* Distinct calls, for the report: an instruction counts where its text stands first. */
-struct seen {
-    VEC(char *) texts;
+/* Distinct calls, by the hash of their text: a network has many instructions and few of these. */
+struct known_call {
+    uint64_t hash;
+    double seconds;
+    bool used;
 };
 
-static enum status note(struct seen *s, const struct program *p, const struct device *device,
-                        int32_t instr, bool *is_new)
+struct known_calls {
+    struct known_call *slots; /* open addressing: never full */
+    size_t n_slots;           /* a power of two */
+    struct str text;
+};
+
+static enum status known_calls_init(struct known_calls *k, size_t n_instrs)
 {
-    struct str text = {0};
-    instr_signature(p, device, instr, &text);
-    enum status status = str_status(&text);
-    *is_new = status == OK;
-    for (size_t i = 0; i < s->texts.n && *is_new; i++)
-        *is_new = strcmp(s->texts.items[i], str_text(&text)) != 0;
-    if (*is_new) {
-        char *kept = str_take(&text);
-        status = vec_push(&s->texts, kept);
-        if (status != OK)
-            mem_free(kept);
-    }
-    str_release(&text);
-    return status;
+    *k = (struct known_calls){.n_slots = 64};
+    while (k->n_slots < 2 * n_instrs)
+        k->n_slots *= 2;
+    return mem_try_array(&k->slots, k->n_slots, sizeof(*k->slots));
 }
 
-static enum status predict_call(struct prediction *out, struct seen *seen, const struct program *p,
-                                const struct device *device, const struct kernel_times *times,
-                                int32_t instr)
+static struct known_call *find_call(const struct known_calls *k, uint64_t hash)
 {
-    bool is_new;
-    TRY(note(seen, p, device, instr, &is_new));
-    double seconds = times ? kernel_times_find(times, p, instr) : -1;
-    out->n_calls += is_new;
-    out->n_by_rate += is_new && seconds < 0;
-    out->seconds[instr] = seconds < 0 ? by_rate(p, device, instr) : seconds;
+    size_t at = (size_t)hash & (k->n_slots - 1);
+    while (k->slots[at].used && k->slots[at].hash != hash)
+        at = (at + 1) & (k->n_slots - 1);
+    return &k->slots[at];
+}
+
+static enum status predict_call(struct prediction *out, struct known_calls *known,
+                                const struct program *p, const struct device *device,
+                                const struct kernel_times *times, int32_t instr)
+{
+    str_clear(&known->text);
+    instr_signature(p, device, instr, &known->text);
+    TRY(str_status(&known->text));
+    uint64_t hash = hash_text(str_text(&known->text));
+    struct known_call *call = find_call(known, hash);
+    if (!call->used) {
+        double seconds = times ? kernel_times_find(times, p, instr) : -1;
+        out->n_calls++;
+        out->n_by_rate += seconds < 0;
+        *call = (struct known_call){hash, seconds < 0 ? by_rate(p, device, instr) : seconds, true};
+    }
+    out->seconds[instr] = call->seconds;
     return OK;
 }
 
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
                     const struct kernel_times *times)
 {
-    struct seen seen = {0};
+    struct known_calls known;
     enum status status;
     *out = (struct prediction){0};
+    TRY(known_calls_init(&known, p->instrs.n));
     TRY_GOTO(mem_try_array(&out->seconds, MAX(p->instrs.n, (size_t)1), sizeof(double)), out);
     for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
         const struct instr *i = &p->instrs.items[k];
         if (i->kind == INSTR_COMPUTE)
-            TRY_GOTO(predict_call(out, &seen, p, device, times, k), out);
+            TRY_GOTO(predict_call(out, &known, p, device, times, k), out);
         else if (i->kind == INSTR_COPY)
             out->seconds[k] = by_rate(p, device, k);
     }
 out:
-    for (size_t i = 0; i < seen.texts.n; i++)
-        mem_free(seen.texts.items[i]);
-    vec_release(&seen.texts);
+    mem_free(known.slots);
+    str_release(&known.text);
     if (status != OK)
         prediction_release(out);
     return status;

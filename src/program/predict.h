@@ -19,7 +19,7 @@ struct prediction {
     int n_by_rate;   /* those of them whose time comes from the rates */
 };
 
-/* The program is placed. times NULL: everything by rate. */
+/* Of a program that is emitted; it need not be placed. times NULL: everything by rate. */
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
                     const struct kernel_times *times) MUST_CHECK;
 void prediction_release(struct prediction *p);

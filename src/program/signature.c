@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "program/emit.h"
 #include "program/kernel_times.h"
 
 static bool same_kernel(const struct program *p, int32_t a, int32_t b)
@@ -65,6 +66,14 @@ static void add_tensor(struct str *out, const struct tensor *t)
     str_add(out, "]");
 }
 
+/* Merged buffers, and those of one storage entry: known before there are addresses. */
+static bool share_memory(const struct program *p, int32_t a, int32_t b)
+{
+    int32_t x = buffer_root(p, a), y = buffer_root(p, b);
+    int32_t storage = p->buffers.items[x].storage;
+    return x == y || (storage >= 0 && storage == p->buffers.items[y].storage);
+}
+
 /* "=3:0": operand 3 is the memory of operand 0; "=3": it has none, nobody wants it. */
 static void add_sharing(struct str *out, const struct program *p, const struct instr *i, int n_in)
 {
@@ -73,7 +82,7 @@ static void add_sharing(struct str *out, const struct program *p, const struct i
         if (o[k].buffer < 0 && k >= n_in)
             str_addf(out, " =%d", (int)k);
         for (int32_t m = 0; m < k && o[k].buffer >= 0; m++) {
-            if (o[m].buffer >= 0 && o[m].tier == o[k].tier && o[m].offset == o[k].offset) {
+            if (o[m].buffer >= 0 && share_memory(p, o[m].buffer, o[k].buffer)) {
                 str_addf(out, " =%d:%d", (int)k, (int)m);
                 break;
             }

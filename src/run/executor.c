@@ -298,8 +298,7 @@ void *executor_storage_address(struct executor *x, const struct storage_entry *e
 
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
 {
-    bool visible = e->tier != TIER_DEVICE || !x->device->ops->memory_is_apart;
-    return visible ? executor_storage_address(x, e) : NULL;
+    return device_host_reaches(x->device, e->tier) ? executor_storage_address(x, e) : NULL;
 }
 
 static enum status store(struct executor *x, struct place to, const void *src, int64_t n_bytes)
@@ -347,8 +346,7 @@ static bool is_here(void *user, const struct tensor *t)
 {
     const struct executor *x = user;
     struct place p = {0};
-    return find_place(x, t->data, &p) == OK &&
-           (p.memory->tier == TIER_HOST || !x->device->ops->memory_is_apart);
+    return find_place(x, t->data, &p) == OK && device_host_reaches(x->device, p.memory->tier);
 }
 
 static enum status stage_in(void *user, const struct tensor *t, void *buffer)

@@ -1,40 +1,86 @@
 #include "search/decisions.h"
 
 #include <stdio.h>
+#include <string.h>
 
-/* The blocks' place in an extent; what belongs to none comes last. */
-static int place_of(const struct plan *p, int block)
+/* ---- places ---------------------------------------------------------------------------------- */
+
+int place_of_node(const struct plan *p, const struct graph *g, node_id k)
 {
-    return block == BLOCK_NONE ? p->n_blocks : block;
+    int block = graph_node(g, k)->block;
+    bool before = p->blocks_begin == NODE_NONE || k < p->blocks_begin;
+    return block != BLOCK_NONE ? block : before ? p->n_blocks : p->n_blocks + 1;
 }
 
-/* The place of gradients that wait for the norm: the backward pass makes those of the last block
- * first, so they wait longest and have the most time to leave. */
-static int waiting_place_of(const struct plan *p, int block)
+/* The parameter that an update is about. */
+static value_id updated_parameter(const struct graph *g, const struct node *n)
 {
-    return block == BLOCK_NONE ? p->n_blocks : p->n_blocks - 1 - block;
+    for (int i = 0; i < n->n_in && n->pass == PASS_UPDATE; i++) {
+        value_id v = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(g, n->in[i]);
+        if (v != VALUE_NONE && graph_value(g, v)->role == ROLE_PARAMETER)
+            return v;
+    }
+    return VALUE_NONE;
 }
 
-static bool is_large(const struct decisions *d, const struct graph *g, value_id v)
+int place_of_root(const struct plan *p, const struct graph *g, value_id v)
+{
+    node_id reader = p->facts[v].first_reader;
+    if (reader == NODE_NONE)
+        return p->n_blocks + 1;
+    /* What an optimizer keeps of the embedding is read where the step ends. */
+    value_id about = updated_parameter(g, graph_node(g, reader));
+    if (about != VALUE_NONE && graph_node(g, reader)->block == BLOCK_NONE)
+        reader = p->facts[about].first_reader;
+    return place_of_node(p, g, reader);
+}
+
+/* In an extent both of what belongs to no block come last. */
+static bool is_within(const struct plan *p, int place, int extent)
+{
+    return MIN(place, p->n_blocks) < extent;
+}
+
+bool decisions_is_large(const struct decisions *d, const struct graph *g, value_id v)
 {
     return value_bytes(g, v) >= MAX(d->small_bytes, (int64_t)1);
 }
 
 /* ---- homes ----------------------------------------------------------------------------------- */
 
-static enum extent extent_of(enum role role)
+enum home_class home_class_of(enum role role)
 {
     switch (role) {
     case ROLE_PARAMETER:
-        return EXTENT_WEIGHTS;
+        return HOME_WEIGHTS;
     case ROLE_MASTER:
     case ROLE_STATE:
-        return EXTENT_STATES;
+        return HOME_STATES;
     case ROLE_GRADIENT:
-        return EXTENT_GRADIENTS;
+        return HOME_GRADIENTS;
     default:
-        return EXTENT_COUNT;
+        return HOME_CLASS_COUNT;
     }
+}
+
+/* In an extent, gradients that wait for the norm count from the last block: the backward pass makes
+ * those first, so they wait longest and have the most time to leave. */
+static bool waits_away(const struct decisions *d, const struct plan *p, int place)
+{
+    if (d->places)
+        return d->places[place].away[HOME_GRADIENTS];
+    return is_within(p, place < p->n_blocks ? p->n_blocks - 1 - place : place,
+                     d->n[EXTENT_GRADIENTS]);
+}
+
+static bool is_away(const struct decisions *d, const struct plan *p, int place, enum home_class c)
+{
+    static const enum extent extents[HOME_CLASS_COUNT] = {
+        [HOME_WEIGHTS] = EXTENT_WEIGHTS,
+        [HOME_STATES] = EXTENT_STATES,
+        [HOME_GRADIENTS] = EXTENT_GRADIENTS,
+    };
+    return d->places ? d->places[place].away[c] : is_within(p, place, d->n[extents[c]]);
 }
 
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
@@ -43,46 +89,117 @@ void decisions_apply_homes(const struct decisions *d, struct plan *p, const stru
     p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
-        enum extent e = extent_of(x->role);
-        node_id reader = p->facts[v].first_reader;
-        if (x->producer != NODE_NONE || e == EXTENT_COUNT || reader == NODE_NONE)
+        enum home_class c = home_class_of(x->role);
+        if (x->producer != NODE_NONE || c == HOME_CLASS_COUNT ||
+            p->facts[v].first_reader == NODE_NONE)
             continue;
-        if (place_of(p, graph_node(g, reader)->block) < d->n[e] && is_large(d, g, v))
+        if (is_away(d, p, place_of_root(p, g, v), c) && decisions_is_large(d, g, v))
             p->home[v] = TIER_HOST;
     }
 }
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
-static bool moves(const struct decisions *d, const struct plan *p, const struct node *n)
+static void move_outputs(const struct decisions *d, struct plan *p, const struct graph *g,
+                         const struct node *n)
 {
-    return (n->pass == PASS_FORWARD && place_of(p, n->block) < d->n[EXTENT_MOVED]) ||
-           (n->pass == PASS_BACKWARD && waiting_place_of(p, n->block) < d->n[EXTENT_GRADIENTS]);
+    for (int i = 0; i < n->n_out; i++) {
+        value_id v = n->out[i];
+        if (p->treat[v] == KEEP && decisions_is_large(d, g, v) && plan_allows(p, g, v, MOVE))
+            plan_move(p, v, TIER_HOST);
+    }
 }
 
 static void apply_moves(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
-        for (int i = 0; moves(d, p, n) && i < n->n_out; i++) {
-            value_id v = n->out[i];
-            if (p->treat[v] == KEEP && is_large(d, g, v) && plan_allows(p, g, v, MOVE))
-                plan_move(p, v, TIER_HOST);
-        }
+        int place = place_of_node(p, g, k);
+        if ((n->pass == PASS_FORWARD && !d->places && is_within(p, place, d->n[EXTENT_MOVED])) ||
+            (n->pass == PASS_BACKWARD && waits_away(d, p, place)))
+            move_outputs(d, p, g, n);
     }
 }
 
-void decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g)
+static void treat_outputs(const struct decisions *d, struct plan *p, const struct graph *g,
+                          const struct node *n, enum treatment t)
+{
+    if (t == MOVE)
+        move_outputs(d, p, g, n);
+    for (int i = 0; t == RECOMPUTE && i < n->n_out; i++) {
+        if (plan_may_drop(p, g, n->out[i]))
+            p->treat[n->out[i]] = RECOMPUTE;
+    }
+}
+
+/* Blocks that run more again than what costs next to nothing. */
+static void count_recomputed(struct plan *p, const struct graph *g)
+{
+    int last = BLOCK_NONE;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (n->pass != PASS_FORWARD || n->block == BLOCK_NONE || n->block == last ||
+            op_get(n->op)->recompute == RECOMPUTE_CHEAP || p->treat[n->out[0]] != RECOMPUTE)
+            continue;
+        last = n->block;
+        p->n_blocks_recomputed++;
+    }
+}
+
+enum status saved_set_copy(const struct saved_set *s, struct pool *pool,
+                           const struct saved_set **out)
+{
+    struct saved_set *copy;
+    enum treatment *treat;
+    size_t n_bytes = (size_t)s->n_nodes * sizeof(*treat);
+    TRY(pool_try(pool, &copy, sizeof(*copy)));
+    TRY(pool_try(pool, &treat, n_bytes + 1));
+    memcpy(treat, s->treat, n_bytes);
+    *copy = (struct saved_set){treat, s->n_nodes, pool_strdup(pool, s->recomputed),
+                               pool_strdup(pool, s->moved)};
+    *out = copy;
+    return pool_status(pool);
+}
+
+/* The i-th forward node of a place is what its set says of i. */
+static enum status apply_saved_sets(const struct decisions *d, struct plan *p,
+                                    const struct graph *g)
+{
+    int *n_seen;
+    TRY(pool_try(&p->pool, &n_seen, (size_t)d->n_places * sizeof(*n_seen)));
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (n->pass != PASS_FORWARD)
+            continue;
+        int place = place_of_node(p, g, k);
+        const struct saved_set *set = d->places[place].saved;
+        if (n_seen[place] < set->n_nodes)
+            treat_outputs(d, p, g, n, set->treat[n_seen[place]++]);
+    }
+    count_recomputed(p, g);
+    return OK;
+}
+
+static void apply_extents(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     if (d->recompute_cheap)
-        plan_recompute_cheap(plan, g);
-    for (int b = 0; b < plan->n_blocks; b++) {
+        plan_recompute_cheap(p, g);
+    for (int b = 0; b < p->n_blocks; b++) {
         if (b < d->n[EXTENT_RECOMPUTED] || block_set_has(&d->recompute, b))
-            plan_recompute_block(plan, g, b);
+            plan_recompute_block(p, g, b);
     }
+}
+
+enum status decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g)
+{
+    if (d->places)
+        TRY(apply_saved_sets(d, plan, g));
+    else
+        apply_extents(d, plan, g);
     decisions_apply_homes(d, plan, g);
     apply_moves(d, plan, g);
     plan->defer_updates = d->defer_updates && plan_may_defer(plan, g);
+    return OK;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -103,36 +220,69 @@ bool decisions_copy(const struct decisions *d)
            d->n[EXTENT_WEIGHTS];
 }
 
+static void add_count(struct str *out, int n, int n_blocks)
+{
+    if (n > n_blocks)
+        str_add(out, "all blocks, embedding and head");
+    else if (n == n_blocks)
+        str_addf(out, "all %d blocks", n_blocks);
+    else
+        str_addf(out, "%d of %d blocks", n, n_blocks);
+}
+
+/* "20 of 28 blocks: gate_up recomputed, qkv, x on the host". */
+static void add_saved_set(const struct saved_set *s, int n, int n_blocks, struct str *out)
+{
+    if (!s->recomputed[0] && !s->moved[0])
+        return;
+    str_add(out, out->n ? "; " : "");
+    add_count(out, n, n_blocks);
+    str_addf(out, ": %s%s", s->recomputed, s->recomputed[0] ? " recomputed" : "");
+    str_addf(out, "%s%s%s", s->recomputed[0] && s->moved[0] ? ", " : "", s->moved,
+             s->moved[0] ? " on the host" : "");
+}
+
+static void add_saved_sets(const struct decisions *d, int n_blocks, struct str *out)
+{
+    for (int b = 0; b < n_blocks; b++) {
+        const struct saved_set *s = d->places[b].saved;
+        int n = 0, first = b;
+        for (int k = 0; k < n_blocks; k++) {
+            if (d->places[k].saved == s) {
+                first = MIN(first, k);
+                n++;
+            }
+        }
+        if (first == b)
+            add_saved_set(s, n, n_blocks, out);
+    }
+}
+
+static const char *const extent_words[EXTENT_COUNT] = {
+    [EXTENT_MOVED] = "saved activations of ", [EXTENT_RECOMPUTED] = "",
+    [EXTENT_STATES] = "optimizer states of ", [EXTENT_GRADIENTS] = "gradients of ",
+    [EXTENT_WEIGHTS] = "weights of ",
+};
+
 void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out)
 {
-    static const char *const words[EXTENT_COUNT] = {
-        [EXTENT_MOVED] = "saved activations of %s on the host",
-        [EXTENT_RECOMPUTED] = "%s recomputed",
-        [EXTENT_STATES] = "optimizer states of %s on the host",
-        [EXTENT_GRADIENTS] = "gradients of %s on the host",
-        [EXTENT_WEIGHTS] = "weights of %s on the host",
-    };
     char ring[BYTES_TEXT];
-    const char *between = "";
-    for (int e = 0; e < EXTENT_COUNT; e++) {
-        char which[48];
+    struct str text = {0};
+    if (d->places)
+        add_saved_sets(d, n_blocks, &text);
+    for (int e = d->places ? EXTENT_STATES : 0; e < EXTENT_COUNT; e++) {
         int n = e == EXTENT_RECOMPUTED ? MIN(d->n[e], n_blocks) : d->n[e];
         if (n == 0)
             continue;
-        if (n > n_blocks)
-            (void)snprintf(which, sizeof(which), "all blocks, embedding and head");
-        else if (n == n_blocks)
-            (void)snprintf(which, sizeof(which), "all %d blocks", n_blocks);
-        else
-            (void)snprintf(which, sizeof(which), "%d of %d blocks", n, n_blocks);
-        str_add(out, between);
-        str_addf(out, words[e], which);
-        between = ", ";
+        str_addf(&text, "%s%s", text.n ? "; " : "", extent_words[e]);
+        add_count(&text, n, n_blocks);
+        str_add(&text, e == EXTENT_RECOMPUTED ? " recomputed" : " on the host");
     }
-    if (d->defer_updates) {
-        str_addf(out, "%supdates in the next forward pass", between);
-        between = ", ";
-    }
+    if (d->defer_updates)
+        str_addf(&text, "%supdates in the next forward pass", text.n ? "; " : "");
     if (decisions_copy(d) && d->ring_bytes > 0)
-        str_addf(out, "%s%s fetched ahead", between, format_bytes(ring, d->ring_bytes));
+        str_addf(&text, "%s%s fetched ahead", text.n ? "; " : "",
+                 format_bytes(ring, d->ring_bytes));
+    str_add(out, str_text(&text));
+    str_release(&text);
 }

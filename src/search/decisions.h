@@ -34,6 +34,32 @@ const char *extent_name(enum extent e);
 /* An extent that is as large as any: every block, and what belongs to none. */
 #define EXTENT_WHOLE INT_MAX
 
+/* A place is a block, or one of two more: what belongs to no block and comes before the first of
+ * them (the embedding), and what comes after (the head). */
+enum home_class {
+    HOME_WEIGHTS,
+    HOME_STATES,    /* masters too */
+    HOME_GRADIENTS, /* as in the extent */
+    HOME_CLASS_COUNT
+};
+
+/* What becomes of the outputs of a place's forward nodes, in the order of these. Blocks that are
+ * alike share their sets. What cannot be made again or moved is kept. */
+struct saved_set {
+    const enum treatment *treat; /* [n_nodes] */
+    int n_nodes;
+    const char *recomputed, *moved; /* names for reports: "gate_up, mlp_norm"; "": nothing */
+};
+
+/* A copy, in the pool. */
+enum status saved_set_copy(const struct saved_set *s, struct pool *pool,
+                           const struct saved_set **out) MUST_CHECK;
+
+struct place_choice {
+    const struct saved_set *saved;
+    bool away[HOME_CLASS_COUNT]; /* at home on the host */
+};
+
 /* All zero: everything is kept, on the device. */
 struct decisions {
     struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
@@ -42,8 +68,12 @@ struct decisions {
     bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
-    int64_t
-        slice_bytes; /* larger tensors that are away are updated in slices of so many; 0: whole */
+    /* Larger tensors that are away are updated in slices of so many; 0: whole. */
+    int64_t slice_bytes;
+    /* Chosen place by place, instead of by the fields above but the last two; the extents are then
+     * how many places there are of each. NULL: they are not. Borrowed. */
+    const struct place_choice *places;
+    int n_places; /* blocks + 2 */
 };
 
 /* Copies of an eighth of it run at the full speed of any link, and states in 8 bits are half of
@@ -51,8 +81,17 @@ struct decisions {
  */
 #define SLICE_BYTES ((int64_t)64 << 20)
 
+/* Where a node belongs, and what has no producer, by who reads it: [0, n_blocks + 2). */
+int place_of_node(const struct plan *p, const struct graph *g, node_id k);
+int place_of_root(const struct plan *p, const struct graph *g, value_id v);
+/* The class of what lives outside the passes; HOME_CLASS_COUNT: none that could be away. */
+enum home_class home_class_of(enum role role);
+/* Is it worth a copy? */
+bool decisions_is_large(const struct decisions *d, const struct graph *g, value_id v);
+
 /* Into a plan of that graph that plan_init has made. */
-void decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g);
+enum status decisions_apply(const struct decisions *d, struct plan *plan,
+                            const struct graph *g) MUST_CHECK;
 /* Of a graph without a backward pass: where storage is at home, the same as for the others of a
  * run. */
 void decisions_apply_homes(const struct decisions *d, struct plan *plan, const struct graph *g);

@@ -6,6 +6,7 @@ enum status workload_init(struct workload *w, struct device *device, int n_stage
 {
     *w = (struct workload){.device = device, .n_stages = n_stages};
     storage_init(&w->storage);
+    pool_init(&w->pool);
     TRY(mem_try_array(&w->stages, (size_t)MAX(n_stages, 1), sizeof(*w->stages)));
     for (int i = 0; i < n_stages; i++)
         w->stages[i].handle = -1;
@@ -28,6 +29,7 @@ void workload_release(struct workload *w)
     }
     mem_free(w->stages);
     storage_release(&w->storage);
+    pool_release(&w->pool);
     *w = (struct workload){0};
 }
 
@@ -60,7 +62,7 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
         plan_release(&s->plan);
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
-            decisions_apply(d, &s->plan, s->graph);
+            TRY(decisions_apply(d, &s->plan, s->graph));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
     }
@@ -85,16 +87,16 @@ static bool is_staged(const struct workload *w, const struct storage_entry *e)
            (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
 }
 
-/* Room for the largest tensor that goes through it; at home on the host they need none. */
+/* Room for the largest tensor that goes through it: of those the host cannot reach. */
 static enum status reserve_staging(struct workload *w)
 {
     int64_t most = 0;
     for (size_t i = 0; i < w->storage.entries.n; i++) {
         const struct storage_entry *e = &w->storage.entries.items[i];
-        if (e->tier == TIER_DEVICE && is_staged(w, e))
+        if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
             most = MAX(most, e->n_bytes);
     }
-    return w->device->ops->memory_is_apart ? reserve(w, STAGING_NAME, most) : OK;
+    return reserve(w, STAGING_NAME, most);
 }
 
 static enum status emit_all(struct workload *w)

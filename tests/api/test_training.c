@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/machine.h"
 #include "support/trial.h"
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -112,7 +113,9 @@ static void an_evaluation_by_itself_says_what_it_was_over(void **state)
 {
     (void)state;
     struct snug_evaluation e;
+    double start = now_s();
     EVALUATE(&e, trial_text());
+    assert_true(e.seconds > 0 && e.seconds < now_s() - start);
     assert_string_equal(e.data, "datasets");
     assert_int_equal(e.n_tokens, TRIAL_WINDOWS * TRIAL_LENGTH);
     assert_int_equal(e.n_batches, TRIAL_WINDOWS / TRIAL_BATCH);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "search/ladder.h"
+#include "search/search.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -18,7 +18,7 @@ struct result {
     uint64_t digest;
 };
 
-static const struct ladder_limits free_choice = {0};
+static const struct search_bounds free_choice = {0};
 
 static struct limits device_limit(int64_t n_bytes)
 {
@@ -61,7 +61,7 @@ static void climb_down(const struct training_options *o, int64_t *full, int64_t 
         const struct limits limits = device_limit(budget);
         struct decisions d = {0};
         struct str text = {0};
-        expect_ok(ladder_climb(&t.engine.work, &limits, &free_choice, NULL, &d));
+        expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &d, NULL));
         int64_t n_bytes = t.engine.work.n_bytes[TIER_DEVICE];
         decisions_add_text(&d, t.stage->plan.n_blocks, &text);
         print_message("%9lld of %9lld bytes: %s\n", (long long)n_bytes, (long long)budget,
@@ -130,10 +130,10 @@ static void what_is_fixed_stays(void **state)
     training_emit(&t);
     const struct limits limits = device_limit(t.engine.work.n_bytes[TIER_DEVICE] * 3 / 4);
     for (int e = 0; e < EXTENT_COUNT; e++) {
-        struct ladder_limits bounds = {0};
+        struct search_bounds bounds = {0};
         struct decisions d = {0};
         bounds.fixed[e] = true;
-        expect_ok(ladder_climb(&t.engine.work, &limits, &bounds, NULL, &d));
+        expect_ok(search_plan(&t.engine.work, &limits, &bounds, NULL, &d, NULL));
         assert_int_equal(d.n[e], 0);
     }
     training_release(&t);
@@ -146,13 +146,13 @@ static void what_is_settled_leaves_although_all_fits(void **state)
     struct training t;
     struct result kept = {0}, got = {0};
     const struct limits limits = device_limit(LIMIT_OPEN);
-    struct ladder_limits bounds = {0};
+    struct search_bounds bounds = {0};
     struct decisions d = {.n = {[EXTENT_STATES] = EXTENT_WHOLE}};
     bounds.fixed[EXTENT_STATES] = true;
     training_init(&t, &(struct training_options){.golden = "llama", .batch = 4, .seq_len = 16});
     training_emit(&t);
     run(&t, &kept);
-    expect_ok(ladder_climb(&t.engine.work, &limits, &bounds, NULL, &d));
+    expect_ok(search_plan(&t.engine.work, &limits, &bounds, NULL, &d, NULL));
     for (int e = 0; e < EXTENT_COUNT; e++)
         assert_int_equal(d.n[e], e == EXTENT_STATES ? EXTENT_WHOLE : 0);
     assert_true(d.small_bytes > 0); /* a copy costs more than the smallest tensors are worth */
@@ -172,11 +172,11 @@ static void the_least_is_a_budget_that_is_kept(void **state)
     training_emit(&t);
     int64_t all = t.engine.work.n_bytes[TIER_DEVICE];
     struct limits limits = device_limit(1024);
-    expect_ok(ladder_climb(&t.engine.work, &limits, &free_choice, NULL, &d));
+    expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &d, NULL));
     int64_t least = t.engine.work.n_bytes[TIER_DEVICE];
     assert_true(3 * least < 2 * all && decisions_copy(&d));
     limits = device_limit(least);
-    expect_ok(ladder_climb(&t.engine.work, &limits, &free_choice, NULL, &again));
+    expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &again, NULL));
     assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= least);
     training_release(&t);
 }

@@ -1,0 +1,191 @@
+#include "search/clocks.h"
+
+#include <string.h>
+
+/* What a phase does besides what it always does, and when. */
+struct phase_work {
+    double seconds; /* of compute */
+    int64_t n_in, n_out, largest_in;
+    int n_copies;
+    int after;   /* a phase whose copies out come before its copies in; -1: none */
+    double ends; /* compute */
+    double left; /* its copies out are done */
+};
+
+/* Of a phase's compute, what is left when the last of its fetches is there. */
+static const double tail = 0.3;
+/* Of a phase's compute, what is done when its copies out begin. */
+static const double head = 0.5;
+
+enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
+                        const struct device *device)
+{
+    *c = (struct clocks){.survey = s, .options = options, .device = device};
+    return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
+}
+
+/* ---- what is to be done ---------------------------------------------------------------------- */
+
+static void add_in(struct phase_work *w, int64_t n_bytes, int64_t largest, int after)
+{
+    w->n_in += n_bytes;
+    w->largest_in = MAX(w->largest_in, largest);
+    w->after = MAX(w->after, after);
+    w->n_copies++;
+}
+
+static void add_out(struct phase_work *w, int64_t n_bytes)
+{
+    w->n_out += n_bytes;
+    w->n_copies++;
+}
+
+static void add_place(const struct clocks *c, int place, int option)
+{
+    const struct place_facts *p = &c->survey->places[place];
+    const struct option *o = &c->options[place].items[option];
+    if (p->backward >= 0)
+        c->work[p->backward].seconds += o->seconds;
+    for (int u = 0; o->moved >> u; u++) {
+        const struct unit *x = &p->units[u];
+        int back = x->back >= 0 ? x->back : p->backward;
+        if (!(o->moved >> u & 1) || back < 0 || x->gone < 0)
+            continue;
+        add_out(&c->work[x->gone], x->n_movable);
+        add_in(&c->work[back], x->n_movable, x->n_movable, x->gone);
+    }
+}
+
+static void add_touch(const struct clocks *c, const struct touch *t)
+{
+    struct phase_work *w = &c->work[t->phase];
+    if (t->n_in > 0)
+        add_in(w, t->n_in, t->largest_in, t->after);
+    if (t->n_out > 0)
+        add_out(w, t->n_out);
+    if (t->after >= 0)
+        add_out(&c->work[t->after], t->n_in);
+}
+
+static void gather(const struct clocks *c, const struct outline *o)
+{
+    const struct survey *s = c->survey;
+    for (int q = 0; q < s->n_phases; q++)
+        c->work[q] = (struct phase_work){.seconds = s->phases[q].seconds, .after = -1};
+    for (int p = 0; p < s->n_places; p++)
+        add_place(c, p, o->option[p]);
+    for (int i = 0; i < s->n_touches; i++) {
+        const struct touch *t = &s->touches[i];
+        if (o->away[t->place][t->home])
+            add_touch(c, t);
+    }
+}
+
+/* ---- running it ------------------------------------------------------------------------------ */
+
+/* The clocks of a section, and the windows that the ring leaves them. */
+struct run {
+    double compute, in, out;
+    int oldest; /* phase whose fetches count as ahead of compute, and all after it */
+    int64_t ahead;
+    int trailing; /* phase whose copies out compute has not waited for */
+    int64_t behind;
+};
+
+/* Seconds of n bytes one way while m go the other. */
+static double on_link(const struct link_rate *link, int64_t n, int64_t m)
+{
+    double alone = (double)n / link->alone;
+    if (link->both <= 0)
+        return alone;
+    return alone + (double)MIN(n, m) * (1.0 / link->both - 1.0 / link->alone);
+}
+
+static double fetch_start(const struct clocks *c, const struct outline *o, struct run *r, int q)
+{
+    const struct phase_work *w = &c->work[q];
+    double start = w->after >= 0 ? c->work[w->after].left : 0;
+    if (w->largest_in > o->ring_bytes)
+        return MAX(start, r->compute);
+    while (r->oldest < q && r->ahead + MIN(w->n_in, o->ring_bytes) > o->ring_bytes) {
+        start = MAX(start, c->work[r->oldest].ends);
+        r->ahead -= c->work[r->oldest++].n_in;
+    }
+    return start;
+}
+
+/* Copies in: what the ring has room for comes before the phase begins, the rest while it runs. */
+static double fetch(const struct clocks *c, const struct outline *o, struct run *r, int q,
+                    double *begins)
+{
+    const struct phase_work *w = &c->work[q];
+    const struct link_rate *link = &c->device->rates.links[TIER_HOST][TIER_DEVICE];
+    if (w->n_in == 0)
+        return 0;
+    double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->n_copies;
+    double part = (double)MIN(w->n_in, o->ring_bytes) / (double)w->n_in;
+    double first = (double)MIN(w->largest_in, w->n_in) / (double)w->n_in;
+    double start = MAX(r->in, fetch_start(c, o, r, q));
+    bool waits = w->largest_in > o->ring_bytes;
+    *begins = MAX(*begins, start + (waits ? 1.0 : first) * all);
+    r->in = start + part * all;
+    if (part < 1 && !waits)
+        r->in = MAX(r->in, *begins);
+    r->in += (1 - part) * all;
+    r->ahead += w->n_in;
+    return r->in;
+}
+
+static void run_phase(const struct clocks *c, const struct outline *o, struct run *r, int q)
+{
+    struct phase_work *w = &c->work[q];
+    const struct link_rate *link = &c->device->rates.links[TIER_DEVICE][TIER_HOST];
+    double begins = r->compute;
+    while (r->behind > o->ring_bytes) {
+        begins = MAX(begins, c->work[r->trailing].left);
+        r->behind -= c->work[r->trailing++].n_out;
+    }
+    double there = fetch(c, o, r, q, &begins);
+    w->ends = MAX(begins + w->seconds, there + tail * w->seconds);
+    if (w->n_out > 0) {
+        r->out = MAX(r->out, begins + head * w->seconds) + on_link(link, w->n_out, w->n_in) +
+                 link->latency_s;
+        r->behind += w->n_out;
+        if (w->n_out > o->ring_bytes) /* it waits for its own */
+            w->ends = MAX(w->ends, r->out - on_link(link, o->ring_bytes, 0));
+    }
+    w->left = r->out;
+    r->compute = w->ends;
+}
+
+/* Where kernels run when they are called, copies are part of the line. */
+static double in_line(const struct clocks *c, int q)
+{
+    const struct phase_work *w = &c->work[q];
+    const struct device_rates *rates = &c->device->rates;
+    const struct link_rate *in = &rates->links[TIER_HOST][TIER_DEVICE];
+    const struct link_rate *out = &rates->links[TIER_DEVICE][TIER_HOST];
+    double start = MAX(in->latency_s, rates->launch_s);
+    return w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) + start * w->n_copies;
+}
+
+double clocks_step(const struct clocks *c, const struct outline *o)
+{
+    const struct survey *s = c->survey;
+    double step = 0;
+    struct run r = {0};
+    gather(c, o);
+    for (int q = 0; q < s->n_phases; q++) {
+        int section = s->phases[q].section;
+        if (!c->device->ops->queue) {
+            step += in_line(c, q) * s->section_times[section];
+            continue;
+        }
+        run_phase(c, o, &r, q);
+        if (q + 1 == s->n_phases || s->phases[q + 1].section != section) {
+            step += MAX(r.compute, MAX(r.in, r.out)) * s->section_times[section];
+            r = (struct run){.oldest = q + 1, .trailing = q + 1};
+        }
+    }
+    return step;
+}

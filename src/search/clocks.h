@@ -1,0 +1,37 @@
+/* clocks.h: about how long a step takes, in microseconds of thinking: three clocks (compute, the
+ * link in, the link out) over the phases of a survey. It ranks; what is chosen is then predicted
+ * instruction by instruction (program/predict.h).
+ */
+#ifndef SNUG_SEARCH_CLOCKS_H
+#define SNUG_SEARCH_CLOCKS_H
+
+#include "search/saved_sets.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A step, by places. */
+struct outline {
+    const int *option;                    /* [n_places] */
+    const bool (*away)[HOME_CLASS_COUNT]; /* [n_places] */
+    int64_t ring_bytes;
+};
+
+struct clocks {
+    const struct survey *survey;
+    const struct options *options;
+    const struct device *device;
+    struct phase_work *work; /* [n_phases] scratch, in the survey's pool */
+};
+
+enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
+                        const struct device *device) MUST_CHECK;
+
+/* Seconds of an optimizer step. */
+double clocks_step(const struct clocks *c, const struct outline *o);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* least.c: the plan that takes the least of the device's memory, by trying what could be it. */
+#include "search/search.h"
+
+#define BIT(e) (1u << (e))
+
+/* Extents that are as large as they can be: each of these can be the least, as what is fetched or
+ * made again has to be somewhere while it is used. */
+static const unsigned ways[] = {
+    BIT(EXTENT_MOVED),
+    BIT(EXTENT_RECOMPUTED),
+    BIT(EXTENT_MOVED) | BIT(EXTENT_RECOMPUTED),
+    BIT(EXTENT_STATES),
+    BIT(EXTENT_RECOMPUTED) | BIT(EXTENT_STATES),
+    BIT(EXTENT_MOVED) | BIT(EXTENT_RECOMPUTED) | BIT(EXTENT_STATES),
+    BIT(EXTENT_RECOMPUTED) | BIT(EXTENT_STATES) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_MOVED) | BIT(EXTENT_RECOMPUTED) | BIT(EXTENT_STATES) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_RECOMPUTED) | BIT(EXTENT_STATES) | BIT(EXTENT_GRADIENTS) | BIT(EXTENT_WEIGHTS),
+    BIT(EXTENT_COUNT) - 1,
+};
+
+static struct decisions with(const struct decisions *d, const struct search_bounds *bounds,
+                             unsigned way)
+{
+    struct decisions more = *d;
+    for (int e = 0; e < EXTENT_COUNT; e++) {
+        if ((way & BIT(e)) && !bounds->fixed[e])
+            more.n[e] = EXTENT_WHOLE;
+    }
+    return more;
+}
+
+static enum status measure(struct workload *w, const struct limits *limits,
+                           const struct decisions *d, bool *lacks_host)
+{
+    struct forecast f = {0};
+    TRY(workload_decide(w, d));
+    TRY(workload_bound(w));
+    forecast_memory(&f, w, limits);
+    *lacks_host = f.budget.needs[TIER_HOST] > f.budget.n_bytes[TIER_HOST];
+    return OK;
+}
+
+enum status search_least(struct workload *w, const struct limits *limits,
+                         const struct search_bounds *bounds, struct decisions *d)
+{
+    const struct decisions configured = *d;
+    bool lacks_host;
+    TRY(measure(w, limits, d, &lacks_host));
+    int64_t least = w->n_bytes[TIER_DEVICE];
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct decisions more = with(&configured, bounds, ways[i]);
+        TRY(measure(w, limits, &more, &lacks_host));
+        if (w->n_bytes[TIER_DEVICE] < least && !lacks_host) {
+            least = w->n_bytes[TIER_DEVICE];
+            *d = more;
+        }
+    }
+    TRY(workload_decide(w, d));
+    return workload_emit(w);
+}

@@ -1,0 +1,82 @@
+/* space.h: the ways of running a step that a search looks at, each named by a few numbers.
+ *
+ *     homes    of weights, states and gradients: how many blocks' are away, and the two ends'
+ *     ring     bytes that are fetched ahead
+ *     price    what a byte on the link counts for when saved sets are chosen
+ *     extra    bytes that the saved sets get beyond what probes say there is
+ *
+ * The saved sets of all places follow from these by a table (chain.h); an estimate of the step's
+ * time by three clocks (clocks.h). Both cost microseconds.
+ */
+#ifndef SNUG_SEARCH_SPACE_H
+#define SNUG_SEARCH_SPACE_H
+
+#include "search/chain.h"
+#include "search/clocks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a search may not touch: these extents stay what they are. */
+struct search_bounds {
+    bool fixed[EXTENT_COUNT];
+};
+
+struct homes {
+    int n_blocks;    /* whose part is away */
+    bool from_first; /* the first blocks; else spread evenly */
+    bool ends;       /* what belongs to no block is away too */
+};
+
+struct candidate {
+    struct homes homes[HOME_CLASS_COUNT];
+    int64_t ring_bytes, extra;
+    int price;       /* index */
+    double estimate; /* seconds of a step by the clocks */
+};
+
+enum { MAX_PRICES = 8 };
+
+struct space {
+    struct workload *work;
+    struct stage *stage;   /* that trains */
+    struct decisions base; /* as configured */
+    struct search_bounds bounds;
+    struct survey survey;
+    struct options *options; /* per place */
+    struct clocks clocks;
+    int64_t room[TIER_COUNT]; /* what the arenas may take */
+    int n_blocks, n_prices;
+    struct chain chains[2][MAX_PRICES]; /* gradients at home, or away */
+    int64_t staged[HOME_CLASS_COUNT];   /* bytes that fetches of a class add to the fullest phase */
+    /* of the candidate at hand */
+    int *link_option, *option;
+    bool (*away)[HOME_CLASS_COUNT];
+};
+
+/* The workload has a stage that trains; base->small_bytes is what is too small to be moved. */
+enum status space_init(struct space *s, struct workload *w, const struct kernel_times *times,
+                       const struct decisions *base, const struct search_bounds *bounds,
+                       const int64_t room[TIER_COUNT]) MUST_CHECK;
+void space_release(struct space *s);
+
+/* Fills in s->option and s->away; false: it cannot fit, or the bounds forbid it. */
+bool space_expand(struct space *s, const struct candidate *c);
+/* Seconds of what was expanded last. */
+double space_estimate(const struct space *s, const struct candidate *c);
+
+/* What was expanded last as decisions; places (n_places of them) receive what they point to, with
+ * the saved sets of the space. */
+struct decisions space_decisions(const struct space *s, const struct candidate *c,
+                                 struct place_choice *places);
+
+/* Calls visit for every candidate of the grid with its estimate, best effort first unknown. */
+enum status space_visit(struct space *s, int64_t extra,
+                        enum status (*visit)(void *user, const struct candidate *c),
+                        void *user) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
