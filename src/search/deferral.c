@@ -57,7 +57,7 @@ enum status deferral_try(struct workload *w, const struct limits *limits,
         return OK;
     struct decisions deferred = *d;
     deferred.defer_updates = true;
-    for (int away = 0; away <= gradients_may_leave && !isfinite(then); away++) {
+    for (int away = 0; away <= (gradients_may_leave ? 1 : 0) && !isfinite(then); away++) {
         if (away)
             TRY(send_gradients_away(w, s->plan.n_blocks, &deferred));
         TRY(emit(w, &deferred));
