@@ -12,7 +12,7 @@ enum {
     N_FIRST = 3,               /* candidates that are emitted to see what estimates are worth, */
     N_TOP = 12,                /* and when that is known */
     N_CORRECTIONS = 6,         /* emissions of one candidate, each with what the last one taught */
-    MAX_EMISSIONS = 96,        /* of one search; fewer where programs are long: */
+    MAX_EMISSIONS = 64,        /* of one search; fewer where programs are long: */
     EMISSION_WORK = 80 * 1000, /* instructions in all */
     N_BEST = 16,               /* that are remembered */
 };

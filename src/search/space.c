@@ -49,22 +49,31 @@ static int64_t largest(const int64_t *peaks, int n)
     return most;
 }
 
-/* What each place needs while it works: the peaks of its phases less what those before it keep. */
+/* What others keep on the device in a phase when all have option k. */
+static int64_t kept_by_others(const struct space *s, int k, int place, int phase)
+{
+    int64_t n_bytes = 0;
+    for (int p = 0; p < s->survey.n_places; p++) {
+        const struct place_facts *x = &s->survey.places[p];
+        bool alive = x->forward >= 0 && x->forward <= phase && phase <= x->backward;
+        if (p != place && alive)
+            n_bytes += s->options[p].items[MIN(k, s->options[p].n - 1)].n_kept;
+    }
+    return n_bytes;
+}
+
+/* What each place needs while it works: the peaks of its phases less what others keep. */
 static void note_needs(const struct space *s, int k, const int64_t *peaks,
                        struct link_option *links)
 {
-    int64_t before = 0;
     for (int i = 0; i < s->survey.n_places; i++) {
         int p = s->survey.order[i], option = MIN(k, s->options[p].n - 1);
-        const struct option *o = &s->options[p].items[option];
         struct link_option *link = &links[i * MAX_OPTIONS + option];
-        link->n_kept = o->n_kept;
+        link->n_kept = link->n_need = s->options[p].items[option].n_kept;
         for (int q = 0; q < s->survey.n_phases; q++) {
             if (s->survey.phases[q].place == p)
-                link->n_need = MAX(link->n_need, peaks[q] - before);
+                link->n_need = MAX(link->n_need, peaks[q] - kept_by_others(s, k, p, q));
         }
-        link->n_need = MAX(link->n_need, o->n_kept);
-        before += o->n_kept;
     }
 }
 
