@@ -12,6 +12,7 @@ find_package(CUDAToolkit 12.4 REQUIRED)
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/cuda/*/*.cu)
 file(GLOB cuda_c_sources CONFIGURE_DEPENDS src/device/cuda/*.c src/device/cuda/*/*.c)
 list(APPEND SNUG_SOURCES ${cuda_c_sources})
+list(REMOVE_DUPLICATES SNUG_SOURCES)
 
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)

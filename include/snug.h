@@ -87,7 +87,12 @@ struct snug_settings {
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
     const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
     int num_threads;          /* on the CPU, where the config does not say; 0: all processors */
+    const char *gpu;          /* a GPU to plan for without having it (snug_gpu_name), whatever
+                               * device the config names; nothing runs then. NULL: the config's */
 };
+
+/* Names of the GPUs that can be planned for. NULL when i is past the last. */
+const char *snug_gpu_name(size_t i);
 
 /* ---- configs --------------------------------------------------------------------------------- */
 
@@ -171,10 +176,11 @@ struct snug_forecast {
     int64_t tokens_per_step;
 
     int64_t arena_bytes, host_bytes, disk_bytes; /* one allocation per tier, to the byte */
-    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
-    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
-    int64_t data_bytes;    /* of the host's memory, while data is read, before there are arenas */
-    int64_t device_bytes;  /* the most of the device that the system will show for the process */
+    int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;     /* of the host's memory, while data is read, before there are arenas */
+    int64_t device_bytes;   /* the most of the device that the system will show for the process */
+    int64_t resident_bytes; /* the most of the host's memory that it will show for the process */
     int64_t arena_lower_bound; /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
@@ -189,13 +195,15 @@ struct snug_forecast {
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
-    const char *step_source;     /* what step_s is made of: "measured kernels" or "rates" */
+    bool is_estimate;            /* of a GPU that is not here */
+    const char *step_source;     /* of what: "measured kernels", "rates" or "an estimate" */
     int n_kernels, n_by_rate;    /* distinct calls of kernels; those whose time comes from rates */
     double step_flops;           /* useful ones: what is computed twice counts once */
     double recompute_flops;      /* what is computed twice, per step */
     int n_blocks, n_blocks_recomputed;
     int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
     int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
+    int defers_updates;             /* those of a step run in the next one's forward pass */
 };
 
 /* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,
@@ -216,7 +224,8 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
                                    bool colour, char **text) SNUG_MUST_CHECK;
 enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
 /* The plan as a page for a browser, one file that needs nothing else: memory over the step, every
- * buffer at its address, what each queue does when. `status`: see snug_run_json. */
+ * buffer at its address, what each queue does when; after a training that timed some steps, what
+ * was measured beside what was predicted. `status`: see snug_run_json. */
 enum snug_status snug_run_page(const struct snug_run *run, enum snug_status status,
                                char **text) SNUG_MUST_CHECK;
 /* The plan as a memory snapshot of PyTorch, pickled: pytorch.org/memory_viz shows it. Not a text.
@@ -263,6 +272,7 @@ struct snug_evaluation {
     int64_t n_tokens, n_batches;
     const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
     const char *data;    /* "eval_datasets", "val_set_size", "datasets" */
+    int64_t resident_bytes, resident_predicted; /* of the host's memory; outside training */
 };
 
 /* Called between steps; any may be NULL. Anything but SNUG_OK ends the run with that status. */
@@ -278,7 +288,8 @@ struct snug_train_options {
     volatile sig_atomic_t *stop; /* set it to a signal's number: finish the step, save, return */
     bool terminal;               /* log lines and a progress bar on stderr, as the config says */
     const char *profile;         /* a trace of some steps is written to this file; NULL: none is */
-    int64_t profile_steps;       /* how many, from the fourth of the run on; 0: 3 */
+    int64_t profile_steps;       /* how many are timed, from the fourth of the run on; 0: 3 for a
+                                    trace, and none without one */
 };
 
 struct snug_train_result {
@@ -291,6 +302,7 @@ struct snug_train_result {
     double median_step_s, seconds;                 /* of one step; of all of them */
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
+    int64_t resident_bytes;                        /* likewise */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
 };
@@ -332,6 +344,7 @@ struct snug_generation {
     bool ended;            /* by the model's end of text; false: max_new_tokens or context full */
     double prefill_s, decode_s;
     int64_t arena_bytes, arena_predicted, host_bytes; /* measured and predicted */
+    int64_t resident_bytes, resident_predicted;       /* likewise, of the host's memory */
     const char *weights; /* folder they came from; NULL: initialised from the seed */
 };
 
@@ -397,9 +410,15 @@ enum snug_status snug_exported_json(const struct snug_exported *e, const char *o
 
 /* ---- the machine and this build -------------------------------------------------------------- */
 
-/* Version, compiler, features, processor, memory, GPU, measured rates; with `ops`, the op table. */
-enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;
-enum snug_status snug_env_json(bool ops, char **text) SNUG_MUST_CHECK;
+struct snug_env_options {
+    bool ops;                 /* with the op table */
+    bool measure;             /* products, memory, links, disk: for a few seconds, and keeps it */
+    const char *cache_folder; /* what was measured is kept there; NULL: nowhere */
+};
+
+/* Version, compiler, features, processor, memory, GPU, rates and how old they are. */
+enum snug_status snug_env_text(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_env_json(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
 /* SNUG_OK when there is a GPU that this build can use; else the reason. */
 enum snug_status snug_env_require_gpu(void) SNUG_MUST_CHECK;
 

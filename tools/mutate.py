@@ -119,7 +119,7 @@ def run(program, function, limit, counts=None):
 
 
 def lines_counted(counts):
-    """{file: lines executed} of what one run left, which is then removed."""
+    """{file: [lines executed, lines not]} of what one run left, which is then removed."""
     found = {}
     data = glob.glob(counts + "/**/*.gcda", recursive=True)
     for path in data:
@@ -127,8 +127,9 @@ def lines_counted(counts):
     if data:
         for text in output_of("gcov", "--stdout", "--json-format", *data, cwd=ROOT).splitlines():
             for entry in json.loads(text)["files"]:
-                lines = [line["line_number"] for line in entry["lines"] if line["count"] > 0]
-                found[os.path.relpath(os.path.join(TREE, entry["file"]), TREE)] = lines
+                lines = {line["line_number"]: line["count"] > 0 for line in entry["lines"]}
+                found[os.path.relpath(os.path.join(TREE, entry["file"]), TREE)] = [
+                    [n for n in lines if lines[n]], [n for n in lines if not lines[n]]]
     shutil.rmtree(counts, ignore_errors=True)
     return found
 
@@ -180,17 +181,24 @@ def look_at_tests(pattern, files, pool):
 
 # ---- faults ---------------------------------------------------------------------------------------------------------
 
-def statement_of(path, number, tests):
-    """The line gcov counts for this one: a statement that goes on over lines is counted at its first."""
-    counted = {line for test in tests for line in test["lines"].get(path, ())}
-    return next((line for line in range(number, max(0, number - 8), -1) if line in counted), number)
+def executes(test, path, line):
+    return line in test["lines"].get(path, ((), ()))[0]
+
+
+def able_to_notice(path, number, tests):
+    """Those that execute the line: a statement over several is counted at its first. Of a line that is no statement,
+    such as an entry of a table, those that execute anything in the file."""
+    counted = {line for test in tests for lines in test["lines"].get(path, ()) for line in lines}
+    line = next((line for line in range(number, max(0, number - 8), -1) if line in counted), None)
+    if line:
+        return [test for test in tests if executes(test, path, line)]
+    return [test for test in tests if test["lines"].get(path, ((), ()))[0]]
 
 
 def noticed_by(fault, tests, pool):
-    """The first test that fails, or None; and how many executed the line."""
+    """The first test that fails, or None; and how many could."""
     path, number = fault[0], fault[1]
-    line = statement_of(path, number, tests)
-    able = [t for t in tests if line in t["lines"].get(path, ())]
+    able = able_to_notice(path, number, tests)
     able.sort(key=lambda t: t["seconds"] / (1 + 3 * t.get("noticed", {}).get(path, 0)))  # those that often do, sooner
     begin, n = 0, 4
     while begin < len(able):  # linked a few at a time: most programs are never needed

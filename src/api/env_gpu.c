@@ -2,6 +2,13 @@
 
 #include <stdio.h>
 
+#include "device/card/card.h"
+
+const char *snug_gpu_name(size_t i)
+{
+    return i < (size_t)card_count() ? card_at((int)i)->name : NULL;
+}
+
 static enum status look_inside(struct gpu_view *v)
 {
     struct device d;

@@ -85,6 +85,32 @@ static int64_t count_tensors(const struct model_graph *g)
     return n;
 }
 
+/* Parameters go one after the other through a buffer: the largest decides. */
+static enum status require_fit(const struct config *cfg, int64_t needs)
+{
+    char need[BYTES_TEXT], have[BYTES_TEXT];
+    struct device_room room;
+    bool given = cfg->host_memory != CONFIG_AUTO && cfg->host_memory != CONFIG_UNSET;
+    room_of_host(&room);
+    int64_t limit = given ? cfg->host_memory : room_available(&room);
+    if (needs <= limit)
+        return OK;
+    return FAIL(ERR_FIT,
+                "does not fit: writing the model needs %s (%lld bytes) of host memory, %s %s (%lld "
+                "bytes): %s",
+                format_bytes(need, needs), (long long)needs,
+                given ? "the budget is" : "but what can be had is", format_bytes(have, limit),
+                (long long)limit, given ? "raise host_memory" : "end what holds the rest");
+}
+
+static enum status write_content(const struct config *cfg, const struct parameter_stream *stream,
+                                 const struct export_content *content,
+                                 const struct snug_export_options *options)
+{
+    TRY(require_fit(cfg, parameter_stream_bytes(stream, content->dtype)));
+    return export_model(options->out_dir, content, options->force);
+}
+
 static enum status write_export(const struct config *cfg, const struct model *model,
                                 const char *model_folder, const struct snug_export_options *options,
                                 struct snug_exported *out)
@@ -107,7 +133,7 @@ static enum status write_export(const struct config *cfg, const struct model *mo
     out->dtype = dtype_name(dtype);
     out->n_params = model_count_params(&stream.io);
     out->n_tensors = count_tensors(&stream.io);
-    enum status status = export_model(options->out_dir, &content, options->force);
+    enum status status = write_content(cfg, &stream, &content, options);
     parameter_stream_close(&stream);
     return status;
 }

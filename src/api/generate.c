@@ -73,6 +73,8 @@ enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_t
         .arena_bytes = r.arena_bytes,
         .arena_predicted = r.arena_predicted,
         .host_bytes = r.host_bytes,
+        .resident_bytes = r.resident_bytes,
+        .resident_predicted = r.resident_predicted,
         .weights = r.weights,
     };
     return public_status(status);

@@ -34,8 +34,8 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_decisions(const struct snug_forecast *f)
 {
-    json_t *o =
-        json_pack("{s:i, s:I}", "blocks", f->n_blocks, "ring_bytes", (json_int_t)f->ring_bytes);
+    json_t *o = json_pack("{s:i, s:I, s:b}", "blocks", f->n_blocks, "ring_bytes",
+                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates);
     for (int e = 0; e < SNUG_EXTENT_COUNT; e++)
         o = with_number(o, snug_extent_name((enum snug_extent)e), f->extents[e]);
     return o;
@@ -43,16 +43,17 @@ static json_t *pack_decisions(const struct snug_forecast *f)
 
 static json_t *pack_predicted(const struct snug_forecast *f)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, s:f}",
-                     "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes",
-                     (json_int_t)f->device_bytes, "host_bytes", (json_int_t)f->host_bytes,
-                     "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes",
-                     (json_int_t)f->context_bytes, "beside_bytes", (json_int_t)f->beside_bytes,
-                     "data_bytes", (json_int_t)f->data_bytes, "arena_lower_bound",
-                     (json_int_t)f->arena_lower_bound, "step_ms", json_finite(1e3 * f->step_s),
-                     "step_ms_source", f->step_source, "kernels", f->n_kernels, "kernels_by_rate",
-                     f->n_by_rate, "tokens_per_s", json_finite(f->tokens_per_s), "step_flops",
-                     f->step_flops, "recompute_flops", f->recompute_flops);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, "
+        "s:f}",
+        "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes", (json_int_t)f->device_bytes,
+        "resident_bytes", (json_int_t)f->resident_bytes, "host_bytes", (json_int_t)f->host_bytes,
+        "disk_bytes", (json_int_t)f->disk_bytes, "context_bytes", (json_int_t)f->context_bytes,
+        "beside_bytes", (json_int_t)f->beside_bytes, "data_bytes", (json_int_t)f->data_bytes,
+        "arena_lower_bound", (json_int_t)f->arena_lower_bound, "step_ms",
+        json_finite(1e3 * f->step_s), "step_ms_source", f->step_source, "kernels", f->n_kernels,
+        "kernels_by_rate", f->n_by_rate, "tokens_per_s", json_finite(f->tokens_per_s), "step_flops",
+        f->step_flops, "recompute_flops", f->recompute_flops);
 }
 
 static json_t *pack_room(const struct snug_room *r)
@@ -104,9 +105,10 @@ static json_t *pack_losses(const struct snug_train_result *r)
 /* What training adds to the forecast. */
 static json_t *pack_result(const struct snug_train_result *r)
 {
-    json_t *measured = json_pack("{s:I, s:I, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes,
-                                 "device_bytes", (json_int_t)r->device_bytes, "host_bytes",
-                                 (json_int_t)r->host_bytes, "step_ms", 1e3 * r->median_step_s);
+    json_t *measured = json_pack(
+        "{s:I, s:I, s:I, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
+        (json_int_t)r->device_bytes, "host_bytes", (json_int_t)r->host_bytes, "resident_bytes",
+        (json_int_t)r->resident_bytes, "step_ms", 1e3 * r->median_step_s);
     json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
     return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured",
                      measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",
@@ -155,6 +157,9 @@ enum snug_status snug_evaluation_json(const struct snug_evaluation *e, char **te
     root = merge(root, json_pack("{s:I, s:I, s:f, s:s?, s:s?}", "tokens", (json_int_t)e->n_tokens,
                                  "batches", (json_int_t)e->n_batches, "seconds", e->seconds,
                                  "weights", e->weights, "data", e->data));
+    root = merge(root, json_pack("{s:{s:I}, s:{s:I}}", "predicted", "resident_bytes",
+                                 (json_int_t)e->resident_predicted, "measured", "resident_bytes",
+                                 (json_int_t)e->resident_bytes));
     return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
 }
 
@@ -171,13 +176,15 @@ enum snug_status snug_generation_json(const struct snug_generate_request *reques
     }
     json_t *prompt = json_string(request->prompt);
     json_t *root = json_pack(
-        "{s:o, s:s, s:o, s:I, s:I, s:b, s:f, s:f, s:f, s:{s:I}, s:{s:I, s:I}, s:s?}", "prompt",
-        prompt ? prompt : json_null(), "text", g->text, "tokens", tokens, "prompt_tokens",
+        "{s:o, s:s, s:o, s:I, s:I, s:b, s:f, s:f, s:f, s:{s:I, s:I}, s:{s:I, s:I, s:I}, s:s?}",
+        "prompt", prompt ? prompt : json_null(), "text", g->text, "tokens", tokens, "prompt_tokens",
         (json_int_t)g->n_prompt_tokens, "new_tokens", (json_int_t)g->n_new_tokens, "ended",
         g->ended, "prefill_s", g->prefill_s, "decode_s", g->decode_s, "tokens_per_s",
         g->decode_s > 0 ? (double)g->n_new_tokens / g->decode_s : 0.0, "predicted", "arena_bytes",
-        (json_int_t)g->arena_predicted, "measured", "arena_bytes", (json_int_t)g->arena_bytes,
-        "host_bytes", (json_int_t)g->host_bytes, "weights", g->weights);
+        (json_int_t)g->arena_predicted, "resident_bytes", (json_int_t)g->resident_predicted,
+        "measured", "arena_bytes", (json_int_t)g->arena_bytes, "host_bytes",
+        (json_int_t)g->host_bytes, "resident_bytes", (json_int_t)g->resident_bytes, "weights",
+        g->weights);
     return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
 }
 

@@ -6,10 +6,12 @@
 static struct plan_data data_of(const struct snug_run *run)
 {
     const struct session *s = &run->session;
+    bool measured = s->train && run->trained.times.start;
     return (struct plan_data){.stage = s->train ? s->train : s->eval,
                               .storage = &s->engine.work.storage,
                               .device = s->engine.device,
-                              .forecast = &s->engine.forecast};
+                              .forecast = &s->engine.forecast,
+                              .measured = measured ? &run->trained.times : NULL};
 }
 
 enum snug_status snug_run_page(const struct snug_run *run, enum snug_status status, char **text)

@@ -5,7 +5,7 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 
-enum { DRAWING_COLUMNS = 72, SVG_COLUMNS = 400 };
+enum { DRAWING_COLUMNS = 72 };
 
 static void name_precision(struct snug_run *r)
 {
@@ -35,6 +35,7 @@ static enum status open_run(struct snug_run *r, unsigned purposes)
         .evaluate = (purposes & SNUG_EVALUATE) != 0 || (train && asked),
         .hub_folder = r->settings.hub_folder,
         .cache_folder = r->settings.cache_folder,
+        .gpu = r->settings.gpu,
         .n_threads = r->settings.num_threads,
     };
     if (!o.train && !o.evaluate)
@@ -133,6 +134,7 @@ static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
     out->disk_bytes = f->disk_bytes;
     out->context_bytes = f->context_bytes;
     out->device_bytes = f->process_bytes;
+    out->resident_bytes = f->resident_bytes;
     out->arena_lower_bound = fullest->lower_bound[TIER_DEVICE];
     out->layout_method = fullest->layout_method[TIER_DEVICE];
     out->data_bytes = f->data_bytes;
@@ -161,6 +163,7 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     const struct forecast *f = &e->forecast;
     const struct stage *train = run->session.train;
     out->step_s = f->step_s;
+    out->is_estimate = f->estimated;
     out->step_source = forecast_source(f);
     out->n_kernels = f->n_calls;
     out->n_by_rate = f->n_by_rate;
@@ -183,6 +186,7 @@ static void tell_decisions(const struct snug_run *run, struct snug_forecast *out
     const struct decisions *d = &e->settings.decisions;
     out->n_blocks = e->work.stages[0].plan.n_blocks;
     out->ring_bytes = d->ring_bytes;
+    out->defers_updates = d->defer_updates;
     for (int i = 0; i < EXTENT_COUNT; i++)
         out->extents[i] = MIN(d->n[i], out->n_blocks + 1);
     out->extents[EXTENT_RECOMPUTED] = out->n_blocks_recomputed;
@@ -239,6 +243,24 @@ static void add_extents(const struct snug_run *run, struct str *s)
     } else if (decisions_copy(d) && d->ring_bytes > 0) {
         str_addf(s, "%s are fetched ahead of what needs them\n", format_bytes(ring, d->ring_bytes));
     }
+    if (!chosen && d->defer_updates)
+        str_add(s, "updates run in the next step, each before what it updates is read\n");
+}
+
+/* What a plan for a card takes for granted. */
+static void add_assumptions(const struct snug_run *run, struct str *s)
+{
+    const struct engine *e = &run->session.engine;
+    const struct budget *b = &e->forecast.budget;
+    char total[BYTES_TEXT];
+    if (!e->device->is_absent)
+        return;
+    if (precision_is_replaced(run->config->config, e->device))
+        str_addf(s, "bf16 is planned as fp16 with loss scaling: %s does not compute in bfloat16\n",
+                 e->device->description);
+    if (!b->given[TIER_HOST])
+        str_addf(s, "host memory is %s's, %s; host_memory plans for another machine\n",
+                 b->host.whose, format_bytes(total, b->host.total_bytes));
 }
 
 static void add_choices(const struct snug_run *run, struct str *s)
@@ -250,9 +272,10 @@ static void add_choices(const struct snug_run *run, struct str *s)
     if (cfg->lmhead_chunks == CONFIG_AUTO)
         str_add(s, "the loss is computed in chunks as the kernel chooses: the logits of a batch "
                    "never exist\n");
-    if (x->options.train && cfg->gradient_accumulation_steps == 1 && !(cfg->max_grad_norm > 0) &&
+    if (x->options.train && !(cfg->max_grad_norm > 0) &&
         !x->engine.settings.numerics.precision.loss_scaling)
-        str_add(s, "each weight is updated as soon as its gradient is complete\n");
+        str_addf(s, "each weight is updated as soon as its gradient is complete%s\n",
+                 cfg->gradient_accumulation_steps > 1 ? ", in the last micro-step" : "");
     if (cfg->num_threads == 0)
         str_addf(s, "num_threads: %d\n", x->engine.device->env.n_threads);
     if (x->options.train && x->options.evaluate)
@@ -263,6 +286,7 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
 {
     struct str s = {0};
     add_extents(run, &s);
+    add_assumptions(run, &s);
     add_choices(run, &s);
     add_derived(run, &s);
     return hand_out(&s, str_status(&s), text);
@@ -280,20 +304,6 @@ enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, in
     enum status status = make_timeline(run, n_columns, &t);
     if (status == OK) {
         status = timeline_draw(&t, &style, &s);
-        timeline_release(&t);
-    }
-    return hand_out(&s, status, text);
-}
-
-enum snug_status snug_run_timeline_svg(const struct snug_run *run, char **text)
-{
-    struct str s = {0};
-    struct timeline t;
-    struct timeline_style style = {.budget =
-                                       run->session.engine.forecast.budget.n_bytes[TIER_DEVICE]};
-    enum status status = make_timeline(run, SVG_COLUMNS, &t);
-    if (status == OK) {
-        status = timeline_svg(&t, &style, &s);
         timeline_release(&t);
     }
     return hand_out(&s, status, text);

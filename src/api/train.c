@@ -2,6 +2,7 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/machine.h"
 #include "engine/weights_origin.h"
 #include "io/checkpoint.h"
@@ -145,16 +146,18 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
     TRY(engine_require_room(&s->engine));
     TRY(run_start_open(start, s->config));
     TRY(session_data(s));
+    TRY(engine_allocate(&s->engine)); /* before what lies in the folder is replaced */
     TRY(run_start_confirm(start, s));
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, start->id, o));
     TRY(session_start(s));
+    bool profiled = o->profile || o->profile_steps > 0;
     struct profile_options profile = {
         .path = o->profile, .n_steps = o->profile_steps ? o->profile_steps : PROFILE_N_STEPS};
     struct train_options options = {.observers = w->list,
                                     .n_observers = w->n,
                                     .stop = o->stop,
-                                    .profile = o->profile ? &profile : NULL};
+                                    .profile = profiled ? &profile : NULL};
     double began = now_s();
     run->has_trained = true;
     enum status status = train_run(s, start, &options, &run->trained);
@@ -204,6 +207,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .arena_bytes = r->arena_bytes,
         .host_bytes = r->host_bytes,
         .device_bytes = r->device_bytes,
+        .resident_bytes = r->resident_bytes,
         .last_checkpoint = r->last_checkpoint,
         .profile = r->profile,
     };
@@ -239,6 +243,8 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
     enum status status = evaluate(run, checkpoint, &e);
     *out = public_evaluation(&e);
     out->weights = run->weights;
+    out->resident_bytes = process_peak();
+    out->resident_predicted = run->session.engine.forecast.resident_bytes;
     out->data = cfg->eval_datasets.n    ? "eval_datasets"
                 : cfg->val_set_size > 0 ? "val_set_size"
                                         : "datasets";

@@ -117,13 +117,6 @@ enum status file_map_open(struct file_map *m, const char *path)
     return status;
 }
 
-void file_map_forget(const struct file_map *m, size_t at, size_t n)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), from = at / page * page;
-    if (n > 0)
-        (void)madvise((void *)(uintptr_t)(m->data + from), at + n - from, MADV_DONTNEED);
-}
-
 void file_map_close(struct file_map *m)
 {
     if (m->data)

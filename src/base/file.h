@@ -31,9 +31,6 @@ struct file_map {
 
 enum status file_map_open(struct file_map *m, const char *path) MUST_CHECK;
 void file_map_close(struct file_map *m);
-/* Gives back what pages of it this process holds around [at, at + n): they are read again when they
- * are looked at again. */
-void file_map_forget(const struct file_map *m, size_t at, size_t n);
 
 /* A file read in pieces, at any place and by any number of threads. */
 struct file_in {

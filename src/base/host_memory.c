@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 
@@ -149,6 +150,32 @@ static void look_at_mount(const char *root, const char *line, struct host_memory
     look_at_groups(second ? &v2 : &v1, folder, inside(group, mounted), out);
 }
 
+/* ---- limits of the process ------------------------------------------------------------------- */
+
+static const struct limit {
+    const char *name, *used, *whose; /* in limits; in status; to a shell */
+} limits[] = {
+    {"Max address space", "VmSize", "ulimit -v"},
+    {"Max data size", "VmData", "ulimit -d"},
+};
+
+/* Lines "name  soft limit  hard limit  unit", in columns. */
+static void look_at_limits(const char *root, struct host_memory *out)
+{
+    char path[PATH], status[PATH];
+    (void)snprintf(path, sizeof(path), "%s/proc/self/limits", root);
+    (void)snprintf(status, sizeof(status), "%s/proc/self/status", root);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        int64_t most = number_after(path, limits[i].name);
+        int64_t used = MAX(number_after(status, limits[i].used), (int64_t)0) * 1024;
+        if (most < 0 || MAX(most - used, (int64_t)0) >= out->free_bytes)
+            continue;
+        out->total_bytes = most;
+        out->free_bytes = MAX(most - used, (int64_t)0);
+        (void)snprintf(out->whose, sizeof(out->whose), "%s", limits[i].whose);
+    }
+}
+
 void host_memory_read(const char *root, struct host_memory *out)
 {
     char path[PATH], line[LINE];
@@ -165,6 +192,12 @@ void host_memory_read(const char *root, struct host_memory *out)
         look_at_mount(root, line, out);
     if (f)
         (void)fclose(f);
+    look_at_limits(root, out);
+}
+
+int64_t process_locked_limit(void)
+{
+    return number_after("/proc/self/limits", "Max locked memory");
 }
 
 /* ---- this process ---------------------------------------------------------------------------- */
@@ -187,4 +220,28 @@ int64_t process_peak(void)
 int64_t process_anonymous(void)
 {
     return own_status("RssAnon");
+}
+
+/* The program's and the C library's: of other libraries most is never run. A mapping is a line
+ * "first-last rwxp offset device inode path" and lines "key: number kB". */
+int64_t process_code_left(void)
+{
+    char line[LINE], program[PATH] = "", path[PATH], access[8];
+    int64_t n_kib, left = 0;
+    bool is_code = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    while (f && n > 0 && fgets(line, sizeof(line), f)) {
+        int n_fields = sscanf(line, "%*x-%*x %7s %*s %*s %*s %4095[^\n]", access, path);
+        if (n_fields > 0)
+            is_code = n_fields == 2 && access[2] == 'x' &&
+                      (strcmp(path, program) == 0 || strstr(path, "/libc.so"));
+        else if (is_code && sscanf(line, "Size: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
+            left += n_kib;
+        else if (is_code && sscanf(line, "Rss: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
+            left -= n_kib;
+    }
+    if (f)
+        (void)fclose(f);
+    return MAX(left, (int64_t)0) * 1024;
 }

@@ -20,10 +20,11 @@ extern "C" {
 /* Every option of every command; a command's table says which it has. */
 struct args {
     bool help, json, no_color, quiet, verbose;
-    bool resume, dry_run, force, no_echo, ops, version, require_gpu;
+    bool resume, dry_run, force, no_echo, ops, version, require_gpu, measure;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
-    const char *profile, *svg, *html, *snapshot, *dump, *prompt, *checkpoint, *output, *dtype;
+    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,
+        *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
@@ -113,6 +114,13 @@ void show_summary(const struct snug_run *run, enum snug_status status);
 enum snug_status load_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
 /* The same for commands that only want the model: without remarks about training data. */
 enum snug_status load_model_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
+/* Plans side by side (points.h): on every card; over a range of budgets. */
+enum snug_status run_plan_cards(struct cli *cli) SNUG_MUST_CHECK;
+enum snug_status run_plan_sweep(struct cli *cli) SNUG_MUST_CHECK;
+/* The page of --html. A plan that does not fit has one too: it ends as `status` says, unless the
+ * page cannot be made. */
+enum snug_status write_page(const struct snug_run *run, enum snug_status status,
+                            const char *path) SNUG_MUST_CHECK;
 /* Plan only: prints the report, or the JSON object; SNUG_ERR_FIT when it does not fit. */
 enum snug_status run_plan(struct cli *cli, const struct snug_config *config) SNUG_MUST_CHECK;
 

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
+enum { DEFAULT_TIMED_STEPS = 3 }; /* of --profile and --html */
+
 static const struct option options[] = {
     {"resume", 0, OPTION_FLAG, offsetof(struct args, resume), NULL,
      "go on from the newest complete checkpoint in output_dir (resume_from_checkpoint=last)"},
@@ -16,6 +18,9 @@ static const struct option options[] = {
     {"profile", 0, OPTION_OPTIONAL, offsetof(struct args, profile), "FILE",
      "time every instruction of a few steps: a table at the end, and a trace for Perfetto or "
      "chrome://tracing in FILE (output_dir/profile.json)"},
+    {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
+     "time a few steps as a profile does, and write the page of snug plan with what was measured "
+     "beside what was predicted"},
     {"profile-steps", 0, OPTION_INT, offsetof(struct args, profile_steps), "N",
      "how many steps a profile times, from the fourth on (3)"},
 };
@@ -89,9 +94,10 @@ static enum snug_status profile_path(struct cli *cli, const struct snug_config *
 {
     struct args *a = &cli->args;
     *path = a->profile;
-    if (a->profile_steps < 0 || (a->profile_steps > 0 && !a->profile))
-        return usage_error(a->profile ? "--profile-steps must be at least 1"
-                                      : "--profile-steps is for --profile, which is missing");
+    bool timed = a->profile || a->html;
+    if (a->profile_steps < 0 || (a->profile_steps > 0 && !timed))
+        return usage_error(timed ? "--profile-steps must be at least 1"
+                                 : "--profile-steps is for --profile or --html; neither is there");
     if (!a->profile || *a->profile)
         return SNUG_OK;
     *path = pool_printf(&a->pool, "%s/profile.json", snug_config_output_dir(config));
@@ -110,7 +116,8 @@ static void show_profile(const struct snug_run *run, const char *path)
         log_info("  %.*s", (int)n, line);
         line += n + (line[n] == '\n');
     }
-    log_info("wrote     %s: open it at https://ui.perfetto.dev or in chrome://tracing", path);
+    if (path)
+        log_info("wrote     %s: open it at https://ui.perfetto.dev or in chrome://tracing", path);
 }
 
 static enum snug_status train(struct cli *cli, const struct snug_config *config)
@@ -122,6 +129,8 @@ static enum snug_status train(struct cli *cli, const struct snug_config *config)
     enum snug_status asked = profile_path(cli, config, &o.profile);
     if (asked != SNUG_OK)
         return asked;
+    if (cli->args.html && !o.profile_steps)
+        o.profile_steps = DEFAULT_TIMED_STEPS;
     enum snug_status status = snug_run_open(&run, config, &cli->settings, SNUG_TRAIN);
     if (status != SNUG_OK)
         return status;
@@ -131,6 +140,8 @@ static enum snug_status train(struct cli *cli, const struct snug_config *config)
     show_summary(run, status);
     if (status == SNUG_OK)
         show_profile(run, o.profile);
+    if (status == SNUG_OK && cli->args.html)
+        status = write_page(run, status, cli->args.html);
     if (status == SNUG_OK && cli->args.fast_dev_run > 0)
         status = read_back(run);
     if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK) {
@@ -155,7 +166,7 @@ static enum snug_status run(struct cli *cli)
 const struct command cmd_train = {
     .name = "train",
     .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] "
-             "[--profile[=FILE]] [--json]",
+             "[--profile[=FILE]] [--html FILE] [--json]",
     .summary = "train a model inside the memory given",
     .text = "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
             "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"

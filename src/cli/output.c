@@ -141,9 +141,10 @@ static void show_time(const struct snug_forecast *f)
     char step[BYTES_TEXT], rate[BYTES_TEXT], some[48] = "";
     if (f->n_by_rate > 0 && f->n_by_rate < f->n_kernels)
         (void)snprintf(some, sizeof(some), ", %d of %d by rate", f->n_by_rate, f->n_kernels);
-    show_line(LABEL, "time      %s per step, %s tokens/s, %.2f GFLOP useful (predicted from %s%s)",
+    show_line(LABEL, "time      %s per step, %s tokens/s, %.2f GFLOP useful (%s %s%s)",
               format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
-              f->step_flops / 1e9, f->step_source, some);
+              f->step_flops / 1e9, f->is_estimate ? "estimated for" : "predicted from",
+              f->is_estimate ? f->device : f->step_source, some);
     show_line(LABEL, "recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed,
               f->n_blocks, f->recompute_flops / 1e9);
 }
@@ -223,5 +224,10 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     show_line(LABEL, "process   predicted %s, measured %s (%+.1f%%)",
               format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
               100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));
+    if (r.resident_bytes != r.device_bytes) /* the device has memory of its own */
+        show_line(LABEL, "host      predicted %s, measured %s (%+.1f%%)",
+                  format_bytes(predicted, f.resident_bytes),
+                  format_bytes(measured, r.resident_bytes),
+                  100.0 * ((double)r.resident_bytes / (double)f.resident_bytes - 1.0));
     show_line(LABEL, "saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

@@ -84,15 +84,13 @@ static enum snug_status write_snapshot(const struct snug_run *run, const char *p
     return status == SNUG_OK ? write_file(bytes, n_bytes, path) : status;
 }
 
-/* The page of a plan that does not fit says so too: the error of `fit` stays what it is. */
-static enum snug_status write_page(const struct snug_run *run, enum snug_status fit,
-                                   const char *path)
+enum snug_status write_page(const struct snug_run *run, enum snug_status status, const char *path)
 {
     char *text;
-    enum snug_status status = snug_run_page(run, fit, &text);
-    if (status == SNUG_OK)
-        status = write_file(text, strlen(text), path);
-    return status == SNUG_OK ? fit : status;
+    enum snug_status made = snug_run_page(run, status, &text);
+    if (made == SNUG_OK)
+        made = write_file(text, strlen(text), path);
+    return made == SNUG_OK ? status : made;
 }
 
 /* --dump WHAT: stdout belongs to that text. */

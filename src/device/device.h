@@ -138,6 +138,8 @@ struct device_ops {
      * pending; both are for planning, they wait and they allocate. */
     enum status (*fill)(struct device *d, const struct tensor *t, int64_t limit);
     enum status (*time_calls)(struct device *d, const struct timed_calls *t, struct call_time *out);
+    /* Seconds of a call, on devices that estimate them; NULL: the rates have to do. */
+    double (*call_seconds)(const struct device *d, const struct op_call *c);
     /* Moments on queues: `mark` notes one behind what was enqueued, in recordings too, and after a
      * sync `mark_seconds` says how much later one was than another. prepare_marks makes marks 0 ..
      * n_marks - 1. All NULL: kernels run where they are called, and the clock knows. */
@@ -163,6 +165,7 @@ struct device {
     struct timing_limits limits;
     int64_t cache_bytes; /* of its last cache; 0: not known */
     bool lacks_bf16;     /* no arithmetic in it; storing it is fine */
+    bool is_absent;      /* it is planned for, nothing runs on it (card/card.h) */
     struct device_tuning tuning;
     char description[128];
     char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */
@@ -183,6 +186,12 @@ int device_count_cuda(void);
 /* Before anything is planned for it. ERR_UNSUPPORTED, with the reason, where it cannot. */
 enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
 void device_close(struct device *d);
+
+/* Whether the host may follow the addresses of a tier; where not, bytes go in and out by copies. */
+static inline bool device_host_reaches(const struct device *d, enum tier t)
+{
+    return t == TIER_HOST || (t == TIER_DEVICE && !d->ops->memory_is_apart);
+}
 
 /* Enqueues a copy. ERR_INTERNAL when it would leave the memory at either end. */
 enum status device_copy(struct device *d, enum queue q, struct place to, struct place from,

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "base/team.h"
+#include "device/gpu_model.h"
 #include "graph/op.h"
 
 #ifdef __cplusplus
@@ -27,6 +28,7 @@ struct kernel_env {
     int n_threads;
     struct team *team; /* of as many; NULL: the caller is all there is */
     void *libraries;   /* handles of the device's libraries (cuBLASLt, cuDNN); NULL on the CPU */
+    const struct gpu_model *gpu; /* NULL: there is none */
 };
 
 struct kernel_ctx {
@@ -43,6 +45,9 @@ struct kernel {
     int64_t (*workspace)(const struct op_call *c, const struct kernel_env *env); /* NULL: none */
     enum status (*run)(const struct kernel_ctx *x, const struct op_call *c);
 };
+
+/* A kernel's run, to declare one by. */
+typedef enum status kernel_run(const struct kernel_ctx *x, const struct op_call *c);
 
 /* Runs n calls of kernels that name this function as their own (device_ops.batch), none of which
  * touches memory that another writes: the bits are those of n runs. For kernels without workspace.

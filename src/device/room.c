@@ -103,6 +103,42 @@ const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT])
     return out;
 }
 
+enum status room_refuse_host(const char *what, int64_t n_bytes, const char *reason)
+{
+    char need[BYTES_TEXT], most[BYTES_TEXT];
+    struct device_room room;
+    struct str text = {0};
+    room_of_host(&room);
+    room_add_text(&room, &text);
+    enum status status = FAIL(
+        ERR_FIT,
+        "does not fit: %s needs %s (%lld bytes) of host memory, which the system refused (%s); "
+        "%s. End what holds the rest or raise that limit, or plan for host_memory: %s",
+        what, format_bytes(need, n_bytes), (long long)n_bytes, reason, str_text(&text),
+        room_setting(room_available(&room), most));
+    str_release(&text);
+    return status;
+}
+
+enum status room_refuse_pinned(const char *what, int64_t n_bytes, const char *reason)
+{
+    char need[BYTES_TEXT], most[BYTES_TEXT];
+    int64_t limit = process_locked_limit();
+    format_bytes(need, n_bytes);
+    if (limit < 0 || limit >= n_bytes)
+        return FAIL(ERR_FIT,
+                    "does not fit: %s needs %s (%lld bytes) of host memory that the GPU can reach, "
+                    "and it could not be pinned (%s): end what has pinned the rest, or plan for "
+                    "less with host_memory",
+                    what, need, (long long)n_bytes, reason);
+    return FAIL(ERR_FIT,
+                "does not fit: %s needs %s (%lld bytes) of host memory that the GPU can reach, and "
+                "it could not be pinned (%s); this process may lock %s: raise the limit (ulimit -l "
+                "unlimited), or plan for host_memory: %s",
+                what, need, (long long)n_bytes, reason, format_bytes(most, limit),
+                room_setting(limit, most));
+}
+
 enum status room_refuse(const struct device_room *r, const char *what, int64_t n_bytes)
 {
     char need[BYTES_TEXT], budget[BYTES_TEXT];

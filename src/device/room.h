@@ -25,7 +25,7 @@ struct device_holder {
 enum { MAX_HOLDERS = 32 };
 
 struct device_room {
-    char whose[256]; /* "the GPU", "the machine", "cgroup /jobs/17" */
+    char whose[256]; /* "the GPU", "the machine", "cgroup /jobs/17", "ulimit -v" */
     bool is_host;    /* the system's memory: its holders are not asked for */
     int64_t total_bytes, free_bytes;
     int64_t own_bytes;   /* held by this process now */
@@ -54,6 +54,11 @@ void room_add_text(const struct device_room *r, struct str *out);
 
 /* A setting of so many bytes, rounded down, "12595MiB", into out; returns out. */
 const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT]);
+
+/* ERR_FIT: the system has not given, or not pinned, n_bytes of the host's memory for `what`, for
+ * this reason (as it says it). */
+enum status room_refuse_host(const char *what, int64_t n_bytes, const char *reason) MUST_CHECK;
+enum status room_refuse_pinned(const char *what, int64_t n_bytes, const char *reason) MUST_CHECK;
 
 /* ERR_FIT with all of the above: an allocation of n_bytes for `what` has failed. */
 enum status room_refuse(const struct device_room *r, const char *what, int64_t n_bytes) MUST_CHECK;

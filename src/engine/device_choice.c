@@ -1,6 +1,7 @@
 #include "engine/device_choice.h"
 
 #include "base/log.h"
+#include "device/card/card.h"
 
 static enum status open_cpu(struct device *d, const struct config *cfg, int n_threads)
 {
@@ -65,13 +66,24 @@ static enum status tune(struct device *d, const struct config *cfg)
     return OK;
 }
 
+static enum status tune_or_close(struct device *d, const struct config *cfg)
+{
+    enum status status = tune(d, cfg);
+    if (status != OK)
+        device_close(d);
+    return status;
+}
+
 enum status device_choose(struct device *d, const struct config *cfg, const char *cache_folder,
                           int n_threads)
 {
     *d = (struct device){0};
     TRY(open_any(d, cfg, cache_folder, n_threads));
-    enum status status = tune(d, cfg);
-    if (status != OK)
-        device_close(d);
-    return status;
+    return tune_or_close(d, cfg);
+}
+
+enum status device_choose_card(struct device *d, const struct config *cfg, const char *name)
+{
+    TRY(device_open_card(d, name));
+    return tune_or_close(d, cfg);
 }

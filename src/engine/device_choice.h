@@ -14,6 +14,9 @@ extern "C" {
  * `cache_folder` keeps what is measured about a device; NULL: measured anew each time. */
 enum status device_choose(struct device *d, const struct config *cfg, const char *cache_folder,
                           int n_threads) MUST_CHECK;
+/* A GPU that is planned for without having it (device/card), whatever device the config names. */
+enum status device_choose_card(struct device *d, const struct config *cfg,
+                               const char *name) MUST_CHECK;
 
 #ifdef __cplusplus
 }

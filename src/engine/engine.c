@@ -4,6 +4,8 @@
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
+#include "io/weights.h"
+#include "search/deferral.h"
 #include "search/search.h"
 #include "task/language.h"
 
@@ -32,7 +34,8 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
     if (cfg->offload_folder)
         return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
                     config_where(cfg, "offload_folder"));
-    TRY(device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
+    TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
+               : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
     if (!e->device->ops->time_calls || o->untimed)
         return OK;
@@ -77,8 +80,13 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     w->n_reserves = r->n_reserves;
     w->result_bytes = r->result_bytes;
     w->data_bytes = r->data_bytes;
+    w->program_bytes = executor_load_bytes;
     e->params = w->stages[0].io.params;
     e->n_params = w->stages[0].io.n_params;
+    if (r->loads)
+        w->load_bytes = weights_load_bytes(e->params, e->n_params);
+    if (r->saves)
+        w->save_bytes = checkpoint_save_bytes(e->params, e->n_params) + r->state_bytes;
     return OK;
 }
 
@@ -107,6 +115,8 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
     TRY(engine_build(e, r));
     TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
                     &e->settings.decisions, &e->report));
+    TRY(deferral_try(&e->work, &e->settings.limits, e->times,
+                     !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
     return engine_forecast(e);
 }
 
@@ -129,9 +139,16 @@ static enum status load_constants(struct engine *e, const struct graph *g)
     return OK;
 }
 
+enum status engine_allocate(struct engine *e)
+{
+    mem_trim(); /* what looking for weights left behind does not stay beside the arenas */
+    return executor_new(&e->executor, e->device, e->work.n_bytes);
+}
+
 enum status engine_start(struct engine *e, const char *weights_folder)
 {
-    TRY(executor_new(&e->executor, e->device, e->work.n_bytes));
+    if (!e->executor)
+        TRY(engine_allocate(e));
     for (int i = 0; i < e->work.n_stages; i++) {
         struct stage *s = &e->work.stages[i];
         TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));

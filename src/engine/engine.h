@@ -25,6 +25,7 @@ extern "C" {
 struct engine_options {
     const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
     const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
     const struct task_def *task; /* NULL: language modelling */
@@ -38,6 +39,9 @@ struct engine_request {
     int n_reserves;
     int64_t result_bytes; /* held beside the arenas for what a run gives */
     int64_t data_bytes;   /* held while data is read, before the arenas are */
+    int64_t state_bytes;  /* held while a checkpoint is written, for all but its tensors */
+    bool saves;           /* checkpoints are written */
+    bool loads;           /* weights come from files */
 };
 
 struct engine {
@@ -91,8 +95,12 @@ enum status engine_require_room(const struct engine *e) MUST_CHECK;
 /* Looks for changes that bring a tier down to n_bytes. */
 void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out);
 
-/* Allocates the arenas, loads the programs with their constants, and the weights: from a Hugging
- * Face model folder, or drawn from the seed when that is NULL. */
+/* Allocates the arenas: ERR_FIT where the system, or a limit of it, does not give them. Called by
+ * one who has something to lose when they cannot be had; engine_start does it otherwise. */
+enum status engine_allocate(struct engine *e) MUST_CHECK;
+
+/* Loads the programs with their constants, and the weights: from a Hugging Face model folder, or
+ * drawn from the seed when that is NULL. */
 enum status engine_start(struct engine *e, const char *weights_folder) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */

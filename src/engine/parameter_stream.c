@@ -1,6 +1,7 @@
 #include "engine/parameter_stream.h"
 
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/machine.h"
 #include "engine/parameter_table.h"
 #include "model/init.h"
@@ -55,6 +56,14 @@ out:
     if (status != OK)
         parameter_stream_close(s);
     return status;
+}
+
+int64_t parameter_stream_bytes(const struct parameter_stream *s, enum dtype dtype)
+{
+    const struct model_param *params = s->io.params;
+    return process_resident() + s->stage.n_bytes +
+           (s->weights ? weights_load_bytes(params, s->io.n_params) : 0) +
+           weights_save_bytes(params, s->io.n_params, DTYPE_F32, dtype);
 }
 
 void parameter_stream_close(struct parameter_stream *s)

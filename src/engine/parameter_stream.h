@@ -28,6 +28,8 @@ struct parameter_stream {
 enum status parameter_stream_open(struct parameter_stream *s, const struct model *model,
                                   const char *folder, uint64_t seed, int n_threads) MUST_CHECK;
 void parameter_stream_close(struct parameter_stream *s);
+/* What a process that writes them as `dtype` will hold: what it holds now and buffers. */
+int64_t parameter_stream_bytes(const struct parameter_stream *s, enum dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -17,19 +17,32 @@ static enum status need_bf16(const struct config *cfg, const struct device *d)
                 config_where(cfg, "bf16"), d->description);
 }
 
+/* A plan for a card says what would run there; on a GPU that is here the config is refused, so that
+ * nobody trains in other numbers than were asked for. */
+bool precision_is_replaced(const struct config *cfg, const struct device *d)
+{
+    bool asked = cfg->bf16 == CONFIG_TRISTATE_TRUE || cfg->gradient_dtype == CONFIG_BF16;
+    return d->is_absent && d->lacks_bf16 && asked;
+}
+
 enum status precision_from_config(const struct config *cfg, const struct device *d,
                                   struct precision *out)
 {
     bool bf16 = cfg->bf16 == CONFIG_TRISTATE_TRUE, f16 = cfg->fp16;
+    bool instead = precision_is_replaced(cfg, d);
     if (cfg->bf16 == CONFIG_TRISTATE_AUTO && is_fast_at_half(d)) {
         bf16 = !d->lacks_bf16;
         f16 = d->lacks_bf16;
     }
+    if (instead) {
+        bf16 = false;
+        f16 = true;
+    }
     if (bf16)
         TRY(need_bf16(cfg, d));
     *out = bf16 ? precision_bf16() : f16 ? precision_f16() : precision_f32();
-    out->masters = out->masters && cfg->master_dtype != CONFIG_BF16;
-    if (cfg->gradient_dtype == CONFIG_BF16) {
+    out->masters = out->masters && (cfg->master_dtype != CONFIG_BF16 || instead);
+    if (cfg->gradient_dtype == CONFIG_BF16 && !instead) {
         if (f16)
             return FAIL(ERR_UNSUPPORTED,
                         "%s: gradient_dtype: bf16 does not go with half precision, which bf16: "

@@ -74,7 +74,9 @@ enum status settings_from_config(struct settings *s, const struct config *cfg,
                                  const struct device *d)
 {
     *s = (struct settings){
-        .decisions = {.recompute = cfg->gradient_checkpointing, .recompute_cheap = true},
+        .decisions = {.recompute = cfg->gradient_checkpointing,
+                      .recompute_cheap = true,
+                      .slice_bytes = SLICE_BYTES},
         .limits = {.n_bytes = {[TIER_DEVICE] = limit_from(cfg->device_memory),
                                [TIER_HOST] = limit_from(cfg->host_memory),
                                [TIER_DISK] = limit_from(cfg->disk_memory)}},

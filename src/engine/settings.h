@@ -60,6 +60,9 @@ int64_t request_units(const struct stage_request *r, const struct task *task);
  * one. */
 enum status precision_from_config(const struct config *cfg, const struct device *d,
                                   struct precision *out) MUST_CHECK;
+/* Whether fp16 with loss scaling and f32 gradients stands in for the bf16 that the config asks for:
+ * only where the device is planned for and lacks it. */
+bool precision_is_replaced(const struct config *cfg, const struct device *d);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@ static const char *const pass_names[PASS_COUNT] = {
     [PASS_BEGIN] = "begin",
     [PASS_FORWARD] = "forward",
     [PASS_BACKWARD] = "backward",
+    [PASS_NORM] = "norm",
     [PASS_UPDATE] = "update",
 };
 

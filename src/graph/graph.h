@@ -45,8 +45,9 @@ bool role_parse(const char *text, enum role *r);
 bool role_is_persistent(enum role r);
 
 /* Which part of a step a node belongs to. BEGIN runs once (clears accumulators), FORWARD and
- * BACKWARD once per micro-step, UPDATE once. */
-enum pass { PASS_BEGIN, PASS_FORWARD, PASS_BACKWARD, PASS_UPDATE, PASS_COUNT };
+ * BACKWARD once per micro-step, NORM (of the gradients, and what they are scaled by) and UPDATE (of
+ * parameters and states) once. */
+enum pass { PASS_BEGIN, PASS_FORWARD, PASS_BACKWARD, PASS_NORM, PASS_UPDATE, PASS_COUNT };
 const char *pass_name(enum pass p);
 bool pass_parse(const char *text, enum pass *p);
 

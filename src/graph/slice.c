@@ -57,7 +57,9 @@ struct byte_range slice_bytes(const struct graph *g, const struct node *n, struc
 struct tensor slice_tensor(const struct graph *g, const struct node *n, struct slice s, int operand)
 {
     value_id v = operand_value(n, operand);
-    struct tensor t = v == VALUE_NONE ? (struct tensor){0} : value_tensor(g, v);
+    struct tensor t = {0};
+    if (v != VALUE_NONE)
+        t = value_tensor(g, v);
     if (tensor_present(&t) && !is_whole(n, s, operand))
         t.shape = shape_of(1, elements_of(g, n, s, operand).n);
     return t;

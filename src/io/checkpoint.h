@@ -26,8 +26,8 @@
  *     ...
  *     TRY(checkpoint_save(output_dir, step, &content, save_total_limit, NULL));
  *
- * Saving and reading stream from and to the caller's tensors; beside them they use at most
- * CHECKPOINT_BUFFER_BYTES, and the text of the JSON files.
+ * Saving and reading stream from and to the caller's tensors: beside them saving holds
+ * checkpoint_save_bytes, reading weights_load_bytes, and both the text of the JSON files.
  */
 #ifndef SNUG_IO_CHECKPOINT_H
 #define SNUG_IO_CHECKPOINT_H
@@ -41,8 +41,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { CHECKPOINT_BUFFER_BYTES = 10 << 20 };
 
 struct checkpoint_tensor {
     const char *name;     /* "m.<param>", "v.<param>", "master.<param>", ... */
@@ -79,6 +77,8 @@ struct checkpoint_content {
 enum status checkpoint_save(const char *output_dir, int64_t step,
                             const struct checkpoint_content *content, int64_t keep,
                             char **path) MUST_CHECK;
+/* Held while it writes, beside what it is given: parameters keep their dtype. */
+int64_t checkpoint_save_bytes(const struct model_param *params, int n_params);
 
 /* ---- finding ---- */
 

@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "base/temporary.h"
 #include "io/checkpoint_internal.h"
+#include "io/file_hash.h"
 #include "io/json_file.h"
 #include "io/replace_folder.h"
 #include "io/tokenizer_files.h"
+#include "io/weights.h"
 
 /* ---- the files ---- */
 
@@ -61,6 +63,12 @@ static enum status write_files(const char *folder, int64_t step, const struct ch
     TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
     TRY(write_trainer_state(folder, step, c));
     return checkpoint_write_state(folder, c->run, step, c->state);
+}
+
+int64_t checkpoint_save_bytes(const struct model_param *params, int n_params)
+{
+    int64_t weights = weights_save_bytes(params, n_params, DTYPE_NONE, DTYPE_NONE);
+    return MAX(weights, (int64_t)FILE_HASH_BYTES);
 }
 
 /* ---- the folder ---- */

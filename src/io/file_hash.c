@@ -13,8 +13,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { BUFFER_BYTES = 1 << 20 };
-
 static enum status read_fail(const char *path)
 {
     return file_fail("cannot read", path);
@@ -37,14 +35,14 @@ static enum status read_some(int fd, const char *path, int64_t offset, void *dst
 static enum status hash_open_file(int fd, const char *path, uint64_t *hash, int64_t *n_bytes)
 {
     uint8_t *buffer;
-    TRY(mem_try_array(&buffer, BUFFER_BYTES, 1));
+    TRY(mem_try_array(&buffer, FILE_HASH_BYTES, 1));
     XXH64_state_t state;
     (void)XXH64_reset(&state, 0);
     enum status status = OK;
     size_t n = 1;
     for (*n_bytes = 0; status == OK && n > 0; *n_bytes += (int64_t)n) {
         n = 0;
-        status = read_some(fd, path, *n_bytes, buffer, BUFFER_BYTES, &n);
+        status = read_some(fd, path, *n_bytes, buffer, FILE_HASH_BYTES, &n);
         (void)XXH64_update(&state, buffer, n);
     }
     *hash = XXH64_digest(&state);

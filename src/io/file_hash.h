@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+enum { FILE_HASH_BYTES = 256 << 10 }; /* of the buffer */
+
 /* *hash = XXH64 (seed 0, what `xxhsum -H64` prints) of the whole file, *n_bytes its length. */
 enum status file_hash(const char *path, uint64_t *hash, int64_t *n_bytes) MUST_CHECK;
 

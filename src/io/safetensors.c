@@ -328,15 +328,6 @@ enum status st_reader_new(struct st_reader **out)
     return OK;
 }
 
-void st_reader_forget(const struct st_reader *r, const uint8_t *data, size_t n_bytes)
-{
-    for (size_t i = 0; i < r->maps.n; i++) {
-        const struct file_map *m = &r->maps.items[i];
-        if (m->data && data >= m->data && data < m->data + m->n_bytes)
-            file_map_forget(m, (size_t)(data - m->data), n_bytes);
-    }
-}
-
 void st_reader_close(struct st_reader *r)
 {
     if (!r)

@@ -89,9 +89,6 @@ enum status st_reader_open_folder(struct st_reader **out, const char *folder) MU
 enum status st_reader_open_memory(struct st_reader **out, const void *data, size_t n_bytes,
                                   const char *what) MUST_CHECK;
 void st_reader_close(struct st_reader *r); /* NULL is fine */
-/* Tensor data that was read and is not needed soon: its pages are given back to the system. Data in
- * the caller's memory stays. */
-void st_reader_forget(const struct st_reader *r, const uint8_t *data, size_t n_bytes);
 
 /* Tensors by number, in the order of their bytes on disk (shard after shard). */
 size_t st_reader_count(const struct st_reader *r);

@@ -46,6 +46,9 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
                                 const struct tensor *dst, const struct tensor_stage *stage,
                                 struct team *team) MUST_CHECK;
 
+/* The most that loading holds beside the parameters. */
+int64_t weights_load_bytes(const struct model_param *params, int n_params);
+
 struct weights_save_options {
     enum dtype dtype;        /* in the file: F32, BF16, F16 or F64; NONE: each as in memory */
     int64_t max_shard_bytes; /* 0: ST_DEFAULT_SHARD_BYTES */
@@ -54,10 +57,13 @@ struct weights_save_options {
 
 /* Writes model.safetensors (or shards and index) into an existing folder, in Hugging Face's names
  * and layout: src[i], read through the stage, is params[i]. A tied head
- * is written once. Uses a buffer of a few MiB. */
+ * is written once. Beside the tensors it holds weights_save_bytes. */
 enum status weights_save(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *src, const struct tensor_stage *stage,
                          const struct weights_save_options *options) MUST_CHECK;
+/* Of parameters in memory as `from` into files as `to`; the same twice: nothing is converted. */
+int64_t weights_save_bytes(const struct model_param *params, int n_params, enum dtype from,
+                           enum dtype to);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "io/file_hash.h"
 #include "io/hf_dir.h"
 #include "io/weights.h"
 #include "io/weights_convert.h"
@@ -15,8 +16,29 @@ struct weights {
     /* [sum of n_pieces] in the order of the table; first[i] is where parameter i's begin */
     const struct st_tensor **tensors;
     int *first;
-    bool *used; /* [st_reader_count] */
+    bool *used;          /* [st_reader_count] */
+    unsigned char *slab; /* [n_slab]: what is read of a file at a time */
+    int64_t n_slab;
 };
+
+/* Files are read and not mapped: pages of a mapping are resident beside the parameters, and come
+ * and go as the system sees fit. */
+enum { SLAB_BYTES = 1 << 20 };
+
+/* Whole rows where they are transposed. */
+static int64_t slab_bytes(const struct model_param *p)
+{
+    int64_t least = p->transposed ? p->shape.dim[0] * dtype_size(DTYPE_F64) : 0;
+    return MAX(least, MIN(shape_elems(&p->shape) * dtype_size(DTYPE_F64), (int64_t)SLAB_BYTES));
+}
+
+int64_t weights_load_bytes(const struct model_param *params, int n_params)
+{
+    int64_t most = 0;
+    for (int i = 0; i < n_params; i++)
+        most = MAX(most, slab_bytes(&params[i]));
+    return most;
+}
 
 /* ---- finding and checking ---- */
 
@@ -70,6 +92,20 @@ static enum status check_tensor(const struct st_tensor *t, const struct shape *d
                 t->name, shape_text(have, &s), shape_text(want, due));
 }
 
+static enum status compare_bytes(struct weights *w, const struct st_tensor *a,
+                                 const struct st_tensor *b, bool *same)
+{
+    int64_t half = w->n_slab / 2;
+    *same = a->dtype == b->dtype;
+    for (int64_t at = 0, n; *same && at < a->n_bytes; at += n) {
+        n = MIN(half, a->n_bytes - at);
+        TRY(file_read_part(a->file, a->offset + at, w->slab, (size_t)n));
+        TRY(file_read_part(b->file, b->offset + at, w->slab + half, (size_t)n));
+        *same = memcmp(w->slab, w->slab + half, (size_t)n) == 0;
+    }
+    return OK;
+}
+
 /* A tied head stored beside the embedding: the same numbers, or the config is wrong about it. */
 static enum status check_tied(struct weights *w, const struct model_param *p,
                               const struct st_tensor *own)
@@ -79,13 +115,13 @@ static enum status check_tied(struct weights *w, const struct model_param *p,
         return OK;
     struct shape due = file_shape(p, 0);
     TRY(check_tensor(t, &due));
-    if (t->dtype != own->dtype || memcmp(t->data, own->data, (size_t)t->n_bytes) != 0)
+    bool same;
+    TRY(compare_bytes(w, t, own, &same));
+    if (!same)
         return FAIL(ERR_DATA,
                     "%s: '%s' differs from '%s', but the config ties them; set "
                     "tie_word_embeddings: false to load both",
                     t->file, t->name, own->name);
-    st_reader_forget(w->reader, t->data, (size_t)t->n_bytes);
-    st_reader_forget(w->reader, own->data, (size_t)own->n_bytes);
     mark_used(w, t);
     return OK;
 }
@@ -137,6 +173,8 @@ static enum status check_extra(const struct weights *w, const char *folder)
 static enum status open_all(struct weights *w, const char *folder)
 {
     int n_pieces = 0;
+    w->n_slab = MAX(weights_load_bytes(w->params, w->n_params), (int64_t)16);
+    TRY(mem_try_array(&w->slab, (size_t)w->n_slab, 1));
     TRY(mem_try_array(&w->first, (size_t)w->n_params + 1, sizeof(*w->first)));
     for (int i = 0; i < w->n_params; i++) {
         w->first[i] = n_pieces;
@@ -175,15 +213,15 @@ void weights_close(struct weights *w)
     mem_free(w->tensors);
     mem_free(w->first);
     mem_free(w->used);
+    mem_free(w->slab);
     mem_free(w);
 }
 
 /* ---- reading ---- */
 
 enum {
-    RUN = 4096,       /* elements converted at a time, on the stack */
-    SLAB = 256 * RUN, /* elements read before their pages are given back */
-    PIECE = 16384     /* elements worth handing to another thread */
+    RUN = 4096,   /* elements converted at a time, on the stack */
+    PIECE = 16384 /* elements worth handing to another thread */
 };
 
 /* A tensor of a file on its way into memory. */
@@ -191,7 +229,8 @@ struct reading {
     const struct st_tensor *t;
     enum dtype from, to;
     unsigned char *dst;
-    int64_t first, n_elems; /* the slab being read */
+    const unsigned char *slab; /* `n` elements of the file, or rows of it, from `first` on */
+    int64_t first, n;
 };
 
 static void read_runs(const void *job, int64_t first, int64_t last, int thread)
@@ -201,61 +240,67 @@ static void read_runs(const void *job, int64_t first, int64_t last, int thread)
     (void)thread;
     for (int64_t k = first; k < last; k++) {
         double x[RUN];
-        int64_t e = r->first + k * RUN, n = MIN((int64_t)RUN, r->first + r->n_elems - e);
-        const uint8_t *src = r->t->data + e * dtype_size(r->from);
-        if (r->from == r->to) {
-            memcpy(r->dst + e * size, src, (size_t)(n * size));
-        } else {
-            weights_to_double(r->from, src, n, x);
-            weights_from_double(r->to, x, n, r->dst + e * size);
-        }
+        int64_t e = k * RUN, n = MIN((int64_t)RUN, r->n - e);
+        weights_to_double(r->from, r->slab + e * dtype_size(r->from), n, x);
+        weights_from_double(r->to, x, n, r->dst + (r->first + e) * size);
     }
 }
 
-/* The file is mapped: what was read of it is given back, or all of it would be held beside the
- * parameters. */
-static void read_plain(const struct st_reader *reader, struct reading *r, struct team *team)
+static enum status read_plain(const struct weights *w, struct reading *r, struct team *team)
 {
-    int64_t size = dtype_size(r->from);
-    for (r->first = 0; r->first < r->t->n_elems; r->first += SLAB) {
-        r->n_elems = MIN((int64_t)SLAB, r->t->n_elems - r->first);
-        team_run(team, (r->n_elems + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
-        st_reader_forget(reader, r->t->data + r->first * size, (size_t)(r->n_elems * size));
+    int64_t size = dtype_size(r->from), slab = w->n_slab / size;
+    if (r->from == r->to)
+        return file_read_part(r->t->file, r->t->offset, r->dst, (size_t)r->t->n_bytes);
+    for (r->first = 0; r->first < r->t->n_elems; r->first += slab) {
+        r->n = MIN(slab, r->t->n_elems - r->first);
+        TRY(file_read_part(r->t->file, r->t->offset + r->first * size, w->slab,
+                           (size_t)(r->n * size)));
+        team_run(team, (r->n + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
     }
+    return OK;
 }
 
 enum { TILE_IN = 16, TILE_OUT = 128 };
 
-/* File [n_in, n_out] -> memory [n_out, n_in], in tiles so that both sides see whole cache lines:
- * bands of TILE_OUT rows of memory. */
+/* Rows of the file's [n_in, n_out] -> columns of memory's [n_out, n_in], in tiles so that both
+ * sides see whole cache lines: bands of TILE_OUT rows of memory. */
 static void read_bands(const void *job, int64_t first, int64_t last, int thread)
 {
-    const struct st_tensor *t = ((const struct reading *)job)->t;
-    enum dtype from = ((const struct reading *)job)->from, to = ((const struct reading *)job)->to;
-    unsigned char *dst = ((const struct reading *)job)->dst;
-    int64_t n_in = t->dims[0], n_out = t->dims[1];
+    const struct reading *r = job;
+    const struct st_tensor *t = r->t;
+    enum dtype from = r->from, to = r->to;
+    int64_t n_in = t->dims[0], n_out = t->dims[1], end = r->first + r->n;
     (void)thread;
     for (int64_t o = first * TILE_OUT; o < MIN(last * TILE_OUT, n_out); o += TILE_OUT) {
         double tile[TILE_IN][TILE_OUT], row[TILE_IN];
         int64_t n_o = MIN((int64_t)TILE_OUT, n_out - o);
-        for (int64_t i = 0; i < n_in; i += TILE_IN) {
-            int64_t n_i = MIN((int64_t)TILE_IN, n_in - i);
+        for (int64_t i = r->first; i < end; i += TILE_IN) {
+            int64_t n_i = MIN((int64_t)TILE_IN, end - i);
             for (int64_t k = 0; k < n_i; k++)
-                weights_to_double(from, t->data + ((i + k) * n_out + o) * dtype_size(from), n_o,
-                                  tile[k]);
+                weights_to_double(from,
+                                  r->slab + ((i - r->first + k) * n_out + o) * dtype_size(from),
+                                  n_o, tile[k]);
             for (int64_t j = 0; j < n_o; j++) {
                 for (int64_t k = 0; k < n_i; k++)
                     row[k] = tile[k][j];
-                weights_from_double(to, row, n_i, dst + ((o + j) * n_in + i) * dtype_size(to));
+                weights_from_double(to, row, n_i, r->dst + ((o + j) * n_in + i) * dtype_size(to));
             }
         }
     }
 }
 
-static void read_transposed(const struct reading *r, struct team *team)
+static enum status read_transposed(const struct weights *w, struct reading *r, struct team *team)
 {
-    int64_t n_bands = (r->t->dims[1] + TILE_OUT - 1) / TILE_OUT;
-    team_run(team, n_bands, PIECE / TILE_OUT / MAX(r->t->dims[0], (int64_t)1), read_bands, r);
+    int64_t n_rows = r->t->dims[0], n_bands = (r->t->dims[1] + TILE_OUT - 1) / TILE_OUT;
+    int64_t row_bytes = MAX(r->t->dims[1] * dtype_size(r->from), (int64_t)1);
+    int64_t slab = w->n_slab / row_bytes;
+    for (r->first = 0; r->first < n_rows; r->first += slab) {
+        r->n = MIN(slab, n_rows - r->first);
+        TRY(file_read_part(r->t->file, r->t->offset + r->first * row_bytes, w->slab,
+                           (size_t)(r->n * row_bytes)));
+        team_run(team, n_bands, PIECE / TILE_OUT / r->n, read_bands, r);
+    }
+    return OK;
 }
 
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
@@ -268,13 +313,9 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
     unsigned char *at = dst->data;
     for (int k = 0; k < p->n_pieces; k++) {
         const struct st_tensor *t = w->tensors[w->first[i] + k];
-        struct reading r = {.t = t, .to = dst->dtype, .dst = at};
+        struct reading r = {.t = t, .to = dst->dtype, .dst = at, .slab = w->slab};
         BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
-        if (p->transposed)
-            read_transposed(&r, team);
-        else
-            read_plain(w->reader, &r, team);
-        st_reader_forget(w->reader, t->data, (size_t)t->n_bytes);
+        TRY(p->transposed ? read_transposed(w, &r, team) : read_plain(w, &r, team));
         at += t->n_elems * dtype_size(dst->dtype);
     }
     return OK;

@@ -6,7 +6,7 @@
 #include "io/weights.h"
 #include "io/weights_convert.h"
 
-/* Elements converted and written at a time: 8 MiB of doubles at most. */
+/* Elements converted and written at a time, at most: 4 MiB of doubles. */
 enum { BUFFER_ELEMS = 1 << 19, TILE = 16 };
 
 /* A tensor of the file: piece k of a parameter, which begins at element `first` of it. */
@@ -23,9 +23,30 @@ struct saver {
     enum dtype dtype; /* NONE: each as in memory */
     struct st_writer *writer;
     VEC(struct piece) pieces; /* in the order of declaration */
-    double *elems;            /* [BUFFER_ELEMS] */
-    unsigned char *bytes;     /* [BUFFER_ELEMS * 8] */
+    int64_t n_elems;          /* of the buffers */
+    double *elems;            /* [n_elems] */
+    unsigned char *bytes;     /* [n_elems * 8] */
 };
+
+/* Elements that the buffers have for a parameter: whole rows of the file where it is transposed. */
+static int64_t buffer_elems(const struct model_param *p, enum dtype from, enum dtype to)
+{
+    int64_t most = 0;
+    for (int k = 0; p->transposed && k < p->n_pieces; k++)
+        most = MAX(most, p->pieces[k].rows * TILE);
+    if (!p->transposed && from != to)
+        most = shape_elems(&p->shape);
+    return MIN(most, (int64_t)BUFFER_ELEMS);
+}
+
+int64_t weights_save_bytes(const struct model_param *params, int n_params, enum dtype from,
+                           enum dtype to)
+{
+    int64_t most = 0;
+    for (int i = 0; i < n_params; i++)
+        most = MAX(most, buffer_elems(&params[i], from, to));
+    return most * 2 * (int64_t)sizeof(double);
+}
 
 static enum dtype file_dtype_of(const struct saver *s, int i_param)
 {
@@ -66,8 +87,8 @@ static enum status write_plain(struct saver *s, enum dtype from, enum dtype to,
 {
     if (from == to)
         return st_writer_append(s->writer, src, (size_t)(n * dtype_size(from)));
-    for (int64_t e = 0; e < n; e += BUFFER_ELEMS) {
-        int64_t n_now = MIN((int64_t)BUFFER_ELEMS, n - e);
+    for (int64_t e = 0; e < n; e += s->n_elems) {
+        int64_t n_now = MIN(s->n_elems, n - e);
         weights_to_double(from, src + e * dtype_size(from), n_now, s->elems);
         TRY(write_elems(s, to, n_now));
     }
@@ -78,10 +99,10 @@ static enum status write_plain(struct saver *s, enum dtype from, enum dtype to,
 static enum status write_transposed(struct saver *s, enum dtype from, enum dtype to,
                                     const unsigned char *src, int64_t n_out, int64_t n_in)
 {
-    if (n_out > BUFFER_ELEMS)
+    if (n_out > s->n_elems)
         return FAIL(ERR_UNSUPPORTED, "a transposed weight of %lld outputs cannot be saved",
                     (long long)n_out);
-    int64_t n_rows = MIN(MAX(BUFFER_ELEMS / n_out, (int64_t)1), (int64_t)TILE);
+    int64_t n_rows = MIN(MAX(s->n_elems / n_out, (int64_t)1), (int64_t)TILE);
     for (int64_t i = 0; i < n_in; i += n_rows) {
         int64_t n_now = MIN(n_rows, n_in - i);
         double x[TILE];
@@ -116,6 +137,15 @@ static enum status write_pieces(struct saver *s)
     return OK;
 }
 
+static enum status make_buffers(struct saver *s)
+{
+    for (int i = 0; i < s->n_params; i++)
+        s->n_elems =
+            MAX(s->n_elems, buffer_elems(&s->params[i], s->src[i].dtype, file_dtype_of(s, i)));
+    TRY(mem_try_array(&s->elems, (size_t)MAX(s->n_elems, (int64_t)1), sizeof(*s->elems)));
+    return mem_try_array(&s->bytes, (size_t)MAX(s->n_elems, (int64_t)1), sizeof(double));
+}
+
 enum status weights_save(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *src, const struct tensor_stage *stage,
                          const struct weights_save_options *options)
@@ -128,8 +158,7 @@ enum status weights_save(const char *folder, const struct model_param *params, i
     enum status status;
     int64_t max_shard =
         options->max_shard_bytes ? options->max_shard_bytes : ST_DEFAULT_SHARD_BYTES;
-    TRY_GOTO(mem_try_array(&s.elems, BUFFER_ELEMS, sizeof(*s.elems)), out);
-    TRY_GOTO(mem_try_array(&s.bytes, BUFFER_ELEMS, sizeof(double)), out);
+    TRY_GOTO(make_buffers(&s), out);
     TRY_GOTO(st_writer_new(&s.writer), out);
     for (int i = 0; i < n_params; i++)
         TRY_GOTO(declare_param(&s, i), out);

@@ -203,12 +203,13 @@ static enum status build_updates(struct builder *b, const struct optimizer_optio
                                  const struct optimizer_param *params, size_t n_params,
                                  struct results *r)
 {
-    b->pass = PASS_UPDATE;
+    b->pass = PASS_NORM;
     bool scaled = o->scaling.initial > 0;
     struct knobs k = {.lr = build_value(b, "lr", ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1))};
     if (!scaled)
         k.step = build_value(b, "step", ROLE_INPUT, DTYPE_I32, shape_of(1, (int64_t)1));
     k.scale = scale_and_norm(b, o, params, n_params, r->count, &r->norm);
+    b->pass = PASS_UPDATE;
     if (scaled)
         k.step = loss_scale_update(b, &o->scaling, k.scale, r->norm, &r->loss_scale);
     for (size_t i = 0; i < n_params; i++) {

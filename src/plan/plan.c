@@ -7,6 +7,7 @@ static void find_facts(struct plan *p, const struct graph *g)
         p->facts[v].first_backward = p->facts[v].first_reader = p->facts[v].overwritten = NODE_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
+        bool updating = n->pass == PASS_NORM || n->pass == PASS_UPDATE;
         p->n_blocks = MAX(p->n_blocks, n->block + 1);
         if (n->block != BLOCK_NONE && n->pass == PASS_FORWARD && p->blocks_begin == NODE_NONE)
             p->blocks_begin = k;
@@ -20,10 +21,11 @@ static void find_facts(struct plan *p, const struct graph *g)
             if (f->first_reader == NODE_NONE)
                 f->first_reader = k;
             f->leaves_block |= n->pass == PASS_FORWARD && crosses;
-            f->read_at_update |= n->pass == PASS_UPDATE;
+            f->read_at_update |= updating;
+            f->read_in_step |= n->pass != PASS_UPDATE;
             if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)
                 f->first_backward = k;
-            p->facts[value_root(g, v)].waits_for_update = n->pass == PASS_UPDATE;
+            p->facts[value_root(g, v)].waits_for_update = updating;
         }
         for (int i = 0; i < n->n_out; i++) {
             const struct alias_rule *a = node_alias(n, i);
@@ -180,4 +182,43 @@ void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum t
         if (x->producer == NODE_NONE && x->role == role)
             p->home[v] = tier;
     }
+}
+
+/* ---- updates in the next step ---------------------------------------------------------------- */
+
+/* An update can, if what it reads is the same in the next step: storage that only updates change,
+ * inputs for updates alone, and what the backward pass and the norm have made, which is carried. */
+static bool can_run_late(const struct plan *p, const struct graph *g, const struct node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] == VALUE_NONE)
+            continue;
+        value_id root = value_root(g, n->in[i]);
+        const struct value *x = graph_value(g, root);
+        bool is_input = x->producer == NODE_NONE && x->role == ROLE_INPUT;
+        bool is_sum = x->producer == NODE_NONE && x->role == ROLE_GRADIENT;
+        if (is_sum || (is_input && p->facts[root].read_in_step))
+            return false;
+        if (x->producer != NODE_NONE && graph_node(g, x->producer)->pass == PASS_FORWARD)
+            return false;
+    }
+    return true;
+}
+
+bool plan_may_defer(const struct plan *p, const struct graph *g)
+{
+    if (p->n_micro > 1)
+        return false;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (n->pass == PASS_UPDATE && !can_run_late(p, g, n))
+            return false;
+    }
+    /* The host would read it a step too late, as the loss scale. */
+    for (size_t i = 0; i < g->outputs.n; i++) {
+        node_id producer = graph_value(g, g->outputs.items[i].value)->producer;
+        if (producer != NODE_NONE && graph_node(g, producer)->pass == PASS_UPDATE)
+            return false;
+    }
+    return true;
 }

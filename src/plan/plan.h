@@ -27,7 +27,8 @@ struct plan_fact {
     node_id first_reader;   /* NODE_NONE: nothing reads it */
     node_id overwritten;    /* node that overwrites its memory; NODE_NONE: none does */
     bool leaves_block;      /* forward nodes of other blocks read it */
-    bool read_at_update;    /* an update reads it */
+    bool read_at_update;    /* the norm or an update reads it */
+    bool read_in_step;      /* something that is no update reads it */
     bool is_output;         /* the host reads it */
     bool waits_for_update;  /* of roots: what touches it last is an update that only reads it */
 };
@@ -37,6 +38,7 @@ struct plan {
     int64_t n_micro;         /* micro-steps per optimizer step */
     enum treatment *treat;   /* per value (view roots are asked) */
     enum tier *home;         /* per value: tier of persistent roots, sums and moved values */
+    bool defer_updates;      /* into the next step, each right before what it updates is read */
     int64_t ahead_bytes;     /* fetched before they are needed: how many at a time */
     int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
     int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
@@ -68,6 +70,9 @@ void plan_move(struct plan *p, value_id v, enum tier tier);
 void plan_move_block(struct plan *p, const struct graph *g, int block, enum tier tier);
 /* All storage of a role lives in `tier` and is fetched when used. */
 void plan_set_home(struct plan *p, const struct graph *g, enum role role, enum tier tier);
+
+/* Can updates run in the next step, each right before what it updates is read? */
+bool plan_may_defer(const struct plan *p, const struct graph *g);
 
 /* Moves every update to the earliest place its operands allow, so that a gradient lives only from
  * the node that completes it to its update. */

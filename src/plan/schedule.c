@@ -25,6 +25,12 @@ static int by_position(const void *a, const void *b)
     return (x->node > y->node) - (x->node < y->node);
 }
 
+/* What follows the gradients moves; the other passes stay as they are. */
+static bool is_movable(const struct node *n)
+{
+    return n->pass == PASS_NORM || n->pass == PASS_UPDATE;
+}
+
 /* last_read[v]: last node reading v's memory through any view. */
 static void find_last_reads(const struct graph *g, int64_t *last_read)
 {
@@ -32,7 +38,7 @@ static void find_last_reads(const struct graph *g, int64_t *last_read)
         last_read[v] = -1;
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
-        for (int i = 0; i < n->n_in && n->pass != PASS_UPDATE; i++) {
+        for (int i = 0; i < n->n_in && !is_movable(n); i++) {
             if (n->in[i] != VALUE_NONE)
                 last_read[value_view_root(g, n->in[i])] = (int64_t)k;
         }
@@ -92,7 +98,7 @@ static bool writes_parameter(const struct graph *g, const struct node *n)
 
 static int64_t *group_of(const struct groups *s, const struct graph *g, const struct node *n)
 {
-    if (n->pass != PASS_UPDATE || n->block == BLOCK_NONE)
+    if (!is_movable(n) || n->block == BLOCK_NONE)
         return NULL;
     size_t kind = writes_parameter(g, n) ? (size_t)WRITERS : (size_t)n->op;
     return &s->at[(size_t)n->block * N_KINDS + kind];
@@ -106,7 +112,7 @@ static void place_nodes(const struct graph *g, const struct groups *groups,
         for (size_t k = 0; k < g->nodes.n; k++) {
             const struct node *n = graph_node(g, (node_id)k);
             int64_t *group = group_of(groups, g, n);
-            position[k] = n->pass == PASS_UPDATE ? earliest(g, n, last_read, position) : (int64_t)k;
+            position[k] = is_movable(n) ? earliest(g, n, last_read, position) : (int64_t)k;
             if (group && round == 0)
                 *group = MAX(*group, position[k]);
             else if (group)

@@ -422,7 +422,7 @@ enum status program_check(const struct program *p, const struct storage *storage
     TRY(mem_try_array(&c.done, MAX(p->graph->nodes.n, (size_t)1), sizeof(*c.done)));
     enum status status = OK;
     for (size_t x = 0; x < p->sections.n && status == OK; x++)
-        status = check_section(&c, &p->sections.items[x], rules[x].passes);
+        status = check_section(&c, &p->sections.items[x], rules[x].passes | rules[x].late);
     mem_free(c.done);
     return status == OK ? simulate(p, storage, rules) : status;
 }

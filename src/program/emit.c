@@ -22,9 +22,13 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->touched_last, n, sizeof(*e->touched_last)));
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
+    TRY(mem_try_array(&e->whole_reads, n, sizeof(*e->whole_reads)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
+    TRY(mem_try_array(&e->carried, n, sizeof(*e->carried)));
+    TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
+    TRY(mem_try_array(&e->newest, n, sizeof(*e->newest)));
     for (size_t v = 0; v < n; v++) {
-        e->where[v] = e->home[v] = e->moved[v] = -1;
+        e->where[v] = e->home[v] = e->moved[v] = e->kept[v] = -1;
         e->ready[v] = -1;
         e->now[v] = (value_id)v;
         e->leaves_after[v] = e->touched_last[v] = NODE_NONE;
@@ -44,73 +48,28 @@ static void emitter_release(struct emitter *e)
     mem_free(e->touched_last);
     mem_free(e->read_later);
     mem_free(e->read);
+    mem_free(e->whole_reads);
     mem_free(e->gradient);
+    mem_free(e->carried);
+    mem_free(e->kept);
+    mem_free(e->newest);
     vec_release(&e->staged);
     vec_release(&e->parts);
     vec_release(&e->pending);
     vec_release(&e->fetches);
 }
 
-/* Will the plan make node n run a second time? */
-static bool runs_again(const struct emitter *e, const struct node *n)
-{
-    bool again = false;
-    for (int i = 0; i < n->n_out && n->pass == PASS_FORWARD; i++)
-        again |= e->plan->treat[n->out[i]] == RECOMPUTE;
-    return again;
-}
-
-/* A moved value of the forward pass leaves when that has used it last; one of the backward pass (a
- * gradient that waits for the norm of all) when only its last reader is left. */
-static void note_touch(struct emitter *e, value_id root, node_id k)
-{
-    node_id before = e->touched_last[root];
-    node_id producer = graph_value(e->g, root)->producer;
-    bool forward = producer != NODE_NONE && graph_node(e->g, producer)->pass == PASS_FORWARD;
-    if (forward && graph_node(e->g, k)->pass == PASS_FORWARD)
-        e->leaves_after[root] = k;
-    else if (!forward && before != k)
-        e->leaves_after[root] = before;
-    e->touched_last[root] = k;
-}
-
-static void find_departures(struct emitter *e)
-{
-    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        const struct node *n = graph_node(e->g, k);
-        for (int i = 0; i < n->n_in; i++) {
-            if (n->in[i] != VALUE_NONE)
-                note_touch(e, value_root(e->g, n->in[i]), k);
-        }
-        for (int i = 0; i < n->n_out; i++)
-            note_touch(e, value_root(e->g, n->out[i]), k);
-    }
-}
-
-static void find_uses(struct emitter *e)
-{
-    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        const struct node *n = graph_node(e->g, k);
-        bool later = n->pass != PASS_FORWARD || runs_again(e, n);
-        for (int i = 0; i < n->n_in; i++) {
-            if (n->in[i] == VALUE_NONE)
-                continue;
-            value_id root = value_root(e->g, n->in[i]);
-            e->read[root] = true;
-            e->read_later[root] |= later;
-        }
-    }
-    for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
-        if (graph_value(e->g, v)->role == ROLE_GRADIENT)
-            e->gradient[value_root(e->g, v)] = true;
-    }
-    for (size_t i = 0; i < e->g->outputs.n; i++) {
-        value_id root = value_root(e->g, e->g->outputs.items[i].value);
-        e->read[root] = e->read_later[root] = true;
-    }
-}
-
 /* ---- storage: roots that exist before the program starts ------------------------------------- */
+
+static const char *buffer_name(struct emitter *e, const struct node *n, int output)
+{
+    const char *given = graph_value(e->g, n->out[output])->name;
+    if (given[0])
+        return given;
+    const char *op = op_get(n->op)->name;
+    return n->block == BLOCK_NONE ? pool_printf(&e->p->pool, "%s", op)
+                                  : pool_printf(&e->p->pool, "%d.%s", n->block, op);
+}
 
 /* Parameters, states and constants get storage; accumulators and metrics memory that is carried
  * from section to section. Each lives in the tier the plan calls its home. */
@@ -141,12 +100,26 @@ static enum status emit_root(struct emitter *e, value_id v)
     return OK;
 }
 
+/* What one step makes and the next one reads is in memory of its own in between. */
+static enum status emit_kept(struct emitter *e, value_id v)
+{
+    const struct value *x = graph_value(e->g, v);
+    enum tier tier = e->plan->treat[v] == MOVE ? e->plan->home[v] : TIER_DEVICE;
+    const char *name = buffer_name(e, graph_node(e->g, x->producer), x->output);
+    TRY(pool_status(&e->p->pool));
+    TRY(emit_buffer(e, name, emit_class(e, v, false), tier, value_bytes(e->g, v), v, &e->kept[v]));
+    e->p->buffers.items[e->kept[v]].carried = true;
+    return OK;
+}
+
 static enum status emit_roots(struct emitter *e)
 {
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer == NODE_NONE && x->role != ROLE_INPUT && e->read[v])
             TRY(emit_root(e, v));
+        if (e->carried[v])
+            TRY(emit_kept(e, v));
     }
     return OK;
 }
@@ -173,14 +146,9 @@ enum status emit_ensure(struct emitter *e, value_id v, bool backward)
                 graph_value(e->g, v)->name);
 }
 
-static const char *buffer_name(struct emitter *e, const struct node *n, int output)
+static bool is_kept_on_device(const struct emitter *e, value_id v)
 {
-    const char *given = graph_value(e->g, n->out[output])->name;
-    if (given[0])
-        return given;
-    const char *op = op_get(n->op)->name;
-    return n->block == BLOCK_NONE ? pool_printf(&e->p->pool, "%s", op)
-                                  : pool_printf(&e->p->pool, "%d.%s", n->block, op);
+    return e->kept[v] >= 0 && e->p->buffers.items[e->kept[v]].tier == TIER_DEVICE;
 }
 
 static enum status output_buffer(struct emitter *e, const struct node *n, int i, bool recompute,
@@ -189,17 +157,24 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     value_id v = n->out[i], root = value_root(e->g, v);
     if (node_alias(n, i)) {
         *buffer = e->where[root];
-        e->now[root] = v;
+        /* The newest version that the step before makes is v0 of this one. */
+        e->now[root] = e->late && e->newest[root] == v ? root : v;
         return OK;
     }
-    const char *name = buffer_name(e, n, i);
-    TRY(pool_status(&e->p->pool));
-    enum memory_class kind = emit_class(e, v, recompute);
-    TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
+    if (is_kept_on_device(e, v)) {
+        *buffer = e->kept[v];
+    } else {
+        const char *name = buffer_name(e, n, i);
+        TRY(pool_status(&e->p->pool));
+        enum memory_class kind = emit_class(e, v, recompute);
+        TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
+    }
     /* A kept output of a node that runs again for another output: written, never read. */
     if (recompute && e->plan->treat[v] != RECOMPUTE)
         return OK;
     e->where[root] = *buffer;
+    e->moved[root] = -1;
+    e->now[root] = v;
     e->again[root] = recompute;
     return OK;
 }
@@ -279,7 +254,7 @@ static bool is_used_up(const struct emitter *e, value_id root)
 static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
-    bool backward = recompute || n->pass == PASS_BACKWARD || n->pass == PASS_UPDATE;
+    bool backward = recompute || (n->pass != PASS_BEGIN && n->pass != PASS_FORWARD);
     if (!recompute && emit_in_slices(e, n))
         return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
@@ -324,58 +299,89 @@ static enum status emit_departures(struct emitter *e, node_id k)
  * is finished in between, so that no event reaches across. */
 static void forget_transients(struct emitter *e, const struct section_rule *rule)
 {
-    section_held(e->g, rule->before, e->now);
+    section_held(e->g, rule->late ? ~rule->late : rule->before, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
             e->where[v] = -1;
         e->moved[v] = e->ready[v] = -1;
         e->again[v] = false;
+        if (rule->late && is_kept_on_device(e, v))
+            e->where[v] = e->kept[v];
+        else if (rule->late)
+            e->moved[v] = e->kept[v];
     }
 }
 
-static bool is_in_stretch(const struct node *n, const struct node *first, uint32_t passes)
+static bool is_same_stretch(const struct emitter *e, const struct ordered_node *a,
+                            const struct ordered_node *b)
 {
-    return !(passes >> n->pass & 1u) ||
-           (n->block == first->block && (n->pass == PASS_FORWARD) == (first->pass == PASS_FORWARD));
+    const struct node *x = graph_node(e->g, a->beside), *y = graph_node(e->g, b->beside);
+    return x->block == y->block && (x->pass == PASS_FORWARD) == (y->pass == PASS_FORWARD);
 }
 
-/* The last node that storage fetched for node k is kept for: what lives elsewhere is fetched once
- * for a block's forward part and once for its backward part. */
-static node_id find_stretch_end(const struct emitter *e, node_id k, uint32_t passes)
+/* The end of the stretch that begins with item i: what lives elsewhere is fetched once for a
+ * block's forward part, with the late updates before it, and once for its backward part. */
+static size_t find_stretch_end(const struct emitter *e, const struct section_order *o, size_t i)
 {
-    const struct node *first = graph_node(e->g, k);
-    while ((size_t)k + 1 < e->g->nodes.n && is_in_stretch(graph_node(e->g, k + 1), first, passes))
-        k++;
-    return k;
+    size_t end = i + 1;
+    while (end < o->n && is_same_stretch(e, &o->items[i], &o->items[end]))
+        end++;
+    return end;
 }
 
-static enum status emit_nodes(struct emitter *e, uint32_t passes)
+/* Nodes that cannot be called on slices read what they read as a whole. */
+static void count_reads(struct emitter *e, node_id k, int32_t by)
 {
-    e->stretch_end = NODE_NONE;
-    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        if (!(passes >> graph_node(e->g, k)->pass & 1u))
-            continue;
-        if (k > e->stretch_end) {
+    const struct node *n = graph_node(e->g, k);
+    for (int i = 0; node_sliceable(e->g, n) == 0 && i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE)
+            e->whole_reads[value_root(e->g, n->in[i])] += by;
+    }
+}
+
+static enum status emit_nodes(struct emitter *e, const struct section_order *o)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        node_id k = o->items[i].node;
+        if (i == end) {
             emit_unstage_all(e);
-            e->stretch_end = find_stretch_end(e, k, passes);
+            end = find_stretch_end(e, o, i);
+            e->stretch_end = o->items[end - 1].node;
+            for (size_t to_come = i; to_come < end; to_come++)
+                count_reads(e, o->items[to_come].node, 1);
         }
+        e->late = o->items[i].late;
         TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
-        TRY(emit_departures(e, k));
+        if (!e->late)
+            TRY(emit_departures(e, k));
+        count_reads(e, k, -1);
     }
+    e->late = false;
     emit_unstage_all(e);
     return OK;
 }
 
-static enum status emit_section(struct emitter *e, const struct section_rule *rule, bool is_last)
+static enum status emit_ordered(struct emitter *e, const struct section_rule *rule)
+{
+    struct section_order order;
+    enum status status = section_order(e->g, rule, &order);
+    if (status == OK)
+        status = emit_nodes(e, &order);
+    mem_free(order.items);
+    return status;
+}
+
+static enum status emit_section(struct emitter *e, const struct section_rule *rule)
 {
     struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
-    e->ends_step = is_last;
+    e->ends_step = !rule->carries;
     forget_transients(e, rule);
-    TRY(emit_input_copies(e, rule->passes));
-    TRY(emit_nodes(e, rule->passes));
-    if (is_last)
+    TRY(emit_input_copies(e, rule->passes | rule->late));
+    TRY(emit_ordered(e, rule));
+    if (rule->ends)
         TRY(emit_output_copies(e));
     TRY(emit_wait_all(e));
     emit_unstage_all(e);
@@ -405,12 +411,14 @@ static void extend_lifetimes(struct program *p)
 
 static enum status emit_all(struct emitter *e)
 {
+    const struct section_rule *rules = section_rules(e->g, e->plan);
     TRY(emitter_init(e));
-    find_uses(e);
-    find_departures(e);
+    section_carried(e->g, rules, e->carried);
+    section_held(e->g, ~0u, e->newest);
+    emit_find_uses(e);
     TRY(emit_roots(e));
-    for (const struct section_rule *r = section_rules(e->g, e->plan->n_micro); r->name; r++)
-        TRY(emit_section(e, r, (r + 1)->name == NULL));
+    for (const struct section_rule *r = rules; r->name; r++)
+        TRY(emit_section(e, r));
     return OK;
 }
 

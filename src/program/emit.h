@@ -4,8 +4,10 @@
  *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
+ *   emit_uses.c   who reads what, and when moved values leave
  *   emit_parts.c  buffers, operands, instructions
  *   sections.c    which parts a step has, and what roots hold between them
+ *   order.c       the nodes of a section, with what it runs of the step before
  *   merge.c       outputs that take over the memory of an input that dies
  *   place.c       lifetimes to addresses
  *   check.c       the program says what the graph says; lifetimes do not collide
@@ -52,8 +54,13 @@ struct emitter {
     node_id *touched_last; /* the last node that reads or writes the root */
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
+    int32_t *whole_reads;  /* reads to come while fetched copies are good, of it as a whole */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
+    bool *carried;         /* made in one step and read in the next one */
+    int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */
+    value_id *newest;      /* of roots: what its memory holds when a whole step is done */
 
+    bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
     node_id stretch_end;  /* the last node that fetched copies are good for */
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
@@ -61,6 +68,9 @@ struct emitter {
     VEC(struct pending_copy) pending;
     VEC(struct fetch) fetches;
 };
+
+/* emit_uses.c: read, read_later, gradient, touched_last, leaves_after. */
+void emit_find_uses(struct emitter *e);
 
 /* emit_parts.c */
 enum status emit_buffer(struct emitter *e, const char *name, enum memory_class kind, enum tier tier,
@@ -115,15 +125,33 @@ struct section_rule {
     const char *name;
     uint32_t before; /* bits of enum pass: what the step has behind it when the section begins */
     uint32_t passes; /* likewise: what it runs */
+    uint32_t late;   /* likewise: what it runs of the step before, which deferred it */
+    bool carries;    /* the next section reads what is carried */
+    bool ends;       /* the host reads the outputs after it */
 };
 /* The list a graph needs, ended by a NULL name. */
-const struct section_rule *section_rules(const struct graph *g, int64_t n_micro);
+const struct section_rule *section_rules(const struct graph *g, const struct plan *plan);
 /* The list a program says it has; NULL when its sections are none of ours or do not tile its
  * instructions. */
 const struct section_rule *section_rules_of(const struct program *p);
-/* Where the update chain of every root without a producer has come when these passes are done:
- * held[root], for all values of the graph (others hold themselves). */
+/* Where the update chain of every root has come when these passes are done: held[root], for all
+ * values of the graph. */
 void section_held(const struct graph *g, uint32_t passes, value_id *held);
+/* carried[root]: a step makes it and a section of the next one reads it, late. */
+void section_carried(const struct graph *g, const struct section_rule *rules, bool *carried);
+
+/* order.c: the nodes a section runs. */
+struct ordered_node {
+    node_id node;
+    node_id beside; /* the node for whose sake it stands there: itself, but for late ones */
+    bool late;      /* it belongs to the step before */
+};
+struct section_order {
+    struct ordered_node *items; /* the caller's to free */
+    size_t n;
+};
+enum status section_order(const struct graph *g, const struct section_rule *rule,
+                          struct section_order *out) MUST_CHECK;
 
 /* merge.c */
 enum status merge_in_place(struct program *p) MUST_CHECK;

@@ -109,10 +109,11 @@ static enum status leave(struct emitter *e, value_id root, int32_t dst)
 
 enum status emit_move_out(struct emitter *e, value_id root)
 {
-    int32_t dst;
+    int32_t dst = e->kept[root];
     const char *name = e->p->buffers.items[e->where[root]].name;
-    TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
-                    value_bytes(e->g, root), root, &dst));
+    if (dst < 0)
+        TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
+                        value_bytes(e->g, root), root, &dst));
     e->moved[root] = dst;
     TRY(leave(e, root, dst));
     e->where[root] = -1;

@@ -8,11 +8,16 @@
  *     out                             write 0   write 1   write 2
  *
  * so that never more than a few slices of it are on the device. Operands that are on the device
- * already are worked on in place, and written home slice by slice too. overlap.c moves the fetches
- * ahead, as any: a slice's fetch waits for what was written home before the update, not for the
- * slices before it, which touch other bytes.
+ * already, or will be for the next node, are worked on in place, and written home slice by slice
+ * too. overlap.c moves the fetches ahead, as any: a slice's fetch waits for what was written home
+ * before the update, not for the slices before it, which touch other bytes.
  */
 #include "program/emit.h"
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
 
 static bool is_away(const struct emitter *e, value_id v)
 {
@@ -20,11 +25,13 @@ static bool is_away(const struct emitter *e, value_id v)
     return e->where[root] < 0 && (e->home[root] >= 0 || e->moved[root] >= 0);
 }
 
-/* An input that slices divide, and that has to be fetched. */
+/* An input that slices divide, and that has to be fetched for them alone: what a later node needs
+ * as a whole is fetched whole, once. */
 static bool is_fetched(const struct emitter *e, const struct node *n, int i)
 {
     bool whole = op_get(n->op)->whole_inputs >> i & 1u;
-    return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]);
+    return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]) &&
+           e->whole_reads[value_root(e->g, n->in[i])] == 0;
 }
 
 /* Bytes of the largest input that has to be fetched. */
@@ -52,15 +59,16 @@ bool emit_in_slices(const struct emitter *e, const struct node *n)
     return true;
 }
 
-/* Elements of a slice: as many as slice_bytes of the largest input have. Slices of any size to
- * speak of begin where every operand of one byte or more is aligned. */
+/* Elements of a slice: no more than slice_bytes of the largest input have, in slices of one size.
+ * Those of any size to speak of begin where every operand is aligned. */
 static int64_t slice_elems(const struct emitter *e, const struct node *n)
 {
     int64_t all = node_sliceable(e->g, n), granule = op_get(n->op)->granule;
-    int64_t aligned = granule * ARENA_ALIGN;
-    int64_t size = (largest_fetched(e, n) + all - 1) / all;
+    int64_t size = ceil_div(largest_fetched(e, n), all);
     int64_t fit = e->plan->slice_bytes / size;
-    return fit >= aligned ? fit / aligned * aligned : MAX(fit / granule * granule, granule);
+    int64_t unit = fit >= granule * ARENA_ALIGN ? granule * ARENA_ALIGN : granule;
+    int64_t n_slices = ceil_div(all, MAX(fit / unit * unit, unit));
+    return ceil_div(ceil_div(all, n_slices), unit) * unit;
 }
 
 /* done[i]: the event behind which this slice of output i is at home. */
@@ -77,7 +85,7 @@ static enum status emit_slice(struct emitter *e, node_id k, struct slice s, int 
     for (int i = 0; i < n->n_out; i++) {
         value_id root = value_root(e->g, n->out[i]);
         if (e->home[root] >= 0)
-            TRY(emit_write_part(e, root, n->out[i], slice_bytes(e->g, n, s, n->n_in + i),
+            TRY(emit_write_part(e, root, e->now[root], slice_bytes(e->g, n, s, n->n_in + i),
                                 &done[i]));
     }
     emit_drop_parts(e);

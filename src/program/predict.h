@@ -34,6 +34,17 @@ enum status predict_section(const struct prediction *prediction, const struct pr
 enum status predict_step(const struct prediction *prediction, const struct program *p,
                          const struct device *device, int64_t n_micro, double *seconds) MUST_CHECK;
 
+/* When instructions begin, in seconds: starts[] by instruction, every section once and one behind
+ * the other; section_s[] says how long each takes. Both are zero where there is no prediction, and
+ * have room for one more than there are. */
+enum status predict_starts(const struct prediction *prediction, const struct program *p,
+                           const struct device *device, double *starts,
+                           double *section_s) MUST_CHECK;
+/* When the computing queue has come to each instruction: the clock by which memory is taken and
+ * given back. It never goes back; behind the last instruction stands the end. */
+enum status predict_clock(const struct prediction *prediction, const struct program *p,
+                          const struct device *device, double *clock) MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

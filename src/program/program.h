@@ -6,6 +6,7 @@
  *
  *     one micro-batch per step:    step
  *     n micro-batches per step:    begin   micro x (n - 1)   last
+ *     updates deferred:            first   step, step, ...   finish
  *     forward only:                forward
  *
  * Storage that outlives a step (parameters, states) is shared between the programs of a run through

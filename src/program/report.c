@@ -108,11 +108,14 @@ static double copy_time(const struct operand *o, const struct device_rates *r)
     return (double)o[0].n_bytes / link->alone + MAX(link->latency_s, r->launch_s);
 }
 
-static double compute_time(const struct op_call *call, const struct device_rates *r, double *flops,
+static double compute_time(const struct op_call *call, const struct device *d, double *flops,
                            double *bytes)
 {
+    const struct device_rates *r = &d->rates;
     *flops = call_flops(call);
     *bytes = call_bytes(call);
+    if (d->ops->call_seconds)
+        return d->ops->call_seconds(d, call);
     bool half = call->n_in > 0 && dtype_size(call->in[0].dtype) == 2;
     return MAX(*flops / device_matmul_rate(r, half), *bytes / r->memory_bytes) + r->launch_s;
 }
@@ -139,7 +142,7 @@ void program_cost(const struct program *p, int32_t first, int32_t n, const struc
         struct op_call call;
         double flops, bytes;
         node_call_slice(p->graph, node, i->slice, in, out_tensors, &call);
-        out->time_s += compute_time(&call, &device->rates, &flops, &bytes);
+        out->time_s += compute_time(&call, device, &flops, &bytes);
         out->flops += flops;
         out->bytes += bytes;
         out->recompute_flops += i->recompute ? flops : 0;

@@ -7,32 +7,50 @@
  *
  * Of several micro-steps the last one is a section of its own: there each sum over them is complete
  * where its last term is added, and its update runs right behind, beside the backward pass.
+ *
+ * Where all updates wait for the norm of the gradients they can be deferred: into the next step,
+ * each right before what it updates is read. Then the gradients are carried from one step to the
+ * next, and the newest version of a root is, where it is made, v0 of the step that begins.
  */
 #include <string.h>
 
 #include "program/emit.h"
 
 #define PASS_BIT(p) (1u << (p))
+#define MICRO_STEP  (PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD))
+#define UPDATE      PASS_BIT(PASS_UPDATE)
 
-#define MICRO_STEP (PASS_BIT(PASS_FORWARD) | PASS_BIT(PASS_BACKWARD))
-
-static const struct section_rule whole_step[] = {{"step", 0, ~0u}, {NULL, 0, 0}};
-static const struct section_rule forward_only[] = {{"forward", 0, ~0u}, {NULL, 0, 0}};
+static const struct section_rule forward_only[] = {
+    {.name = "forward", .passes = ~0u, .ends = true},
+    {.name = NULL},
+};
+static const struct section_rule whole_step[] = {
+    {.name = "step", .passes = ~0u, .ends = true},
+    {.name = NULL},
+};
 static const struct section_rule micro_steps[] = {
-    {"begin", 0, PASS_BIT(PASS_BEGIN)},
-    {"micro", PASS_BIT(PASS_BEGIN), MICRO_STEP},
-    {"last", PASS_BIT(PASS_BEGIN), MICRO_STEP | PASS_BIT(PASS_UPDATE)},
-    {NULL, 0, 0},
+    {.name = "begin", .passes = PASS_BIT(PASS_BEGIN), .carries = true},
+    {.name = "micro", .before = PASS_BIT(PASS_BEGIN), .passes = MICRO_STEP, .carries = true},
+    {.name = "last", .before = PASS_BIT(PASS_BEGIN), .passes = ~PASS_BIT(PASS_BEGIN), .ends = true},
+    {.name = NULL},
+};
+static const struct section_rule deferred[] = {
+    {.name = "first", .passes = ~UPDATE, .carries = true, .ends = true},
+    {.name = "step", .passes = ~UPDATE, .late = UPDATE, .carries = true, .ends = true},
+    {.name = "finish", .late = UPDATE},
+    {.name = NULL},
 };
 
-const struct section_rule *section_rules(const struct graph *g, int64_t n_micro)
+const struct section_rule *section_rules(const struct graph *g, const struct plan *plan)
 {
     bool trains = false;
     for (node_id k = 0; (size_t)k < g->nodes.n; k++)
         trains |= graph_node(g, k)->pass != PASS_FORWARD;
     if (!trains)
         return forward_only;
-    return n_micro > 1 ? micro_steps : whole_step;
+    if (plan->n_micro > 1)
+        return micro_steps;
+    return plan->defer_updates ? deferred : whole_step;
 }
 
 static bool matches(const struct program *p, const struct section_rule *rules)
@@ -53,12 +71,19 @@ static bool matches(const struct program *p, const struct section_rule *rules)
 
 const struct section_rule *section_rules_of(const struct program *p)
 {
-    const struct section_rule *const known[] = {whole_step, forward_only, micro_steps};
+    const struct section_rule *const known[] = {whole_step, forward_only, micro_steps, deferred};
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (matches(p, known[i]))
             return known[i];
     }
     return NULL;
+}
+
+int64_t section_runs(const struct section *s, int64_t n_micro)
+{
+    if (strcmp(s->name, "first") == 0 || strcmp(s->name, "finish") == 0)
+        return 0;
+    return strcmp(s->name, "micro") == 0 ? n_micro - 1 : 1;
 }
 
 void section_held(const struct graph *g, uint32_t passes, value_id *held)
@@ -69,14 +94,26 @@ void section_held(const struct graph *g, uint32_t passes, value_id *held)
         const struct node *n = graph_node(g, k);
         for (int i = 0; (passes >> n->pass & 1u) && i < n->n_out; i++) {
             const struct alias_rule *a = node_alias(n, i);
-            value_id root = value_root(g, n->out[i]);
-            if (a && a->kind == ALIAS_UPDATE && graph_value(g, root)->producer == NODE_NONE)
-                held[root] = n->out[i];
+            if (a && a->kind == ALIAS_UPDATE)
+                held[value_root(g, n->out[i])] = n->out[i];
         }
     }
 }
 
-int64_t section_runs(const struct section *s, int64_t n_micro)
+void section_carried(const struct graph *g, const struct section_rule *rules, bool *carried)
 {
-    return strcmp(s->name, "micro") == 0 ? n_micro - 1 : 1;
+    uint32_t late = 0;
+    for (const struct section_rule *r = rules; r->name; r++)
+        late |= r->late;
+    for (value_id v = 0; (size_t)v < g->values.n; v++)
+        carried[v] = false;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        for (int i = 0; (late >> n->pass & 1u) && i < n->n_in; i++) {
+            value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(g, n->in[i]);
+            node_id producer = root == VALUE_NONE ? NODE_NONE : graph_value(g, root)->producer;
+            if (producer != NODE_NONE && !(late >> graph_node(g, producer)->pass & 1u))
+                carried[root] = true;
+        }
+    }
 }

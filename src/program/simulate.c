@@ -15,6 +15,11 @@
  * proved on its own: from what its roots hold on entry to what they must hold when it ends. A
  * micro-step, the last one too, begins where the one before it ended: the graph calls what it adds
  * to by the same name, whether it was just cleared or has terms already.
+ *
+ * A section that runs updates of the step before tells the two steps apart: what belongs to the one
+ * before has a name of its own (late_name), until the newest version of a root is v0 of this step.
+ * So an update that reads this step's gradient, or a forward pass that reads a weight before its
+ * update, does not find what it expects. A copy moves whichever of the two it finds.
  */
 #include <string.h>
 
@@ -42,7 +47,10 @@ struct simulator {
     int64_t position[QUEUE_COUNT];    /* instructions executed on each queue */
     struct clocks queue[QUEUE_COUNT]; /* what each queue knows to be finished */
     struct clocks *events;            /* snapshot at the record */
+    const struct section_rule *rule;  /* of the section */
     value_id *held;                   /* per root: what its home holds at a section's border */
+    value_id *newest;                 /* per root: what it holds when a whole step is done */
+    bool *carried;                    /* per root: made in one step and read in the next one */
     int64_t high_water[TIER_COUNT];
     int32_t at; /* instruction, for messages */
 };
@@ -137,6 +145,36 @@ static enum status has_content(struct simulator *s, const struct buffer *b, valu
     return OK;
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* What the step before calls v. Inputs, and what it does not change, are one and the same for both
+ * steps. */
+static value_id late_name(const struct simulator *s, value_id v)
+{
+    const struct graph *g = s->p->graph;
+    value_id root = value_root(g, v);
+    bool from_outside = graph_value(g, root)->producer == NODE_NONE;
+    if (from_outside && (graph_value(g, root)->role == ROLE_INPUT || s->newest[root] == v))
+        return root;
+    return v + (value_id)g->values.n;
+}
+
+/* What the bytes of an operand are called. */
+static value_id name_of(struct simulator *s, const struct instr *i, const struct operand *o)
+{
+    if (o->value == VALUE_NONE || !s->rule->late)
+        return o->value;
+    if (i->kind == INSTR_COMPUTE)
+        return s->rule->late >> graph_node(s->p->graph, i->node)->pass & 1u ? late_name(s, o->value)
+                                                                            : o->value;
+    size_t first, end;
+    const struct operand *source = &s->p->operands.items[i->first_operand];
+    value_id late = o->value + (value_id)s->p->graph->values.n;
+    bool found = source->n_bytes > 0 &&
+                 range(s, source->tier, source->offset, source->n_bytes, &first, &end) == OK;
+    return found && s->map[source->tier].items[first].content == late ? late : o->value;
+}
+
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 static bool knows(const struct simulator *s, enum queue q, enum queue other, int64_t position)
@@ -144,7 +182,8 @@ static bool knows(const struct simulator *s, enum queue q, enum queue other, int
     return q == other || position <= s->queue[q].seen[other];
 }
 
-static enum status simulate_read(struct simulator *s, enum queue q, const struct operand *o)
+static enum status simulate_read(struct simulator *s, enum queue q, const struct operand *o,
+                                 value_id name)
 {
     size_t first, end;
     TRY(range(s, o->tier, o->offset, o->n_bytes, &first, &end));
@@ -152,7 +191,7 @@ static enum status simulate_read(struct simulator *s, enum queue q, const struct
         struct region *r = &s->map[o->tier].items[k];
         if (r->content == UNDEFINED)
             return fail_at(s, "reads what was never written", o);
-        if (!holds(r, o->value, o->offset - o->value_at))
+        if (!holds(r, name, o->offset - o->value_at))
             return fail_at(s, "reads what was overwritten", o);
         if (!knows(s, q, r->writer, r->written))
             return fail_at(s, "reads without waiting for the write", o);
@@ -161,7 +200,8 @@ static enum status simulate_read(struct simulator *s, enum queue q, const struct
     return OK;
 }
 
-static enum status simulate_write(struct simulator *s, enum queue q, const struct operand *o)
+static enum status simulate_write(struct simulator *s, enum queue q, const struct operand *o,
+                                  value_id name)
 {
     size_t first, end;
     TRY(range(s, o->tier, o->offset, o->n_bytes, &first, &end));
@@ -173,7 +213,7 @@ static enum status simulate_write(struct simulator *s, enum queue q, const struc
             if (!knows(s, q, (enum queue)other, r->read[other]))
                 return fail_at(s, "overwrites without waiting for a read", o);
         }
-        r->content = o->value;
+        r->content = name;
         r->value_at = o->value_at + (r->begin - o->offset);
         r->writer = q;
         r->written = s->position[q];
@@ -210,16 +250,25 @@ static enum status simulate_instr(struct simulator *s, const struct instr *i)
         if (o[k].access != ACCESS_NONE)
             s->high_water[o[k].tier] = MAX(s->high_water[o[k].tier], o[k].offset + o[k].n_bytes);
         if (o[k].access == ACCESS_READ)
-            TRY(simulate_read(s, i->queue, &o[k]));
+            TRY(simulate_read(s, i->queue, &o[k], name_of(s, i, &o[k])));
     }
     for (int32_t k = 0; k < i->n_operands; k++) {
         if (o[k].access == ACCESS_WRITE)
-            TRY(simulate_write(s, i->queue, &o[k]));
+            TRY(simulate_write(s, i->queue, &o[k], name_of(s, i, &o[k])));
     }
     return OK;
 }
 
 /* ---- sections -------------------------------------------------------------------------------- */
+
+/* What the home of a root holds when the section begins. */
+static value_id held_before(const struct simulator *s, value_id root)
+{
+    bool is_made = graph_value(s->p->graph, root)->producer != NODE_NONE;
+    if (is_made && !(s->rule->late && s->carried[root]))
+        return UNDEFINED;
+    return s->rule->late ? late_name(s, s->held[root]) : s->held[root];
+}
 
 /* Nothing in flight, nothing known to be anywhere but in the homes of roots and the input ports. */
 static enum status enter_section(struct simulator *s)
@@ -236,22 +285,22 @@ static enum status enter_section(struct simulator *s)
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
         if (b->storage >= 0 || b->carried)
-            TRY(set_content(s, b, s->held[b->value]));
+            TRY(set_content(s, b, held_before(s, b->value)));
     }
     for (size_t i = 0; i < p->inputs.n; i++)
         TRY(set_content(s, &p->buffers.items[p->inputs.items[i].buffer], p->inputs.items[i].value));
     return OK;
 }
 
-static enum status leave_section(struct simulator *s, const struct section *x, bool is_last)
+static enum status leave_section(struct simulator *s, const struct section *x)
 {
     const struct program *p = s->p;
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
-        if (b->storage >= 0 || (b->carried && !is_last))
+        if (b->storage >= 0 || (b->carried && s->rule->carries))
             TRY(has_content(s, b, s->held[b->value], x->name));
     }
-    for (size_t i = 0; is_last && i < p->outputs.n; i++) {
+    for (size_t i = 0; s->rule->ends && i < p->outputs.n; i++) {
         const struct port *o = &p->outputs.items[i];
         TRY(has_content(s, &p->buffers.items[o->buffer], value_view_root(p->graph, o->value),
                         x->name));
@@ -272,8 +321,9 @@ static enum status check_homes(const struct simulator *s)
     }
     enum status status = OK;
     for (value_id v = 0; (size_t)v < g->values.n && status == OK; v++) {
-        bool updated = s->held[v] != v;
-        if (updated && !has_home[v] && graph_value(g, v)->role != ROLE_INPUT)
+        const struct value *x = graph_value(g, v);
+        bool updated = x->producer == NODE_NONE && s->newest[v] != v;
+        if (updated && !has_home[v] && x->role != ROLE_INPUT)
             status = FAIL(ERR_PROGRAM, "%s: '%s' is updated but has no home", s->p->name,
                           graph_value(g, v)->name);
     }
@@ -286,12 +336,13 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     const struct program *p = s->p;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        section_held(p->graph, rules[x].before, s->held);
+        s->rule = &rules[x];
+        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
         section_held(p->graph, rules[x].before | rules[x].passes, s->held);
-        TRY(leave_section(s, section, x + 1 == p->sections.n));
+        TRY(leave_section(s, section));
     }
     return check_homes(s);
 }
@@ -314,7 +365,12 @@ enum status simulate(const struct program *p, const struct storage *storage,
     struct simulator s = {.p = p};
     enum status status;
     TRY_GOTO(mem_try_array(&s.events, (size_t)MAX(p->n_events, 1), sizeof(*s.events)), out);
-    TRY_GOTO(mem_try_array(&s.held, MAX(p->graph->values.n, (size_t)1), sizeof(*s.held)), out);
+    size_t n = MAX(p->graph->values.n, (size_t)1);
+    TRY_GOTO(mem_try_array(&s.held, n, sizeof(*s.held)), out);
+    TRY_GOTO(mem_try_array(&s.newest, n, sizeof(*s.newest)), out);
+    TRY_GOTO(mem_try_array(&s.carried, n, sizeof(*s.carried)), out);
+    section_held(p->graph, ~0u, s.newest);
+    section_carried(p->graph, rules, s.carried);
     TRY_GOTO(simulate_sections(&s, rules), out);
     TRY_GOTO(check_high_water(&s, storage), out);
 out:
@@ -322,5 +378,7 @@ out:
         vec_release(&s.map[t]);
     mem_free(s.events);
     mem_free(s.held);
+    mem_free(s.newest);
+    mem_free(s.carried);
     return status;
 }

@@ -1,6 +1,7 @@
 /* timeline.c: bytes by class over the instructions, gathered into columns. */
 #include "program/timeline.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "program/emit.h"
@@ -46,15 +47,39 @@ static void sweep(const struct program *p, const struct storage *storage, enum t
     }
 }
 
-static void gather(struct timeline *t, const struct timeline_column *at, size_t n)
+/* The columns an instruction is in: [first, last]. clock NULL: the order is the clock. */
+struct column_range {
+    int first, last;
+};
+
+static struct column_range columns_of(const struct timeline *t, size_t k, size_t n,
+                                      const double *clock)
+{
+    struct column_range x;
+    if (clock && clock[n] > 0) {
+        double scale = t->n_columns / clock[n];
+        x.first = (int)(clock[k] * scale);
+        x.last = (int)ceil(clock[k + 1] * scale) - 1;
+    } else {
+        x.first = x.last = (int)(k * (size_t)t->n_columns / n);
+    }
+    x.first = MIN(x.first, t->n_columns - 1);
+    x.last = MIN(MAX(x.last, x.first), t->n_columns - 1);
+    return x;
+}
+
+static void gather(struct timeline *t, const struct timeline_column *at, size_t n,
+                   const double *clock)
 {
     for (size_t k = 0; k < n; k++) {
-        int column = (int)(k * (size_t)t->n_columns / n);
-        if (at[k].total > t->columns[column].total)
-            t->columns[column] = at[k];
+        struct column_range x = columns_of(t, k, n, clock);
+        for (int c = x.first; c <= x.last; c++) {
+            if (at[k].total > t->columns[c].total)
+                t->columns[c] = at[k];
+        }
         if (k == 0 || at[k].total > t->peak.total) {
             t->peak = at[k];
-            t->peak_column = column;
+            t->peak_column = (x.first + x.last) / 2;
         }
     }
 }
@@ -91,16 +116,26 @@ static const char *place_name(struct timeline *t, const struct program *p, int32
     return pool_printf(&t->pool, "%s of block %d, %s", part_name(i, n), n->block, op);
 }
 
-static enum status add_mark(struct timeline *t, const char *name, size_t at, size_t n)
+static enum status add_mark(struct timeline *t, const char *name, size_t at, size_t n,
+                            const double *clock)
 {
-    int column = (int)(at * (size_t)t->n_columns / n);
     t->marks[t->n_marks].name = pool_strdup(&t->pool, name);
-    t->marks[t->n_marks++].column = column;
+    t->marks[t->n_marks++].column = columns_of(t, at, n, clock).first;
     return pool_status(&t->pool);
 }
 
+static bool runs_forward(const struct program *p, const struct section *s)
+{
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind == INSTR_COMPUTE && graph_node(p->graph, i->node)->pass == PASS_FORWARD)
+            return true;
+    }
+    return false;
+}
+
 /* Sections, and inside a step or micro-step where the backward pass begins. */
-static enum status find_marks(struct timeline *t, const struct program *p)
+static enum status find_marks(struct timeline *t, const struct program *p, const double *clock)
 {
     size_t n = MAX(p->instrs.n, (size_t)1);
     TRY(pool_try(&t->pool, &t->marks, sizeof(*t->marks) * (2 * p->sections.n + 1)));
@@ -113,9 +148,12 @@ static enum status find_marks(struct timeline *t, const struct program *p)
             if (i->kind != INSTR_COMPUTE || i->recompute)
                 continue;
             int here = (int)graph_node(p->graph, i->node)->pass;
+            if (here == PASS_UPDATE && runs_forward(p, s))
+                here = PASS_FORWARD; /* of the step before, in this one's forward pass */
             bool begins = pass < 0 || (here == PASS_BACKWARD && pass == PASS_FORWARD);
             if (begins) {
-                TRY(add_mark(t, pass_name((enum pass)here), (size_t)(pass < 0 ? first : k), n));
+                TRY(add_mark(t, pass_name((enum pass)here), (size_t)(pass < 0 ? first : k), n,
+                             clock));
                 pass = here;
             }
         }
@@ -126,21 +164,28 @@ static enum status find_marks(struct timeline *t, const struct program *p)
 enum status timeline_init(struct timeline *t, const struct program *p,
                           const struct storage *storage, enum tier tier, int n_columns)
 {
+    return timeline_init_by(t, p, storage, tier, n_columns, NULL);
+}
+
+enum status timeline_init_by(struct timeline *t, const struct program *p,
+                             const struct storage *storage, enum tier tier, int n_columns,
+                             const double *clock)
+{
     size_t n = MAX(p->instrs.n, (size_t)1);
     struct timeline_column *at = NULL;
     enum status status;
     *t = (struct timeline){.tier = tier, .arena_bytes = p->n_bytes[tier]};
     pool_init(&t->pool);
-    t->n_columns = (int)MIN((size_t)MAX(n_columns, 1), n);
+    t->n_columns = clock ? MAX(n_columns, 1) : (int)MIN((size_t)MAX(n_columns, 1), n);
     t->program = pool_strdup(&t->pool, p->name);
     TRY_GOTO(pool_status(&t->pool), out);
     TRY_GOTO(pool_try(&t->pool, &t->columns, sizeof(*t->columns) * (size_t)t->n_columns), out);
     TRY_GOTO(mem_try_array(&at, n, sizeof(*at)), out);
     sweep(p, storage, tier, at);
-    gather(t, at, n);
+    gather(t, at, n, p->instrs.n > 0 ? clock : NULL);
     t->peak_place = place_name(t, p, t->peak.instr);
     TRY_GOTO(pool_status(&t->pool), out);
-    TRY_GOTO(find_marks(t, p), out);
+    TRY_GOTO(find_marks(t, p, clock), out);
 out:
     mem_free(at);
     if (status != OK)

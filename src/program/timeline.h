@@ -5,13 +5,15 @@
  *     TRY(timeline_draw(&t, &(struct timeline_style){.budget = budget}, &text));
  *     timeline_release(&t);
  *
- * Instructions are the time axis: a column stands for a run of them and shows the fullest instant
- * in it. All sizes are bytes with every buffer rounded up to ARENA_ALIGN, storage included.
+ * Instructions are the time axis, or a clock is: a column stands for a run of them and shows the
+ * fullest instant in it. All sizes are bytes with every buffer rounded up to ARENA_ALIGN, storage
+ * included.
  */
 #ifndef SNUG_PROGRAM_TIMELINE_H
 #define SNUG_PROGRAM_TIMELINE_H
 
 #include "base/str.h"
+#include "program/lanes.h"
 #include "program/program.h"
 
 #ifdef __cplusplus
@@ -48,6 +50,10 @@ struct timeline {
 /* The program is placed. Strings are copied: the timeline outlives program and storage. */
 enum status timeline_init(struct timeline *t, const struct program *p,
                           const struct storage *storage, enum tier tier, int n_columns) MUST_CHECK;
+/* The same over time: columns are as many and equally long. clock: see predict_clock. */
+enum status timeline_init_by(struct timeline *t, const struct program *p,
+                             const struct storage *storage, enum tier tier, int n_columns,
+                             const double *clock) MUST_CHECK;
 void timeline_release(struct timeline *t);
 
 /* The classes from the bottom of a drawing up: what lives longest first. */
@@ -56,19 +62,26 @@ extern const enum memory_class timeline_stack[MEMORY_CLASS_COUNT];
 bool timeline_has(const struct timeline *t, enum memory_class kind);
 
 struct timeline_style {
-    int64_t budget;    /* bytes; 0 or INT64_MAX: none */
-    int n_rows;        /* of the terminal drawing; 0: 12 */
-    bool colour;       /* ANSI colours; without them classes are told apart by letters */
-    const char *title; /* of the picture; NULL: the program's name */
+    int64_t budget; /* bytes; 0 or INT64_MAX: none */
+    int n_rows;     /* of the terminal drawing; 0: 12 */
+    bool colour;    /* ANSI colours; without them classes are told apart by letters */
 };
 
 /* Appends a drawing for a terminal (UTF-8, about n_columns + 14 wide) with a legend. */
 enum status timeline_draw(const struct timeline *t, const struct timeline_style *style,
                           struct str *out) MUST_CHECK;
-/* Appends a whole SVG document: stacked areas per class, budget line, peak, legend. Use a few
- * hundred columns. */
-enum status timeline_svg(const struct timeline *t, const struct timeline_style *style,
-                         struct str *out) MUST_CHECK;
+/* A picture for documents. The timelines have the same program and the same columns. */
+struct timeline_picture {
+    const char *title;                        /* NULL: none */
+    const struct timeline *tiers[TIER_COUNT]; /* one panel each, from the top; NULL: none */
+    int64_t budgets[TIER_COUNT];              /* bytes; 0 or INT64_MAX: none */
+    const struct lanes *lanes;                /* below them; NULL: none */
+    double seconds; /* that the columns stand for; 0: they are instructions */
+};
+
+/* Appends a whole SVG document: stacked areas per class, budget line, peak, legend; queues. Use a
+ * few hundred columns. */
+enum status timeline_svg(const struct timeline_picture *picture, struct str *out) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 #include "report/plan_data.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "program/timeline.h"
 #include "report/names.h"
@@ -86,28 +85,9 @@ struct writer {
     const struct plan_data *d;
     const struct program *p;
     struct names names;
-    double *starts, *section_s; /* of plan_data_starts */
+    double *starts, *section_s; /* of predict_starts */
     struct str *out;
 };
-
-static int64_t repeats_of(const struct writer *w, const struct section *s)
-{
-    return strcmp(s->name, "micro") == 0 ? MAX(w->d->stage->n_micro, (int64_t)1) : 1;
-}
-
-enum status plan_data_starts(const struct plan_data *d, double *starts, double *section_s)
-{
-    const struct program *p = d->stage->program;
-    double start = 0;
-    for (size_t i = 0; i < p->sections.n && d->stage->prediction.seconds; i++) {
-        const struct section *s = &p->sections.items[i];
-        TRY(predict_section(&d->stage->prediction, p, d->device, s, starts, &section_s[i]));
-        for (int32_t k = s->first; k < s->first + s->n; k++)
-            starts[k] += start;
-        start += section_s[i];
-    }
-    return OK;
-}
 
 static void add_sections(struct writer *w)
 {
@@ -118,8 +98,8 @@ static void add_sections(struct writer *w)
         str_addf(w->out, "%s{\"name\":", i ? "," : "");
         trace_add_string(w->out, s->name);
         str_addf(w->out, ",\"first\":%d,\"n\":%d,\"repeats\":%lld,\"start\":%lld,\"ns\":%lld}",
-                 (int)s->first, (int)s->n, (long long)repeats_of(w, s), (long long)in_ns(start),
-                 (long long)in_ns(w->section_s[i]));
+                 (int)s->first, (int)s->n, (long long)section_runs(s, w->d->stage->n_micro),
+                 (long long)in_ns(start), (long long)in_ns(w->section_s[i]));
         start += w->section_s[i];
     }
     str_add(w->out, "]");
@@ -297,7 +277,7 @@ static enum status add_all(struct writer *w)
 {
     TRY(mem_try_array(&w->starts, w->p->instrs.n + 1, sizeof(*w->starts)));
     TRY(mem_try_array(&w->section_s, w->p->sections.n + 1, sizeof(*w->section_s)));
-    TRY(plan_data_starts(w->d, w->starts, w->section_s));
+    TRY(predict_starts(&w->d->stage->prediction, w->p, w->d->device, w->starts, w->section_s));
     str_add(w->out, "{\"program\":");
     trace_add_string(w->out, w->p->name);
     add_words(w->out);

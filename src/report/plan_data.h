@@ -11,7 +11,8 @@
  *                  "last": [...], "offset": [...], "bytes": [...], "into": [...]}}
  *
  * Rows of "instrs" are the program's instructions. Times are nanoseconds: an instruction's start
- * since the beginning of the first section, every section once. A block or kernel of -1 is none.
+ * since the beginning of the first section, every section once; "measured_start" and "measured_ns"
+ * are there after a run that was timed. A block or kernel of -1 is none.
  * An arena's "budget" is what the rest of the process leaves it of the "whole" one; null: none.
  * Rows of "buffers" are the program's buffers, and behind them what the run has stored beside; a
  * row that lies in another's memory names its row as "into" (-1: its memory is its own).
@@ -21,28 +22,19 @@
 
 #include "base/str.h"
 #include "search/forecast.h"
+#include "train/profile.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* When instructions ran in fact: seconds, by instruction, since the first section began. */
-struct measured_times {
-    const double *start, *seconds;
-};
 
 struct plan_data {
     const struct stage *stage; /* placed; with its prediction, where it has one */
     const struct storage *storage;
     const struct device *device;
     const struct forecast *forecast;
-    const struct measured_times *measured; /* NULL: it has not run */
+    const struct instr_times *measured; /* NULL: it has not run */
 };
-
-/* When instructions begin, predicted, in seconds: starts[] by instruction, every section once and
- * one behind the other; and how long each section takes. Both zero where there is no prediction. */
-enum status plan_data_starts(const struct plan_data *d, double *starts,
-                             double *section_s) MUST_CHECK;
 
 /* Appends one JSON object. */
 enum status plan_data_add(const struct plan_data *d, struct str *out) MUST_CHECK;

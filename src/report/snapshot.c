@@ -28,8 +28,7 @@ struct snapshot {
     struct pickle pickle;
     VEC(struct span) spans;
     struct moment *moments; /* in order */
-    double *clock;          /* by instruction: when the computing queue has come to it */
-    double *section_s;
+    double *clock;          /* of predict_clock */
 };
 
 /* ---- what there is --------------------------------------------------------------------------- */
@@ -97,17 +96,8 @@ static enum status find_moments(struct snapshot *s)
 
 static enum status find_clock(struct snapshot *s)
 {
-    double now = 0;
-    size_t n = s->p->instrs.n;
-    TRY(mem_try_array(&s->clock, n + 1, sizeof(*s->clock)));
-    TRY(mem_try_array(&s->section_s, s->p->sections.n + 1, sizeof(*s->section_s)));
-    TRY(plan_data_starts(s->d, s->clock, s->section_s));
-    for (size_t k = 0; k <= n; k++) {
-        bool counts = k < n && s->p->instrs.items[k].queue == QUEUE_COMPUTE;
-        now = counts ? MAX(now, s->clock[k]) : now;
-        s->clock[k] = now;
-    }
-    return OK;
+    TRY(mem_try_array(&s->clock, s->p->instrs.n + 1, sizeof(*s->clock)));
+    return predict_clock(&s->d->stage->prediction, s->p, s->d->device, s->clock);
 }
 
 static enum status gather(struct snapshot *s)
@@ -301,6 +291,5 @@ enum status snapshot_print(const struct plan_data *d, struct str *out)
     vec_release(&s.spans);
     mem_free(s.moments);
     mem_free(s.clock);
-    mem_free(s.section_s);
     return status == OK ? ended : status;
 }

@@ -136,6 +136,20 @@ static enum status load(struct executor *x, struct loaded *l, const struct stora
     return find_runs(x, l);
 }
 
+int64_t executor_load_bytes(const struct program *p)
+{
+    const struct loaded *l = NULL;
+    size_t n_tensors = 0;
+    for (size_t at = 0; at < p->instrs.n; at++) {
+        const struct instr *i = &p->instrs.items[at];
+        n_tensors += i->kind == INSTR_COMPUTE ? (size_t)i->n_operands : 0;
+    }
+    return (int64_t)(n_tensors * sizeof(struct tensor) +
+                     p->sections.n * (sizeof(*l->captures) + sizeof(*l->timed)) +
+                     p->instrs.n *
+                         (sizeof(*l->prepared) + sizeof(*l->calls) + sizeof(*l->n_together)));
+}
+
 enum status executor_load(struct executor *x, const struct program *p,
                           const struct storage *storage, int *handle)
 {
@@ -284,8 +298,7 @@ void *executor_storage_address(struct executor *x, const struct storage_entry *e
 
 void *executor_storage_pointer(struct executor *x, const struct storage_entry *e)
 {
-    bool visible = e->tier != TIER_DEVICE || !x->device->ops->memory_is_apart;
-    return visible ? executor_storage_address(x, e) : NULL;
+    return device_host_reaches(x->device, e->tier) ? executor_storage_address(x, e) : NULL;
 }
 
 static enum status store(struct executor *x, struct place to, const void *src, int64_t n_bytes)
@@ -333,8 +346,7 @@ static bool is_here(void *user, const struct tensor *t)
 {
     const struct executor *x = user;
     struct place p = {0};
-    return find_place(x, t->data, &p) == OK &&
-           (p.memory->tier == TIER_HOST || !x->device->ops->memory_is_apart);
+    return find_place(x, t->data, &p) == OK && device_host_reaches(x->device, p.memory->tier);
 }
 
 static enum status stage_in(void *user, const struct tensor *t, void *buffer)

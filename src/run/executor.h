@@ -32,6 +32,9 @@ void executor_free(struct executor *x);
 enum status executor_load(struct executor *x, const struct program *p,
                           const struct storage *storage, int *handle) MUST_CHECK;
 
+/* What the executor holds for a program once it is loaded, beside the arenas. */
+int64_t executor_load_bytes(const struct program *p);
+
 /* Runs one section to its end (all queues finished). */
 enum status executor_run(struct executor *x, int handle, const char *section) MUST_CHECK;
 

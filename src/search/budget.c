@@ -83,7 +83,7 @@ const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char 
     const char *whose = room_of(b, t)->whose;
     if (is_given)
         (void)snprintf(out, 320, "raise %s_memory", tier_name(t));
-    else if (strncmp(whose, "cgroup", 6) == 0)
+    else if (strncmp(whose, "cgroup", 6) == 0 || strncmp(whose, "ulimit", 6) == 0)
         (void)snprintf(out, 320, "raise the limit of %s", whose);
     else
         (void)snprintf(out, 320, "end what holds the rest");

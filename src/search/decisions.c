@@ -86,6 +86,7 @@ static bool is_away(const struct decisions *d, const struct plan *p, int place, 
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     p->ahead_bytes = p->behind_bytes = d->ring_bytes;
+    p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         enum home_class c = home_class_of(x->role);
@@ -197,6 +198,7 @@ enum status decisions_apply(const struct decisions *d, struct plan *plan, const 
         apply_extents(d, plan, g);
     decisions_apply_homes(d, plan, g);
     apply_moves(d, plan, g);
+    plan->defer_updates = d->defer_updates && plan_may_defer(plan, g);
     return OK;
 }
 
@@ -276,6 +278,8 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
         add_count(&text, n, n_blocks);
         str_add(&text, e == EXTENT_RECOMPUTED ? " recomputed" : " on the host");
     }
+    if (d->defer_updates)
+        str_addf(&text, "%supdates in the next forward pass", text.n ? "; " : "");
     if (decisions_copy(d) && d->ring_bytes > 0)
         str_addf(&text, "%s%s fetched ahead", text.n ? "; " : "",
                  format_bytes(ring, d->ring_bytes));

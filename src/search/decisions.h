@@ -65,13 +65,21 @@ struct decisions {
     struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
+    bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
-    /* Chosen place by place, instead of by the fields above but the last two; the extents are then
-     * how many places there are of each. NULL: they are not. Borrowed. */
+    /* Larger tensors that are away are updated in slices of so many; 0: whole. */
+    int64_t slice_bytes;
+    /* Chosen place by place, instead of by the fields above but the last three; the extents are
+     * then how many places there are of each. NULL: they are not. Borrowed. */
     const struct place_choice *places;
     int n_places; /* blocks + 2 */
 };
+
+/* Copies of an eighth of it run at the full speed of any link, and states in 8 bits are half of
+ * what their slice of the weights is; a few of them at a time are little beside what a step needs.
+ */
+#define SLICE_BYTES ((int64_t)64 << 20)
 
 /* Where a node belongs, and what has no producer, by who reads it: [0, n_blocks + 2). */
 int place_of_node(const struct plan *p, const struct graph *g, node_id k);

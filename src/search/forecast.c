@@ -5,6 +5,8 @@
 
 const char *forecast_source(const struct forecast *f)
 {
+    if (f->estimated)
+        return "an estimate";
     return f->n_by_rate < f->n_calls ? "measured kernels" : "rates";
 }
 
@@ -26,6 +28,24 @@ static void forecast_arenas(struct forecast *f, const struct workload *w)
         f->fragmentation -= f->breakdown[c];
 }
 
+/* What a run holds for a while: a checkpoint is written when all arenas are in use, weights are
+ * read when of an arena whose pages come with their use only storage is. */
+static int64_t passing_bytes(const struct workload *w)
+{
+    int64_t unused = w->n_bytes[TIER_DEVICE] - w->storage.n_bytes[TIER_DEVICE];
+    int64_t loading = w->load_bytes - (w->device->ops->memory_is_apart ? 0 : unused);
+    return MAX(w->save_bytes, loading);
+}
+
+/* What the process will hold beside its arenas and data. */
+static int64_t beside_bytes(const struct workload *w)
+{
+    int64_t n_bytes = process_resident() + process_code_left() + w->result_bytes + passing_bytes(w);
+    for (int i = 0; w->program_bytes && i < w->n_stages; i++)
+        n_bytes += w->program_bytes(w->stages[i].program);
+    return n_bytes;
+}
+
 /* What the process holds beside its arenas, and how much of the device it takes in all. Planning
  * and reading data come before there are arenas: of these only what is more than the run's counts.
  */
@@ -34,15 +54,21 @@ static void forecast_process(struct forecast *f, const struct workload *w)
     const struct device_ops *ops = w->device->ops;
     mem_trim(); /* what planning left behind does not stay */
     f->data_bytes = w->data_bytes;
-    f->context_bytes = ops->context_bytes(w->device);
-    f->beside_bytes = process_resident() + w->result_bytes;
+    f->beside_bytes = beside_bytes(w);
     f->before_bytes = process_peak();
-    f->process_bytes = f->arena_bytes + f->context_bytes;
-    if (ops->memory_is_apart)
+    if (ops->memory_is_apart) {
+        f->context_bytes = ops->context_bytes(w->device);
+        f->process_bytes = f->arena_bytes + f->context_bytes;
+        f->resident_bytes = f->beside_bytes + MAX(f->host_bytes, f->data_bytes);
+        f->resident_bytes = MAX(f->resident_bytes, f->before_bytes);
         return;
-    f->process_bytes += w->result_bytes + MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
+    }
+    f->context_bytes = f->beside_bytes;
+    f->process_bytes =
+        f->arena_bytes + f->beside_bytes + MAX(f->host_bytes, f->data_bytes - f->arena_bytes);
     f->process_bytes = MAX(f->process_bytes, f->before_bytes);
     f->before_bytes = MAX(f->before_bytes - f->arena_bytes, (int64_t)0);
+    f->resident_bytes = f->process_bytes;
 }
 
 static void forecast_fit(struct forecast *f, const struct workload *w, const struct limits *limits)
@@ -80,6 +106,7 @@ enum status forecast_time(struct forecast *f, struct workload *w, const struct l
     prediction_release(&s->prediction);
     TRY(predict(&s->prediction, s->program, w->device, times));
     TRY(predict_step(&s->prediction, s->program, w->device, s->n_micro, &f->step_s));
+    f->estimated = w->device->is_absent;
     f->n_calls = s->prediction.n_calls;
     f->n_by_rate = s->prediction.n_by_rate;
     forecast_process(f, w); /* timing may have taken more, for a moment, than the run will */

@@ -13,12 +13,14 @@ extern "C" {
 struct forecast {
     int64_t n_params;
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
-    int64_t context_bytes; /* of the device's memory: the process outside its arenas */
-    int64_t beside_bytes;  /* of the host's memory: likewise; on the CPU the context */
-    int64_t data_bytes;    /* of the host's memory, on top, while data is read */
-    int64_t before_bytes;  /* of the host's memory: the most that planning took, less the arena */
-    int64_t process_bytes; /* the most that the system will show on the device */
+    int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
+    int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */
+    int64_t data_bytes;     /* of the host's memory, on top, while data is read */
+    int64_t before_bytes;   /* of the host's memory: the most that planning took, less the arena */
+    int64_t process_bytes;  /* the most that the system will show on the device */
+    int64_t resident_bytes; /* the most that it will show of the host's memory, for the process */
     double step_s;
+    bool estimated;         /* step_s, of a device that is not here */
     int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
     double step_flops;      /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT];      /* device tier, at the fullest instant */
@@ -40,7 +42,7 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times) MUST_CHECK;
 
-/* How step_s was made, as reports say it: "measured kernels" or "rates". */
+/* How step_s was made, as reports say it: "measured kernels", "rates" or "an estimate". */
 const char *forecast_source(const struct forecast *f);
 
 #ifdef __cplusplus

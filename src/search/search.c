@@ -124,14 +124,28 @@ static void keep(struct search *s, const struct trial *t)
 
 /* ---- emitting -------------------------------------------------------------------------------- */
 
-static enum status step_seconds(const struct search *s, double *seconds)
+static enum status stage_seconds(const struct search *s, const struct stage *stage, double *seconds)
 {
-    const struct stage *stage = s->space.stage;
     struct prediction p;
     TRY(predict(&p, stage->program, s->w->device, s->times));
     enum status status = predict_step(&p, stage->program, s->w->device, stage->n_micro, seconds);
     prediction_release(&p);
     return status;
+}
+
+/* A step; where nothing trains, one run of every stage: a batch, or a prompt and a token. */
+static enum status use_seconds(const struct search *s, double *seconds)
+{
+    const struct stage *trains = workload_stage(s->w, STAGE_TRAIN);
+    *seconds = 0;
+    if (trains)
+        return stage_seconds(s, trains, seconds);
+    for (int i = 0; i < s->w->n_stages; i++) {
+        double once;
+        TRY(stage_seconds(s, &s->w->stages[i], &once));
+        *seconds += once;
+    }
+    return OK;
 }
 
 static bool fits(const struct search *s)
@@ -173,7 +187,7 @@ static enum status try_once(struct search *s, const struct candidate *c, double 
     *slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE];
     if (!fits(s))
         return OK;
-    TRY(step_seconds(s, &t.seconds));
+    TRY(use_seconds(s, &t.seconds));
     memcpy(t.n_bytes, s->w->n_bytes, sizeof(t.n_bytes));
     keep(s, &t);
     *seconds = MIN(*seconds, t.seconds);
@@ -574,32 +588,40 @@ static enum status search_with(struct search *s, const struct decisions *base,
     return status;
 }
 
-/* What is configured fits: nothing more has to leave, and what has left is fetched no further ahead
- * than it takes. */
-static enum status choose_ring(struct search *s, struct decisions *d)
+/* The ring with which d is fastest, if any fits. */
+static enum status try_rings(struct search *s, const struct decisions *d, int64_t away,
+                             struct decisions *best, double *least)
 {
     static const int64_t parts[] = {INT64_MAX, 32, 16, 8, 4};
-    int64_t away = s->w->n_bytes[TIER_HOST];
-    struct decisions best = *d;
-    double least = HUGE_VAL;
-    s->space.stage = workload_stage(s->w, STAGE_TRAIN);
-    best.small_bytes = SMALL_BYTES;
-    for (size_t k = 0; k < ARRAY_LEN(parts) && s->space.stage; k++) {
+    for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
         struct forecast f = {0};
-        struct decisions more = best;
+        struct decisions more = *d;
         double seconds;
         more.ring_bytes = away / parts[k];
         TRY(workload_decide(s->w, &more));
         TRY(workload_bound(s->w));
         forecast_memory(&f, s->w, s->limits);
-        TRY(step_seconds(s, &seconds));
-        if (f.fits && seconds < (1 - WORTH) * least) {
-            least = seconds;
-            best.ring_bytes = more.ring_bytes;
+        TRY(use_seconds(s, &seconds));
+        if (f.fits && seconds < (1 - WORTH) * *least) {
+            *least = seconds;
+            *best = more;
         }
     }
-    if (least < HUGE_VAL)
-        *d = best;
+    return OK;
+}
+
+/* It fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.
+ */
+static enum status choose_ring(struct search *s, struct decisions *d)
+{
+    int64_t away = s->w->n_bytes[TIER_HOST];
+    struct decisions fewer = *d, best = *d;
+    double least = HUGE_VAL;
+    fewer.small_bytes = SMALL_BYTES; /* small tensors stay where there is room for them */
+    TRY(try_rings(s, &fewer, away, &best, &least));
+    if (least == HUGE_VAL)
+        TRY(try_rings(s, d, away, &best, &least));
+    *d = best;
     TRY(workload_decide(s->w, d));
     return workload_emit(s->w);
 }
@@ -636,6 +658,16 @@ static enum status search_all(struct search *s, const struct forecast *f,
     return OK;
 }
 
+/* Nothing trains: weights are all that can leave. */
+static enum status plan_use(struct search *s, const struct search_bounds *bounds,
+                            struct decisions *d)
+{
+    struct forecast f = {0};
+    TRY(search_least(s->w, s->limits, bounds, d));
+    forecast_memory(&f, s->w, s->limits);
+    return f.fits && decisions_copy(d) ? choose_ring(s, d) : OK;
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
@@ -655,6 +687,8 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     struct search s = {.w = w, .limits = limits, .times = times};
     if (f.fits)
         return choose_ring(&s, d);
+    if (!workload_stage(w, STAGE_TRAIN))
+        return plan_use(&s, bounds, d);
     TRY(search_all(&s, &f, bounds, d, report, &found));
     if (found)
         return OK;

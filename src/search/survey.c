@@ -29,6 +29,8 @@ static bool starts_phase(const struct node *n, const struct node *before)
            (n->pass == PASS_FORWARD) != (before->pass == PASS_FORWARD);
 }
 
+/* The last micro-step has the nodes of the others once more: of it only the updates count as a
+ * section of their own. */
 static enum status find_phases(struct surveyor *x, const double *instr_seconds)
 {
     struct survey *s = x->s;
@@ -42,7 +44,7 @@ static enum status find_phases(struct surveyor *x, const double *instr_seconds)
         const struct node *before = NULL;
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *instr = &p->instrs.items[k];
-            if (instr->kind != INSTR_COMPUTE)
+            if (instr->kind != INSTR_COMPUTE || s->phase_of[instr->node] >= 0)
                 continue;
             const struct node *n = graph_node(x->g, instr->node);
             if (starts_phase(n, before))
@@ -233,6 +235,13 @@ static struct touch *touch_of(struct surveyor *x, int phase, int place, enum hom
     return vec_push(&x->touches, t) == OK ? &x->touches.items[x->touches.n - 1] : NULL;
 }
 
+/* How much of n_bytes a node needs at once. */
+static int64_t bytes_at_once(const struct surveyor *x, node_id k, int64_t n_bytes)
+{
+    bool in_slices = x->base->slice_bytes > 0 && node_sliceable(x->g, graph_node(x->g, k)) > 0;
+    return in_slices ? MIN(n_bytes, x->base->slice_bytes) : n_bytes;
+}
+
 /* A root that a node reads: fetched once in a phase, and sent back when it was written. */
 static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool is_written)
 {
@@ -250,7 +259,7 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
     } else if (x->fetched[root] != phase) {
         t->n_in += n_bytes;
         t->copies_in++;
-        t->largest_in = MAX(t->largest_in, n_bytes);
+        t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
         x->fetched[root] = phase;
     }
     return OK;
@@ -271,7 +280,7 @@ static enum status touch_gradient(struct surveyor *x, node_id k, value_id v)
         return ERR_MEMORY;
     t->n_in += n_bytes;
     t->copies_in++;
-    t->largest_in = MAX(t->largest_in, n_bytes);
+    t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
     x->fetched[v] = used;
     x->s->places[place].n_bytes[HOME_GRADIENTS] += n_bytes;
     return OK;

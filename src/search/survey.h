@@ -51,7 +51,7 @@ struct touch {
     int phase, place;
     enum home_class home;
     int64_t n_in, n_out; /* bytes */
-    int64_t largest_in;  /* bytes of a tensor */
+    int64_t largest_in;  /* bytes of a tensor, or of a slice of it */
     int copies_in, copies_out;
     int after; /* phase in which it went out, of the same step; -1: it was there */
 };

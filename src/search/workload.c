@@ -87,16 +87,16 @@ static bool is_staged(const struct workload *w, const struct storage_entry *e)
            (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
 }
 
-/* Room for the largest tensor that goes through it; at home on the host they need none. */
+/* Room for the largest tensor that goes through it: of those the host cannot reach. */
 static enum status reserve_staging(struct workload *w)
 {
     int64_t most = 0;
     for (size_t i = 0; i < w->storage.entries.n; i++) {
         const struct storage_entry *e = &w->storage.entries.items[i];
-        if (e->tier == TIER_DEVICE && is_staged(w, e))
+        if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
             most = MAX(most, e->n_bytes);
     }
-    return w->device->ops->memory_is_apart ? reserve(w, STAGING_NAME, most) : OK;
+    return reserve(w, STAGING_NAME, most);
 }
 
 static enum status emit_all(struct workload *w)

@@ -48,9 +48,13 @@ struct workload {
     int n_stages;
     const struct reserve *reserves; /* borrowed */
     int n_reserves;
-    int64_t result_bytes; /* held beside the arenas for what a run gives */
-    int64_t data_bytes;   /* held while data is read, before the arenas are */
-    struct pool pool;     /* decisions that were found for it */
+    /* Held beside the arenas: */
+    int64_t result_bytes; /* for what a run gives */
+    int64_t data_bytes;   /* while data is read, before the arenas are */
+    int64_t load_bytes;   /* while weights are read into them */
+    int64_t save_bytes;   /* while a checkpoint is written */
+    int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
+    struct pool pool;                                  /* decisions that were found for it */
 
     /* of workload_emit */
     struct storage storage;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "engine/weights_origin.h"
@@ -225,5 +226,7 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
     result->text = str_text(&g->text);
     result->arena_bytes = executor_high_water(g->x.engine.executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(g->x.engine.executor, TIER_HOST);
+    result->resident_bytes = process_peak();
+    result->resident_predicted = g->x.engine.forecast.resident_bytes;
     return status;
 }

@@ -42,6 +42,7 @@ struct generate_result {
     bool ended;                      /* by the model's end of text */
     double prefill_s, decode_s;
     int64_t arena_bytes, arena_predicted, host_bytes;
+    int64_t resident_bytes, resident_predicted;
     const char *weights; /* folder they came from; NULL: initialised from the seed */
 };
 

@@ -77,6 +77,20 @@ json_t *history_json(const struct history *h)
     return log;
 }
 
+/* Of one entry: an object with its table and up to five numbers; its text, which grows by
+ * doubling. */
+enum { ENTRY_JSON_BYTES = 1024, ENTRY_TEXT_BYTES = 4 * 160 };
+
+int64_t history_bytes(void)
+{
+    return HISTORY_MOST * (int64_t)sizeof(struct history_entry);
+}
+
+int64_t history_json_bytes(int64_t n)
+{
+    return MIN(n, (int64_t)HISTORY_MOST) * (ENTRY_JSON_BYTES + ENTRY_TEXT_BYTES);
+}
+
 static double number(const json_t *object, const char *key)
 {
     const json_t *x = json_object_get(object, key);

@@ -48,6 +48,11 @@ void history_add(struct history *h, const struct history_entry *e);
  * NULL: out of memory. */
 json_t *history_json(const struct history *h);
 
+/* What a history holds, and what its JSON and the text of that take for n entries (no more than
+ * HISTORY_MOST). */
+int64_t history_bytes(void);
+int64_t history_json_bytes(int64_t n);
+
 /* Takes up what history_json gave, in place of what h has. Entries that are none are left
  * out: without a step, or with one that no run reaches. */
 void history_read(struct history *h, const json_t *log);

@@ -20,7 +20,8 @@ void inference_close(struct inference *x)
 enum status inference_plan(struct inference *x, const struct inference_sizes *sizes)
 {
     struct stage_request stage = {.batch = 1, .n_micro = 1, .cache_len = sizes->cache_len};
-    struct engine_request r = {.stages = x->stages, .reserves = &x->reserve, .n_reserves = 1};
+    struct engine_request r = {
+        .stages = x->stages, .reserves = &x->reserve, .n_reserves = 1, .loads = true};
     const struct model *model = x->engine.model;
     if (sizes->cache_len > model->language.context)
         return FAIL(ERR_USAGE, "a sequence of %lld tokens: the model has positions for %lld",

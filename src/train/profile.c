@@ -84,6 +84,54 @@ double profile_step_s(const struct profile *p)
     return p->steps.n ? sum / (double)p->steps.n : 0;
 }
 
+/* ---- times ---------------------------------------------------------------------------------- */
+
+/* Adds what the runs of a section took; 0: it was not run. */
+static double add_runs(const struct profile *p, const struct section *s, double start,
+                       struct instr_times *out)
+{
+    double n_runs = 0, seconds = 0;
+    for (size_t i = 0; i < p->timing.runs.n; i++)
+        n_runs += p->timing.runs.items[i].section == s;
+    for (size_t i = 0; i < p->timing.runs.n; i++) {
+        const struct timed_run *r = &p->timing.runs.items[i];
+        if (r->section != s)
+            continue;
+        for (int32_t k = 0; k < s->n; k++) {
+            out->start[s->first + k] += r->begin[k] / n_runs;
+            out->seconds[s->first + k] += (r->end[k] - r->begin[k]) / n_runs;
+        }
+        seconds += r->seconds / n_runs;
+    }
+    for (int32_t k = s->first; k < s->first + s->n; k++)
+        out->start[k] += start;
+    return seconds;
+}
+
+enum status profile_times(const struct profile *p, struct instr_times *out)
+{
+    const struct program *program = p->timing.p;
+    size_t n = program->instrs.n + 1;
+    double now = 0;
+    enum status status;
+    *out = (struct instr_times){0};
+    TRY_GOTO(mem_try_array(&out->start, n, sizeof(double)), out);
+    TRY_GOTO(mem_try_array(&out->seconds, n, sizeof(double)), out);
+    for (size_t i = 0; i < program->sections.n; i++)
+        now += add_runs(p, &program->sections.items[i], now, out);
+out:
+    if (status != OK)
+        instr_times_release(out);
+    return status;
+}
+
+void instr_times_release(struct instr_times *t)
+{
+    mem_free(t->start);
+    mem_free(t->seconds);
+    *t = (struct instr_times){0};
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 /* Rows are ops, then copies by queue, then waiting by queue. */

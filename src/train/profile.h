@@ -53,6 +53,15 @@ enum status profile_step_end(struct profile *p, int64_t i_step, double seconds) 
 /* Seconds of a timed step, the mean. */
 double profile_step_s(const struct profile *p);
 
+/* When the instructions of a program ran: seconds since its first section began, the mean over the
+ * runs of their section; sections stand one behind the other, each once. */
+struct instr_times {
+    double *start, *seconds; /* by instruction; NULL: not known */
+};
+/* Of the steps timed so far; all zero before the first. */
+enum status profile_times(const struct profile *p, struct instr_times *out) MUST_CHECK;
+void instr_times_release(struct instr_times *t);
+
 /* Per op: calls and milliseconds of a step, share, how near to the limit set by the device's rates,
  * and what was predicted. Appends nothing before a step was timed. */
 void profile_table(const struct profile *p, struct str *out);

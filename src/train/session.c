@@ -62,6 +62,9 @@ static enum status plan(struct session *s)
         TRY(add_stage(s, &r, STAGE_EVAL));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
     r.data_bytes = s->engine.task.def->data->read_bytes(s->data);
+    r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
+    r.saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
+    r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint;
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
@@ -73,6 +76,7 @@ enum status session_open(struct session *s, const struct config *cfg,
 {
     const struct engine_options engine = {.hub_folder = o->hub_folder,
                                           .cache_folder = o->cache_folder,
+                                          .gpu = o->gpu,
                                           .n_threads = o->n_threads,
                                           .untimed = o->untimed,
                                           .task = o->task};

@@ -22,6 +22,7 @@ struct session_options {
     bool train, evaluate;
     const char *hub_folder;      /* Hugging Face cache for names such as ORG/NAME; NULL: none */
     const char *cache_folder;    /* what is measured about a device is kept here; NULL: nowhere */
+    const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
     const struct task_def *task; /* NULL: language modelling */

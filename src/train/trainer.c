@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "train/resume.h"
+#include "train/step.h"
 
 struct loop {
     struct session *s;
@@ -21,7 +22,7 @@ struct loop {
     struct schedule schedule;
     struct profile profile;
     int64_t n_steps;
-    int64_t n_labels; /* in the step just done */
+    struct stepper stepper;
     struct metric_value losses[MODEL_MOST_LOSSES];
     int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
@@ -31,74 +32,10 @@ struct loop {
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-static void *input(struct loop *l, const char *name)
-{
-    return engine_input(&l->s->engine, l->s->train, name);
-}
-
 static double output(struct loop *l, const char *name)
 {
     const float *x = engine_output(&l->s->engine, l->s->train, name);
     return (double)*x;
-}
-
-/* What a step has of the unit that the task counts in, labels or not. */
-static int64_t step_units(const struct loop *l)
-{
-    const struct config *cfg = l->s->config;
-    const struct task *task = &l->s->engine.task;
-    return cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
-}
-
-/* Inputs that stay the same during a step. */
-static void set_step_inputs(struct loop *l, double lr)
-{
-    *(float *)input(l, LOSS_SEED) = (float)(1.0 / (double)step_units(l));
-    *(float *)input(l, "lr") = (float)lr;
-    int32_t *step = input(l, "step"); /* with loss scaling the device counts by itself */
-    if (step)
-        *step = (int32_t)(l->state.n_updates + 1);
-}
-
-static void set_batch(struct loop *l, const struct batch *batch)
-{
-    l->n_labels += batch->n_valid;
-    feed_copy(&l->s->feed, batch);
-    int64_t *rng = input(l, "rng");
-    if (rng) {
-        rng[0] = l->s->config->seed;
-        rng[1] = l->state.n_micro_steps;
-    }
-}
-
-static enum status run_section(struct loop *l, const char *name)
-{
-    return engine_run(&l->s->engine, l->s->train, name);
-}
-
-/* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
- * none: neither is run, and the optimizer does not see them. A batch runs when the next one with
- * labels is there, so that the last of them is known for what it is. */
-static enum status run_step(struct loop *l, double lr)
-{
-    int64_t n_micro = l->s->config->gradient_accumulation_steps;
-    l->n_labels = 0;
-    set_step_inputs(l, lr);
-    if (n_micro > 1)
-        TRY(run_section(l, "begin"));
-    for (int64_t i = 0; i < n_micro; i++) {
-        struct batch batch;
-        TRY(loader_next(l->s->loader, &batch));
-        if (batch.n_valid > 0 && l->n_labels > 0)
-            TRY(run_section(l, "micro"));
-        if (batch.n_valid > 0)
-            set_batch(l, &batch);
-        l->state.n_micro_steps++;
-        loader_release_slot(l->s->loader);
-    }
-    if (l->n_labels == 0)
-        return OK;
-    return run_section(l, n_micro > 1 ? "last" : "step");
 }
 
 /* The steps a profile wants are run with the clock beside them. */
@@ -109,7 +46,7 @@ static enum status run_profiled(struct loop *l, double lr, double *seconds)
     if (profiled)
         profile_step_begin(&l->profile, i_step);
     double start = now_s();
-    TRY(run_step(l, lr));
+    TRY(step_run(&l->stepper, &l->state, lr));
     *seconds = now_s() - start;
     return profiled ? profile_step_end(&l->profile, i_step, *seconds) : OK;
 }
@@ -159,14 +96,21 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
                 l->result->last_checkpoint ? l->result->last_checkpoint : "");
 }
 
-static void measure_memory(struct loop *l, struct step_record *r)
+static void measure_memory(const struct loop *l)
 {
     struct engine *e = &l->s->engine;
     struct train_result *result = l->result;
-    const struct forecast *f = &e->forecast;
     result->arena_bytes = executor_high_water(e->executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(e->executor, TIER_HOST);
     result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));
+    result->resident_bytes = process_peak();
+}
+
+static void record_memory(const struct loop *l, struct step_record *r)
+{
+    const struct train_result *result = l->result;
+    const struct forecast *f = &l->s->engine.forecast;
+    measure_memory(l);
     r->arena_bytes = result->arena_bytes;
     r->host_bytes = result->host_bytes;
     r->device_bytes = result->device_bytes;
@@ -197,7 +141,7 @@ static void record_losses(struct loop *l, struct step_record *r)
     const struct model_graph *io = &l->s->train->io;
     double sums[MODEL_MOST_SUMS];
     r->loss = (double)NAN;
-    if (l->n_labels == 0)
+    if (l->stepper.n_labels == 0)
         return;
     for (int i = 0; i < io->n_sums; i++)
         sums[i] = output(l, io->sums[i].name);
@@ -210,7 +154,7 @@ static void record_losses(struct loop *l, struct step_record *r)
 
 static struct step_record record_step(struct loop *l, double lr, double seconds)
 {
-    bool ran = l->n_labels > 0;
+    bool ran = l->stepper.n_labels > 0;
     double norm = ran ? output(l, "grad_norm") : 0.0;
     bool scaled = l->s->engine.settings.numerics.precision.loss_scaling;
     struct step_record r = {
@@ -222,9 +166,9 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
         .unit = &l->s->engine.task.def->unit,
-        .n_units = l->n_labels,
+        .n_units = l->stepper.n_labels,
         .seconds = seconds,
-        .units_per_s = (double)step_units(l) / seconds,
+        .units_per_s = (double)step_units(l->s) / seconds,
         .mfu = mfu_of(l, seconds),
     };
     record_losses(l, &r);
@@ -232,7 +176,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
     r.n_units_total = l->state.n_units;
     double mean = (now_s() - l->started) / (double)MAX(l->result->n_steps, (int64_t)1);
     r.eta_s = mean * (double)(l->n_steps - l->state.step);
-    measure_memory(l, &r);
+    record_memory(l, &r);
     return r;
 }
 
@@ -251,6 +195,7 @@ static enum status tell_step(struct loop *l, const struct step_record *r)
 static enum status evaluate(struct loop *l)
 {
     struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
+    TRY(step_finish(&l->stepper));
     TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
     history_add(&l->state.history, &(struct history_entry){.is_eval = true,
                                                            .step = r.step,
@@ -269,6 +214,7 @@ static enum status save(struct loop *l)
 {
     if (l->state.saved_step == l->state.step)
         return OK;
+    TRY(step_finish(&l->stepper));
     double start = now_s();
     char *path = NULL;
     TRY(train_save(l->s, l->start, &l->state, epoch_of(l), &path));
@@ -340,7 +286,7 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
 
 static void note_labels(struct loop *l)
 {
-    if (l->n_labels > 0) {
+    if (l->stepper.n_labels > 0) {
         l->state.n_updates++;
         return;
     }
@@ -447,13 +393,16 @@ static void summarise(struct loop *l)
     r->median_step_s = sorted[r->n_kept / 2];
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
-    r->units_per_s = (double)step_units(l) / r->median_step_s;
+    r->units_per_s = (double)step_units(l->s) / r->median_step_s;
     r->mfu = mfu_of(l, r->median_step_s);
 }
 
-static void take_table(struct loop *l)
+/* What a profile has found; where there is no memory left for it the run is no worse. */
+static void take_profile(struct loop *l)
 {
     struct str text = {0};
+    if (l->profile.steps.n > 0 && profile_times(&l->profile, &l->result->times) != OK)
+        log_warn("no memory is left for the times of the profile");
     profile_table(&l->profile, &text);
     if (text.n > 0 && !text.failed)
         l->result->profile = str_take(&text);
@@ -475,13 +424,13 @@ static enum status run_loop(struct loop *l)
     l->started = now_s();
     while (!done)
         TRY(train_step(l, &done));
-    return OK;
+    return step_finish(&l->stepper);
 }
 
 enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result)
 {
-    struct loop l = {.s = s, .start = start, .o = o, .result = result};
+    struct loop l = {.s = s, .start = start, .o = o, .result = result, .stepper = {.s = s}};
     *result = (struct train_result){0};
     enum status status;
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
@@ -495,22 +444,30 @@ enum status train_run(struct session *s, const struct run_start *start,
         TRY_GOTO(profile_init(&l.profile, s, o->profile, l.n_steps - l.state.step), out);
     status = run_loop(&l);
     loader_stop(s->loader);
+    measure_memory(&l); /* with the last evaluation and checkpoint */
     if (result->n_unlabelled > 0)
         log_warn("%lld of %lld steps had no labels and updated nothing",
                  (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
     if (o->profile)
-        take_table(&l);
+        take_profile(&l);
 out:
     profile_release(&l.profile);
     train_state_release(&l.state);
     return status;
 }
 
+int64_t train_state_bytes(const struct config *cfg)
+{
+    int64_t n_steps = cfg->max_steps > 0 ? cfg->max_steps : HISTORY_MOST;
+    return history_json_bytes(2 * n_steps); /* each may have an evaluation */
+}
+
 int64_t train_result_bytes(const struct config *cfg)
 {
     int64_t n_steps = cfg->max_steps > 0 ? MIN(cfg->max_steps, (int64_t)KEPT_STEPS) : KEPT_STEPS;
-    return 3 * n_steps * (int64_t)sizeof(double); /* losses, times, times sorted */
+    /* losses, times, times sorted; what is noted for checkpoints */
+    return 3 * n_steps * (int64_t)sizeof(double) + history_bytes();
 }
 
 void train_result_release(struct train_result *r)
@@ -519,5 +476,6 @@ void train_result_release(struct train_result *r)
     mem_free(r->step_seconds);
     mem_free(r->last_checkpoint);
     mem_free(r->profile);
+    instr_times_release(&r->times);
     *r = (struct train_result){0};
 }

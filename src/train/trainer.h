@@ -66,11 +66,15 @@ struct train_result {
     double median_step_s;
     double units_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
-    char *last_checkpoint;                         /* NULL: none saved */
-    int signal;                                    /* that stopped it; 0: none */
-    char *profile;                                 /* the table of the profile; NULL: none */
+    int64_t resident_bytes;   /* of the host's memory: the most that the process ever held */
+    char *last_checkpoint;    /* NULL: none saved */
+    int signal;               /* that stopped it; 0: none */
+    char *profile;            /* the table of the profile; NULL: none */
+    struct instr_times times; /* of the profile; NULL in it: none */
 };
 void train_result_release(struct train_result *r);
+/* Memory that a checkpoint of a run takes while it is written, its tensors aside. */
+int64_t train_state_bytes(const struct config *cfg);
 /* Memory that the result of a run takes at most. */
 int64_t train_result_bytes(const struct config *cfg);
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -125,9 +126,49 @@ static void a_process_holds_something_and_never_more_than_its_peak(void **state)
     assert_true(process_peak() >= process_resident() - MIB);
 }
 
+static void write_limits(const struct scratch *s, const char *address_space, const char *data)
+{
+    char text[512];
+    (void)snprintf(
+        text, sizeof(text),
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max data size             %-20s unlimited            bytes     \n"
+        "Max address space         %-20s unlimited            bytes     \n",
+        data, address_space);
+    scratch_write_text(s, "proc/self/limits", text);
+    scratch_write_text(s, "proc/self/status", "VmSize:\t  102400 kB\nVmData:\t   20480 kB\n");
+}
+
+static void a_limit_of_the_process_counts_less_what_it_uses(void **state)
+{
+    (void)state;
+    struct scratch s;
+    made_up_machine(&s, "0::/\n", V2_MOUNT);
+    write_limits(&s, "unlimited", "unlimited");
+    expect_room(&s, "the machine", 1000 * MIB, 800 * MIB);
+    write_limits(&s, "524288000", "unlimited");
+    expect_room(&s, "ulimit -v", 500 * MIB, 400 * MIB);
+    write_limits(&s, "524288000", "104857600");
+    expect_room(&s, "ulimit -d", 100 * MIB, 80 * MIB);
+    write_limits(&s, "1048576", "unlimited");
+    expect_room(&s, "ulimit -v", MIB, 0);
+    scratch_release(&s);
+}
+
+static void code_that_has_not_run_is_part_of_the_program(void **state)
+{
+    (void)state;
+    struct stat st;
+    int64_t left = process_code_left();
+    assert_int_equal(stat("/proc/self/exe", &st), 0);
+    assert_in_range(left, 0, st.st_size + (4 << 20)); /* and of the C library */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_of_the_process_counts_less_what_it_uses),
+        cmocka_unit_test(code_that_has_not_run_is_part_of_the_program),
         cmocka_unit_test(without_limits_the_machine_counts),
         cmocka_unit_test(a_group_of_version_2_counts_with_its_page_cache_as_free),
         cmocka_unit_test(the_tightest_ancestor_counts),

@@ -244,7 +244,7 @@ static void a_profile_goes_where_it_is_told(void **state)
     process_release(&p);
     PROCESS_RUN(&p, &scratch, "train", config, "--profile-steps", "2");
     expect_exit(&p, 2);
-    expect_stderr(&p, "--profile, which is missing");
+    expect_stderr(&p, "--profile or --html");
     process_release(&p);
 }
 

@@ -157,6 +157,27 @@ static void a_host_budget_below_the_process_is_refused(void **state)
     process_release(&p);
 }
 
+/* `auto` plans inside what the process may take, a budget above it is refused before a step. */
+static void a_limit_of_the_process_is_refused_with_its_name(void **state)
+{
+    (void)state;
+    static const char *const budgets[] = {"device_memory=auto", "device_memory=64GiB"};
+    char config[SCRATCH_PATH];
+    skip_under_a_sanitizer();
+    write_tiny_config(&scratch, "limited.yaml", "", config);
+    for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
+        struct process p;
+        const struct process_options o = {.max_address_bytes = 1024 * MIB};
+        const char *const args[] = {
+            "train",    config, "model.hidden_size=4096", "model.intermediate_size=16384",
+            budgets[i], NULL};
+        process_run(&p, &scratch, &o, args);
+        expect_exit(&p, 3);
+        expect_stderr(&p, "of ulimit -v's 1.00 GiB are free");
+        process_release(&p);
+    }
+}
+
 static void steps_without_end_take_no_memory(void **state)
 {
     (void)state;
@@ -181,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_tiny_run_takes_what_was_predicted),
         cmocka_unit_test(a_run_that_the_machine_cannot_hold_is_refused),
         cmocka_unit_test(a_host_budget_below_the_process_is_refused),
+        cmocka_unit_test(a_limit_of_the_process_is_refused_with_its_name),
         cmocka_unit_test(steps_without_end_take_no_memory),
     };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);

@@ -203,6 +203,38 @@ static void times_are_those_of_the_forecast(void **state)
     mem_free(page);
 }
 
+/* A run of a few steps, of which some were timed. */
+static void what_was_measured_stands_beside_what_was_predicted(void **state)
+{
+    (void)state;
+    char *page = page_of((const char *const[]){"train", config, "--html", path, "max_steps=6",
+                                               "datasets=[{type: synthetic, n_tokens: 20000}]",
+                                               "gradient_accumulation_steps=2", "save_strategy=no",
+                                               "--quiet", NULL},
+                         0);
+    json_t *data = data_of(page);
+    const json_t *instrs = json_at(data, "plan.instrs"), *sections = json_at(data, "plan.sections");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(sections); i++) {
+        const json_t *s = json_array_get(sections, i);
+        int64_t first = json_int_at(s, "first"), n = json_int_at(s, "n");
+        for (int64_t k = first; k < first + n; k++) {
+            assert_true(cell(instrs, "measured_ns", (size_t)k) >= 0);
+            assert_true(k == 0 || cell(instrs, "measured_start", (size_t)k) >=
+                                      cell(instrs, "measured_start", (size_t)k - 1));
+            sum +=
+                (double)cell(instrs, "measured_ns", (size_t)k) * (double)json_int_at(s, "repeats");
+        }
+    }
+    /* On the CPU one instruction follows the other, and a step is little else. */
+    double step_ms = json_number_at(data, "forecast.measured.step_ms");
+    assert_true(sum / 1e6 > 0.1 * step_ms && sum / 1e6 < 10 * step_ms);
+    assert_int_equal(json_int_at(data, "forecast.measured.arena_bytes"),
+                     json_int_at(data, "forecast.predicted.arena_bytes"));
+    json_decref(data);
+    mem_free(page);
+}
+
 static void hostile_names_stay_text(void **state)
 {
     (void)state;
@@ -218,6 +250,27 @@ static void hostile_names_stay_text(void **state)
     assert_true(found); /* in the settings filled in: a run is named after its folder */
     json_decref(data);
     mem_free(page);
+}
+
+static void the_picture_shows_every_memory_and_queue(void **state)
+{
+    (void)state;
+    struct process p;
+    char svg[SCRATCH_PATH], *text = NULL;
+    size_t n;
+    scratch_path(&scratch, "plan.svg", svg);
+    PROCESS_RUN(&p, &scratch, "plan", config, "max_steps=1", "offload_optimizer=true",
+                "model.hidden_size=256", "--svg", svg);
+    expect_exit(&p, 0);
+    process_release(&p);
+    assert_int_equal(file_read(svg, &text, &n), OK);
+    static const char *const parts[] = {"Device memory", "Host memory", "Queues",   ">compute ",
+                                        ">in ",          "backward",    "optimizer"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (!strstr(text, parts[i]))
+            fail_msg("the picture has no %s", parts[i]);
+    assert_int_equal(count(text, "<text"), count(text, "</text>"));
+    mem_free(text);
 }
 
 static void a_plan_that_does_not_fit_has_a_page_too(void **state)
@@ -240,7 +293,9 @@ int main(void)
         TEST(the_buffers_add_up_to_the_arenas),
         TEST(every_buffer_says_what_it_is_and_why),
         TEST(times_are_those_of_the_forecast),
+        TEST(what_was_measured_stands_beside_what_was_predicted),
         TEST(hostile_names_stay_text),
+        TEST(the_picture_shows_every_memory_and_queue),
         TEST(a_plan_that_does_not_fit_has_a_page_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

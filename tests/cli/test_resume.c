@@ -19,12 +19,17 @@ static struct scratch scratch;
 enum { TEXT_BYTES = 6000 };
 
 /* A text of that many letters; another one for each kind. */
-static void write_text(const char *name, int kind)
+static void write_some_text(const char *name, int kind, size_t n_bytes)
 {
     char text[TEXT_BYTES];
     for (int i = 0; i < TEXT_BYTES; i++)
         text[i] = (char)('a' + (i * i + kind * (i == TEXT_BYTES / 2)) % 26);
-    scratch_write(&scratch, name, text, sizeof(text));
+    scratch_write(&scratch, name, text, n_bytes);
+}
+
+static void write_text(const char *name, int kind)
+{
+    write_some_text(name, kind, TEXT_BYTES);
 }
 
 static const char *in_scratch(const char *name)
@@ -100,7 +105,20 @@ static void other_text_of_the_same_length_is_refused(void **state)
 {
     (void)state;
     write_text("text.txt", 1); /* one letter of it is another */
-    expect_train(2, "the training data (", ARGS("train", config, "max_steps=12", "--resume"));
+    expect_train(2, " others, or in another order",
+                 ARGS("train", config, "max_steps=12", "--resume"));
+}
+
+static void text_of_another_length_is_refused_with_both_lengths(void **state)
+{
+    struct process p;
+    (void)state;
+    write_some_text("text.txt", 0, TEXT_BYTES - 1);
+    process_run(&p, &scratch, NULL, ARGS("train", config, "max_steps=12", "--resume"));
+    expect_exit(&p, 2);
+    expect_stderr(&p, "the training data (");
+    assert_null(strstr(p.err, "in another order"));
+    process_release(&p);
 }
 
 static void the_same_text_elsewhere_is_the_same_data(void **state)
@@ -277,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(settings_that_make_other_steps_are_named_and_refused),
         TEST(other_text_of_the_same_length_is_refused),
+        TEST(text_of_another_length_is_refused_with_both_lengths),
         TEST(the_same_text_elsewhere_is_the_same_data),
         TEST(what_changes_no_step_is_named_and_accepted),
         TEST(a_schedule_that_is_stretched_is_pointed_out),

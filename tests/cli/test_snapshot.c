@@ -11,11 +11,16 @@
 
 #include "support/process.h"
 
-/* Members that torch/utils/viz/MemoryViz.js and torch/cuda/_memory_viz.py ask for; that blocks fill
- * their segments (the viewer finds their addresses by adding sizes up); that addresses are taken
- * once at a time; that what is left in the end are the blocks; and the largest sum. */
+/* Opcodes that the viewer's own reader of pickles knows; members that torch/utils/viz/MemoryViz.js
+ * and torch/cuda/_memory_viz.py ask for; that blocks fill their segments (the viewer finds their
+ * addresses by adding sizes up); that addresses are taken once at a time; that what is left in the
+ * end are the blocks; and the largest sum. */
 static const char reader[] =
-    "import pickle, sys\n"
+    "import pickle, pickletools, sys\n"
+    "known = {'PROTO', 'MARK', 'EMPTY_DICT', 'EMPTY_LIST', 'SETITEMS', 'APPENDS', 'BININT1',\n"
+    "         'BININT2', 'BININT', 'LONG1', 'BINUNICODE', 'LONG_BINPUT', 'LONG_BINGET', 'STOP'}\n"
+    "used = {op.name for op, _, _ in pickletools.genops(open(sys.argv[1], 'rb'))}\n"
+    "assert used <= known, used - known\n"
     "s = pickle.load(open(sys.argv[1], 'rb'))\n"
     "peaks = [int(x) for x in sys.argv[2:]]\n"
     "categories = set()\n"

@@ -206,10 +206,10 @@ static void a_large_call_with_grouped_heads_has_a_plan(void **state)
     cuda_sdpa_describe(&h.call, &d->env, text, sizeof text);
     print_message("gradient of B8 T2048 H32 KV4 D64: %s; %.1f MiB\n", text,
                   (double)n_bytes / 1048576.0);
-    if (cuda_libraries_of(&d->env)->major != 9)
+    if (d->env.gpu->major != 9)
         skip(); /* other GPUs' engines are not known here */
     assert_true(n_bytes > 0);
-    assert_true(n_bytes <= MAX((int64_t)320 << 20, cuda_libraries_of(&d->env)->memory_bytes / 64));
+    assert_true(n_bytes <= MAX((int64_t)320 << 20, d->env.gpu->memory_bytes / 64));
 }
 
 /* A library's kernel runs what was planned for it, and nothing else in its place. */
@@ -245,7 +245,7 @@ static void the_library_is_picked_where_it_has_a_plan(void **state)
         if (!declined)
             assert_int_equal(k->workspace(calls[i], &d->env),
                              cuda_sdpa_workspace(calls[i], &d->env));
-        if (cuda_libraries_of(&d->env)->major == 9)
+        if (d->env.gpu->major == 9)
             assert_null(declined);
     }
     attention_calls_close(&t);

@@ -294,7 +294,7 @@ static void tf32_rounds_factors_of_f32_products_only(void **state)
     struct cuda_libraries *l = cuda_libraries_of(&gpu.device.env);
     struct combination c = {DTYPE_F32, DTYPE_F32, 256, 256, 512, 0, false, true, false, 0};
     char *got = gpu.host, *want = gpu.host + SLOT_BYTES;
-    if (l->major < 8)
+    if (l->gpu.major < 8)
         return;
     fill_all(DTYPE_F32, DTYPE_F32);
     run_once(&c, false, want);

@@ -15,7 +15,7 @@
 #ifdef SNUG_HAVE_CUDA
 
 #include "base/compiler.h"
-#include "device/cuda/attention/sdpa_part.h"
+#include "device/cuda/declared/sdpa_part.h"
 
 enum { N_MULTIPROCESSORS = 132 };
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -95,9 +96,48 @@ static void a_device_of_our_own_names_nobody(void **state)
     expect_message("of the GPU's 16.00 GiB are free. Make the model smaller");
 }
 
+/* ---- the host's memory --------------------------------------------------------------------- */
+
+static void expect_said(const char *part)
+{
+    if (!strstr(status_message(), part))
+        fail_msg("'%s' is not in: %s", part, status_message());
+}
+
+static void memory_that_the_system_refuses_is_told_with_bytes_and_the_fix(void **state)
+{
+    (void)state;
+    assert_int_equal(room_refuse_host("the host arena", 3 * GIB, "Cannot allocate memory"),
+                     ERR_FIT);
+    expect_said("the host arena needs 3.00 GiB (3221225472 bytes) of host memory");
+    expect_said("(Cannot allocate memory)");
+    expect_said("plan for host_memory: ");
+}
+
+static void memory_that_cannot_be_pinned_names_the_limit(void **state)
+{
+    (void)state;
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    low = (struct rlimit){65536, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+    assert_int_equal(room_refuse_pinned("the host arena", 3 * GIB, "out of memory"), ERR_FIT);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+    expect_said("3.00 GiB (3221225472 bytes)");
+    expect_said("this process may lock 64.00 KiB: raise the limit (ulimit -l unlimited)");
+    low.rlim_cur = before.rlim_max;
+    if (low.rlim_cur != RLIM_INFINITY || setrlimit(RLIMIT_MEMLOCK, &low) != 0)
+        return;
+    assert_int_equal(room_refuse_pinned("the host arena", 3 * GIB, "out of memory"), ERR_FIT);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+    expect_said("end what has pinned the rest, or plan for less with host_memory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_the_system_refuses_is_told_with_bytes_and_the_fix),
+        cmocka_unit_test(memory_that_cannot_be_pinned_names_the_limit),
         cmocka_unit_test(free_and_own_memory_can_be_had),
         cmocka_unit_test(the_message_says_need_free_holders_and_the_budget_that_fits),
         cmocka_unit_test(holders_are_listed_largest_first_and_few),

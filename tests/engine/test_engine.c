@@ -259,6 +259,28 @@ static void weights_at_home_on_the_host_are_the_same(void **state)
     device_close(&apart);
 }
 
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+static void no_kernel_is_timed_unless_a_forecast_wants_it(void **state)
+{
+    const char *overrides[] = {"model_name_or_path=tests/golden/qwen3", "max_seq_length=16",
+                               "device=cpu", "num_threads=1"};
+    struct config *cfg;
+    (void)state;
+    expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(cfg, 1));
+    for (int untimed = 0; untimed <= 1; untimed++) {
+        struct engine e;
+        expect_ok(engine_open(&e, cfg, &(struct engine_options){.untimed = untimed}));
+        expect_ok(
+            engine_plan(&e, &(struct engine_request){.stages = commands[0].stages, .n_stages = 1}));
+        assert_true(e.forecast.n_calls > 0);
+        assert_int_equal(e.forecast.n_by_rate == e.forecast.n_calls, untimed);
+        engine_close(&e);
+    }
+    config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +290,7 @@ int main(void)
         cmocka_unit_test(every_command_loads_the_same_weights),
         cmocka_unit_test(weights_reach_a_device_whose_memory_is_apart),
         cmocka_unit_test(weights_at_home_on_the_host_are_the_same),
+        cmocka_unit_test(no_kernel_is_timed_unless_a_forecast_wants_it),
     };
     log_set_level(LOG_QUIET);
     return cmocka_run_group_tests(tests, open_device, close_device);

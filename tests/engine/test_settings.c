@@ -179,6 +179,7 @@ static void checkpointed_blocks_are_decisions(void **state)
     assert_true(block_set_has(&s.decisions.recompute, 1));
     assert_false(block_set_has(&s.decisions.recompute, 2));
     assert_true(s.decisions.recompute_cheap);
+    assert_int_equal(s.decisions.slice_bytes, SLICE_BYTES);
     assert_true(s.bounds.fixed[EXTENT_RECOMPUTED]);
     config_free(cfg);
 }

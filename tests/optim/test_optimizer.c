@@ -181,6 +181,26 @@ static void a_master_goes_to_the_update_that_has_one(void **state)
     graph_free(n.g);
 }
 
+static void momentum_is_kept_in_f32_or_bf16_and_never_has_a_master(void **state)
+{
+    const enum format formats[] = {FORMAT_F32, FORMAT_BF16};
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(formats); i++) {
+        struct net n;
+        struct precision p = precision_bf16();
+        p.states = formats[i / 2];
+        p.masters = i % 2;
+        struct optimizer_options o = adamw_with(p);
+        o.kind = OPTIMIZER_SGD;
+        o.momentum = 0.9;
+        net_init(&n);
+        expect_ok(net_finish(&n, &o));
+        assert_int_equal(count_nodes(&n, OP_sgd_momentum), N_PARAMS);
+        assert_null(kept(&n, "master.", "weight", ""));
+        graph_free(n.g);
+    }
+}
+
 static void sgd_keeps_a_buffer_only_with_momentum(void **state)
 {
     (void)state;
@@ -218,6 +238,30 @@ static void decay_and_rounding_seeds_are_each_parameters_own(void **state)
     }
     assert_int_equal(n_updates, N_PARAMS);
     assert_true(seeds[0] != 0 && seeds[0] != seeds[1] && seeds[1] != seeds[2]);
+    graph_free(n.g);
+}
+
+/* Each update belongs to the block its gradient is of; the norm is over all, and so of none. */
+static void the_norm_belongs_to_no_block(void **state)
+{
+    struct net n;
+    struct optimizer_options o = adamw_with(precision_f32());
+    int n_clips = 0;
+    (void)state;
+    o.max_grad_norm = 1.0;
+    net_init(&n);
+    for (size_t k = 0; k < n.g->nodes.n; k++)
+        n.g->nodes.items[k].block = 1;
+    expect_ok(net_finish(&n, &o));
+    for (size_t k = 0; k < n.g->nodes.n; k++) {
+        const struct node *node = graph_node(n.g, (node_id)k);
+        if (node->op == OP_adamw)
+            assert_int_equal(node->block, 1);
+        n_clips += node->op == OP_clip_scale;
+        if (node->op == OP_clip_scale)
+            assert_int_equal(node->block, BLOCK_NONE);
+    }
+    assert_int_equal(n_clips, 1);
     graph_free(n.g);
 }
 
@@ -299,8 +343,10 @@ int main(void)
         cmocka_unit_test(block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32),
         cmocka_unit_test(a_rule_without_an_op_for_a_format_says_so),
         cmocka_unit_test(a_master_goes_to_the_update_that_has_one),
+        cmocka_unit_test(momentum_is_kept_in_f32_or_bf16_and_never_has_a_master),
         cmocka_unit_test(sgd_keeps_a_buffer_only_with_momentum),
         cmocka_unit_test(decay_and_rounding_seeds_are_each_parameters_own),
+        cmocka_unit_test(the_norm_belongs_to_no_block),
         cmocka_unit_test(a_frozen_parameter_gets_no_gradient_no_state_and_no_master),
         cmocka_unit_test(nothing_is_built_behind_the_first_trained_parameter),
         cmocka_unit_test(accumulation_and_norm_leave_frozen_parameters_out),

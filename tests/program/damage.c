@@ -12,6 +12,18 @@
 
 enum { N_STEPS = 2 };
 
+static void defer_updates(struct plan *p, const struct graph *g)
+{
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        node_id producer = graph_value(g, v)->producer;
+        if (producer != NODE_NONE && graph_node(g, producer)->block == 1 &&
+            graph_node(g, producer)->pass == PASS_BACKWARD && plan_allows(p, g, v, MOVE))
+            plan_move(p, v, TIER_HOST);
+    }
+    p->defer_updates = plan_may_defer(p, g);
+    assert_true(p->defer_updates);
+}
+
 void damage_open(struct training *t, const struct setup *s)
 {
     training_init(t, &s->options);
@@ -23,6 +35,8 @@ void damage_open(struct training *t, const struct setup *s)
     plan_set_home(plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
     plan->ahead_bytes = plan->behind_bytes = s->ring_bytes;
     plan->slice_bytes = s->slice_bytes;
+    if (s->defer_updates)
+        defer_updates(plan, t->stage->graph);
     training_emit(t);
     expect_ok(program_check(t->stage->program, &t->engine.work.storage));
 }

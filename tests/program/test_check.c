@@ -24,6 +24,41 @@ static const struct setup micro_steps = {
 static const struct setup unclipped_micro_steps = {
     .options = {.golden = "gpt2", .batch = 1, .seq_len = 4, .n_micro = 2}};
 
+/* Updates are deferred: gradients are carried from a step into the next, some on the host. */
+static const struct setup deferred_updates = {
+    .options = {.golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0},
+    .defer_updates = true};
+static const struct setup deferred_slices = {
+    .options = {.golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0},
+    .ring_bytes = 4 << 10,
+    .slice_bytes = 2 << 10,
+    .defer_updates = true};
+
+static void move_instr(struct program *p, int32_t from, int32_t to)
+{
+    struct instr *items = p->instrs.items, moved = items[from];
+    for (int32_t k = from; k != to; k += from < to ? 1 : -1)
+        items[k] = items[from < to ? k + 1 : k - 1];
+    items[to] = moved;
+}
+
+/* An update of the step before comes too late, or reads what this step has made. */
+static void delay_each_call(struct tally *c)
+{
+    struct program *p = c->t->stage->program;
+    for (size_t x = 0; x < p->sections.n; x++) {
+        const struct section *s = &p->sections.items[x];
+        int32_t end = s->first + s->n - 1;
+        for (int32_t k = s->first; k < end; k++) {
+            if (p->instrs.items[k].kind != INSTR_COMPUTE)
+                continue;
+            move_instr(p, k, end);
+            damage_judge(c, "delaying a call", k, 0);
+            move_instr(p, end, k);
+        }
+    }
+}
+
 static void change_instructions(struct tally *c)
 {
     struct program *p = c->t->stage->program;
@@ -153,13 +188,20 @@ static void damaged_programs_are_rejected_or_harmless(void **state)
     damage_program(&one_step, drop_each_instruction, "dropped instructions");
     damage_program(&micro_steps, drop_each_instruction, "dropped instructions, micro-steps");
     damage_program(&unclipped_micro_steps, drop_each_instruction, "dropped instructions, no norm");
+    damage_program(&deferred_updates, drop_each_instruction, "dropped instructions, deferred");
+    damage_program(&deferred_slices, drop_each_instruction,
+                   "dropped instructions, deferred slices");
     damage_program(&one_step, change_predictions, "changed predictions");
     damage_program(&micro_steps, change_predictions, "changed predictions, micro-steps");
+    damage_program(&deferred_updates, change_predictions, "changed predictions, deferred");
     damage_program(&one_step, shift_buffers, "moved buffers");
     damage_program(&one_step, change_instructions, "changed instructions");
     damage_program(&one_step, change_operands, "changed operands");
     damage_program(&micro_steps, change_buffers, "changed buffers");
+    damage_program(&deferred_updates, change_buffers, "changed buffers, deferred");
     damage_program(&one_step, swap_neighbours, "swapped instructions");
+    damage_program(&deferred_updates, swap_neighbours, "swapped instructions, deferred");
+    damage_program(&deferred_updates, delay_each_call, "delayed calls, deferred");
 }
 
 static void every_missing_event_that_matters_is_noticed(void **state)

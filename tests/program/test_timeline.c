@@ -1,4 +1,5 @@
 /* The drawings say what the program's own accounting says. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "program/predict.h"
 #include "program/timeline.h"
 #include "support/golden.h"
 #include "support/training.h"
@@ -107,11 +109,13 @@ static void the_picture_is_one_document(void **state)
         struct str svg = {0};
         open_gpt2(&t, recompute);
         expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 480));
-        struct timeline_style style = {.title = "gpt2-124m <4 x 256> & AdamW",
-                                       .budget = (int64_t)3 << 30};
-        expect_ok(timeline_svg(&line, &style, &svg));
+        struct timeline_picture picture = {.title = "gpt2-124m <4 x 256> & AdamW",
+                                           .tiers = {&line},
+                                           .budgets = {(int64_t)3 << 30}};
+        expect_ok(timeline_svg(&picture, &svg));
         keep_picture(recompute ? "recompute" : "kept", &svg);
         assert_non_null(strstr(svg.text, "&lt;4 x 256&gt; &amp; AdamW"));
+        assert_non_null(strstr(svg.text, "budget 3.00 GiB"));
         assert_int_equal(count(svg.text, "<svg"), 1);
         assert_int_equal(count(svg.text, "</svg>"), 1);
         assert_int_equal(count(svg.text, "<path"), count(svg.text, "<rect"));
@@ -120,6 +124,49 @@ static void the_picture_is_one_document(void **state)
         timeline_release(&line);
         training_release(&t);
     }
+}
+
+/* By the clock a column is a stretch of time: the peak stays, and lanes are as busy as predicted.
+ */
+static void columns_of_time_keep_the_peak(void **state)
+{
+    (void)state;
+    struct training t;
+    struct timeline by_order, by_time;
+    struct lanes lanes;
+    struct prediction prediction;
+    double *clock, sum = 0, busy = 0;
+    open_gpt2(&t, true);
+    const struct program *p = t.stage->program;
+    const struct storage *storage = &t.engine.work.storage;
+    expect_ok(predict(&prediction, p, &t.device, NULL));
+    expect_ok(mem_try_array(&clock, p->instrs.n + 1, sizeof(*clock)));
+    expect_ok(predict_clock(&prediction, p, &t.device, clock));
+    for (size_t k = 0; k < p->instrs.n; k++) {
+        assert_true(clock[k] <= clock[k + 1]);
+        sum += prediction.seconds[k];
+    }
+    assert_true(fabs(clock[p->instrs.n] / sum - 1.0) < 1e-9); /* one after the other here */
+    expect_ok(timeline_init(&by_order, p, storage, TIER_DEVICE, 100));
+    expect_ok(timeline_init_by(&by_time, p, storage, TIER_DEVICE, 100, clock));
+    assert_int_equal(by_time.peak.instr, by_order.peak.instr);
+    int64_t most = 0;
+    for (int k = 0; k < by_time.n_columns; k++) {
+        assert_true(by_time.columns[k].total > 0); /* none is left out */
+        most = MAX(most, by_time.columns[k].total);
+    }
+    assert_int_equal(most, by_order.peak.total);
+    assert_int_equal(by_time.columns[by_time.peak_column].total, most);
+    expect_ok(lanes_init(&lanes, &prediction, p, &t.device, 300));
+    for (size_t i = 0; i < lanes.spans.n; i++)
+        busy += lanes.spans.items[i].busy * lanes.spans.items[i].n_columns / 300;
+    assert_true(fabs(busy - 1.0) < 1e-6);
+    lanes_release(&lanes);
+    timeline_release(&by_order);
+    timeline_release(&by_time);
+    prediction_release(&prediction);
+    mem_free(clock);
+    training_release(&t);
 }
 
 static void a_program_without_instructions_can_be_drawn(void **state)
@@ -132,7 +179,7 @@ static void a_program_without_instructions_can_be_drawn(void **state)
     storage_init(&storage);
     expect_ok(timeline_init(&line, &p, &storage, TIER_HOST, 10));
     expect_ok(timeline_draw(&line, &(struct timeline_style){0}, &text));
-    expect_ok(timeline_svg(&line, &(struct timeline_style){0}, &text));
+    expect_ok(timeline_svg(&(struct timeline_picture){.tiers = {NULL, &line}}, &text));
     str_release(&text);
     timeline_release(&line);
     storage_release(&storage);
@@ -144,6 +191,7 @@ int main(void)
         cmocka_unit_test(the_peak_is_that_of_the_program),
         cmocka_unit_test(the_terminal_drawing_names_the_peak),
         cmocka_unit_test(the_picture_is_one_document),
+        cmocka_unit_test(columns_of_time_keep_the_peak),
         cmocka_unit_test(a_program_without_instructions_can_be_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

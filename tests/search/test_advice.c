@@ -91,6 +91,37 @@ static void the_mildest_change_that_fits_is_named(void **state)
     expect_advice(549, true, "changes 3, release 1, parts 2", 450);
 }
 
+/* Three mild changes save as much as one of twice their kind. */
+static int64_t least_of_four(void *user, const struct variant *v)
+{
+    (void)user;
+    return v->changes == 8 || v->changes == 7 ? WEIGHTS / 2 : WEIGHTS;
+}
+
+static bool plan_four(void *user, const struct variant *v, int64_t *n_bytes)
+{
+    *n_bytes = least_of_four(user, v);
+    return true;
+}
+
+static void one_change_is_named_before_several_that_sum_up_to_more(void **state)
+{
+    static const int harshness[] = {1, 1, 1, 2};
+    struct forecast now = {.breakdown = {[MEMORY_WEIGHTS] = WEIGHTS}};
+    struct variants x = {.harshness = harshness,
+                         .n_changes = 4,
+                         .batch = 1,
+                         .least = least_of_four,
+                         .plan = plan_four,
+                         .describe = describe};
+    struct advice a;
+    (void)state;
+    now.budget.needs[TIER_DEVICE] = WEIGHTS;
+    advice_find(&x, &now, TIER_DEVICE, WEIGHTS / 2, &a);
+    assert_true(a.n > 0);
+    assert_string_equal(a.remedies[0].text, "changes 8, release 0, parts 1");
+}
+
 static void what_is_not_held_is_not_let_go(void **state)
 {
     (void)state;
@@ -130,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recomputing_comes_before_smaller_batches_before_other_numerics),
         cmocka_unit_test(the_mildest_change_that_fits_is_named),
+        cmocka_unit_test(one_change_is_named_before_several_that_sum_up_to_more),
         cmocka_unit_test(what_is_not_held_is_not_let_go),
         cmocka_unit_test(what_cannot_fit_is_not_planned),
         cmocka_unit_test(other_ways_follow_from_the_mildest_on),

@@ -40,6 +40,24 @@ static void print(const struct training *t, struct str *out)
     expect_ok(program_print(t->stage->program, out));
 }
 
+/* Decisions say how large the slices are in which what is away is updated. */
+static void what_is_away_is_updated_in_slices_as_decided(void **state)
+{
+    (void)state;
+    struct training t;
+    struct decisions d = {.n = {[EXTENT_STATES] = EXTENT_WHOLE}};
+    training_init(&t, &small);
+    for (int i = 0; i < 2; i++) {
+        int n_slices = 0;
+        d.slice_bytes = i ? 1024 : 0;
+        (void)plan_with(&t, &d);
+        for (size_t k = 0; k < t.stage->program->instrs.n; k++)
+            n_slices += t.stage->program->instrs.items[k].slice.n > 0;
+        assert_int_equal(n_slices > 0, i);
+    }
+    training_release(&t);
+}
+
 /* Gradients of the last block wait for the norm longest, sums of all blocks are there all the time
  * and are fetched when the fewest activations are alive. */
 static void gradients_that_wait_leave_from_the_last_block_on(void **state)
@@ -240,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_tried_over_one_graph),
+        cmocka_unit_test(what_is_away_is_updated_in_slices_as_decided),
         cmocka_unit_test(gradients_that_wait_leave_from_the_last_block_on),
         cmocka_unit_test(every_block_that_is_named_is_recomputed),
         cmocka_unit_test(arenas_are_those_of_the_largest_stage),

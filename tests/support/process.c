@@ -29,6 +29,13 @@ static void redirect(int fd, const char *path)
         _exit(125);
 }
 
+static void limit(int which, int64_t n_bytes)
+{
+    struct rlimit most = {(rlim_t)n_bytes, (rlim_t)n_bytes};
+    if (n_bytes > 0)
+        (void)setrlimit((__rlimit_resource_t)which, &most);
+}
+
 static void run_child(const struct process *p, const struct process_options *o, char **argv)
 {
     redirect(STDOUT_FILENO, p->out_path);
@@ -36,9 +43,10 @@ static void run_child(const struct process *p, const struct process_options *o, 
     (void)unsetenv("TENSORBOARD_LOGGING_DIR");
     if (o && o->variable)
         (void)setenv(o->variable, o->setting, 1);
-    if (o && o->max_file_bytes > 0) {
-        struct rlimit limit = {(rlim_t)o->max_file_bytes, (rlim_t)o->max_file_bytes};
-        (void)setrlimit(RLIMIT_FSIZE, &limit);
+    if (o) {
+        limit(RLIMIT_FSIZE, o->max_file_bytes);
+        limit(RLIMIT_AS, o->max_address_bytes);
+        limit(RLIMIT_MEMLOCK, o->max_locked_bytes);
     }
     if (o && o->ignores_hangup)
         (void)signal(SIGHUP, SIG_IGN);
@@ -72,7 +80,9 @@ void process_wait(struct process *p)
 {
     int how;
     size_t n;
-    assert_int_equal(waitpid(p->pid, &how, 0), p->pid);
+    struct rusage used;
+    assert_int_equal(wait4(p->pid, &how, 0, &used), p->pid);
+    p->peak_bytes = (int64_t)used.ru_maxrss * 1024;
     p->exit_code = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
     p->signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     assert_int_equal(file_read(p->out_path, &p->out, &n), OK);

@@ -16,14 +16,17 @@ extern "C" {
 
 struct process {
     pid_t pid;
-    int exit_code; /* -1: ended by a signal */
-    int signal;    /* that ended it; 0: none */
+    int exit_code;      /* -1: ended by a signal */
+    int signal;         /* that ended it; 0: none */
+    int64_t peak_bytes; /* the most that was resident at once, as the system says */
     char *out, *err;
     char out_path[SCRATCH_PATH], err_path[SCRATCH_PATH];
 };
 
 struct process_options {
     int64_t max_file_bytes;         /* RLIMIT_FSIZE; 0: none */
+    int64_t max_address_bytes;      /* RLIMIT_AS; 0: none */
+    int64_t max_locked_bytes;       /* RLIMIT_MEMLOCK; 0: none */
     const char *variable, *setting; /* one environment variable; NULL: none */
     bool ignores_hangup;            /* started as nohup does */
     int closed;                     /* a standard file it does not get; 0: none */

@@ -301,6 +301,6 @@ void random_plan(struct plan *p, const struct graph *g, uint64_t seed)
     static const int64_t rings[] = {0, 64, 512, 4096, INT64_MAX / 4};
     p->ahead_bytes = rings[rng_below(&rng, ARRAY_LEN(rings))];
     p->behind_bytes = rings[rng_below(&rng, ARRAY_LEN(rings))];
-    static const int64_t slices[] = {0, 1, 64, 200, 1024};
+    static const int64_t slices[] = {0, 64, 200, 1024, 4096};
     p->slice_bytes = slices[rng_below(&rng, ARRAY_LEN(slices))];
 }

@@ -97,6 +97,7 @@ void training_start(struct training *t)
 void training_stop(struct training *t)
 {
     executor_free(t->engine.executor);
+    t->pending = 0;
     t->engine.executor = NULL;
 }
 
@@ -124,19 +125,37 @@ static void fill_batch(struct training *t, int step, int64_t i_micro)
     }
 }
 
+/* With loss scaling the program counts by itself. */
+static void set_number(struct training *t, int number)
+{
+    int32_t *x = input(t, "step");
+    if (x)
+        *x = number;
+}
+
+void training_finish(struct training *t)
+{
+    if (t->pending) {
+        set_number(t, t->pending);
+        expect_ok(engine_run(&t->engine, t->stage, "finish"));
+    }
+    t->pending = 0;
+}
+
 void training_step(struct training *t, int step)
 {
     int64_t n_tokens = t->options.batch * t->options.seq_len * t->options.n_micro;
     *(float *)input(t, "loss_seed") = 1.0f / (float)n_tokens;
     *(float *)input(t, "lr") = t->options.lr > 0 ? (float)t->options.lr : 3e-3f;
-    int32_t *number = input(t, "step"); /* with loss scaling the program counts by itself */
-    if (number)
-        *number = step + 1;
     if (t->options.n_micro == 1) {
+        bool deferred = t->stage->plan.defer_updates;
         fill_batch(t, step, 0);
-        expect_ok(engine_run(&t->engine, t->stage, "step"));
+        set_number(t, t->pending ? t->pending : step + 1);
+        expect_ok(engine_run(&t->engine, t->stage, deferred && !t->pending ? "first" : "step"));
+        t->pending = deferred ? step + 1 : 0;
         return;
     }
+    set_number(t, step + 1);
     expect_ok(engine_run(&t->engine, t->stage, "begin"));
     for (int64_t i = 0; i < t->options.n_micro; i++) {
         fill_batch(t, step, i);
@@ -156,8 +175,9 @@ void training_expect_prediction(const struct training *t)
                          t->engine.work.n_bytes[k]);
 }
 
-uint64_t training_digest(const struct training *t)
+uint64_t training_digest(struct training *t)
 {
+    training_finish(t);
     uint64_t sum = 0; /* of the entries: homes differ, and with them the order */
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];

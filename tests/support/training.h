@@ -31,6 +31,7 @@ struct training {
     struct stage_request request;
     struct engine engine;
     struct stage *stage; /* of the engine, the only one: graph, plan, program */
+    int pending;         /* number of the step whose updates are still to come; 0: none */
 };
 
 /* The graph; the plan keeps everything. */
@@ -43,6 +44,8 @@ void training_start(struct training *t);
 void training_stop(struct training *t);
 /* One optimizer step on synthetic tokens that depend on the step alone. */
 void training_step(struct training *t, int step);
+/* Runs updates that the last step has deferred. */
+void training_finish(struct training *t);
 float training_output(const struct training *t, const char *name);
 void training_release(struct training *t);
 
@@ -52,8 +55,9 @@ void *training_storage(const struct training *t, const char *name);
 /* Fails unless every tier was used up to the predicted byte. */
 void training_expect_prediction(const struct training *t);
 
-/* All bytes that outlive a step (every storage entry, by name), folded into one number. */
-uint64_t training_digest(const struct training *t);
+/* All bytes that outlive a step (every storage entry, by name), folded into one number, when no
+ * update is pending any more. */
+uint64_t training_digest(struct training *t);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,12 @@
 /* The log of a run stays small however long the run, and keeps its shape. */
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -140,9 +143,43 @@ static void entries_that_are_none_are_left_out(void **state)
     history_release(&h);
 }
 
+/* ---- what it takes -----------------------------------------------------------------------------
+ */
+
+static int64_t heap_bytes(void)
+{
+    struct mallinfo2 m = mallinfo2();
+    return (int64_t)(m.uordblks + m.hblkhd);
+}
+
+static void a_full_history_takes_what_is_planned_for_it(void **state)
+{
+    (void)state;
+    struct history h = history_new();
+    for (int64_t step = 1; step <= HISTORY_MOST; step++)
+        history_add(&h, &(struct history_entry){.step = step,
+                                                .epoch = 1e-3 / 3 * (double)step,
+                                                .loss = 1.0 / 3,
+                                                .grad_norm = 1.0 / 7,
+                                                .lr = 1e-5 / 3});
+    assert_int_equal(h.n, HISTORY_MOST);
+    int64_t before = heap_bytes();
+    json_t *log = history_json(&h);
+    char *text = json_dumps(log, JSON_INDENT(2));
+    int64_t taken = heap_bytes() - before + 2 * (int64_t)strlen(text); /* it grew by doubling */
+    if (taken > history_json_bytes(HISTORY_MOST))
+        fail_msg("%lld bytes of %lld", (long long)taken,
+                 (long long)history_json_bytes(HISTORY_MOST));
+    assert_true(history_json_bytes(10 * HISTORY_MOST) == history_json_bytes(HISTORY_MOST));
+    free(text);
+    json_decref(log);
+    history_release(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_history_takes_what_is_planned_for_it),
         cmocka_unit_test(a_short_run_is_there_step_by_step),
         cmocka_unit_test(a_long_run_is_there_at_even_distances),
         cmocka_unit_test(evaluations_are_thinned_like_steps),

@@ -2,11 +2,38 @@
 
 #include <stddef.h>
 
+#include "device/cuda/declared/runs.h"
+
+#ifdef SNUG_HAVE_CUDA
+#define RUN(symbol)   symbol
+#define BATCH(symbol) symbol
+#else
+#define RUN(symbol)   NULL
+#define BATCH(symbol) batch_not_built
+/* Kernels that would run together are timed together, also in a plan for a GPU that is elsewhere.
+ */
+static enum status batch_not_built(const struct kernel_ctx *x, const struct op_call *const *calls,
+                                   int n)
+{
+    (void)x;
+    (void)calls;
+    (void)n;
+    return FAIL(ERR_INTERNAL, "this build has no CUDA to run kernels with");
+}
+#endif
+
+#define LIST(op, ...) static const struct kernel kernels_##op[] = {__VA_ARGS__ KERNEL_END};
+#define KERNEL(op, name, declines, workspace) \
+    {#name, declines, workspace, RUN(cuda_run_##op##_##name)},
+#include "device/cuda/declared/kernels.def"
+#undef LIST
+#undef KERNEL
+
 #define LIST_YES(sym) sym
 #define LIST_NO(sym)  NULL
 
 static const struct kernel *const lists[OP_COUNT] = {
-#define OP(name, family, cpu, cuda) [OP_##name] = LIST_##cuda(cuda_kernels_##name),
+#define OP(name, family, cpu, cuda) [OP_##name] = LIST_##cuda(kernels_##name),
 #include "graph/ops.def"
 #undef OP
 };
@@ -21,13 +48,13 @@ static const struct {
     const struct kernel *kernel;
     kernel_batch *run;
 } batches[] = {
-    {cuda_kernels_adamw, cuda_batch_adamw},
-    {cuda_kernels_adamw_master, cuda_batch_adamw},
-    {cuda_kernels_adamw_8bit, cuda_batch_adamw_8bit},
-    {cuda_kernels_adamw_8bit_master, cuda_batch_adamw_8bit},
-    {cuda_kernels_sgd, cuda_batch_sgd},
-    {cuda_kernels_sgd_momentum, cuda_batch_sgd_momentum},
-    {cuda_kernels_accumulate, cuda_batch_accumulate},
+    {kernels_adamw, BATCH(cuda_batch_adamw)},
+    {kernels_adamw_master, BATCH(cuda_batch_adamw)},
+    {kernels_adamw_8bit, BATCH(cuda_batch_adamw_8bit)},
+    {kernels_adamw_8bit_master, BATCH(cuda_batch_adamw_8bit)},
+    {kernels_sgd, BATCH(cuda_batch_sgd)},
+    {kernels_sgd_momentum, BATCH(cuda_batch_sgd_momentum)},
+    {kernels_accumulate, BATCH(cuda_batch_accumulate)},
 };
 
 kernel_batch *cuda_batch(const struct kernel *k)
@@ -36,33 +63,5 @@ kernel_batch *cuda_batch(const struct kernel *k)
         if (batches[i].kernel == k)
             return batches[i].run;
     }
-    return NULL;
-}
-
-static bool any_dtype_is(const struct op_call *c, enum dtype d)
-{
-    for (int i = 0; i < c->n_in; i++) {
-        if (c->in[i].dtype == d)
-            return true;
-    }
-    for (int i = 0; i < c->n_out; i++) {
-        if (c->out[i].dtype == d)
-            return true;
-    }
-    return false;
-}
-
-const char *cuda_declines_f64(const struct op_call *c, const struct kernel_env *env)
-{
-    (void)env;
-    return any_dtype_is(c, DTYPE_F64) ? "does not take f64" : NULL;
-}
-
-const char *cuda_declines_unless_half(const struct op_call *c, const struct kernel_env *env)
-{
-    (void)env;
-    bool bf16 = any_dtype_is(c, DTYPE_BF16), f16 = any_dtype_is(c, DTYPE_F16);
-    if (any_dtype_is(c, DTYPE_F64) || bf16 == f16)
-        return "takes one 16-bit float dtype";
     return NULL;
 }

@@ -2,7 +2,7 @@
  * and the matrix products' chosen algorithms.
  *
  * kernel_env.libraries points to one of these. It is made when the device is opened and lives until
- * it is closed; where there is no GPU it is NULL, and kernels that need it decline. declines() and
+ * it is closed; where there is no GPU it is NULL. declines() and
  * workspace() may add to the caches when a program is planned; run() only looks things up in them
  * (or asks the library again: never an allocation of ours).
  * One thread at a time.
@@ -43,14 +43,8 @@ struct cuda_libraries {
 
     char *cache_folder; /* for what is worth keeping between processes; NULL: nothing is kept */
 
-    int device; /* CUDA's index of the GPU */
-    int n_multiprocessors;
-    int major, minor;           /* compute capability */
-    int shared_per_block_optin; /* bytes a kernel may ask for */
-    int shared_per_multiprocessor;
-    int threads_per_multiprocessor;
-    int64_t l2_bytes;
-    int64_t memory_bytes; /* of the GPU */
+    int device;           /* CUDA's index of the GPU */
+    struct gpu_model gpu; /* kernel_env.gpu points to it */
 };
 
 static inline struct cuda_libraries *cuda_libraries_of(const struct kernel_env *env)

@@ -59,7 +59,7 @@ function binaryStep(span, most) {
 
 function drawXAxis(c, box, bottomRoom) {
   const y = box.top + box.height;
-  const step = (view.byTime ? timeStep : decimalStep)(view.hi - view.lo, box.width / 90);
+  const step = (isTime() ? timeStep : decimalStep)(view.hi - view.lo, box.width / 90);
   c.textBaseline = "top";
   c.textAlign = "center";
   c.fillStyle = colour("soft");
@@ -69,7 +69,7 @@ function drawXAxis(c, box, bottomRoom) {
     const at = toPixel(x, box);
     c.moveTo(at, y);
     c.lineTo(at, y + 4);
-    const text = view.byTime ? timeText(x, step) : countText(x);
+    const text = isTime() ? timeText(x, step) : countText(x);
     const half = c.measureText(text).width / 2;
     c.fillText(text, Math.min(Math.max(at, box.left + half), box.left + box.width - half), y + 7);
   }

@@ -29,7 +29,7 @@ class LanesPanel extends Panel {
 
   /* Left and right end of an instruction. */
   ends(lane, k, box) {
-    if (!view.byTime) return [toPixel(k, box), toPixel(k + 1, box)];
+    if (!isTime()) return [toPixel(k, box), toPixel(k + 1, box)];
     return [toPixel(lane.start[k], box), toPixel(lane.start[k] + lane.length[k], box)];
   }
 
@@ -110,7 +110,7 @@ class LanesPanel extends Panel {
     while (lo < hi) {
       const middle = (lo + hi) >> 1;
       const k = lane.items[middle];
-      if ((view.byTime ? lane.start[k] + lane.length[k] : k + 1) < view.lo) lo = middle + 1;
+      if ((isTime() ? lane.start[k] + lane.length[k] : k + 1) < view.lo) lo = middle + 1;
       else hi = middle;
     }
     return lo;

@@ -18,6 +18,11 @@ function button(text, label, act) {
   return b;
 }
 
+function axes(plan) {
+  const times = Object.keys(plan.clocks).map(name => [`${name} time`, name]);
+  return [...times, ["instruction order", "order"]];
+}
+
 function showControls(plan, panels) {
   const setAddress = x => {
     view.byAddress = x;
@@ -26,7 +31,7 @@ function showControls(plan, panels) {
   };
   const controls = [
     choice("memory", [["by class", false], ["by address", true]], () => view.byAddress, setAddress),
-    plan.hasTimes ? choice("axis", [["predicted time", true], ["instruction order", false]], () => view.byTime, viewSetClock) : null,
+    plan.hasTimes ? choice("axis", axes(plan), () => view.axis, viewSetAxis) : null,
     element("span.choice", {role: "group", "aria-label": "zoom"},
       button("−", "zoom out", () => viewZoom(1 / 0.6)), button("+", "zoom in", () => viewZoom(0.6)),
       button("fullest moment", "zoom to the fullest moment", () => {

@@ -71,6 +71,10 @@ class MemoryPanel extends Panel {
     const shown = this.columns(box);
     const sums = Float64Array.from(shown, k => this.tier.total[k]);
     const ground = box.top + box.height;
+    c.save();
+    c.beginPath(); // the axis may go on behind the end of this clock
+    c.rect(box.left, box.top, toPixel(xOf(this.plan.n), box) - box.left, box.height);
+    c.clip();
     for (const kind of [...this.plan.stack].reverse()) {
       if (!this.tier.used[kind]) continue;
       c.fillStyle = colour(this.plan.classes[kind]);
@@ -85,6 +89,7 @@ class MemoryPanel extends Panel {
       c.lineTo(box.left + shown.length, ground);
       c.fill();
     }
+    c.restore();
     if (this.item) this.drawCursor(c, box, this.item.at);
   }
 
@@ -201,14 +206,15 @@ class MemoryPanel extends Panel {
     for (let i = this.bySize.length; i-- > 0;) {
       const [left, top, width, height] = this.rectangle(this.bySize[i], box);
       if (x >= left && x <= left + Math.max(width, 1) && y >= top && y <= top + Math.max(height, 1))
-        return this.itemOf(this.bySize[i]);
+        return this.itemOf(this.bySize[i], instrAt(fromPixel(x, box)));
     }
     return null;
   }
 
   /* One object per buffer, so that the same is the same. */
-  itemOf(buffer) {
-    return this.item && this.item.buffer === buffer ? this.item : {buffer};
+  itemOf(buffer, k) {
+    const content = contentAt(this.plan, buffer, k);
+    return this.item && this.item.buffer === buffer && this.item.content === content ? this.item : {buffer, content};
   }
 
   hitStack(x, y, box) {
@@ -225,12 +231,12 @@ class MemoryPanel extends Panel {
   }
 
   describe(item) {
-    return "buffer" in item ? describeBuffer(this.plan, item.buffer) : this.describeInstant(item);
+    return "buffer" in item ? describeBuffer(this.plan, item) : this.describeInstant(item);
   }
 
   describeInstant({at, kind}) {
     const {plan, tier} = this;
-    const rows = [["when", `${plan.hasTimes ? timeText(plan.clock[at]) + ", " : ""}instruction ${countText(at)}`],
+    const rows = [["when", `${plan.hasTimes ? timeText((plan.clocks[view.axis] || plan.clock)[at]) + ", " : ""}instruction ${countText(at)}`],
                   ["in", instrText(plan, at)], ["alive", bytesText(tier.total[at])]];
     for (const c of [...plan.stack].reverse())
       if (tier.byClass[c][at] > 0)
@@ -243,7 +249,7 @@ class MemoryPanel extends Panel {
   largestOf(at, kind) {
     const {buffers, names} = this.plan;
     const alive = this.bySize.filter(b => buffers.class[b] === kind && buffers.first[b] <= at && at <= buffers.last[b]);
-    return alive.slice(0, 3).map((b, i) => [i ? "" : `largest of ${alive.length}`, `${names[buffers.name[b]]}, ${bytesText(buffers.bytes[b])}`]);
+    return alive.slice(0, 3).map((b, i) => [i ? "" : `largest of ${alive.length}`, `${names[buffers.name[contentAt(this.plan, b, at)]]}, ${bytesText(buffers.bytes[b])}`]);
   }
 
   place(item) {
@@ -263,7 +269,8 @@ class MemoryPanel extends Panel {
       return {at: Math.min(Math.max(k + by * next, 0), this.plan.n - 1), kind: -1};
     }
     const i = item ? this.bySize.indexOf(item.buffer) + by : 0;
-    return {buffer: this.bySize[Math.min(Math.max(i, 0), this.bySize.length - 1)]};
+    const buffer = this.bySize[Math.min(Math.max(i, 0), this.bySize.length - 1)];
+    return {buffer, content: buffer};
   }
 
   selectsHeight() {
@@ -292,30 +299,29 @@ class MemoryPanel extends Panel {
     const margin = Math.max(bytes[b], this.tier.arena.bytes / 200);
     const width = Math.max(xOf(last[b] + 1) - xOf(first[b]), (xEnd()) / 200);
     this.span = [Math.max(offset[b] - margin, 0), offset[b] + bytes[b] + margin];
-    this.item = {buffer: b};
+    this.item = {buffer: b, content: b};
     viewShow(xOf(first[b]) - width / 4, xOf(last[b] + 1) + width / 4);
   }
 }
 
 /* ---- words about a buffer ---- */
 
-function describeBuffer(plan, b) {
+/* content: what its memory holds where the pointer is. */
+function describeBuffer(plan, {buffer, content}) {
   const {buffers, names} = plan;
-  const first = buffers.first[b];
-  const last = buffers.last[b];
+  const first = buffers.first[buffer];
+  const last = buffers.last[buffer];
   const isWhole = first === 0 && last >= plan.n - 1;
-  const lifetime = plan.clock[last + 1] - plan.clock[first];
+  const clock = plan.clocks[view.axis] || plan.clock;
+  const lifetime = plan.hasTimes ? `${timeText(clock[last + 1] - clock[first])}, ` : "";
   const rows = [
-    ["class", `${plan.classes[buffers.class[b]]}, ${plan.tiers[buffers.tier[b]]}`],
-    ["size", `${bytesText(buffers.bytes[b])} (${countText(buffers.bytes[b])} bytes)`],
-    ["address", `${bytesText(buffers.offset[b])} into the arena`],
-    ["alive", isWhole ? "the whole step" : (plan.hasTimes ? `${timeText(lifetime)}, ` : "") +
-      `instructions ${countText(first)} to ${countText(last)}`],
+    ["class", `${plan.classes[buffers.class[buffer]]}, ${plan.tiers[buffers.tier[buffer]]}`],
+    ["size", `${bytesText(buffers.bytes[buffer])} (${countText(buffers.bytes[buffer])} bytes)`],
+    ["address", `${bytesText(buffers.offset[buffer])} into the arena`],
+    ["alive", isWhole ? "the whole step" : `${lifetime}instructions ${countText(first)} to ${countText(last)}`],
   ];
-  if (!isWhole) rows.push(["made by", instrText(plan, first)], ["last used by", instrText(plan, last)]);
-  rows.push(["why", plan.purposes[buffers.purpose[b]]]);
-  const shared = plan.shared.get(b);
-  if (shared) rows.push(["then holds", shared.slice(0, 4).map(x => names[buffers.name[x]]).join(", ") +
-    (shared.length > 4 ? ` and ${shared.length - 4} more` : "") + ", made in place"]);
-  return {title: names[buffers.name[b]], colour: colour(plan.classes[buffers.class[b]]), rows};
+  if (content !== buffer) rows.push(["in place of", names[buffers.name[buffer]]]);
+  if (!isWhole) rows.push(["made by", instrText(plan, buffers.first[content])], ["last used by", instrText(plan, last)]);
+  rows.push(["why", plan.purposes[buffers.purpose[content]]]);
+  return {title: names[buffers.name[content]], colour: colour(plan.classes[buffers.class[buffer]]), rows};
 }

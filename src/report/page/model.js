@@ -14,7 +14,7 @@ function readTable(table, wide) {
 /* When compute has come to instruction k: the clock by which memory is taken and given back. Copies
  * run beside it, and their own starts are in the lanes. Where all queues are one, every start
  * counts. Entry n is the end. */
-function clockOf(instrs, starts, lengths, end, isOneQueue) {
+function clockOf(instrs, starts, end, isOneQueue) {
   const n = starts.length;
   const clock = new Float64Array(n + 1);
   let now = 0;
@@ -27,7 +27,7 @@ function clockOf(instrs, starts, lengths, end, isOneQueue) {
 }
 
 /* Do instructions of two queues ever run at the same time? */
-function runsOneByOne(instrs, starts, lengths) {
+function runsOneByOne(starts, lengths) {
   let end = 0;
   for (let k = 0; k < starts.length; k++) {
     if (lengths[k] > 0 && starts[k] < end - 1) return false;
@@ -102,13 +102,27 @@ function readPlan(raw) {
   const end = last ? last.start + last.ns : 0;
   plan.hasTimes = end > 0;
   plan.end = end;
-  plan.isOneQueue = runsOneByOne(plan.instrs, plan.instrs.start, plan.instrs.ns);
-  plan.clock = clockOf(plan.instrs, plan.instrs.start, plan.instrs.ns, end, plan.isOneQueue);
+  plan.isOneQueue = runsOneByOne(plan.instrs.start, plan.instrs.ns);
+  plan.hasMeasured = Boolean(plan.instrs.measured_ns);
+  plan.clock = clockOf(plan.instrs, plan.instrs.start, end, plan.isOneQueue);
+  plan.clocks = {predicted: plan.clock};
+  if (plan.hasMeasured) {
+    const {measured_start: start, measured_ns: ns} = plan.instrs;
+    const measuredEnd = start.reduce((most, s, k) => Math.max(most, s + ns[k]), 0);
+    plan.clocks.measured = clockOf(plan.instrs, start, measuredEnd, plan.isOneQueue);
+  }
   plan.shared = findShared(plan.buffers);
   plan.marks = findMarks(plan);
   plan.memories = plan.tiers.map((_, t) => readTier(plan, t)).filter(t => t.peak > 0);
-  plan.hasMeasured = Boolean(plan.instrs.measured_ns);
   return plan;
+}
+
+/* What a root's memory holds at instruction k: itself, or the last that was made in its place. */
+function contentAt(plan, root, k) {
+  let content = root;
+  for (const b of plan.shared.get(root) || [])
+    if (plan.buffers.first[b] <= k && plan.buffers.first[b] >= plan.buffers.first[content]) content = b;
+  return content;
 }
 
 /* "forward of block 3, linear layers.3.up.weight" */

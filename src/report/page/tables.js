@@ -73,9 +73,10 @@ function showLargest(plan, show) {
     const alive = memory.roots.filter(b => buffers.first[b] <= memory.peakAt && memory.peakAt <= buffers.last[b]);
     alive.sort((a, b) => buffers.bytes[b] - buffers.bytes[a]);
     for (const b of alive.slice(0, 12)) {
-      const line = row([element("td.left.name", {}, names[buffers.name[b]]), memory.name,
+      const content = contentAt(plan, b, memory.peakAt);
+      const line = row([element("td.left.name", {}, names[buffers.name[content]]), memory.name,
                         named(`var(--${plan.classes[buffers.class[b]]})`, plan.classes[buffers.class[b]]), bytesText(buffers.bytes[b]),
-                        element("td.text", {}, plan.purposes[buffers.purpose[b]])]);
+                        element("td.text", {}, plan.purposes[buffers.purpose[content]])]);
       line.setAttribute("tabindex", "0");
       line.addEventListener("click", () => show(memory, b));
       line.addEventListener("keydown", e => { if (e.key === "Enter") show(memory, b); });

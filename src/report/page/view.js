@@ -1,25 +1,31 @@
 /* view.js: which part of the step all drawings show, and by which clock. */
 
 const view = {
-  byTime: true,    // x is predicted time; else the order of instructions
+  axis: "order",    // x is "predicted" or "measured" time, or the "order" of instructions
   byAddress: false, // memory is drawn by address; else stacked by class
-  lo: 0, hi: 1,    // what is shown, in units of x
+  lo: 0, hi: 1,     // what is shown, in units of x
   listeners: [],
 };
 
 function viewInit(plan) {
   view.plan = plan;
-  view.byTime = plan.hasTimes;
+  view.axis = plan.hasTimes ? "predicted" : "order";
   viewReset();
+}
+
+function isTime() {
+  return view.axis !== "order";
 }
 
 /* Where instruction k begins; k = n is the end. */
 function xOf(k) {
-  return view.byTime ? view.plan.clock[k] : k;
+  return isTime() ? view.plan.clocks[view.axis][k] : k;
 }
 
+/* The end of all that is drawn: what was predicted and what was measured share their axis. */
 function xEnd() {
-  return view.byTime ? view.plan.clock[view.plan.n] : view.plan.n;
+  const {n, clocks} = view.plan;
+  return isTime() ? Math.max(...Object.values(clocks).map(c => c[n])) : n;
 }
 
 /* The last instruction that begins at or before x. */
@@ -53,7 +59,7 @@ function viewChanged() {
 /* Shows [lo, hi], inside the step and not narrower than an instant. */
 function viewShow(lo, hi) {
   const end = xEnd();
-  const least = view.byTime ? Math.min(200, end) : Math.min(4, end);
+  const least = isTime() ? Math.min(200, end) : Math.min(4, end);
   const width = Math.min(Math.max(hi - lo, least), end);
   view.lo = Math.min(Math.max(lo, 0), end - width);
   view.hi = view.lo + width;
@@ -76,13 +82,13 @@ function viewPan(share) {
   viewShow(view.lo + by, view.hi + by);
 }
 
-/* The other clock, with the same instructions in sight. */
-function viewSetClock(byTime) {
-  if (byTime === view.byTime) return;
+/* Another clock, with the same instructions in sight. */
+function viewSetAxis(axis) {
+  if (axis === view.axis) return;
   const first = instrAt(view.lo);
   const last = instrAt(view.hi);
   const whole = view.lo <= 0 && view.hi >= xEnd();
-  view.byTime = byTime;
+  view.axis = axis;
   if (whole) viewReset();
   else viewShow(xOf(first), xOf(Math.min(last + 1, view.plan.n)));
 }

@@ -5,6 +5,7 @@
  * anonymous mappings of exactly the planned size: a page becomes resident when it is first touched.
  */
 #include <cblas.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,11 +29,9 @@ static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, 
         return OK;
     void *p =
         mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
-        char text[BYTES_TEXT];
-        return FAIL(ERR_FIT, "the system refused %s of memory for the %s arena",
-                    format_bytes(text, n_bytes), tier_name(t));
-    }
+    if (p == MAP_FAILED)
+        return room_refuse_host(t == TIER_DEVICE ? "the device arena" : "the host arena", n_bytes,
+                                strerror(errno));
     (void)madvise(p, (size_t)n_bytes, MADV_HUGEPAGE); /* fewer page faults; best effort */
     *out = p;
     return OK;

@@ -8,6 +8,7 @@
 #define SNUG_DEVICE_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "device/cuda/attention/attention_dropout.cuh"
+#include "device/cuda/declared/attention.h"
 #include "device/cuda/support/support.cuh"
 #include "ops/layer_support.h"
 
@@ -52,39 +53,6 @@ static inline struct attention_args attention_args_of(const struct op_call *c, i
     a.qkv = c->in[i].data;
     a.dropout = attention_dropout_of(c, i_rng, d.n_tokens);
     return a;
-}
-
-/* Of kernels that drop by draws of their own, if at all. */
-static inline const char *attention_declines_dropout(const struct op_call *c)
-{
-    return call_float(c, ATTENTION_DROPOUT) > 0.0 ? "drops by draws of its own" : NULL;
-}
-
-/* Grids are one-dimensional and token counts are ints: what no kernel here takes. */
-static inline const char *attention_declines_size(const struct op_call *c, int i, int tile)
-{
-    struct qkv_dims d = qkv_dims_of(c, i);
-    if (d.n_tokens > (1 << 30) || d.batch > (1 << 30) || d.heads > (1 << 20))
-        return "too many tokens, sequences or heads";
-    if (ceil_div(d.n_tokens, tile) * d.batch * d.heads > 0x7fffffff)
-        return "more blocks than a launch has";
-    return NULL;
-}
-
-/* What the tensor cores' kernels take: bf16 and f16, heads of 64 and 128, compute capability 8.0
- * and up. The maximum of the scaled scores is taken before scaling: that needs a positive scale. */
-static inline const char *attention_declines_mma(const struct op_call *c,
-                                                 const struct kernel_env *env, int i)
-{
-    const struct cuda_libraries *l = cuda_libraries_of(env);
-    struct qkv_dims d = qkv_dims_of(c, i);
-    if (d.head_dim != 64 && d.head_dim != 128)
-        return "takes head_dim 64 and 128";
-    if (!l || l->major < 8)
-        return "needs compute capability 8.0";
-    if (!((float)attention_scale(c, ATTENTION_SCALE, &d) > 0.0f))
-        return "takes a positive scale only";
-    return cuda_declines_unless_half(c, env);
 }
 
 /* ---- which pairs count ----------------------------------------------------------------------- */
@@ -157,16 +125,14 @@ template <typename T> static __device__ float head_dot(const T *x, const T *y, i
 
 /* ---- implementations ------------------------------------------------------------------------- */
 
-enum { PLAIN_MAX_HEAD_DIM = 4096 };
-enum { TILES_MAX_HEAD_DIM = 256, TILES_GRAD_MAX_HEAD_DIM = 128 };
-
 /* One block per query (per key): any head_dim up to PLAIN_MAX_HEAD_DIM. */
 enum status cuda_attention_plain(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 enum status cuda_attention_grad_plain(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 /* Tiles in shared memory, f32 multiply-adds. */
 enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 enum status cuda_attention_grad_tiles(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
-/* Tiles on tensor cores, of calls that attention_declines_mma does not decline. */
+/* Tiles on tensor cores, of calls that cuda_attention_tensor_cores_declines does not
+ * decline. */
 enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a) MUST_CHECK;
 /* delta of every query: what all gradients begin with. */

@@ -5,7 +5,7 @@
  * it leaves the cache alone and answers NaN. */
 #include "device/cuda/attention/attention.cuh"
 
-enum { THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128, MAX_HEAD_DIM = 4096 };
+enum { THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128 };
 
 struct cached_args {
     int64_t batch, n_tokens, n_slots, width;
@@ -124,17 +124,4 @@ static enum status run_cached(const struct kernel_ctx *x, const struct op_call *
     return OK;
 }
 
-static const char *declines(const struct op_call *c, const struct kernel_env *env)
-{
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    if (d.head_dim > MAX_HEAD_DIM)
-        return "takes head_dim up to 4096";
-    if (d.batch * d.n_tokens > 0x7fffffff / d.heads)
-        return "more blocks than a launch has";
-    return cuda_declines_f64(c, env);
-}
-
-extern "C" const struct kernel cuda_kernels_attention_cached[] = {
-    {.name = "heads", .declines = declines, .workspace = NULL, .run = run_cached},
-    KERNEL_END,
-};
+CUDA_RUN(attention_cached, heads, run_cached)

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "device/cuda/attention/sdpa_plan.h"
 #include "device/cuda/cuda_libraries.h"
-#include "ops/layer_support.h"
+#include "device/cuda/declared/attention.h"
 
 struct entry {
     struct entry *next;
@@ -26,52 +26,12 @@ static void release_entries(void *data)
     }
 }
 
-/* qkv is input i. Zeroed first: shapes are compared field by field, not as bytes. */
-static struct sdpa_shape shape_of_call(const struct op_call *c, int i, enum sdpa_kind kind)
-{
-    struct qkv_dims d = qkv_dims_of(c, i);
-    int64_t window = call_int(c, ATTENTION_WINDOW);
-    struct sdpa_shape s = {
-        .kind = kind,
-        .dtype = c->in[i].dtype,
-        .batch = d.batch,
-        .n_tokens = d.n_tokens,
-        .heads = d.heads,
-        .kv_heads = d.kv_heads,
-        .head_dim = d.head_dim,
-        .row_heads = d.heads,
-        .row_kv_heads = d.kv_heads,
-        .window = window < d.n_tokens ? window : 0,
-        .causal = call_bool(c, ATTENTION_CAUSAL),
-        .scale = (float)attention_scale(c, ATTENTION_SCALE, &d),
-    };
-    return s;
-}
-
 static bool same_shape(const struct sdpa_shape *a, const struct sdpa_shape *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->batch == b->batch &&
            a->n_tokens == b->n_tokens && a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->head_dim == b->head_dim && a->window == b->window && a->causal == b->causal &&
            memcmp(&a->scale, &b->scale, sizeof a->scale) == 0;
-}
-
-/* What cuDNN is known not to do, or not to do right: not worth asking. */
-static const char *known_limit(const struct cuda_libraries *l, const struct sdpa_shape *s)
-{
-    size_t version = cudnnGetVersion();
-    if (l->major < 8)
-        return "needs compute capability 8.0";
-    if (version < 90000 || version == 91000 || version == 91001)
-        return "this version of cuDNN is too old, or computes it wrong";
-    /* Backwards, partly filled tiles of keys went wrong without a padding mask. */
-    if (s->kind != SDPA_FORWARD && version <= 91500 && s->n_tokens % 128 != 0)
-        return "this version of cuDNN wants a multiple of 128 tokens";
-    if (s->batch == 0 || s->n_tokens <= 1)
-        return "takes two tokens or more";
-    if (s->head_dim % 8 != 0 || s->head_dim > (l->major == 9 ? 256 : 128))
-        return "takes head_dim in steps of 8, up to 256 or 128 as the GPU has it";
-    return NULL;
 }
 
 /* A plan of the part with n groups; NULL when cuDNN has none, with the reason in the debug log. */
@@ -112,7 +72,7 @@ static struct sdpa_plan *probe_plan(const struct cuda_libraries *l, const struct
 /* The largest acceptable part of the call, or else the smallest larger one that fits at all. */
 static struct sdpa_plan *new_plan(const struct cuda_libraries *l, const struct sdpa_shape *whole)
 {
-    const struct sdpa_machine machine = {l->n_multiprocessors, l->memory_bytes};
+    const struct sdpa_machine machine = {l->gpu.n_multiprocessors, l->gpu.memory_bytes};
     int64_t all = sdpa_part_whole(whole), n_probe = 0;
     int64_t most = sdpa_part_most_bytes(whole, &machine);
     struct sdpa_plan *plan = probe_plan(l, whole, &n_probe);
@@ -180,8 +140,7 @@ static struct question question_of(const struct op_call *c, const struct kernel_
 {
     struct cuda_libraries *l = cuda_libraries_of(env);
     bool backward = c->op == OP_attention_grad;
-    struct question q = {
-        .shape = shape_of_call(c, backward ? 1 : 0, backward ? SDPA_GRAD : SDPA_FORWARD)};
+    struct question q = {.shape = sdpa_shape_of(c)};
     if (l && l->cudnn)
         q.keep = backward ? &l->attention_grad : &l->attention;
     return q;
@@ -194,7 +153,8 @@ static const struct sdpa_plan *plan_of(const struct op_call *c, const struct ker
 {
     struct cuda_libraries *l = cuda_libraries_of(env);
     struct question q = question_of(c, env);
-    *why = q.keep ? known_limit(l, &q.shape) : "there is no cuDNN without a GPU";
+    *why = q.keep ? sdpa_known_limit(&l->gpu, &q.shape, cudnnGetVersion())
+                  : "there is no cuDNN without a GPU";
     if (*why)
         return NULL;
     struct entry *e = find_or_make(l, q.keep, &q.shape);

@@ -5,7 +5,7 @@
 #define SNUG_DEVICE_CUDA_ATTENTION_SDPA_BUILD_H
 
 #include "device/cuda/attention/sdpa_graph.h"
-#include "device/cuda/attention/sdpa_part.h"
+#include "device/cuda/declared/sdpa_part.h"
 
 #ifdef __cplusplus
 extern "C" {

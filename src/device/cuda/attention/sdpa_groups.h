@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/status.h"
-#include "device/cuda/attention/sdpa_part.h"
+#include "device/cuda/declared/sdpa_part.h"
 
 #ifdef __cplusplus
 extern "C" {

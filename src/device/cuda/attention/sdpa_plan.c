@@ -4,34 +4,18 @@
 #include "device/cuda/attention/sdpa_build.h"
 #include "device/cuda/attention/sdpa_graph.h"
 #include "device/cuda/attention/sdpa_groups.h"
-#include "device/device.h"
+#include "device/cuda/declared/attention.h"
 
 struct sdpa_plan {
     struct sdpa_shape shape;
     struct sdpa_graph graph;
     float number[SLOT_COUNT]; /* of the slots by value */
     /* Bytes, in the workspace; copies and their gradients where keys and values are repeated. */
-    int64_t delta_at, copies_at, copies_grad_at, engine_at, size;
+    struct sdpa_space space;
+    int64_t size;
 };
 
 /* ---- plans ----------------------------------------------------------------------------------- */
-
-static void lay_out_workspace(struct sdpa_plan *plan)
-{
-    const struct sdpa_shape *s = &plan->shape;
-    int64_t n_queries = s->batch * s->heads * s->n_tokens, at = 0;
-    plan->delta_at = at;
-    if (s->kind != SDPA_FORWARD)
-        at += align_up(n_queries * (int64_t)sizeof(float), ARENA_ALIGN);
-    plan->copies_at = at;
-    if (s->repeated)
-        at += align_up(2 * n_queries * s->head_dim * dtype_size(s->dtype), ARENA_ALIGN);
-    plan->copies_grad_at = at;
-    if (s->repeated && s->kind != SDPA_FORWARD)
-        at += align_up(2 * n_queries * s->head_dim * dtype_size(s->dtype), ARENA_ALIGN);
-    plan->engine_at = at;
-    plan->size = at + plan->graph.n_bytes;
-}
 
 enum status sdpa_plan_new(struct sdpa_plan **out, cudnnHandle_t handle,
                           const struct sdpa_shape *shape, int64_t most_bytes)
@@ -42,7 +26,8 @@ enum status sdpa_plan_new(struct sdpa_plan **out, cudnnHandle_t handle,
     plan->shape = *shape;
     sdpa_build(&plan->graph, &plan->shape, plan->number);
     TRY_GOTO(sdpa_graph_finish(&plan->graph, handle, most_bytes), out);
-    lay_out_workspace(plan);
+    plan->space = sdpa_space_of(&plan->shape);
+    plan->size = plan->space.engine_at + plan->graph.n_bytes;
     *out = plan;
     plan = NULL;
 out:
@@ -109,8 +94,8 @@ static struct packed_heads graph_heads_of(const struct sdpa_plan *plan,
     const struct sdpa_shape *s = &plan->shape;
     if (!s->repeated)
         return packed_heads_of(s, p, at);
-    char *copies = (char *)p->workspace + plan->copies_at;
-    char *grads = (char *)p->workspace + plan->copies_grad_at;
+    char *copies = (char *)p->workspace + plan->space.copies_at;
+    char *grads = (char *)p->workspace + plan->space.copies_grad_at;
     int64_t to_values = s->heads * s->head_dim * dtype_size(s->dtype);
     return (struct packed_heads){copies, copies + to_values, grads, grads + to_values};
 }
@@ -135,7 +120,7 @@ static void fill_pointers(const struct sdpa_plan *plan, const struct sdpa_pointe
     by_slot[SLOT_DQ] = head_at(s, p->dqkv, at->row, width, at->head);
     by_slot[SLOT_DK] = h.dkeys;
     by_slot[SLOT_DV] = h.dvalues;
-    by_slot[SLOT_DELTA] = workspace + plan->delta_at;
+    by_slot[SLOT_DELTA] = workspace + plan->space.delta_at;
 }
 
 static cudnnStatus_t execute(const struct sdpa_plan *plan, cudnnHandle_t handle, void **data,
@@ -174,12 +159,13 @@ static enum status run_part(const struct sdpa_plan *plan, cudnnHandle_t handle, 
     for (int i = 0; i < g->n_data; i++)
         data[i] = by_slot[g->slot[i]];
     if (part->repeated)
-        TRY(sdpa_groups_repeat(stream, part, h.keys, h.values, workspace + plan->copies_at));
-    cudnnStatus_t s = execute(plan, handle, data, workspace + plan->engine_at);
+        TRY(sdpa_groups_repeat(stream, part, h.keys, h.values, workspace + plan->space.copies_at));
+    cudnnStatus_t s = execute(plan, handle, data, workspace + plan->space.engine_at);
     if (s != CUDNN_STATUS_SUCCESS)
         return FAIL(ERR_FAILED, "cuDNN attention: %s", cudnnGetErrorString(s));
     if (part->repeated && part->kind != SDPA_FORWARD)
-        TRY(sdpa_groups_add(stream, part, workspace + plan->copies_grad_at, h.dkeys, h.dvalues));
+        TRY(sdpa_groups_add(stream, part, workspace + plan->space.copies_grad_at, h.dkeys,
+                            h.dvalues));
     return OK;
 }
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "device/cuda/attention/sdpa_part.h"
+#include "device/cuda/declared/sdpa_part.h"
 
 #ifdef __cplusplus
 extern "C" {

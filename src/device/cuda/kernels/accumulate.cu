@@ -16,11 +16,6 @@ static __global__ void __launch_bounds__(THREADS)
         any_set_f32(y, i, value);
 }
 
-static const char *fill_declines(const struct op_call *c, const struct kernel_env *env)
-{
-    return dtype_is_float(c->out[0].dtype) ? cuda_declines_f64(c, env) : "takes floats only";
-}
-
 static enum status fill_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t n = shape_elems(&c->out[0].shape);
@@ -111,13 +106,7 @@ static enum status accumulate_run(const struct kernel_ctx *x, const struct op_ca
     return cuda_batch_accumulate(x, &c, 1);
 }
 
-extern "C" const struct kernel cuda_kernels_fill[] = {
-    {"vectors", fill_declines, NULL, fill_vectors},
-    {"elements", NULL, NULL, fill_elements},
-    KERNEL_END,
-};
+CUDA_RUN(fill, vectors, fill_vectors)
+CUDA_RUN(fill, elements, fill_elements)
 
-extern "C" const struct kernel cuda_kernels_accumulate[] = {
-    {"vectors", cuda_declines_f64, NULL, accumulate_run},
-    KERNEL_END,
-};
+CUDA_RUN(accumulate, vectors, accumulate_run)

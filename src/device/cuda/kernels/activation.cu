@@ -165,30 +165,16 @@ static enum status silu_gate_with_grad_vectors(const struct kernel_ctx *x, const
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-#define LIST(name)                                            \
-    extern "C" const struct kernel cuda_kernels_##name[] = {  \
-        {"vectors", cuda_declines_f64, NULL, name##_vectors}, \
-        KERNEL_END,                                           \
-    };
-LIST(silu)
-LIST(silu_grad)
-LIST(gelu)
-LIST(gelu_grad)
-LIST(silu_gate)
-LIST(silu_gate_grad)
-LIST(silu_gate_with_grad)
+CUDA_RUN(silu, vectors, silu_vectors)
+CUDA_RUN(silu_grad, vectors, silu_grad_vectors)
+CUDA_RUN(gelu, vectors, gelu_vectors)
+CUDA_RUN(gelu_grad, vectors, gelu_grad_vectors)
+CUDA_RUN(silu_gate, vectors, silu_gate_vectors)
+CUDA_RUN(silu_gate_grad, vectors, silu_gate_grad_vectors)
+CUDA_RUN(silu_gate_with_grad, vectors, silu_gate_with_grad_vectors)
 
-extern "C" const struct kernel cuda_kernels_gelu_bias[] = {
-    {"vectors", cuda_declines_f64, NULL, cuda_gelu_bias},
-    KERNEL_END,
-};
+CUDA_RUN(gelu_bias, vectors, cuda_gelu_bias)
 
-extern "C" const struct kernel cuda_kernels_gelu_bias_grad[] = {
-    {"strips", cuda_declines_f64, cuda_gelu_bias_grad_workspace, cuda_gelu_bias_grad},
-    KERNEL_END,
-};
+CUDA_RUN(gelu_bias_grad, strips, cuda_gelu_bias_grad)
 
-extern "C" const struct kernel cuda_kernels_gelu_bias_with_grad[] = {
-    {"strips", cuda_declines_f64, cuda_gelu_bias_grad_workspace, cuda_gelu_bias_with_grad},
-    KERNEL_END,
-};
+CUDA_RUN(gelu_bias_with_grad, strips, cuda_gelu_bias_with_grad)

@@ -72,12 +72,6 @@ static enum status adamw_run(const struct kernel_ctx *x, const struct op_call *c
     return cuda_batch_adamw(x, &c, 1);
 }
 
-extern "C" const struct kernel cuda_kernels_adamw[] = {
-    {"vectors", cuda_declines_f64, NULL, adamw_run},
-    KERNEL_END,
-};
+CUDA_RUN(adamw, vectors, adamw_run)
 
-extern "C" const struct kernel cuda_kernels_adamw_master[] = {
-    {"vectors", cuda_declines_f64, NULL, adamw_run},
-    KERNEL_END,
-};
+CUDA_RUN(adamw_master, vectors, adamw_run)

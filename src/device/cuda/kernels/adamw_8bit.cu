@@ -277,12 +277,6 @@ static enum status coded_run(const struct kernel_ctx *x, const struct op_call *c
     return cuda_batch_adamw_8bit(x, &c, 1);
 }
 
-extern "C" const struct kernel cuda_kernels_adamw_8bit[] = {
-    {"warps", cuda_declines_f64, NULL, coded_run},
-    KERNEL_END,
-};
+CUDA_RUN(adamw_8bit, warps, coded_run)
 
-extern "C" const struct kernel cuda_kernels_adamw_8bit_master[] = {
-    {"warps", cuda_declines_f64, NULL, coded_run},
-    KERNEL_END,
-};
+CUDA_RUN(adamw_8bit_master, warps, coded_run)

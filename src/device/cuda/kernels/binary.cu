@@ -13,10 +13,7 @@
     {                                                                                      \
         return cuda_map2<name##_fn>(x, c);                                                 \
     }                                                                                      \
-    extern "C" const struct kernel cuda_kernels_##name[] = {                               \
-        {"vectors", cuda_declines_f64, NULL, name##_vectors},                              \
-        KERNEL_END,                                                                        \
-    };
+    CUDA_RUN(name, vectors, name##_vectors)
 BINARY(add, a + b)
 BINARY(sub, a - b)
 BINARY(mul, a *b)

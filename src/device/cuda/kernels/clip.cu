@@ -9,10 +9,6 @@
  * only one. Which elements make a chunk depends on the shapes alone.
  */
 
-static constexpr int SQUARES_THREADS = 512;
-/* Small enough that a matrix of a million elements is spread over the whole GPU; but one small
- * tensor is done by one block, which is quicker than two launches. */
-static constexpr int64_t ONE_BLOCK = 64 * SQUARES_THREADS, CHUNK = 32 * SQUARES_THREADS;
 static constexpr int SQUARES_TENSORS = 120; /* descriptors in 4 KiB of arguments */
 
 struct squares_tensor {
@@ -30,25 +26,6 @@ struct squares_args {
     double *partial; /* one per chunk */
     float *y;        /* NULL: there is more than this launch's only chunk */
 };
-
-static int64_t chunk_elems(const struct op_call *c)
-{
-    return c->n_in == 1 && shape_elems(&c->in[0].shape) <= ONE_BLOCK ? ONE_BLOCK : CHUNK;
-}
-
-static int64_t chunk_count(const struct op_call *c)
-{
-    int64_t n = 0;
-    for (int i = 0; i < c->n_in; i++)
-        n += ceil_div(shape_elems(&c->in[i].shape), chunk_elems(c));
-    return n;
-}
-
-static int64_t sum_squares_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    (void)env;
-    return chunk_count(c) * (int64_t)sizeof(double);
-}
 
 /* Elements [first, last) of a tensor; first is a multiple of 4. */
 static __device__ double squares_of(const struct squares_tensor &t, int64_t first, int64_t last)
@@ -139,8 +116,8 @@ static enum status sum_squares_chunks(const struct kernel_ctx *x, const struct o
     static_assert(sizeof(a) <= 4096, "arguments that every driver takes");
     float *y = (float *)c->out[0].data;
     double *partial = (double *)x->workspace;
-    int64_t n_all = chunk_count(c), n_done = 0;
-    a.chunk = chunk_elems(c);
+    int64_t n_all = squares_chunk_count(c), n_done = 0;
+    a.chunk = squares_chunk_elems(c);
     a.y = n_all == 1 ? y : NULL;
     for (int next = 0; next < c->n_in;) {
         int32_t n_chunks;
@@ -195,13 +172,6 @@ static __global__ void __launch_bounds__(CLIP_THREADS)
         scale *= fmin(1.0, a.max_norm / (norm + 1e-6));
     *a.scale = isfinite(norm) && isfinite(scale) ? (float)scale : 0.0f;
     *a.norm = (float)norm;
-}
-
-static int64_t clip_scale_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    (void)c;
-    (void)env;
-    return (int64_t)sizeof(double);
 }
 
 static enum status clip_scale_block(const struct kernel_ctx *x, const struct op_call *c)
@@ -285,17 +255,8 @@ static enum status loss_scale_update_one(const struct kernel_ctx *x, const struc
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-extern "C" const struct kernel cuda_kernels_sum_squares[] = {
-    {"chunks", cuda_declines_f64, sum_squares_workspace, sum_squares_chunks},
-    KERNEL_END,
-};
+CUDA_RUN(sum_squares, chunks, sum_squares_chunks)
 
-extern "C" const struct kernel cuda_kernels_clip_scale[] = {
-    {"block", cuda_declines_f64, clip_scale_workspace, clip_scale_block},
-    KERNEL_END,
-};
+CUDA_RUN(clip_scale, block, clip_scale_block)
 
-extern "C" const struct kernel cuda_kernels_loss_scale_update[] = {
-    {"one", cuda_declines_f64, NULL, loss_scale_update_one},
-    KERNEL_END,
-};
+CUDA_RUN(loss_scale_update, one, loss_scale_update_one)

@@ -54,7 +54,4 @@ static enum status dropout_vectors(const struct kernel_ctx *x, const struct op_c
     return OK;
 }
 
-extern "C" const struct kernel cuda_kernels_dropout[] = {
-    {"vectors", cuda_declines_f64, NULL, dropout_vectors},
-    KERNEL_END,
-};
+CUDA_RUN(dropout, vectors, dropout_vectors)

@@ -14,6 +14,7 @@
  * Ids outside the table are refused by the loader. Should one arrive all the same, nothing is read
  * or written out of bounds: its row is NaN, which stops training, and its gradient is dropped.
  */
+#include "device/cuda/declared/elementwise.h"
 #include "device/cuda/support/any.cuh"
 
 static constexpr int THREADS = 256;
@@ -61,7 +62,7 @@ static enum status embedding_gather(const struct kernel_ctx *x, const struct op_
 
 /* ---- sorting (id, position) pairs ------------------------------------------------------------ */
 
-static constexpr int DIGITS = 256, DIGIT_BITS = 8, SORT_ITEMS = 2048;
+static constexpr int DIGITS = EMBEDDING_DIGITS, DIGIT_BITS = 8, SORT_ITEMS = EMBEDDING_SORT_ITEMS;
 static_assert(THREADS == DIGITS, "one thread per digit");
 
 struct pairs {
@@ -164,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- sums of runs ---------------------------------------------------------------------------- */
 
-static constexpr int PIECE = 32, SUM_THREADS = 128;
+static constexpr int PIECE = EMBEDDING_PIECE, SUM_THREADS = 128;
 
 struct sum_args {
     struct pairs sorted;
@@ -285,36 +286,9 @@ static int pass_count(int64_t n_rows)
     return n;
 }
 
-/* The workspace: two sets of pairs, the counts, the edges; each at a multiple of 64 bytes. */
-struct layout {
-    int64_t pairs_bytes, counts_bytes, edges_bytes;
-};
-
-static int64_t whole_lines(int64_t n_bytes)
-{
-    return ceil_div(n_bytes, 64) * 64;
-}
-
-static struct layout layout_of(const struct op_call *c)
-{
-    int64_t n = shape_elems(&c->in[1].shape), n_columns = c->out[0].shape.dim[1];
-    struct layout l;
-    l.pairs_bytes = whole_lines(n * (int64_t)sizeof(int32_t));
-    l.counts_bytes = whole_lines(ceil_div(n, SORT_ITEMS) * DIGITS * (int64_t)sizeof(int32_t));
-    l.edges_bytes = ceil_div(n, PIECE) * 2 * n_columns * (int64_t)sizeof(float);
-    return l;
-}
-
-static int64_t embedding_grad_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    (void)env;
-    struct layout l = layout_of(c);
-    return 4 * l.pairs_bytes + l.counts_bytes + l.edges_bytes;
-}
-
 /* Pairs in workspace, sorted by id; the set they end in is returned in *sorted. */
 static enum status sort_pairs(const struct kernel_ctx *x, const struct op_call *c,
-                              const struct layout *l, struct pairs *sorted)
+                              const struct embedding_layout *l, struct pairs *sorted)
 {
     int64_t n = shape_elems(&c->in[1].shape), n_rows = c->out[0].shape.dim[0];
     char *base = (char *)x->workspace;
@@ -372,7 +346,7 @@ static enum status prepare_output(const struct kernel_ctx *x, const struct op_ca
 
 static enum status embedding_grad_sorted(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct layout l = layout_of(c);
+    struct embedding_layout l = embedding_layout_of(c);
     struct sum_args a = {};
     a.n = shape_elems(&c->in[1].shape);
     a.n_rows = c->out[0].shape.dim[0];
@@ -388,21 +362,8 @@ static enum status embedding_grad_sorted(const struct kernel_ctx *x, const struc
     return OK;
 }
 
-static const char *embedding_grad_declines(const struct op_call *c, const struct kernel_env *env)
-{
-    if (shape_elems(&c->in[1].shape) > INT32_MAX || call_int(c, 0) >= INT32_MAX)
-        return "takes fewer than 2^31 ids and rows";
-    return cuda_declines_f64(c, env);
-}
-
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-extern "C" const struct kernel cuda_kernels_embedding[] = {
-    {"gather", cuda_declines_f64, NULL, embedding_gather},
-    KERNEL_END,
-};
+CUDA_RUN(embedding, gather, embedding_gather)
 
-extern "C" const struct kernel cuda_kernels_embedding_grad[] = {
-    {"sorted", embedding_grad_declines, embedding_grad_workspace, embedding_grad_sorted},
-    KERNEL_END,
-};
+CUDA_RUN(embedding_grad, sorted, embedding_grad_sorted)

@@ -67,7 +67,6 @@ template <typename F> struct gelu_grad_fn {
 };
 
 enum status cuda_gelu_bias(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
-int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env);
 enum status cuda_gelu_bias_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 enum status cuda_gelu_bias_with_grad(const struct kernel_ctx *x,
                                      const struct op_call *c) MUST_CHECK;

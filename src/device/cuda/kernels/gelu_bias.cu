@@ -20,6 +20,7 @@
  * The sums are of dx before it is rounded, in f32: over a thread's rows, then over the block's
  * lines; each band leaves one line in the workspace, columns_finish adds the lines.
  */
+#include "device/cuda/declared/elementwise.h"
 #include "device/cuda/kernels/gelu.cuh"
 #include "device/cuda/support/columns.cuh"
 #include "device/cuda/support/copies.cuh"
@@ -27,9 +28,8 @@
 #include "device/cuda/support/weight.cuh"
 
 static constexpr int FORWARD = 2; /* vectors of a thread on their way */
-static constexpr int GRAD_THREADS = 512, STAGES = 6;
-static constexpr int LEAST = 4;  /* rows of a thread */
-static constexpr int BLOCKS = 2; /* of the gradient on a multiprocessor, by their registers */
+static constexpr int GRAD_THREADS = GELU_GRAD_THREADS, STAGES = GELU_STAGES;
+static constexpr int BLOCKS = GELU_BLOCKS;
 
 template <typename T> struct gelu_bias_args {
     T *out;
@@ -224,35 +224,6 @@ static __global__ void __launch_bounds__(GRAD_THREADS, BLOCKS)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* How the gradient is cut, by the shape and the GPU alone: as workspace must be, and so that a sum
- * has the same bits wherever its operands lie. */
-struct strip_cut {
-    unsigned n_strips, n_bands, lanes, lines;
-};
-
-static struct strip_cut cut_of(const struct op_call *c, const struct kernel_env *env)
-{
-    const struct cuda_libraries *l = cuda_libraries_of(env);
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
-    int64_t n_vectors = ceil_div(n * dtype_size(c->in[0].dtype), 16);
-    int64_t most = l->shared_per_block_optin / ((int64_t)sizeof(uint4) * 2 * STAGES) / WARP * WARP;
-    most = most < GRAD_THREADS ? most : GRAD_THREADS;
-    n_vectors = n_vectors > 1 ? n_vectors : 1;
-    int64_t n_strips = ceil_div(n_vectors, most);
-    int64_t lanes = ceil_div(ceil_div(n_vectors, n_strips), WARP) * WARP;
-    int64_t lines = most / lanes;
-    int64_t n_bands = (int64_t)l->n_multiprocessors * BLOCKS / n_strips;
-    int64_t bands_most = ceil_div(n_rows, lines * LEAST);
-    n_bands = n_bands < bands_most ? n_bands : bands_most;
-    return {(unsigned)n_strips, (unsigned)(n_bands > 1 ? n_bands : 1), (unsigned)lanes,
-            (unsigned)lines};
-}
-
-int64_t cuda_gelu_bias_grad_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    return cut_of(c, env).n_bands * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
-}
-
 template <typename T> static gelu_bias_args<T> gelu_bias_args_of(const struct op_call *c, int bias)
 {
     gelu_bias_args<T> a = {};
@@ -306,7 +277,7 @@ static enum status launch_grad(const struct kernel_ctx *x, const struct gelu_bia
 template <bool WITH_Y, typename F>
 static enum status backward(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct strip_cut cut = cut_of(c, &x->env);
+    const struct strip_cut cut = gelu_strip_cut(c, &x->env);
     int64_t n = shape_last(&c->in[0].shape);
     float *partial = (float *)x->workspace;
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {

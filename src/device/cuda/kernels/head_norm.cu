@@ -7,11 +7,12 @@
  * block leaves one line of sums in the workspace. Heads too long for one vector per thread take dw
  * first, in a pass of its own (dx may lie over dy or x).
  */
+#include "device/cuda/declared/norms.h"
 #include "device/cuda/kernels/norm.cuh"
 #include "device/cuda/support/columns.cuh"
 #include "ops/layer_support.h"
 
-static constexpr int THREADS = 256;
+static constexpr int THREADS = HEAD_THREADS;
 
 /* Sum over the group; all lanes of the warp take part. */
 static __device__ __forceinline__ float lanes_sum(float v, int lanes)
@@ -19,16 +20,6 @@ static __device__ __forceinline__ float lanes_sum(float v, int lanes)
     for (int step = lanes / 2; step > 0; step /= 2)
         v += __shfl_xor_sync(0xffffffffu, v, step);
     return v;
-}
-
-/* Vectors are of n elements; the lanes of a group cover a head in one go when it is short enough.
- */
-static int lanes_for(int64_t head_dim, int n)
-{
-    int lanes = 1;
-    while (lanes < WARP && lanes * n < head_dim)
-        lanes *= 2;
-    return lanes;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -98,7 +89,7 @@ enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c)
         a.epsilon = (float)call_float(c, HEAD_NORM_EPSILON);
         bool vectors = d.head_dim % N == 0 && is_aligned(a.y, 16) && is_aligned(a.x, 16) &&
                        weight_aligned(a.wq) && weight_aligned(a.wk);
-        int lanes = lanes_for(d.head_dim, vectors ? N : 1);
+        int lanes = head_lanes(d.head_dim, vectors ? N : 1);
         unsigned grid = grid_for(a.n_items * lanes, THREADS);
         if (vectors)
             head_norm_kernel<N, T><<<grid, THREADS, 0, cuda_stream(x)>>>(a, lanes);
@@ -110,46 +101,6 @@ enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c)
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */
-
-enum { PART_QUERY, PART_KEY, PART_VALUE, N_PARTS };
-
-/* Heads [first, first + n) of every row, and the blocks that work on them. */
-struct part {
-    int64_t first, n;
-    int64_t first_block, n_blocks;
-};
-
-/* How the gradient is cut, by the shape and the GPU. */
-struct head_cut {
-    struct part part[N_PARTS];
-    bool held;       /* one vector per thread covers a head */
-    int lanes;       /* of vectors, when held */
-    int64_t n_bands; /* otherwise: bands of rows for dw, of either weight */
-};
-
-static struct head_cut head_cut_of(const struct op_call *c, const struct kernel_env *env)
-{
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    int n = (int)(16 / dtype_size(c->in[0].dtype));
-    struct head_cut cut = {};
-    cut.held = d.head_dim % n == 0 && d.head_dim <= WARP * n;
-    cut.lanes = lanes_for(d.head_dim, cut.held ? n : 1);
-    const int64_t first[N_PARTS] = {0, d.heads, d.heads + d.kv_heads};
-    const int64_t n_heads[N_PARTS] = {d.heads, d.kv_heads, d.kv_heads};
-    int64_t next = 0, n_rows = d.batch * d.n_tokens;
-    for (int i = 0; i < N_PARTS; i++) {
-        struct part *p = &cut.part[i];
-        int64_t want = ceil_div(n_rows * n_heads[i], THREADS / cut.lanes);
-        int64_t most = 4 * (int64_t)cuda_libraries_of(env)->n_multiprocessors;
-        p->first = first[i];
-        p->n = n_heads[i];
-        p->first_block = next;
-        p->n_blocks = want < most ? want : most;
-        next += p->n_blocks;
-    }
-    cut.n_bands = columns_bands(env, n_rows, ceil_div(d.head_dim, COLUMNS_LANES));
-    return cut;
-}
 
 template <typename T> struct head_grad_args {
     T *dx;
@@ -188,7 +139,7 @@ static __global__ void __launch_bounds__(THREADS)
     int i_part = PART_QUERY;
     while (i_part < PART_VALUE && blockIdx.x >= a.cut.part[i_part + 1].first_block)
         i_part++;
-    const struct part &part = a.cut.part[i_part];
+    const struct head_part &part = a.cut.part[i_part];
     const bool normed = i_part != PART_VALUE;
     const int64_t n_items = a.n_rows * part.n, step = part.n_blocks * groups;
     const int64_t first = threadIdx.x % lanes * N;
@@ -244,7 +195,7 @@ static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES)
     __shared__ float sums[COLUMNS_LINES][COLUMNS_LANES];
     const int64_t n_bands = a.cut.n_bands, i_line = blockIdx.x / n_tiles;
     const int64_t band = i_line % n_bands;
-    const struct part &part = a.cut.part[i_line / n_bands];
+    const struct head_part &part = a.cut.part[i_line / n_bands];
     const int64_t column = blockIdx.x % n_tiles * COLUMNS_LANES + threadIdx.x;
     const int64_t band_rows = (a.n_rows + n_bands - 1) / n_bands, first = band * band_rows;
     const int64_t last = first + band_rows < a.n_rows ? first + band_rows : a.n_rows;
@@ -265,20 +216,6 @@ static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES)
     for (int line = 1; line < COLUMNS_LINES; line++)
         sum += sums[line][threadIdx.x];
     a.partial[i_line * a.head_dim + column] = sum;
-}
-
-/* Lines of sums of both weights. */
-static int64_t line_count(const struct head_cut *cut, bool held)
-{
-    return held ? cut->part[PART_QUERY].n_blocks + cut->part[PART_KEY].n_blocks : 2 * cut->n_bands;
-}
-
-int64_t cuda_head_norm_grad_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    struct head_cut cut = head_cut_of(c, env);
-    int64_t lines = line_count(&cut, cut.held), other = line_count(&cut, false);
-    lines = lines > other ? lines : other;
-    return lines * qkv_dims_of(c, 0).head_dim * (int64_t)sizeof(float);
 }
 
 template <typename T>
@@ -306,7 +243,7 @@ enum status cuda_head_norm_grad(const struct kernel_ctx *x, const struct op_call
 {
     struct head_cut cut = head_cut_of(c, &x->env);
     int64_t head_dim = qkv_dims_of(c, 0).head_dim;
-    const struct part *last = &cut.part[PART_VALUE];
+    const struct head_part *last = &cut.part[PART_VALUE];
     unsigned grid = (unsigned)(last->first_block + last->n_blocks);
     bool held = cut.held;
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {

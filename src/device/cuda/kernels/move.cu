@@ -1,16 +1,12 @@
 /* move.cu: ops that move elements without computing: cast, reshape, slices, concat, broadcast,
  * iota, transpose. All but cast copy bytes, whatever the dtype, in the widest units (up to 16
  * bytes) that divide every length, step and address. */
+#include "device/cuda/declared/elementwise.h"
 #include "device/cuda/support/any.cuh"
 
 static constexpr int THREADS = 256;
 
 /* ---- cast ----------------------------------------------------------------------------------- */
-
-static const char *cast_declines_vectors(const struct op_call *c, const struct kernel_env *env)
-{
-    return dtype_is_float(c->in[0].dtype) ? cuda_declines_f64(c, env) : "takes floats only";
-}
 
 static __global__ void __launch_bounds__(THREADS)
     cast_kernel(struct any y, struct any x, int64_t n, int64_t n_vectors)
@@ -239,34 +235,6 @@ static enum status iota_elements(const struct kernel_ctx *x, const struct op_cal
 
 /* ---- transpose ------------------------------------------------------------------------------- */
 
-/* The output's axes, with axes of size 1 left out and axes that stay neighbours merged: how long
- * each is and how far apart its indices are in the source, in elements. */
-struct permutation {
-    int rank;
-    int64_t dim[MAX_RANK], src_step[MAX_RANK];
-};
-
-static struct permutation simplify(const struct op_call *c)
-{
-    const struct shape *in = &c->in[0].shape;
-    struct permutation p = {};
-    int64_t last = -2;
-    for (int i = 0; i < in->rank; i++) {
-        int64_t axis = c->attrs[0].ints[i];
-        if (in->dim[axis] == 1)
-            continue;
-        int64_t between = last + 1; /* axes of size 1 do not keep neighbours apart */
-        while (between >= 0 && between < axis && in->dim[between] == 1)
-            between++;
-        if (p.rank == 0 || between != axis)
-            p.dim[p.rank++] = 1;
-        p.dim[p.rank - 1] *= in->dim[axis];
-        p.src_step[p.rank - 1] = shape_inner(in, (int)axis + 1);
-        last = axis;
-    }
-    return p;
-}
-
 /* Source offset of the i-th index over axes [0, n_axes) except `skip`, row-major, in elements. */
 static __device__ int64_t src_offset(const struct permutation &p, int n_axes, int skip, int64_t i)
 {
@@ -312,37 +280,7 @@ static enum status launch_rows(const struct kernel_ctx *x, const struct op_call 
     return OK;
 }
 
-static constexpr int TILE = 32, TILE_LINES = 8;
-
-/* The source's last axis is the output's axis `fast`: that axis and the output's last one make a
- * plane, which is transposed tile by tile through shared memory; the other axes count planes. */
-struct planes {
-    struct permutation p;
-    int fast;
-    int64_t n_rows, n_columns; /* of a plane of the output: axis fast, last axis */
-    int64_t dst_step;          /* elements between rows of the output's planes */
-    int64_t below;             /* planes between two indices of the axis before `fast` */
-    int64_t n_planes;
-};
-
-static struct planes planes_of(const struct permutation *p)
-{
-    struct planes l = {};
-    int last = p->rank - 1;
-    l.p = *p;
-    while (p->src_step[l.fast] != 1)
-        l.fast++;
-    l.dst_step = l.below = l.n_planes = 1;
-    for (int a = last; a > l.fast; a--)
-        l.dst_step *= p->dim[a];
-    for (int a = last - 1; a > l.fast; a--)
-        l.below *= p->dim[a];
-    for (int a = 0; a < last; a++)
-        l.n_planes *= a == l.fast ? 1 : p->dim[a];
-    l.n_rows = p->dim[l.fast];
-    l.n_columns = p->dim[last];
-    return l;
-}
+static constexpr int TILE = TRANSPOSE_TILE, TILE_LINES = 8;
 
 /* Blocks of TILE x TILE_LINES threads; n_across tiles along the columns, n_down along the rows. */
 template <typename U>
@@ -371,7 +309,7 @@ static __global__ void __launch_bounds__(TILE *TILE_LINES)
 static enum status launch_planes(const struct kernel_ctx *x, const struct op_call *c,
                                  const struct permutation *p, int64_t size)
 {
-    struct planes l = planes_of(p);
+    struct planes l = transpose_planes(p);
     int64_t n_down = ceil_div(l.n_rows, TILE), n_across = ceil_div(l.n_columns, TILE);
     int64_t n_blocks = l.n_planes * n_down * n_across;
     UNIT_DISPATCH(size, U,
@@ -381,20 +319,9 @@ static enum status launch_planes(const struct kernel_ctx *x, const struct op_cal
     return OK;
 }
 
-static const char *transpose_declines(const struct op_call *c, const struct kernel_env *env)
-{
-    struct permutation p = simplify(c);
-    (void)env;
-    if (p.rank <= 1 || p.src_step[p.rank - 1] == 1)
-        return NULL;
-    struct planes l = planes_of(&p);
-    int64_t n_tiles = l.n_planes * ceil_div(l.n_rows, TILE) * ceil_div(l.n_columns, TILE);
-    return n_tiles > INT32_MAX ? "more tiles than a launch has blocks" : NULL;
-}
-
 static enum status transpose_tiles(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct permutation p = simplify(c);
+    struct permutation p = transpose_simplified(c);
     int64_t size = dtype_size(c->in[0].dtype);
     if (p.rank <= 1)
         return reshape_copy(x, c);
@@ -405,25 +332,14 @@ static enum status transpose_tiles(const struct kernel_ctx *x, const struct op_c
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-extern "C" const struct kernel cuda_kernels_cast[] = {
-    {"vectors", cast_declines_vectors, NULL, cast_vectors},
-    {"elements", NULL, NULL, cast_elements},
-    KERNEL_END,
-};
+CUDA_RUN(cast, vectors, cast_vectors)
+CUDA_RUN(cast, elements, cast_elements)
 
-extern "C" const struct kernel cuda_kernels_transpose[] = {
-    {"tiles", transpose_declines, NULL, transpose_tiles},
-    KERNEL_END,
-};
+CUDA_RUN(transpose, tiles, transpose_tiles)
 
-#define LIST(name, variant)                                  \
-    extern "C" const struct kernel cuda_kernels_##name[] = { \
-        {#variant, NULL, NULL, name##_##variant},            \
-        KERNEL_END,                                          \
-    };
-LIST(reshape, copy)
-LIST(slice, runs)
-LIST(slice_grad, runs)
-LIST(concat, runs)
-LIST(broadcast, runs)
-LIST(iota, elements)
+CUDA_RUN(reshape, copy, reshape_copy)
+CUDA_RUN(slice, runs, slice_runs)
+CUDA_RUN(slice_grad, runs, slice_grad_runs)
+CUDA_RUN(concat, runs, concat_runs)
+CUDA_RUN(broadcast, runs, broadcast_runs)
+CUDA_RUN(iota, elements, iota_elements)

@@ -231,30 +231,6 @@ static __global__ void __launch_bounds__(THREADS) norm_grad_any(const struct nor
 
 /* ---- gradient: launches ---------------------------------------------------------------------- */
 
-template <bool CENTRED>
-static struct team_cut cut_of(const struct op_call *c, const struct kernel_env *env)
-{
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    return team_cut_of(env, n_rows, n, c->in[0].dtype, CENTRED ? 2 : 1,
-                       call_has(c, CENTRED ? 5 : 4));
-}
-
-static int64_t bands_of(const struct op_call *c, const struct kernel_env *env)
-{
-    int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
-    return columns_bands(env, n_rows, ceil_div(n, COLUMNS_LANES));
-}
-
-template <bool CENTRED>
-static int64_t norm_grad_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    struct team_cut cut = cut_of<CENTRED>(c, env);
-    int64_t n_lines = bands_of(c, env);
-    if (cut.fits && cut.n_blocks > n_lines)
-        n_lines = cut.n_blocks;
-    return n_lines * (CENTRED ? 2 : 1) * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
-}
-
 template <bool CENTRED, typename T>
 static void launch_any(const struct kernel_ctx *x, const struct norm_grad_args<T> &a,
                        int64_t n_bands)
@@ -274,8 +250,8 @@ static void launch_any(const struct kernel_ctx *x, const struct norm_grad_args<T
 template <bool CENTRED>
 static enum status norm_grad_rows(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct team_cut cut = cut_of<CENTRED>(c, &x->env);
-    int64_t n_lines = bands_of(c, &x->env), n = shape_last(&c->in[0].shape);
+    struct team_cut cut = norm_team_cut(c, &x->env, CENTRED);
+    int64_t n_lines = norm_bands(c, &x->env), n = shape_last(&c->in[0].shape);
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         struct norm_grad_args<T> a = norm_grad_args_of<T>(x, c, CENTRED);
         bool vectors = cut.fits && is_aligned(a.dx, 16) && is_aligned(a.dy, 16) &&
@@ -294,14 +270,9 @@ static enum status norm_grad_rows(const struct kernel_ctx *x, const struct op_ca
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-#define LIST(name, workspace, run)                           \
-    extern "C" const struct kernel cuda_kernels_##name[] = { \
-        {"rows", cuda_declines_f64, workspace, run},         \
-        KERNEL_END,                                          \
-    };
-LIST(layer_norm, NULL, norm_rows<true>)
-LIST(layer_norm_grad, norm_grad_workspace<true>, norm_grad_rows<true>)
-LIST(rms_norm, NULL, norm_rows<false>)
-LIST(rms_norm_grad, norm_grad_workspace<false>, norm_grad_rows<false>)
-LIST(head_norm, NULL, cuda_head_norm)
-LIST(head_norm_grad, cuda_head_norm_grad_workspace, cuda_head_norm_grad)
+CUDA_RUN(layer_norm, rows, norm_rows<true>)
+CUDA_RUN(layer_norm_grad, rows, norm_grad_rows<true>)
+CUDA_RUN(rms_norm, rows, norm_rows<false>)
+CUDA_RUN(rms_norm_grad, rows, norm_grad_rows<false>)
+CUDA_RUN(head_norm, rows, cuda_head_norm)
+CUDA_RUN(head_norm_grad, rows, cuda_head_norm_grad)

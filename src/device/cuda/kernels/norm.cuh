@@ -26,7 +26,6 @@ template <typename T> struct norm_grad_args {
 };
 
 enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
-int64_t cuda_head_norm_grad_workspace(const struct op_call *c, const struct kernel_env *env);
 enum status cuda_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 
 #endif

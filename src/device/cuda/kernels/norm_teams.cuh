@@ -18,64 +18,14 @@
 #ifndef SNUG_DEVICE_CUDA_KERNELS_NORM_TEAMS_CUH
 #define SNUG_DEVICE_CUDA_KERNELS_NORM_TEAMS_CUH
 
+#include "device/cuda/declared/norms.h"
 #include "device/cuda/kernels/norm_warps.cuh"
 #include "device/cuda/support/copies.cuh"
-
-static constexpr int TEAM_VECTORS = 4, TEAMS_WARPS = 16, TEAMS_STAGES = 4;
-static constexpr int TEAMS_SLOTS = 4;           /* places where the teams add up */
-static constexpr int TEAMS_LONGEST = 8192;      /* elements of a row */
-static constexpr int TEAMS_STATIC_BYTES = 1024; /* shared memory kept for what is not the ring */
-
-/* How a call is cut. By its shape and the GPU alone. */
-struct team_cut {
-    bool fits;
-    int vectors_each;        /* of a lane: K */
-    int team_warps, n_teams; /* of a block: powers of two */
-    int n_arrays;            /* dy, x and perhaps add */
-    int n_stages, n_slots;
-    int shared_bytes;
-    int64_t n_blocks;
-};
 
 /* Elements of a row with its last vectors made whole. */
 static __host__ __device__ inline int team_length(const struct team_cut &c, int per_vector)
 {
     return c.vectors_each * c.team_warps * WARP * per_vector;
-}
-
-static inline struct team_cut team_cut_of(const struct kernel_env *env, int64_t n_rows, int64_t n,
-                                          enum dtype d, int n_sums, bool add)
-{
-    const struct cuda_libraries *l = cuda_libraries_of(env);
-    const int per_vector = 16 / (int)dtype_size(d);
-    struct team_cut c = {};
-    if (n % per_vector != 0 || n > TEAMS_LONGEST)
-        return c;
-    const int64_t n_vectors = n / per_vector;
-    c.team_warps = 1;
-    while (ceil_div(n_vectors, c.team_warps * WARP) > TEAM_VECTORS)
-        c.team_warps *= 2;
-    c.vectors_each = (int)ceil_div(n_vectors, c.team_warps * WARP);
-    c.n_arrays = add ? 3 : 2;
-    const int weight_bytes = team_length(c, per_vector) * (int)sizeof(float);
-    const int warp_bytes = c.n_arrays * c.vectors_each * WARP * 16; /* a warp's part of a stage */
-    const int room = l->shared_per_block_optin - TEAMS_STATIC_BYTES - weight_bytes;
-    int n_warps = TEAMS_WARPS;
-    while (n_warps > c.team_warps && 2 * n_warps * warp_bytes > room)
-        n_warps /= 2;
-    c.n_stages = room / (n_warps * warp_bytes);
-    c.n_stages = c.n_stages < TEAMS_STAGES ? c.n_stages : TEAMS_STAGES;
-    c.n_teams = n_warps / c.team_warps;
-    c.fits = room > 0 && c.n_stages >= 2;
-    /* The slots lie over the ring, which holds two stages of at least two arrays: one slot fits. */
-    const int ring_bytes = c.n_stages * n_warps * warp_bytes;
-    c.n_slots = TEAMS_SLOTS;
-    while (c.n_slots > 1 &&
-           (c.n_slots > c.n_teams || c.n_slots * n_sums * weight_bytes > ring_bytes))
-        c.n_slots /= 2;
-    c.shared_bytes = weight_bytes + ring_bytes;
-    c.n_blocks = n_rows < l->n_multiprocessors ? n_rows : l->n_multiprocessors;
-    return c;
 }
 
 /* ---- copies on their way --------------------------------------------------------------------- */

@@ -201,7 +201,7 @@ static __global__ void __launch_bounds__(WARPS_THREADS, (warps_blocks<Q, T>::n))
 template <int Q, bool CENTRED, typename T>
 static void norm_warps_launch(const struct kernel_ctx *x, const struct norm_args<T> &a)
 {
-    int64_t most = (int64_t)cuda_libraries_of(&x->env)->n_multiprocessors * warps_blocks<Q, T>::n;
+    int64_t most = (int64_t)x->env.gpu->n_multiprocessors * warps_blocks<Q, T>::n;
     norm_warps<Q, CENTRED, T>
         <<<grid_for(a.n_rows, WARPS_THREADS / WARP, most), WARPS_THREADS, 0, cuda_stream(x)>>>(a);
 }

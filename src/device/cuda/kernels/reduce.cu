@@ -9,55 +9,11 @@
 #include "device/cuda/support/columns.cuh"
 #include "device/cuda/support/weight.cuh"
 
-static constexpr int THREADS = 256;
-
-struct box {
-    int64_t n_outer, length, n_inner;
-};
-
-/* Axes [first, last] of x in one. */
-static struct box box_of(const struct shape *x, int first, int last)
-{
-    struct box box = {shape_outer(x, first), shape_outer(x, last + 1) / shape_outer(x, first),
-                      shape_inner(x, last + 1)};
-    return box;
-}
-
-/* The reduced axes of sum and mean as a box; false when other axes lie between them. Axes of size 1
- * are free to be on either side. */
-static bool sum_box(const struct op_call *c, struct box *box)
-{
-    const struct shape *x = &c->in[0].shape;
-    const struct attr *axes = &c->attrs[0];
-    int first = x->rank, last = -1;
-    int64_t length = 1;
-    for (int i = 0; i < axes->n_ints; i++) {
-        int axis = (int)axes->ints[i];
-        length *= x->dim[axis];
-        if (x->dim[axis] == 1)
-            continue;
-        first = MIN(first, axis);
-        last = MAX(last, axis);
-    }
-    struct box all = {1, shape_elems(x), 1}, none = {1, 1, shape_elems(x)};
-    if (axes->n_ints == 0)
-        *box = all;
-    else if (last < 0)
-        *box = none;
-    else
-        *box = box_of(x, first, last);
-    return axes->n_ints == 0 || box->length == length;
-}
+static constexpr int THREADS = SUM_THREADS_EACH;
 
 /* ---- n_inner = 1: sums along rows ------------------------------------------------------------ */
 
-/* A row is cut into chunks, a block each; short rows take a warp each and need no second stage. */
-static constexpr int CHUNK = 64 * THREADS, SHORT_ROW = 1024;
-
-static int64_t chunk_count(const struct box *box)
-{
-    return ceil_div(box->length, CHUNK);
-}
+static constexpr int CHUNK = SUM_CHUNK, SHORT_ROW = SUM_SHORT_ROW;
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -117,7 +73,7 @@ static __global__ void __launch_bounds__(THREADS)
 static enum status sum_along_rows(const struct kernel_ctx *x, const struct op_call *c,
                                   const struct box *box, double factor)
 {
-    int64_t n_chunks = chunk_count(box), n_rows = box->n_outer;
+    int64_t n_chunks = sum_chunk_count(box), n_rows = box->n_outer;
     double *partial = (double *)x->workspace;
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         T *y = (T *)c->out[0].data;
@@ -190,33 +146,13 @@ static __global__ void __launch_bounds__(COLUMNS_LANES *COLUMNS_LINES, COLUMNS_B
     }
 }
 
-/* Columns per thread, by the shape alone. */
-static int64_t columns_each(const struct op_call *c, const struct box *box)
-{
-    int64_t n = 16 / dtype_size(c->in[0].dtype);
-    return box->n_inner % n == 0 ? n : 1;
-}
-
-static int64_t band_count(const struct op_call *c, const struct kernel_env *env,
-                          const struct box *box)
-{
-    int64_t n_tiles = ceil_div(box->n_inner, COLUMNS_LANES * columns_each(c, box));
-    return columns_bands(env, box->length, box->n_outer * n_tiles);
-}
-
-static int64_t column_workspace(const struct op_call *c, const struct kernel_env *env,
-                                const struct box *box)
-{
-    return box->n_outer * band_count(c, env, box) * box->n_inner * (int64_t)sizeof(float);
-}
-
 /* out = factor * column sums (+ add). add may be out itself. */
 static enum status sum_down_columns(const struct kernel_ctx *x, const struct op_call *c,
                                     const struct box *box, double factor, const struct tensor *add)
 {
-    int64_t n_bands = band_count(c, &x->env, box);
+    int64_t n_bands = sum_band_count(c, &x->env, box);
     float *partial = (float *)x->workspace;
-    bool vectors = columns_each(c, box) > 1 && is_aligned(c->in[0].data, 16);
+    bool vectors = sum_columns_each(c, box) > 1 && is_aligned(c->in[0].data, 16);
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         constexpr int N = per_16_bytes<T>::n;
         const T *in = (const T *)c->in[0].data;
@@ -305,23 +241,6 @@ static enum status sum_scattered(const struct kernel_ctx *x, const struct op_cal
 
 /* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
-static const char *box_declines(const struct op_call *c, const struct kernel_env *env)
-{
-    struct box box;
-    if (!sum_box(c, &box))
-        return "takes reduced axes next to each other only";
-    return cuda_declines_f64(c, env);
-}
-
-static int64_t box_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    struct box box;
-    sum_box(c, &box);
-    if (box.n_inner > 1)
-        return column_workspace(c, env, &box);
-    return box.length <= SHORT_ROW ? 0 : box.n_outer * chunk_count(&box) * (int64_t)sizeof(double);
-}
-
 static enum status box_sum(const struct kernel_ctx *x, const struct op_call *c, bool mean)
 {
     struct box box;
@@ -349,12 +268,6 @@ static enum status sum_warps(const struct kernel_ctx *x, const struct op_call *c
 static enum status mean_warps(const struct kernel_ctx *x, const struct op_call *c)
 {
     return sum_scattered(x, c, true);
-}
-
-static int64_t sum_rows_workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    struct box box = box_of(&c->in[0].shape, 0, 0);
-    return column_workspace(c, env, &box);
 }
 
 static enum status sum_rows_bands(const struct kernel_ctx *x, const struct op_call *c)
@@ -455,29 +368,14 @@ static enum status max_grad_lanes(const struct kernel_ctx *x, const struct op_ca
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-extern "C" const struct kernel cuda_kernels_sum[] = {
-    {"boxes", box_declines, box_workspace, sum_boxes},
-    {"warps", cuda_declines_f64, NULL, sum_warps},
-    KERNEL_END,
-};
+CUDA_RUN(sum, boxes, sum_boxes)
+CUDA_RUN(sum, warps, sum_warps)
 
-extern "C" const struct kernel cuda_kernels_mean[] = {
-    {"boxes", box_declines, box_workspace, mean_boxes},
-    {"warps", cuda_declines_f64, NULL, mean_warps},
-    KERNEL_END,
-};
+CUDA_RUN(mean, boxes, mean_boxes)
+CUDA_RUN(mean, warps, mean_warps)
 
-extern "C" const struct kernel cuda_kernels_sum_rows[] = {
-    {"bands", cuda_declines_f64, sum_rows_workspace, sum_rows_bands},
-    KERNEL_END,
-};
+CUDA_RUN(sum_rows, bands, sum_rows_bands)
 
-extern "C" const struct kernel cuda_kernels_max[] = {
-    {"lanes", cuda_declines_f64, NULL, max_lanes},
-    KERNEL_END,
-};
+CUDA_RUN(max, lanes, max_lanes)
 
-extern "C" const struct kernel cuda_kernels_max_grad[] = {
-    {"lanes", cuda_declines_f64, NULL, max_grad_lanes},
-    KERNEL_END,
-};
+CUDA_RUN(max_grad, lanes, max_grad_lanes)

@@ -7,10 +7,11 @@
  *
  * Elements are read before they are written by the same thread, so the output may be the input.
  */
+#include "device/cuda/declared/elementwise.h"
 #include "device/cuda/support/weight.cuh"
 #include "ops/layer_support.h"
 
-enum { THREADS = 128, MOST_PAIRS = 512, AHEAD = 2, BLOCKS = 8 };
+enum { THREADS = 128, MOST_PAIRS = ROTARY_MOST_PAIRS, AHEAD = 2, BLOCKS = 8 };
 
 struct rotary_args {
     int64_t n_rows; /* batch * n_tokens */
@@ -213,28 +214,5 @@ static enum status run_vectors(const struct kernel_ctx *x, const struct op_call 
     return OK;
 }
 
-static const char *declines(const struct op_call *c, const struct kernel_env *env)
-{
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    if (d.heads + 2 * d.kv_heads > (1 << 20) || d.head_dim > (1 << 20))
-        return "too many heads or too long ones";
-    if (d.batch * d.n_tokens > 0x7fffffff)
-        return "more blocks than a launch has";
-    return cuda_declines_f64(c, env);
-}
-
-static const char *vectors_decline(const struct op_call *c, const struct kernel_env *env)
-{
-    int64_t half = qkv_dims_of(c, 0).head_dim / 2;
-    if (half % (16 / dtype_size(c->in[0].dtype)) != 0)
-        return "half a head is no whole number of vectors";
-    if (half > MOST_PAIRS)
-        return "heads are too long";
-    return declines(c, env);
-}
-
-extern "C" const struct kernel cuda_kernels_rotary[] = {
-    {.name = "vectors", .declines = vectors_decline, .workspace = NULL, .run = run_vectors},
-    {.name = "rows", .declines = declines, .workspace = NULL, .run = run_rows},
-    KERNEL_END,
-};
+CUDA_RUN(rotary, vectors, run_vectors)
+CUDA_RUN(rotary, rows, run_rows)

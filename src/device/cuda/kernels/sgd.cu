@@ -156,12 +156,6 @@ static enum status sgd_momentum_run(const struct kernel_ctx *x, const struct op_
     return cuda_batch_sgd_momentum(x, &c, 1);
 }
 
-extern "C" const struct kernel cuda_kernels_sgd[] = {
-    {"vectors", cuda_declines_f64, NULL, sgd_run},
-    KERNEL_END,
-};
+CUDA_RUN(sgd, vectors, sgd_run)
 
-extern "C" const struct kernel cuda_kernels_sgd_momentum[] = {
-    {"vectors", cuda_declines_f64, NULL, sgd_momentum_run},
-    KERNEL_END,
-};
+CUDA_RUN(sgd_momentum, vectors, sgd_momentum_run)

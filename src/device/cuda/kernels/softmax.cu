@@ -79,12 +79,6 @@ static enum status softmax_grad_rows(const struct kernel_ctx *x, const struct op
     return OK;
 }
 
-extern "C" const struct kernel cuda_kernels_softmax[] = {
-    {"rows", cuda_declines_f64, NULL, softmax_rows},
-    KERNEL_END,
-};
+CUDA_RUN(softmax, rows, softmax_rows)
 
-extern "C" const struct kernel cuda_kernels_softmax_grad[] = {
-    {"rows", cuda_declines_f64, NULL, softmax_grad_rows},
-    KERNEL_END,
-};
+CUDA_RUN(softmax_grad, rows, softmax_grad_rows)

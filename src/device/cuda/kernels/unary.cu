@@ -1,12 +1,6 @@
 /* unary.cu: elementwise functions of one operand, and their gradients from (dy, x or y). */
 #include "device/cuda/support/map.cuh"
 
-#define LIST(name)                                            \
-    extern "C" const struct kernel cuda_kernels_##name[] = {  \
-        {"vectors", cuda_declines_f64, NULL, name##_vectors}, \
-        KERNEL_END,                                           \
-    };
-
 #define UNARY(name, expression)                                                            \
     struct name##_fn {                                                                     \
         template <bool FAST> static __device__ __forceinline__ float at(float a)           \
@@ -18,7 +12,7 @@
     {                                                                                      \
         return cuda_map1<name##_fn>(x, c);                                                 \
     }                                                                                      \
-    LIST(name)
+    CUDA_RUN(name, vectors, name##_vectors)
 
 /* a is dy, b is x or y. */
 #define UNARY_GRAD(name, expression)                                                       \
@@ -32,7 +26,7 @@
     {                                                                                      \
         return cuda_map2<name##_fn>(x, c);                                                 \
     }                                                                                      \
-    LIST(name)
+    CUDA_RUN(name, vectors, name##_vectors)
 
 /* The values are the results where they are stored, so these use the accurate functions. */
 UNARY(exp, expf(a))
@@ -90,4 +84,4 @@ static enum status scale_vectors(const struct kernel_ctx *x, const struct op_cal
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
-LIST(scale)
+CUDA_RUN(scale, vectors, scale_vectors)

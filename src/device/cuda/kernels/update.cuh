@@ -382,8 +382,7 @@ template <typename RULE> static enum status update_flush(struct update_launch<RU
         update_launchable<RULE> kernel = l->pick(l->args.head);
         CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
             &per_multiprocessor, reinterpret_cast<const void *>(kernel), UPDATE_THREADS, 0));
-        int64_t most =
-            (int64_t)per_multiprocessor * cuda_libraries_of(&l->x->env)->n_multiprocessors;
+        int64_t most = (int64_t)per_multiprocessor * l->x->env.gpu->n_multiprocessors;
         kernel<<<grid_for(l->args.n_chunks, 1, most > 0 ? most : 1), UPDATE_THREADS, 0,
                  cuda_stream(l->x)>>>(l->args);
         CUDA_TRY(cudaGetLastError());

@@ -78,10 +78,6 @@ static enum status choose(const struct kernel_env *env, const struct cuda_gemm *
 const char *cuda_gemm_declines(const struct kernel_env *env, const struct cuda_gemm *g)
 {
     struct gemm_choice c;
-    if (!cuda_libraries_of(env))
-        return "there is no cuBLASLt without a GPU";
-    if (g->m == 0 || g->n == 0)
-        return NULL;
     if (choose(env, g, true, &c) != OK)
         return "cuBLASLt does not understand the product";
     return c.found ? NULL : "cuBLASLt has no algorithm for it on this GPU";
@@ -89,7 +85,10 @@ const char *cuda_gemm_declines(const struct kernel_env *env, const struct cuda_g
 
 int64_t cuda_gemm_workspace(const struct kernel_env *env, const struct cuda_gemm *g)
 {
+    const struct cuda_libraries *l = cuda_libraries_of(env);
     struct gemm_choice c;
+    if (!l->search)
+        return product_allowance(&l->gpu, g);
     return choose(env, g, true, &c) == OK ? c.workspace : 0;
 }
 

@@ -13,7 +13,8 @@
  *
  * The algorithm is found once for a shape and kept in cuda_libraries.gemm_cache: the library's
  * first proposal, or the fastest of several by measurement (gemm_search.h). The workspace is
- * known when the program is planned, and a product that was planned runs as it was planned.
+ * known when the program is planned: what product_allowance gives, or, where algorithms are
+ * searched for, what the one that was found wants. A product that was planned runs as planned.
  */
 #ifndef SNUG_DEVICE_CUDA_PRODUCTS_GEMM_H
 #define SNUG_DEVICE_CUDA_PRODUCTS_GEMM_H
@@ -22,40 +23,12 @@
 #include <stdint.h>
 
 #include "device/cuda/cuda_libraries.h"
+#include "device/cuda/declared/product.h"
 #include "device/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Rows of `row` elements; `data` is a buffer's start (256-byte aligned), elements begin `offset`
- * further. Transposed: the memory holds the matrix the other way round ([k, m] for a, [n, k] for
- * b). */
-struct cuda_matrix {
-    const void *data;
-    int64_t offset, row;
-    bool transposed;
-};
-
-/* Zero what is not wanted. Pointers are not followed when workspace is asked for, but it matters
- * which are NULL: cuda_gemm_planned() stands for those not known yet. */
-struct cuda_gemm {
-    int64_t m, n, k;
-    struct cuda_matrix a, b;
-    enum dtype dtype; /* of a and b: f32, bf16, f16 */
-    void *c;
-    int64_t c_offset, c_row;
-    enum dtype c_dtype;   /* of c, residual and bias */
-    bool add;             /* to what c holds */
-    const void *residual; /* added instead; laid out as c, same offset and rows; not with add */
-    const void *bias;     /* [n], a buffer's start */
-};
-
-/* The pointer, or while planning one that only says that it will be there. */
-static inline void *cuda_gemm_planned(const void *p)
-{
-    return p ? (void *)(uintptr_t)p : (void *)(uintptr_t)256;
-}
 
 struct cuda_gemm_cache;
 struct cuda_gemm_cache *cuda_gemm_cache_new(void); /* NULL: out of memory */
@@ -71,7 +44,6 @@ enum status cuda_gemm(const struct kernel_ctx *x, void *workspace,
                       const struct cuda_gemm *g) MUST_CHECK;
 
 /* The plain kernels, whatever the library has; they need no workspace. */
-const char *cuda_gemm_tiled_declines(const struct cuda_gemm *g);
 enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g) MUST_CHECK;
 
 /* Whether the library adds the bias of a product that it takes, or a kernel of ours after it. */

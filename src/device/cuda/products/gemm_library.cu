@@ -91,16 +91,17 @@ static cublasStatus_t set(cublasLtMatmulPreferenceOpaque_t *p,
     return cublasLtMatmulPreferenceSetAttribute(p, a, &value, sizeof(value));
 }
 
-static enum status prefer(const struct cuda_gemm *g, const struct gemm_key *k,
-                          cublasLtMatmulPreferenceOpaque_t *p)
+static enum status prefer(const struct cuda_libraries *l, const struct cuda_gemm *g,
+                          const struct gemm_key *k, cublasLtMatmulPreferenceOpaque_t *p)
 {
+    uint64_t most = (uint64_t)gemm_workspace_most(l, g);
     uint32_t result = (uint32_t)k->c_align;
     /* Parts of a split sum are added in f32, never in a 16-bit result, and in a fixed order. */
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (g->c_dtype == DTYPE_F32)
         schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
     CUBLAS_TRY(cublasLtMatmulPreferenceInit(p));
-    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)GEMM_WORKSPACE_MOST));
+    CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most));
     CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes));
     CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)k->b_align));
     CUBLAS_TRY(set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)k->a_align));
@@ -121,7 +122,7 @@ enum status gemm_propose(const struct cuda_libraries *l, const struct cuda_gemm 
     shown.bias = g->bias ? cuda_gemm_planned(NULL) : NULL;
     *n = 0;
     TRY(describe(l, &shown, bias_inside, &d));
-    TRY(prefer(g, &key, &preference));
+    TRY(prefer(l, g, &key, &preference));
     cublasStatus_t answer =
         cublasLtMatmulAlgoGetHeuristic(l->cublaslt, &d.product, &d.first, &d.second, &d.result,
                                        &d.result, &preference, n_most, out, n);

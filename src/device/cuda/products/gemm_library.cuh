@@ -10,7 +10,13 @@
 #include "device/cuda/products/gemm.h"
 #include "device/cuda/support/support.cuh"
 
-enum { GEMM_ALIGN = 256, GEMM_WORKSPACE_MOST = 32 << 20 };
+enum { GEMM_ALIGN = PRODUCT_ALIGN };
+
+/* Bytes that an algorithm may want: while algorithms are searched for, the most there is. */
+static inline int64_t gemm_workspace_most(const struct cuda_libraries *l, const struct cuda_gemm *g)
+{
+    return l->search ? (int64_t)PRODUCT_WORKSPACE_MOST : product_allowance(&l->gpu, g);
+}
 
 /* What the choice of an algorithm depends on. Compared as bytes: no padding may stay undefined. */
 struct gemm_key {

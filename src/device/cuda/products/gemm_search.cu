@@ -36,7 +36,7 @@ static enum status gather(const struct cuda_libraries *l, const struct cuda_gemm
         TRY(gemm_propose(l, g, inside, results, PROPOSALS, &n));
         for (int i = 0; i < n; i++) {
             if (results[i].state == CUBLAS_STATUS_SUCCESS &&
-                results[i].workspaceSize <= GEMM_WORKSPACE_MOST)
+                (int64_t)results[i].workspaceSize <= gemm_workspace_most(l, g))
                 gemm_choice_set(&out->items[out->n++], inside, &results[i]);
         }
     }

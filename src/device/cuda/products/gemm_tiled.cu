@@ -3,7 +3,7 @@
  * results are compared with. */
 #include "device/cuda/products/gemm_library.cuh"
 
-enum { TILE = 16 };
+enum { TILE = PRODUCT_TILE };
 
 struct strides {
     int64_t row, column;
@@ -74,12 +74,6 @@ static void launch_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)
     tiled<T, C><<<(unsigned)tiles, dim3(TILE, TILE), 0, cuda_stream(x)>>>(
         g->m, g->n, g->k, (const T *)g->a.data + g->a.offset, strides_of(&g->a),
         (const T *)g->b.data + g->b.offset, strides_of(&g->b), out);
-}
-
-const char *cuda_gemm_tiled_declines(const struct cuda_gemm *g)
-{
-    bool fits = ceil_div(g->m, TILE) * ceil_div(g->n, TILE) <= 0x7fffffff;
-    return fits ? NULL : "more tiles than a launch has blocks";
 }
 
 enum status cuda_gemm_tiled(const struct kernel_ctx *x, const struct cuda_gemm *g)

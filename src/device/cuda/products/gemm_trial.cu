@@ -92,7 +92,7 @@ static enum status scratch_open(struct scratch *s, const struct cuda_libraries *
     s->copy_bytes = place(g, NULL, &unused);
     CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
     int64_t room = (int64_t)free_bytes - workspace_bytes - ((int64_t)64 << 20);
-    int64_t n = ceil_div(3 * l->l2_bytes, s->copy_bytes);
+    int64_t n = ceil_div(3 * l->gpu.l2_bytes, s->copy_bytes);
     n = n < room / s->copy_bytes ? n : room / s->copy_bytes;
     s->n_copies = n < COPIES_MOST ? (int)n : (int)COPIES_MOST;
     *enough = s->n_copies >= 1;

@@ -42,92 +42,12 @@
  * Targets cannot be refused from a stream: one outside the vocabulary makes the loss NaN, which the
  * trainer stops at. The loader checks them before.
  */
+#include "device/cuda/declared/head_loss.h"
 #include "device/cuda/products/gemm.h"
 #include "device/cuda/products/head_rows.cuh"
 #include "ops/layer_support.h"
 
-enum {
-    ADD_THREADS = 256,
-    ALIGN = 256,
-    WORDS = 64,        /* rows of logits are a multiple of it: whole vectors, fast products */
-    AUTO_LEAST = 2048, /* rows of a chunk */
-    AUTO_MOST = 2816,
-    AUTO_ROWS = 128,     /* a multiple of it */
-    CHUNKS_UNSUMMED = 2, /* of a dw of 16 bits */
-    PRODUCTS_MOST = 3,   /* after a chunk's gradient */
-};
-
-struct sizes {
-    int64_t n_rows, n_words, n_columns;
-    int64_t chunk_rows;
-    int64_t row;        /* of the logits, elements */
-    int64_t row_bytes;  /* the same in bytes */
-    int64_t n_products; /* words the products run over: n_words, or row over a padded copy of w */
-    int64_t n_main;     /* words whose dw is one product; the rest goes through the sums */
-    bool padded;        /* the copy of w is there */
-    bool summed;        /* dw of all words is summed in workspace */
-};
-
-static int64_t chunk_for(int64_t n_rows)
-{
-    int64_t most = n_rows / 4;
-    most = most < AUTO_LEAST ? (int64_t)AUTO_LEAST : most;
-    most = most > AUTO_MOST ? (int64_t)AUTO_MOST : most;
-    int64_t n_chunks = ceil_div(n_rows, most);
-    n_chunks = n_chunks > 1 ? n_chunks : 1;
-    return ceil_div(ceil_div(n_rows, n_chunks), AUTO_ROWS) * AUTO_ROWS;
-}
-
-static struct sizes sizes_of(const struct op_call *c, bool gradient)
-{
-    struct sizes s = {};
-    int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
-    bool narrow = gradient && c->out[3].dtype != DTYPE_F32;
-    s.n_words = c->in[1].shape.dim[0];
-    s.n_columns = c->in[1].shape.dim[1];
-    s.n_rows = shape_elems(&c->in[2].shape);
-    s.row = ceil_div(s.n_words, WORDS) * WORDS;
-    s.row_bytes = s.row * dtype_size(c->in[0].dtype);
-    s.chunk_rows = n_chunks > 0 ? ceil_div(s.n_rows, n_chunks) : chunk_for(s.n_rows);
-    int64_t sums = s.row * s.n_columns * (int64_t)sizeof(float);
-    int64_t half = ceil_div(s.n_rows, CHUNKS_UNSUMMED * AUTO_ROWS) * AUTO_ROWS;
-    if (n_chunks == 0 && narrow && (half - s.chunk_rows) * s.row_bytes <= sums)
-        s.chunk_rows = half > s.chunk_rows ? half : s.chunk_rows;
-    s.chunk_rows = s.chunk_rows < s.n_rows ? s.chunk_rows : s.n_rows;
-    s.chunk_rows = s.chunk_rows > 1 ? s.chunk_rows : 1;
-    s.padded = s.n_words % VECTOR != 0;
-    s.summed = narrow && s.n_rows > CHUNKS_UNSUMMED * s.chunk_rows;
-    s.n_products = s.padded ? s.row : s.n_words;
-    s.n_main = s.summed ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
-    return s;
-}
-
-static int64_t align(int64_t n_bytes)
-{
-    return ceil_div(n_bytes, ALIGN) * ALIGN;
-}
-
-static int64_t logits_bytes(const struct sizes *s)
-{
-    return align(s->chunk_rows * s->row_bytes);
-}
-
-static int64_t losses_bytes(const struct sizes *s)
-{
-    return align(s->n_rows * (int64_t)sizeof(float));
-}
-
-static int64_t weights_bytes(const struct op_call *c, const struct sizes *s)
-{
-    return s->padded ? align(s->row * s->n_columns * dtype_size(c->in[1].dtype)) : 0;
-}
-
-/* Words from n_main on. */
-static int64_t sums_bytes(const struct sizes *s, bool gradient)
-{
-    int64_t n_words = gradient ? s->n_products - s->n_main : 0;
-    return align(n_words * s->n_columns * (int64_t)sizeof(float));
-}
+enum { ADD_THREADS = 256 };
 
 /* ---- sums of dw ------------------------------------------------------------------------------ */
 
@@ -142,118 +62,20 @@ static __global__ void __launch_bounds__(ADD_THREADS)
 
 /* ---- chunks --------------------------------------------------------------------------------- */
 
-struct work {
-    void *logits, *weights, *gemm;
-    float *losses, *sums;
-};
-
-static struct work work_of(const struct op_call *c, const struct sizes *s, void *workspace,
-                           bool gradient)
-{
-    char *at = (char *)workspace;
-    struct work w;
-    w.logits = at;
-    at += logits_bytes(s);
-    w.losses = (float *)at;
-    at += losses_bytes(s);
-    w.weights = s->padded ? at : c->in[1].data;
-    at += weights_bytes(c, s);
-    w.sums = (float *)at;
-    at += sums_bytes(s, gradient);
-    w.gemm = at;
-    return w;
-}
-
-/* logits[n, V] = x[first .. first + n, C] w[V, C]^T */
-static struct cuda_gemm logits_product(const struct op_call *c, const struct sizes *s,
-                                       const struct work *w, int64_t first, int64_t n)
-{
-    struct cuda_gemm g = {};
-    g.m = n;
-    g.n = s->n_products;
-    g.k = s->n_columns;
-    g.a = {c->in[0].data, first * s->n_columns, s->n_columns, false};
-    g.b = {w->weights, 0, s->n_columns, true};
-    g.dtype = c->in[0].dtype;
-    g.c = w->logits;
-    g.c_row = s->row;
-    g.c_dtype = g.dtype;
-    return g;
-}
-
-/* dw[word .., C] += logits[n, word ..]^T x[first .. first + n, C] for n_words words; the result is
- * set by the caller. */
-static struct cuda_gemm words_product(const struct op_call *c, const struct sizes *s,
-                                      const struct work *w, int64_t first, int64_t n, int64_t word,
-                                      int64_t n_words)
-{
-    struct cuda_gemm g = {};
-    g.m = n_words;
-    g.n = s->n_columns;
-    g.k = n;
-    g.a = {w->logits, word, s->row, true};
-    g.b = {c->in[0].data, first * s->n_columns, s->n_columns, false};
-    g.dtype = c->in[0].dtype;
-    g.c_row = s->n_columns;
-    return g;
-}
-
-/* dx[first .. first + n, C] = logits[n, V] w[V, C] */
-static struct cuda_gemm input_product(const struct op_call *c, const struct sizes *s,
-                                      const struct work *w, int64_t first, int64_t n)
-{
-    struct cuda_gemm g = {};
-    g.m = n;
-    g.n = s->n_columns;
-    g.k = s->n_products;
-    g.a = {w->logits, 0, s->row, false};
-    g.b = {w->weights, 0, s->n_columns, false};
-    g.dtype = c->in[0].dtype;
-    g.c = c->out[2].data;
-    g.c_offset = first * s->n_columns;
-    g.c_row = s->n_columns;
-    g.c_dtype = c->out[2].dtype;
-    return g;
-}
-
-/* The products that follow a chunk's gradient: dw's words up to n_main into dw, the others into
- * the sums, then dx. Returns how many. */
-static int gradient_products(const struct op_call *c, const struct sizes *s, const struct work *w,
-                             int64_t first, int64_t n, struct cuda_gemm out[PRODUCTS_MOST])
-{
-    int n_products = 0;
-    if (s->n_main > 0) {
-        struct cuda_gemm g = words_product(c, s, w, first, n, 0, s->n_main);
-        g.c = c->out[3].data;
-        g.c_dtype = c->out[3].dtype;
-        g.add = first > 0 || call_has(c, 4);
-        out[n_products++] = g;
-    }
-    if (s->n_main < s->n_products) {
-        struct cuda_gemm g = words_product(c, s, w, first, n, s->n_main, s->n_products - s->n_main);
-        g.c = w->sums;
-        g.c_dtype = DTYPE_F32;
-        g.add = first > 0;
-        out[n_products++] = g;
-    }
-    out[n_products++] = input_product(c, s, w, first, n);
-    return n_products;
-}
-
 /* The row stays in shared memory where two blocks' rows fit side by side. */
-static bool keeps_row(const struct kernel_env *env, const struct sizes *s)
+static bool keeps_row(const struct kernel_env *env, const struct head_sizes *s)
 {
-    const struct cuda_libraries *l = cuda_libraries_of(env);
+    const struct gpu_model *gpu = env->gpu;
     const int64_t beside = 2048; /* of each block: what the system takes, and the sums */
-    return s->row_bytes + beside <= l->shared_per_block_optin &&
-           2 * (s->row_bytes + beside) <= l->shared_per_multiprocessor &&
-           l->threads_per_multiprocessor >= 2 * THREADS;
+    return s->row_bytes + beside <= gpu->shared_per_block_optin &&
+           2 * (s->row_bytes + beside) <= gpu->shared_per_multiprocessor &&
+           gpu->threads_per_multiprocessor >= 2 * THREADS;
 }
 
 template <typename T, bool GRADIENT, bool KEPT>
-static enum status launch_rows(const struct kernel_ctx *x, const struct sizes *s,
-                               const struct work *w, const int32_t *targets, const float *d_loss,
-                               int64_t first, int64_t n, struct row_rule rule)
+static enum status launch_rows(const struct kernel_ctx *x, const struct head_sizes *s,
+                               const struct head_work *w, const int32_t *targets,
+                               const float *d_loss, int64_t first, int64_t n, struct row_rule rule)
 {
     size_t n_bytes = KEPT ? (size_t)s->row_bytes : 0;
     if (KEPT)
@@ -266,7 +88,8 @@ static enum status launch_rows(const struct kernel_ctx *x, const struct sizes *s
 
 template <bool GRADIENT>
 static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c,
-                             const struct sizes *s, const struct work *w, int64_t first, int64_t n)
+                             const struct head_sizes *s, const struct head_work *w, int64_t first,
+                             int64_t n)
 {
     struct row_rule rule = {s->row,
                             (int)s->n_words,
@@ -287,7 +110,7 @@ static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c
 }
 
 static enum status store_losses(const struct kernel_ctx *x, const struct op_call *c,
-                                const struct sizes *s, const struct work *w)
+                                const struct head_sizes *s, const struct head_work *w)
 {
     sum_losses<<<1, SUM_THREADS, 0, cuda_stream(x)>>>(
         w->losses, (const int32_t *)c->in[2].data, s->n_rows, call_int(c, HEAD_LOSS_IGNORE),
@@ -298,7 +121,7 @@ static enum status store_losses(const struct kernel_ctx *x, const struct op_call
 
 /* dw of the words that were summed in workspace. */
 static enum status store_sums(const struct kernel_ctx *x, const struct op_call *c,
-                              const struct sizes *s, const struct work *w)
+                              const struct head_sizes *s, const struct head_work *w)
 {
     int64_t at = s->n_main * s->n_columns, n = (s->n_words - s->n_main) * s->n_columns;
     unsigned grid = grid_for(n, ADD_THREADS, grid_full(&x->env, ADD_THREADS));
@@ -315,7 +138,7 @@ static enum status store_sums(const struct kernel_ctx *x, const struct op_call *
 
 /* w and rows of zeros, where the products want a rounder number of words than it has. */
 static enum status copy_weights(const struct kernel_ctx *x, const struct op_call *c,
-                                const struct sizes *s, const struct work *w)
+                                const struct head_sizes *s, const struct head_work *w)
 {
     if (!s->padded)
         return OK;
@@ -330,20 +153,7 @@ static enum status copy_weights(const struct kernel_ctx *x, const struct op_call
 
 /* ---- who computes the products --------------------------------------------------------------- */
 
-/* All products of a call, chunk by chunk, are asked: the offset of a chunk decides its alignment,
- * and with it the algorithm. Stops at the first that is declined. */
-struct answer {
-    const char *declined;
-    int64_t n_bytes; /* the most that one of them needs */
-};
-
 struct library {
-    static void ask(const struct kernel_env *env, const struct cuda_gemm *g, struct answer *a)
-    {
-        a->declined = cuda_gemm_declines(env, g);
-        int64_t n_bytes = a->declined ? 0 : cuda_gemm_workspace(env, g);
-        a->n_bytes = n_bytes > a->n_bytes ? n_bytes : a->n_bytes;
-    }
     static enum status run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
     {
         return cuda_gemm(x, workspace, g);
@@ -351,11 +161,6 @@ struct library {
 };
 
 struct plain {
-    static void ask(const struct kernel_env *env, const struct cuda_gemm *g, struct answer *a)
-    {
-        (void)env;
-        a->declined = cuda_gemm_tiled_declines(g);
-    }
     static enum status run(const struct kernel_ctx *x, void *workspace, const struct cuda_gemm *g)
     {
         (void)workspace;
@@ -363,48 +168,15 @@ struct plain {
     }
 };
 
-template <typename WAY, bool GRADIENT>
-static struct answer ask_all(const struct op_call *c, const struct kernel_env *env)
-{
-    struct sizes s = sizes_of(c, GRADIENT);
-    struct work w = work_of(c, &s, NULL, GRADIENT);
-    struct answer a = {};
-    for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
-        int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
-        struct cuda_gemm products[1 + PRODUCTS_MOST] = {logits_product(c, &s, &w, first, n)};
-        int n_products = 1;
-        if (GRADIENT)
-            n_products += gradient_products(c, &s, &w, first, n, products + 1);
-        for (int i = 0; i < n_products && !a.declined; i++)
-            WAY::ask(env, &products[i], &a);
-    }
-    return a;
-}
-
-template <typename WAY, bool GRADIENT>
-static const char *declines(const struct op_call *c, const struct kernel_env *env)
-{
-    const char *why = cuda_declines_f64(c, env);
-    return why ? why : ask_all<WAY, GRADIENT>(c, env).declined;
-}
-
-template <typename WAY, bool GRADIENT>
-static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
-{
-    struct sizes s = sizes_of(c, GRADIENT);
-    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s, GRADIENT) +
-           ask_all<WAY, GRADIENT>(c, env).n_bytes;
-}
-
 template <typename WAY>
 static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct sizes s = sizes_of(c, false);
-    struct work w = work_of(c, &s, x->workspace, false);
+    struct head_sizes s = head_sizes_of(c, false);
+    struct head_work w = head_work_of(c, &s, x->workspace, false);
     TRY(copy_weights(x, c, &s, &w));
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
-        struct cuda_gemm logits = logits_product(c, &s, &w, first, n);
+        struct cuda_gemm logits = head_logits_product(c, &s, &w, first, n);
         TRY(WAY::run(x, w.gemm, &logits));
         TRY(losses_of<false>(x, c, &s, &w, first, n));
     }
@@ -414,8 +186,8 @@ static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 template <typename WAY>
 static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct sizes s = sizes_of(c, true);
-    struct work w = work_of(c, &s, x->workspace, true);
+    struct head_sizes s = head_sizes_of(c, true);
+    struct head_work w = head_work_of(c, &s, x->workspace, true);
     size_t main_bytes = (size_t)(s.n_main * s.n_columns * dtype_size(c->out[3].dtype));
     if (call_has(c, 4) && c->in[4].data != c->out[3].data && main_bytes > 0)
         CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data, main_bytes,
@@ -423,8 +195,9 @@ static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
     TRY(copy_weights(x, c, &s, &w));
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
-        struct cuda_gemm logits = logits_product(c, &s, &w, first, n), after[PRODUCTS_MOST];
-        int n_after = gradient_products(c, &s, &w, first, n, after);
+        struct cuda_gemm logits = head_logits_product(c, &s, &w, first, n),
+                         after[HEAD_PRODUCTS_MOST];
+        int n_after = head_gradient_products(c, &s, &w, first, n, after);
         TRY(WAY::run(x, w.gemm, &logits));
         TRY(losses_of<true>(x, c, &s, &w, first, n));
         for (int i = 0; i < n_after; i++)
@@ -434,14 +207,8 @@ static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
     return store_losses(x, c, &s, &w);
 }
 
-extern "C" const struct kernel cuda_kernels_linear_cross_entropy[] = {
-    {"cublaslt", declines<library, false>, workspace<library, false>, forward<library>},
-    {"plain", declines<plain, false>, workspace<plain, false>, forward<plain>},
-    KERNEL_END,
-};
+CUDA_RUN(linear_cross_entropy, cublaslt, forward<library>)
+CUDA_RUN(linear_cross_entropy, plain, forward<plain>)
 
-extern "C" const struct kernel cuda_kernels_linear_cross_entropy_grad[] = {
-    {"cublaslt", declines<library, true>, workspace<library, true>, gradient<library>},
-    {"plain", declines<plain, true>, workspace<plain, true>, gradient<plain>},
-    KERNEL_END,
-};
+CUDA_RUN(linear_cross_entropy_grad, cublaslt, gradient<library>)
+CUDA_RUN(linear_cross_entropy_grad, plain, gradient<plain>)

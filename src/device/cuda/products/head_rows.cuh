@@ -10,7 +10,7 @@ enum {
     /* Whole multiprocessors of threads on few rows: what a block reads a second time is then still
      * in the L2 cache, or its own. */
     THREADS = 1024,
-    VECTOR = 8,
+    VECTOR = HEAD_VECTOR,
     ROW_TILE = THREADS * VECTOR, /* elements a block takes at a time */
     SUM_THREADS = 1024,
 };

@@ -6,7 +6,9 @@
  * A recording is a CUDA graph. The compute stream is captured; another stream joins the capture
  * when it is first used (it waits for `fork`, recorded at the start) and is tied back at the end.
  */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/alloc.h"
@@ -71,19 +73,16 @@ static void touch_pages(struct device *d, char *base, int64_t n_bytes)
 
 static enum status alloc_host(struct device *d, int64_t n_bytes, void **out)
 {
-    char text[BYTES_TEXT];
     void *p =
         mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return FAIL(ERR_FIT, "the system refused %s of memory for the host arena",
-                    format_bytes(text, n_bytes));
+        return room_refuse_host("the host arena", n_bytes, strerror(errno));
     touch_pages(d, (char *)p, n_bytes);
     cudaError_t e = cudaHostRegister(p, (size_t)n_bytes, cudaHostRegisterDefault);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         (void)munmap(p, (size_t)n_bytes);
-        return FAIL(ERR_FIT, "%s of host memory cannot be pinned for the host arena: %s",
-                    format_bytes(text, n_bytes), cudaGetErrorString(e));
+        return room_refuse_pinned("the host arena", n_bytes, cudaGetErrorString(e));
     }
     *out = p;
     return OK;
@@ -296,10 +295,10 @@ enum status cuda_room(struct device *d, struct device_room *out)
 static enum status tune(struct device *d, const struct device_tuning *t)
 {
     struct cuda_libraries *l = &cuda_state_of(d)->libraries;
-    if (t->tf32 && l->major < 8)
+    if (t->tf32 && l->gpu.major < 8)
         return FAIL(ERR_UNSUPPORTED,
                     "tf32 needs a GPU of compute capability 8.0 or newer, this one has %d.%d",
-                    l->major, l->minor);
+                    l->gpu.major, l->gpu.minor);
     if (t->search)
         TRY(cuda_gemm_search_open(l, d->identity, cuda_state_of(d)->streams[QUEUE_COMPUTE]));
     cuda_gemm_cache_clear(l->gemm_cache);

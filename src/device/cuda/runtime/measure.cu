@@ -173,7 +173,7 @@ static enum status measure_all(struct device *d, struct timer *t, char *scratch,
 {
     struct device_rates *r = &d->rates;
     double inside = 0.0;
-    bool has_bf16 = cuda_libraries_of(&d->env)->major >= 8;
+    bool has_bf16 = d->env.gpu->major >= 8;
     TRY(measure_product(d, t, scratch, has_bf16 ? DTYPE_BF16 : DTYPE_F16, MATRIX,
                         &r->half_matmul_flops));
     TRY(measure_product(d, t, scratch, DTYPE_F32, F32_MATRIX, &r->matmul_flops));

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
+#include "device/cuda/attention/sdpa.h"
 #include "device/cuda/products/gemm.h"
 #include "device/cuda/runtime/state.cuh"
 #include "device/gpu.h"
@@ -84,18 +85,27 @@ static enum status check_driver(struct gpu_facts *f, int index)
     return OK;
 }
 
+/* What plans ask of the libraries, they are asked here. */
+static const struct gpu_answers library_answers = {
+    .product_declines = cuda_gemm_declines,
+    .product_workspace = cuda_gemm_workspace,
+    .attention_declines = cuda_sdpa_declines,
+    .attention_workspace = cuda_sdpa_workspace,
+};
+
 static enum status read_properties(struct cuda_libraries *l)
 {
     struct cudaDeviceProp p;
     CUDA_TRY(cudaGetDeviceProperties(&p, l->device));
-    l->n_multiprocessors = p.multiProcessorCount;
-    l->major = p.major;
-    l->minor = p.minor;
-    l->shared_per_block_optin = (int)p.sharedMemPerBlockOptin;
-    l->shared_per_multiprocessor = (int)p.sharedMemPerMultiprocessor;
-    l->threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
-    l->l2_bytes = p.l2CacheSize;
-    l->memory_bytes = (int64_t)p.totalGlobalMem;
+    l->gpu.n_multiprocessors = p.multiProcessorCount;
+    l->gpu.major = p.major;
+    l->gpu.minor = p.minor;
+    l->gpu.shared_per_block_optin = (int)p.sharedMemPerBlockOptin;
+    l->gpu.shared_per_multiprocessor = (int)p.sharedMemPerMultiprocessor;
+    l->gpu.threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
+    l->gpu.l2_bytes = p.l2CacheSize;
+    l->gpu.memory_bytes = (int64_t)p.totalGlobalMem;
+    l->gpu.answers = &library_answers;
     return OK;
 }
 
@@ -172,11 +182,12 @@ static enum status open_all(struct device *d, const struct gpu_facts *f, const c
     d->env.n_threads = usable_processors();
     TRY(team_new(&d->env.team, d->env.n_threads));
     d->env.libraries = l;
-    d->lacks_bf16 = l->major < 8;
-    d->cache_bytes = l->l2_bytes;
+    d->env.gpu = &l->gpu;
+    d->lacks_bf16 = l->gpu.major < 8;
+    d->cache_bytes = l->gpu.l2_bytes;
     name_identity(d, f);
     (void)snprintf(d->description, sizeof(d->description), "%.60s, %s, compute capability %d.%d",
-                   f->name, format_bytes(memory, l->memory_bytes), l->major, l->minor);
+                   f->name, format_bytes(memory, l->gpu.memory_bytes), l->gpu.major, l->gpu.minor);
     return cuda_figures(d);
 }
 

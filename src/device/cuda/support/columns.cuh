@@ -9,22 +9,6 @@
 
 #include "device/cuda/support/support.cuh"
 
-/* Blocks of the first stage: COLUMNS_LANES threads side by side, COLUMNS_LINES rows at a time. */
-static constexpr int COLUMNS_LANES = 32, COLUMNS_LINES = 8, COLUMNS_MAX_BANDS = 1024;
-static constexpr int COLUMNS_BLOCKS = 4; /* on a multiprocessor */
-
-/* Bands for n_rows rows when one band makes n_blocks blocks: as many as let all blocks run at once
- * (a few on a multiprocessor, each with several loads of a thread on their way, are enough), but
- * not fewer than four rows for each of a block's lines. */
-static inline int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks)
-{
-    int64_t want = COLUMNS_BLOCKS * (int64_t)cuda_libraries_of(env)->n_multiprocessors / n_blocks;
-    int64_t most = ceil_div(n_rows, 4 * COLUMNS_LINES);
-    int64_t n = want < most ? want : most;
-    n = n < COLUMNS_MAX_BANDS ? n : COLUMNS_MAX_BANDS;
-    return n > 1 ? n : 1;
-}
-
 /* out[c] = factor * sum over bands of partial[band, c] (+ add[c]); add may be out. Columns from
  * `split` on go to out_b. Several matrices one after the other: n_columns apart in out, n_bands *
  * n_columns apart in partial. */

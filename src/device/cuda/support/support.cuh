@@ -15,6 +15,8 @@
 #include "base/status.h"
 #include "device/cuda/cuda_kernels.h"
 #include "device/cuda/cuda_libraries.h"
+#include "device/cuda/declared/runs.h"
+#include "device/cuda/declared/sums.h"
 #include "device/kernel.h"
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -290,11 +292,6 @@ template <int G> static __device__ __forceinline__ float group_max(float v, floa
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-static inline int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Blocks for n items with `per_block` each, at least one; `most` bounds grid-stride launches. */
 static inline unsigned grid_for(int64_t n, int64_t per_block, int64_t most = 0x7fffffff)
 {
@@ -306,8 +303,8 @@ static inline unsigned grid_for(int64_t n, int64_t per_block, int64_t most = 0x7
 /* Enough blocks to fill the GPU `waves` times with `threads` threads each. */
 static inline int64_t grid_full(const struct kernel_env *env, int threads, int waves = 4)
 {
-    const struct cuda_libraries *l = cuda_libraries_of(env);
-    return (int64_t)l->n_multiprocessors * (l->threads_per_multiprocessor / threads) * waves;
+    const struct gpu_model *gpu = env->gpu;
+    return (int64_t)gpu->n_multiprocessors * (gpu->threads_per_multiprocessor / threads) * waves;
 }
 
 /* 64-bit index of this thread and the number of threads of the grid: for (i = grid_thread(); i < n;
@@ -320,6 +317,13 @@ static __device__ __forceinline__ int64_t grid_threads()
 {
     return (int64_t)gridDim.x * blockDim.x;
 }
+
+/* Defines what runs a kernel of declared/kernels.def: the function that is named last. */
+#define CUDA_RUN(op, name, ...)                                                             \
+    enum status cuda_run_##op##_##name(const struct kernel_ctx *x, const struct op_call *c) \
+    {                                                                                       \
+        return __VA_ARGS__(x, c);                                                           \
+    }
 
 /* Lets a kernel use more than 48 KiB of dynamic shared memory. */
 template <typename K> static inline enum status cuda_allow_shared(K kernel, int n_bytes)

@@ -6,8 +6,8 @@
  * key/value head of one row, with the query heads that read it. All parts of a call are alike.
  * No cuDNN in here: this can be tested without a GPU.
  */
-#ifndef SNUG_DEVICE_CUDA_ATTENTION_SDPA_PART_H
-#define SNUG_DEVICE_CUDA_ATTENTION_SDPA_PART_H
+#ifndef SNUG_DEVICE_CUDA_DECLARED_SDPA_PART_H
+#define SNUG_DEVICE_CUDA_DECLARED_SDPA_PART_H
 
 #include <stdbool.h>
 #include <stdint.h>

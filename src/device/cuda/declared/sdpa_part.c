@@ -1,4 +1,4 @@
-#include "device/cuda/attention/sdpa_part.h"
+#include "device/cuda/declared/sdpa_part.h"
 
 #include "base/compiler.h"
 

@@ -1,0 +1,122 @@
+#include "device/cuda/declared/sums.h"
+
+#include <stddef.h>
+
+#include "base/compiler.h"
+#include "device/cuda/declared/declared.h"
+
+int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks)
+{
+    int64_t want = COLUMNS_BLOCKS * (int64_t)env->gpu->n_multiprocessors / n_blocks;
+    int64_t most = ceil_div(n_rows, 4 * COLUMNS_LINES);
+    int64_t n = MIN(MIN(want, most), (int64_t)COLUMNS_MAX_BANDS);
+    return MAX(n, (int64_t)1);
+}
+
+/* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
+
+struct box box_of(const struct shape *x, int first, int last)
+{
+    return (struct box){shape_outer(x, first), shape_outer(x, last + 1) / shape_outer(x, first),
+                        shape_inner(x, last + 1)};
+}
+
+bool sum_box(const struct op_call *c, struct box *box)
+{
+    const struct shape *x = &c->in[0].shape;
+    const struct attr *axes = &c->attrs[0];
+    int first = x->rank, last = -1;
+    int64_t length = 1;
+    for (int i = 0; i < axes->n_ints; i++) {
+        int axis = (int)axes->ints[i];
+        length *= x->dim[axis];
+        if (x->dim[axis] == 1)
+            continue;
+        first = MIN(first, axis);
+        last = MAX(last, axis);
+    }
+    if (axes->n_ints == 0)
+        *box = (struct box){1, shape_elems(x), 1};
+    else if (last < 0)
+        *box = (struct box){1, 1, shape_elems(x)};
+    else
+        *box = box_of(x, first, last);
+    return axes->n_ints == 0 || box->length == length;
+}
+
+int64_t sum_chunk_count(const struct box *box)
+{
+    return ceil_div(box->length, SUM_CHUNK);
+}
+
+int64_t sum_columns_each(const struct op_call *c, const struct box *box)
+{
+    int64_t n = 16 / dtype_size(c->in[0].dtype);
+    return box->n_inner % n == 0 ? n : 1;
+}
+
+int64_t sum_band_count(const struct op_call *c, const struct kernel_env *env, const struct box *box)
+{
+    int64_t n_tiles = ceil_div(box->n_inner, COLUMNS_LANES * sum_columns_each(c, box));
+    return columns_bands(env, box->length, box->n_outer * n_tiles);
+}
+
+static int64_t column_workspace(const struct op_call *c, const struct kernel_env *env,
+                                const struct box *box)
+{
+    return box->n_outer * sum_band_count(c, env, box) * box->n_inner * (int64_t)sizeof(float);
+}
+
+const char *cuda_sum_boxes_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    struct box box;
+    if (!sum_box(c, &box))
+        return "takes reduced axes next to each other only";
+    return cuda_declines_f64(c, env);
+}
+
+int64_t cuda_sum_boxes_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct box box;
+    sum_box(c, &box);
+    if (box.n_inner > 1)
+        return column_workspace(c, env, &box);
+    return box.length <= SUM_SHORT_ROW
+               ? 0
+               : box.n_outer * sum_chunk_count(&box) * (int64_t)sizeof(double);
+}
+
+int64_t cuda_sum_rows_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct box box = box_of(&c->in[0].shape, 0, 0);
+    return column_workspace(c, env, &box);
+}
+
+/* ---- norms of gradients ---------------------------------------------------------------------- */
+
+int64_t squares_chunk_elems(const struct op_call *c)
+{
+    const int64_t one_block = 64 * SQUARES_THREADS, chunk = 32 * SQUARES_THREADS;
+    return c->n_in == 1 && shape_elems(&c->in[0].shape) <= one_block ? one_block : chunk;
+}
+
+int64_t squares_chunk_count(const struct op_call *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < c->n_in; i++)
+        n += ceil_div(shape_elems(&c->in[i].shape), squares_chunk_elems(c));
+    return n;
+}
+
+int64_t cuda_sum_squares_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return squares_chunk_count(c) * (int64_t)sizeof(double);
+}
+
+int64_t cuda_clip_scale_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)c;
+    (void)env;
+    return (int64_t)sizeof(double);
+}
