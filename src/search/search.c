@@ -474,8 +474,9 @@ static void allow_emissions(struct search *s)
 static enum status look(struct search *s)
 {
     const int64_t room = s->space.room[TIER_DEVICE];
-    /* Probes add up what is not always there at once: where nothing fits by them, it may yet. */
-    const int64_t extras[] = {0, room / 8, room / 4, room / 2, room};
+    /* Probes go by places that are all alike: bytes may be fewer than they seem to be, or more. */
+    const int64_t extras[] = {0,        -room / 16, -room / 8, -room / 4,
+                              room / 8, room / 4,   room / 2,  room};
     allow_emissions(s);
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_best == 0; i++)
         TRY(look_around(s, extras[i], N_FIRST));
