@@ -219,6 +219,9 @@ void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out);
 enum snug_status snug_run_require_fit(const struct snug_run *run) SNUG_MUST_CHECK;
 /* What was decided without being asked for, one line each. */
 enum snug_status snug_run_decisions(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* What binds a plan to train that fits, and what more memory or other settings would make of it,
+ * one line each. Each of them is planned: that takes as long as the plan did, several times. */
+enum snug_status snug_run_prospects(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
 /* Memory over the instructions of a step: characters for a terminal, or an SVG document. */
 enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
                                    bool colour, char **text) SNUG_MUST_CHECK;

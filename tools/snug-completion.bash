@@ -32,7 +32,7 @@ _snug() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    plan) options='--gpu --sweep --html --svg --snapshot --dump' ;;
+    plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if' ;;
     train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
