@@ -228,6 +228,18 @@ static void add_derived(const struct snug_run *run, struct str *s)
     json_decref(all);
 }
 
+/* What else would have fitted, and how much longer a step would take. */
+static void add_runners_up(const struct engine *e, struct str *s)
+{
+    enum { SHOWN = 3 };
+    const struct search_report *r = &e->report;
+    for (int i = 1; i < MIN(r->n_findings, SHOWN); i++)
+        str_addf(s, "%.1f %% slower: %s\n",
+                 100 * (r->findings[i].seconds / r->findings[0].seconds - 1), r->findings[i].text);
+    if (r->n_emitted > 0)
+        str_addf(s, "chosen from %d estimates, %d programs\n", r->n_ranked, r->n_emitted);
+}
+
 /* What leaves the device because it has to, and how far ahead it is fetched. */
 static void add_extents(const struct snug_run *run, struct str *s)
 {
@@ -241,6 +253,7 @@ static void add_extents(const struct snug_run *run, struct str *s)
         str_add(s, e->forecast.fits ? "to fit the budgets: " : "the least there is: ");
         decisions_add_text(d, e->work.stages[0].plan.n_blocks, s);
         str_add(s, "\n");
+        add_runners_up(e, s);
     } else if (decisions_copy(d) && d->ring_bytes > 0) {
         str_addf(s, "%s are fetched ahead of what needs them\n", format_bytes(ring, d->ring_bytes));
     }

@@ -9,7 +9,7 @@ static void find_facts(struct plan *p, const struct graph *g)
         const struct node *n = graph_node(g, k);
         bool updating = n->pass == PASS_NORM || n->pass == PASS_UPDATE;
         p->n_blocks = MAX(p->n_blocks, n->block + 1);
-        if (n->block != BLOCK_NONE && p->blocks_begin == NODE_NONE)
+        if (n->block != BLOCK_NONE && n->pass == PASS_FORWARD && p->blocks_begin == NODE_NONE)
             p->blocks_begin = k;
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)

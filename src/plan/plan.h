@@ -45,7 +45,7 @@ struct plan {
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
-    node_id blocks_begin; /* the first node of a block; NODE_NONE: there are no blocks */
+    node_id blocks_begin; /* the first forward node of a block; NODE_NONE: there is none */
 };
 
 /* Everything kept, everything at home on the device. */

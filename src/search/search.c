@@ -12,7 +12,7 @@ enum {
     N_FIRST = 3,               /* candidates that are emitted to see what estimates are worth, */
     N_TOP = 12,                /* and when that is known */
     N_CORRECTIONS = 6,         /* emissions of one candidate, each with what the last one taught */
-    MAX_EMISSIONS = 96,        /* of one search; fewer where programs are long: */
+    MAX_EMISSIONS = 64,        /* of one search; fewer where programs are long: */
     EMISSION_WORK = 80 * 1000, /* instructions in all */
     N_BEST = 16,               /* that are remembered */
 };
@@ -474,8 +474,9 @@ static void allow_emissions(struct search *s)
 static enum status look(struct search *s)
 {
     const int64_t room = s->space.room[TIER_DEVICE];
-    /* Probes add up what is not always there at once: where nothing fits by them, it may yet. */
-    const int64_t extras[] = {0, room / 8, room / 4, room / 2, room};
+    /* Probes go by places that are all alike: bytes may be fewer than they seem to be, or more. */
+    const int64_t extras[] = {0,        -room / 16, -room / 8, -room / 4,
+                              room / 8, room / 4,   room / 2,  room};
     allow_emissions(s);
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_best == 0; i++)
         TRY(look_around(s, extras[i], N_FIRST));

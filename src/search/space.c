@@ -49,22 +49,31 @@ static int64_t largest(const int64_t *peaks, int n)
     return most;
 }
 
-/* What each place needs while it works: the peaks of its phases less what those before it keep. */
+/* What others keep on the device in a phase when all have option k. */
+static int64_t kept_by_others(const struct space *s, int k, int place, int phase)
+{
+    int64_t n_bytes = 0;
+    for (int p = 0; p < s->survey.n_places; p++) {
+        const struct place_facts *x = &s->survey.places[p];
+        bool alive = x->forward >= 0 && x->forward <= phase && phase <= x->backward;
+        if (p != place && alive)
+            n_bytes += s->options[p].items[MIN(k, s->options[p].n - 1)].n_kept;
+    }
+    return n_bytes;
+}
+
+/* What each place needs while it works: the peaks of its phases less what others keep. */
 static void note_needs(const struct space *s, int k, const int64_t *peaks,
                        struct link_option *links)
 {
-    int64_t before = 0;
     for (int i = 0; i < s->survey.n_places; i++) {
         int p = s->survey.order[i], option = MIN(k, s->options[p].n - 1);
-        const struct option *o = &s->options[p].items[option];
         struct link_option *link = &links[i * MAX_OPTIONS + option];
-        link->n_kept = o->n_kept;
+        link->n_kept = link->n_need = s->options[p].items[option].n_kept;
         for (int q = 0; q < s->survey.n_phases; q++) {
             if (s->survey.phases[q].place == p)
-                link->n_need = MAX(link->n_need, peaks[q] - before);
+                link->n_need = MAX(link->n_need, peaks[q] - kept_by_others(s, k, p, q));
         }
-        link->n_need = MAX(link->n_need, o->n_kept);
-        before += o->n_kept;
     }
 }
 
@@ -211,6 +220,13 @@ static bool is_away(const struct space *s, const struct homes *h, int place)
     return (place + 1) * n / s->n_blocks > place * n / s->n_blocks;
 }
 
+/* Then probes without any are what needs go by; else those with all of them, less what is away. */
+static bool all_gradients_away(const struct space *s, const struct candidate *c)
+{
+    const struct homes *gradients = &c->homes[HOME_GRADIENTS];
+    return gradients->n_blocks == s->n_blocks && gradients->ends && s->chains[1][0].choices;
+}
+
 /* Bytes that stay on the device whatever is saved, and what is on the host for it. */
 static int64_t place_homes(struct space *s, const struct candidate *c, int64_t *on_host)
 {
@@ -223,7 +239,7 @@ static int64_t place_homes(struct space *s, const struct candidate *c, int64_t *
             if (!s->away[p][h])
                 continue;
             *on_host += n_bytes;
-            if (h != HOME_GRADIENTS)
+            if (h != HOME_GRADIENTS || !all_gradients_away(s, c))
                 on_device -= n_bytes;
         }
     }
@@ -238,9 +254,7 @@ static bool any_away(const struct homes *h)
 bool space_expand(struct space *s, const struct candidate *c)
 {
     int64_t on_host, on_device = place_homes(s, c, &on_host);
-    const struct homes *gradients = &c->homes[HOME_GRADIENTS];
-    bool all_gradients = gradients->n_blocks == s->n_blocks && gradients->ends;
-    const struct chain *chain = &s->chains[all_gradients && s->chains[1][0].choices][c->price];
+    const struct chain *chain = &s->chains[all_gradients_away(s, c)][c->price];
     int64_t left = s->room[TIER_DEVICE] - on_device - 2 * c->ring_bytes + c->extra;
     for (int h = 0; h < HOME_CLASS_COUNT; h++)
         left -= any_away(&c->homes[h]) ? s->staged[h] : 0;
@@ -322,10 +336,9 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
     }
     for (int ends = 0; ends < 2; ends++) {
         for (int i = 0; i < n_counts; i++) {
-            if (c == HOME_GRADIENTS && (counts[i] != s->n_blocks) == (ends == 1))
-                continue; /* none, or all of them */
-            if (c == HOME_GRADIENTS && ends == 0 && i > 0)
-                continue;
+            if (c == HOME_GRADIENTS && counts[i] != 0 && counts[i] != s->n_blocks &&
+                counts[i] != s->n_blocks / 2)
+                continue; /* none, half, all: steps find the rest */
             out[n++] = (struct homes){.n_blocks = counts[i], .ends = ends == 1};
         }
     }

@@ -1,0 +1,130 @@
+/* Models of billions of parameters are planned in seconds, and no slower than by fixed rungs. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "search/reference_ladder.h"
+#include "support/golden.h"
+#include "support/paper_device.h"
+#include "support/training.h"
+
+static const struct search_bounds free_choice = {0};
+static const struct decisions configured = {.recompute_cheap = true};
+
+/* Qwen2 of some width and depth; budgets in GiB. */
+struct scenario {
+    int hidden, ffn, n_layers, n_heads;
+    int64_t batch, n_micro;
+    double max_grad_norm, device, host;
+};
+
+static const struct scenario seven_billion = {3584, 18944, 28, 28, 32, 1, 0, 13.3, 48};
+static const struct scenario seventy_billion = {8192, 28672, 80, 64, 4, 1, 0, 80, 400};
+static const struct scenario shallow[] = {
+    {3584, 18944, 4, 28, 16, 1, 0, 8, 48},
+    {3584, 18944, 4, 28, 16, 1, 1, 8, 48},
+    {2048, 8192, 4, 16, 8, 4, 1, 5, 48},
+};
+
+static void open_scenario(struct training *t, const struct scenario *x, struct device *device)
+{
+    char config[1024];
+    struct precision p = precision_bf16();
+    p.masters = false;
+    p.gradients = DTYPE_BF16;
+    p.states = FORMAT_BLOCK8;
+    (void)snprintf(config, sizeof(config),
+                   "{\"model_type\": \"qwen2\", \"vocab_size\": 152064, \"hidden_size\": %d,"
+                   " \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
+                   " \"num_attention_heads\": %d, \"num_key_value_heads\": 4,"
+                   " \"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-6,"
+                   " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\","
+                   " \"use_sliding_window\": false, \"tie_word_embeddings\": false}",
+                   x->hidden, x->ffn, x->n_layers, x->n_heads);
+    expect_ok(device_open_cpu(device, 2));
+    paper_device_make(device);
+    training_init(t, &(struct training_options){.config = config,
+                                                .batch = x->batch,
+                                                .seq_len = 1024,
+                                                .n_micro = x->n_micro,
+                                                .precision = &p,
+                                                .seed = 3,
+                                                .max_grad_norm = x->max_grad_norm,
+                                                .device = device});
+}
+
+static void close_scenario(struct training *t, struct device *device)
+{
+    training_release(t);
+    device_close(device);
+}
+
+static struct limits limits_of(const struct scenario *x)
+{
+    return (struct limits){
+        .n_bytes = {(int64_t)(x->device * (1 << 30)), (int64_t)(x->host * (1 << 30)), LIMIT_OPEN}};
+}
+
+/* Seconds that planning takes of the processor: other programs may have it too. */
+static void plan_in_time(const struct scenario *x, double most_s)
+{
+    struct training t;
+    struct device device;
+    struct decisions d = configured;
+    const struct limits limits = limits_of(x);
+    open_scenario(&t, x, &device);
+    double start = (double)clock() / CLOCKS_PER_SEC;
+    expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &d, NULL));
+    double took = (double)clock() / CLOCKS_PER_SEC - start;
+    print_message("%d layers: planned in %.2f s\n", x->n_layers, took);
+    assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= limits.n_bytes[TIER_DEVICE]);
+    assert_true(took < most_s);
+    close_scenario(&t, &device);
+}
+
+static void seven_billion_parameters_take_two_seconds(void **state)
+{
+    (void)state;
+    plan_in_time(&seven_billion, 2.0);
+}
+
+static void seventy_billion_parameters_take_ten_seconds(void **state)
+{
+    (void)state;
+    plan_in_time(&seventy_billion, 10.0);
+}
+
+static void no_rung_is_faster(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(shallow); i++) {
+        struct training t;
+        struct device device;
+        struct search_report report = {.n_findings = 0};
+        struct decisions d = configured;
+        const struct limits limits = limits_of(&shallow[i]);
+        double rungs;
+        open_scenario(&t, &shallow[i], &device);
+        expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &d, &report));
+        assert_true(report.n_findings > 0);
+        expect_ok(reference_ladder(&t.engine.work, &limits, configured, &rungs));
+        print_message("%.4f s, by rungs %.4f s\n", report.findings[0].seconds, rungs);
+        assert_true(report.findings[0].seconds <= rungs);
+        close_scenario(&t, &device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seven_billion_parameters_take_two_seconds),
+        cmocka_unit_test(seventy_billion_parameters_take_ten_seconds),
+        cmocka_unit_test(no_rung_is_faster),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
