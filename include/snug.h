@@ -219,6 +219,9 @@ void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out);
 enum snug_status snug_run_require_fit(const struct snug_run *run) SNUG_MUST_CHECK;
 /* What was decided without being asked for, one line each. */
 enum snug_status snug_run_decisions(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
+/* What binds a plan to train that fits, and what more memory or other settings would make of it,
+ * one line each. Each of them is planned: that takes as long as the plan did, several times. */
+enum snug_status snug_run_prospects(const struct snug_run *run, char **text) SNUG_MUST_CHECK;
 /* Memory over the instructions of a step: characters for a terminal, or an SVG document. */
 enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,
                                    bool colour, char **text) SNUG_MUST_CHECK;
@@ -410,9 +413,15 @@ enum snug_status snug_exported_json(const struct snug_exported *e, const char *o
 
 /* ---- the machine and this build -------------------------------------------------------------- */
 
-/* Version, compiler, features, processor, memory, GPU, measured rates; with `ops`, the op table. */
-enum snug_status snug_env_text(bool ops, char **text) SNUG_MUST_CHECK;
-enum snug_status snug_env_json(bool ops, char **text) SNUG_MUST_CHECK;
+struct snug_env_options {
+    bool ops;                 /* with the op table */
+    bool measure;             /* products, memory, links, disk: for a few seconds, and keeps it */
+    const char *cache_folder; /* what was measured is kept there; NULL: nowhere */
+};
+
+/* Version, compiler, features, processor, memory, GPU, rates and how old they are. */
+enum snug_status snug_env_text(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_env_json(const struct snug_env_options *o, char **text) SNUG_MUST_CHECK;
 /* SNUG_OK when there is a GPU that this build can use; else the reason. */
 enum snug_status snug_env_require_gpu(void) SNUG_MUST_CHECK;
 

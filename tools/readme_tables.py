@@ -73,11 +73,11 @@ def out_of_core():
     for path in sorted(glob.glob("bench/results/*-out-of-core-*.json")):
         r = json.load(open(path))
         x = r["out_of_core"]
-        if not x["device_memory_gib"]:
+        if not x["device_memory_gib"] or "tokens_per_s" not in x:
             continue
         host = f"{x['host_memory_gib']:g} GiB" if x["host_memory_gib"] else "what is free"
         note = f"{r['hardware']}, {r['date']}; {r['numerics']}"
-        rows.append(f"| {r['what']} | {x['device_memory_gib']:g} GiB, {host} | {x['device_gib']:.2f} GiB, {x['predicted_host_gib']:.1f} GiB | "
+        rows.append(f"| {r['what']} | {x['device_memory_gib']:g} GiB, {host} | {x['device_gib']:.2f} GiB, {x.get('host_gib') or x['predicted_host_gib']:.1f} GiB | "
                     f"**{x['tokens_per_s']:,.0f} tok/s** | {percent(x['predicted_device_gib'], x['device_gib'])}, "
                     f"{percent(x['tokens_per_s'], x['predicted_tokens_per_s'])} |")
     if not rows:

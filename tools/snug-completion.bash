@@ -32,19 +32,25 @@ _snug() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    plan) options='--html --svg --snapshot --dump' ;;
+    plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if' ;;
     train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
     tokenize) options='--output' ;;
     export) options='--output --checkpoint --dtype --force' ;;
-    env) options='--ops --require-gpu' ;;
-    help) mapfile -t COMPREPLY < <(compgen -W "$commands keys" -- "$word"); return ;;
+    env) options='--ops --measure --require-gpu' ;;
+    help) mapfile -t COMPREPLY < <(compgen -W "$commands keys gpus" -- "$word"); return ;;
     *) return ;;
     esac
     case $before in
     --checkpoint | -c)
         mapfile -t COMPREPLY < <(compgen -W 'last none' -- "$word"; compgen -d -- "$word")
+        return
+        ;;
+    --gpu) mapfile -t COMPREPLY < <(compgen -W "all $("${COMP_WORDS[0]}" help gpus 2>/dev/null)" -- "$word"); return ;;
+    --sweep)
+        compopt -o nospace 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -W 'device_memory= host_memory=' -- "$word")
         return
         ;;
     --dump) mapfile -t COMPREPLY < <(compgen -W 'graph program' -- "$word"); return ;;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/env_gpu.h"
+#include "api/env_rates.h"
 #include "base/host_memory.h"
 #include "base/json_text.h"
 #include "base/machine.h"
@@ -32,9 +33,10 @@ struct machine {
     struct host_memory memory; /* what this process may take of it */
     struct device device;
     struct gpu_view gpu;
+    struct rates_view rates;
 };
 
-static enum status look(struct machine *m)
+static enum status look(struct machine *m, const struct snug_env_options *o)
 {
     struct utsname u;
     *m = (struct machine){0};
@@ -45,6 +47,7 @@ static enum status look(struct machine *m)
     int64_t page = sysconf(_SC_PAGESIZE);
     m->memory_bytes = sysconf(_SC_PHYS_PAGES) * page;
     host_memory_read("", &m->memory);
+    TRY(rates_view_take(&m->rates, o));
     gpu_view_take(&m->gpu);
     return device_open_cpu(&m->device, 0);
 }
@@ -92,19 +95,20 @@ static void add_machine(struct str *s, const struct machine *m)
              m->device.rates.matmul_flops / 1e9, m->device.rates.memory_bytes / 1e9,
              m->device.rates.links[TIER_HOST][TIER_DEVICE].alone / 1e9);
     gpu_view_text(&m->gpu, s);
+    rates_view_text(&m->rates, s);
     for (size_t i = 0; i < ARRAY_LEN(features); i++)
         str_addf(s, "%-12s %-9s %-4s (%s)\n", i == 0 ? "features" : "", features[i].name,
                  features[i].present ? "yes" : "no", features[i].what);
 }
 
-enum snug_status snug_env_text(bool ops, char **text)
+enum snug_status snug_env_text(const struct snug_env_options *o, char **text)
 {
     struct str s = {0};
     struct machine m;
-    enum status status = look(&m);
+    enum status status = look(&m, o);
     if (status == OK) {
         add_machine(&s, &m);
-        if (ops)
+        if (o->ops)
             add_ops(&s, &m.device);
         device_close(&m.device);
         status = str_status(&s);
@@ -153,26 +157,26 @@ static json_t *pack_ops(const struct device *d)
 static json_t *pack_machine(const struct machine *m)
 {
     const struct device_rates *r = &m->device.rates;
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:{s:s, s:I}, s:s, s:{s:f, s:f, s:f}, "
-                     "s:o, s:o}",
-                     "version", SNUG_VERSION, "compiler", compiler(), "system", m->system,
-                     "processor", m->processor, "cores", m->n_cores, "memory_bytes",
-                     (json_int_t)m->memory_bytes, "free_bytes", (json_int_t)m->memory.free_bytes,
-                     "memory_limit", "whose", m->memory.whose, "bytes",
-                     (json_int_t)m->memory.total_bytes, "device", m->device.description, "rates",
-                     "matmul_flops", r->matmul_flops, "memory_bytes_per_s", r->memory_bytes,
-                     "copy_bytes_per_s", r->links[TIER_HOST][TIER_DEVICE].alone, "gpu",
-                     gpu_view_json(&m->gpu), "features", pack_features());
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:{s:s, s:I}, s:s, s:{s:f, s:f, s:f}, "
+        "s:o, s:o, s:o}",
+        "version", SNUG_VERSION, "compiler", compiler(), "system", m->system, "processor",
+        m->processor, "cores", m->n_cores, "memory_bytes", (json_int_t)m->memory_bytes,
+        "free_bytes", (json_int_t)m->memory.free_bytes, "memory_limit", "whose", m->memory.whose,
+        "bytes", (json_int_t)m->memory.total_bytes, "device", m->device.description, "rates",
+        "matmul_flops", r->matmul_flops, "memory_bytes_per_s", r->memory_bytes, "copy_bytes_per_s",
+        r->links[TIER_HOST][TIER_DEVICE].alone, "gpu", gpu_view_json(&m->gpu), "measured",
+        rates_view_json(&m->rates), "features", pack_features());
 }
 
-enum snug_status snug_env_json(bool ops, char **text)
+enum snug_status snug_env_json(const struct snug_env_options *o, char **text)
 {
     struct str s = {0};
     struct machine m;
-    enum status status = look(&m);
+    enum status status = look(&m, o);
     if (status == OK) {
         json_t *root = pack_machine(&m);
-        if (root && ops && json_object_set_new(root, "ops", pack_ops(&m.device)) != 0) {
+        if (root && o->ops && json_object_set_new(root, "ops", pack_ops(&m.device)) != 0) {
             json_decref(root);
             root = NULL;
         }

@@ -4,6 +4,7 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "engine/prospects.h"
 
 enum { DRAWING_COLUMNS = 72 };
 
@@ -290,6 +291,19 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
     add_choices(run, &s);
     add_derived(run, &s);
     return hand_out(&s, str_status(&s), text);
+}
+
+enum snug_status snug_run_prospects(const struct snug_run *run, char **text)
+{
+    struct str s = {0};
+    struct prospects p;
+    const struct engine *e = &run->session.engine;
+    enum status status = engine_prospects(e, &p);
+    if (status == OK) {
+        prospects_add_text(&p, &e->forecast, &s);
+        status = str_status(&s);
+    }
+    return hand_out(&s, status, text);
 }
 
 enum snug_status snug_run_timeline(const struct snug_run *run, int n_columns, int n_rows,

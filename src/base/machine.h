@@ -10,6 +10,8 @@ extern "C" {
 
 /* Seconds since some moment in the past; never goes back. */
 double now_s(void);
+/* Seconds that this thread has computed: the same work takes the same of them on a busy machine. */
+double thread_s(void);
 
 /* The system's number of the calling thread. */
 int thread_number(void);

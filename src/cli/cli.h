@@ -20,7 +20,7 @@ extern "C" {
 /* Every option of every command; a command's table says which it has. */
 struct args {
     bool help, json, no_color, quiet, verbose;
-    bool resume, dry_run, force, no_echo, ops, version, require_gpu;
+    bool resume, dry_run, force, no_echo, ops, version, require_gpu, measure, what_if;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,
@@ -106,6 +106,8 @@ enum snug_status print_text(char *text); /* a line or more on stdout; takes over
 enum snug_status print_json(struct cli *cli, char *text); /* takes over text; NULL: does nothing */
 void show_plan(const struct snug_run *run);               /* the whole report */
 void show_banner(const struct snug_run *run);             /* the short one of `train` */
+/* What binds the plan, and what would make it faster. */
+enum snug_status show_prospects(const struct snug_run *run);
 enum snug_status show_timeline(const struct snug_run *run);
 void show_summary(const struct snug_run *run, enum snug_status status);
 

@@ -4,6 +4,8 @@
 #include "cli/cli.h"
 
 static const struct option options[] = {
+    {"what-if", 0, OPTION_FLAG, offsetof(struct args, what_if), NULL,
+     "say what binds a plan that fits, and plan what more memory or other settings would buy"},
     {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
      "write a page for a browser: memory over the step, every buffer, every queue"},
     {"svg", 0, OPTION_TEXT, offsetof(struct args, svg), "FILE",
@@ -52,7 +54,7 @@ const struct command cmd_plan = {
     .name = "plan",
     .usage =
         "plan CONFIG [key=value ...] [--gpu NAME|all] [--sweep RANGE] [--html FILE] [--svg FILE] "
-        "[--snapshot FILE] [--dump graph|program] [--json]",
+        "[--snapshot FILE] [--dump graph|program] [--what-if] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"
@@ -66,6 +68,7 @@ const struct command cmd_plan = {
         "card there is a name for. --sweep plans for one budget after the other.",
     .examples = "  snug plan configs/gpt2-124m.yaml device_memory=2GiB\n"
                 "  snug plan configs/demo.yaml --json | jq .predicted.arena_bytes\n"
+                "  snug plan configs/gpt2-124m.yaml device_memory=1GiB --what-if\n"
                 "  snug plan configs/demo.yaml --html plan.html\n"
                 "  snug plan configs/demo.yaml --svg memory.svg\n"
                 "  snug plan configs/qwen2.5-7b.yaml --gpu rtx4090 host_memory=64GiB\n"

@@ -149,16 +149,21 @@ static void show_time(const struct snug_forecast *f)
               f->n_blocks, f->recompute_flops / 1e9);
 }
 
-static void show_decisions(const struct snug_run *run)
+/* Takes over the text. */
+static void show_lines(const char *head, char *text)
 {
-    char *text;
-    if (snug_run_decisions(run, &text) != SNUG_OK)
-        return;
     if (*text)
-        log_info("decided without being asked:");
+        log_info("%s", head);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         show_line(4, "  %s", line);
     snug_free(text);
+}
+
+static void show_decisions(const struct snug_run *run)
+{
+    char *text;
+    if (snug_run_decisions(run, &text) == SNUG_OK)
+        show_lines("decided without being asked:", text);
 }
 
 /* ---- whole reports --------------------------------------------------------------------------- */
@@ -183,6 +188,15 @@ void show_banner(const struct snug_run *run)
     show_budget(&f);
     show_time(&f);
     show_line(LABEL, "output    %s", f.output_dir);
+}
+
+enum snug_status show_prospects(const struct snug_run *run)
+{
+    char *text;
+    enum snug_status status = snug_run_prospects(run, &text);
+    if (status == SNUG_OK)
+        show_lines("what would change it:", text);
+    return status;
 }
 
 enum snug_status show_timeline(const struct snug_run *run)

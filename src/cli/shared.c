@@ -131,6 +131,8 @@ enum snug_status run_plan(struct cli *cli, const struct snug_config *config)
         status = print_dump(run, cli->args.dump);
     if (status == SNUG_OK)
         status = snug_run_require_fit(run);
+    if (status == SNUG_OK && cli->args.what_if)
+        status = show_prospects(run);
     if (cli->args.html && (status == SNUG_OK || status == SNUG_ERR_FIT))
         status = write_page(run, status, cli->args.html);
     if (cli->args.json && snug_run_json(run, status, &json) == SNUG_OK)

@@ -135,9 +135,32 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
     return key ? keep(cfg, key, node, is_override) : admit_refused(cfg, node, name);
 }
 
-enum status config_admit(struct config *cfg, struct config_node *top)
+static enum status admit_members(struct config *cfg, struct config_node *top, int is_override)
 {
     struct config_node *next;
+    for (struct config_node *node = top->first; node; node = next) {
+        next = node->next;
+        TRY(config_note(cfg, admit_node(cfg, node, is_override)));
+    }
+    return OK;
+}
+
+/* Only the file itself has settings of DeepSpeed in it: they hold no further ones. */
+static bool is_deepspeed(const struct config_node *node)
+{
+    return strcmp(node->key, "deepspeed") == 0 && !is_accepted(node, "false");
+}
+
+static enum status admit_deepspeed(struct config *cfg, struct config_node *node, int is_override)
+{
+    struct config_node *settings;
+    TRY(config_deepspeed(cfg, node, &settings));
+    return admit_members(cfg, settings, is_override);
+}
+
+enum status config_admit(struct config *cfg, struct config_node *top)
+{
+    struct config_node *next, *deepspeed = NULL;
     if (!top || config_node_is_null(top))
         return OK;
     if (top->kind != NODE_MAP) {
@@ -147,9 +170,12 @@ enum status config_admit(struct config *cfg, struct config_node *top)
     }
     for (struct config_node *node = top->first; node; node = next) {
         next = node->next;
-        TRY(config_note(cfg, admit_node(cfg, node, 0)));
+        if (is_deepspeed(node))
+            deepspeed = node; /* after the rest, which says what its "auto" means */
+        else
+            TRY(config_note(cfg, admit_node(cfg, node, 0)));
     }
-    return OK;
+    return deepspeed ? config_note(cfg, admit_deepspeed(cfg, deepspeed, 0)) : OK;
 }
 
 static enum status parse_value(struct pool *pool, const char *text, struct config_node **out)
@@ -218,5 +244,5 @@ enum status config_override(struct config *cfg, const char *text)
     value->written = value->key;
     if (strchr(name, '.') && !config_find_key(flat) && !config_find_refusal(flat))
         return override_below(cfg, name, value);
-    return admit_node(cfg, value, 1);
+    return is_deepspeed(value) ? admit_deepspeed(cfg, value, 1) : admit_node(cfg, value, 1);
 }

@@ -79,6 +79,11 @@ static const struct config_choice schedule[] = {
     {"constant", CONFIG_SCHEDULE_CONSTANT, NULL},
     {"constant_with_warmup", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
     {"cosine_with_min_lr", CONFIG_SCHEDULE_COSINE_WITH_MIN_LR, NULL},
+    {"warmupdecaylr", CONFIG_SCHEDULE_LINEAR, NULL}, /* DeepSpeed's */
+    {"warmuplr", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
+    REFUSE("warmupcosinelr", "cosine with warmup_steps"),
+    REFUSE("onecycle", "cosine with warmup_steps"),
+    REFUSE("lrrangetest", "linear"),
     REFUSE("cosine_with_restarts", "cosine"),
     REFUSE("cosine_warmup_with_min_lr", "cosine_with_min_lr with warmup_steps"),
     REFUSE("polynomial", "linear"),

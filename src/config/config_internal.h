@@ -146,6 +146,10 @@ void config_mark_wrong(struct config *cfg, const struct config_key *key);
 struct config_node *config_node_of(const struct config *cfg, const struct config_key *key);
 const char *config_node_name(const struct config_node *node);
 
+/* *top = the mapping that `deepspeed` is or names, without what says "auto" (deepspeed.c). */
+enum status config_deepspeed(struct config *cfg, struct config_node *node,
+                             struct config_node **top) MUST_CHECK;
+
 /* Takes the members of a parsed mapping into root under canonical names; notes what is wrong
  * (admit.c). */
 enum status config_admit(struct config *cfg, struct config_node *top) MUST_CHECK;

@@ -158,6 +158,14 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
                     "%s: %s: %.20s: not available in this version; write true, with "
                     "activation_offloading: true for what is saved in host memory",
                     node->where, config_node_name(node), text);
+    if (strcmp(text, "selective") == 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: %s: selective: kinds of modules cannot be chosen in this version; write "
+                    "auto, which chooses value by value what the budgets need, true, or the blocks "
+                    "(\"0-3,7\")",
+                    node->where, config_node_name(node));
+    if (strcmp(text, "full") == 0 || strcmp(text, "none") == 0)
+        text = *text == 'f' ? "true" : "false"; /* Megatron, torchtitan */
     if (strcmp(text, "0") == 0 || strcmp(text, "1") == 0)
         return FAIL(ERR_CONFIG, "%s: %s: %s could mean %s or block %s: write %s or \"%s-%s\"",
                     node->where, config_node_name(node), text, *text == '1' ? "true" : "false",

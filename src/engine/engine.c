@@ -5,6 +5,7 @@
 #include "engine/model_open.h"
 #include "engine/weights.h"
 #include "io/weights.h"
+#include "search/deferral.h"
 #include "search/search.h"
 #include "task/language.h"
 
@@ -114,6 +115,8 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
     TRY(engine_build(e, r));
     TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
                     &e->settings.decisions, &e->report));
+    TRY(deferral_try(&e->work, &e->settings.limits, e->times,
+                     !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
     return engine_forecast(e);
 }
 

@@ -264,6 +264,21 @@ static void describe(void *user, const struct variant *v, struct str *out)
         str_addf(out, "%s_memory=%s", tier_name(t->tier), room_setting(t->limit, limit));
 }
 
+int engine_n_changes(void)
+{
+    return N_CHANGES;
+}
+
+bool engine_change(const struct engine *e, int i, struct config *c, struct str *text)
+{
+    enum { HARSH = 7 }; /* from here on less is learnt from a step */
+    *c = *e->config;
+    if (changes[i].harshness >= HARSH || !changes[i].apply(c, e))
+        return false;
+    add_changes(text, c, 1u << i);
+    return true;
+}
+
 /* ---- advice ---------------------------------------------------------------------------------- */
 
 void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out)

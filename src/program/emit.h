@@ -4,6 +4,7 @@
  *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
+ *   emit_uses.c   who reads what, and when moved values leave
  *   emit_parts.c  buffers, operands, instructions
  *   sections.c    which parts a step has, and what roots hold between them
  *   order.c       the nodes of a section, with what it runs of the step before
@@ -67,6 +68,9 @@ struct emitter {
     VEC(struct pending_copy) pending;
     VEC(struct fetch) fetches;
 };
+
+/* emit_uses.c: read, read_later, gradient, touched_last, leaves_after. */
+void emit_find_uses(struct emitter *e);
 
 /* emit_parts.c */
 enum status emit_buffer(struct emitter *e, const char *name, enum memory_class kind, enum tier tier,

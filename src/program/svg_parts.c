@@ -84,8 +84,9 @@ enum { LANE_HEIGHT = 22, LANE_STEP = 30 };
 static const char *part_fill(const struct lane_span *s)
 {
     static const char *const fills[LANE_PART_COUNT] = {
-        [PASS_BEGIN] = "#9a9a9a",  [PASS_FORWARD] = "#4c86c6",   [PASS_BACKWARD] = "#d98a3d",
-        [PASS_UPDATE] = "#8a63b8", [LANE_RECOMPUTE] = "#7fbf6a", [LANE_COPY] = "#2f9c95"};
+        [PASS_BEGIN] = "#9a9a9a", [PASS_FORWARD] = "#4c86c6", [PASS_BACKWARD] = "#d98a3d",
+        [PASS_NORM] = "#8c6d46",  [PASS_UPDATE] = "#8a63b8",  [LANE_RECOMPUTE] = "#7fbf6a",
+        [LANE_COPY] = "#2f9c95"};
     return s->part == LANE_COPY && s->queue == QUEUE_OUT ? "#c4648f" : fills[s->part];
 }
 

@@ -124,6 +124,16 @@ static enum status add_mark(struct timeline *t, const char *name, size_t at, siz
     return pool_status(&t->pool);
 }
 
+static bool runs_forward(const struct program *p, const struct section *s)
+{
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind == INSTR_COMPUTE && graph_node(p->graph, i->node)->pass == PASS_FORWARD)
+            return true;
+    }
+    return false;
+}
+
 /* Sections, and inside a step or micro-step where the backward pass begins. */
 static enum status find_marks(struct timeline *t, const struct program *p, const double *clock)
 {
@@ -138,6 +148,8 @@ static enum status find_marks(struct timeline *t, const struct program *p, const
             if (i->kind != INSTR_COMPUTE || i->recompute)
                 continue;
             int here = (int)graph_node(p->graph, i->node)->pass;
+            if (here == PASS_UPDATE && runs_forward(p, s))
+                here = PASS_FORWARD; /* of the step before, in this one's forward pass */
             bool begins = pass < 0 || (here == PASS_BACKWARD && pass == PASS_FORWARD);
             if (begins) {
                 TRY(add_mark(t, pass_name((enum pass)here), (size_t)(pass < 0 ? first : k), n,

@@ -121,7 +121,7 @@ static enum status number_of(struct writer *w, const char *text, int64_t *cell)
 static enum status number_of_instr(struct writer *w, const struct instr *i, int64_t *cell)
 {
     if (i->kind == INSTR_RECORD || i->kind == INSTR_WAIT)
-        return number_of(w, i->kind == INSTR_WAIT ? "wait" : "record", cell);
+        return number_of(w, i->kind == INSTR_WAIT ? "wait for another queue" : "record", cell);
     struct str text = {0};
     instr_add_text(w->p, i, &text);
     enum status status = str_status(&text);

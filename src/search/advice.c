@@ -4,7 +4,7 @@
 
 #include "base/machine.h"
 
-#define FIRST_S 3.0 /* looking for a remedy, */
+#define FIRST_S 3.0 /* of computing: looking for a remedy, */
 #define MORE_S  1.5 /* and for more of them */
 
 struct search {
@@ -19,7 +19,7 @@ struct search {
 static bool fits(struct search *s, const struct variant *v, int64_t *n_bytes)
 {
     *n_bytes = s->x->least(s->x->user, v);
-    if (*n_bytes <= s->limit && (now_s() > s->deadline || !s->x->plan(s->x->user, v, n_bytes)))
+    if (*n_bytes <= s->limit && (thread_s() > s->deadline || !s->x->plan(s->x->user, v, n_bytes)))
         return false;
     s->out->least = MIN(s->out->least, *n_bytes);
     return *n_bytes <= s->limit;
@@ -36,37 +36,37 @@ static bool is_needless(const struct search *s, const struct variant *v)
     return false;
 }
 
-static bool is_remedy(struct search *s, const struct variant *v, struct remedy *out)
-{
-    out->variant = *v;
-    return !is_needless(s, v) && fits(s, v, &out->n_bytes);
-}
-
 /* In the fewest parts of the batch with which it fits, if it does in the most. */
-static bool fits_in_parts(struct search *s, struct variant v, struct remedy *out)
+static bool fits_in_parts(struct search *s, struct remedy *r)
 {
-    v.n_parts = s->x->batch;
-    if (s->x->batch == 1 || !is_remedy(s, &v, out))
+    struct variant *v = &r->variant;
+    v->n_parts = s->x->batch;
+    if (v->n_parts == 1 || is_needless(s, v) || !fits(s, v, &r->n_bytes))
         return false;
-    for (v.n_parts = 2; v.n_parts < s->x->batch; v.n_parts++) {
-        struct remedy r;
-        if (s->x->batch % v.n_parts == 0 && is_remedy(s, &v, &r)) {
-            *out = r;
+    int64_t least = r->n_bytes;
+    for (v->n_parts = 2; v->n_parts < s->x->batch; v->n_parts++) {
+        if (s->x->batch % v->n_parts == 0 && fits(s, v, &r->n_bytes))
             return true;
-        }
     }
+    r->n_bytes = least;
     return true;
 }
 
 /* The mildest way that these changes fit: by themselves, with more let go, in smaller
- * micro-batches. */
-static bool fits_somehow(struct search *s, unsigned changes, struct remedy *out)
+ * micro-batches. Where letting go does not help, they do not fit by themselves. */
+static bool fits_somehow(struct search *s, unsigned changes, struct remedy *r)
 {
+    int64_t n_bytes;
     const struct variant plain = {.changes = changes, .n_parts = 1};
-    struct variant eased = plain;
-    eased.release = s->x->may_release;
-    return is_remedy(s, &plain, out) || (eased.release && is_remedy(s, &eased, out)) ||
-           fits_in_parts(s, eased, out);
+    r->variant = plain;
+    r->variant.release = s->x->may_release;
+    if (!fits(s, &r->variant, &r->n_bytes))
+        return fits_in_parts(s, r);
+    if (s->x->may_release && fits(s, &plain, &n_bytes)) {
+        r->variant = plain;
+        r->n_bytes = n_bytes;
+    }
+    return !is_needless(s, &r->variant);
 }
 
 static int harshness_of(const struct variants *x, unsigned changes)
@@ -85,7 +85,7 @@ static void add_remedy(struct search *s, const struct remedy *r)
     s->x->describe(s->x->user, &r->variant, &text);
     (void)snprintf(new->text, sizeof(new->text), "%s", str_text(&text));
     str_release(&text);
-    s->deadline = MIN(s->deadline, now_s() + MORE_S);
+    s->deadline = MIN(s->deadline, thread_s() + MORE_S);
 }
 
 /* Every set of changes, from the mildest on. */
@@ -112,7 +112,7 @@ static enum memory_class largest_part(const struct forecast *f)
 void advice_find(const struct variants *x, const struct forecast *now, enum tier tier,
                  int64_t n_bytes, struct advice *out)
 {
-    struct search s = {.x = x, .limit = n_bytes, .deadline = now_s() + FIRST_S, .out = out};
+    struct search s = {.x = x, .limit = n_bytes, .deadline = thread_s() + FIRST_S, .out = out};
     *out = (struct advice){.most = largest_part(now), .least = now->budget.needs[tier]};
     out->most_bytes = now->breakdown[out->most];
     find(&s);

@@ -35,7 +35,7 @@ struct chain {
     unsigned char *choices;            /* [n_links][n_slots]; CHAIN_NONE: nothing fits */
 };
 
-enum { CHAIN_SLOTS = 2048, CHAIN_NONE = 255 };
+enum { CHAIN_SLOTS = 4096, CHAIN_NONE = 255 };
 
 /* Fills in the table, in the pool, from the fields before it. */
 enum status chain_solve(struct chain *c, struct pool *pool) MUST_CHECK;

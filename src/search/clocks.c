@@ -6,7 +6,7 @@
 struct phase_work {
     double seconds; /* of compute */
     int64_t n_in, n_out, largest_in;
-    int n_copies;
+    int copies_in, copies_out;
     int after;   /* a phase whose copies out come before its copies in; -1: none */
     double ends; /* compute */
     double left; /* its copies out are done */
@@ -26,18 +26,18 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
 
 /* ---- what is to be done ---------------------------------------------------------------------- */
 
-static void add_in(struct phase_work *w, int64_t n_bytes, int64_t largest, int after)
+static void add_in(struct phase_work *w, int64_t n_bytes, int n_copies, int64_t largest, int after)
 {
     w->n_in += n_bytes;
     w->largest_in = MAX(w->largest_in, largest);
     w->after = MAX(w->after, after);
-    w->n_copies++;
+    w->copies_in += n_copies;
 }
 
-static void add_out(struct phase_work *w, int64_t n_bytes)
+static void add_out(struct phase_work *w, int64_t n_bytes, int n_copies)
 {
     w->n_out += n_bytes;
-    w->n_copies++;
+    w->copies_out += n_copies;
 }
 
 static void add_place(const struct clocks *c, int place, int option)
@@ -51,8 +51,8 @@ static void add_place(const struct clocks *c, int place, int option)
         int back = x->back >= 0 ? x->back : p->backward;
         if (!(o->moved >> u & 1) || back < 0 || x->gone < 0)
             continue;
-        add_out(&c->work[x->gone], x->n_movable);
-        add_in(&c->work[back], x->n_movable, x->n_movable, x->gone);
+        add_out(&c->work[x->gone], x->n_movable, 1);
+        add_in(&c->work[back], x->n_movable, 1, x->n_movable, x->gone);
     }
 }
 
@@ -60,11 +60,11 @@ static void add_touch(const struct clocks *c, const struct touch *t)
 {
     struct phase_work *w = &c->work[t->phase];
     if (t->n_in > 0)
-        add_in(w, t->n_in, t->largest_in, t->after);
+        add_in(w, t->n_in, t->copies_in, t->largest_in, t->after);
     if (t->n_out > 0)
-        add_out(w, t->n_out);
+        add_out(w, t->n_out, t->copies_out);
     if (t->after >= 0)
-        add_out(&c->work[t->after], t->n_in);
+        add_out(&c->work[t->after], t->n_in, t->copies_in);
 }
 
 static void gather(const struct clocks *c, const struct outline *o)
@@ -122,7 +122,7 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
     const struct link_rate *link = &c->device->rates.links[TIER_HOST][TIER_DEVICE];
     if (w->n_in == 0)
         return 0;
-    double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->n_copies;
+    double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->copies_in;
     double part = (double)MIN(w->n_in, o->ring_bytes) / (double)w->n_in;
     double first = (double)MIN(w->largest_in, w->n_in) / (double)w->n_in;
     double start = MAX(r->in, fetch_start(c, o, r, q));
@@ -149,7 +149,7 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
     w->ends = MAX(begins + w->seconds, there + tail * w->seconds);
     if (w->n_out > 0) {
         r->out = MAX(r->out, begins + head * w->seconds) + on_link(link, w->n_out, w->n_in) +
-                 link->latency_s;
+                 link->latency_s * w->copies_out;
         r->behind += w->n_out;
         if (w->n_out > o->ring_bytes) /* it waits for its own */
             w->ends = MAX(w->ends, r->out - on_link(link, o->ring_bytes, 0));
@@ -166,7 +166,8 @@ static double in_line(const struct clocks *c, int q)
     const struct link_rate *in = &rates->links[TIER_HOST][TIER_DEVICE];
     const struct link_rate *out = &rates->links[TIER_DEVICE][TIER_HOST];
     double start = MAX(in->latency_s, rates->launch_s);
-    return w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) + start * w->n_copies;
+    return w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) +
+           start * (w->copies_in + w->copies_out);
 }
 
 double clocks_step(const struct clocks *c, const struct outline *o)

@@ -112,7 +112,7 @@ static enum status make_chain(struct space *s, const struct link_option *links, 
                           .n_options = MAX_OPTIONS,
                           .options = priced,
                           .n_each = n_each,
-                          .n_bytes = s->room[TIER_DEVICE]};
+                          .n_bytes = 2 * s->room[TIER_DEVICE]}; /* with `extra` */
     return chain_solve(out, &v->pool);
 }
 

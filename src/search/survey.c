@@ -29,6 +29,8 @@ static bool starts_phase(const struct node *n, const struct node *before)
            (n->pass == PASS_FORWARD) != (before->pass == PASS_FORWARD);
 }
 
+/* The last micro-step has the nodes of the others once more: of it only the updates count as a
+ * section of their own. */
 static enum status find_phases(struct surveyor *x, const double *instr_seconds)
 {
     struct survey *s = x->s;
@@ -42,7 +44,7 @@ static enum status find_phases(struct surveyor *x, const double *instr_seconds)
         const struct node *before = NULL;
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *instr = &p->instrs.items[k];
-            if (instr->kind != INSTR_COMPUTE)
+            if (instr->kind != INSTR_COMPUTE || s->phase_of[instr->node] >= 0)
                 continue;
             const struct node *n = graph_node(x->g, instr->node);
             if (starts_phase(n, before))
@@ -251,10 +253,12 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
     if (!t)
         return ERR_MEMORY;
     int64_t n_bytes = value_bytes(x->g, root);
-    if (is_written)
+    if (is_written) {
         t->n_out += n_bytes;
-    else if (x->fetched[root] != phase) {
+        t->copies_out++;
+    } else if (x->fetched[root] != phase) {
         t->n_in += n_bytes;
+        t->copies_in++;
         t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
         x->fetched[root] = phase;
     }
@@ -275,9 +279,9 @@ static enum status touch_gradient(struct surveyor *x, node_id k, value_id v)
     if (!t)
         return ERR_MEMORY;
     t->n_in += n_bytes;
+    t->copies_in++;
     t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
     x->fetched[v] = used;
-    x->s->phases[made].gradient_out += n_bytes;
     x->s->places[place].n_bytes[HOME_GRADIENTS] += n_bytes;
     return OK;
 }

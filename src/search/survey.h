@@ -43,8 +43,7 @@ struct place_facts {
 struct phase {
     int place;
     int section;
-    double seconds;       /* with everything kept */
-    int64_t gradient_out; /* bytes of gradients made here that would wait on the host */
+    double seconds; /* with everything kept */
 };
 
 /* What crosses the link in a phase when a class of a place is away. */
@@ -53,7 +52,8 @@ struct touch {
     enum home_class home;
     int64_t n_in, n_out; /* bytes */
     int64_t largest_in;  /* bytes of a tensor, or of a slice of it */
-    int after;           /* phase in which it went out, of the same step; -1: it was there */
+    int copies_in, copies_out;
+    int after; /* phase in which it went out, of the same step; -1: it was there */
 };
 
 struct survey {

@@ -54,7 +54,7 @@ struct workload {
     int64_t load_bytes;   /* while weights are read into them */
     int64_t save_bytes;   /* while a checkpoint is written */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
-    struct pool pool; /* decisions that were found for it */
+    struct pool pool;                                  /* decisions that were found for it */
 
     /* of workload_emit */
     struct storage storage;

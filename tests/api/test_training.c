@@ -222,6 +222,17 @@ static void the_result_sums_up_the_steps(void **state)
 }
 
 /* 2^64 overflows whatever is computed. */
+/* Data of one sequence is an epoch a step. */
+static void epochs_are_counted_in_passes_over_the_data(void **state)
+{
+    (void)state;
+    struct trial t;
+    TRAIN(&t, "datasets=[{type: synthetic, n_tokens: 17}]", "max_seq_length=16",
+          "per_device_train_batch_size=1", "max_steps=3");
+    for (int i = 0; i < 3; i++)
+        expect_within(t.steps[i].epoch, i + 1.0, 1e-9);
+}
+
 static void steps_that_overflow_are_counted(void **state)
 {
     (void)state;
@@ -270,6 +281,7 @@ int main(void)
         cmocka_unit_test(evaluating_on_data_without_end_comes_to_an_end),
         cmocka_unit_test(evaluations_change_no_step),
         cmocka_unit_test(the_result_sums_up_the_steps),
+        cmocka_unit_test(epochs_are_counted_in_passes_over_the_data),
         cmocka_unit_test(steps_that_overflow_are_counted),
         cmocka_unit_test(a_loss_that_is_not_finite_ends_the_run_with_advice),
     };

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
+#include "base/file.h"
 #include "support/process.h"
 
 static struct scratch scratch;
@@ -89,6 +91,115 @@ static void what_does_not_fit_a_gpu_is_refused_with_a_change_that_does(void **st
     process_release(&p);
 }
 
+static void every_gpu_has_a_line_with_the_plan_that_would_run_there(void **state)
+{
+    (void)state;
+    char config[SCRATCH_PATH];
+    struct process p;
+    write_tiny_config(&scratch, "all.yaml", "", config);
+    PROCESS_RUN(&p, &scratch, "plan", config, "--gpu", "all", "--json");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "rtx4090");
+    expect_stderr(&p, "all on the device");
+    json_t *j = expect_json(&p);
+    const json_t *rows = json_at(j, "gpus");
+    assert_true(json_array_size(rows) >= 28);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        assert_true(json_bool_at(row, "fits"));
+        assert_true(json_number_at(row, "tokens_per_s") > 0);
+        assert_true(json_int_at(row, "device_bytes") < json_int_at(row, "device_memory"));
+    }
+    json_decref(j);
+    process_release(&p);
+}
+
+static void what_fits_no_gpu_says_what_each_lacks(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-350m.yaml", "--gpu", "all",
+                "device_memory=100MiB", "offload_param=false", "offload_optimizer=false");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "does not fit, lacks");
+    expect_stderr(&p, "of device memory");
+    process_release(&p);
+}
+
+/* More memory never makes a plan slower. */
+static void a_sweep_is_a_curve_that_grows(void **state)
+{
+    (void)state;
+    char svg[SCRATCH_PATH], *text;
+    size_t n_bytes;
+    double before = 0;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-124m.yaml", "--gpu", "rtx3060", "bf16=true",
+                "model.n_layer=2", "--sweep", "device_memory=600MiB..2GiB/4", "--svg",
+                scratch_path(&scratch, "sweep.svg", svg), "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    const json_t *plans = json_at(j, "plans");
+    assert_int_equal(json_array_size(plans), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *plan = json_array_get(plans, i);
+        double rate = json_bool_at(plan, "fits") ? json_number_at(plan, "tokens_per_s") : 0;
+        assert_true(rate >= 0.99 * before);
+        before = rate;
+    }
+    assert_true(before > 0);
+    assert_int_equal(file_read(svg, &text, &n_bytes), OK);
+    assert_non_null(strstr(text, "<svg"));
+    assert_non_null(strstr(text, "all on the device"));
+    assert_non_null(strstr(text, "</svg>"));
+    mem_free(text);
+    json_decref(j);
+    process_release(&p);
+}
+
+static void ranges_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *range, *reason;
+    } cases[] = {{"4GiB..24GiB", "must be a range"},
+                 {"device_memory=4GiB", "must be a range"},
+                 {"device_memory=24GiB..4GiB", "must grow"},
+                 {"learning_rate=1..2", "device_memory or host_memory"},
+                 {"device_memory=4GiB..24GiB/1", "2 to 101"},
+                 {"device_memory=4GiB..24GiB/x", "must be a range"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct process p;
+        PROCESS_RUN(&p, &scratch, "plan", "configs/demo.yaml", "--sweep", cases[i].range);
+        expect_exit(&p, 2);
+        expect_stderr(&p, cases[i].reason);
+        process_release(&p);
+    }
+}
+
+static void measured_rates_are_kept_and_shown_with_their_age(void **state)
+{
+    (void)state;
+    const struct process_options o = {.variable = "XDG_CACHE_HOME", .setting = scratch.folder};
+    struct process p;
+    process_run(&p, &scratch, &o, (const char *const[]){"env", NULL});
+    expect_exit(&p, 0);
+    assert_non_null(strstr(p.out, "nothing yet (snug env --measure)"));
+    process_release(&p);
+    process_run(&p, &scratch, &o, (const char *const[]){"env", "--measure", NULL});
+    expect_exit(&p, 0);
+    assert_non_null(strstr(p.out, "product 1024 x 1024 x 1024, f32"));
+    assert_non_null(strstr(p.out, "disk, read"));
+    process_release(&p);
+    process_run(&p, &scratch, &o, (const char *const[]){"env", "--json", NULL});
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    const json_t *first = json_array_get(json_at(j, "measured"), 0);
+    assert_true(json_array_size(json_at(first, "rates")) >= 10);
+    json_decref(j);
+    process_release(&p);
+}
+
 static int open_scratch(void **state)
 {
     (void)state;
@@ -112,6 +223,11 @@ int main(void)
         cmocka_unit_test(bf16_is_planned_as_fp16_where_there_is_none_and_said),
         cmocka_unit_test(an_unknown_gpu_is_an_error_that_lists_them),
         cmocka_unit_test(what_does_not_fit_a_gpu_is_refused_with_a_change_that_does),
+        cmocka_unit_test(every_gpu_has_a_line_with_the_plan_that_would_run_there),
+        cmocka_unit_test(what_fits_no_gpu_says_what_each_lacks),
+        cmocka_unit_test(a_sweep_is_a_curve_that_grows),
+        cmocka_unit_test(ranges_that_are_none_are_refused),
+        cmocka_unit_test(measured_rates_are_kept_and_shown_with_their_age),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -54,7 +54,10 @@ static void commands_and_options_are_offered(void **state)
     (void)state;
     completes("tok", "tokenize");
     completes("plan no.yaml --sv", "--svg");
-    completes("plan no.yaml --s", "--svg --snapshot");
+    completes("plan no.yaml --s", "--sweep --svg --snapshot");
+    completes("plan no.yaml --gpu rtx409", "rtx4090");
+    completes("plan no.yaml --gpu al", "all");
+    completes("env --me", "--measure");
     completes("train no.yaml --ht", "--html");
     completes("help ke", "keys");
 }

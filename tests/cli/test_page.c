@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/compiler.h"
 #include "base/file.h"
+#include "program/program.h"
 #include "support/process.h"
 
 static struct scratch scratch;
@@ -153,6 +154,28 @@ static void the_buffers_add_up_to_the_arenas(void **state)
     mem_free(page);
 }
 
+static void expect_colour(const char *page, const char *prefix, const char *name)
+{
+    char variable[64];
+    (void)snprintf(variable, sizeof(variable), "%s%s: #", prefix, name);
+    if (!strstr(page, variable))
+        fail_msg("the style sheet has no %s", variable);
+}
+
+static void every_class_and_part_has_a_colour(void **state)
+{
+    (void)state;
+    char *page = PAGE_OF(0, "max_steps=1");
+    for (int i = 0; i < MEMORY_CLASS_COUNT; i++)
+        expect_colour(page, "--", memory_class_name((enum memory_class)i));
+    for (int i = 0; i < PASS_COUNT; i++)
+        expect_colour(page, "--part-", pass_name((enum pass)i));
+    for (int i = 0; i < QUEUE_COUNT; i++)
+        expect_colour(page, "--part-", queue_name((enum queue)i));
+    expect_colour(page, "--part-", "recompute");
+    mem_free(page);
+}
+
 static const char *text_of(const json_t *data, const char *list, int64_t number)
 {
     const char *text = json_string_value(json_array_get(json_at(data, list), (size_t)number));
@@ -270,6 +293,7 @@ static void the_picture_shows_every_memory_and_queue(void **state)
         if (!strstr(text, parts[i]))
             fail_msg("the picture has no %s", parts[i]);
     assert_int_equal(count(text, "<text"), count(text, "</text>"));
+    assert_int_equal(count(text, "(null)"), 0); /* every part has a colour */
     mem_free(text);
 }
 
@@ -291,6 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_page_fetches_nothing),
         TEST(the_buffers_add_up_to_the_arenas),
+        TEST(every_class_and_part_has_a_colour),
         TEST(every_buffer_says_what_it_is_and_why),
         TEST(times_are_those_of_the_forecast),
         TEST(what_was_measured_stands_beside_what_was_predicted),

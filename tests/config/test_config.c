@@ -467,11 +467,25 @@ static void compile_has_a_word_for_each_stage(void **state)
     refuses("compile: fast\n", ERR_CONFIG, "auto, none, default, reduce-overhead, max-autotune");
 }
 
+static void checkpointing_has_the_words_of_other_tools(void **state)
+{
+    (void)state;
+    struct config *cfg = load("recompute_granularity: full\n");
+    assert_true(cfg->gradient_checkpointing.all);
+    config_free(cfg);
+    cfg = load("activation_checkpoint: {mode: none}\n");
+    assert_false(cfg->gradient_checkpointing.all || cfg->gradient_checkpointing.is_open);
+    config_free(cfg);
+}
+
 static void settings_of_other_versions_are_refused_by_name(void **state)
 {
     (void)state;
-    refuses("zero_stage: 2\n", ERR_UNSUPPORTED,
-            "demo.yaml:1: zero_stage: not available in this version");
+    refuses("recompute_granularity: selective\n", ERR_UNSUPPORTED, "chooses value by value");
+    refuses("recompute_modules: [core_attn]\n", ERR_UNSUPPORTED,
+            "recompute_modules: not available");
+    refuses("fsdp: full_shard\n", ERR_UNSUPPORTED,
+            "demo.yaml:1: fsdp: not available in this version");
     refuses("offload_optimizer: {device: nvme, nvme_path: /tmp}\n", ERR_UNSUPPORTED,
             "demo.yaml:1: offload_optimizer.device: nvme|this build has no disk tier");
     refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
@@ -618,6 +632,7 @@ int main(void)
         cmocka_unit_test(wrong_types_say_what_was_expected),
         cmocka_unit_test(ranges_are_checked),
         cmocka_unit_test(duplicates_name_both_places),
+        cmocka_unit_test(checkpointing_has_the_words_of_other_tools),
         cmocka_unit_test(settings_of_other_versions_are_refused_by_name),
         cmocka_unit_test(a_byte_order_mark_is_no_text),
         cmocka_unit_test(absurd_numbers_are_refused_naming_the_range),

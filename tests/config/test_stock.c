@@ -217,10 +217,105 @@ static void a_llama_factory_file_is_refused_for_its_data_alone(void **state)
     assert_null(strchr(status_message(), '\n'));
 }
 
+/* ---- DeepSpeed ---------------------------------------------------------------------------------
+ */
+
+/* As transformers' documentation has it for ZeRO-3 with offloading. */
+static const char deepspeed[] =
+    "{\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 0, \"loss_scale_window\": 1000,\n"
+    "  \"initial_scale_power\": 16, \"hysteresis\": 2, \"min_loss_scale\": 1},\n"
+    " \"bf16\": {\"enabled\": true},\n"
+    " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 2e-4, \"betas\": \"auto\",\n"
+    "  \"eps\": \"auto\", \"weight_decay\": 0.01}},\n"
+    " \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": \"auto\",\n"
+    "  \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": 100, \"total_num_steps\": \"auto\"}},\n"
+    " \"zero_optimization\": {\"stage\": 3,\n"
+    "  \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true},\n"
+    "  \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}, \"overlap_comm\": true,\n"
+    "  \"contiguous_gradients\": true, \"sub_group_size\": 1e9, \"reduce_bucket_size\": \"auto\",\n"
+    "  \"stage3_prefetch_bucket_size\": \"auto\", \"stage3_max_live_parameters\": 1e9,\n"
+    "  \"stage3_gather_16bit_weights_on_model_save\": true},\n"
+    " \"gradient_accumulation_steps\": 4, \"gradient_clipping\": \"auto\",\n"
+    " \"steps_per_print\": 2000, \"train_batch_size\": \"auto\",\n"
+    " \"train_micro_batch_size_per_gpu\": \"auto\", \"wall_clock_breakdown\": false}\n";
+
+static void expect_deepspeed(const struct config *cfg)
+{
+    assert_int_equal(cfg->offload_optimizer, CONFIG_OFFLOAD_TRUE);
+    assert_int_equal(cfg->offload_param, CONFIG_OFFLOAD_TRUE);
+    assert_int_equal(cfg->bf16, CONFIG_TRISTATE_TRUE);
+    assert_int_equal(cfg->fp16, 0);
+    assert_int_equal(cfg->gradient_accumulation_steps, 4);
+    assert_int_equal(cfg->per_device_train_batch_size, 2);
+    assert_int_equal(cfg->lr_scheduler_type, CONFIG_SCHEDULE_LINEAR);
+    assert_true(cfg->warmup_steps == 100 && cfg->learning_rate == 2e-4);
+    assert_true(cfg->weight_decay == 0.01 && cfg->max_grad_norm == 0.5);
+}
+
+static void a_file_of_deepspeed_settings_is_taken(void **state)
+{
+    (void)state;
+    struct scratch s;
+    char path[SCRATCH_PATH], text[SCRATCH_PATH + 512];
+    scratch_init(&s);
+    scratch_write_text(&s, "ds.json", deepspeed);
+    (void)snprintf(text, sizeof(text),
+                   MODEL "per_device_train_batch_size: 2\nmax_grad_norm: 0.5\ndeepspeed: %s\n",
+                   scratch_path(&s, "ds.json", path));
+    struct config *cfg = accepts(text);
+    expect_deepspeed(cfg);
+    config_free(cfg);
+    (void)snprintf(text, sizeof(text), MODEL "deepspeed: %s.not\n", path);
+    refuses(text, "no such file; give its path from here");
+    scratch_write_text(&s, "ds.json", "{\"deepspeed\": \"ds.json\"}");
+    (void)snprintf(text, sizeof(text), MODEL "deepspeed: %s\n", path);
+    refuses(text, "its settings hold no further ones");
+    scratch_release(&s);
+}
+
+static void deepspeed_settings_are_taken_as_a_mapping(void **state)
+{
+    (void)state;
+    char text[4096];
+    (void)snprintf(text, sizeof(text),
+                   MODEL "per_device_train_batch_size: 2\nmax_grad_norm: 0.5\ndeepspeed: %s",
+                   deepspeed);
+    struct config *cfg = accepts(text);
+    expect_deepspeed(cfg);
+    config_free(cfg);
+}
+
+static void zero_optimization_acts_where_it_offloads(void **state)
+{
+    (void)state;
+    struct config *cfg = accepts(MODEL "zero_optimization:\n"
+                                       "  stage: 2\n"
+                                       "  offload_optimizer: {device: cpu, pin_memory: true}\n"
+                                       "  allgather_bucket_size: 2e8\n"
+                                       "  reduce_scatter: true\n");
+    assert_int_equal(cfg->offload_optimizer, CONFIG_OFFLOAD_TRUE);
+    assert_int_equal(cfg->offload_param, CONFIG_OFFLOAD_AUTO);
+    config_free(cfg);
+    refuses(MODEL "zero_optimization: {stage: 3, offload_param: {device: nvme}}\n",
+            "zero_optimization.offload_param.device: nvme");
+    expect_message("cpu (this build has no disk tier)");
+    refuses(MODEL "zero_optimization: {stage: 2, cpu_offload: true}\n",
+            "write offload_optimizer: {device: cpu}");
+    refuses(MODEL "zero_optimization: {stage: 2, offload_optimiser: {device: cpu}}\n",
+            "zero_optimization.offload_optimiser: unknown key");
+    refuses(MODEL "offload_param: false\nzero_optimization: {offload_param: {device: cpu}}\n",
+            "the same setting as offload_param");
+    refuses(MODEL "deepspeed: {optimizer: {type: AdamW, params: {betas: [0.9, 0.95]}}}\n",
+            "write adam_beta1 and adam_beta2");
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_of_deepspeed_settings_is_taken),
+        cmocka_unit_test(deepspeed_settings_are_taken_as_a_mapping),
+        cmocka_unit_test(zero_optimization_acts_where_it_offloads),
         cmocka_unit_test(a_dump_of_training_arguments_is_a_config),
         cmocka_unit_test(harmless_keys_act_as_they_say),
         cmocka_unit_test(an_axolotl_file_is_refused_for_what_changes_the_result_alone),

@@ -131,10 +131,11 @@ void key_offload_folder(void)
 
 /* ---- what leaves the device ------------------------------------------------------------------ */
 
-/* Blocks whose weights and activations are large enough to be worth a copy. */
+/* Blocks whose weights and activations are just large enough to be worth a copy, and steps enough
+ * for one to see the updates of another. */
 #define LARGE                                                                             \
-    "model.hidden_size=512", "model.intermediate_size=1024", "model.num_hidden_layers=4", \
-        "max_seq_length=64", "per_device_train_batch_size=8"
+    "model.hidden_size=512", "model.intermediate_size=1024", "model.num_hidden_layers=2", \
+        "max_seq_length=64", "per_device_train_batch_size=8", "max_steps=2"
 
 #define HELD                                                                                  \
     "gradient_checkpointing=false", "activation_offloading=false", "offload_optimizer=false", \

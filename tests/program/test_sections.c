@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "program/timeline.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -107,12 +108,55 @@ static void a_step_runs_each_section_as_often_as_it_says(void **state)
     training_release(&t);
 }
 
+static void open_deferred(struct training *t)
+{
+    training_init(t, &(struct training_options){
+                         .golden = "llama", .batch = 1, .seq_len = 8, .max_grad_norm = 1.0});
+    plan_set_home(&t->stage->plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
+    t->stage->plan.defer_updates = plan_may_defer(&t->stage->plan, t->stage->graph);
+    training_emit(t);
+}
+
+/* A weight at home on the host crosses the link once for its update and the forward pass, and once
+ * for the backward pass. */
+static void a_deferred_update_shares_the_fetch_of_the_forward_pass(void **state)
+{
+    (void)state;
+    struct training t;
+    open_deferred(&t);
+    assert_int_equal(count_copies(&t, "step", QUEUE_IN, ROLE_PARAMETER),
+                     count_copies(&t, "first", QUEUE_IN, ROLE_PARAMETER));
+    int n_updates = count_calls(&t, "finish", PASS_UPDATE, PASS_UPDATE);
+    assert_true(n_updates > 0);
+    assert_int_equal(count_calls(&t, "first", PASS_UPDATE, PASS_UPDATE), 0);
+    assert_int_equal(count_calls(&t, "step", PASS_UPDATE, PASS_UPDATE), n_updates);
+    assert_true(count_calls(&t, "step", PASS_FORWARD, PASS_UPDATE) > 0);
+    training_release(&t);
+}
+
+static void parts_of_a_step_with_deferred_updates_are_marked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"forward", "backward", "forward", "backward", "update"};
+    struct training t;
+    struct timeline line;
+    open_deferred(&t);
+    expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 80));
+    assert_int_equal(line.n_marks, ARRAY_LEN(names));
+    for (int i = 0; i < line.n_marks; i++)
+        assert_string_equal(line.marks[i].name, names[i]);
+    timeline_release(&line);
+    training_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_micro_step_updates_beside_its_backward_pass),
         cmocka_unit_test(a_sum_is_used_up_where_its_last_term_is_added),
         cmocka_unit_test(a_step_runs_each_section_as_often_as_it_says),
+        cmocka_unit_test(a_deferred_update_shares_the_fetch_of_the_forward_pass),
+        cmocka_unit_test(parts_of_a_step_with_deferred_updates_are_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,10 +60,17 @@ static double product_rate(const struct device *d, const struct card *card, cons
     return device_matmul_rate(&d->rates, half);
 }
 
+/* A weight gradient that is added to another is read and written when its tiles are done: memory's
+ * time comes on top. */
+static bool adds_up(const struct op_call *c)
+{
+    return c->op == OP_linear_grad_weight && call_has(c, 2);
+}
+
 double card_call_seconds(const struct device *d, const struct card *card, const struct op_call *c)
 {
     struct efficiency e = efficiency_of(c->op);
     double products = call_flops(c) / (e.products * product_rate(d, card, c));
     double memory = call_bytes(c) / (e.memory * d->rates.memory_bytes);
-    return MAX(products, memory) + START_S;
+    return (adds_up(c) ? products + memory : MAX(products, memory)) + START_S;
 }

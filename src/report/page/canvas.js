@@ -17,6 +17,12 @@ function colour(name) {
   return colours.get(name);
 }
 
+/* What can be read on a colour given as #rrggbb. */
+function inkOn(shade) {
+  const [r, g, b] = [1, 3, 5].map(i => parseInt(shade.slice(i, i + 2), 16));
+  return 0.3 * r + 0.59 * g + 0.11 * b > 150 ? "#10151a" : "#fff";
+}
+
 /* ---- the tip ---- */
 
 function showTip(description, x, y) {
@@ -59,7 +65,7 @@ function binaryStep(span, most) {
 
 function drawXAxis(c, box, bottomRoom) {
   const y = box.top + box.height;
-  const step = (isTime() ? timeStep : decimalStep)(view.hi - view.lo, box.width / 90);
+  const step = (isTime() ? timeStep : decimalStep)(view.hi - view.lo, box.width / 70);
   c.textBaseline = "top";
   c.textAlign = "center";
   c.fillStyle = colour("soft");

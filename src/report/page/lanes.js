@@ -98,7 +98,7 @@ class LanesPanel extends Panel {
     if (room < 34) return;
     const text = this.plan.names[this.plan.instrs.name[k]].split(" ")[0];
     if (c.measureText(text).width > room) return;
-    c.fillStyle = "#fff";
+    c.fillStyle = inkOn(colour(`part-${this.plan.names[this.plan.instrs.part[k]]}`));
     c.textAlign = "left";
     c.fillText(text, left + 4, top + height / 2);
   }

@@ -41,7 +41,8 @@ function showControls(plan, panels) {
       button("whole step", "show the whole step", () => panels.forEach(p => p.reset()))),
   ];
   byId("controls").replaceChildren(...controls.filter(Boolean));
-  byId("hint").textContent = "Point at anything to see what it is; drag to zoom in, double-click to see all again. " +
+  byId("hint").textContent = matchMedia("(pointer: coarse)").matches
+    ? "Tap anything to see what it is; two fingers zoom." : "Point at anything to see what it is; drag to zoom in, double-click to see all again. " +
     "Ctrl and the wheel zoom too, and so do two fingers. With the keyboard: Tab to a drawing, arrows, + and −.";
 }
 

@@ -146,7 +146,7 @@ class MemoryPanel extends Panel {
     if (c.measureText(text).width > room) return;
     c.textAlign = "left";
     c.textBaseline = "middle";
-    c.fillStyle = "#fff";
+    c.fillStyle = inkOn(colour(this.plan.classes[this.plan.buffers.class[b]]));
     c.fillText(text, left + 5, Math.min(Math.max(y, box.top) + 9, y + height / 2));
   }
 
@@ -164,7 +164,8 @@ class MemoryPanel extends Panel {
     c.setLineDash([]);
     c.lineWidth = 1;
     const beside = whole - budget > 0.01 * whole ? `, ${bytesText(whole - budget)} of it beside the arena` : "";
-    const text = `${given ? "budget" : "can be had:"} ${bytesText(whole)}${beside}`;
+    const short = `${given ? "budget" : "can be had:"} ${bytesText(whole)}`;
+    const text = c.measureText(short + beside).width < 0.6 * box.width ? short + beside : short;
     const width = c.measureText(text).width;
     c.textAlign = "right";
     c.textBaseline = "middle";

@@ -135,5 +135,5 @@ function instrText(plan, k) {
 /* Is it work, and not only order between queues? */
 function isWork(plan, k) {
   const name = plan.names[plan.instrs.name[k]];
-  return name !== "wait" && name !== "record";
+  return name !== "wait for another queue" && name !== "record";
 }
