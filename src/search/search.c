@@ -15,6 +15,8 @@ enum {
     MAX_EMISSIONS = 64,        /* of one search; fewer where programs are long: */
     EMISSION_WORK = 80 * 1000, /* instructions in all */
     N_BEST = 16,               /* that are remembered */
+    N_PLACED = 3,              /* of these, before it is looked for smaller ones, */
+    N_ROUNDS = 4,              /* so many times */
 };
 
 /* A larger ring is worth its memory when the step is shorter by this part. */
@@ -539,22 +541,43 @@ static void report_trials(struct search *s, struct search_report *out)
     }
 }
 
-/* The fastest that still fits with addresses. */
-static enum status choose(struct search *s, struct decisions *d, bool *found)
+/* The fastest that still fits with addresses, of the first few; *over is the least that one of them
+ * takes more than it was thought to. */
+static enum status choose(struct search *s, int n_tried, struct decisions *d, bool *found,
+                          int64_t *over)
 {
     *found = false;
-    for (int i = 0; i < s->n_best && !*found; i++) {
+    *over = INT64_MAX;
+    for (int n = 0; n < n_tried && s->n_best > 0 && !*found; n++) {
         struct forecast f = {0};
-        TRY(take(s, &s->best[i], d));
+        TRY(take(s, &s->best[0], d));
         TRY(workload_decide(s->w, d));
         TRY(workload_emit(s->w));
         forecast_memory(&f, s->w, s->limits);
         *found = f.fits;
-        if (*found || i + 1 == s->n_best)
+        if (*found)
             continue;
-        memmove(&s->best[0], &s->best[i + 1], (size_t)(s->n_best - i - 1) * sizeof(s->best[0]));
-        s->n_best -= i + 1;
-        i = -1;
+        *over = MIN(*over, s->w->n_bytes[TIER_DEVICE] - s->best[0].n_bytes[TIER_DEVICE]);
+        struct trial used = s->best[0];
+        memmove(&s->best[0], &s->best[1], (size_t)--s->n_best * sizeof(s->best[0]));
+        s->best[s->n_best] = used; /* its arrays are free */
+    }
+    return OK;
+}
+
+/* Looks for plans by their bounds, and again with less room where their addresses take more. */
+static enum status look_and_choose(struct search *s, struct decisions *d, bool *found)
+{
+    for (int round = 0; round < N_ROUNDS; round++) {
+        int64_t over;
+        s->n_best = s->n_emitted = 0;
+        TRY(look(s));
+        if (s->n_best == 0)
+            return OK;
+        TRY(choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_BEST, d, found, &over));
+        if (*found)
+            return OK;
+        s->space.room[TIER_DEVICE] -= MAX(over, s->space.room[TIER_DEVICE] / 256);
     }
     return OK;
 }
@@ -580,9 +603,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
     TRY(space_init(&s->space, s->w, s->times, base, bounds, room));
     enum status status = make_room(s);
     if (status == OK)
-        status = look(s);
-    if (status == OK)
-        status = choose(s, d, found);
+        status = look_and_choose(s, d, found);
     if (status == OK && *found && report)
         report_trials(s, report);
     space_release(&s->space);
