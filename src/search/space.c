@@ -327,7 +327,7 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
 {
     static const enum extent extents[HOME_CLASS_COUNT] = {EXTENT_WEIGHTS, EXTENT_STATES,
                                                           EXTENT_GRADIENTS};
-    int counts[8], n = 0, n_counts = home_counts(s, counts);
+    int counts[8] = {0}, n = 0, n_counts = home_counts(s, counts);
     bool settled = s->bounds.fixed[extents[c]], away = s->base.n[extents[c]] > 0;
     if (settled || class_bytes(s, c) == 0) {
         out[0] =
