@@ -154,7 +154,9 @@ enum status engine_start(struct engine *e, const char *weights_folder)
         TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));
         TRY(load_constants(e, s->graph));
     }
-    return engine_load_weights(e, weights_folder);
+    TRY(engine_load_weights(e, weights_folder));
+    mem_trim(); /* nor does what reading them took */
+    return OK;
 }
 
 enum status engine_run(struct engine *e, const struct stage *s, const char *section)

@@ -11,11 +11,8 @@ static const char *const role_names[ROLE_COUNT] = {
 };
 
 static const char *const pass_names[PASS_COUNT] = {
-    [PASS_BEGIN] = "begin",
-    [PASS_FORWARD] = "forward",
-    [PASS_BACKWARD] = "backward",
-    [PASS_NORM] = "norm",
-    [PASS_UPDATE] = "update",
+    [PASS_BEGIN] = "begin", [PASS_FORWARD] = "forward", [PASS_BACKWARD] = "backward",
+    [PASS_NORM] = "norm",   [PASS_UPDATE] = "update",
 };
 
 const char *role_name(enum role r)

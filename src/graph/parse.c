@@ -162,7 +162,8 @@ static enum status parse_pass(struct parser *p, enum pass *pass, int *block)
     struct text_place place = text_here(&p->t);
     TRY(text_word(&p->t, word));
     if (!pass_parse(word, pass))
-        return TEXT_FAIL_AT(place, "'%s' is not a pass (begin, forward, backward, norm, update)", word);
+        return TEXT_FAIL_AT(place, "'%s' is not a pass (begin, forward, backward, norm, update)",
+                            word);
     *block = BLOCK_NONE;
     if (!text_take_word(&p->t, "block"))
         return OK;
