@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--ranks N] [--peer PROGRAM] [--steps N] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [PATTERN ...]
+    bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
 Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
-are run. With --ranks N each case also runs its plans that were predicted second to N-th. With --peer (a PyTorch program
+are run. The first steps of a run are slow: a dozen and more
+are wanted. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
 took as its budget. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
 """
@@ -17,6 +19,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+
+from loss_report import LEFT, OURS, PEER, RIGHT, TEXT, WIDTH, Panel
 
 COMMON = ("device=cuda gradient_accumulation_steps=1 max_grad_norm=0 datasets.0.type=synthetic eval_strategy=no save_strategy=no "
           "report_to=none overwrite_output_dir=true warmup_steps=1 logging_steps=1")
@@ -91,22 +95,46 @@ def against_peer(program, patterns, steps):
     return results
 
 
+def draw_model(cases, model, title, top):
+    """A panel: predicted as a line, measured as dots, by the budget in GiB."""
+    points = sorted((int(name.split("-")[-1][:-3]), r) for name, r in cases.items() if name.rpartition("-")[0] == model and "error" not in r)
+    budgets = [b for b, _ in points]
+    panel = Panel(top, top + 150, [0, *budgets], 0, max(r["predicted_tokens_per_s"] for _, r in points) / 1000 * 1.05)
+    panel.axes(title, "")
+    panel.curve(budgets, [r["predicted_tokens_per_s"] / 1000 for _, r in points], PEER, 2.5, 'stroke-opacity="0.6"')
+    for b, r in points:
+        panel.parts.append(f'<circle cx="{panel.x(b):.1f}" cy="{panel.y(r["tokens_per_s"] / 1000):.1f}" r="3.2" fill="{OURS}"/>')
+    return panel.parts
+
+
+def draw(result):
+    parts = draw_model(result["cases"], "gpt2-1558m", "GPT-2 1558M, 8 x 1024 tokens, 8-bit states: thousand tokens/s", 52)
+    parts += draw_model(result["cases"], "llama-1b", "Llama 1.1B, 8 x 2048 tokens, bf16 states: thousand tokens/s", 262)
+    body = "\n".join(parts)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 450" font-family="sans-serif" font-size="11" fill="{TEXT}">\n'
+            f'<rect width="{WIDTH}" height="450" fill="#ffffff"/>\n'
+            f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Speed inside a budget: predicted (line) and measured (dots), {result["hardware"]}</text>\n'
+            f'<text x="{WIDTH - RIGHT}" y="446" text-anchor="end">device_memory, GiB</text>\n{body}\n</svg>\n')
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--peer")
-    options.add_argument("--steps", type=int, default=6)
+    options.add_argument("--steps", type=int, default=16)
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
     options.add_argument("patterns", nargs="*", default=["*"])
+    options.add_argument("--draw", type=pathlib.Path)
     o = options.parse_args()
+    if o.draw:
+        pathlib.Path("docs/budgets.svg").write_text(draw(json.loads(o.draw.read_text())))
+        return
     result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "peers": {}}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
     for name, settings in CASES.items():
-        for rank in range(1, o.ranks + 1) if any(fnmatch.fnmatch(name, p) for p in o.patterns) else ():
-            key = name if rank == 1 else f"{name} rank {rank}"
-            result["cases"][key] = train(settings if rank == 1 else f"{settings} plan_rank={rank}", o.steps)
-            show(key, result["cases"][key])
+        if any(fnmatch.fnmatch(name, p) for p in o.patterns):
+            result["cases"][name] = train(settings, o.steps)
+            show(name, result["cases"][name])
             path.write_text(json.dumps(result, indent=1) + "\n")
     if o.peer:
         result["peers"] = against_peer(o.peer, o.patterns, o.steps)

@@ -87,6 +87,20 @@ def out_of_core():
                       "|---|---|---|---|---|", *rows])
 
 
+def budgets():
+    """What bench/budgets.py found: the newest file."""
+    paths = sorted(glob.glob("bench/results/*-budgets.json"))
+    if not paths:
+        return ""
+    r = json.load(open(paths[-1]))
+    rows = [f"| {name.rpartition('-')[0]} | {name.rpartition('-')[2][:-3]} GiB | {x['device_bytes'] / 2**30:.2f} GiB | **{x['tokens_per_s']:,} tok/s** | "
+            f"{percent(x['predicted_device_bytes'], x['device_bytes'])}, {percent(x['tokens_per_s'], x['predicted_tokens_per_s'])} |"
+            for name, x in r["cases"].items() if "error" not in x]
+    return "\n".join([f"Nothing but `device_memory` given ({r['hardware']}, {r['date']}, no clipping, {r['steps']} steps; settings: bench/results):", "",
+                      "| model | budget | taken | speed | predicted memory, time |", "|---|---|---|---|---|", *rows, "",
+                      "![Predicted and measured speed against the budget](docs/budgets.svg)"])
+
+
 def demo(path):
     return "```\n" + open(path).read().rstrip() + "\n```"
 
@@ -100,6 +114,7 @@ def fill(text, name, body):
 text = open("README.md").read()
 text = fill(text, "results", results())
 text = fill(text, "out-of-core", out_of_core())
+text = fill(text, "budgets", budgets())
 text = fill(text, "loss", loss())
 if len(sys.argv) > 1:
     text = fill(text, "demo", demo(sys.argv[1]))
