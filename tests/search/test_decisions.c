@@ -31,15 +31,15 @@ static void every_extent_is_told_with_its_blocks(void **state)
                                           [EXTENT_GRADIENTS] = 1,
                                           [EXTENT_WEIGHTS] = EXTENT_WHOLE},
                                     .small_bytes = -1},
-                "optimizer states of all 12 blocks on the host, gradients of 1 of 12 blocks on the "
-                "host, weights of all blocks, embedding and head on the host");
+                "optimizer states of all 12 blocks on the host; gradients of 1 of 12 blocks on the "
+                "host; weights of all blocks, embedding and head on the host");
 }
 
 static void what_is_fetched_ahead_is_told_where_anything_is_fetched(void **state)
 {
     (void)state;
     expect_text(&(struct decisions){.n = {[EXTENT_WEIGHTS] = 2}, .ring_bytes = 64 << 20},
-                "weights of 2 of 12 blocks on the host, 64.00 MiB fetched ahead");
+                "weights of 2 of 12 blocks on the host; 64.00 MiB fetched ahead");
     expect_text(&(struct decisions){.n = {[EXTENT_WEIGHTS] = 2}},
                 "weights of 2 of 12 blocks on the host");
     expect_text(&(struct decisions){.n = {[EXTENT_RECOMPUTED] = 2}, .ring_bytes = 64 << 20},

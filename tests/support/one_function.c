@@ -1,4 +1,5 @@
-/* SNUG_TEST=name runs the functions of that name alone, in any test program; * and ? are wildcards. */
+/* SNUG_TEST=name runs the functions of that name alone, in any test program; * and ? are wildcards.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
