@@ -69,8 +69,11 @@ function findMarks(plan) {
   const {instrs, names} = plan;
   for (const section of plan.sections) {
     let part = "";
+    const parts = instrs.part.subarray(section.first, section.first + section.n);
+    const hasForward = parts.some(x => names[x] === "forward");
     for (let k = section.first; k < section.first + section.n; k++) {
-      const here = names[instrs.part[k]];
+      // An update before the forward pass is of the step before, and runs in this one's.
+      const here = names[instrs.part[k]] === "update" && hasForward ? "forward" : names[instrs.part[k]];
       if (!["begin", "forward", "backward", "update"].includes(here)) continue;
       if (part === "" || (here === "backward" && part === "forward")) {
         const times = section.repeats > 1 && part === "" ? ` × ${section.repeats}` : "";
