@@ -7,19 +7,27 @@
 #define FIRST_S 3.0 /* of computing: looking for a remedy, */
 #define MORE_S  1.5 /* and for more of them */
 
+enum { N_SURE = 32 }; /* plans that are made however long they take */
+
 struct search {
     const struct variants *x;
     int64_t limit;
     double deadline;
+    int n_planned;
     struct advice *out;
 };
+
+static bool is_late(struct search *s)
+{
+    return s->n_planned++ >= N_SURE && thread_s() > s->deadline;
+}
 
 /* Plans it, unless it is clear without: that rules out whatever does not save what there is most
  * of. */
 static bool fits(struct search *s, const struct variant *v, int64_t *n_bytes)
 {
     *n_bytes = s->x->least(s->x->user, v);
-    if (*n_bytes <= s->limit && (thread_s() > s->deadline || !s->x->plan(s->x->user, v, n_bytes)))
+    if (*n_bytes <= s->limit && (is_late(s) || !s->x->plan(s->x->user, v, n_bytes)))
         return false;
     s->out->least = MIN(s->out->least, *n_bytes);
     return *n_bytes <= s->limit;
