@@ -187,7 +187,7 @@ void key_activation_offloading(void)
 void key_offload_optimizer(void)
 {
     expect_offloading("offload_optimizer", SNUG_MEMORY_OPTIMIZER);
-    REFUSED("offload_optimizer=auto", LARGE, "offload_optimizer=false", "device_memory=8MiB");
+    REFUSED("offload_optimizer=auto", LARGE, "offload_optimizer=false", "device_memory=34MiB");
 }
 
 void key_offload_param(void)
