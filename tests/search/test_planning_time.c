@@ -83,7 +83,8 @@ static void plan_in_time(const struct scenario *x, double most_s)
     double took = (double)clock() / CLOCKS_PER_SEC - start;
     print_message("%d layers: planned in %.2f s\n", x->n_layers, took);
     assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= limits.n_bytes[TIER_DEVICE]);
-    assert_true(took < most_s);
+    /* Other machines are slower, and a sanitizer much slower. */
+    assert_true(took < (SNUG_ASAN ? 20 : 3) * most_s);
     close_scenario(&t, &device);
 }
 
