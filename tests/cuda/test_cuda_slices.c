@@ -34,26 +34,13 @@ struct result {
     int n_slices;
 };
 
-static void go_away(struct training *t)
-{
-    static const enum role roles[] = {ROLE_PARAMETER, ROLE_MASTER, ROLE_STATE, ROLE_GRADIENT};
-    struct plan *plan = &t->stage->plan;
-    for (size_t i = 0; i < ARRAY_LEN(roles); i++)
-        plan_set_home(plan, t->stage->graph, roles[i], TIER_HOST);
-    for (value_id v = 0; (size_t)v < t->stage->graph->values.n; v++) {
-        if (graph_value(t->stage->graph, v)->role == ROLE_GRADIENT &&
-            plan_allows(plan, t->stage->graph, v, MOVE))
-            plan_move(plan, v, TIER_HOST);
-    }
-}
-
 static struct result run(const struct training_options *o, bool away, int64_t slice_bytes)
 {
     struct training t;
     struct result r = {0};
     training_init(&t, o);
     if (away)
-        go_away(&t);
+        training_go_away(&t);
     t.stage->plan.ahead_bytes = t.stage->plan.behind_bytes = away ? 1 << 18 : 0;
     t.stage->plan.slice_bytes = slice_bytes;
     training_emit(&t);

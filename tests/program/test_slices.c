@@ -33,19 +33,6 @@ struct result {
     int n_slices;
 };
 
-static void go_away(struct training *t)
-{
-    static const enum role roles[] = {ROLE_PARAMETER, ROLE_MASTER, ROLE_STATE, ROLE_GRADIENT};
-    struct plan *plan = &t->stage->plan;
-    for (size_t i = 0; i < ARRAY_LEN(roles); i++)
-        plan_set_home(plan, t->stage->graph, roles[i], TIER_HOST);
-    for (value_id v = 0; (size_t)v < t->stage->graph->values.n; v++) {
-        if (graph_value(t->stage->graph, v)->role == ROLE_GRADIENT &&
-            plan_allows(plan, t->stage->graph, v, MOVE))
-            plan_move(plan, v, TIER_HOST);
-    }
-}
-
 static struct result run(const struct training_options *o, bool away, int64_t ring_bytes,
                          int64_t slice_bytes)
 {
@@ -53,7 +40,7 @@ static struct result run(const struct training_options *o, bool away, int64_t ri
     struct result r = {0};
     training_init(&t, o);
     if (away)
-        go_away(&t);
+        training_go_away(&t);
     t.stage->plan.ahead_bytes = t.stage->plan.behind_bytes = ring_bytes;
     t.stage->plan.slice_bytes = slice_bytes;
     training_emit(&t);
@@ -116,7 +103,7 @@ static void no_more_than_a_slice_of_anything_is_staged_by_an_update(void **state
                                                  .max_grad_norm = 1.0,
                                                  .precision = &kinds[3],
                                                  .seed = 1});
-    go_away(&t);
+    training_go_away(&t);
     t.stage->plan.slice_bytes = SLICE;
     training_emit(&t);
     const struct program *p = t.stage->program;
@@ -147,7 +134,7 @@ static int64_t fetched(const struct training_options *o, int64_t slice_bytes, in
     struct training t;
     int64_t n_bytes = 0;
     training_init(&t, o);
-    go_away(&t);
+    training_go_away(&t);
     t.stage->plan.defer_updates = plan_may_defer(&t.stage->plan, t.stage->graph);
     t.stage->plan.slice_bytes = slice_bytes;
     assert_true(t.stage->plan.defer_updates);

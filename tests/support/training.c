@@ -77,6 +77,19 @@ void training_init(struct training *t, const struct training_options *o)
     expect_ok(workload_decide(&t->engine.work, &settings.decisions));
 }
 
+void training_go_away(struct training *t)
+{
+    static const enum role roles[] = {ROLE_PARAMETER, ROLE_MASTER, ROLE_STATE, ROLE_GRADIENT};
+    struct plan *plan = &t->stage->plan;
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++)
+        plan_set_home(plan, t->stage->graph, roles[i], TIER_HOST);
+    for (value_id v = 0; (size_t)v < t->stage->graph->values.n; v++) {
+        if (graph_value(t->stage->graph, v)->role == ROLE_GRADIENT &&
+            plan_allows(plan, t->stage->graph, v, MOVE))
+            plan_move(plan, v, TIER_HOST);
+    }
+}
+
 void training_emit(struct training *t)
 {
     expect_ok(workload_emit(&t->engine.work));

@@ -37,6 +37,8 @@ struct training {
 /* The graph; the plan keeps everything. */
 void training_init(struct training *t, const struct training_options *o);
 /* Emits and places what t->stage->plan says. */
+/* Weights, masters, states and gradients are at home on the host; before training_emit. */
+void training_go_away(struct training *t);
 void training_emit(struct training *t);
 /* Allocates arenas, loads (and so checks) the program, initialises weights and states. */
 void training_start(struct training *t);

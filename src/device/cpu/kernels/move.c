@@ -4,6 +4,7 @@
 
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
+#include "device/geometry.h"
 
 /* ---- cast ----------------------------------------------------------------------------------- */
 
@@ -250,35 +251,6 @@ static enum status transpose_reference(const struct kernel_ctx *x, const struct 
 
 /* ---- transpose ------------------------------------------------------------------------------- */
 
-/* A transpose reduced to what matters: axes of size 1 are gone and axes that stay neighbours are
- * one axis. Axes are in the order of the output; dim and the step in the source per index, in
- * elements. Output steps follow from the dims. */
-struct permutation {
-    int rank;
-    int64_t dim[MAX_RANK], src_step[MAX_RANK];
-};
-
-static struct permutation simplify(const struct op_call *c)
-{
-    const struct shape *in = &c->in[0].shape;
-    struct permutation p = {0};
-    int64_t last = -2;
-    for (int i = 0; i < in->rank; i++) {
-        int64_t axis = c->attrs[0].ints[i];
-        if (in->dim[axis] == 1)
-            continue;
-        int64_t between = last + 1; /* axes of size 1 do not keep neighbours apart */
-        while (between >= 0 && between < axis && in->dim[between] == 1)
-            between++;
-        if (p.rank == 0 || between != axis)
-            p.dim[p.rank++] = 1;
-        p.dim[p.rank - 1] *= in->dim[axis];
-        p.src_step[p.rank - 1] = shape_inner(in, (int)axis + 1);
-        last = axis;
-    }
-    return p;
-}
-
 /* Source offset of the i-th index over axes [0, n_axes), row-major, in elements. */
 static int64_t src_offset(const struct permutation *p, int n_axes, int skip, int64_t i)
 {
@@ -404,7 +376,7 @@ static void move_planes(const struct kernel_ctx *x, struct move *m)
 
 static enum status transpose_tiled(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct move m = {.p = simplify(c),
+    struct move m = {.p = transpose_simplified(c),
                      .dst = c->out[0].data,
                      .src = c->in[0].data,
                      .size = dtype_size(c->in[0].dtype)};

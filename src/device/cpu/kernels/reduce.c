@@ -9,42 +9,7 @@
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/math.h"
 #include "device/cpu/support/ref.h"
-
-struct box {
-    int64_t n_outer, length, n_inner;
-};
-
-/* Axes [first, last] of x in one. */
-static struct box box_of(const struct shape *x, int first, int last)
-{
-    return (struct box){shape_outer(x, first), shape_outer(x, last + 1) / shape_outer(x, first),
-                        shape_inner(x, last + 1)};
-}
-
-/* The reduced axes of sum and mean as a box; false when other axes lie between them. Axes of size 1
- * are free to be on either side. */
-static bool sum_box(const struct op_call *c, struct box *box)
-{
-    const struct shape *x = &c->in[0].shape;
-    const struct attr *axes = &c->attrs[0];
-    int first = x->rank, last = -1;
-    int64_t length = 1;
-    for (int i = 0; i < axes->n_ints; i++) {
-        int axis = (int)axes->ints[i];
-        length *= x->dim[axis];
-        if (x->dim[axis] == 1)
-            continue;
-        first = MIN(first, axis);
-        last = MAX(last, axis);
-    }
-    if (axes->n_ints == 0)
-        *box = (struct box){1, shape_elems(x), 1};
-    else if (last < 0)
-        *box = (struct box){1, 1, shape_elems(x)};
-    else
-        *box = box_of(x, first, last);
-    return axes->n_ints == 0 || box->length == length;
-}
+#include "device/geometry.h"
 
 /* ---- n_inner = 1: sums along rows ------------------------------------------------------------ */
 

@@ -105,27 +105,6 @@ int64_t cuda_embedding_grad_workspace(const struct op_call *c, const struct kern
 
 /* ---- transpose ------------------------------------------------------------------------------- */
 
-struct permutation transpose_simplified(const struct op_call *c)
-{
-    const struct shape *in = &c->in[0].shape;
-    struct permutation p = {0};
-    int64_t last = -2;
-    for (int i = 0; i < in->rank; i++) {
-        int64_t axis = c->attrs[0].ints[i];
-        if (in->dim[axis] == 1)
-            continue;
-        int64_t between = last + 1; /* axes of size 1 do not keep neighbours apart */
-        while (between >= 0 && between < axis && in->dim[between] == 1)
-            between++;
-        if (p.rank == 0 || between != axis)
-            p.dim[p.rank++] = 1;
-        p.dim[p.rank - 1] *= in->dim[axis];
-        p.src_step[p.rank - 1] = shape_inner(in, (int)axis + 1);
-        last = axis;
-    }
-    return p;
-}
-
 struct planes transpose_planes(const struct permutation *p)
 {
     struct planes l = {.p = *p, .dst_step = 1, .below = 1, .n_planes = 1};

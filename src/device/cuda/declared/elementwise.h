@@ -3,7 +3,7 @@
 #ifndef SNUG_DEVICE_CUDA_DECLARED_ELEMENTWISE_H
 #define SNUG_DEVICE_CUDA_DECLARED_ELEMENTWISE_H
 
-#include "device/kernel.h"
+#include "device/geometry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,14 +42,6 @@ struct embedding_layout embedding_layout_of(const struct op_call *c);
 enum { ROTARY_MOST_PAIRS = 512 }; /* of a head, where vectors are loaded */
 
 /* ---- transpose (kernels/move.cu) ------------------------------------------------------------- */
-
-/* The output's axes, with axes of size 1 left out and axes that stay neighbours merged: how long
- * each is and how far apart its indices are in the source, in elements. */
-struct permutation {
-    int rank;
-    int64_t dim[MAX_RANK], src_step[MAX_RANK];
-};
-struct permutation transpose_simplified(const struct op_call *c);
 
 enum { TRANSPOSE_TILE = 32 };
 

@@ -15,35 +15,6 @@ int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_bl
 
 /* ---- sum, mean, sum_rows --------------------------------------------------------------------- */
 
-struct box box_of(const struct shape *x, int first, int last)
-{
-    return (struct box){shape_outer(x, first), shape_outer(x, last + 1) / shape_outer(x, first),
-                        shape_inner(x, last + 1)};
-}
-
-bool sum_box(const struct op_call *c, struct box *box)
-{
-    const struct shape *x = &c->in[0].shape;
-    const struct attr *axes = &c->attrs[0];
-    int first = x->rank, last = -1;
-    int64_t length = 1;
-    for (int i = 0; i < axes->n_ints; i++) {
-        int axis = (int)axes->ints[i];
-        length *= x->dim[axis];
-        if (x->dim[axis] == 1)
-            continue;
-        first = MIN(first, axis);
-        last = MAX(last, axis);
-    }
-    if (axes->n_ints == 0)
-        *box = (struct box){1, shape_elems(x), 1};
-    else if (last < 0)
-        *box = (struct box){1, 1, shape_elems(x)};
-    else
-        *box = box_of(x, first, last);
-    return axes->n_ints == 0 || box->length == length;
-}
-
 int64_t sum_chunk_count(const struct box *box)
 {
     return ceil_div(box->length, SUM_CHUNK);

@@ -3,7 +3,7 @@
 #ifndef SNUG_DEVICE_CUDA_DECLARED_SUMS_H
 #define SNUG_DEVICE_CUDA_DECLARED_SUMS_H
 
-#include "device/kernel.h"
+#include "device/geometry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,18 +22,6 @@ enum { COLUMNS_LANES = 32, COLUMNS_LINES = 8, COLUMNS_MAX_BANDS = 1024, COLUMNS_
  * (a few on a multiprocessor, each with several loads of a thread on their way, are enough), but
  * not fewer than four rows for each of a block's lines. */
 int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks);
-
-/* Reduced axes next to each other make x a box [n_outer, length, n_inner] of which `length` goes.
- */
-struct box {
-    int64_t n_outer, length, n_inner;
-};
-
-/* Axes [first, last] of x in one. */
-struct box box_of(const struct shape *x, int first, int last);
-/* The reduced axes of sum and mean as a box; false when other axes lie between them. Axes of size 1
- * are free to be on either side. */
-bool sum_box(const struct op_call *c, struct box *box);
 
 /* Along rows (n_inner 1) a row is cut into chunks, a block each; short rows take a warp each and
  * need no second stage. */
