@@ -3,6 +3,7 @@
 #ifndef SNUG_DEVICE_CPU_CONVOLUTION_LANES_H
 #define SNUG_DEVICE_CPU_CONVOLUTION_LANES_H
 
+#include "device/cpu/cpu_kernels.h"
 #include "device/cpu/products/avx512.h"
 #include "device/cpu/support/math.h"
 
@@ -72,6 +73,33 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
 }
 
 #endif
+
+/* n elements of any storage from `at` on, n <= LANES; zeros behind them. */
+static inline lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
+{
+#if CPU_GEMM_AVX512
+    __mmask16 keep = avx512_first(n);
+    if (t->dtype == DTYPE_F32)
+        return avx512_load(t->data, DTYPE_F32, at, keep);
+    return t->dtype == DTYPE_BF16 ? avx512_load(t->data, DTYPE_BF16, at, keep)
+                                  : avx512_load(t->data, DTYPE_F16, at, keep);
+#else
+    float x[LANES] = {0};
+    cpu_load_f32(x, t->data, t->dtype, at, n);
+    return lanes_load(x);
+#endif
+}
+
+static inline void lanes_write(const struct tensor *t, int64_t at, int64_t n, lanes x)
+{
+    float y[LANES];
+    if (t->dtype == DTYPE_F32 && n == LANES) {
+        lanes_store((float *)t->data + at, x);
+        return;
+    }
+    lanes_store(y, x);
+    cpu_store_f32(t->data, t->dtype, at, y, n);
+}
 
 #ifdef __cplusplus
 }
