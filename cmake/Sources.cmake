@@ -17,7 +17,7 @@ function(require_family row device family extension)
     endif()
 endfunction()
 
-list(APPEND SNUG_SOURCES src/ops/op_table.c src/ops/op_support.c)
+list(APPEND SNUG_SOURCES src/ops/op_table.c src/ops/op_support.c src/ops/window_support.c)
 foreach(row IN LISTS rows)
     string(REGEX MATCH "^OP\\(([a-z0-9_]+), +([a-z0-9_]+), +(YES|NO), +(YES|NO)\\)" matched "${row}")
     if(NOT matched)
