@@ -118,7 +118,8 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->micro_batch = cfg->per_device_train_batch_size;
     out->n_micro = cfg->gradient_accumulation_steps;
     out->n_ranks = cfg->n_ranks;
-    out->seq_len = cfg->max_seq_length;
+    out->unit = task->def->unit.many;
+    out->seq_len = task->def->units(task, cfg->max_seq_length);
     out->tokens_per_step = cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
 }
 
