@@ -61,6 +61,9 @@ enum status space_init(struct space *s, struct workload *w, const struct kernel_
                        const int64_t room[TIER_COUNT]) MUST_CHECK;
 void space_release(struct space *s);
 
+/* Are the homes of a class left to choose? */
+bool space_is_open(const struct space *s, enum home_class c);
+
 /* Fills in s->option and s->away; false: it cannot fit, or the bounds forbid it. */
 bool space_expand(struct space *s, const struct candidate *c);
 /* Seconds of what was expanded last. */
