@@ -110,6 +110,19 @@ enum status engine_forecast(struct engine *e)
     return forecast_time(&e->forecast, &e->work, &e->settings.limits, e->times);
 }
 
+/* Where nothing fits, that is said first. */
+static enum status require_rank(const struct engine *e)
+{
+    int rank = e->settings.bounds.rank, n_plans = e->report.chosen + 1;
+    if (rank <= n_plans || !e->forecast.fits || !engine_stage(e, STAGE_TRAIN))
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s: plan_rank is %d, but %d plan%s found; a smaller device_memory "
+                "leaves more to choose from",
+                e->config ? config_where(e->config, "plan_rank") : "settings", rank, n_plans,
+                n_plans > 1 ? "s were" : " was");
+}
+
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
@@ -117,7 +130,8 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
                     &e->settings.decisions, &e->report));
     TRY(deferral_try(&e->work, &e->settings.limits, e->times,
                      !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
-    return engine_forecast(e);
+    TRY(engine_forecast(e));
+    return require_rank(e);
 }
 
 struct stage *engine_stage(const struct engine *e, enum stage_purpose purpose)

@@ -67,6 +67,7 @@ static void settle_extents(struct settings *s, const struct config *cfg)
     settle(s, EXTENT_MOVED, cfg->activation_offloading);
     settle(s, EXTENT_STATES, cfg->offload_optimizer);
     settle(s, EXTENT_WEIGHTS, cfg->offload_param);
+    s->bounds.rank = (int)cfg->plan_rank;
     s->bounds.fixed[EXTENT_GRADIENTS] = cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE;
 }
 

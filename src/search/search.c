@@ -87,7 +87,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
     if (status == OK)
         status = look_and_choose(s, d, found);
     if (status == OK && *found && report)
-        search_describe(s, report);
+        status = search_describe(s, report);
     space_release(&s->space);
     return status;
 }

@@ -4,7 +4,7 @@
  *     trials.c    candidates emitted, held against the room to the byte, timed; the best remembered
  *     steps.c     single numbers of the best changed, while that helps
  *     polish.c    single places of the best changed, while that helps
- *     choice.c    the fastest that fits with addresses too; what is reported of the others
+ *     choice.c    the fastest that fits with addresses too
  *     ring.c      no search: the configured plan fits, how far it fetches ahead is left to say
  */
 #ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
@@ -47,6 +47,7 @@ struct search {
     int n_top;
     struct trial best[N_BEST]; /* by seconds */
     int n_best;
+    int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
     uint64_t tried[MAX_EMISSIONS];   /* what was emitted, by a hash of what was expanded */
@@ -75,11 +76,12 @@ enum status search_try_candidate(struct search *s, struct candidate *c, double *
 enum status search_step(struct search *s, bool *improved) MUST_CHECK;
 enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
 
-/* The fastest that still fits with addresses, of the first n_tried; *over is the least that one of
- * them takes more than it was thought to. */
+/* The fastest that still fits with addresses, or the one of the rank that is asked for, or the last
+ * there is. Where none does, n_tried are enough to give up, and *over is the least that one of them
+ * takes more than it was thought to. */
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           int64_t *over) MUST_CHECK;
-void search_describe(struct search *s, struct search_report *out);
+enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;
 
 /* *d fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.
  */

@@ -21,6 +21,9 @@ extern "C" {
 /* What a search may not touch: these extents stay what they are. */
 struct search_bounds {
     bool fixed[EXTENT_COUNT];
+    /* Of the plans to train that fit, which is taken: 0 and 1: the fastest, 2: the next, or the
+     * last there is. */
+    int rank;
 };
 
 struct homes {
