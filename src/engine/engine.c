@@ -110,6 +110,22 @@ enum status engine_forecast(struct engine *e)
     return forecast_time(&e->forecast, &e->work, &e->settings.limits, e->times);
 }
 
+static enum status require_modules(const struct engine *e)
+{
+    const struct stage *s = engine_stage(e, STAGE_TRAIN);
+    unsigned asked = e->settings.decisions.recompute.modules, present;
+    if (!s || !asked)
+        return OK;
+    TRY(plan_find_modules(s->graph, &present));
+    for (int m = 0; m < MODULE_COUNT; m++) {
+        if (asked >> m & ~(present >> m) & 1)
+            return FAIL(ERR_CONFIG, "%s: gradient_checkpointing: no block of the network has %s",
+                        e->config ? config_where(e->config, "gradient_checkpointing") : "settings",
+                        module_name((enum module_kind)m));
+    }
+    return OK;
+}
+
 /* Where nothing fits, that is said first. */
 static enum status require_rank(const struct engine *e)
 {
@@ -126,6 +142,7 @@ static enum status require_rank(const struct engine *e)
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
+    TRY(require_modules(e));
     TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
                     &e->settings.decisions, &e->report));
     TRY(deferral_try(&e->work, &e->settings.limits, e->times,
