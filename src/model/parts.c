@@ -160,7 +160,9 @@ value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec 
         return VALUE_NONE;
     value_id w = parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, s->n),
                              s->offset == 0 ? INIT_ONE : INIT_ZERO, 0);
-    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = s->epsilon}));
+    value_id y =
+        build(p->b, OP_rms_norm, IN(x, w),
+              ATTRS({.name = "epsilon", .f = s->epsilon}, {.name = "offset", .f = s->offset}));
     return build_name(p->b, y, parts_name(p, s->name));
 }
 
