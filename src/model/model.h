@@ -36,6 +36,9 @@ struct model_param {
     bool decay;      /* weight decay applies (matrices, not norms and biases) */
     bool frozen;     /* not trained; models are built with all parameters to be trained */
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
+    /* [E, ...]: what E experts have each of their own. Pieces are parts of one expert's tensor,
+     * which has no axis for experts; a token meets `n_met` of them. 0: every token meets all. */
+    int64_t n_experts, n_met;
     const struct hf_piece *pieces;
     int n_pieces;
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
@@ -132,8 +135,13 @@ json_t *model_export_config(const struct model *m);
 /* Writes the dtype of the weights beside a config under both spellings (dtype, torch_dtype). */
 enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
 
-/* Elements of all parameters together. */
+/* Elements of all parameters together; and of those that one token meets. */
 int64_t model_count_params(const struct model_graph *g);
+int64_t model_count_active(const struct model_graph *g);
+
+/* What piece k of a parameter looks like, and the elements of one of its rows. */
+struct shape param_piece_shape(const struct model_param *p, int k);
+int64_t param_row_elems(const struct model_param *p);
 
 #ifdef __cplusplus
 }
