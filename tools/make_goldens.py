@@ -54,6 +54,11 @@ def configs():
         "qwen2": t.Qwen2Config(**LLAMA, rope_parameters={**PLAIN_ROPE, "rope_theta": 1e6}),
         "qwen3": t.Qwen3Config(**LLAMA, head_dim=16, rope_parameters={**PLAIN_ROPE, "rope_theta": 1e6}),
         "mistral": t.MistralConfig(**LLAMA, sliding_window=8, rope_parameters=PLAIN_ROPE),
+        "olmo2": t.Olmo2Config(**LLAMA, pad_token_id=None, rope_parameters=PLAIN_ROPE),
+        "smollm3": t.SmolLM3Config(**{**LLAMA, "tie_word_embeddings": True}, no_rope_layers=[1, 0], use_sliding_window=True,
+                                   sliding_window=8, pad_token_id=None, rope_parameters={**PLAIN_ROPE, "rope_theta": 2e6}),
+        "phi3": t.Phi3Config(**LLAMA, sliding_window=8, pad_token_id=None, original_max_position_embeddings=64,
+                             rope_parameters={**PLAIN_ROPE, "partial_rotary_factor": 0.5}),
     }
 
 
@@ -182,8 +187,13 @@ def legacy_config(folder):
     with open(os.path.join(folder, "config.json")) as f:
         config = json.load(f)
     rope = config.pop("rope_parameters", None)
+    if rope and "full_attention" in rope:
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
     if rope:
         config["rope_theta"] = rope.pop("rope_theta")
+        if rope.get("partial_rotary_factor", 1.0) != 1.0:
+            config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     config["torch_dtype"] = config.pop("dtype", "float32")
     with open(os.path.join(folder, "config_v4.json"), "w") as f:
@@ -210,7 +220,7 @@ def make_model(name, config, seed):
     with all_double():
         logits, loss, grads = gradients(twin, tokens, targets)
         check_gradient(twin, tokens, targets, grads)
-        if getattr(config, "sliding_window", None):
+        if getattr(config, "sliding_window", None) and "full_attention" not in (getattr(config, "layer_types", None) or []):
             check_sliding_window(twin, tokens, config.sliding_window, config.num_hidden_layers)
         _, smooth, smooth_grads = gradients(twin, tokens, targets, smoothing=SMOOTHING, z_loss=Z_LOSS)
         losses64, norms = train(twin, tokens, targets)

@@ -149,19 +149,18 @@ value_id parts_layer_norm(struct parts *p, value_id x, const char *name, const c
     return build_name(p->b, y, parts_name(p, name));
 }
 
-value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
-                        double epsilon)
+value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec *s)
 {
     struct pool *pool = &p->b->g->pool;
-    const char *weight = pool_printf(pool, "%s.weight", name);
-    const char *hf_weight = pool_printf(pool, "%s.weight", hf_name);
+    const char *weight = pool_printf(pool, "%s.weight", s->name);
+    const char *hf_weight = pool_printf(pool, "%s.weight", s->hf_name);
     pool_check(p);
     if (p->b->status != OK)
         return VALUE_NONE;
-    value_id w =
-        parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, p->m->hidden), INIT_ONE, 0);
-    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = epsilon}));
-    return build_name(p->b, y, parts_name(p, name));
+    value_id w = parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, s->n),
+                             s->offset == 0 ? INIT_ONE : INIT_ZERO, 0);
+    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = s->epsilon}));
+    return build_name(p->b, y, parts_name(p, s->name));
 }
 
 /* The input every dropout of the graph draws from. */

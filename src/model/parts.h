@@ -59,8 +59,14 @@ value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s);
 
 value_id parts_layer_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
                           double epsilon);
-value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
-                        double epsilon);
+
+/* RMS norm over the last axis, n long, times weight + offset. */
+struct rms_norm_spec {
+    const char *name, *hf_name;
+    int64_t n;
+    double epsilon, offset;
+};
+value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec *s);
 
 struct attention_spec {
     int64_t heads, kv_heads, head_dim;

@@ -1,0 +1,111 @@
+/* llama_families.c: the traits of each family. The order of rows, model types and architectures is
+ * the same. */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "model/llama.h"
+
+static const struct block_norms norms_before = {
+    .before_attention = "input_layernorm",
+    .before_feed_forward = "post_attention_layernorm",
+};
+
+static const struct block_norms norms_after = {
+    .after_attention = "post_attention_layernorm",
+    .after_feed_forward = "post_feedforward_layernorm",
+};
+
+static const struct gate_kind silu = {OP_silu_gate, "hidden_act", {"silu", "swish"}};
+
+static const struct llama_traits families[] = {
+    {
+        .model_type = "llama",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .gate = &silu,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+        .has_mlp_bias = true,
+    },
+    {
+        .model_type = "mistral",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .gate = &silu,
+        .rope = {.theta = 10000},
+        .kv_heads_required = true,
+        .window = WINDOW_EVERYWHERE,
+        .window_preset = 4096,
+    },
+    {
+        .model_type = "qwen2",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .gate = &silu,
+        .rope = {.theta = 10000},
+        .qkv_bias = true,
+        .kv_heads_required = true,
+        .window = WINDOW_SWITCHED,
+        .window_preset = 4096,
+    },
+    {
+        .model_type = "qwen3",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .query_norm = QUERY_NORM_HEAD,
+        .gate = &silu,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+        .kv_heads_required = true,
+        .head_dim = 128,
+        .window = WINDOW_SWITCHED,
+        .window_preset = 4096,
+    },
+    {
+        .model_type = "olmo2",
+        .norms = &norms_after,
+        .norm_epsilon = 1e-5,
+        .query_norm = QUERY_NORM_WHOLE,
+        .gate = &silu,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+    },
+    {
+        .model_type = "smollm3",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .gate = &silu,
+        .rope = {.theta = 2e6},
+        .skips_rope = true,
+        .has_attention_bias = true,
+        .has_mlp_bias = true,
+        .kv_heads_required = true,
+        .window = WINDOW_UNROTATED,
+        .tied = true,
+    },
+    {
+        .model_type = "phi3",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-5,
+        .gate = &silu,
+        .packed = true,
+        .rope = {.theta = 10000, .partial = true, .unscaled = true},
+        .has_residual_dropout = true,
+        .window = WINDOW_EVERYWHERE,
+    },
+};
+
+const char *const llama_model_types[] = {"llama", "mistral", "qwen2", "qwen3",
+                                         "olmo2", "smollm3", "phi3",  NULL};
+const char *const llama_architectures[] = {
+    "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+    "Olmo2ForCausalLM", "SmolLM3ForCausalLM", "Phi3ForCausalLM",  NULL};
+
+const struct llama_traits *llama_traits_of(const char *model_type)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        if (strcmp(families[i].model_type, model_type) == 0)
+            return &families[i];
+    }
+    return NULL;
+}
