@@ -167,6 +167,7 @@ struct snug_forecast {
 
     const char *model; /* architecture: "llama" */
     int64_t n_params, n_trainable, n_layers, vocab_size;
+    int64_t n_active; /* parameters that one token meets: fewer than all where there are experts */
     const char *precision; /* "f32", "bf16 with f32 masters" */
     const char *device;    /* "cpu, 2 threads, Haswell" */
     const char *weights;   /* folder they come from; NULL: initialised from the seed */

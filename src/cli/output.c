@@ -32,10 +32,13 @@ enum snug_status print_json(struct cli *cli, char *text)
 
 static void show_model(const struct snug_forecast *f)
 {
-    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT];
-    show_line(LABEL, "model     %s, %s parameters (%s trained), %lld layers, vocabulary %lld, %s",
+    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT], active[BYTES_TEXT + 24] = "";
+    if (f->n_active < f->n_params)
+        (void)snprintf(active, sizeof(active), ", %s active for a token",
+                       format_count(tokens, f->n_active));
+    show_line(LABEL, "model     %s, %s parameters (%s trained%s), %lld layers, vocabulary %lld, %s",
               f->model, format_count(all, f->n_params), format_count(trained, f->n_trainable),
-              (long long)f->n_layers, (long long)f->vocab_size, f->precision);
+              active, (long long)f->n_layers, (long long)f->vocab_size, f->precision);
     show_line(LABEL, "weights   %s", f->weights ? f->weights : "from scratch");
     show_line(LABEL, "device    %s", f->device);
     show_line(LABEL,

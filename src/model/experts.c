@@ -33,12 +33,11 @@ static struct hf_piece *expert_pieces(struct parts *p, const struct experts *e,
                                       const struct projection *x, int n_parts)
 {
     struct pool *pool = &p->b->g->pool;
-    struct hf_piece *pieces =
-        pool_alloc(pool, sizeof(*pieces) * (size_t)n_parts * (size_t)e->n);
+    struct hf_piece *pieces = pool_alloc(pool, sizeof(*pieces) * (size_t)n_parts * (size_t)e->n);
     for (int64_t i = 0; pieces && i < n_parts * e->n; i++) {
-        const char *name = pool_printf(pool, "%s.%lld.%s.%s", e->names->experts,
-                                       (long long)(i / n_parts), x->parts_of[i % n_parts],
-                                       x->is_bias ? "bias" : "weight");
+        const char *name =
+            pool_printf(pool, "%s.%lld.%s.%s", e->names->experts, (long long)(i / n_parts),
+                        x->parts_of[i % n_parts], x->is_bias ? "bias" : "weight");
         pieces[i] = (struct hf_piece){parts_hf_name(p, name ? name : ""), x->n_out / n_parts};
     }
     if (p->b->status == OK)
@@ -82,8 +81,8 @@ static value_id project(struct parts *p, const struct experts *e, value_id rows,
 /* ---- routing -------------------------------------------------------------------------------- */
 
 /* f32 logits of a linear layer of the checkpoint, [N, n]. */
-static value_id logits(struct parts *p, value_id x, const char *name, const char *hf_name, int64_t n,
-                       const struct experts *e)
+static value_id logits(struct parts *p, value_id x, const char *name, const char *hf_name,
+                       int64_t n, const struct experts *e)
 {
     struct pool *pool = &p->b->g->pool;
     const char *names[4] = {
@@ -93,11 +92,11 @@ static value_id logits(struct parts *p, value_id x, const char *name, const char
         p->b->status = pool_status(pool);
     if (p->b->status != OK)
         return VALUE_NONE;
-    value_id w = parts_param(p, names[0], parts_hf_name(p, names[1]),
-                             shape_of(2, n, p->m->hidden), INIT_NORMAL, e->std);
-    value_id bias = e->bias ? parts_param(p, names[2], parts_hf_name(p, names[3]), shape_of(1, n),
-                                          INIT_ZERO, 0)
-                            : VALUE_NONE;
+    value_id w = parts_param(p, names[0], parts_hf_name(p, names[1]), shape_of(2, n, p->m->hidden),
+                             INIT_NORMAL, e->std);
+    value_id bias =
+        e->bias ? parts_param(p, names[2], parts_hf_name(p, names[3]), shape_of(1, n), INIT_ZERO, 0)
+                : VALUE_NONE;
     const value_id in[] = {x, w, bias};
     return build_name(p->b, build(p->b, OP_router, in, e->bias ? 3 : 2, NO_ATTRS),
                       parts_name(p, name));
@@ -124,8 +123,8 @@ static void note_routing(struct parts *p, const struct experts *e, struct routin
         return;
     if (e->balance > 0) {
         value_id sums = build(b, OP_sum_rows, IN(probabilities), NO_ATTRS);
-        value_id loads = build(b, OP_group_sizes, IN(offsets),
-                               ATTRS({.name = "dtype", .i = wide_dtype(p)}));
+        value_id loads =
+            build(b, OP_group_sizes, IN(offsets), ATTRS({.name = "dtype", .i = wide_dtype(p)}));
         double factor = (double)e->n / ((double)e->per_token * n * n * layers);
         if (e->balance_by_layer) {
             r->balance = plus(p, r->balance,
@@ -176,12 +175,10 @@ static value_id build_rows(struct parts *p, const struct experts *e, value_id ro
                             .parts_of = is_gated ? gated : plain,
                             .n_out = is_gated ? 2 * e->width : e->width,
                             .n_in = p->m->hidden};
-    struct projection out = {.name = "experts.down.weight",
-                             .parts_of = down,
-                             .n_out = p->m->hidden,
-                             .n_in = e->width};
-    value_id y = project(p, e, rows, offsets, &in,
-                         is_gated ? "experts.gate_up.bias" : "experts.up.bias");
+    struct projection out = {
+        .name = "experts.down.weight", .parts_of = down, .n_out = p->m->hidden, .n_in = e->width};
+    value_id y =
+        project(p, e, rows, offsets, &in, is_gated ? "experts.gate_up.bias" : "experts.up.bias");
     build_name(b, y, parts_name(p, is_gated ? "experts.gate_up" : "experts.up"));
     y = is_gated ? build(b, OP_silu_gate, IN(y), NO_ATTRS)
                  : build(b, OP_gelu, IN(y), ATTRS({.name = "approximate", .i = false}));
@@ -195,13 +192,13 @@ static value_id build_rows(struct parts *p, const struct experts *e, value_id ro
 static value_id build_shared(struct parts *p, const struct experts *e, value_id x)
 {
     struct builder *b = p->b;
-    value_id y = parts_linear(
-        p, x,
-        &(struct linear_spec){.name = "shared.gate_up",
-                              .n_in = p->m->hidden,
-                              PIECES({"mlp.shared_expert.gate_proj", e->shared_width},
-                                     {"mlp.shared_expert.up_proj", e->shared_width}),
-                              .std = e->std});
+    value_id y =
+        parts_linear(p, x,
+                     &(struct linear_spec){.name = "shared.gate_up",
+                                           .n_in = p->m->hidden,
+                                           PIECES({"mlp.shared_expert.gate_proj", e->shared_width},
+                                                  {"mlp.shared_expert.up_proj", e->shared_width}),
+                                           .std = e->std});
     y = build_name(b, build(b, OP_silu_gate, IN(y), NO_ATTRS), parts_name(p, "shared.active"));
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "shared.down",

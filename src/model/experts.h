@@ -26,22 +26,42 @@ struct expert_names {
     const char *gate, *up, *down; /* after "<experts>.<number>."; gate NULL: there is none */
 };
 
+/* What sets the mixtures of one family apart from those of another: names, keys, presets. */
+struct expert_traits {
+    struct expert_names names;
+    const char *width_key;  /* an expert's width */
+    const char *config_key; /* of the number of experts: num_experts or num_local_experts */
+    int64_t per_token;      /* preset of num_experts_per_tok */
+    double balance;         /* preset of router_aux_loss_coef */
+    bool always_normalized; /* else norm_topk_prob decides */
+    bool has_shared;        /* shared_expert_intermediate_size */
+    bool by_layer;          /* decoder_sparse_step, mlp_only_layers: some layers have no experts */
+};
+
 /* What a config says. */
 struct experts {
     const struct expert_names *names;
     int64_t n, per_token;
-    int64_t width;           /* of an expert */
-    int64_t shared_width;    /* of the expert that every token goes to as well; 0: none */
-    bool normalize;          /* weights of a token's experts sum to 1 */
-    double epsilon;          /* added to what they are divided by */
-    bool bias;               /* of the router and of the experts */
-    double dropout;          /* inside experts */
-    double std;              /* of the initial weights */
-    double balance, z_loss;  /* factors of the losses; 0: none */
+    int64_t width;          /* of an expert */
+    int64_t shared_width;   /* of the expert that every token goes to as well; 0: none */
+    bool normalize;         /* weights of a token's experts sum to 1 */
+    double epsilon;         /* added to what they are divided by */
+    bool bias;              /* of the router and of the experts */
+    double dropout;         /* inside experts */
+    double std;             /* of the initial weights */
+    double balance, z_loss; /* factors of the losses; 0: none */
     bool balance_by_layer;
     bool *in_layer; /* [n_layers]: this layer has experts */
     int64_t n_layers_with;
 };
+
+/* The keys of a config; `in_layer` goes into the model's pool. The balance loss is wanted where
+ * output_router_logits is true, as in transformers. */
+enum status experts_parse(struct experts *e, struct model *m, const struct expert_traits *t,
+                          struct keys *k) MUST_CHECK;
+/* Sets the same keys; nonzero: out of memory. */
+int experts_export(const struct experts *e, const struct model *m, const struct expert_traits *t,
+                   json_t *config);
 
 /* Sums over the layers so far; VALUE_NONE before the first. */
 struct routing {
