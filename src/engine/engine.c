@@ -99,7 +99,7 @@ static double step_flops(const struct engine *e)
         const struct stage_request *r = &e->request.stages[i];
         if (r->purpose == STAGE_TRAIN)
             return (double)request_units(r, &e->task) *
-                   e->task.def->flops(&e->task, e->forecast.n_params, r->seq_len);
+                   e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len);
     }
     return 0;
 }

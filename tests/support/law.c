@@ -69,13 +69,31 @@ uint64_t law_salt(const struct law_case *c, int input)
     return hash_text(c->def->name) + (uint64_t)input;
 }
 
+/* Offsets that rise unevenly: the first group has few rows or none. */
+static int64_t uneven_offset(int64_t limit, int64_t i, int64_t n)
+{
+    double share = n > 1 ? (double)i / (double)(n - 1) : 0.0;
+    return (int64_t)((double)limit * share * share);
+}
+
+void law_case_fill_input(const struct law_case *c, int i, const struct tensor *t)
+{
+    bool offsets = c->def->offset_inputs >> i & 1u;
+    bool permutation = c->def->permutation_inputs >> i & 1u;
+    int64_t n = shape_elems(&t->shape), limit = c->sample.in[0].shape.dim[0];
+    if (!offsets && !permutation)
+        law_fill(&c->sample.in[i], law_salt(c, i), t);
+    for (int64_t k = 0; k < n && (offsets || permutation); k++)
+        ref_set(t, k, (double)(offsets ? uneven_offset(limit, k, n) : n - 1 - k));
+}
+
 void law_case_fill(const struct law_case *c, const struct eval *e)
 {
     for (int i = 0; i < c->sample.n_in; i++) {
         if (c->in[i] == VALUE_NONE)
             continue;
         struct tensor t = eval_tensor(e, c->in[i]);
-        law_fill(&c->sample.in[i], law_salt(c, i), &t);
+        law_case_fill_input(c, i, &t);
     }
 }
 
