@@ -182,7 +182,7 @@ static enum status place_call(struct bench *b, enum op_id op, int copy)
         if (!tensor_present(t))
             continue;
         TRY(take(b, tensor_bytes(t), &t->data));
-        TRY(b->d->ops->fill(b->d, t, b->sample.in[i].high));
+        TRY(b->d->ops->fill(b->d, t, (struct index_rule){.limit = b->sample.in[i].high}));
     }
     for (int o = 0; o < c->n_out; o++) {
         int in = updated_input(c, o);
