@@ -48,11 +48,10 @@ struct columns {
     struct tap_range taps;
 };
 
-/* Vector of channels from `channel` on of all the columns; n is their number, a constant. */
-static inline __attribute__((always_inline)) void sum_columns(const struct job *d,
-                                                              const struct columns *s,
-                                                              int64_t channel, int64_t n_channels,
-                                                              lanes *sum, int n)
+/* Vector of channels from `channel` on of all the columns; dtype and their number n are constants.
+ */
+LANES_INLINE void sum_columns(enum dtype dtype, const struct job *d, const struct columns *s,
+                              int64_t channel, int64_t n_channels, lanes *sum, int n)
 {
     const struct conv_pass *p = &d->pass;
     int64_t width = whole_vectors(p->groups), step = p->axis[2].source_step * p->groups;
@@ -63,7 +62,8 @@ static inline __attribute__((always_inline)) void sum_columns(const struct job *
                 lanes w = lanes_load(d->packed + depthwise_tap(p, a, b, c) * width + channel);
                 UNROLL for (int i = 0; i < n; i++)
                 {
-                    sum[i] = lanes_fma(lanes_read(d->source, at + i * step, n_channels), w, sum[i]);
+                    sum[i] = lanes_fma(lanes_read_as(d->source, dtype, at + i * step, n_channels),
+                                       w, sum[i]);
                 }
             }
         }
@@ -85,9 +85,9 @@ static void run_columns(const struct job *d, const struct columns *s)
             sum[i] = start;
         }
         if (s->n == PIXELS)
-            sum_columns(d, s, channel, n_channels, sum, PIXELS);
+            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS);
         else
-            sum_columns(d, s, channel, n_channels, sum, 1);
+            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, 1);
         for (int64_t i = 0; i < s->n; i++) {
             int64_t to = at + i * step + channel;
             if (d->base)
