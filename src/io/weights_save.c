@@ -64,14 +64,15 @@ static enum status declare_param(struct saver *s, int i)
         return FAIL(ERR_SHAPE, "%s: the tensor to save has another shape or dtype %s", p->name,
                     dtype_name(s->src[i].dtype));
     for (; piece.k < p->n_pieces; piece.k++) {
-        int64_t rows = p->pieces[piece.k].rows, dims[MAX_RANK];
-        memcpy(dims, p->shape.dim, sizeof(dims));
-        dims[0] = p->transposed ? p->shape.dim[1] : rows;
-        if (p->transposed)
-            dims[1] = rows;
-        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, p->shape.rank, dims));
+        int64_t rows = p->pieces[piece.k].rows;
+        struct shape due = param_piece_shape(p, piece.k);
+        if (p->transposed) {
+            due.dim[0] = p->shape.dim[1];
+            due.dim[1] = rows;
+        }
+        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, due.rank, due.dim));
         TRY(vec_push(&s->pieces, piece));
-        piece.first += rows * shape_inner(&p->shape, 1);
+        piece.first += rows * param_row_elems(p);
     }
     return OK;
 }
@@ -130,7 +131,7 @@ static enum status write_pieces(struct saver *s)
         fetched = piece->i_param;
         enum dtype to = file_dtype_of(s, piece->i_param);
         const unsigned char *from = (unsigned char *)t.data + piece->first * dtype_size(t.dtype);
-        int64_t rows = p->pieces[piece->k].rows, n_inner = shape_inner(&p->shape, 1);
+        int64_t rows = p->pieces[piece->k].rows, n_inner = param_row_elems(p);
         TRY(p->transposed ? write_transposed(s, t.dtype, to, from, rows, n_inner)
                           : write_plain(s, t.dtype, to, from, rows * n_inner));
     }
