@@ -121,7 +121,7 @@ static enum status place_call(struct bench *b, const struct bench_case *k)
     TRY(op_get(op)->infer(&b->call));
     for (int i = 0; i < b->call.n_in; i++) {
         TRY(take(b, tensor_bytes(&b->in[i]), &b->in[i].data));
-        TRY(b->d->ops->fill(b->d, &b->in[i], 0));
+        TRY(b->d->ops->fill(b->d, &b->in[i], (struct index_rule){0}));
     }
     if (op != OP_conv && b->call.n_in == 3) {
         b->out[0].data = b->in[2].data;

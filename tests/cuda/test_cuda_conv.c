@@ -47,7 +47,7 @@ static void open_call(struct gpu_call *g, enum op_id op, const char *text)
     assert_int_equal(op_get(op)->infer(&g->call), OK);
     for (int i = 0; i < g->call.n_in; i++) {
         g->in[i].data = device_call_alloc(&gpu, tensor_bytes(&g->in[i]));
-        assert_int_equal(gpu.ops->fill(&gpu, &g->in[i], 0), OK);
+        assert_int_equal(gpu.ops->fill(&gpu, &g->in[i], (struct index_rule){0}), OK);
     }
     g->out[0].data = device_call_alloc(&gpu, tensor_bytes(&g->out[0]));
 }
