@@ -81,8 +81,8 @@ static enum status dropout_vectors(const struct kernel_ctx *x, const struct op_c
         bool vectors = is_aligned(y, 4 * sizeof(T)) && is_aligned(in, 4 * sizeof(T));
         dropout_kernel<T>
             <<<grid_for(ceil_div(n, 4), MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED), (float)p,
-                (float)(1.0 / (1.0 - p)));
+                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED),
+                (float)p, (float)(1.0 / (1.0 - p)));
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
