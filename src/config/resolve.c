@@ -126,7 +126,7 @@ static enum status resolve_data(struct config *cfg)
 {
     derive_int(cfg, &cfg->data_seed, cfg->seed);
     if (cfg->datasets.n == 0) {
-        config_remark(cfg, "no datasets are given: training on synthetic tokens");
+        config_remark(cfg, "no datasets are given: training on synthetic data");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
