@@ -167,9 +167,10 @@ struct snug_forecast {
 
     const char *model;                                   /* architecture: "llama" */
     int64_t n_params, n_trainable, n_layers, vocab_size; /* vocab_size 0: it reads no text */
-    const char *precision;                               /* "f32", "bf16 with f32 masters" */
-    const char *device;                                  /* "cpu, 2 threads, Haswell" */
-    const char *weights; /* folder they come from; NULL: initialised from the seed */
+    int64_t n_active; /* parameters that one token meets: fewer than all where there are experts */
+    const char *precision; /* "f32", "bf16 with f32 masters" */
+    const char *device;    /* "cpu, 2 threads, Haswell" */
+    const char *weights;   /* folder they come from; NULL: initialised from the seed */
     const char *output_dir;
 
     const char

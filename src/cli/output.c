@@ -32,13 +32,17 @@ enum snug_status print_json(struct cli *cli, char *text)
 
 static void show_model(const struct snug_forecast *f)
 {
-    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT], words[64] = "", length[64] = "";
+    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT], active[BYTES_TEXT + 24] = "";
+    char words[64] = "", length[64] = "";
+    if (f->n_active < f->n_params)
+        (void)snprintf(active, sizeof(active), ", %s active for a token",
+                       format_count(tokens, f->n_active));
     if (f->vocab_size > 0)
         (void)snprintf(words, sizeof(words), ", vocabulary %lld", (long long)f->vocab_size);
     if (f->vocab_size > 0)
         (void)snprintf(length, sizeof(length), " x %lld tokens", (long long)f->seq_len);
-    show_line(LABEL, "model     %s, %s parameters (%s trained), %lld %s%s, %s", f->model,
-              format_count(all, f->n_params), format_count(trained, f->n_trainable),
+    show_line(LABEL, "model     %s, %s parameters (%s trained%s), %lld %s%s, %s", f->model,
+              format_count(all, f->n_params), format_count(trained, f->n_trainable), active,
               (long long)f->n_layers, f->vocab_size > 0 ? "layers" : "blocks", words, f->precision);
     show_line(LABEL, "weights   %s", f->weights ? f->weights : "from scratch");
     show_line(LABEL, "device    %s", f->device);

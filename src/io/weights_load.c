@@ -66,8 +66,9 @@ static void mark_used(struct weights *w, const struct st_tensor *t)
 /* What piece k of p looks like in the file. */
 static struct shape file_shape(const struct model_param *p, int k)
 {
-    struct shape s = p->channels && !p->flat ? channels_first(&p->shape) : p->shape;
-    s.dim[0] = p->pieces[k].rows;
+    struct shape s = param_piece_shape(p, k);
+    if (p->channels && !p->flat)
+        s = channels_first(&s);
     if (p->transposed) {
         s.dim[0] = p->shape.dim[1];
         s.dim[1] = p->pieces[k].rows;

@@ -64,15 +64,17 @@ static enum status declare_param(struct saver *s, int i)
         return FAIL(ERR_SHAPE, "%s: the tensor to save has another shape or dtype %s", p->name,
                     dtype_name(s->src[i].dtype));
     for (; piece.k < p->n_pieces; piece.k++) {
-        int64_t rows = p->pieces[piece.k].rows, dims[MAX_RANK];
-        struct shape file = p->channels && !p->flat ? channels_first(&p->shape) : p->shape;
-        memcpy(dims, file.dim, sizeof(dims));
-        dims[0] = p->transposed ? p->shape.dim[1] : rows;
-        if (p->transposed)
-            dims[1] = rows;
-        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, p->shape.rank, dims));
+        int64_t rows = p->pieces[piece.k].rows;
+        struct shape due = param_piece_shape(p, piece.k);
+        if (p->channels && !p->flat)
+            due = channels_first(&due);
+        if (p->transposed) {
+            due.dim[0] = p->shape.dim[1];
+            due.dim[1] = rows;
+        }
+        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, due.rank, due.dim));
         TRY(vec_push(&s->pieces, piece));
-        piece.first += rows * shape_inner(&p->shape, 1);
+        piece.first += rows * param_row_elems(p);
     }
     return OK;
 }
@@ -148,7 +150,7 @@ static enum status write_pieces(struct saver *s)
         fetched = piece->i_param;
         enum dtype to = file_dtype_of(s, piece->i_param);
         const unsigned char *from = (unsigned char *)t.data + piece->first * dtype_size(t.dtype);
-        int64_t rows = p->pieces[piece->k].rows, n_inner = shape_inner(&p->shape, 1);
+        int64_t rows = p->pieces[piece->k].rows, n_inner = param_row_elems(p);
         TRY(p->channels     ? write_channels(s, t.dtype, to, from, p, rows * n_inner)
             : p->transposed ? write_transposed(s, t.dtype, to, from, rows, n_inner)
                             : write_plain(s, t.dtype, to, from, rows * n_inner));

@@ -231,3 +231,31 @@ int64_t model_count_params(const struct model_graph *g)
         n += g->params[i].buffer ? 0 : shape_elems(&g->params[i].shape);
     return n;
 }
+
+int64_t model_count_active(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        const struct model_param *p = &g->params[i];
+        int64_t elems = shape_elems(&p->shape);
+        n += p->n_experts ? elems / p->n_experts * p->n_met : elems;
+    }
+    return n;
+}
+
+struct shape param_piece_shape(const struct model_param *p, int k)
+{
+    struct shape s = p->shape;
+    if (p->n_experts) {
+        s.rank--;
+        for (int i = 0; i < s.rank; i++)
+            s.dim[i] = s.dim[i + 1];
+    }
+    s.dim[0] = p->pieces[k].rows;
+    return s;
+}
+
+int64_t param_row_elems(const struct model_param *p)
+{
+    return shape_inner(&p->shape, p->n_experts ? 2 : 1);
+}

@@ -43,6 +43,9 @@ struct model_param {
      * checkpoint, as PyTorch lays out convolutions and what follows a flattened image. */
     int64_t channels;
     bool flat; /* and the checkpoint's tensor is a matrix as ours is */
+    /* [E, ...]: what E experts have each of their own. Pieces are parts of one expert's tensor,
+     * which has no axis for experts; a token meets `n_met` of them. 0: every token meets all. */
+    int64_t n_experts, n_met;
     const struct hf_piece *pieces;
     int n_pieces;
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
@@ -171,8 +174,13 @@ enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
 value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
                          struct model_param param, enum dtype dtype);
 
-/* Elements of all parameters together; buffers are none. */
+/* Elements of all parameters together, buffers left out; and of those that one token meets. */
 int64_t model_count_params(const struct model_graph *g);
+int64_t model_count_active(const struct model_graph *g);
+
+/* What piece k of a parameter looks like, and the elements of one of its rows. */
+struct shape param_piece_shape(const struct model_param *p, int k);
+int64_t param_row_elems(const struct model_param *p);
 
 #ifdef __cplusplus
 }

@@ -74,9 +74,9 @@ static inline enum status MUST_CHECK build_norm_grad(struct builder *b, enum op_
 {
     value_id gamma = node_input(n, 1), beta = node_input(n, 2);
     const struct attr_set groups = {.name = "groups", .i = n->attrs[GROUP_NORM_GROUPS].i};
+    const value_id in[] = {d_out[0], n->in[0], gamma, n->out[1], n->out[2]};
     TRY(no_grad_through(n, d_out, 1, 2));
-    value_id dx = build(b, op, IN(d_out[0], n->in[0], gamma, n->out[1], n->out[2]), &groups,
-                        op == OP_group_norm_grad);
+    value_id dx = build(b, op, in, (int)ARRAY_LEN(in), &groups, op == OP_group_norm_grad);
     if (wants[0])
         d_in[0] = dx;
     if (gamma != VALUE_NONE && wants[1])

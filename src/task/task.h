@@ -108,8 +108,8 @@ struct task_def {
                          struct model_graph *out);
     int64_t (*n_blocks)(const struct task *t);              /* of its network */
     int64_t (*units)(const struct task *t, int64_t length); /* of a sample */
-    /* Useful FLOPs of a training step, per unit. */
-    double (*flops)(const struct task *t, int64_t n_params, int64_t length);
+    /* Useful FLOPs of a training step, per unit, which meets n_active parameters. */
+    double (*flops)(const struct task *t, int64_t n_active, int64_t length);
 };
 
 #ifdef __cplusplus

@@ -35,18 +35,6 @@ static int64_t packed_floats(const struct conv_pass *p)
     return p->groups * tile_strips(p->result_channels) * strip_floats(p);
 }
 
-/* Number, among the kernel's, of tap i of the pass. */
-static int64_t kernel_tap(const struct conv_pass *p, int64_t i)
-{
-    const struct pass_axis *x = p->axis;
-    int64_t at[WINDOW_AXES] = {i / (x[1].n_taps * x[2].n_taps), i / x[2].n_taps % x[1].n_taps,
-                               i % x[2].n_taps};
-    int64_t tap = 0;
-    for (int a = 0; a < WINDOW_AXES; a++)
-        tap = tap * p->kernel[a] + x[a].tap + at[a] * x[a].tap_next;
-    return tap;
-}
-
 /* n <= LANES rows of n_k <= LANES elements, `row` apart, as columns of `to`; zeros beside them. */
 static void pack_square(float *to, int64_t width, const struct tensor *w, int64_t from, int64_t row,
                         int64_t n, int64_t n_k)
@@ -100,10 +88,10 @@ static void pack_taps(const void *job, int64_t first, int64_t last, int thread)
             int64_t channel = strip * TILE_WIDTH + v;
             int64_t n = MIN(p->result_channels - channel, (int64_t)LANES);
             if (d->transposed)
-                pack_transposed(d, group, kernel_tap(p, tap), channel, n, to + v, width);
+                pack_transposed(d, group, pass_kernel_tap(p, tap), channel, n, to + v, width);
             else
-                pack_forward(d, kernel_tap(p, tap), group * p->result_channels + channel, n, to + v,
-                             width);
+                pack_forward(d, pass_kernel_tap(p, tap), group * p->result_channels + channel, n,
+                             to + v, width);
         }
     }
 }

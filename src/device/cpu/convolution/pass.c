@@ -103,6 +103,29 @@ struct conv_pass conv_input_pass(const struct conv_dims *d, int64_t i)
     return p;
 }
 
+int64_t pass_kernel_tap(const struct conv_pass *p, int64_t i)
+{
+    const struct pass_axis *x = p->axis;
+    int64_t at[WINDOW_AXES] = {i / (x[1].n_taps * x[2].n_taps), i / x[2].n_taps % x[1].n_taps,
+                               i % x[2].n_taps};
+    int64_t tap = 0;
+    for (int a = 0; a < WINDOW_AXES; a++)
+        tap = tap * p->kernel[a] + x[a].tap + at[a] * x[a].tap_next;
+    return tap;
+}
+
+struct tap_range pass_taps_inside(const struct conv_pass *p, int a, int64_t j)
+{
+    const struct pass_axis *x = &p->axis[a];
+    int64_t base = x->source_first + j * x->source_step, left = p->source_size[a] - base;
+    struct tap_range r = {0, x->n_taps};
+    if (base < 0)
+        r.first = (-base + x->tap_step - 1) / x->tap_step;
+    r.last = left > 0 ? MIN(r.last, (left - 1) / x->tap_step + 1) : 0;
+    r.first = MIN(r.first, r.last);
+    return r;
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Places of the source along an axis that n results in a row reach over. */

@@ -46,6 +46,15 @@ static inline int64_t pass_places(const struct conv_pass *p)
     return p->axis[0].n * p->axis[1].n * p->axis[2].n;
 }
 
+/* Number, among the kernel's, of tap i of the pass. */
+int64_t pass_kernel_tap(const struct conv_pass *p, int64_t i);
+
+/* Taps first .. last - 1 of result j along an axis lie inside of the source. */
+struct tap_range {
+    int64_t first, last;
+};
+struct tap_range pass_taps_inside(const struct conv_pass *p, int axis, int64_t j);
+
 /* Some results of a pass: in one sample, at one place of the first axis, rows and columns. */
 struct pass_block {
     int64_t sample, depth, row, n_rows, column, n_columns;
