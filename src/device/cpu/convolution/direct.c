@@ -98,31 +98,62 @@ static void pack_taps(const void *job, int64_t first, int64_t last, int thread)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Where a strip of a result's channels begins. */
-static int64_t result_at(const struct conv_pass *p, const struct pass_block *b, int64_t i,
-                         int64_t group, int64_t strip)
+/* Where results of a block lie: the first, and from row to row and column to column. */
+struct result_steps {
+    int64_t first, row, column;
+};
+
+static struct result_steps result_steps_of(const struct conv_pass *p, const struct pass_block *b,
+                                           int64_t group, int64_t strip)
 {
     const struct pass_axis *x = p->axis;
-    int64_t row = b->row + i / b->n_columns, column = b->column + i % b->n_columns;
+    int64_t channels = p->groups * p->result_channels;
     int64_t place = b->sample * p->result_size[0] + x[0].first + b->depth * x[0].step;
-    place = place * p->result_size[1] + x[1].first + row * x[1].step;
-    place = place * p->result_size[2] + x[2].first + column * x[2].step;
-    return (place * p->groups + group) * p->result_channels + strip * TILE_WIDTH;
+    place = place * p->result_size[1] + x[1].first + b->row * x[1].step;
+    place = place * p->result_size[2] + x[2].first + b->column * x[2].step;
+    return (struct result_steps){
+        .first = place * channels + group * p->result_channels + strip * TILE_WIDTH,
+        .row = x[1].step * p->result_size[2] * channels,
+        .column = x[2].step * channels,
+    };
 }
 
-/* sums + bias + base into the result. */
-static void finish(const struct direct *d, const float *bias, int64_t at, int64_t n, float *sums)
+/* Results that follow each other in a block: what each reads, and where it goes. */
+struct tile_places {
+    int n;
+    const float *pixel[TILE_PIXELS];
+    int64_t to[TILE_PIXELS];
+};
+
+/* The next n results from (*row, *column) on, which move behind them. */
+static void next_places(const struct pass_view *v, const struct pass_block *b,
+                        const struct result_steps *to, int n, int64_t *row, int64_t *column,
+                        struct tile_places *t)
 {
-    const struct tensor *result = d->result, *base = d->base;
-    float added[TILE_WIDTH];
-    for (int64_t k = 0; bias && k < n; k++)
-        sums[k] += bias[k];
-    if (base) {
-        cpu_load_f32(added, base->data, base->dtype, at, n);
-        for (int64_t k = 0; k < n; k++)
-            sums[k] += added[k];
+    for (t->n = 0; t->n < n && *row < b->n_rows; t->n++) {
+        t->pixel[t->n] = v->data + *row * v->row_step + *column * v->column_step;
+        t->to[t->n] = to->first + *row * to->row + *column * to->column;
+        if (++*column == b->n_columns) {
+            *column = 0;
+            ++*row;
+        }
     }
-    cpu_store_f32(result->data, result->dtype, at, sums, n);
+}
+
+/* sums + bias + base into n channels of the result. */
+static void finish(const struct direct *d, const float *bias, int64_t at, int64_t n,
+                   const float *sums)
+{
+    const lanes one = lanes_all(1.0f);
+    for (int64_t k = 0; k < n; k += LANES) {
+        int64_t left = MIN(n - k, (int64_t)LANES);
+        lanes y = lanes_load(sums + k);
+        if (d->bias)
+            y = lanes_fma(lanes_load(bias + k), one, y);
+        if (d->base)
+            y = lanes_fma(lanes_read(d->base, at + k, left), one, y);
+        lanes_write(d->result, at + k, left, y);
+    }
 }
 
 static void run_strip(const struct direct *d, const struct pass_view *v, const struct pass_block *b,
@@ -130,24 +161,20 @@ static void run_strip(const struct direct *d, const struct pass_view *v, const s
 {
     const struct conv_pass *p = &d->pass;
     int vectors = tile_vectors(p->result_channels, strip), width = vectors * LANES;
-    int64_t n = MIN(p->result_channels - strip * TILE_WIDTH, (int64_t)width);
-    int64_t n_places = b->n_rows * b->n_columns;
+    int64_t n = MIN(p->result_channels - strip * TILE_WIDTH, (int64_t)width), row = 0, column = 0;
+    struct result_steps to = result_steps_of(p, b, group, strip);
     const float *weights =
         d->packed + (group * tile_strips(p->result_channels) + strip) * strip_floats(p);
-    float sums[TILE_PIXELS * TILE_WIDTH], bias[TILE_WIDTH];
+    float sums[TILE_PIXELS * TILE_WIDTH], bias[TILE_WIDTH] = {0};
     if (d->bias)
         cpu_load_f32(bias, d->bias->data, d->bias->dtype,
                      group * p->result_channels + strip * TILE_WIDTH, n);
-    for (int64_t first = 0; first < n_places; first += tile_pixels(vectors)) {
-        const float *pixel[TILE_PIXELS];
-        int n_pixels = (int)MIN(n_places - first, (int64_t)tile_pixels(vectors));
-        for (int i = 0; i < n_pixels; i++)
-            pixel[i] = v->data + (first + i) / b->n_columns * v->row_step +
-                       (first + i) % b->n_columns * v->column_step;
-        tile_windows(v, pixel, n_pixels, weights, vectors, sums);
-        for (int i = 0; i < n_pixels; i++)
-            finish(d, d->bias ? bias : NULL, result_at(p, b, first + i, group, strip), n,
-                   sums + i * width);
+    while (row < b->n_rows) {
+        struct tile_places t;
+        next_places(v, b, &to, tile_pixels(vectors), &row, &column, &t);
+        tile_windows(v, t.pixel, t.n, weights, vectors, sums);
+        for (int i = 0; i < t.n; i++)
+            finish(d, bias, t.to[i], n, sums + i * width);
     }
 }
 

@@ -2,10 +2,10 @@
 
 /* ---- windows with weights -------------------------------------------------------------------- */
 
-/* One run of the windows of n pixels. */
-LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
-                                       const float *const *pixel, int64_t offset, int64_t length,
-                                       const float *weights, int n, int vectors)
+/* Up to LANES elements of the windows of n pixels. */
+LANES_INLINE const float *multiply_line(lanes sum[TILE_PIXELS][TILE_VECTORS],
+                                        const float *const *pixel, int64_t offset, int64_t length,
+                                        const float *weights, int n, int vectors)
 {
     for (int64_t k = 0; k < length; k++, weights += vectors * LANES) {
         lanes w[TILE_VECTORS];
@@ -21,6 +21,24 @@ LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
                 sum[i][v] = lanes_fma(x, w[v], sum[i][v]);
             }
         }
+    }
+    return weights;
+}
+
+/* One run of the windows of n pixels. What the next pixels read is on its way meanwhile. */
+LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
+                                       const float *const *pixel, int64_t offset,
+                                       const struct pass_view *v, const float *weights, int n,
+                                       int vectors)
+{
+    int64_t ahead = offset + n * v->ahead_step;
+    for (int64_t k = 0; k < v->run; k += LANES) {
+        UNROLL for (int i = 0; i < n; i++)
+        {
+            lanes_prefetch(pixel[i], ahead + k);
+        }
+        weights = multiply_line(sum, pixel, offset + k, MIN(v->run - k, (int64_t)LANES), weights, n,
+                                vectors);
     }
     return weights;
 }
@@ -43,7 +61,7 @@ LANES_INLINE void windows_of(const struct pass_view *v, const float *const *pixe
             for (int64_t c = 0; c < v->n_taps[2]; c++)
                 weights = multiply_run(sum, from,
                                        a * v->tap_step[0] + b * v->tap_step[1] + c * v->tap_step[2],
-                                       v->run, weights, n, vectors);
+                                       v, weights, n, vectors);
         }
     }
     UNROLL for (int i = 0; i < n; i++)
