@@ -13,7 +13,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-STEPS, RATE = 10, 0.05
+STEPS = 10
 
 
 class Residual(nn.Sequential):
@@ -36,6 +36,7 @@ def per_sample(x):
 
 
 class Mlp(nn.Sequential):
+    rate = 0.05
     config = {
         "input": [6],
         "layers": [{"linear": 12}, "batch_norm", {"leaky_relu": 0.1}, {"linear": {"out": 9, "bias": False}},
@@ -61,6 +62,7 @@ def conv_norm(i, o, **k):
 
 
 class Cnn(nn.Sequential):
+    rate = 0.05
     config = {
         "input": [9, 7, 3],
         "layers": [{"conv": {"out": 8, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm", "relu",
@@ -83,6 +85,7 @@ class Cnn(nn.Sequential):
 
 
 class BranchNet(nn.Module):
+    rate = 0.05
     config = {
         "inputs": {"image": [6, 5, 2], "facts": [4]},
         "layers": [{"branch": [[{"input": "image"}, {"conv": {"out": 4, "kernel": 3, "padding": "same"}}, {"group_norm": 2},
@@ -138,7 +141,9 @@ def chain(dims, norm_last=True, order="nrd"):
 
 
 class Autoencoder(nn.Module):
-    """The wide autoencoder with all widths / 256 (at least 8), two frames of 2 x 3 pixels, four mels."""
+    """The wide autoencoder with all widths / 256 (at least 8), two frames of 2 x 3 pixels, four mels.
+    Its batch norms of a few samples make much of little differences: the steps are small."""
+    rate = 0.0001
     config = {"model_type": "wide_autoencoder", "frames": 4, "frame_skip": 2, "frame_height": 2, "frame_width": 3,
               "audio_mode": "mel", "n_mels": 4, "text_dim": 10, "n_voxels": 30, "width_divisor": 256, "dropout_scale": 0}
 
@@ -159,7 +164,7 @@ class Autoencoder(nn.Module):
         self.text_decoder = nn.Sequential(*chain([w(1536), w(1024), w(1024), X], False))
 
     def samples(self):
-        return {"video": torch.rand(5, 36), "audio": torch.randn(5, 260), "text": torch.randn(5, 10), "voxels": torch.randn(5, 30)}
+        return {"video": torch.rand(8, 36), "audio": torch.randn(8, 260), "text": torch.randn(8, 10), "voxels": torch.randn(8, 30)}
 
     def loss(self, d):
         v, a, t = d["video"], d["audio"], d["text"]
@@ -192,7 +197,7 @@ def write(folder, net):
             for name, p in net.named_parameters():
                 if step == 0:
                     golden["grad." + name] = p.grad.float().contiguous().clone()
-                p -= RATE * p.grad
+                p -= net.rate * p.grad
     golden |= {"trained." + k: v for k, v in state().items()}
     golden["losses"] = torch.tensor(losses, dtype=torch.float64)
     save_file(golden, f"{folder}/golden.safetensors")

@@ -169,7 +169,7 @@ static value_id add_relu(struct chain *c, value_id x)
 static value_id add_dropout(struct chain *c, value_id x, double rate)
 {
     c->n++;
-    return writer_dropout(c->w, x, rate * c->a->dropout);
+    return writer_dropout(c->w, x, rate * c->a->dropout, false);
 }
 
 /* Linear, norm, ReLU, dropout. */
