@@ -85,6 +85,9 @@ enum recompute_class {
     RECOMPUTE_NEVER, /* has effects or reads what changes (updates, fills) */
 };
 
+/* Parts of a block, as people name them. */
+enum module_kind { MODULE_NONE, MODULE_ATTENTION, MODULE_MLP, MODULE_NORM, MODULE_COUNT };
+
 struct builder;
 struct node;
 typedef int32_t value_id;
@@ -162,6 +165,7 @@ struct op_def {
     uint32_t whole_inputs;
 
     enum recompute_class recompute;
+    enum module_kind module; /* that its node stands for; MODULE_NONE: its neighbours say */
     double (*flops)(const struct op_call *c); /* NULL: one per output element */
     /* Integer inputs are indices below this: how far those of a timing may spread. NULL: only 0 is
      * sure to be valid. */

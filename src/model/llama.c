@@ -85,7 +85,8 @@ static value_id norm_heads(struct parts *p, value_id qkv)
     qkv = build(p->b, OP_head_norm, IN(qkv, wq, wk),
                 ATTRS({.name = "heads", .i = c->heads}, {.name = "kv_heads", .i = c->kv_heads},
                       {.name = "head_dim", .i = c->head_dim},
-                      {.name = "epsilon", .f = c->norm_epsilon}));
+                      {.name = "epsilon", .f = c->norm_epsilon},
+                      {.name = "offset", .f = c->traits->norm_offset}));
     return build_name(p->b, qkv, parts_name(p, "head_norm"));
 }
 

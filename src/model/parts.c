@@ -53,32 +53,11 @@ void parts_begin(struct parts *p)
     pool_check(p);
 }
 
-/* Parameters move to an array of twice the size; the old one stays in the pool. */
-static void grow_params(struct parts *p)
-{
-    struct model_graph *out = p->out;
-    int room = MAX(16, 2 * p->params_room);
-    struct model_param *larger = pool_alloc(&p->b->g->pool, sizeof(*larger) * (size_t)room);
-    pool_check(p);
-    if (p->b->status != OK)
-        return;
-    for (int i = 0; i < out->n_params; i++)
-        larger[i] = out->params[i];
-    out->params = larger;
-    p->params_room = room;
-}
-
+/* Fills in what all parameters have and appends. */
 value_id parts_add_param(struct parts *p, struct model_param param)
 {
-    struct builder *b = p->b;
     param.decay = param.shape.rank >= (param.n_experts ? 3 : 2);
-    param.value = build_value(b, param.name, ROLE_PARAMETER, p->r->dtype, param.shape);
-    if (b->status == OK && p->out->n_params == p->params_room)
-        grow_params(p);
-    if (b->status != OK)
-        return VALUE_NONE;
-    p->out->params[p->out->n_params++] = param;
-    return param.value;
+    return model_add_param(p->b, p->out, &p->params_room, param, p->r->dtype);
 }
 
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
@@ -159,7 +138,9 @@ value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec 
         return VALUE_NONE;
     value_id w = parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, s->n),
                              s->offset == 0 ? INIT_ONE : INIT_ZERO, 0);
-    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = s->epsilon}));
+    value_id y =
+        build(p->b, OP_rms_norm, IN(x, w),
+              ATTRS({.name = "epsilon", .f = s->epsilon}, {.name = "offset", .f = s->offset}));
     return build_name(p->b, y, parts_name(p, s->name));
 }
 

@@ -42,6 +42,11 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times) MUST_CHECK;
 
+/* Seconds of an optimizer step by what is known of the kernels (times NULL: rates alone), nothing
+ * timed; where no stage trains, of one run of every stage: a batch, or a prompt and a token. */
+enum status forecast_seconds(const struct workload *w, const struct kernel_times *times,
+                             double *seconds) MUST_CHECK;
+
 /* How step_s was made, as reports say it: "measured kernels", "rates" or "an estimate". */
 const char *forecast_source(const struct forecast *f);
 

@@ -26,10 +26,10 @@ static enum status check(const struct task *t, const struct config *cfg)
                 context, length, context);
 }
 
-static void describe(const struct task *t, int64_t rows, int64_t length, struct batch *out)
+static void describe(const struct task *t, const struct batch_sizes *sizes, struct batch *out)
 {
     (void)t;
-    windows_describe(out, rows, length);
+    windows_describe(out, sizes->rows, sizes->length);
 }
 
 static enum status build_graph(const struct task *t, struct builder *b,
