@@ -131,8 +131,9 @@ run_loss() {
 }
 
 run_kernels() {
-    cmake --build "$build" -j "$(nproc)" --target bench_convolution bench_elementwise >>"$logs/build.log" 2>&1 || return 1
-    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_convolution" --plans "${PLANS:-6}" 2>&1 | tee "$logs/convolution.log"
+    cmake --build "$build" -j "$(nproc)" --target bench_conv_cuda bench_elementwise >>"$logs/build.log" 2>&1 || return 1
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --samples >"$logs/convolution-samples.log" 2>&1
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --plans "${PLANS:-6}" 2>&1 | tee "$logs/convolution.log"
     timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_elementwise" 2>&1 | tee "$logs/elementwise.log"
 }
 

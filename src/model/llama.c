@@ -119,6 +119,7 @@ static value_id attention(struct parts *p, value_id x, const struct tables *tabl
                                .kv_heads = c->kv_heads,
                                .head_dim = c->head_dim,
                                .scale = c->query_scale,
+                               .softcap = c->attention_cap,
                                .window = layer->slides ? c->window : 0,
                                .dropout = c->attention_dropout};
     value_id y = parts_attention(p, qkv, &s);

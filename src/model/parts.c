@@ -191,6 +191,7 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
         {.name = "head_dim", .i = s->head_dim},
         {.name = "window", .i = s->window >= reach ? 0 : s->window},
         {.name = "scale", .f = s->scale},
+        {.name = "softcap", .f = s->softcap},
         {.name = "dropout", .f = s->dropout}, /* these two only where something is dropped */
         {.name = "seed", .i = p->n_dropouts + 1},
     };

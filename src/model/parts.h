@@ -77,6 +77,7 @@ struct attention_spec {
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     double scale;
+    double softcap; /* of the scores; 0: none */
     double dropout; /* of the probabilities, when training */
 };
 /* qkv [B, T, (heads + 2 kv_heads) head_dim] -> [B, T, heads head_dim]; DECODE: through a cache. */

@@ -178,6 +178,40 @@ value_id writer_linear(struct writer *w, value_id x, const struct linear_layer *
     return build(w->b, OP_linear, in, l->bias ? 3 : 2, NO_ATTRS);
 }
 
+static value_id running_average(struct writer *w, value_id running, value_id batch,
+                                const struct batch_norm_layer *l, int64_t count, bool of_variance)
+{
+    return build(w->b, OP_running_average, IN(running, batch),
+                 ATTRS({.name = "momentum", .f = l->momentum}, {.name = "epsilon", .f = l->epsilon},
+                       {.name = "count", .i = count}, {.name = "of_variance", .i = of_variance}));
+}
+
+value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm_layer *l)
+{
+    struct builder *b = w->b;
+    struct shape shape = shape_of(1, writer_channels(w, x));
+    const struct attr_set epsilon = {.name = "epsilon", .f = l->epsilon};
+    struct model_param one = {.shape = shape, .init = INIT_ONE}, zero = {.shape = shape};
+    value_id gamma = writer_param(w, "weight", one), beta = writer_param(w, "bias", zero);
+    one.buffer = zero.buffer = true;
+    value_id mean = writer_param(w, "running_mean", zero);
+    value_id var = writer_param(w, "running_var", one);
+    w->has_batch_norm = true;
+    if (w->r->purpose != MODEL_TRAIN || b->status != OK)
+        return build(b, OP_batch_norm_inference, IN(x, gamma, beta, mean, var), &epsilon, 1);
+    int64_t count = shape_rows(build_shape(b, x));
+    if (count < 2) {
+        b->status = FAIL(ERR_CONFIG, "batch_norm has one value of a channel to take statistics of: "
+                                     "per_device_train_batch_size must be at least 2");
+        return VALUE_NONE;
+    }
+    value_id y = build(b, OP_batch_norm, IN(x, gamma, beta), &epsilon, 1);
+    value_id batch_mean = build_output(b, 1), batch_rstd = build_output(b, 2);
+    (void)running_average(w, mean, batch_mean, l, count, false);
+    (void)running_average(w, var, batch_rstd, l, count, true);
+    return y;
+}
+
 value_id writer_dropout(struct writer *w, value_id x, double rate)
 {
     if (w->r->purpose != MODEL_TRAIN || !(rate > 0))

@@ -83,6 +83,15 @@ value_id writer_bias(struct writer *w, int64_t n, int64_t fan_in, const struct w
 /* Any other: a vector of norms, say. */
 value_id writer_param(struct writer *w, const char *suffix, struct model_param param);
 
+/* By channel, over all else: in training with the statistics of the batch, which also move the
+ * running ones ("running_mean", "running_var"); otherwise with those. */
+#define BATCH_NORM_EPSILON  1e-5
+#define BATCH_NORM_MOMENTUM 0.1
+struct batch_norm_layer {
+    double epsilon, momentum;
+};
+value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm_layer *l);
+
 /* x itself unless training with a rate above 0. */
 value_id writer_dropout(struct writer *w, value_id x, double rate);
 

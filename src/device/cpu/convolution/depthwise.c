@@ -48,25 +48,38 @@ struct columns {
     struct tap_range taps;
 };
 
-/* Vector of channels from `channel` on of all the columns; n is their number, a constant. */
-static inline __attribute__((always_inline)) void sum_columns(const struct job *d,
-                                                              const struct columns *s,
-                                                              int64_t channel, int64_t n_channels,
-                                                              lanes *sum, int n)
+/* Vector of channels from `channel` on of all the columns; dtype and their number n are constants.
+ */
+LANES_INLINE void sum_columns(enum dtype dtype, const struct job *d, const struct columns *s,
+                              int64_t channel, int64_t n_channels, lanes *sums, int n)
 {
     const struct conv_pass *p = &d->pass;
+    const struct tap_range *rows = s->row->taps;
     int64_t width = whole_vectors(p->groups), step = p->axis[2].source_step * p->groups;
-    for (int64_t a = s->row->taps[0].first; a < s->row->taps[0].last; a++) {
-        for (int64_t b = s->row->taps[1].first; b < s->row->taps[1].last; b++) {
-            for (int64_t c = s->taps.first; c < s->taps.last; c++) {
-                int64_t at = depthwise_source(p, s->row, s->first, a, b, c) * p->groups + channel;
-                lanes w = lanes_load(d->packed + depthwise_tap(p, a, b, c) * width + channel);
+    int64_t next = p->axis[2].tap_step * p->groups;
+    lanes sum[PIXELS];
+    UNROLL for (int i = 0; i < n; i++)
+    {
+        sum[i] = sums[i];
+    }
+    for (int64_t a = rows[0].first; a < rows[0].last; a++) {
+        for (int64_t b = rows[1].first; b < rows[1].last; b++) {
+            int64_t first = s->taps.first;
+            int64_t at = depthwise_source(p, s->row, s->first, a, b, first) * p->groups + channel;
+            const float *w = d->packed + depthwise_tap(p, a, b, first) * width + channel;
+            for (int64_t c = first; c < s->taps.last; c++, at += next, w += width) {
+                lanes weight = lanes_load(w);
                 UNROLL for (int i = 0; i < n; i++)
                 {
-                    sum[i] = lanes_fma(lanes_read(d->source, at + i * step, n_channels), w, sum[i]);
+                    lanes x = lanes_read_as(d->source, dtype, at + i * step, n_channels);
+                    sum[i] = lanes_fma(x, weight, sum[i]);
                 }
             }
         }
+    }
+    UNROLL for (int i = 0; i < n; i++)
+    {
+        sums[i] = sum[i];
     }
 }
 
@@ -85,9 +98,9 @@ static void run_columns(const struct job *d, const struct columns *s)
             sum[i] = start;
         }
         if (s->n == PIXELS)
-            sum_columns(d, s, channel, n_channels, sum, PIXELS);
+            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS);
         else
-            sum_columns(d, s, channel, n_channels, sum, 1);
+            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, 1);
         for (int64_t i = 0; i < s->n; i++) {
             int64_t to = at + i * step + channel;
             if (d->base)

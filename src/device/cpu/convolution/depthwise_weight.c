@@ -31,10 +31,11 @@ struct tap_list {
     int64_t source[TAPS], tap[TAPS];
 };
 
-/* sums[tap] += products of one vector of channels over n columns; n_taps is a constant. */
-static inline __attribute__((always_inline)) void
-add_products(const struct weight_job *j, const struct tap_list *l, int64_t result, int64_t n,
-             int64_t n_channels, float *sums, int n_taps)
+/* sums[tap] += products of one vector of channels over n columns; dtype and n_taps are constants.
+ */
+LANES_INLINE void add_products(enum dtype dtype, const struct weight_job *j,
+                               const struct tap_list *l, int64_t result, int64_t n,
+                               int64_t n_channels, float *sums, int n_taps)
 {
     const struct conv_pass *p = &j->pass;
     int64_t step = p->axis[2].source_step * p->groups;
@@ -44,10 +45,10 @@ add_products(const struct weight_job *j, const struct tap_list *l, int64_t resul
         sum[t] = lanes_load(sums + l->tap[t] * j->width);
     }
     for (int64_t i = 0; i < n; i++) {
-        lanes dy = lanes_read(&j->c->in[1], result + i * p->groups, n_channels);
+        lanes dy = lanes_read_as(&j->c->in[1], dtype, result + i * p->groups, n_channels);
         UNROLL for (int t = 0; t < n_taps; t++)
         {
-            lanes x = lanes_read(&j->c->in[0], l->source[t] + i * step, n_channels);
+            lanes x = lanes_read_as(&j->c->in[0], dtype, l->source[t] + i * step, n_channels);
             sum[t] = lanes_fma(x, dy, sum[t]);
         }
     }
@@ -62,6 +63,7 @@ static void add_list(const struct weight_job *j, struct tap_list *l, int64_t res
                      float *sums)
 {
     int64_t channels = j->pass.groups;
+    enum dtype dtype = j->c->in[0].dtype;
     for (int64_t c = 0; c < channels; c += LANES) {
         int64_t n_channels = MIN(channels - c, (int64_t)LANES);
         struct tap_list own = {.n = l->n};
@@ -70,12 +72,12 @@ static void add_list(const struct weight_job *j, struct tap_list *l, int64_t res
             own.tap[t] = l->tap[t];
         }
         if (l->n == TAPS) {
-            add_products(j, &own, result + c, n, n_channels, sums + c, TAPS);
+            LANES_BY_DTYPE(dtype, add_products, j, &own, result + c, n, n_channels, sums + c, TAPS);
             continue;
         }
         for (int t = 0; t < l->n; t++) {
             struct tap_list one = {1, {own.source[t]}, {own.tap[t]}};
-            add_products(j, &one, result + c, n, n_channels, sums + c, 1);
+            LANES_BY_DTYPE(dtype, add_products, j, &one, result + c, n, n_channels, sums + c, 1);
         }
     }
     l->n = 0;

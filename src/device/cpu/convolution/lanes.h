@@ -13,6 +13,9 @@ extern "C" {
 
 enum { LANES = 16 };
 
+/* Functions whose counts are constants where they are called, so that sums stay in registers. */
+#define LANES_INLINE static inline __attribute__((always_inline))
+
 #if CPU_GEMM_AVX512
 
 typedef __m512 lanes;
@@ -74,21 +77,34 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
 
 #endif
 
-/* n elements of any storage from `at` on, n <= LANES; zeros behind them. */
-static inline lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
+/* n elements of any storage from `at` on, n <= LANES; zeros behind them. Where the dtype is a
+ * constant nothing of the choice is left. */
+static inline lanes lanes_read_as(const struct tensor *t, enum dtype dtype, int64_t at, int64_t n)
 {
 #if CPU_GEMM_AVX512
-    __mmask16 keep = avx512_first(n);
-    if (t->dtype == DTYPE_F32)
-        return avx512_load(t->data, DTYPE_F32, at, keep);
-    return t->dtype == DTYPE_BF16 ? avx512_load(t->data, DTYPE_BF16, at, keep)
-                                  : avx512_load(t->data, DTYPE_F16, at, keep);
+    return avx512_load(t->data, dtype, at, avx512_first(n));
 #else
     float x[LANES] = {0};
-    cpu_load_f32(x, t->data, t->dtype, at, n);
+    cpu_load_f32(x, t->data, dtype, at, n);
     return lanes_load(x);
 #endif
 }
+
+static inline lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
+{
+    return lanes_read_as(t, t->dtype, at, n);
+}
+
+/* One copy of a loop for each storage: calls `loop` with the constant in place of `dtype`. */
+#define LANES_BY_DTYPE(dtype, loop, ...)   \
+    do {                                   \
+        if ((dtype) == DTYPE_F32)          \
+            loop(DTYPE_F32, __VA_ARGS__);  \
+        else if ((dtype) == DTYPE_BF16)    \
+            loop(DTYPE_BF16, __VA_ARGS__); \
+        else                               \
+            loop(DTYPE_F16, __VA_ARGS__);  \
+    } while (0)
 
 static inline void lanes_write(const struct tensor *t, int64_t at, int64_t n, lanes x)
 {

@@ -1,13 +1,11 @@
 #include "device/cpu/convolution/tile.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* ---- windows with weights -------------------------------------------------------------------- */
 
 /* One run of the windows of n pixels. */
-INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS], const float *const *pixel,
-                                 int64_t offset, int64_t length, const float *weights, int n,
-                                 int vectors)
+LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
+                                       const float *const *pixel, int64_t offset, int64_t length,
+                                       const float *weights, int n, int vectors)
 {
     for (int64_t k = 0; k < length; k++, weights += vectors * LANES) {
         lanes w[TILE_VECTORS];
@@ -27,8 +25,8 @@ INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS], const flo
     return weights;
 }
 
-INLINE void windows_of(const struct pass_view *v, const float *const *pixel, const float *weights,
-                       float *sums, int n, int vectors)
+LANES_INLINE void windows_of(const struct pass_view *v, const float *const *pixel,
+                             const float *weights, float *sums, int n, int vectors)
 {
     lanes sum[TILE_PIXELS][TILE_VECTORS];
     const float *from[TILE_PIXELS];
@@ -134,8 +132,8 @@ void tile_windows(const struct pass_view *v, const float *const *pixel, int n_pi
 
 /* ---- results with windows -------------------------------------------------------------------- */
 
-INLINE void results_of(const struct pass_view *v, const struct pass_block *b, int64_t offset,
-                       const float *result, float *sums, int n, int vectors)
+LANES_INLINE void results_of(const struct pass_view *v, const struct pass_block *b, int64_t offset,
+                             const float *result, float *sums, int n, int vectors)
 {
     lanes sum[TILE_PIXELS][TILE_VECTORS];
     UNROLL for (int i = 0; i < n; i++)

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/kernels/channel_norm.h"
 #include "device/cpu/support/ref.h"
 #include "ops/channel_norm_support.h"
 
@@ -82,6 +83,56 @@ static enum status inference_reference(const struct kernel_ctx *x, const struct 
     return OK;
 }
 
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* One sample of all places, a group for each channel. */
+static struct norm_extent extent_of(const struct op_call *c)
+{
+    int64_t channels = shape_last(&c->in[0].shape);
+    return (struct norm_extent){1, shape_rows(&c->in[0].shape), channels, 1, channels};
+}
+
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct norm_extent e = extent_of(c);
+    (void)env;
+    return channel_norm_workspace(&e);
+}
+
+static enum status batch_norm_bands(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm_extent e = extent_of(c);
+    channel_norm(x, c, &e, call_float(c, 0));
+    return OK;
+}
+
+static enum status batch_norm_grad_bands(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm_extent e = extent_of(c);
+    channel_norm_grad(x, c, &e);
+    return OK;
+}
+
+static int64_t inference_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return 3 * shape_last(&c->in[0].shape) * (int64_t)sizeof(float);
+}
+
+static enum status inference_rows(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm_extent e = extent_of(c);
+    float *mean = x->workspace, *factor = mean + e.channels, *shift = factor + e.channels;
+    for (int64_t i = 0; i < e.channels; i++) {
+        double rstd = 1.0 / sqrt(ref_get(&c->in[4], i) + call_float(c, 0));
+        mean[i] = (float)parameter(c, 3, i, 0.0);
+        factor[i] = (float)(rstd * parameter(c, 1, i, 1.0));
+        shift[i] = (float)parameter(c, 2, i, 0.0);
+    }
+    channel_norm_apply(x, &c->in[0], &c->out[0], &e, &(struct norm_vectors){mean, factor, shift});
+    return OK;
+}
+
 /* ---- running averages ------------------------------------------------------------------------ */
 
 /* Vectors of channels: nothing to make fast. */
@@ -99,16 +150,19 @@ static enum status running_average_reference(const struct kernel_ctx *x, const s
 }
 
 const struct kernel cpu_kernels_batch_norm[] = {
+    {"bands", cpu_declines_f64, workspace, batch_norm_bands},
     {"reference", NULL, NULL, batch_norm_reference},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_batch_norm_grad[] = {
+    {"bands", cpu_declines_f64, workspace, batch_norm_grad_bands},
     {"reference", NULL, NULL, batch_norm_grad_reference},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_batch_norm_inference[] = {
+    {"rows", cpu_declines_f64, inference_workspace, inference_rows},
     {"reference", NULL, NULL, inference_reference},
     KERNEL_END,
 };

@@ -2,18 +2,14 @@
 #include <math.h>
 
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/kernels/channel_norm.h"
 #include "device/cpu/support/ref.h"
 #include "ops/channel_norm_support.h"
 
-/* x as [n_samples, n_places, groups, width]. */
-struct extent {
-    int64_t n_samples, n_places, groups, width, channels;
-};
-
-static struct extent extent_of(const struct op_call *c)
+static struct norm_extent extent_of(const struct op_call *c)
 {
     const struct shape *x = &c->in[0].shape;
-    struct extent e = {.n_samples = x->dim[0], .channels = shape_last(x)};
+    struct norm_extent e = {.n_samples = x->dim[0], .channels = shape_last(x)};
     e.groups = call_int(c, GROUP_NORM_GROUPS);
     e.width = e.channels / e.groups;
     e.n_places = shape_rows(x) / MAX(e.n_samples, (int64_t)1);
@@ -21,7 +17,7 @@ static struct extent extent_of(const struct op_call *c)
 }
 
 /* Element i of group g of a sample: where it is. */
-static int64_t element(const struct extent *e, int64_t sample, int64_t g, int64_t i)
+static int64_t element(const struct norm_extent *e, int64_t sample, int64_t g, int64_t i)
 {
     return (sample * e->n_places + i / e->width) * e->channels + g * e->width + i % e->width;
 }
@@ -33,7 +29,7 @@ static double parameter(const struct op_call *c, int i, int64_t channel, double 
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-static void normalise_group(const struct op_call *c, const struct extent *e, int64_t sample,
+static void normalise_group(const struct op_call *c, const struct norm_extent *e, int64_t sample,
                             int64_t g)
 {
     int64_t n = e->n_places * e->width;
@@ -58,13 +54,14 @@ static void normalise_group(const struct op_call *c, const struct extent *e, int
 static enum status group_norm_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
-    struct extent e = extent_of(c);
+    struct norm_extent e = extent_of(c);
     for (int64_t i = 0; i < e.n_samples * e.groups; i++)
         normalise_group(c, &e, i / e.groups, i % e.groups);
     return OK;
 }
 
-static void grad_of_parameters(const struct op_call *c, const struct extent *e, int64_t channel)
+static void grad_of_parameters(const struct op_call *c, const struct norm_extent *e,
+                               int64_t channel)
 {
     double dgamma = 0.0, dbeta = 0.0;
     for (int64_t row = 0; row < e->n_samples * e->n_places; row++) {
@@ -78,7 +75,7 @@ static void grad_of_parameters(const struct op_call *c, const struct extent *e, 
     ref_set(&c->out[2], channel, dbeta);
 }
 
-static void grad_of_group(const struct op_call *c, const struct extent *e, int64_t sample,
+static void grad_of_group(const struct op_call *c, const struct norm_extent *e, int64_t sample,
                           int64_t g)
 {
     int64_t n = e->n_places * e->width;
@@ -103,7 +100,7 @@ static void grad_of_group(const struct op_call *c, const struct extent *e, int64
 static enum status group_norm_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
-    struct extent e = extent_of(c);
+    struct norm_extent e = extent_of(c);
     for (int64_t channel = 0; channel < e.channels; channel++)
         grad_of_parameters(c, &e, channel);
     for (int64_t i = 0; i < e.n_samples * e.groups; i++)
@@ -111,12 +108,37 @@ static enum status group_norm_grad_reference(const struct kernel_ctx *x, const s
     return OK;
 }
 
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static int64_t workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct norm_extent e = extent_of(c);
+    (void)env;
+    return channel_norm_workspace(&e);
+}
+
+static enum status group_norm_bands(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm_extent e = extent_of(c);
+    channel_norm(x, c, &e, call_float(c, GROUP_NORM_EPSILON));
+    return OK;
+}
+
+static enum status group_norm_grad_bands(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct norm_extent e = extent_of(c);
+    channel_norm_grad(x, c, &e);
+    return OK;
+}
+
 const struct kernel cpu_kernels_group_norm[] = {
+    {"bands", cpu_declines_f64, workspace, group_norm_bands},
     {"reference", NULL, NULL, group_norm_reference},
     KERNEL_END,
 };
 
 const struct kernel cpu_kernels_group_norm_grad[] = {
+    {"bands", cpu_declines_f64, workspace, group_norm_grad_bands},
     {"reference", NULL, NULL, group_norm_grad_reference},
     KERNEL_END,
 };

@@ -1,14 +1,14 @@
-/* convolution.c: how fast convolutions and their gradients run on the GPU, and with how much
+/* conv_cuda.c: how fast convolutions and their gradients run on the GPU, and with how much
  * workspace.
  *
- *     bench_convolution [NAME] [--plans N] [--plain]
+ *     bench_conv_cuda [NAME] [--plans N] [--plain] [--samples]
  *
  * NAME: only the cases whose name contains it; --plans: up to N of cuDNN's plans beside the one
  * that training takes, whatever their workspace, in cuDNN's order, with the bias or the sum in the
- * graph
- * ("whole") and without ("bare"); --plain: the kernels without a library, too. Times are of a
- * replayed CUDA graph. TFLOP/s counts a multiplication and an addition for each weight at each
- * place of the output.
+ * graph ("whole") and without ("bare"); --plain: the kernels without a library, too; --samples:
+ * instead of all that, which of the ops' samples cuDNN takes in f32, bf16 and f16, with how much
+ * workspace, or why it does not. Times are of a replayed CUDA graph. TFLOP/s counts a
+ * multiplication and an addition for each weight at each place of the output.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -81,7 +81,7 @@ static const struct bench_case cases[] = {
 struct options {
     const char *only;
     int n_plans;
-    bool plain;
+    bool plain, samples;
 };
 
 struct bench {
@@ -121,7 +121,7 @@ static enum status place_call(struct bench *b, const struct bench_case *k)
     TRY(op_get(op)->infer(&b->call));
     for (int i = 0; i < b->call.n_in; i++) {
         TRY(take(b, tensor_bytes(&b->in[i]), &b->in[i].data));
-        TRY(b->d->ops->fill(b->d, &b->in[i], 0));
+        TRY(b->d->ops->fill(b->d, &b->in[i], (struct index_rule){0}));
     }
     if (op != OP_conv && b->call.n_in == 3) {
         b->out[0].data = b->in[2].data;
@@ -206,6 +206,60 @@ static void time_plans(struct bench *b, enum conv_form form, int n_most)
     }
 }
 
+/* ---- samples --------------------------------------------------------------------------------- */
+
+/* The call of a sample text in another float dtype, without memory. */
+static enum status bind_sample(struct bench *b, enum op_id op, const char *text, enum dtype dtype)
+{
+    TRY(sample_parse(&b->sample, op_get(op), text));
+    b->call = (struct op_call){.op = op,
+                               .n_in = b->sample.n_in,
+                               .n_out = 1,
+                               .in = b->in,
+                               .out = b->out,
+                               .attrs = b->sample.attrs};
+    for (int i = 0; i < b->call.n_in; i++) {
+        bool present = b->sample.in[i].dtype != DTYPE_NONE;
+        b->in[i] = (struct tensor){present ? dtype : DTYPE_NONE, b->sample.in[i].shape, NULL};
+    }
+    return op_get(op)->infer(&b->call);
+}
+
+static void ask_for_sample(struct bench *b, enum op_id op, const char *text, enum dtype dtype)
+{
+    const struct cuda_libraries *l = cuda_libraries_of(&b->d->env);
+    if (bind_sample(b, op, text, dtype) != OK)
+        return; /* of mixed dtypes */
+    struct conv_shape shape = conv_shape_of(&b->call);
+    printf("%s %s %s\n", dtype_name(dtype), op_get(op)->name, text);
+    for (int form = CONV_WHOLE; form <= CONV_BARE; form++) {
+        const struct conv_wish wish = {
+            .form = (enum conv_form)form, .most_bytes = most_workspace, .tf32 = l->tf32};
+        struct conv_plan *plan = NULL;
+        if (conv_plan_new(&plan, l->cudnn, &shape, &wish) == OK)
+            printf("  %s: %lld bytes, allowance %lld\n", form == CONV_WHOLE ? "whole" : "bare",
+                   (long long)conv_plan_bytes(plan),
+                   (long long)conv_allowance(b->d->env.gpu, &shape));
+        else
+            printf("  %s: %s\n", form == CONV_WHOLE ? "whole" : "bare", status_message());
+        conv_plan_free(plan);
+    }
+    (void)fflush(stdout);
+}
+
+static void ask_for_samples(struct bench *b)
+{
+    static const enum op_id ops[] = {OP_conv, OP_conv_grad_input, OP_conv_grad_weight};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (size_t o = 0; o < ARRAY_LEN(ops); o++) {
+        const struct op_def *def = op_get(ops[o]);
+        for (int i = 0; i < def->n_samples; i++) {
+            for (size_t t = 0; t < ARRAY_LEN(dtypes); t++)
+                ask_for_sample(b, ops[o], def->samples[i].text, dtypes[t]);
+        }
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static void run_case(struct bench *b, const struct bench_case *k, const struct options *o)
@@ -230,7 +284,9 @@ static enum status run_cases(struct device *d, const struct options *o)
     TRY(d->ops->memory_alloc(d, TIER_DEVICE, arena_bytes, &arena));
     b.d = d;
     b.arena = arena;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    if (o->samples)
+        ask_for_samples(&b);
+    for (size_t i = 0; i < ARRAY_LEN(cases) && !o->samples; i++) {
         if (strstr(cases[i].name, o->only))
             run_case(&b, &cases[i], o);
     }
@@ -247,17 +303,19 @@ int main(int argc, char **argv)
             o.n_plans = (int)strtol(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--plain") == 0)
             o.plain = true;
+        else if (strcmp(argv[i], "--samples") == 0)
+            o.samples = true;
         else
             o.only = argv[i];
     }
     if (device_open_cuda(&d, 0) != OK) {
-        (void)fprintf(stderr, "bench_convolution: %s\n", status_message());
+        (void)fprintf(stderr, "bench_conv_cuda: %s\n", status_message());
         return 77;
     }
     printf("%s, cuDNN %zu\n", d.description, cudnnGetVersion());
     enum status status = run_cases(&d, &o);
     if (status != OK)
-        (void)fprintf(stderr, "bench_convolution: %s\n", status_message());
+        (void)fprintf(stderr, "bench_conv_cuda: %s\n", status_message());
     device_close(&d);
     return status == OK ? 0 : 1;
 }
