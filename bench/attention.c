@@ -30,6 +30,7 @@
 #include "device/cuda/cuda_kernels.h"
 #include "device/cuda/cuda_libraries.h"
 #include "device/device.h"
+#include "ops/layer_support.h"
 
 enum { MAX_TENSORS = 5, N_TIMES = 11, N_PIECE = 1 << 20 };
 
@@ -58,7 +59,7 @@ struct bench {
     bool backward;
     struct op_call call;
     struct tensor in[MAX_TENSORS], out[MAX_TENSORS];
-    struct attr attrs[8];
+    struct attr attrs[ATTENTION_N_ATTRS];
     double flops;
 };
 

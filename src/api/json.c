@@ -91,14 +91,15 @@ static json_t *pack_forecast(const struct snug_forecast *f)
     json_t *recompute =
         json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
     return json_pack(
-        "{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
+        "{s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o}",
         "fits", f->fits, "binding", f->binding, "model", f->model, "params",
-        (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "precision",
-        f->precision, "device", f->device, "weights", f->weights, "fullest", f->fullest, "layout",
-        f->layout_method, "batch", batch, "budget", pack_budgets(f), "recompute", recompute,
-        "predicted", pack_predicted(f), "breakdown", pack_breakdown(f), "host_breakdown",
-        pack_classes(json_object(), f->host_breakdown), "decisions", pack_decisions(f));
+        (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "active_params",
+        (json_int_t)f->n_active, "precision", f->precision, "device", f->device, "weights",
+        f->weights, "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
+        pack_budgets(f), "recompute", recompute, "predicted", pack_predicted(f), "breakdown",
+        pack_breakdown(f), "host_breakdown", pack_classes(json_object(), f->host_breakdown),
+        "decisions", pack_decisions(f));
 }
 
 /* What else there is, beside the plan that was taken. */

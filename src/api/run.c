@@ -109,6 +109,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     const struct task *task = &s->engine.task;
     out->model = s->engine.model->model_type;
     out->n_params = s->engine.forecast.n_params;
+    out->n_active = s->engine.forecast.n_active;
     out->n_trainable = s->train ? out->n_params : 0;
     out->n_layers = s->engine.model->n_layers;
     out->vocab_size = s->engine.model->language.vocab_size;
@@ -119,7 +120,8 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->micro_batch = cfg->per_device_train_batch_size;
     out->n_micro = cfg->gradient_accumulation_steps;
     out->n_ranks = cfg->n_ranks;
-    out->seq_len = cfg->max_seq_length;
+    out->unit = task->def->unit.many;
+    out->seq_len = task->def->units(task, cfg->max_seq_length);
     out->tokens_per_step = cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
 }
 

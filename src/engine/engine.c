@@ -7,7 +7,7 @@
 #include "io/weights.h"
 #include "search/deferral.h"
 #include "search/search.h"
-#include "task/language.h"
+#include "task/tasks.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -20,11 +20,13 @@ void engine_init(struct engine *e, const struct settings *settings, struct task 
 
 static enum status open_task(struct engine *e, const struct engine_options *o)
 {
-    e->task.def = o->task ? o->task : &task_language;
-    if (!e->task.def->has_model)
+    e->task.def = o->task;
+    if (o->task && !o->task->has_model)
         return OK;
     TRY(open_model(e->config, o->hub_folder, &e->own_model, &e->model_folder));
     e->task.model = e->model = e->own_model;
+    if (!o->task)
+        e->task.def = task_for(e->model);
     return OK;
 }
 
@@ -97,7 +99,7 @@ static double step_flops(const struct engine *e)
         const struct stage_request *r = &e->request.stages[i];
         if (r->purpose == STAGE_TRAIN)
             return (double)request_units(r, &e->task) *
-                   e->task.def->flops(&e->task, e->forecast.n_params, r->seq_len);
+                   e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len);
     }
     return 0;
 }

@@ -53,33 +53,11 @@ void parts_begin(struct parts *p)
     pool_check(p);
 }
 
-/* Parameters move to an array of twice the size; the old one stays in the pool. */
-static void grow_params(struct parts *p)
-{
-    struct model_graph *out = p->out;
-    int room = MAX(16, 2 * p->params_room);
-    struct model_param *larger = pool_alloc(&p->b->g->pool, sizeof(*larger) * (size_t)room);
-    pool_check(p);
-    if (p->b->status != OK)
-        return;
-    for (int i = 0; i < out->n_params; i++)
-        larger[i] = out->params[i];
-    out->params = larger;
-    p->params_room = room;
-}
-
 /* Fills in what all parameters have and appends. */
-static value_id append(struct parts *p, struct model_param param)
+value_id parts_add_param(struct parts *p, struct model_param param)
 {
-    struct builder *b = p->b;
-    param.decay = param.shape.rank >= 2;
-    param.value = build_value(b, param.name, ROLE_PARAMETER, p->r->dtype, param.shape);
-    if (b->status == OK && p->out->n_params == p->params_room)
-        grow_params(p);
-    if (b->status != OK)
-        return VALUE_NONE;
-    p->out->params[p->out->n_params++] = param;
-    return param.value;
+    param.decay = param.shape.rank >= (param.n_experts ? 3 : 2);
+    return model_add_param(p->b, p->out, &p->params_room, param, p->r->dtype);
 }
 
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
@@ -90,12 +68,12 @@ value_id parts_param(struct parts *p, const char *name, const char *hf_name, str
     if (p->b->status != OK)
         return VALUE_NONE;
     *piece = (struct hf_piece){hf_name, shape.dim[0]};
-    return append(p, (struct model_param){.name = parts_name(p, name),
-                                          .shape = shape,
-                                          .init = init,
-                                          .std = std,
-                                          .pieces = piece,
-                                          .n_pieces = 1});
+    return parts_add_param(p, (struct model_param){.name = parts_name(p, name),
+                                                   .shape = shape,
+                                                   .init = init,
+                                                   .std = std,
+                                                   .pieces = piece,
+                                                   .n_pieces = 1});
 }
 
 /* The weight (n_in > 0) or bias of a linear layer. */
@@ -114,14 +92,14 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
     }
     if (p->b->status != OK)
         return VALUE_NONE;
-    return append(p, (struct model_param){.name = parts_name(p, name),
-                                          .shape = is_bias ? shape_of(1, n_rows)
-                                                           : shape_of(2, n_rows, s->n_in),
-                                          .init = is_bias ? INIT_ZERO : INIT_NORMAL,
-                                          .std = is_bias ? 0 : s->std,
-                                          .transposed = !is_bias && s->transposed,
-                                          .pieces = pieces,
-                                          .n_pieces = s->n_pieces});
+    return parts_add_param(p, (struct model_param){.name = parts_name(p, name),
+                                                   .shape = is_bias ? shape_of(1, n_rows)
+                                                                    : shape_of(2, n_rows, s->n_in),
+                                                   .init = is_bias ? INIT_ZERO : INIT_NORMAL,
+                                                   .std = is_bias ? 0 : s->std,
+                                                   .transposed = !is_bias && s->transposed,
+                                                   .pieces = pieces,
+                                                   .n_pieces = s->n_pieces});
 }
 
 value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)
@@ -150,19 +128,20 @@ value_id parts_layer_norm(struct parts *p, value_id x, const char *name, const c
     return build_name(p->b, y, parts_name(p, name));
 }
 
-value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
-                        double epsilon)
+value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec *s)
 {
     struct pool *pool = &p->b->g->pool;
-    const char *weight = pool_printf(pool, "%s.weight", name);
-    const char *hf_weight = pool_printf(pool, "%s.weight", hf_name);
+    const char *weight = pool_printf(pool, "%s.weight", s->name);
+    const char *hf_weight = pool_printf(pool, "%s.weight", s->hf_name);
     pool_check(p);
     if (p->b->status != OK)
         return VALUE_NONE;
-    value_id w =
-        parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, p->m->hidden), INIT_ONE, 0);
-    value_id y = build(p->b, OP_rms_norm, IN(x, w), ATTRS({.name = "epsilon", .f = epsilon}));
-    return build_name(p->b, y, parts_name(p, name));
+    value_id w = parts_param(p, weight, parts_hf_name(p, hf_weight), shape_of(1, s->n),
+                             s->offset == 0 ? INIT_ONE : INIT_ZERO, 0);
+    value_id y =
+        build(p->b, OP_rms_norm, IN(x, w),
+              ATTRS({.name = "epsilon", .f = s->epsilon}, {.name = "offset", .f = s->offset}));
+    return build_name(p->b, y, parts_name(p, s->name));
 }
 
 /* The input every dropout of the graph draws from. */
@@ -191,6 +170,7 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
         {.name = "head_dim", .i = s->head_dim},
         {.name = "window", .i = s->window >= reach ? 0 : s->window},
         {.name = "scale", .f = s->scale},
+        {.name = "softcap", .f = s->softcap},
         {.name = "dropout", .f = s->dropout}, /* these two only where something is dropped */
         {.name = "seed", .i = p->n_dropouts + 1},
     };

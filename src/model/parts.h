@@ -38,6 +38,9 @@ const char *parts_hf_name(const struct parts *p, const char *name);
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
                      enum init_kind init, double std);
 
+/* The same for any parameter: adds it, with what all of them have filled in. */
+value_id parts_add_param(struct parts *p, struct model_param param);
+
 #define PIECES(...)                                   \
     .pieces = (const struct hf_piece[]){__VA_ARGS__}, \
     .n_pieces = (int)(sizeof((const struct hf_piece[]){__VA_ARGS__}) / sizeof(struct hf_piece))
@@ -56,13 +59,20 @@ value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s);
 
 value_id parts_layer_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
                           double epsilon);
-value_id parts_rms_norm(struct parts *p, value_id x, const char *name, const char *hf_name,
-                        double epsilon);
+
+/* RMS norm over the last axis, n long, times weight + offset. */
+struct rms_norm_spec {
+    const char *name, *hf_name;
+    int64_t n;
+    double epsilon, offset;
+};
+value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec *s);
 
 struct attention_spec {
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     double scale;
+    double softcap; /* of the scores; 0: none */
     double dropout; /* of the probabilities, when training */
 };
 /* qkv [B, T, (heads + 2 kv_heads) head_dim] -> [B, T, heads head_dim]; DECODE: through a cache. */

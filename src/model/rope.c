@@ -64,14 +64,25 @@ static void parse_llama3(struct rope *r, struct keys *k)
                   k->path, r->high_freq_factor, r->low_freq_factor);
 }
 
-static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_t beside)
+static void parse_partial(struct rope *r, struct keys *k, const struct rope_rules *rules)
+{
+    r->partial = keys_float(k, "partial_rotary_factor", r->partial, 0, 1);
+    if (!rules->partial && r->partial != 1)
+        KEYS_FAIL(k, "partial_rotary_factor", ERR_UNSUPPORTED,
+                  "key '%spartial_rotary_factor': only 1 is supported", k->path);
+}
+
+static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_t beside,
+                         const struct rope_rules *rules)
 {
     r->theta = keys_float(k, "rope_theta", r->theta, 1.0 + 1e-9, 1e15);
     if (!parse_type(r, k))
         return;
-    if (keys_float(k, "partial_rotary_factor", 1, 0, 1) != 1)
-        KEYS_FAIL(k, "partial_rotary_factor", ERR_UNSUPPORTED,
-                  "key '%spartial_rotary_factor': only 1 is supported", k->path);
+    if (rules->unscaled && r->type != ROPE_DEFAULT)
+        KEYS_FAIL(k, "rope_type", ERR_UNSUPPORTED,
+                  "key '%srope_type' is '%s'; this model has default only here", k->path,
+                  type_names[r->type]);
+    parse_partial(r, k, rules);
     int64_t original = keys_int(k, "original_max_position_embeddings", context, 1, INT32_MAX);
     /* Some configs say it beside the object; Hugging Face lets that one win. */
     r->original_context = beside ? beside : original;
@@ -82,6 +93,12 @@ static void parse_object(struct rope *r, struct keys *k, int64_t context, int64_
     if (r->type == ROPE_YARN)
         parse_yarn(r, k, context);
     keys_finish_inner(k);
+}
+
+static struct rope plain_rope(int64_t context)
+{
+    return (struct rope){
+        .factor = 1, .original_context = context, .attention_factor = 1, .partial = 1};
 }
 
 /* Nested by layer type: taken when all say the same. NULL and a failure otherwise. */
@@ -104,13 +121,11 @@ static const json_t *flatten(struct keys *top, const json_t *object)
     return found ? found : object;
 }
 
-void rope_parse(struct rope *r, struct keys *top, int64_t context)
+void rope_parse(struct rope *r, struct keys *top, int64_t context, const struct rope_rules *rules)
 {
-    *r = (struct rope){.factor = 1, .original_context = context, .attention_factor = 1};
-    r->theta = keys_float(top, "rope_theta", 10000, 1.0 + 1e-9, 1e15);
-    if (keys_float(top, "partial_rotary_factor", 1, 0, 1) != 1)
-        KEYS_FAIL(top, "partial_rotary_factor", ERR_UNSUPPORTED,
-                  "key 'partial_rotary_factor': only 1 is supported");
+    *r = plain_rope(context);
+    r->theta = keys_float(top, "rope_theta", rules->theta, 1.0 + 1e-9, 1e15);
+    parse_partial(r, top, rules);
     int64_t beside = keys_int(top, "original_max_position_embeddings", 0, 1, INT32_MAX);
     const json_t *scaling = keys_object(top, "rope_scaling");
     const json_t *parameters = keys_object(top, "rope_parameters");
@@ -122,7 +137,40 @@ void rope_parse(struct rope *r, struct keys *top, int64_t context)
         return;
     struct keys k;
     keys_init_inner(&k, top, object, old ? "rope_scaling." : "rope_parameters.");
-    parse_object(r, &k, context, beside);
+    parse_object(r, &k, context, beside, rules);
+}
+
+void rope_parse_both(struct rope *full, struct rope *local, struct keys *top, int64_t context,
+                     const struct rope_rules *rules, double local_theta)
+{
+    *full = *local = plain_rope(context);
+    full->theta = keys_float(top, "rope_theta", rules->theta, 1.0 + 1e-9, 1e15);
+    local->theta = keys_float(top, "rope_local_base_freq", local_theta, 1.0 + 1e-9, 1e15);
+    const json_t *scaling = keys_object(top, "rope_scaling");
+    const json_t *parameters = keys_object(top, "rope_parameters");
+    struct keys both, k;
+    const json_t *of_full = NULL, *of_local = NULL;
+    if (parameters) {
+        keys_init_inner(&both, top, parameters, "rope_parameters.");
+        of_full = keys_object(&both, "full_attention");
+        of_local = keys_object(&both, "sliding_attention");
+        keys_finish_inner(&both);
+    }
+    bool old = json_object_size(scaling) > 0; /* the older spelling speaks of full attention */
+    if (old || of_full) {
+        keys_init_inner(&k, top, old ? scaling : of_full,
+                        old ? "rope_scaling." : "rope_parameters.full_attention.");
+        parse_object(full, &k, context, 0, rules);
+    }
+    if (of_local) {
+        keys_init_inner(&k, top, of_local, "rope_parameters.sliding_attention.");
+        parse_object(local, &k, context, 0, rules);
+    }
+}
+
+int64_t rope_channels(const struct rope *r, int64_t head_dim)
+{
+    return (int64_t)((double)head_dim * r->partial);
 }
 
 /* The (fractional) pair whose wave turns `rotations` times within the original context. */
@@ -161,20 +209,20 @@ static double llama3_freq(const struct rope *r, double freq)
     return (1 - keep) * freq / r->factor + keep * freq;
 }
 
-void rope_inv_freq(const struct rope *r, int64_t head_dim, float *inv_freq)
+void rope_inv_freq(const struct rope *r, int64_t n_channels, float *inv_freq)
 {
     double freq[ROPE_MAX_HEAD_DIM / 2];
-    BUG_ON(head_dim > ROPE_MAX_HEAD_DIM);
-    for (int64_t i = 0; i < head_dim / 2; i++) {
-        freq[i] = pow(r->theta, -2.0 * (double)i / (double)head_dim);
+    BUG_ON(n_channels > ROPE_MAX_HEAD_DIM);
+    for (int64_t i = 0; i < n_channels / 2; i++) {
+        freq[i] = pow(r->theta, -2.0 * (double)i / (double)n_channels);
         if (r->type == ROPE_LINEAR)
             freq[i] /= r->factor;
         if (r->type == ROPE_LLAMA3)
             freq[i] = llama3_freq(r, freq[i]);
     }
     if (r->type == ROPE_YARN)
-        apply_yarn(r, head_dim, freq);
-    for (int64_t i = 0; i < head_dim / 2; i++)
+        apply_yarn(r, n_channels, freq);
+    for (int64_t i = 0; i < n_channels / 2; i++)
         inv_freq[i] = (float)freq[i];
 }
 
@@ -203,13 +251,42 @@ static json_t *export_object(const struct rope *r)
     return NULL;
 }
 
+/* The object with theta in it, as rope_parameters has it. */
+static json_t *export_parameters(const struct rope *r)
+{
+    json_t *o = export_object(r);
+    int bad = json_object_set_new(o, "rope_theta", json_real(r->theta));
+    if (r->partial != 1)
+        bad |= json_object_set_new(o, "partial_rotary_factor", json_real(r->partial));
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *export_scaling(const struct rope *r)
+{
+    return r->type == ROPE_DEFAULT ? json_null() : export_object(r);
+}
+
 enum status rope_export(const struct rope *r, json_t *config)
 {
     int bad = json_object_set_new(config, "rope_theta", json_real(r->theta));
-    json_t *scaling = r->type == ROPE_DEFAULT ? json_null() : export_object(r);
-    bad |= json_object_set_new(config, "rope_scaling", scaling);
-    json_t *parameters = export_object(r);
-    bad |= json_object_set_new(parameters, "rope_theta", json_real(r->theta));
-    bad |= json_object_set_new(config, "rope_parameters", parameters);
+    if (r->partial != 1)
+        bad |= json_object_set_new(config, "partial_rotary_factor", json_real(r->partial));
+    bad |= json_object_set_new(config, "rope_scaling", export_scaling(r));
+    bad |= json_object_set_new(config, "rope_parameters", export_parameters(r));
+    return bad ? FAIL(ERR_MEMORY, "out of memory for a config") : OK;
+}
+
+enum status rope_export_both(const struct rope *full, const struct rope *local, json_t *config)
+{
+    json_t *both = json_object();
+    int bad = json_object_set_new(config, "rope_theta", json_real(full->theta));
+    bad |= json_object_set_new(config, "rope_local_base_freq", json_real(local->theta));
+    bad |= json_object_set_new(config, "rope_scaling", export_scaling(full));
+    bad |= json_object_set_new(both, "full_attention", export_parameters(full));
+    bad |= json_object_set_new(both, "sliding_attention", export_parameters(local));
+    bad |= json_object_set_new(config, "rope_parameters", both);
     return bad ? FAIL(ERR_MEMORY, "out of memory for a config") : OK;
 }

@@ -43,6 +43,9 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,18,12], i64[2]~1000 {heads=1, causal=false, dropout=0.1, seed=1048575}"},
     {.text = "f32[1,67,36], i64[2]~1000 {heads=2, kv_heads=1, dropout=0.3, seed=7}"},
     {.text = "f32[2,5,24], i64[2]~1000 {heads=2, dropout=0.0}"},
+    {.text = "f32[2,5,24] {heads=2, softcap=0.8}"},
+    {.text = "f32[1,67,36] {heads=2, kv_heads=1, scale=2.0, window=20, softcap=1.5}"},
+    {.text = "f32[1,19,12], i64[2]~1000 {heads=1, dropout=0.25, seed=2, softcap=0.5}"},
 };
 static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_dim=4}",
                                       "f32[2,5,24] {heads=0}",
@@ -56,12 +59,14 @@ static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_di
                                       "f32[2,5,24], i64[2] {heads=2, dropout=-0.1}",
                                       "f32[2,5,24], i64[2] {heads=2, dropout=0.1, seed=1048576}",
                                       "f32[2,5,24], i64[3] {heads=2, dropout=0.1}",
-                                      "f32[2,5,24], i32[2] {heads=2, dropout=0.1}"};
+                                      "f32[2,5,24], i32[2] {heads=2, dropout=0.1}",
+                                      "f32[2,5,24] {heads=2, softcap=-1.0}"};
 
 const struct op_def op_def_attention = {
     .name = "attention",
-    .synopsis = "out[i] = sum_j drop(softmax_j(scale q[i] k[j])) v[j] per head, j <= i when causal "
-                "and j > i - window when window > 0; lse[i] = log sum_j exp(scale q[i] k[j])",
+    .synopsis = "s[i,j] = scale q[i] k[j], softcap tanh(s / softcap) where that is not 0; "
+                "out[i] = sum_j drop(softmax_j(s[i,j])) v[j] per head, j <= i when causal and "
+                "j > i - window when window > 0; lse[i] = log sum_j exp(s[i,j])",
     .min_in = 1,
     .max_in = 2,
     .n_out = 2,

@@ -4,6 +4,7 @@ static const struct attr_def attrs[] = {
     QKV_ATTRS,
     {"window", ATTR_INT, {.i = 0}, false},
     {"scale", ATTR_FLOAT, {.f = 0.0}, false},
+    {"softcap", ATTR_FLOAT, {.f = 0.0}, false},
 };
 
 static enum status infer(const struct op_call *c)
@@ -23,6 +24,7 @@ static enum status infer(const struct op_call *c)
     TRY(need_shape(c, 2, &one));
     if (call_int(c, CACHED_WINDOW) < 0)
         return REJECT(c, "window must not be negative (0: none)");
+    TRY(need_softcap(c, CACHED_CAP));
     out_set(c, 0, c->in[0].dtype, shape_of(3, d.batch, d.n_tokens, d.heads * d.head_dim));
     out_like(c, 1, 1);
     return OK;
@@ -43,6 +45,8 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,3,32], f32[2,1,9,2,4], i32[1]=4 {heads=4, kv_heads=2, window=3}"},
     {.text = "f32[1,5,36], f32[2,1,5,1,9], i32[1]=0 {heads=2, kv_heads=1, scale=0.7}"},
     {.text = "f32[1,11,36], f32[2,1,16,1,9], i32[1]=4 {heads=2, kv_heads=1}"},
+    {.text = "f32[1,3,32], f32[2,1,9,2,4], i32[1]=4 {heads=4, kv_heads=2, softcap=0.7}"},
+    {.text = "f32[1,11,36], f32[2,1,16,1,9], i32[1]=4 {heads=2, kv_heads=1, softcap=1.2}"},
 };
 static const char *const rejects[] = {"f32[2,1,24], f32[2,2,6,4,2], i32[1]=0 {heads=2}",
                                       "f32[2,1,24], f32[1,2,6,2,4], i32[1]=0 {heads=2}",

@@ -40,6 +40,11 @@ static const struct op_sample samples[] = {
              "{heads=1, causal=false, dropout=0.1, seed=1048575}"},
     {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+, i64[2]~1000 "
              "{heads=2, kv_heads=1, dropout=0.3, seed=7}"},
+    {.text = "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5]+ {heads=2, softcap=0.8}"},
+    {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+ "
+             "{heads=2, kv_heads=1, window=20, softcap=1.5}"},
+    {.text = "f32[1,18,4], f32[1,18,12], f32[1,18,4], f32[1,1,18]+, i64[2]~1000 "
+             "{heads=1, causal=false, dropout=0.1, softcap=0.5}"},
 };
 static const char *const rejects[] = {
     "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,5,2] {heads=2}",
@@ -51,7 +56,8 @@ static const char *const rejects[] = {
 
 const struct op_def op_def_attention_grad = {
     .name = "attention_grad",
-    .synopsis = "p = exp(scale q k - lse), ds = p (drop(dout v) - rowsum(dout out)) scale: "
+    .synopsis = "p = exp(s - lse), ds = p (drop(dout v) - rowsum(dout out)) scale, times "
+                "1 - (s / softcap)^2 where that is not 0: "
                 "dq = ds k, dk = ds^T q, dv = drop(p)^T dout",
     .min_in = 4,
     .max_in = 5,

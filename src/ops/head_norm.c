@@ -3,6 +3,7 @@
 static const struct attr_def attrs[] = {
     QKV_ATTRS,
     {"epsilon", ATTR_FLOAT, {.f = 1e-6}, false},
+    {"offset", ATTR_FLOAT, {.f = 0.0}, false},
 };
 
 static enum status infer(const struct op_call *c)
@@ -26,7 +27,8 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
     value_id dx = build(b, OP_head_norm_grad, IN(d_out[0], n->in[0], n->in[1], n->in[2], n->out[1]),
                         ATTRS({"heads", .i = n->attrs[QKV_HEADS].i},
                               {"kv_heads", .i = n->attrs[QKV_KV_HEADS].i},
-                              {"head_dim", .i = n->attrs[QKV_HEAD_DIM].i}));
+                              {"head_dim", .i = n->attrs[QKV_HEAD_DIM].i},
+                              {"offset", .f = n->attrs[HEAD_NORM_OFFSET].f}));
     if (wants[0])
         d_in[0] = dx;
     if (wants[1])
@@ -48,6 +50,7 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,5,136], f32[17], f32[17] {heads=4, kv_heads=2, head_dim=17, epsilon=0.01}"},
     {.text = "f32[2,1,60], f32[20], f32[20] {heads=1}"},
     {.text = "bf16[2,3,128], f32[32], f32[32] {heads=2, kv_heads=1}", .tolerance = 1e-2},
+    {.text = "f32[2,3,32], f32[8], f32[8] {heads=2, kv_heads=1, offset=1.0}"},
 };
 static const char *const rejects[] = {
     "f32[2,3,24], f32[4], f32[4] {heads=2, kv_heads=1, head_dim=4}",
@@ -57,8 +60,8 @@ static const char *const rejects[] = {
 
 const struct op_def op_def_head_norm = {
     .name = "head_norm",
-    .synopsis = "each query head q rstd wq, each key head k rstd wk, values copied; "
-                "rstd = 1 / sqrt(avg over the head of x^2 + epsilon)",
+    .synopsis = "each query head q rstd (wq + offset), each key head k rstd (wk + offset), "
+                "values copied; rstd = 1 / sqrt(avg over the head of x^2 + epsilon)",
     .min_in = 3,
     .max_in = 3,
     .n_out = 2,

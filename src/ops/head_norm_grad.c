@@ -3,6 +3,7 @@
 static const struct attr_def attrs[] = {
     QKV_ATTRS,
     {"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false},
+    {"offset", ATTR_FLOAT, {.f = 0.0}, false},
 };
 
 static enum status infer(const struct op_call *c)
@@ -41,6 +42,8 @@ static const struct op_sample samples[] = {
     {.text = "bf16[2,3,128], bf16[2,3,128], f32[32], f32[32], f32[2,3,3]+ "
              "{heads=2, kv_heads=1, dtype=f32}",
      .tolerance = 1e-2},
+    {.text = "f32[2,3,32], f32[2,3,32], f32[8], f32[8], f32[2,3,3]+ "
+             "{heads=2, kv_heads=1, offset=1.0}"},
 };
 static const char *const rejects[] = {
     "f32[2,3,24], f32[2,3,24], f32[4], f32[4], f32[2,3,6] {heads=2}",
@@ -49,7 +52,9 @@ static const char *const rejects[] = {
 
 const struct op_def op_def_head_norm_grad = {
     .name = "head_norm_grad",
-    .synopsis = "rms_norm_grad of each query head with wq and each key head with wk; dv copied",
+    .synopsis =
+        "rms_norm_grad of each query head with wq + offset and each key head with wk + offset; "
+        "dv copied",
     .min_in = 5,
     .max_in = 5,
     .n_out = 3,

@@ -28,12 +28,16 @@ enum {
     ATTENTION_WINDOW,
     ATTENTION_SCALE,
     ATTENTION_DROPOUT,
-    ATTENTION_SEED
+    ATTENTION_SEED,
+    ATTENTION_CAP,
+    ATTENTION_N_ATTRS
 };
-enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE };
+enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE, CACHED_CAP };
 enum { ROTARY_INVERSE = QKV_N_ATTRS, ROTARY_SCALE };
-enum { HEAD_NORM_EPSILON = QKV_N_ATTRS };
-enum { HEAD_NORM_GRAD_DTYPE = QKV_N_ATTRS };
+enum { RMS_NORM_EPSILON, RMS_NORM_OFFSET };
+enum { RMS_NORM_GRAD_DTYPE, RMS_NORM_GRAD_OFFSET };
+enum { HEAD_NORM_EPSILON = QKV_N_ATTRS, HEAD_NORM_OFFSET };
+enum { HEAD_NORM_GRAD_DTYPE = QKV_N_ATTRS, HEAD_NORM_GRAD_OFFSET };
 enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEAD_LOSS_DTYPE };
 
 #define QKV_ATTRS                                                                 \
@@ -46,8 +50,9 @@ enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEA
 #define ATTENTION_ATTRS                                                                       \
     QKV_ATTRS, {"causal", ATTR_BOOL, {.i = 1}, false}, {"window", ATTR_INT, {.i = 0}, false}, \
         {"scale", ATTR_FLOAT, {.f = 0.0}, false}, {"dropout", ATTR_FLOAT, {.f = 0.0}, false}, \
+        {"seed", ATTR_INT, {.i = 0}, false},                                                  \
     {                                                                                         \
-        "seed", ATTR_INT, {.i = 0}, false                                                     \
+        "softcap", ATTR_FLOAT, {.f = 0.0}, false                                              \
     }
 
 struct qkv_dims {
@@ -95,6 +100,25 @@ static inline enum status MUST_CHECK qkv_check(const struct op_call *c, int i, s
     return OK;
 }
 
+/* Attribute i_attr is a cap on scores or logits: cap tanh(s / cap) takes the place of s. */
+static inline enum status MUST_CHECK need_softcap(const struct op_call *c, int i_attr)
+{
+    double cap = call_float(c, i_attr);
+    if (!(cap >= 0.0 && cap <= 3e38))
+        return REJECT(c, "softcap must not be negative (0: none)");
+    return OK;
+}
+
+/* s under a cap, 0 for none; and the slope there, from what came out. */
+static inline double softcap_of(double s, double cap)
+{
+    return cap > 0.0 ? cap * tanh(s / cap) : s;
+}
+static inline double softcap_slope(double capped, double cap)
+{
+    return cap > 0.0 ? 1.0 - capped / cap * (capped / cap) : 1.0;
+}
+
 /* The checks of attention and its gradient: qkv is input i, the random state input i_rng. */
 static inline enum status MUST_CHECK attention_check(const struct op_call *c, int i, int i_rng,
                                                      struct qkv_dims *d)
@@ -104,6 +128,7 @@ static inline enum status MUST_CHECK attention_check(const struct op_call *c, in
         return REJECT(c, "window must not be negative (0: none)");
     if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
         return REJECT(c, "a window needs causal attention");
+    TRY(need_softcap(c, ATTENTION_CAP));
     TRY(need_dropout(c, i_rng, call_float(c, ATTENTION_DROPOUT), call_int(c, ATTENTION_SEED)));
     if (call_float(c, ATTENTION_DROPOUT) > 0.0 && !call_has(c, i_rng))
         return REJECT(c, "dropout needs a random state, input %d", i_rng);

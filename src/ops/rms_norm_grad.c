@@ -1,8 +1,9 @@
 #include "ops/layer_support.h"
 
-enum { DTYPE };
-
-static const struct attr_def attrs[] = {{"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false}};
+static const struct attr_def attrs[] = {
+    {"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false},
+    {"offset", ATTR_FLOAT, {.f = 0.0}, false},
+};
 
 static enum status infer(const struct op_call *c)
 {
@@ -18,7 +19,7 @@ static enum status infer(const struct op_call *c)
         TRY(need_shape(c, 4, dy));
     }
     enum dtype d;
-    TRY(grad_dtype(c, DTYPE, 0, &d));
+    TRY(grad_dtype(c, RMS_NORM_GRAD_DTYPE, 0, &d));
     out_like(c, 0, 0);
     out_set(c, 1, d, shape_of(1, shape_last(dy)));
     return OK;
@@ -43,6 +44,8 @@ static const struct op_sample samples[] = {
     {.text = "bf16[4,33], bf16[4,33], f32[33], f32[4]+ {dtype=f32}", .tolerance = 1e-2},
     {.text = "f32[2,70,17], f32[2,70,17], f32[17], f32[2,70]+, f32[2,70,17]"},
     {.text = "f32[5,64], f32[5,64], f32[64], f32[5]+, f32[5,64]"},
+    {.text = "f32[3,5], f32[3,5], f32[5], f32[3]+ {offset=1.0}"},
+    {.text = "bf16[5,64], bf16[5,64], f32[64], f32[5]+ {dtype=f32, offset=1.0}", .tolerance = 1e-2},
     {.text = "bf16[4,40], bf16[4,40], f32[40], f32[4]+, bf16[4,40] {dtype=f32}", .tolerance = 1e-2},
 };
 static const char *const rejects[] = {
@@ -52,7 +55,8 @@ static const char *const rejects[] = {
 
 const struct op_def op_def_rms_norm_grad = {
     .name = "rms_norm_grad",
-    .synopsis = "h = x rstd, g = dy w: dx = rstd (g - h avg(g h)) + add, dw = sum_rows(dy h)",
+    .synopsis =
+        "h = x rstd, g = dy (w + offset): dx = rstd (g - h avg(g h)) + add, dw = sum_rows(dy h)",
     .min_in = 4,
     .max_in = 5,
     .n_out = 2,

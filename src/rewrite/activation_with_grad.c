@@ -5,7 +5,7 @@
  *     dw = linear_grad_weight(d, y)               dx, again = silu_gate_with_grad(dy, x)
  *     dx = silu_gate_grad(dy, x)          ==>     dw = linear_grad_weight(d, again)
  *
- * when nothing else in the backward pass reads y; likewise gelu_bias. A plan would make y once more
+ * when nothing else in the backward pass reads y; likewise gelu_gate, gelu_bias. A plan would make y once more
  * for dw, or keep it; here it comes from the pass over x that makes dx, and may take dy's memory.
  */
 #include "graph/builder.h"
@@ -17,6 +17,7 @@ static const struct {
     enum op_id forward, grad, both;
 } activations[] = {
     {OP_silu_gate, OP_silu_gate_grad, OP_silu_gate_with_grad},
+    {OP_gelu_gate, OP_gelu_gate_grad, OP_gelu_gate_with_grad},
     {OP_gelu_bias, OP_gelu_bias_grad, OP_gelu_bias_with_grad},
 };
 

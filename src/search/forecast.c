@@ -88,6 +88,7 @@ static void forecast_fit(struct forecast *f, const struct workload *w, const str
 void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits)
 {
     f->n_params = model_count_params(&w->stages[0].io);
+    f->n_active = model_count_active(&w->stages[0].io);
     forecast_arenas(f, w);
     forecast_process(f, w);
     forecast_fit(f, w, limits);

@@ -16,39 +16,52 @@
 #include "support/attention_calls.h"
 
 static const struct attention_case cases[] = {
-    {1, 1, 1, 1, 8, 0, true, 0.0, 0.0},       /* one token */
-    {2, 33, 3, 3, 5, 0, true, 0.0, 0.0},      /* an odd head */
-    {1, 67, 2, 1, 9, 0, true, 0.7, 0.0},      /* a scale of its own */
-    {2, 130, 4, 2, 64, 0, true, 0.0, 0.0},    /* two more than two tiles of keys; grouped heads */
-    {1, 128, 2, 2, 64, 0, true, 0.0, 0.0},    /* exact tiles */
-    {1, 257, 3, 1, 64, 70, true, 0.0, 0.0},   /* window larger than a tile */
-    {2, 200, 2, 2, 64, 3, true, 0.0, 0.0},    /* window smaller than a tile */
-    {1, 150, 2, 2, 64, 0, false, 0.0, 0.0},   /* not causal */
-    {1, 129, 8, 2, 128, 0, true, 0.0, 0.0},   /* one more than a tile of queries; groups of four */
-    {1, 256, 2, 1, 128, 0, true, 0.0, 0.0},   /* what cuDNN likes best */
-    {2, 190, 2, 2, 128, 100, true, 0.0, 0.0}, /* window */
-    {1, 100, 1, 1, 128, 0, false, 0.2, 0.0},  /* not causal */
-    {1, 75, 2, 1, 128, 1, true, 0.0, 0.0},    /* a query sees itself only */
-    {2, 128, 16, 2, 64, 0, true, 0.0, 0.0},   /* groups of eight, as in Llama 1.1B */
-    {2, 256, 7, 1, 128, 0, true, 0.0, 0.0},   /* groups of seven, as in Qwen 2.5 7B */
-    {1, 99, 2, 1, 80, 0, true, 0.0, 0.0},     /* a head between the fast sizes */
-    {1, 140, 2, 1, 96, 33, true, 0.0, 0.0},   /* another */
-    {1, 70, 2, 1, 200, 0, true, 0.0, 0.0},    /* longer heads */
-    {1, 40, 1, 1, 300, 0, true, 0.0, 0.0},    /* too long for tiles */
+    {1, 1, 1, 1, 8, 0, true, 0.0, 0.0, 0.0},    /* one token */
+    {2, 33, 3, 3, 5, 0, true, 0.0, 0.0, 0.0},   /* an odd head */
+    {1, 67, 2, 1, 9, 0, true, 0.7, 0.0, 0.0},   /* a scale of its own */
+    {2, 130, 4, 2, 64, 0, true, 0.0, 0.0, 0.0}, /* two more than two tiles of keys; grouped heads */
+    {1, 128, 2, 2, 64, 0, true, 0.0, 0.0, 0.0}, /* exact tiles */
+    {1, 257, 3, 1, 64, 70, true, 0.0, 0.0, 0.0}, /* window larger than a tile */
+    {2, 200, 2, 2, 64, 3, true, 0.0, 0.0, 0.0},  /* window smaller than a tile */
+    {1, 150, 2, 2, 64, 0, false, 0.0, 0.0, 0.0}, /* not causal */
+    {1, 129, 8, 2, 128, 0, true, 0.0, 0.0,
+     0.0}, /* one more than a tile of queries; groups of four */
+    {1, 256, 2, 1, 128, 0, true, 0.0, 0.0, 0.0},   /* what cuDNN likes best */
+    {2, 190, 2, 2, 128, 100, true, 0.0, 0.0, 0.0}, /* window */
+    {1, 100, 1, 1, 128, 0, false, 0.2, 0.0, 0.0},  /* not causal */
+    {1, 75, 2, 1, 128, 1, true, 0.0, 0.0, 0.0},    /* a query sees itself only */
+    {2, 128, 16, 2, 64, 0, true, 0.0, 0.0, 0.0},   /* groups of eight, as in Llama 1.1B */
+    {2, 256, 7, 1, 128, 0, true, 0.0, 0.0, 0.0},   /* groups of seven, as in Qwen 2.5 7B */
+    {1, 99, 2, 1, 80, 0, true, 0.0, 0.0, 0.0},     /* a head between the fast sizes */
+    {1, 140, 2, 1, 96, 33, true, 0.0, 0.0, 0.0},   /* another */
+    {1, 70, 2, 1, 200, 0, true, 0.0, 0.0, 0.0},    /* longer heads */
+    {2, 77, 4, 2, 256, 0, true, 0.0, 0.0, 0.0},    /* the longest of tiles */
+    {1, 40, 1, 1, 300, 0, true, 0.0, 0.0, 0.0},    /* too long for tiles */
     /* With dropout: each kernel, each way a tile can lie over the squares of draws. */
-    {1, 1, 1, 1, 8, 0, true, 0.0, 0.5},
-    {2, 33, 3, 3, 5, 0, true, 0.0, 0.5},
-    {2, 130, 4, 2, 64, 0, true, 0.0, 0.1},
-    {1, 257, 3, 1, 64, 70, true, 0.0, 0.2},
-    {2, 200, 2, 2, 64, 3, true, 0.0, 0.3},
-    {1, 150, 2, 2, 64, 0, false, 0.0, 0.1},
-    {1, 129, 8, 2, 128, 0, true, 0.0, 0.1},
-    {2, 190, 2, 2, 128, 100, true, 0.0, 0.3},
-    {1, 100, 1, 1, 128, 0, false, 0.2, 0.9},
-    {2, 256, 7, 1, 128, 0, true, 0.0, 0.1},
-    {1, 140, 2, 1, 96, 33, true, 0.0, 0.25},
-    {1, 70, 2, 1, 200, 45, true, 0.0, 0.4},
-    {1, 40, 1, 1, 300, 21, true, 0.0, 0.4},
+    {1, 1, 1, 1, 8, 0, true, 0.0, 0.5, 0.0},
+    {2, 33, 3, 3, 5, 0, true, 0.0, 0.5, 0.0},
+    {2, 130, 4, 2, 64, 0, true, 0.0, 0.1, 0.0},
+    {1, 257, 3, 1, 64, 70, true, 0.0, 0.2, 0.0},
+    {2, 200, 2, 2, 64, 3, true, 0.0, 0.3, 0.0},
+    {1, 150, 2, 2, 64, 0, false, 0.0, 0.1, 0.0},
+    {1, 129, 8, 2, 128, 0, true, 0.0, 0.1, 0.0},
+    {2, 190, 2, 2, 128, 100, true, 0.0, 0.3, 0.0},
+    {1, 100, 1, 1, 128, 0, false, 0.2, 0.9, 0.0},
+    {2, 256, 7, 1, 128, 0, true, 0.0, 0.1, 0.0},
+    {1, 140, 2, 1, 96, 33, true, 0.0, 0.25, 0.0},
+    {1, 70, 2, 1, 200, 45, true, 0.0, 0.4, 0.0},
+    {1, 40, 1, 1, 300, 21, true, 0.0, 0.4, 0.0},
+    /* With a cap on scores, which spread to about three. */
+    {2, 33, 3, 3, 5, 0, true, 2.0, 0.0, 1.5},
+    {2, 130, 4, 2, 64, 0, true, 0.3, 0.0, 2.0},
+    {1, 257, 3, 1, 64, 70, true, 0.3, 0.0, 1.0},
+    {1, 129, 8, 2, 128, 0, true, 0.2, 0.0, 2.0},
+    {1, 100, 1, 1, 128, 0, false, 0.2, 0.0, 50.0},
+    {1, 140, 2, 1, 96, 33, true, 0.3, 0.0, 2.0},
+    {1, 90, 4, 2, 256, 40, true, 0.2, 0.0, 2.0},
+    {1, 40, 1, 1, 300, 21, true, 0.2, 0.0, 2.0},
+    {2, 130, 4, 2, 64, 0, true, 0.3, 0.1, 2.0},
+    {1, 70, 2, 1, 200, 45, true, 0.2, 0.4, 1.0},
 };
 
 /* Forward and backward of one shape; returns how many kernels were wrong. */

@@ -25,14 +25,14 @@
 #include "support/attention_calls.h"
 
 static const struct attention_case cases[] = {
-    {4, 256, 4, 2, 64, 0, true, 0.0, 0.0},   /* groups of two */
-    {2, 128, 8, 4, 128, 50, true, 0.0, 0.0}, /* window */
-    {3, 256, 6, 6, 64, 0, false, 0.0, 0.0},  /* not causal */
-    {2, 384, 4, 4, 128, 0, true, 0.3, 0.0},  /* a scale of its own */
-    {3, 128, 14, 2, 64, 0, true, 0.0, 0.0},  /* groups of seven */
-    {2, 256, 8, 1, 64, 0, true, 0.0, 0.0},   /* one group of eight */
-    {2, 128, 16, 2, 128, 0, true, 0.0, 0.0}, /* groups of eight, long heads */
-    {3, 128, 7, 1, 128, 0, true, 0.0, 0.0},  /* one group of seven, long heads */
+    {4, 256, 4, 2, 64, 0, true, 0.0, 0.0, 0.0},   /* groups of two */
+    {2, 128, 8, 4, 128, 50, true, 0.0, 0.0, 0.0}, /* window */
+    {3, 256, 6, 6, 64, 0, false, 0.0, 0.0, 0.0},  /* not causal */
+    {2, 384, 4, 4, 128, 0, true, 0.3, 0.0, 0.0},  /* a scale of its own */
+    {3, 128, 14, 2, 64, 0, true, 0.0, 0.0, 0.0},  /* groups of seven */
+    {2, 256, 8, 1, 64, 0, true, 0.0, 0.0, 0.0},   /* one group of eight */
+    {2, 128, 16, 2, 128, 0, true, 0.0, 0.0, 0.0}, /* groups of eight, long heads */
+    {3, 128, 7, 1, 128, 0, true, 0.0, 0.0, 0.0},  /* one group of seven, long heads */
 };
 
 static struct sdpa_shape sdpa_shape_of(const struct attention_case *s, enum dtype dtype,
@@ -191,7 +191,7 @@ static void attention_in_parts_of_any_size_equals_the_reference(void **state)
 /* A call whose engine wants more bytes than fit in 32 bits still gets a plan, for a row of it. */
 static void a_large_call_with_grouped_heads_has_a_plan(void **state)
 {
-    const struct attention_case s = {8, 2048, 32, 4, 64, 0, true, 0.0, 0.0};
+    const struct attention_case s = {8, 2048, 32, 4, 64, 0, true, 0.0, 0.0, 0.0};
     struct device *d = *state;
     struct host_call h = {0};
     char text[128];
@@ -215,7 +215,7 @@ static void a_large_call_with_grouped_heads_has_a_plan(void **state)
 /* A library's kernel runs what was planned for it, and nothing else in its place. */
 static void a_call_that_was_not_planned_is_an_error(void **state)
 {
-    const struct attention_case s = {3, 384, 2, 2, 64, 0, true, 0.0, 0.0};
+    const struct attention_case s = {3, 384, 2, 2, 64, 0, true, 0.0, 0.0, 0.0};
     struct device *d = *state;
     struct attention_calls t;
     struct kernel_ctx x = {.env = d->env, .queue = d->ops->queue(d, QUEUE_COMPUTE)};
@@ -228,7 +228,7 @@ static void a_call_that_was_not_planned_is_an_error(void **state)
 /* What is planned is what the library says it will run, with its workspace alone. */
 static void the_library_is_picked_where_it_has_a_plan(void **state)
 {
-    const struct attention_case s = {2, 256, 12, 12, 64, 0, true, 0.0, 0.0};
+    const struct attention_case s = {2, 256, 12, 12, 64, 0, true, 0.0, 0.0, 0.0};
     struct device *d = *state;
     struct attention_calls t;
     const char *why = NULL;

@@ -20,7 +20,7 @@
 static void rotary_equals_the_reference_far_from_the_beginning(void **state)
 {
     struct host_call h = {0};
-    const struct attention_case s = {2, 37, 6, 2, 64, 0, true, 0.0, 0.0};
+    const struct attention_case s = {2, 37, 6, 2, 64, 0, true, 0.0, 0.0, 0.0};
     attention_attrs(&h, &s);
     h.attrs[3].i = 1;   /* inverse */
     h.attrs[4].f = 1.5; /* scale */
@@ -48,10 +48,11 @@ static void rotary_equals_the_reference_far_from_the_beginning(void **state)
 static void cached_attention_equals_the_reference(void **state)
 {
     struct host_call h = {0};
-    const struct attention_case s = {2, 3, 6, 2, 64, 0, true, 0.0, 0.0};
+    const struct attention_case s = {2, 3, 6, 2, 64, 0, true, 0.0, 0.0, 0.0};
     attention_attrs(&h, &s);
     h.attrs[3].i = 150; /* window */
     h.attrs[4].f = 0.0; /* scale */
+    h.attrs[5].f = 1.5; /* softcap */
     h.in[0] = host_random(DTYPE_F32, shape_of(3, s.batch, s.tokens, (int64_t)640), 10);
     h.in[1] = host_random(
         DTYPE_F32, shape_of(5, (int64_t)2, s.batch, (int64_t)300, s.kv_heads, s.head_dim), 11);

@@ -20,25 +20,28 @@ struct shape_case {
     int64_t batch, tokens, heads, kv_heads, head_dim, window;
     bool causal;
     int n_threads;
-    double dropout;
+    double dropout, softcap;
 };
 
 static const struct shape_case cases[] = {
-    {1, 1, 1, 1, 8, 0, true, 1, 0.0},      /* one token */
-    {2, 33, 3, 3, 5, 0, true, 2, 0.0},     /* nothing is a multiple of anything */
-    {1, 97, 4, 2, 64, 0, true, 2, 0.0},    /* one more than a tile; grouped heads */
-    {1, 200, 2, 1, 80, 0, true, 3, 0.0},   /* fewer units than threads */
-    {2, 130, 2, 2, 32, 40, true, 2, 0.0},  /* window smaller than a tile */
-    {1, 300, 2, 2, 16, 120, true, 1, 0.0}, /* window larger than a tile */
-    {1, 500, 1, 1, 16, 1, true, 2, 0.0},   /* a query sees itself only */
-    {1, 110, 2, 2, 12, 0, false, 2, 0.0},  /* not causal */
-    {1, 450, 1, 1, 40, 0, true, 2, 0.0},   /* more than one block of queries */
-    {2, 33, 3, 3, 5, 0, true, 2, 0.5},     /* with dropout from here on */
-    {1, 97, 4, 2, 64, 0, true, 2, 0.1},    /* grouped heads */
-    {1, 200, 2, 1, 80, 0, true, 3, 0.2},   /* fewer units than threads */
-    {2, 130, 2, 2, 32, 40, true, 2, 0.3},  /* window that begins within a square of draws */
-    {1, 470, 1, 1, 16, 75, true, 2, 0.3},  /* more than one block of queries, window */
-    {1, 110, 2, 2, 12, 0, false, 2, 0.9},  /* not causal, little left */
+    {1, 1, 1, 1, 8, 0, true, 1, 0.0, 0.0},      /* one token */
+    {2, 33, 3, 3, 5, 0, true, 2, 0.0, 0.0},     /* nothing is a multiple of anything */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 0.0},    /* one more than a tile; grouped heads */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.0},   /* fewer units than threads */
+    {2, 130, 2, 2, 32, 40, true, 2, 0.0, 0.0},  /* window smaller than a tile */
+    {1, 300, 2, 2, 16, 120, true, 1, 0.0, 0.0}, /* window larger than a tile */
+    {1, 500, 1, 1, 16, 1, true, 2, 0.0, 0.0},   /* a query sees itself only */
+    {1, 110, 2, 2, 12, 0, false, 2, 0.0, 0.0},  /* not causal */
+    {1, 450, 1, 1, 40, 0, true, 2, 0.0, 0.0},   /* more than one block of queries */
+    {2, 33, 3, 3, 5, 0, true, 2, 0.5, 0.0},     /* with dropout from here on */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.1, 0.0},    /* grouped heads */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.2, 0.0},   /* fewer units than threads */
+    {2, 130, 2, 2, 32, 40, true, 2, 0.3, 0.0},  /* window that begins within a square of draws */
+    {1, 470, 1, 1, 16, 75, true, 2, 0.3, 0.0},  /* more than one block of queries, window */
+    {1, 110, 2, 2, 12, 0, false, 2, 0.9, 0.0},  /* not causal, little left */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 2.0},    /* a cap on scores from here on */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.5},   {1, 470, 1, 1, 16, 75, true, 2, 0.0, 50.0},
+    {1, 110, 2, 2, 12, 0, false, 2, 0.3, 1.0},
 };
 
 /* One case as a graph: qkv, dout -> out, lse, dqkv. */
@@ -75,12 +78,14 @@ static struct run run_case(const struct shape_case *s, enum dtype dtype)
     r.out = build(&b, OP_attention, IN(r.qkv, r.rng),
                   ATTRS({"heads", .i = s->heads}, {"kv_heads", .i = s->kv_heads},
                         {"causal", .i = s->causal}, {"window", .i = s->window},
-                        {"dropout", .f = s->dropout}, {"seed", .i = SEED}));
+                        {"dropout", .f = s->dropout}, {"seed", .i = SEED},
+                        {"softcap", .f = s->softcap}));
     r.lse = build_output(&b, 1);
     r.dqkv = build(&b, OP_attention_grad, IN(r.dout, r.qkv, r.out, r.lse, r.rng),
                    ATTRS({"heads", .i = s->heads}, {"kv_heads", .i = s->kv_heads},
                          {"causal", .i = s->causal}, {"window", .i = s->window},
-                         {"dropout", .f = s->dropout}, {"seed", .i = SEED}));
+                         {"dropout", .f = s->dropout}, {"seed", .i = SEED},
+                         {"softcap", .f = s->softcap}));
     assert_int_equal(builder_status(&b), OK);
     struct eval_options options = {.n_threads = s->n_threads, .poison = 0xff};
     assert_int_equal(eval_new(&r.e, r.g, &options), OK);
@@ -132,7 +137,10 @@ static void weights(const struct shape_case *s, const struct tensor *qkv, int64_
             for (int64_t e = 0; e < s->head_dim; e++)
                 score += ref_get(qkv, q + i * width + e) * ref_get(qkv, k + j * width + e);
             bool sees = (!s->causal || j <= i) && (s->window == 0 || j > i - s->window);
-            p[i * s->tokens + j] = sees ? score / sqrt((double)s->head_dim) : (double)-INFINITY;
+            score /= sqrt((double)s->head_dim);
+            if (s->softcap > 0.0)
+                score = s->softcap * tanh(score / s->softcap);
+            p[i * s->tokens + j] = sees ? score : (double)-INFINITY;
             top = fmax(top, p[i * s->tokens + j]);
         }
         for (int64_t j = 0; j < s->tokens; j++)
@@ -143,10 +151,18 @@ static void weights(const struct shape_case *s, const struct tensor *qkv, int64_
     }
 }
 
+/* What a cap leaves of the gradient of the score that weight p came from. */
+static double slope_under_cap(const struct shape_case *s, double p, double lse)
+{
+    double share = s->softcap > 0.0 && p > 0.0 ? (log(p) + lse) / s->softcap : 0.0;
+    return 1.0 - share * share;
+}
+
 /* Adds one head's gradients into w->dqkv; m are the multipliers of its weights p. */
 static void add_gradients(const struct shape_case *s, const struct tensor *qkv,
                           const struct tensor *dout, int64_t q, int64_t k, int64_t v, int64_t o,
-                          int64_t width, const double *p, const double *m, struct want *w)
+                          int64_t width, const double *p, const double *lse, const double *m,
+                          struct want *w)
 {
     int64_t out_width = s->heads * s->head_dim;
     for (int64_t i = 0; i < s->tokens; i++) {
@@ -157,7 +173,8 @@ static void add_gradients(const struct shape_case *s, const struct tensor *qkv,
             double dp = 0.0, weight = p[i * s->tokens + j], multiplier = m[i * s->tokens + j];
             for (int64_t e = 0; e < s->head_dim; e++)
                 dp += ref_get(dout, o + i * out_width + e) * ref_get(qkv, v + j * width + e);
-            double ds = weight * (multiplier * dp - delta) / sqrt((double)s->head_dim);
+            double ds = weight * (multiplier * dp - delta) / sqrt((double)s->head_dim) *
+                        slope_under_cap(s, weight, lse[i]);
             for (int64_t e = 0; e < s->head_dim; e++) {
                 w->dqkv[q + i * width + e] += ds * ref_get(qkv, k + j * width + e);
                 w->dqkv[k + j * width + e] += ds * ref_get(qkv, q + i * width + e);
@@ -193,7 +210,7 @@ static struct want want_of(const struct shape_case *s, const struct tensor *qkv,
                                                     ref_get(qkv, v + j * width + e);
             }
         }
-        add_gradients(s, qkv, dout, q, k, v, o, width, p, m, &w);
+        add_gradients(s, qkv, dout, q, k, v, o, width, p, w.lse + h * s->tokens, m, &w);
     }
     mem_free(p);
     mem_free(m);
@@ -262,7 +279,7 @@ static void results_do_not_change_from_run_to_run(void **state)
 static void huge_scores_neither_overflow_nor_turn_to_nan(void **state)
 {
     (void)state;
-    struct shape_case s = {1, 100, 1, 1, 8, 0, true, 1, 0.0};
+    struct shape_case s = {1, 100, 1, 1, 8, 0, true, 1, 0.0, 0.0};
     struct run r = run_case(&s, DTYPE_F32);
     fill_normal(eval_tensor(r.e, r.qkv), 3, 100.0);
     assert_int_equal(eval_run(r.e), OK);
@@ -311,7 +328,7 @@ static void cached_release(struct cached *c)
 /* Feeds tokens in calls of n_step tokens; their outputs must be those of attention over all. */
 static void check_decoding(int64_t n_tokens, int64_t n_step, int64_t window)
 {
-    struct shape_case s = {2, n_tokens, 4, 2, 20, window, true, 2, 0.0};
+    struct shape_case s = {2, n_tokens, 4, 2, 20, window, true, 2, 0.0, 0.0};
     struct run whole = run_case(&s, DTYPE_F32);
     struct cached c = cached_new(n_step, n_tokens, window);
     struct tensor all = eval_tensor(whole.e, whole.qkv), want = eval_tensor(whole.e, whole.out);

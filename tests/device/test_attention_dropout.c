@@ -44,8 +44,9 @@ static struct fixture *new_fixture(double rate)
 /* n_in = 1: without a random state. */
 static void run(struct fixture *f, const char *name, int n_in, float *weights)
 {
-    const struct attr attrs[] = {{.i = HEADS}, {.i = HEADS}, {.i = TOKENS},  {.i = true},
-                                 {.i = 0},     {.f = 0.0},   {.f = f->rate}, {.i = f->seed}};
+    const struct attr attrs[] = {{.i = HEADS},   {.i = HEADS},   {.i = TOKENS},
+                                 {.i = true},    {.i = 0},       {.f = 0.0},
+                                 {.f = f->rate}, {.i = f->seed}, {.f = 0.0}};
     const int64_t width = (int64_t)HEADS * TOKENS;
     const struct tensor in[] = {
         {DTYPE_F32, shape_of(3, (int64_t)BATCH, (int64_t)TOKENS, 3 * width), f->qkv},

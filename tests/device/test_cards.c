@@ -66,7 +66,7 @@ static void nothing_runs_on_a_card(void **state)
 struct attention_call {
     struct op_call call;
     struct tensor in[4], out[2];
-    struct attr attrs[8];
+    struct attr attrs[ATTENTION_N_ATTRS];
 };
 
 /* Bound to itself. */
@@ -160,6 +160,34 @@ static void kernels_are_those_of_the_architecture(void **state)
     }
 }
 
+static void scores_under_a_cap_go_to_our_own_kernels(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *card;
+        bool backward;
+        int64_t head_dim;
+        double dropout;
+        const char *kernel;
+    } cases[] = {
+        {"h200", false, 128, 0.0, "tensor_cores"}, {"h200", true, 128, 0.0, "tensor_cores"},
+        {"h200", false, 128, 0.1, "tiles"},        {"h200", false, 256, 0.0, "tiles"},
+        {"h200", true, 256, 0.0, "tiles"},         {"t4", true, 128, 0.0, "tiles"},
+        {"t4", true, 256, 0.0, "plain"},           {"h200", true, 512, 0.0, "plain"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int64_t shape[5] = {2, 1024, 8, 4, cases[i].head_dim};
+        struct attention_call a;
+        struct device d;
+        assert_int_equal(device_open_card(&d, cases[i].card), OK);
+        make_attention(&a, cases[i].backward, DTYPE_F16, shape);
+        a.attrs[ATTENTION_CAP].f = 50.0;
+        a.attrs[ATTENTION_DROPOUT].f = cases[i].dropout;
+        assert_string_equal(pick(&d, &a.call)->name, cases[i].kernel);
+        device_close(&d);
+    }
+}
+
 static int64_t allowance(int64_t m, int64_t n, int64_t k, enum dtype dtype)
 {
     struct device d;
@@ -194,6 +222,7 @@ int main(void)
         cmocka_unit_test(nothing_runs_on_a_card),
         cmocka_unit_test(attention_gets_the_workspace_that_cudnn_asks_for),
         cmocka_unit_test(kernels_are_those_of_the_architecture),
+        cmocka_unit_test(scores_under_a_cap_go_to_our_own_kernels),
         cmocka_unit_test(products_are_given_what_split_sums_take_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

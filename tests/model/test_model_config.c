@@ -62,6 +62,9 @@ static const struct {
     {LLAMA("qwen2", 5120, 48, 40, 8, 13824, 152064) "}", 14770033664},
     {LLAMA("qwen3", 1024, 28, 16, 8, 3072, 151936) ", \"tie_word_embeddings\": true}", 596049920},
     {LLAMA("qwen3", 4096, 36, 32, 8, 12288, 151936) "}", 8190735360},
+    {LLAMA("olmo2", 4096, 32, 32, 32, 11008, 100352) "}", 7298617344},
+    {LLAMA("smollm3", 2048, 36, 16, 4, 11008, 128256) "}", 3075098624},
+    {LLAMA("phi3", 3072, 32, 32, 32, 8192, 32064) "}", 3821079552},
 };
 
 static void parameter_counts_are_the_published_ones(void **state)
@@ -154,6 +157,29 @@ static const struct {
     {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", "
      "\"sliding_attention\"], " TINY "}",
      "use_sliding_window is false", ERR_CONFIG},
+    {"{\"model_type\": \"smollm3\", \"no_rope_layers\": [1], " TINY "}",
+     "'no_rope_layers' has 1 entries for 2 layers", ERR_CONFIG},
+    {"{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 2], " TINY "}",
+     "'no_rope_layers': entry 1 must be 1 (rotary positions) or 0", ERR_CONFIG},
+    {"{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, true], " TINY "}",
+     "'no_rope_layers': entry 1 must be", ERR_CONFIG},
+    {"{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 0, " TINY "}",
+     "'no_rope_layer_interval' is 0", ERR_CONFIG},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\"}, " TINY "}", "longrope",
+     ERR_UNSUPPORTED},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, " TINY
+     "}",
+     "'rope_scaling.rope_type' is 'linear'; this model has default only", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.4, " TINY "}",
+     "makes 3 of 8 channels of a head turn", ERR_CONFIG},
+    {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0, " TINY "}", "makes 0 of 8 channels",
+     ERR_CONFIG},
+    {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5, " TINY "}", "only 1 is supported",
+     ERR_UNSUPPORTED},
+    {"{\"model_type\": \"phi3\", \"embd_pdrop\": 0.1, " TINY "}", "'embd_pdrop': only 0",
+     ERR_UNSUPPORTED},
+    {"{\"model_type\": \"olmo2\", \"hidden_act\": \"gelu\", " TINY "}",
+     "'hidden_act' is 'gelu'; olmo2 here has silu only", ERR_UNSUPPORTED},
 };
 
 static void a_bad_config_is_refused_naming_the_key(void **state)

@@ -61,6 +61,13 @@ static const struct family families[] = {
      {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
       "max_window_layers"}},
     {"qwen3", {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"}},
+    {"olmo2", {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"}},
+    {"smollm3",
+     {"hidden_size", "num_attention_heads", "num_key_value_heads", "no_rope_layer_interval",
+      "sliding_window"}},
+    {"phi3",
+     {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
+      "original_max_position_embeddings"}},
 };
 
 static json_t *plain_config(const char *type)

@@ -15,13 +15,15 @@
 
 enum { HEAD_DIM = 16 };
 
+static const struct rope_rules rules = {.theta = 10000};
+
 static enum status parse(struct rope *r, const char *text, int64_t context)
 {
     json_t *config;
     expect_ok(json_read_text(&config, text, strlen(text), "config", ERR_DATA));
     struct keys k;
     keys_init(&k, config, NULL);
-    rope_parse(r, &k, context);
+    rope_parse(r, &k, context, &rules);
     enum status status = keys_finish(&k);
     json_decref(config);
     return status;
@@ -108,7 +110,7 @@ static void both_exported_spellings_read_back_the_same(void **state)
                 json_object_del(config, "rope_theta");
             struct keys k;
             keys_init(&k, config, NULL);
-            rope_parse(&again, &k, cases[i].context);
+            rope_parse(&again, &k, cases[i].context, &rules);
             expect_ok(keys_finish(&k));
             expect_table(&again, &cases[i]);
             json_decref(config);

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Runs every kernel of gelu_bias_with_grad and silu_gate_with_grad; prints what differs and returns
- * how many calls did. Failures of the device fail the test. */
+/* Runs every kernel of gelu_bias_with_grad and of the gates with gradients; prints what differs and
+ * returns how many calls did. Failures of the device fail the test. */
 int activation_calls_check(struct device *d);
 
 #ifdef __cplusplus

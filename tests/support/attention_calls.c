@@ -14,6 +14,7 @@ void attention_attrs(struct host_call *h, const struct attention_case *s)
     h->attrs[5].f = s->scale;
     h->attrs[6].f = s->dropout;
     h->attrs[7].i = 5;
+    h->attrs[8].f = s->softcap;
 }
 
 double attention_limit(enum dtype d)
@@ -54,10 +55,10 @@ void attention_calls_open(struct attention_calls *t, const struct attention_case
     struct host_call *f = &t->forward, *b = &t->backward;
     *t = (struct attention_calls){0};
     (void)snprintf(t->label, sizeof t->label,
-                   "B%lld T%lld H%lld KV%lld D%lld window %lld%s dropout %g %s",
+                   "B%lld T%lld H%lld KV%lld D%lld window %lld%s dropout %g cap %g %s",
                    (long long)s->batch, (long long)s->tokens, (long long)s->heads,
                    (long long)s->kv_heads, (long long)s->head_dim, (long long)s->window,
-                   s->causal ? "" : " full", s->dropout, dtype_name(dtype));
+                   s->causal ? "" : " full", s->dropout, s->softcap, dtype_name(dtype));
     open_forward(f, s, dtype);
     run_wide(&f->call, t->want);
 

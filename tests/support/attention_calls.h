@@ -14,6 +14,7 @@ struct attention_case {
     bool causal;
     double scale; /* 0: one over the root of head_dim */
     double dropout;
+    double softcap; /* 0: none */
 };
 
 /* The reference's own outputs, rounded, are inputs backwards. */

@@ -13,7 +13,7 @@ static double score(const struct op_call *c, const struct qkv_dims *d, int64_t q
     double sum = 0.0;
     for (int64_t i = 0; i < d->head_dim; i++)
         sum += ref_get(&c->in[0], q + i) * ref_get(&c->in[0], k + i);
-    return sum * attention_scale(c, ATTENTION_SCALE, d);
+    return softcap_of(sum * attention_scale(c, ATTENTION_SCALE, d), call_float(c, ATTENTION_CAP));
 }
 
 /* One query against all the keys it sees; p has room for n_tokens scores. */
@@ -83,6 +83,7 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
                  .n_keys = d->n_tokens},
         .head_dim = d->head_dim,
         .scale = (float)attention_scale(c, ATTENTION_SCALE, d),
+        .cap = (float)call_float(c, ATTENTION_CAP),
         .out = &c->out[0],
         .out_first = (row * d->heads + head) * d->head_dim,
         .out_stride = d->heads * d->head_dim,

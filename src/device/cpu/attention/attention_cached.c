@@ -57,7 +57,7 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, i
         for (int64_t e = 0; e < d->head_dim; e++)
             p[j] += ref_get(&c->in[0], row * d->width + head * d->head_dim + e) *
                     ref_get(cache, k + j * stride + e);
-        p[j] *= attention_scale(c, CACHED_SCALE, d);
+        p[j] = softcap_of(p[j] * attention_scale(c, CACHED_SCALE, d), call_float(c, CACHED_CAP));
         top = fmax(top, p[j]);
     }
     for (int64_t j = first; j <= last; j++)
@@ -112,6 +112,7 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
         .position = position,
         .head_dim = d->head_dim,
         .scale = (float)attention_scale(c, CACHED_SCALE, d),
+        .cap = (float)call_float(c, CACHED_CAP),
         .out = &c->out[0],
         .out_first = (row * d->heads + head) * d->head_dim,
         .out_stride = d->heads * d->head_dim,
@@ -171,6 +172,7 @@ static void few_tokens(const struct op_call *c, const struct qkv_dims *d, int64_
     }
     for (int64_t r = 0; r < n; r++) {
         int64_t at = position + r % d->n_tokens;
+        tile_cap(p + r * n_keys + first, n_keys - first, job.cap);
         soften(p + r * n_keys, mask_first(&job.mask, at), mask_last(&job.mask, at), n_keys);
     }
     for (int64_t j = first; j < n_keys; j++) {

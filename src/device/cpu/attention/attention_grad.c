@@ -22,7 +22,9 @@ static void reference_pair(const struct op_call *c, const struct qkv_dims *d, do
         s += scale * ref_get(qkv, q + e) * ref_get(qkv, k + e);
         dp += ref_get(&c->in[0], dout + e) * ref_get(qkv, v + e);
     }
-    double p = exp(s - lse), ds = p * (dp * factor - delta) * scale;
+    double cap = call_float(c, ATTENTION_CAP);
+    s = softcap_of(s, cap);
+    double p = exp(s - lse), ds = p * (dp * factor - delta) * scale * softcap_slope(s, cap);
     for (int64_t e = 0; e < d->head_dim; e++) {
         grad[q + e] += ds * ref_get(qkv, k + e);
         grad[k + e] += ds * ref_get(qkv, q + e);

@@ -5,7 +5,8 @@
  *     dv += p^T dout     dp = dout v^T     ds = p (dp - delta) scale
  *     dk += ds^T q       dq += ds k        delta = rowsum(dout out), once per query
  *
- * With dropout, what was dropped of p counts neither in dv nor in dp; ds takes p whole.
+ * With dropout, what was dropped of p counts neither in dv nor in dp; ds takes p whole. Under a cap
+ * the scores s are cap tanh(scale q k / cap), and ds has its slope 1 - (s / cap)^2 as a factor.
  *
  * A unit is one key/value head of one batch entry with the query heads that read it. Where there
  * are enough units, a thread takes whole units and each tile of scores is made once. Where there
@@ -26,7 +27,7 @@ struct problem {
     struct qkv_dims d;
     struct attention_mask mask;
     int64_t group, width, n_padded; /* query heads per unit; tile width; tokens in whole tiles */
-    float scale;
+    float scale, cap;               /* cap 0: none */
     bool by_unit;
     const struct tile_math *math;
     float *delta; /* [batch, heads, n_tokens] */
@@ -52,6 +53,7 @@ static struct problem problem_of(const struct op_call *c, const struct kernel_en
     s.math = tile_math_for(c->in[0].dtype == DTYPE_BF16 && c->in[1].dtype == DTYPE_BF16, s.width);
     s.n_padded = micro_round_up(s.d.n_tokens, CPU_TILE);
     s.scale = (float)attention_scale(c, ATTENTION_SCALE, &s.d);
+    s.cap = (float)call_float(c, ATTENTION_CAP);
     s.dropout = attention_dropout_of(c, 4, s.d.n_tokens);
     int64_t n_units = s.d.batch * s.d.kv_heads;
     s.by_unit = n_units >= 4 * env->n_threads || n_units % env->n_threads == 0;
@@ -137,10 +139,10 @@ static void load_queries(const struct problem *s, const struct scratch *w, int64
 }
 
 /* Row of one query: scores p -> weights, dp in ds -> score gradients; 0 outside first .. last - 1.
- * The whole tile in groups of lanes, chosen rather than multiplied by 0: what lies outside may be
- * anything. */
+ * `flat` is 1 / cap, or 0 for a slope of 1. The whole tile in groups of lanes, chosen rather than
+ * multiplied by 0: what lies outside may be anything. */
 static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t last, float lse,
-                   float delta, float scale)
+                   float delta, float scale, float flat)
 {
     int begin = (int)first, end = (int)last;
     int computed = (int)micro_round_up(end, CPU_LANES);
@@ -150,7 +152,8 @@ static void soften(float *restrict p, float *restrict ds, int64_t first, int64_t
             bool sees = j + lane >= begin && j + lane < end;
             float x = p[j + lane] - lse;
             float weight = micro_flush(cpu_expf(x < -80.0f ? -80.0f : x)); /* never subnormal */
-            float gradient = micro_flush(weight * (ds[j + lane] - delta) * scale);
+            float bend = p[j + lane] * flat, slope = 1.0f - bend * bend;
+            float gradient = micro_flush(weight * (ds[j + lane] - delta) * scale * slope);
             p[j + lane] = sees ? weight : 0.0f;
             ds[j + lane] = sees ? gradient : 0.0f;
         }
@@ -190,8 +193,9 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
                 first = last = 0;
             if (drops)
                 tile_drop(&draws, r, first, last, w->ds + r * CPU_TILE);
+            tile_cap(w->p + r * CPU_TILE, seen, s->cap);
             soften(w->p + r * CPU_TILE, w->ds + r * CPU_TILE, first, last, lse[i + r], delta[i + r],
-                   s->scale);
+                   s->scale, s->cap > 0.0f ? 1.0f / s->cap : 0.0f);
             if (drops)
                 tile_drop(&draws, r, first, last, w->p + r * CPU_TILE);
         }

@@ -1,9 +1,9 @@
 /* attention_tiles.c: the forward pass of attention over a block of queries with an online softmax.
  *
  * For each tile of keys: load it once, transpose the keys; for each tile of the block's queries
- * that sees it: scores, then the running maximum m and sum l of each query are brought up to date
- * (what was summed under an older maximum is scaled by exp(old m - new m)), then out += p v, where
- * some of p is dropped.
+ * that sees it: scores, under their cap where there is one, then the running maximum m and sum l of
+ * each query are brought up to date (what was summed under an older maximum is scaled by exp(old m
+ * - new m)), then out += p v, where some of p is dropped.
  */
 #include "device/cpu/attention/attention_tiles.h"
 
@@ -119,6 +119,7 @@ static void meet(const struct attention_job *job, const struct tile_math *math,
         for (int64_t row = 0; row < n_rows; row++) {
             int64_t first = MAX(mask_first(&job->mask, p + row) - k, 0);
             int64_t last = MIN(mask_last(&job->mask, p + row) + 1 - k, n_k);
+            tile_cap(s->scores + row * CPU_TILE, seen, job->cap);
             soften(s->scores + row * CPU_TILE, first, last, seen, s->top + r + strip + row,
                    s->sum + r + strip + row, out + row * width, width);
             if (drops)

@@ -15,6 +15,7 @@
 #include "device/cpu/attention/tile_math.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/products/micro.h"
+#include "device/cpu/support/math.h"
 #include "ops/attention_dropout.h"
 
 #ifdef __cplusplus
@@ -110,12 +111,22 @@ static inline int64_t tile_across(int64_t head_dim)
     return micro_round_up(head_dim, MICRO_SQUARE) * CPU_TILE;
 }
 
+/* n scores under a cap; 0: as they are. */
+static inline void tile_cap(float *p, int64_t n, float cap)
+{
+    if (cap == 0.0f)
+        return;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        p[j] = cap * cpu_tanhf(p[j] / cap);
+}
+
 /* One head's attention of queries against keys; query i is at position `position` + i. */
 struct attention_job {
     struct head_rows q, k, v;
     struct attention_mask mask;
     int64_t position, head_dim;
-    float scale;
+    float scale, cap;         /* cap 0: none */
     const struct tensor *out; /* its row for query i at element out_first + i * out_stride */
     int64_t out_first, out_stride;
     float *lse; /* per query, or NULL */

@@ -1,49 +1,8 @@
-/* activation.c: silu, gelu, gelu behind a bias, and the gated silu of Llama-style feed-forward
- * layers, with gradients. */
+/* activation.c: silu, gelu, and gelu behind a bias, with gradients. */
+#include "device/cpu/kernels/activation.h"
+
 #include "device/cpu/support/block.h"
-#include "device/cpu/support/math.h"
 #include "device/cpu/support/ref.h"
-
-/* ---- one element ---------------------------------------------------------------------------- */
-
-#define GELU_CUBIC 0.044715f
-#define GELU_SCALE 0.79788456080f /* sqrt(2 / pi) */
-#define NORMAL_PDF 0.39894228040f /* 1 / sqrt(2 pi) */
-
-static inline float silu(float x)
-{
-    return x * cpu_sigmoidf(x);
-}
-
-static inline float silu_slope(float x)
-{
-    float s = cpu_sigmoidf(x);
-    return s * (1.0f + x * (1.0f - s));
-}
-
-static inline float gelu_exact(float x)
-{
-    return x * cpu_normal_cdf(x);
-}
-
-static inline float gelu_exact_slope(float x)
-{
-    float e = cpu_expf(-0.5f * x * x);
-    return cpu_normal_cdf_given(x, e) + x * NORMAL_PDF * e;
-}
-
-/* (1 + tanh t) / 2 = sigmoid(2 t), which keeps its accuracy where tanh is close to -1. */
-static inline float gelu_tanh(float x)
-{
-    return x * cpu_sigmoidf(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
-}
-
-static inline float gelu_tanh_slope(float x)
-{
-    float s = cpu_sigmoidf(2.0f * GELU_SCALE * (x + GELU_CUBIC * x * x * x));
-    float inner = 2.0f * GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * x * x);
-    return s + x * s * (1.0f - s) * inner;
-}
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
@@ -111,25 +70,7 @@ static enum status gelu_grad_blocked(const struct kernel_ctx *x, const struct op
     return OK;
 }
 
-/* ---- gradients that may make their op's output again ----------------------------------------- */
-
-enum {
-    GELU_Y = 2,
-    GATE_Y = 1
-}; /* the output that gelu_bias_with_grad and silu_gate_with_grad add */
-
-/* A gradient's loop makes y in any case, most of the arithmetic is done; without an output i for
- * it, it goes to a buffer that nobody reads. */
-static float *again_open(const struct op_call *c, int i, int64_t at, float *buffer)
-{
-    return i < c->n_out ? block_open(&c->out[i], at, buffer) : buffer;
-}
-
-static void again_close(const struct op_call *c, int i, int64_t at, const float *y, int64_t n)
-{
-    if (i < c->n_out)
-        block_close(&c->out[i], at, y, n);
-}
+enum { GELU_Y = 2 }; /* the output that gelu_bias_with_grad adds */
 
 /* ---- gelu_bias: gelu(x + bias), bias one row ------------------------------------------------- */
 
@@ -229,13 +170,13 @@ static void gelu_bias_grad_band(const struct op_call *c, const float *bias, int6
             const float *dy = block_read(&c->in[0], at, size, dy_buffer);
             const float *in = block_read(&c->in[1], at, size, x_buffer);
             float *dx = block_open(&c->out[0], at, dx_buffer);
-            float *y = again_open(c, GELU_Y, at, y_buffer);
+            float *y = block_open_given(c, GELU_Y, at, y_buffer);
             if (call_bool(c, 0))
                 gelu_tanh_bias_grad_block(dx, y, dy, in, bias + column, sum + column, size);
             else
                 gelu_exact_bias_grad_block(dx, y, dy, in, bias + column, sum + column, size);
             block_close(&c->out[0], at, dx, size);
-            again_close(c, GELU_Y, at, y, size);
+            block_close_given(c, GELU_Y, at, y, size);
         }
     }
 }
@@ -286,114 +227,7 @@ static enum status gelu_bias_grad_blocked(const struct kernel_ctx *x, const stru
     return OK;
 }
 
-/* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
-
-static void gate_block(float *y, const float *g, const float *u, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = silu(g[i]) * u[i];
-}
-
-/* dg and du may be g and u, y may be dy. */
-static void gate_grad_block(float *dg, float *du, float *y, const float *dy, const float *g,
-                            const float *u, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float s = cpu_sigmoidf(g[i]);
-        float gate = g[i] * s;
-        float slope = s * (1.0f + g[i] * (1.0f - s));
-        float up = u[i], d = dy[i];
-        dg[i] = d * up * slope;
-        du[i] = d * gate;
-        y[i] = gate * up;
-    }
-}
-
-static void silu_gate_blocks(const void *job, int64_t first, int64_t last, int thread)
-{
-    const struct op_call *c = job;
-    int64_t width = shape_last(&c->out[0].shape), per_row = block_count(width);
-    (void)thread;
-    for (int64_t i_block = first; i_block < last; i_block++) {
-        float g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
-        int64_t size = block_size(width, column), at = row * 2 * width + column;
-        const float *g = block_read(&c->in[0], at, size, g_buffer);
-        const float *u = block_read(&c->in[0], at + width, size, u_buffer);
-        float *y = block_open(&c->out[0], row * width + column, y_buffer);
-        gate_block(y, g, u, size);
-        block_close(&c->out[0], row * width + column, y, size);
-    }
-}
-
-static enum status silu_gate_blocked(const struct kernel_ctx *x, const struct op_call *c)
-{
-    int64_t width = shape_last(&c->out[0].shape), n_rows = shape_rows(&c->out[0].shape);
-    cpu_loop(x, n_rows * block_count(width), MIN(width, (int64_t)CPU_BLOCK), silu_gate_blocks, c);
-    return OK;
-}
-
-static void silu_gate_grad_blocks(const void *job, int64_t first, int64_t last, int thread)
-{
-    const struct op_call *c = job;
-    int64_t width = shape_last(&c->in[0].shape), per_row = block_count(width);
-    (void)thread;
-    for (int64_t i_block = first; i_block < last; i_block++) {
-        float dy_buffer[CPU_BLOCK], g_buffer[CPU_BLOCK], u_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
-        int64_t row = i_block / per_row, column = i_block % per_row * CPU_BLOCK;
-        int64_t size = block_size(width, column), at = row * 2 * width + column;
-        const float *dy = block_read(&c->in[0], row * width + column, size, dy_buffer);
-        const float *g = block_read(&c->in[1], at, size, g_buffer);
-        const float *u = block_read(&c->in[1], at + width, size, u_buffer);
-        float *dg = block_open(&c->out[0], at, g_buffer);
-        float *du = block_open(&c->out[0], at + width, u_buffer);
-        float *y = again_open(c, GATE_Y, row * width + column, y_buffer);
-        gate_grad_block(dg, du, y, dy, g, u, size);
-        block_close(&c->out[0], at, dg, size);
-        block_close(&c->out[0], at + width, du, size);
-        again_close(c, GATE_Y, row * width + column, y, size);
-    }
-}
-
-static enum status silu_gate_grad_blocked(const struct kernel_ctx *x, const struct op_call *c)
-{
-    int64_t width = shape_last(&c->in[0].shape), n_rows = shape_rows(&c->in[0].shape);
-    cpu_loop(x, n_rows * block_count(width), MIN(width, (int64_t)CPU_BLOCK), silu_gate_grad_blocks,
-             c);
-    return OK;
-}
-
 /* ---- reference ------------------------------------------------------------------------------ */
-
-static double ref_silu(double x)
-{
-    return x / (1.0 + exp(-x));
-}
-
-static double ref_silu_slope(double x)
-{
-    double s = 1.0 / (1.0 + exp(-x));
-    return s + x * s * (1.0 - s);
-}
-
-static double ref_gelu(double x, bool approximate)
-{
-    if (approximate)
-        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-    return 0.5 * x * erfc(-x * M_SQRT1_2);
-}
-
-static double ref_gelu_slope(double x, bool approximate)
-{
-    if (approximate) {
-        double t = tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x));
-        double inner = sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * x * x);
-        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
-    }
-    return 0.5 * erfc(-x * M_SQRT1_2) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
-}
 
 static enum status silu_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
@@ -459,34 +293,6 @@ static enum status gelu_bias_grad_reference(const struct kernel_ctx *x, const st
     return OK;
 }
 
-static enum status silu_gate_reference(const struct kernel_ctx *x, const struct op_call *c)
-{
-    (void)x;
-    int64_t width = shape_last(&c->out[0].shape);
-    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
-        int64_t gate = i / width * 2 * width + i % width;
-        double g = ref_get(&c->in[0], gate), u = ref_get(&c->in[0], gate + width);
-        ref_set(&c->out[0], i, ref_silu(g) * u);
-    }
-    return OK;
-}
-
-static enum status silu_gate_grad_reference(const struct kernel_ctx *x, const struct op_call *c)
-{
-    (void)x;
-    int64_t width = shape_last(&c->in[0].shape);
-    for (int64_t i = 0; i < shape_elems(&c->in[0].shape); i++) {
-        int64_t gate = i / width * 2 * width + i % width;
-        double dy = ref_get(&c->in[0], i);
-        double g = ref_get(&c->in[1], gate), u = ref_get(&c->in[1], gate + width);
-        ref_set(&c->out[0], gate, dy * u * ref_silu_slope(g));
-        ref_set(&c->out[0], gate + width, dy * ref_silu(g));
-        if (GATE_Y < c->n_out)
-            ref_set(&c->out[GATE_Y], i, ref_silu(g) * u);
-    }
-    return OK;
-}
-
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 #define KERNELS_OF(op, name, workspace)                           \
@@ -503,6 +309,3 @@ KERNELS(gelu_grad, NULL)
 KERNELS(gelu_bias, gelu_bias_workspace)
 KERNELS(gelu_bias_grad, gelu_bias_grad_workspace)
 KERNELS_OF(gelu_bias_with_grad, gelu_bias_grad, gelu_bias_grad_workspace)
-KERNELS(silu_gate, NULL)
-KERNELS(silu_gate_grad, NULL)
-KERNELS_OF(silu_gate_with_grad, silu_gate_grad, NULL)

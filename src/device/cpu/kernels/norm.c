@@ -71,30 +71,41 @@ static enum status reference_layer_norm_grad(const struct kernel_ctx *x, const s
     return OK;
 }
 
+/* What a row is multiplied by: a vector of parameters and a number added to each. */
+struct weight {
+    const struct tensor *t;
+    double offset;
+};
+
+static double weight_at(const struct weight *w, int64_t j)
+{
+    return ref_get(w->t, j) + w->offset;
+}
+
 /* One row of n elements at offset: y = x rstd w; returns rstd. */
 static double rms_row(const struct tensor *y, const struct tensor *in, int64_t offset, int64_t n,
-                      const struct tensor *w, double epsilon)
+                      const struct weight *w, double epsilon)
 {
     double square = 0.0;
     for (int64_t j = 0; j < n; j++)
         square += ref_get(in, offset + j) * ref_get(in, offset + j) / (double)n;
     double rstd = 1.0 / sqrt(square + epsilon);
     for (int64_t j = 0; j < n; j++)
-        ref_set(y, offset + j, ref_get(in, offset + j) * rstd * ref_get(w, j));
+        ref_set(y, offset + j, ref_get(in, offset + j) * rstd * weight_at(w, j));
     return rstd;
 }
 
 /* add: NULL or what dx is added to. */
 static void rms_row_grad(const struct tensor *dx, const struct tensor *dy, const struct tensor *in,
-                         int64_t offset, int64_t n, const struct tensor *w, double rstd,
+                         int64_t offset, int64_t n, const struct weight *w, double rstd,
                          const struct tensor *add)
 {
     double avg_gh = 0.0;
     for (int64_t j = 0; j < n; j++)
         avg_gh +=
-            ref_get(dy, offset + j) * ref_get(w, j) * ref_get(in, offset + j) * rstd / (double)n;
+            ref_get(dy, offset + j) * weight_at(w, j) * ref_get(in, offset + j) * rstd / (double)n;
     for (int64_t j = 0; j < n; j++) {
-        double g = ref_get(dy, offset + j) * ref_get(w, j);
+        double g = ref_get(dy, offset + j) * weight_at(w, j);
         double before = add ? ref_get(add, offset + j) : 0.0;
         ref_set(dx, offset + j, rstd * (g - ref_get(in, offset + j) * rstd * avg_gh) + before);
     }
@@ -104,8 +115,9 @@ static enum status reference_rms_norm(const struct kernel_ctx *x, const struct o
 {
     (void)x;
     int64_t n = shape_last(&c->in[0].shape), n_rows = shape_elems(&c->in[0].shape) / n;
+    struct weight w = {&c->in[1], call_float(c, RMS_NORM_OFFSET)};
     for (int64_t i = 0; i < n_rows; i++) {
-        double rstd = rms_row(&c->out[0], &c->in[0], i * n, n, &c->in[1], call_float(c, 0));
+        double rstd = rms_row(&c->out[0], &c->in[0], i * n, n, &w, call_float(c, RMS_NORM_EPSILON));
         ref_set(&c->out[1], i, rstd);
     }
     return OK;
@@ -122,8 +134,9 @@ static enum status reference_rms_norm_grad(const struct kernel_ctx *x, const str
             dw += ref_get(dy, i * n + j) * ref_get(in, i * n + j) * ref_get(rstd, i);
         ref_set(&c->out[1], j, dw);
     }
+    struct weight w = {&c->in[2], call_float(c, RMS_NORM_GRAD_OFFSET)};
     for (int64_t i = 0; i < n_rows; i++)
-        rms_row_grad(&c->out[0], dy, in, i * n, n, &c->in[2], ref_get(rstd, i),
+        rms_row_grad(&c->out[0], dy, in, i * n, n, &w, ref_get(rstd, i),
                      call_has(c, 4) ? &c->in[4] : NULL);
     return OK;
 }
@@ -136,8 +149,9 @@ static enum status reference_head_norm(const struct kernel_ctx *x, const struct 
     for (int64_t i = 0; i < d.batch * d.n_tokens * n_all; i++) {
         int64_t row = i / n_all, head = i % n_all, offset = i * d.head_dim;
         if (head < n_normed) {
-            double rstd = rms_row(&c->out[0], &c->in[0], offset, d.head_dim,
-                                  &c->in[head < d.heads ? 1 : 2], call_float(c, HEAD_NORM_EPSILON));
+            struct weight w = {&c->in[head < d.heads ? 1 : 2], call_float(c, HEAD_NORM_OFFSET)};
+            double rstd = rms_row(&c->out[0], &c->in[0], offset, d.head_dim, &w,
+                                  call_float(c, HEAD_NORM_EPSILON));
             ref_set(&c->out[1], row * n_normed + head, rstd);
         } else {
             for (int64_t j = 0; j < d.head_dim; j++)
@@ -174,9 +188,10 @@ static enum status reference_head_norm_grad(const struct kernel_ctx *x, const st
     for (int64_t i = 0; i < d.batch * d.n_tokens * n_all; i++) {
         int64_t row = i / n_all, head = i % n_all, offset = i * d.head_dim;
         if (head < n_normed) {
-            rms_row_grad(&c->out[0], &c->in[0], &c->in[1], offset, d.head_dim,
-                         &c->in[head < d.heads ? 2 : 3], ref_get(&c->in[4], row * n_normed + head),
-                         NULL);
+            struct weight w = {&c->in[head < d.heads ? 2 : 3],
+                               call_float(c, HEAD_NORM_GRAD_OFFSET)};
+            rms_row_grad(&c->out[0], &c->in[0], &c->in[1], offset, d.head_dim, &w,
+                         ref_get(&c->in[4], row * n_normed + head), NULL);
         } else {
             for (int64_t j = 0; j < d.head_dim; j++)
                 ref_set(&c->out[0], offset + j, ref_get(&c->in[0], offset + j));

@@ -63,6 +63,19 @@ static const float *weight_of(const struct kernel_ctx *x, const struct op_call *
     return block_read(&c->in[i], 0, n, (float *)x->workspace + slot * stride_of(n));
 }
 
+/* The same with a number added to each. */
+static const float *weight_above(const struct kernel_ctx *x, const struct op_call *c, int i,
+                                 int slot, int64_t n, double offset)
+{
+    const float *w = weight_of(x, c, i, slot, n);
+    float *above = (float *)x->workspace + slot * stride_of(n);
+    if (offset == 0.0)
+        return w;
+    for (int64_t j = 0; j < n; j++)
+        above[j] = w[j] + (float)offset;
+    return above;
+}
+
 static float *statistics(const struct tensor *t)
 {
     return t->data;
@@ -248,7 +261,7 @@ static void rms_norm_rows(const void *job, int64_t first, int64_t last, int thre
     const struct norm *m = job;
     const struct op_call *c = m->c;
     int64_t n = m->n;
-    float epsilon = (float)call_float(c, 0);
+    float epsilon = (float)call_float(c, RMS_NORM_EPSILON);
     struct scratch s = scratch_of(m->x, n, thread);
     for (int64_t row = first; row < last; row++) {
         const float *in = block_read(&c->in[0], row * n, n, s.x);
@@ -263,7 +276,7 @@ static void rms_norm_rows(const void *job, int64_t first, int64_t last, int thre
 enum status cpu_rms_norm(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct norm m = norm_of(x, c);
-    m.w = weight_of(x, c, 1, 0, m.n);
+    m.w = weight_above(x, c, 1, 0, m.n, call_float(c, RMS_NORM_OFFSET));
     cpu_loop(x, m.n_rows, m.n, rms_norm_rows, &m);
     return OK;
 }
@@ -328,7 +341,7 @@ enum status cpu_layer_norm_grad(const struct kernel_ctx *x, const struct op_call
 enum status cpu_rms_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct norm m = norm_of(x, c);
-    m.w = weight_of(x, c, 2, 0, m.n);
+    m.w = weight_above(x, c, 2, 0, m.n, call_float(c, RMS_NORM_GRAD_OFFSET));
     m.rstd = statistics(&c->in[3]);
     m.i_add = 4;
     run_parts(&m, m.n, norm_grad_parts);
@@ -357,12 +370,13 @@ static void copy_values(const struct op_call *c, const struct qkv_dims *d, int64
                (size_t)(d->kv_heads * d->head_dim * size));
 }
 
-static struct norm head_norm_of(const struct kernel_ctx *x, const struct op_call *c, int i_weight)
+static struct norm head_norm_of(const struct kernel_ctx *x, const struct op_call *c, int i_weight,
+                                double offset)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
     struct norm m = {.x = x, .c = c, .n = d.head_dim, .n_rows = d.batch * d.n_tokens};
-    m.w = weight_of(x, c, i_weight, 0, m.n);
-    m.b = weight_of(x, c, i_weight + 1, 1, m.n);
+    m.w = weight_above(x, c, i_weight, 0, m.n, offset);
+    m.b = weight_above(x, c, i_weight + 1, 1, m.n, offset);
     return m;
 }
 
@@ -390,7 +404,7 @@ static void head_norm_rows(const void *job, int64_t first, int64_t last, int thr
 
 enum status cpu_head_norm(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct norm m = head_norm_of(x, c, 1);
+    struct norm m = head_norm_of(x, c, 1, call_float(c, HEAD_NORM_OFFSET));
     cpu_loop(x, m.n_rows, qkv_dims_of(c, 0).width, head_norm_rows, &m);
     return OK;
 }
@@ -430,7 +444,7 @@ static void head_norm_grad_parts(const void *job, int64_t first, int64_t last, i
 
 enum status cpu_head_norm_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
-    struct norm m = head_norm_of(x, c, 2);
+    struct norm m = head_norm_of(x, c, 2, call_float(c, HEAD_NORM_GRAD_OFFSET));
     m.rstd = statistics(&c->in[4]);
     run_parts(&m, qkv_dims_of(c, 0).width, head_norm_grad_parts);
     return OK;

@@ -1,5 +1,6 @@
 /* rotary.c: rotary position embedding of the query and key heads of a packed row. */
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/support/block.h"
@@ -12,7 +13,7 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
 {
     (void)x;
     struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t half = d.head_dim / 2, n_all = d.heads + 2 * d.kv_heads;
+    int64_t half = c->in[1].shape.dim[0], n_all = d.heads + 2 * d.kv_heads;
     double scale = call_float(c, ROTARY_SCALE), sign = call_bool(c, ROTARY_INVERSE) ? -1.0 : 1.0;
     for (int64_t i = 0; i < d.batch * d.n_tokens * n_all; i++) {
         int64_t token = i / n_all % d.n_tokens, head = i % n_all;
@@ -27,6 +28,8 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
             ref_set(&c->out[0], at, a * cosine - b * sine);
             ref_set(&c->out[0], at + half, b * cosine + a * sine);
         }
+        for (int64_t at = i * d.head_dim + 2 * half; at < (i + 1) * d.head_dim; at++)
+            ref_set(&c->out[0], at, ref_get(&c->in[0], at));
     }
     return OK;
 }
@@ -59,13 +62,12 @@ struct turning {
     float *table;
 };
 
-/* table[token] = cosines of the token's angles, then sines: both times scale, [T, 2, D/2]. */
+/* table[token] = cosines of the token's angles, then sines: both times scale, [T, 2, pairs]. */
 static void fill_table(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct op_call *c = ((const struct turning *)job)->c;
     float *table = ((const struct turning *)job)->table;
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    int64_t half = d.head_dim / 2;
+    int64_t half = c->in[1].shape.dim[0];
     const int32_t *positions = call_has(c, 2) ? c->in[2].data : NULL;
     const float *inv_freq = c->in[1].data;
     float scale = (float)call_float(c, ROTARY_SCALE);
@@ -73,7 +75,7 @@ static void fill_table(const void *job, int64_t first, int64_t last, int thread)
     (void)thread;
     for (int64_t token = first; token < last; token++) {
         double position = positions ? (double)positions[token] : (double)token;
-        float *restrict cosines = table + token * d.head_dim, *restrict sines = cosines + half;
+        float *restrict cosines = table + token * 2 * half, *restrict sines = cosines + half;
 #pragma omp simd
         for (int64_t i = 0; i < half; i++) {
             float cosine, sine;
@@ -84,7 +86,7 @@ static void fill_table(const void *job, int64_t first, int64_t last, int thread)
     }
 }
 
-/* One head, n = D/2 pairs; to may be from. */
+/* The first n pairs of a head; to may be from. */
 static void rotate(const float *from, float *to, const float *restrict table, int64_t n)
 {
     const float *restrict cosines = table, *restrict sines = table + n;
@@ -99,8 +101,7 @@ static void rotate(const float *from, float *to, const float *restrict table, in
 static int64_t table_workspace(const struct op_call *c, const struct kernel_env *env)
 {
     (void)env;
-    struct qkv_dims d = qkv_dims_of(c, 0);
-    return d.n_tokens * d.head_dim * (int64_t)sizeof(float);
+    return qkv_dims_of(c, 0).n_tokens * 2 * c->in[1].shape.dim[0] * (int64_t)sizeof(float);
 }
 
 static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
@@ -109,7 +110,7 @@ static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
     const float *table = ((const struct turning *)job)->table;
     struct qkv_dims d = qkv_dims_of(c, 0);
     int64_t n_rotated = d.heads + d.kv_heads, n_all = d.heads + 2 * d.kv_heads;
-    int64_t half = d.head_dim / 2;
+    int64_t half = c->in[1].shape.dim[0], n_turned = 2 * half;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         for (int64_t head = 0; head < n_all; head++) {
@@ -118,7 +119,10 @@ static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
             const float *from = block_read(&c->in[0], at, d.head_dim, in);
             if (head < n_rotated) {
                 float *to = block_open(&c->out[0], at, out);
-                rotate(from, to, table + row % d.n_tokens * d.head_dim, half);
+                rotate(from, to, table + row % d.n_tokens * n_turned, half);
+                if (to != from)
+                    memcpy(to + n_turned, from + n_turned,
+                           (size_t)(d.head_dim - n_turned) * sizeof(float));
                 block_close(&c->out[0], at, to, d.head_dim);
             } else if (c->in[0].data != c->out[0].data) {
                 cpu_store_f32(c->out[0].data, c->out[0].dtype, at, from, d.head_dim);
@@ -131,7 +135,7 @@ static enum status with_table(const struct kernel_ctx *x, const struct op_call *
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
     struct turning t = {c, x->workspace};
-    cpu_loop(x, d.n_tokens, d.head_dim / 2, fill_table, &t);
+    cpu_loop(x, d.n_tokens, c->in[1].shape.dim[0], fill_table, &t);
     cpu_loop(x, d.batch * d.n_tokens, d.width, turn_rows, &t);
     return OK;
 }

@@ -72,6 +72,20 @@ static inline void block_close(const struct tensor *t, int64_t at, const float *
         cpu_store_f32(t->data, t->dtype, at, block, n);
 }
 
+/* The same for output i, which a call may lack: what the loop makes of it then goes to the buffer,
+ * which nobody reads. */
+static inline float *block_open_given(const struct op_call *c, int i, int64_t at, float *buffer)
+{
+    return i < c->n_out ? block_open(&c->out[i], at, buffer) : buffer;
+}
+
+static inline void block_close_given(const struct op_call *c, int i, int64_t at, const float *y,
+                                     int64_t n)
+{
+    if (i < c->n_out)
+        block_close(&c->out[i], at, y, n);
+}
+
 #ifdef __cplusplus
 }
 #endif

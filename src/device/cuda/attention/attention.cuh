@@ -15,10 +15,11 @@
 /* At most 128 bytes: the compiler keeps larger arguments in other ways, at more registers. */
 struct attention_args {
     int batch, n_tokens, heads, kv_heads, group, head_dim;
-    int causal;
     int window; /* 0: none; always below n_tokens */
     float scale;
-    enum dtype dtype;
+    float cap; /* on scores; 0: none */
+    bool causal;
+    uint8_t dtype;     /* enum dtype */
     int64_t width;     /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
     int64_t out_width; /* heads * head_dim */
     const void *qkv;   /* [B, T, width] */
@@ -47,9 +48,10 @@ static inline struct attention_args attention_args_of(const struct op_call *c, i
     a.causal = call_bool(c, ATTENTION_CAUSAL);
     a.window = window < d.n_tokens ? (int)window : 0;
     a.scale = (float)attention_scale(c, ATTENTION_SCALE, &d);
+    a.cap = (float)call_float(c, ATTENTION_CAP);
     a.width = d.width;
     a.out_width = d.heads * d.head_dim;
-    a.dtype = c->in[i].dtype;
+    a.dtype = (uint8_t)c->in[i].dtype;
     a.qkv = c->in[i].data;
     a.dropout = attention_dropout_of(c, i_rng, d.n_tokens);
     return a;
@@ -85,6 +87,28 @@ static __device__ __forceinline__ bool all_visible(const struct attention_args &
 {
     return i + n_i <= a.n_tokens && j + n_j <= a.n_tokens && (!a.causal || j + n_j - 1 <= i) &&
            (a.window == 0 || j > i + n_i - 1 - a.window);
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+/* s under a cap, 0 for none. */
+static __device__ __forceinline__ float capped(float s, float cap)
+{
+    return cap > 0.0f ? cap * tanhf(s / cap) : s;
+}
+
+/* The slope of capped(), from what came out of it. */
+static __device__ __forceinline__ float cap_slope(float score, float cap)
+{
+    const float bend = cap > 0.0f ? score / cap : 0.0f;
+    return fmaf(-bend, bend, 1.0f);
+}
+
+/* capped() where there are tensor cores to keep up with: tanh x = 1 - 2 / (e^2x + 1),
+ * which is as good as f32 in comparison with the cap. */
+static __device__ __forceinline__ float capped_fast(float s, float cap)
+{
+    return cap - 2.0f * cap / (__expf(2.0f * s / cap) + 1.0f);
 }
 
 /* ---- where heads begin ----------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ struct cached_args {
     int64_t batch, n_tokens, n_slots, width;
     int heads, kv_heads, group, head_dim;
     int64_t window;
-    float scale;
+    float scale, cap;        /* cap 0: none */
     const int32_t *position; /* [1] */
 };
 
@@ -59,7 +59,7 @@ static __global__ void attend(struct cached_args a, const T *qkv, const T *cache
     for (int64_t from = first; fits(a) && from <= last; from += CHUNK) {
         int n = (int)min((int64_t)CHUNK, last + 1 - from);
         for (int j = warp; j < n; j += WARPS) {
-            float s = a.scale * head_dot(q, k + (from + j) * stretch, a.head_dim);
+            float s = capped(a.scale * head_dot(q, k + (from + j) * stretch, a.head_dim), a.cap);
             if (threadIdx.x % WARP == 0)
                 p[j] = s;
         }
@@ -102,6 +102,7 @@ static enum status run_cached(const struct kernel_ctx *x, const struct op_call *
     a.head_dim = (int)d.head_dim;
     a.window = call_int(c, CACHED_WINDOW);
     a.scale = (float)attention_scale(c, CACHED_SCALE, &d);
+    a.cap = (float)call_float(c, CACHED_CAP);
     a.position = (const int32_t *)c->in[2].data;
     cudaStream_t s = cuda_stream(x);
     void *cache = c->out[1].data;

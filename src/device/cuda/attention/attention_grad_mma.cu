@@ -11,7 +11,8 @@
  * p = exp(scale s - lse) and ds = scale p (dp - delta) never leave registers: rounded to 16 bits
  * they are the left operands of the sums. In the keys' role lse and delta belong to columns and lie
  * in shared memory, and the block walks every head of its group. With DROPOUT, what was dropped
- * counts neither in dp nor in the p of dv.
+ * counts neither in dp nor in the p of dv. With CAPPED, scores go under their cap, and ds has the
+ * cap's slope as a factor.
  *
  * A causal block of keys walks as many tiles as there are queries after it, times the group. With
  * few key/value heads that is long beside the whole kernel (half of it for 8 rows of 2048 tokens, 4
@@ -147,14 +148,14 @@ static __device__ __forceinline__ void accumulate(float (&sum)[D / 8][4],
 /* s and dp become p and ds. `own_lse` and `own_delta` are of rows g and g + 8 (queries' role),
  * `statistics` of the columns (keys' role: ROWS of lse, ROWS of delta). lse is in base 2. Bit
  * 4 n + x of `kept` is of s[n][x]. */
-template <bool KEYS, bool DROPOUT>
+template <bool KEYS, bool DROPOUT, bool CAPPED>
 static __device__ __forceinline__ void
 pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SCORES][4], int own,
            int other, const float (&own_lse)[2], const float (&own_delta)[2],
            const float *statistics, uint32_t kept)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    float scale = a.scale * LOG2_E;
+    const float scale = CAPPED ? LOG2_E : a.scale * LOG2_E;
     bool all = KEYS ? all_visible(a, other, ROWS, own, 16) : all_visible(a, own, 16, other, ROWS);
 #pragma unroll
     for (int n = 0; n < SCORES; n++) {
@@ -165,6 +166,12 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
             float delta = KEYS ? statistics[ROWS + column] : own_delta[x / 2];
             bool visible = all || (KEYS ? pair_visible(a, other + column, row)
                                         : pair_visible(a, row, other + column));
+            float slope = a.scale;
+            if constexpr (CAPPED) {
+                const float score = capped_fast(s[n][x] * a.scale, a.cap);
+                slope *= cap_slope(score, a.cap);
+                s[n][x] = score;
+            }
             float p = visible ? exp2f(fmaf(s[n][x], scale, -lse)) : 0.0f;
             s[n][x] = p;
             if constexpr (DROPOUT) {
@@ -172,7 +179,7 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
                 s[n][x] *= multiplier;
                 dp[n][x] *= multiplier;
             }
-            dp[n][x] = visible ? a.scale * p * (dp[n][x] - delta) : 0.0f;
+            dp[n][x] = visible ? slope * p * (dp[n][x] - delta) : 0.0f;
         }
     }
 }
@@ -207,7 +214,7 @@ static __device__ __forceinline__ void store_rows(const struct attention_args &a
     }
 }
 
-template <typename T, int D, bool KEYS, bool DROPOUT>
+template <typename T, int D, bool KEYS, bool DROPOUT, bool CAPPED>
 static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -262,8 +269,8 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
                                                    KEYS ? other_row : own, KEYS ? own : other_row));
         multiply<T, D>(s, own_1, here, row);
         multiply<T, D>(dp, own_2, here + tile_bytes<D>(), row);
-        pair_grads<KEYS, DROPOUT>(a, s, dp, own, other_row, lse, delta,
-                                  statistics + n % 2 * 2 * ROWS, kept);
+        pair_grads<KEYS, DROPOUT, CAPPED>(a, s, dp, own, other_row, lse, delta,
+                                          statistics + n % 2 * 2 * ROWS, kept);
         if constexpr (KEYS) {
             pack_rows<T>(m, s);
             accumulate<T, D>(sum_2, m, here + tile_bytes<D>());
@@ -283,34 +290,38 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     }
 }
 
-template <typename T, int D, bool DROPOUT>
+template <typename T, int D, bool DROPOUT, bool CAPPED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_tiles = ceil_div(a->n_tokens, ROWS) * a->batch;
     if (n_tiles == 0)
         return OK;
     TRY(cuda_attention_delta(s, a));
-    TRY(cuda_allow_shared(mma_grad<T, D, true, DROPOUT>, shared_bytes<D>()));
-    TRY(cuda_allow_shared(mma_grad<T, D, false, DROPOUT>, shared_bytes<D>()));
-    mma_grad<T, D, true, DROPOUT>
+    TRY(cuda_allow_shared(mma_grad<T, D, true, DROPOUT, CAPPED>, shared_bytes<D>()));
+    TRY(cuda_allow_shared(mma_grad<T, D, false, DROPOUT, CAPPED>, shared_bytes<D>()));
+    mma_grad<T, D, true, DROPOUT, CAPPED>
         <<<(unsigned)(n_tiles * a->kv_heads), THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
-    mma_grad<T, D, false, DROPOUT>
+    mma_grad<T, D, false, DROPOUT, CAPPED>
         <<<(unsigned)(n_tiles * a->heads), THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT>
+template <bool DROPOUT, bool CAPPED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT>(s, a) : launch<__half, 64, DROPOUT>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT>(s, a) : launch<__half, 128, DROPOUT>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED>(s, a)
+                    : launch<__half, 64, DROPOUT, CAPPED>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED>(s, a)
+                : launch<__half, 128, DROPOUT, CAPPED>(s, a);
 }
 
 enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a)
 {
-    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
+    if (a->cap > 0.0f)
+        return launch_for<false, true>(s, a);
+    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
 }

@@ -5,6 +5,8 @@
  *     p = exp(scale q k - lse), ds = scale p (dout v - delta)
  *     dq = ds k, dk = ds^T q, dv = p^T dout
  *
+ * Under a cap on scores ds has the cap's slope as a factor too (attention.cuh).
+ *
  * With DROPOUT, what was dropped counts neither in dout v nor in the p of dv; what a pair is to be
  * multiplied by lies where its ds will.
  */
@@ -25,8 +27,9 @@ static __device__ __forceinline__ void pair_grads(const struct attention_args &a
 #pragma unroll
     for (int c = 0; c < C; c++) {
         bool visible = pair_visible(a, i, j + TILE_SIDE * c);
-        s[c] = visible ? expf(s[c] * a.scale - lse) : 0.0f;
-        dp[c] = visible ? a.scale * s[c] * (dp[c] - delta) : 0.0f;
+        float score = capped(s[c] * a.scale, a.cap), scale = a.scale * cap_slope(score, a.cap);
+        s[c] = visible ? expf(score - lse) : 0.0f;
+        dp[c] = visible ? scale * s[c] * (dp[c] - delta) : 0.0f;
     }
 }
 
@@ -142,7 +145,8 @@ static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     constexpr int q_bytes = shared_floats<DP, OWN, OTHER, 1>() * (int)sizeof(float);
     constexpr int k_bytes = shared_floats<DP, OTHER, OWN, 2>() * (int)sizeof(float);
-    static_assert(q_bytes <= 64 * 1024 && k_bytes <= 64 * 1024, "what every GPU since sm_75 has");
+    constexpr int most = (DP > TILES_GRAD_ANY_HEAD_DIM ? 96 : 64) * 1024;
+    static_assert(q_bytes <= most && k_bytes <= most, "64 KiB: every GPU since sm_75 has them");
     int64_t n_tiles = ceil_div(a->n_tokens, OWN) * a->batch;
     if (n_tiles == 0)
         return OK;
@@ -166,8 +170,10 @@ static enum status launch_for(cudaStream_t s, const struct attention_args *a)
             return (launch<T, 32, 32, 32, DROPOUT>(s, a));
         if (a->head_dim <= 64)
             return (launch<T, 64, 32, 32, DROPOUT>(s, a));
-        if (a->head_dim <= TILES_GRAD_MAX_HEAD_DIM)
+        if (a->head_dim <= TILES_GRAD_ANY_HEAD_DIM)
             return (launch<T, 128, 32, 16, DROPOUT>(s, a));
+        if (a->head_dim <= TILES_MAX_HEAD_DIM)
+            return (launch<T, 256, 16, 16, DROPOUT>(s, a));
     });
     return FAIL(ERR_UNSUPPORTED, "attention_grad: no tiles for head_dim %d", a->head_dim);
 }

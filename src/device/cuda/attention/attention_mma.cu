@@ -4,6 +4,7 @@
  * output sums in registers. Keys and values arrive in tiles of 64, the next tile while one is
  * computed with. Scores never leave registers: rounded to 16 bits they are the left operand of the
  * product with the values. Maxima are kept in base 2: exp(scale s - m) = 2^(scale_2 s - m_2).
+ * With CAPPED, scores are scaled and go under their cap first.
  * With DROPOUT, dropped probabilities become 0 once they are summed; the sums of the others are
  * divided by the share kept at the end.
  */
@@ -52,6 +53,20 @@ static __device__ __forceinline__ void score_tile(float (&s)[ROWS][SCORES][4], u
                 mma<T>(s[m][2 * n], a[m], b[0], b[1]);
                 mma<T>(s[m][2 * n + 1], a[m], b[2], b[3]);
             }
+        }
+    }
+}
+
+static __device__ __forceinline__ void cap_tile(const struct attention_args &a,
+                                                float (&s)[ROWS][SCORES][4])
+{
+#pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+#pragma unroll
+        for (int n = 0; n < SCORES; n++) {
+#pragma unroll
+            for (int x = 0; x < 4; x++)
+                s[m][n][x] = capped_fast(s[m][n][x] * a.scale, a.cap);
         }
     }
 }
@@ -185,7 +200,7 @@ static __device__ __forceinline__ bool any_visible(const struct attention_args &
     return !after && !before;
 }
 
-template <typename T, int D, bool DROPOUT>
+template <typename T, int D, bool DROPOUT, bool CAPPED>
 static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -226,11 +241,13 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
         if (any_visible(a, at)) {
             float s[ROWS][SCORES][4] = {};
             score_tile<T, D>(s, q, keys, own);
+            if constexpr (CAPPED)
+                cap_tile(a, s);
             if (!all_visible(a, at.i, 16 * ROWS, j, BK))
                 mask_tile(a, s, at);
 #pragma unroll
             for (int m = 0; m < ROWS; m++)
-                softmax_rows<D>(s[m], top[m], total[m], out[m], a.scale * LOG2_E);
+                softmax_rows<D>(s[m], top[m], total[m], out[m], CAPPED ? LOG2_E : a.scale * LOG2_E);
             if constexpr (DROPOUT)
                 drop_tile(a, s, key, dropout_square(&a.dropout, row, at.i, j));
             value_tile<T, D>(out, s, keys + tile_bytes<D>(BK));
@@ -240,28 +257,32 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
     store_rows<T, D, DROPOUT>(a, batch, head, tile * BQ + own, out, top, total);
 }
 
-template <typename T, int D, bool DROPOUT>
+template <typename T, int D, bool DROPOUT, bool CAPPED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_blocks = ceil_div(a->n_tokens, BQ) * a->batch * a->heads;
     if (n_blocks == 0)
         return OK;
-    TRY(cuda_allow_shared(mma_forward<T, D, DROPOUT>, shared_bytes<D>()));
-    mma_forward<T, D, DROPOUT><<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
+    TRY(cuda_allow_shared(mma_forward<T, D, DROPOUT, CAPPED>, shared_bytes<D>()));
+    mma_forward<T, D, DROPOUT, CAPPED><<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT>
+template <bool DROPOUT, bool CAPPED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT>(s, a) : launch<__half, 64, DROPOUT>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT>(s, a) : launch<__half, 128, DROPOUT>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED>(s, a)
+                    : launch<__half, 64, DROPOUT, CAPPED>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED>(s, a)
+                : launch<__half, 128, DROPOUT, CAPPED>(s, a);
 }
 
 enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a)
 {
-    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
+    if (a->cap > 0.0f)
+        return launch_for<false, true>(s, a);
+    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
 }

@@ -29,7 +29,7 @@ template <typename T> static __global__ void plain_forward(struct attention_args
     for (int from = first; from < last; from += CHUNK) {
         int n = min(CHUNK, last - from);
         for (int j = warp; j < n; j += WARPS) {
-            float s = a.scale * head_dot(q, k + (from + j) * a.width, a.head_dim);
+            float s = capped(a.scale * head_dot(q, k + (from + j) * a.width, a.head_dim), a.cap);
             if (threadIdx.x % WARP == 0)
                 p[j] = s;
         }
@@ -88,9 +88,10 @@ static __device__ void pair(const struct attention_args &a, const T *q, const T 
                             const T *dout, float lse, float delta, float multiplier, float *p,
                             float *ds)
 {
-    float whole = expf(a.scale * head_dot(q, k, a.head_dim) - lse);
+    float score = capped(a.scale * head_dot(q, k, a.head_dim), a.cap), whole = expf(score - lse);
     *p = multiplier * whole;
-    *ds = a.scale * whole * (multiplier * head_dot(dout, v, a.head_dim) - delta);
+    *ds = a.scale * cap_slope(score, a.cap) * whole *
+          (multiplier * head_dot(dout, v, a.head_dim) - delta);
 }
 
 /* blockIdx.x = (batch * heads + head) * n_tokens + i. */

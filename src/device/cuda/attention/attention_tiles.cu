@@ -19,7 +19,7 @@ static __device__ __forceinline__ float softmax_step(const struct attention_args
     float above = *top, sum = 0.0f;
 #pragma unroll
     for (int c = 0; c < C; c++) {
-        s[c] = pair_visible(a, i, j + TILE_SIDE * c) ? s[c] * a.scale : -INFINITY;
+        s[c] = pair_visible(a, i, j + TILE_SIDE * c) ? capped(s[c] * a.scale, a.cap) : -INFINITY;
         above = fmaxf(above, s[c]);
     }
     above = side_max(above);

@@ -36,9 +36,12 @@ const char *cuda_attention_plain_declines(const struct op_call *c, const struct 
 
 const char *cuda_attention_tiles_declines(const struct op_call *c, const struct kernel_env *env)
 {
-    bool backward = c->op == OP_attention_grad;
-    if (dims_of(c).head_dim > (backward ? TILES_GRAD_MAX_HEAD_DIM : TILES_MAX_HEAD_DIM))
-        return backward ? "takes head_dim up to 128" : "takes head_dim up to 256";
+    int64_t head_dim = dims_of(c).head_dim;
+    if (head_dim > TILES_MAX_HEAD_DIM)
+        return "takes head_dim up to 256";
+    if (c->op == OP_attention_grad && head_dim > TILES_GRAD_ANY_HEAD_DIM &&
+        (!env->gpu || env->gpu->major < 8))
+        return "takes head_dim up to 128 before compute capability 8.0";
     return cuda_attention_plain_declines(c, env);
 }
 
@@ -54,6 +57,8 @@ const char *cuda_attention_tensor_cores_declines(const struct op_call *c,
         return "needs compute capability 8.0";
     if (!((float)attention_scale(c, ATTENTION_SCALE, &d) > 0.0f))
         return "takes a positive scale only";
+    if (call_float(c, ATTENTION_CAP) > 0.0 && call_float(c, ATTENTION_DROPOUT) > 0.0)
+        return "takes either a cap on scores or dropout";
     const char *why = cuda_declines_unless_half(c, env);
     return why ? why : cuda_attention_tiles_declines(c, env);
 }
@@ -81,6 +86,8 @@ const char *cuda_attention_cudnn_declines(const struct op_call *c, const struct 
 {
     if (call_float(c, ATTENTION_DROPOUT) > 0.0)
         return "drops by draws of its own";
+    if (call_float(c, ATTENTION_CAP) > 0.0)
+        return "has no cap on scores";
     const char *why = cuda_declines_unless_half(c, env);
     if (why)
         return why;

@@ -148,7 +148,9 @@ const char *cuda_rotary_declines(const struct op_call *c, const struct kernel_en
 
 const char *cuda_rotary_vectors_declines(const struct op_call *c, const struct kernel_env *env)
 {
-    int64_t half = qkv_dims_of(c, 0).head_dim / 2;
+    int64_t half = c->in[1].shape.dim[0];
+    if (2 * half != qkv_dims_of(c, 0).head_dim)
+        return "takes heads that turn as a whole";
     if (half % (16 / dtype_size(c->in[0].dtype)) != 0)
         return "half a head is no whole number of vectors";
     if (half > ROTARY_MOST_PAIRS)

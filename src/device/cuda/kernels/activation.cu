@@ -1,6 +1,5 @@
-/* activation.cu: silu, gelu and the gated silu of Llama-style feed-forward layers, with gradients;
- * the list of gelu_bias's kernels, which are in gelu_bias.cu.
- */
+/* activation.cu: silu and gelu with gradients; the list of gelu_bias's kernels, which are in
+ * gelu_bias.cu. */
 #include "device/cuda/kernels/gelu.cuh"
 #include "device/cuda/support/map.cuh"
 
@@ -47,131 +46,12 @@ static enum status gelu_grad_vectors(const struct kernel_ctx *x, const struct op
                            : cuda_map2<gelu_grad_fn<gelu_exact_fn>>(x, c);
 }
 
-/* ---- silu_gate: rows of x are [gate | up], each half as long as a row of y ------------------- */
-
-/* Where vector i of y lies. Divisions of 64 bits take several times longer than those of 32. */
-struct gate_place {
-    int64_t row, column; /* column in vectors */
-};
-
-static __device__ __forceinline__ struct gate_place gate_place_of(int64_t i, int64_t row_packs,
-                                                                  bool small)
-{
-    int64_t row = small ? (int64_t)((uint32_t)i / (uint32_t)row_packs) : i / row_packs;
-    return {row, i - row * row_packs};
-}
-
-/* Rows of `width` elements, a multiple of N; n_packs counts vectors of y. */
-template <int N, typename T>
-static __global__ void __launch_bounds__(MAP_THREADS)
-    gate_kernel(T *y, const T *x, int64_t n_packs, int64_t width)
-{
-    constexpr bool FAST = sizeof(T) == 2;
-    const bool small = n_packs <= UINT32_MAX;
-    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
-        const struct gate_place p = gate_place_of(i, width / N, small);
-        const T *gate = x + p.row * 2 * width + p.column * N;
-        float g[N], u[N];
-        load_f32(g, gate);
-        load_f32(u, gate + width);
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            g[k] = g[k] * map_sigmoid<FAST>(g[k]) * u[k];
-        store_f32(y + i * N, g);
-    }
-}
-
-/* The gradient, and WITH_Y what gate_kernel makes, to the bit. dx may be x and y may be dy: a
- * thread reads all it needs of its vectors before it writes them. */
-template <bool WITH_Y, int N, typename T>
-static __global__ void __launch_bounds__(MAP_THREADS)
-    gate_grad_kernel(T *dx, T *y, const T *dy, const T *x, int64_t n_packs, int64_t width)
-{
-    constexpr bool FAST = sizeof(T) == 2;
-    const bool small = n_packs <= UINT32_MAX;
-    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
-        const struct gate_place p = gate_place_of(i, width / N, small);
-        const int64_t at = p.row * 2 * width + p.column * N;
-        float d[N], g[N], u[N];
-        load_f32(d, dy + i * N);
-        load_f32(g, x + at);
-        load_f32(u, x + at + width);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            const float sigmoid = map_sigmoid<FAST>(g[k]), gate = g[k] * sigmoid;
-            const float slope = sigmoid * fmaf(g[k], 1.0f - sigmoid, 1.0f);
-            const float up = u[k];
-            g[k] = d[k] * up * slope;
-            u[k] = d[k] * gate;
-            d[k] = gate * up;
-        }
-        store_f32(dx + at, g);
-        store_f32(dx + at + width, u);
-        if constexpr (WITH_Y)
-            store_f32(y + i * N, d);
-    }
-}
-
-static enum status silu_gate_vectors(const struct kernel_ctx *x, const struct op_call *c)
-{
-    int64_t n = shape_elems(&c->out[0].shape), width = shape_last(&c->out[0].shape);
-    CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
-        constexpr int N = per_16_bytes<T>::n;
-        T *y = (T *)c->out[0].data;
-        const T *in = (const T *)c->in[0].data;
-        if (width % N == 0 && is_aligned(y, 16) && is_aligned(in, 16))
-            gate_kernel<N, T><<<grid_for(n / N, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-                y, in, n / N, width);
-        else
-            gate_kernel<1, T>
-                <<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(y, in, n, width);
-    });
-    CUDA_TRY(cudaGetLastError());
-    return OK;
-}
-
-template <bool WITH_Y>
-static enum status gate_grad(const struct kernel_ctx *x, const struct op_call *c)
-{
-    int64_t n = shape_elems(&c->in[0].shape), width = shape_last(&c->in[0].shape);
-    CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
-        constexpr int N = per_16_bytes<T>::n;
-        T *dx = (T *)c->out[0].data, *y = WITH_Y ? (T *)c->out[1].data : NULL;
-        const T *dy = (const T *)c->in[0].data;
-        const T *in = (const T *)c->in[1].data;
-        bool vectors = width % N == 0 && is_aligned(dx, 16) && is_aligned(y, 16) &&
-                       is_aligned(dy, 16) && is_aligned(in, 16);
-        unsigned grid = grid_for(vectors ? n / N : n, MAP_THREADS);
-        if (vectors)
-            gate_grad_kernel<WITH_Y, N, T>
-                <<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(dx, y, dy, in, n / N, width);
-        else
-            gate_grad_kernel<WITH_Y, 1, T>
-                <<<grid, MAP_THREADS, 0, cuda_stream(x)>>>(dx, y, dy, in, n, width);
-    });
-    CUDA_TRY(cudaGetLastError());
-    return OK;
-}
-
-static enum status silu_gate_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
-{
-    return gate_grad<false>(x, c);
-}
-
-static enum status silu_gate_with_grad_vectors(const struct kernel_ctx *x, const struct op_call *c)
-{
-    return gate_grad<true>(x, c);
-}
-
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 CUDA_RUN(silu, vectors, silu_vectors)
 CUDA_RUN(silu_grad, vectors, silu_grad_vectors)
 CUDA_RUN(gelu, vectors, gelu_vectors)
 CUDA_RUN(gelu_grad, vectors, gelu_grad_vectors)
-CUDA_RUN(silu_gate, vectors, silu_gate_vectors)
-CUDA_RUN(silu_gate_grad, vectors, silu_gate_grad_vectors)
-CUDA_RUN(silu_gate_with_grad, vectors, silu_gate_with_grad_vectors)
 
 CUDA_RUN(gelu_bias, vectors, cuda_gelu_bias)
 

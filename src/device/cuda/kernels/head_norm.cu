@@ -78,8 +78,8 @@ enum status cuda_head_norm(const struct kernel_ctx *x, const struct op_call *c)
         head_args<T> a = {};
         a.y = (T *)c->out[0].data;
         a.x = (const T *)c->in[0].data;
-        a.wq = weight_of<T>(c, 1);
-        a.wk = weight_of<T>(c, 2);
+        a.wq = weight_of<T>(c, 1, call_float(c, HEAD_NORM_OFFSET));
+        a.wk = weight_of<T>(c, 2, call_float(c, HEAD_NORM_OFFSET));
         a.rstd = (float *)c->out[1].data;
         a.heads = d.heads;
         a.n_normed = d.heads + d.kv_heads;
@@ -227,8 +227,8 @@ static head_grad_args<T> head_grad_args_of(const struct kernel_ctx *x, const str
     a.dx = (T *)c->out[0].data;
     a.dy = (const T *)c->in[0].data;
     a.x = (const T *)c->in[1].data;
-    a.w[0] = weight_of<T>(c, 2);
-    a.w[1] = weight_of<T>(c, 3);
+    a.w[0] = weight_of<T>(c, 2, call_float(c, HEAD_NORM_GRAD_OFFSET));
+    a.w[1] = weight_of<T>(c, 3, call_float(c, HEAD_NORM_GRAD_OFFSET));
     a.rstd = (const float *)c->in[4].data;
     a.partial = (float *)x->workspace;
     a.n_rows = d.batch * d.n_tokens;

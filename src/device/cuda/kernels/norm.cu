@@ -10,6 +10,7 @@
 
 #include "device/cuda/kernels/norm_teams.cuh"
 #include "device/cuda/support/columns.cuh"
+#include "ops/layer_support.h"
 
 static constexpr int THREADS = 256, MOST_HELD = 32, /* floats of a row per thread */
     HELD_ROW = THREADS * MOST_HELD, SHORT_ROW = 1024;
@@ -21,7 +22,7 @@ template <typename T> static norm_args<T> norm_args_of(const struct op_call *c, 
     norm_args<T> a = {};
     a.y = (T *)c->out[0].data;
     a.x = (const T *)c->in[0].data;
-    a.w = weight_of<T>(c, 1);
+    a.w = weight_of<T>(c, 1, centred ? 0.0 : call_float(c, RMS_NORM_OFFSET));
     if (centred)
         a.b = weight_of<T>(c, 2);
     a.mean = centred ? (float *)c->out[1].data : NULL;
@@ -158,7 +159,7 @@ static norm_grad_args<T> norm_grad_args_of(const struct kernel_ctx *x, const str
     a.dx = (T *)c->out[0].data;
     a.dy = (const T *)c->in[0].data;
     a.x = (const T *)c->in[1].data;
-    a.w = weight_of<T>(c, 2);
+    a.w = weight_of<T>(c, 2, centred ? 0.0 : call_float(c, RMS_NORM_GRAD_OFFSET));
     a.mean = centred ? (const float *)c->in[3].data : NULL;
     a.rstd = (const float *)c->in[centred ? 4 : 3].data;
     const int add = centred ? 5 : 4;

@@ -2,8 +2,9 @@
  * row.
  *
  * rotate_vectors: the block works out the row's cosines and sines once, in shared memory, while its
- * first vectors are on their way. rotate_rows, for heads that are no whole vectors or very long: a
- * thread has one or four pairs of the row's angles, and turns that pair of every few heads.
+ * first vectors are on their way. rotate_rows, for heads that are no whole vectors, very long, or
+ * turn in part: a thread has one or four pairs of the row's angles, and turns that pair of every
+ * few heads.
  *
  * Elements are read before they are written by the same thread, so the output may be the input.
  */
@@ -16,7 +17,8 @@ enum { THREADS = 128, MOST_PAIRS = ROTARY_MOST_PAIRS, AHEAD = 2, BLOCKS = 8 };
 struct rotary_args {
     int64_t n_rows; /* batch * n_tokens */
     int64_t n_tokens, width;
-    int n_all, n_rotated, half; /* heads of a row, how many of them turn, pairs of a head */
+    int n_all, n_rotated, half; /* heads of a row, how many of them turn, pairs of a head that do */
+    int head_dim;
     float scale, sign;
     const float *inv_freq;    /* [half] */
     const int32_t *positions; /* [n_tokens] or NULL */
@@ -50,7 +52,7 @@ static __global__ void __launch_bounds__(THREADS)
             sine[i] *= a.sign;
         }
         for (int head = slot; head < a.n_all; head += n_slots) {
-            int64_t at = row * a.width + (int64_t)head * 2 * a.half + e;
+            int64_t at = row * a.width + (int64_t)head * a.head_dim + e;
             pack<T, V> x = *(const pack<T, V> *)(in + at);
             pack<T, V> y = *(const pack<T, V> *)(in + at + a.half);
 #pragma unroll
@@ -62,6 +64,12 @@ static __global__ void __launch_bounds__(THREADS)
             *(pack<T, V> *)(out + at) = x;
             *(pack<T, V> *)(out + at + a.half) = y;
         }
+    }
+    /* In place the channels that do not turn are there already. */
+    int n_still = in == out ? 0 : a.head_dim - 2 * a.half;
+    for (int64_t i = threadIdx.x; i < (int64_t)a.n_all * n_still; i += n_slots * lanes) {
+        int64_t at = row * a.width + i / n_still * a.head_dim + 2 * a.half + i % n_still;
+        out[at] = in[at];
     }
 }
 
@@ -125,7 +133,8 @@ static __device__ __forceinline__ void turn(const struct items_ahead<T> &items,
     }
 }
 
-/* One block per row; half a head is whole vectors and at most MOST_PAIRS elements. */
+/* One block per row; all channels of a head turn, half of them are whole vectors and at most
+ * MOST_PAIRS elements. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     rotate_vectors(const struct rotary_args a, const T *in, T *out)
@@ -173,7 +182,8 @@ static struct rotary_args rotary_args_of(const struct op_call *c)
     a.n_rotated = (int)(d.heads + d.kv_heads);
     /* In place the values are there already. */
     a.n_all = c->in[0].data == c->out[0].data ? a.n_rotated : (int)(d.heads + 2 * d.kv_heads);
-    a.half = (int)(d.head_dim / 2);
+    a.half = (int)c->in[1].shape.dim[0];
+    a.head_dim = (int)d.head_dim;
     a.scale = (float)call_float(c, ROTARY_SCALE);
     a.sign = call_bool(c, ROTARY_INVERSE) ? -a.scale : a.scale;
     a.inv_freq = (const float *)c->in[1].data;
@@ -188,8 +198,8 @@ static enum status run_rows(const struct kernel_ctx *x, const struct op_call *c)
         return OK;
     const void *in = c->in[0].data;
     void *out = c->out[0].data;
-    /* A row and a half head are whole vectors of four when half a head is. */
-    bool vectors = a.half % 4 == 0 && is_aligned(in, 16) && is_aligned(out, 16);
+    bool vectors =
+        a.half % 4 == 0 && a.head_dim % 4 == 0 && is_aligned(in, 16) && is_aligned(out, 16);
     CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
         if (vectors)
             return (launch<T, 4>(x, &a, in, out));

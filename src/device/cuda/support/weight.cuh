@@ -6,15 +6,18 @@
 
 #include "device/cuda/support/support.cuh"
 
-/* A vector of parameters in the activations' dtype or in f32; both NULL: absent. */
+/* A vector of parameters in the activations' dtype or in f32; both NULL: absent. `offset` is added
+ * to each of them where they are read. */
 template <typename T> struct weight {
     const T *as_t;
     const float *as_f32;
+    float offset;
 };
 
-template <typename T> static inline weight<T> weight_of(const struct op_call *c, int i)
+template <typename T>
+static inline weight<T> weight_of(const struct op_call *c, int i, double offset = 0.0)
 {
-    weight<T> w = {NULL, NULL};
+    weight<T> w = {NULL, NULL, (float)offset};
     if (call_has(c, i) && c->in[i].dtype == DTYPE_F32)
         w.as_f32 = (const float *)c->in[i].data;
     else if (call_has(c, i))
@@ -41,13 +44,16 @@ static __device__ __forceinline__ void weight_load(float (&v)[N], const struct w
         for (int k = 0; k < N; k++)
             v[k] = absent;
     }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        v[k] += w.offset;
 }
 
 template <typename T>
 static __device__ __forceinline__ float weight_at(const struct weight<T> &w, int64_t j,
                                                   float absent)
 {
-    return w.as_f32 ? w.as_f32[j] : w.as_t ? to_f32(w.as_t[j]) : absent;
+    return (w.as_f32 ? w.as_f32[j] : w.as_t ? to_f32(w.as_t[j]) : absent) + w.offset;
 }
 
 /* A 16-byte vector as it lies in memory, whole words that wait in registers: the compiler takes

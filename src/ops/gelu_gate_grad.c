@@ -1,0 +1,12 @@
+#include "ops/gate_op.h"
+
+static const struct alias_rule aliases[] = {{ALIAS_MAY, 0, 1}, {ALIAS_NONE, 0, 0}};
+static const struct op_sample samples[] = {GATE_GRAD_SAMPLES};
+static const char *const rejects[] = {GATE_GRAD_REJECTS};
+
+const struct op_def op_def_gelu_gate_grad = {
+    .name = "gelu_gate_grad",
+    .synopsis = "dx = [dy u gelu'(g), dy gelu(g)], where the last axis of x is [g, u]",
+    .n_out = 1,
+    GATE_GRAD_OP,
+};
