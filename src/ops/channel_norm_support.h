@@ -14,19 +14,25 @@ enum { RUNNING_MOMENTUM, RUNNING_EPSILON, RUNNING_COUNT, RUNNING_OF_VARIANCE };
 enum { GROUP_NORM_GROUPS, GROUP_NORM_EPSILON };
 enum { GROUP_NORM_GRAD_DTYPE = 1 }; /* after the groups */
 
+/* Input 0 is a float tensor [N, .., C] with elements. */
+static inline enum status MUST_CHECK need_elements(const struct op_call *c)
+{
+    TRY(need_float(c, 0));
+    TRY(need_min_rank(c, 0, 2));
+    for (int i = 0; i < c->in[0].shape.rank; i++) {
+        if (c->in[0].shape.dim[i] < 1)
+            return REJECT(c, "axis %d is empty", i);
+    }
+    return OK;
+}
+
 /* x, input 0, has elements, and gamma and beta, inputs 1 and 2, fit where they are given. */
 static inline enum status MUST_CHECK need_channel_norm(const struct op_call *c)
 {
-    const struct shape *x = &c->in[0].shape;
-    TRY(need_float(c, 0));
-    TRY(need_min_rank(c, 0, 2));
-    for (int i = 0; i < x->rank; i++) {
-        if (x->dim[i] < 1)
-            return REJECT(c, "x has an empty axis");
-    }
+    TRY(need_elements(c));
     for (int i = 1; i <= 2; i++) {
         if (call_has(c, i))
-            TRY(need_weight(c, i, 0, shape_last(x)));
+            TRY(need_weight(c, i, 0, shape_last(&c->in[0].shape)));
     }
     return OK;
 }
@@ -50,8 +56,8 @@ static inline enum status MUST_CHECK infer_norm_grad(const struct op_call *c,
                                                      const struct shape *statistics, int i_attr)
 {
     const struct shape *dy = &c->in[0].shape;
+    TRY(need_elements(c));
     TRY(need_same_float(c, 0, 1));
-    TRY(need_min_rank(c, 0, 2));
     TRY(need_shape(c, 1, dy));
     if (!call_has(c, 3) || !call_has(c, 4))
         return REJECT(c, "mean and rstd must be given");

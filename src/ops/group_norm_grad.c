@@ -32,6 +32,7 @@ static const struct op_sample samples[] = {
      .tolerance = 1e-2},
 };
 static const char *const rejects[] = {
+    "f32[0,6], f32[0,6], f32[6], f32[0,2], f32[0,2] {groups=2}",
     "f32[3,6], f32[3,5], f32[6], f32[3,2], f32[3,2] {groups=2}",
     "f32[3,6], f32[3,6], f32[3], f32[3,2], f32[3,2] {groups=2}",
     "f32[3,6], f32[3,6], f32[6], f32[3,3], f32[3,2] {groups=2}",

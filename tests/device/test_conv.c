@@ -81,12 +81,12 @@ static void workspace_does_not_grow_with_the_image(void **state)
         enum op_id op;
         const char *small, *large;
     } cases[] = {
-        {OP_conv, "f32[8,128,128,64], f32[64,3,3,64] {pad_before=[1,1], pad_after=[1,1]}",
-         "f32[8,512,512,64], f32[64,3,3,64] {pad_before=[1,1], pad_after=[1,1]}"},
-        {OP_conv_grad_input, "bf16[8,126,126,64], bf16[64,3,3,64] {size=[128,128]}",
-         "bf16[8,510,510,64], bf16[64,3,3,64] {size=[512,512]}"},
-        {OP_conv_grad_weight, "f32[8,128,128,64], f32[8,126,126,64] {kernel=[3,3]}",
-         "f32[8,512,512,64], f32[8,510,510,64] {kernel=[3,3]}"},
+        {OP_conv, "f32[8,256,256,64], f32[64,3,3,64] {pad_before=[1,1], pad_after=[1,1]}",
+         "f32[8,1024,1024,64], f32[64,3,3,64] {pad_before=[1,1], pad_after=[1,1]}"},
+        {OP_conv_grad_input, "bf16[8,254,254,64], bf16[64,3,3,64] {size=[256,256]}",
+         "bf16[8,1022,1022,64], bf16[64,3,3,64] {size=[1024,1024]}"},
+        {OP_conv_grad_weight, "f32[8,256,256,64], f32[8,254,254,64] {kernel=[3,3]}",
+         "f32[8,1024,1024,64], f32[8,1022,1022,64] {kernel=[3,3]}"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int64_t small = workspace_of(cases[i].op, cases[i].small);

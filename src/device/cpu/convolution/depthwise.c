@@ -3,7 +3,11 @@
 #include "device/cpu/convolution/depthwise_rows.h"
 #include "device/cpu/support/block.h"
 
-enum { PIXELS = 8 };
+enum {
+    PIXELS = 8,
+    BAND_ROWS = 8, /* a tile goes down so many rows: two thirds of what it reads it has read */
+    BAND_CHANNELS = 128, /* of a tile at once, so that this stays in the first-level cache */
+};
 
 const char *depthwise_declines(const struct op_call *c, const struct kernel_env *env)
 {
@@ -97,14 +101,15 @@ static void sum_any(const struct job *d, const struct columns *s, int64_t channe
         LANES_BY_DTYPE(dtype, sum_columns, d, s, channel, n_channels, sum, 1);
 }
 
-static void run_columns(const struct job *d, const struct columns *s)
+/* Channels first .. last - 1 of some columns of a row. */
+static void run_columns(const struct job *d, const struct columns *s, int64_t first, int64_t last)
 {
     const struct conv_pass *p = &d->pass;
     int64_t at = depthwise_result(p, s->row, s->first) * p->groups;
     int64_t step = p->axis[2].step * p->groups;
     lanes one = lanes_all(1.0f);
-    for (int64_t channel = 0; channel < p->groups; channel += LANES) {
-        int64_t n_channels = MIN(p->groups - channel, (int64_t)LANES);
+    for (int64_t channel = first; channel < last; channel += LANES) {
+        int64_t n_channels = MIN(last - channel, (int64_t)LANES);
         lanes sum[PIXELS];
         lanes start = d->bias ? lanes_read(d->bias, channel, n_channels) : lanes_all(0.0f);
         UNROLL for (int i = 0; i < PIXELS; i++)
@@ -121,20 +126,42 @@ static void run_columns(const struct job *d, const struct columns *s)
     }
 }
 
-static void run_rows(const void *work, int64_t first, int64_t last, int thread)
+/* Some channels of a band of rows, tile by tile of columns. */
+static void run_band(const struct job *d, const struct depthwise_row *rows, int64_t n_rows,
+                     int64_t channel)
+{
+    int64_t last = MIN(channel + BAND_CHANNELS, d->pass.groups);
+    for (int64_t column = 0; column < d->pass.axis[2].n;) {
+        struct columns s = {.first = column};
+        int64_t n = depthwise_columns(&d->pass, column, &s.taps);
+        for (s.n = PIXELS; s.n > n;)
+            s.n /= 2;
+        for (int64_t r = 0; r < n_rows; r++) {
+            s.row = &rows[r];
+            run_columns(d, &s, channel, last);
+        }
+        column += s.n;
+    }
+}
+
+static int64_t band_count(const struct conv_pass *p)
+{
+    return (p->axis[1].n + BAND_ROWS - 1) / BAND_ROWS;
+}
+
+/* Item: a band of rows at a place of the first axis. */
+static void run_bands(const void *work, int64_t first, int64_t last, int thread)
 {
     const struct job *d = work;
+    int64_t n_bands = band_count(&d->pass), n_rows = d->pass.axis[1].n;
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        struct depthwise_row row = depthwise_row_at(&d->pass, i);
-        for (int64_t column = 0; column < d->pass.axis[2].n;) {
-            struct columns s = {.row = &row, .first = column};
-            int64_t n = depthwise_columns(&d->pass, column, &s.taps);
-            for (s.n = PIXELS; s.n > n;)
-                s.n /= 2;
-            run_columns(d, &s);
-            column += s.n;
-        }
+        struct depthwise_row rows[BAND_ROWS];
+        int64_t from = i % n_bands * BAND_ROWS, n = MIN(n_rows - from, (int64_t)BAND_ROWS);
+        for (int64_t r = 0; r < n; r++)
+            rows[r] = depthwise_row_at(&d->pass, i / n_bands * n_rows + from + r);
+        for (int64_t channel = 0; channel < d->pass.groups; channel += BAND_CHANNELS)
+            run_band(d, rows, n, channel);
     }
 }
 
@@ -143,7 +170,8 @@ static void run_pass(const struct kernel_ctx *x, struct job *d)
     const struct conv_pass *p = &d->pass;
     d->packed = x->workspace;
     pack_weights(d);
-    cpu_loop(x, depthwise_rows(p), p->axis[2].n * p->groups, run_rows, d);
+    cpu_loop(x, p->batch * p->axis[0].n * band_count(p), BAND_ROWS * p->axis[2].n * p->groups,
+             run_bands, d);
 }
 
 /* All taps of the kernel: no pass has more. */

@@ -85,7 +85,7 @@ WINDOWS(9, 3)
 WINDOWS(1, 4)
 WINDOWS(2, 4)
 WINDOWS(4, 4)
-WINDOWS(7, 4)
+WINDOWS(6, 4)
 #endif
 
 /* The tile of the most pixels, up to n, that there is for so many vectors. */
@@ -109,7 +109,7 @@ static struct windows_tile windows_tile(int n, int vectors)
          {2, windows_2_2},
          {1, windows_1_2}},
         {{9, windows_9_3}, {4, windows_4_3}, {2, windows_2_3}, {1, windows_1_3}},
-        {{7, windows_7_4}, {4, windows_4_4}, {2, windows_2_4}, {1, windows_1_4}},
+        {{6, windows_6_4}, {4, windows_4_4}, {2, windows_2_4}, {1, windows_1_4}},
 #else
         {{6, windows_6_1}, {4, windows_4_1}, {2, windows_2_1}, {1, windows_1_1}},
 #endif
@@ -202,7 +202,7 @@ RESULTS(9, 3)
 RESULTS(1, 4)
 RESULTS(2, 4)
 RESULTS(4, 4)
-RESULTS(7, 4)
+RESULTS(6, 4)
 #endif
 
 struct results_tile {
@@ -225,7 +225,7 @@ static struct results_tile results_tile(int n, int vectors)
          {2, results_2_2},
          {1, results_1_2}},
         {{9, results_9_3}, {4, results_4_3}, {2, results_2_3}, {1, results_1_3}},
-        {{7, results_7_4}, {4, results_4_4}, {2, results_2_4}, {1, results_1_4}},
+        {{6, results_6_4}, {4, results_4_4}, {2, results_2_4}, {1, results_1_4}},
 #else
         {{6, results_6_1}, {4, results_4_1}, {2, results_2_1}, {1, results_1_1}},
 #endif

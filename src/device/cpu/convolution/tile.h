@@ -29,10 +29,11 @@ static inline int tile_vectors(int64_t channels, int64_t strip)
     return (int)MIN((left + LANES - 1) / LANES, (int64_t)TILE_VECTORS);
 }
 
-/* How many pixels a tile of so many vectors takes: as many as there are registers for. */
+/* How many pixels a tile of so many vectors takes: the sums, the vectors and a broadcast value fill
+ * the registers. */
 static inline int tile_pixels(int vectors)
 {
-    static const int most[] = {TILE_PIXELS, 14, 9, 7};
+    static const int most[] = {TILE_PIXELS, 14, 9, 6};
     return most[vectors - 1];
 }
 
