@@ -136,6 +136,27 @@ static void workspace_stays_below_that_of_the_activations(void **state)
     }
 }
 
+/* Where cuDNN declines what a plan without it has counted on, the plan still has the room. */
+static void the_plain_kernels_need_no_more_workspace_than_cudnn_is_given(void **state)
+{
+    (void)state;
+    static const char *const more[] = {
+        "bf16[64,56,56,8], bf16[64,56,56,8] {kernel=[1,1]}",
+        "bf16[64,56,56,64], bf16[64,56,56,64] {kernel=[1,1]}",
+        "bf16[8,512,512,64], bf16[8,512,512,64] {pad_before=[1,1], pad_after=[1,1], kernel=[3,3]}",
+        "bf16[8,14,14,2048], bf16[8,14,14,2048] {pad_before=[1,1], pad_after=[1,1], kernel=[3,3]}",
+    };
+    const struct op_def *def = op_get(OP_conv_grad_weight);
+    for (int i = 0; i < def->n_samples + (int)ARRAY_LEN(more); i++) {
+        struct bound_call b;
+        bind(&b, OP_conv_grad_weight,
+             i < def->n_samples ? def->samples[i].text : more[i - def->n_samples]);
+        const struct kernel *cudnn = pick(&b.call, &h200), *plain = cudnn + 1;
+        assert_string_equal(plain->name, "plain");
+        assert_true(plain->workspace(&b.call, &h200.env) <= cudnn->workspace(&b.call, &h200.env));
+    }
+}
+
 static void a_gpu_without_bf16_takes_the_plain_kernels(void **state)
 {
     (void)state;
@@ -212,6 +233,7 @@ int main(void)
         cmocka_unit_test(products_have_the_sizes_of_the_convolution),
         cmocka_unit_test(a_weight_gradient_that_is_added_has_room_aside),
         cmocka_unit_test(workspace_stays_below_that_of_the_activations),
+        cmocka_unit_test(the_plain_kernels_need_no_more_workspace_than_cudnn_is_given),
         cmocka_unit_test(a_gpu_without_bf16_takes_the_plain_kernels),
         cmocka_unit_test(bands_and_tiles_cover_every_row_and_channel_once),
     };

@@ -1,15 +1,13 @@
-/* conv_plain.cu: each of the three ops as a product of matrices that are never made: a block makes
- * a tile of the result from tiles of its factors, whose elements it gathers.
- *
- *     forward        rows: places of y    terms: taps x channels    columns: features
- *     grad_input     rows: places of x    terms: taps x features    columns: channels
- *     grad_weight    rows: features       terms: places of y        columns: taps x channels
+/* conv_plain.cu: each of the three ops as a product of matrices that are never made
+ * (declared/conv_places.h): a block makes a tile of the result from tiles of its factors, whose
+ * elements it gathers.
  *
  * What a row, a term or a column stands for is worked out once, by one thread, and kept in shared
  * memory: with it an element's address is a few additions away. The sums of a weight gradient are
  * long and its tiles few: terms are cut into bands, whose sums are added up afterwards
  * (support/columns.cuh). */
 #include "device/cuda/convolution/conv_plain.cuh"
+#include "device/cuda/declared/conv_places.h"
 #include "device/cuda/declared/convolution.h"
 #include "device/cuda/support/columns.cuh"
 
@@ -17,167 +15,95 @@ static constexpr int THREADS = 256, TILE = CONV_TILE, STEP = CONV_STEP;
 static constexpr int SIDE = 4; /* a thread's part of the tile is SIDE x SIDE */
 static_assert(TILE * TILE == THREADS * SIDE * SIDE, "the threads cover the tile");
 
-/* ---- places ---------------------------------------------------------------------------------- */
-
-/* A place of x or y, or a distance between two; `rest` is what comes with it: the sample of a
- * place, the channel or feature of a tap. */
-struct place {
-    int64_t rest, at[WINDOW_AXES];
-};
-
-static __device__ struct place place_of(int64_t i, const int64_t (&size)[WINDOW_AXES])
-{
-    struct place p;
-#pragma unroll
-    for (int axis = WINDOW_AXES - 1; axis >= 0; axis--) {
-        p.at[axis] = i % size[axis];
-        i /= size[axis];
-    }
-    p.rest = i;
-    return p;
-}
+/* ---- the three products ---------------------------------------------------------------------- */
 
 /* What all three read: the shape, the two factors, and the group that a block works on. */
 template <typename T> struct factors {
     struct conv_dims d;
+    struct conv_group group;
     const T *first, *second;
-    int64_t group, in_group, out_group; /* channels and features of a group */
 };
 
-/* Element c of the group's channels of x, at place + step; 0 outside. */
-template <typename T>
-static __device__ __forceinline__ float gather_x(const struct factors<T> &f, const T *x,
-                                                 const struct place &from, const struct place &step,
-                                                 int64_t c)
+template <typename T> static __device__ __forceinline__ float element(const T *from, int64_t at)
 {
-    const struct window &w = f.d.window;
-    int64_t at = from.rest;
-#pragma unroll
-    for (int axis = 0; axis < WINDOW_AXES; axis++) {
-        const int64_t i = from.at[axis] + step.at[axis];
-        if (i < 0 || i >= w.size[axis])
-            return 0.0f;
-        at = at * w.size[axis] + i;
-    }
-    return to_f32(x[at * f.d.channels + f.group * f.in_group + c]);
+    return at < 0 ? 0.0f : to_f32(from[at]);
 }
-
-/* The first place of x in the window of output i. */
-template <typename T>
-static __device__ struct place window_start(const struct factors<T> &f, int64_t i)
-{
-    struct place p = place_of(i, f.d.window.out);
-#pragma unroll
-    for (int axis = 0; axis < WINDOW_AXES; axis++)
-        p.at[axis] = p.at[axis] * f.d.window.stride[axis] - f.d.window.pad_before[axis];
-    return p;
-}
-
-/* Tap i / n of the window as a distance, i % n as the rest. */
-template <typename T>
-static __device__ struct place tap_of(const struct factors<T> &f, int64_t i, int64_t n)
-{
-    struct place p = place_of(i / n, f.d.window.kernel);
-#pragma unroll
-    for (int axis = 0; axis < WINDOW_AXES; axis++)
-        p.at[axis] *= f.d.window.dilation[axis];
-    p.rest = i % n;
-    return p;
-}
-
-/* ---- the three products ---------------------------------------------------------------------- */
 
 /* a(row, term) and b(term, column) are the factors' elements; i_ is a row's, term's or column's
  * number. */
 template <typename T> struct forward : factors<T> {
-    __device__ struct place row(int64_t i) const
+    __device__ struct conv_place row(int64_t i) const
     {
-        return window_start(*this, i);
+        return conv_window_start(&this->d.window, i);
     }
-    __device__ struct place term(int64_t i) const
+    __device__ struct conv_place term(int64_t i) const
     {
-        return tap_of(*this, i, this->in_group);
+        return conv_tap(&this->d.window, i, this->group.channels);
     }
-    __device__ struct place column(int64_t) const
+    __device__ struct conv_place column(int64_t) const
     {
         return {};
     }
-    __device__ float a(const struct place &row, int64_t, const struct place &term, int64_t) const
+    __device__ float a(const struct conv_place &row, int64_t, const struct conv_place &term,
+                       int64_t) const
     {
-        return gather_x(*this, this->first, row, term, term.rest);
+        return element(this->first, conv_x_at(&this->d, &this->group, &row, &term));
     }
-    __device__ float b(const struct place &, int64_t i_term, const struct place &, int64_t i_column,
-                       int64_t n_terms) const
+    __device__ float b(const struct conv_place &, int64_t i_term, const struct conv_place &,
+                       int64_t i_column, int64_t n_terms) const
     {
-        const int64_t feature = this->group * this->out_group + i_column;
-        return to_f32(this->second[feature * n_terms + i_term]);
+        return element(this->second, conv_w_at(&this->group, i_column, n_terms, i_term));
     }
 };
 
 template <typename T> struct grad_input : factors<T> {
-    __device__ struct place row(int64_t i) const
+    __device__ struct conv_place row(int64_t i) const
     {
-        struct place p = place_of(i, this->d.window.size);
-        for (int axis = 0; axis < WINDOW_AXES; axis++)
-            p.at[axis] += this->d.window.pad_before[axis];
-        return p;
+        return conv_padded_place(&this->d.window, i);
     }
-    __device__ struct place term(int64_t i) const
+    __device__ struct conv_place term(int64_t i) const
     {
-        return tap_of(*this, i, this->out_group);
+        return conv_tap(&this->d.window, i, this->group.features);
     }
-    __device__ struct place column(int64_t) const
+    __device__ struct conv_place column(int64_t) const
     {
         return {};
     }
-    /* The output whose window has the row's place at this tap, if there is one. */
-    __device__ float a(const struct place &row, int64_t, const struct place &term, int64_t) const
+    __device__ float a(const struct conv_place &row, int64_t, const struct conv_place &term,
+                       int64_t) const
     {
-        const struct window &w = this->d.window;
-        int64_t at = row.rest;
-#pragma unroll
-        for (int axis = 0; axis < WINDOW_AXES; axis++) {
-            const int64_t i = row.at[axis] - term.at[axis], stride = w.stride[axis];
-            const int64_t out = stride == 1 ? i : i / stride;
-            if (i < 0 || out * stride != i || out >= w.out[axis])
-                return 0.0f;
-            at = at * w.out[axis] + out;
-        }
-        const int64_t feature = this->group * this->out_group + term.rest;
-        return to_f32(this->first[at * this->d.features + feature]);
+        return element(this->first, conv_y_at(&this->d, &this->group, &row, &term));
     }
-    __device__ float b(const struct place &term, int64_t i_term, const struct place &,
+    __device__ float b(const struct conv_place &, int64_t i_term, const struct conv_place &,
                        int64_t i_column, int64_t n_terms) const
     {
-        const int64_t n_taps = n_terms / this->out_group, tap = i_term / this->out_group;
-        const int64_t feature = this->group * this->out_group + term.rest;
-        return to_f32(this->second[(feature * n_taps + tap) * this->in_group + i_column]);
+        return element(this->second, conv_w_of_tap_at(&this->group, n_terms, i_term, i_column));
     }
 };
 
 template <typename T> struct grad_weight : factors<T> {
-    __device__ struct place row(int64_t) const
+    __device__ struct conv_place row(int64_t) const
     {
         return {};
     }
-    __device__ struct place term(int64_t i) const
+    __device__ struct conv_place term(int64_t i) const
     {
-        return window_start(*this, i);
+        return conv_window_start(&this->d.window, i);
     }
-    __device__ struct place column(int64_t i) const
+    __device__ struct conv_place column(int64_t i) const
     {
-        return tap_of(*this, i, this->in_group);
+        return conv_tap(&this->d.window, i, this->group.channels);
     }
-    __device__ float a(const struct place &, int64_t i_row, const struct place &,
+    __device__ float a(const struct conv_place &, int64_t i_row, const struct conv_place &,
                        int64_t i_term) const
     {
-        const int64_t feature = this->group * this->out_group + i_row;
-        return to_f32(this->second[i_term * this->d.features + feature]);
+        const int64_t feature = this->group.index * this->group.features + i_row;
+        return element(this->second, i_term * this->d.features + feature);
     }
-    __device__ float b(const struct place &term, int64_t, const struct place &column, int64_t,
-                       int64_t) const
+    __device__ float b(const struct conv_place &term, int64_t, const struct conv_place &column,
+                       int64_t, int64_t) const
     {
-        return gather_x(*this, this->first, term, column, column.rest);
+        return element(this->first, conv_x_at(&this->d, &this->group, &term, &column));
     }
 };
 
@@ -220,7 +146,7 @@ static __device__ struct tile tile_of(const struct tiling &t, int64_t i)
 
 /* What lies in shared memory. */
 struct shared_tile {
-    struct place rows[TILE], columns[TILE], terms[STEP];
+    struct conv_place rows[TILE], columns[TILE], terms[STEP];
     float a[STEP][TILE + 1], b[STEP][TILE + 1];
 };
 
@@ -290,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i_tile = blockIdx.x; i_tile < n_tiles; i_tile += gridDim.x) {
         const struct tile at = tile_of(t, i_tile);
         float sum[SIDE][SIDE] = {};
-        p.group = at.group;
+        p.group.index = at.group;
         for (int i = threadIdx.x; i < TILE; i += THREADS) {
             s.rows[i] = p.row(min(at.row + i, t.m - 1));
             s.columns[i] = p.column(min(at.column + i, t.n - 1));
@@ -337,8 +263,8 @@ static void launch(const struct kernel_ctx *x, const struct op_call *c, const st
     p.d = s->dims;
     p.first = (const T *)c->in[0].data;
     p.second = (const T *)c->in[1].data;
-    p.in_group = s->dims.channels / s->dims.groups;
-    p.out_group = s->dims.features / s->dims.groups;
+    p.group.channels = s->dims.channels / s->dims.groups;
+    p.group.features = s->dims.features / s->dims.groups;
     tiles<P<T>, C><<<grid_for(n_tiles, 1), THREADS, 0, cuda_stream(x)>>>(p, t, o, n_tiles);
 }
 

@@ -104,7 +104,7 @@ static int64_t filled_bytes(int64_t n_elems, int64_t channels, int64_t size)
 int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
 {
     int64_t size = dtype_size(s->dtype), batch = s->dims.window.batch;
-    int64_t n_parts = batch / conv_part_batch(s);
+    int64_t n_parts = batch / MAX(conv_part_batch(s), (int64_t)1);
     int64_t weights = conv_w_elems(s) * (int64_t)sizeof(float), n = ALLOWANCE_BASE + weights;
     n += filled_bytes(conv_x_elems(s) / n_parts, s->dims.channels, size);
     n += filled_bytes(conv_y_elems(s) / n_parts, s->dims.features, size);
@@ -145,7 +145,7 @@ int64_t conv_bands(const struct conv_shape *s, const struct gpu_model *gpu)
     int64_t bytes = conv_w_elems(s) * (int64_t)sizeof(float);
     if (s->kind != CONV_GRAD_WEIGHT || tiles == 0)
         return 1;
-    int64_t want = ceil_div(4 * (int64_t)gpu->n_multiprocessors, tiles);
+    int64_t full = gpu->n_multiprocessors, want = MIN(ceil_div(4 * full, tiles), full);
     int64_t n = MIN(MIN(want, p.k / (8 * CONV_STEP)), ALLOWANCE_SPLIT / MAX(bytes, (int64_t)1));
     return MAX(n, (int64_t)1);
 }

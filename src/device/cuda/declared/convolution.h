@@ -57,7 +57,8 @@ struct conv_product {
     int64_t m, n, k;
 };
 struct conv_product conv_product_of(const struct conv_shape *s);
-/* Parts that the sums of a weight gradient are cut into; others: 1. */
+/* Parts that the sums of a weight gradient are cut into, with no more memory than the allowance has
+ * for that; others: 1. */
 int64_t conv_bands(const struct conv_shape *s, const struct gpu_model *gpu);
 
 #ifdef __cplusplus

@@ -2,28 +2,14 @@
  * outputs whose windows have it. */
 #include "device/cuda/kernels/window.cuh"
 
-/* ---- averages -------------------------------------------------------------------------------- */
+WINDOW_MAP(windows, window)
 
-/* The axis' flag: padding counts. */
-struct averages {
-    template <typename I>
-    static __device__ __forceinline__ struct reach<I> reads(const struct window_axis<I> &a, I o) {
-        return window_reads(a, o);
-    } template <typename I>
-    static __device__ __forceinline__ struct reach<I> readers(const struct window_axis<I> &a, I i) {
-        return window_readers(a, i);
-    } template <typename I>
-    static __device__ __forceinline__ float share(const struct window_axis<I> &a, I o, I)
-    {
-        const struct reach<I> r = window_reads(a, o);
-        return 1.0f / (float)(a.flag ? a.kernel : r.last - r.first);
-    }
-};
+/* ---- averages -------------------------------------------------------------------------------- */
 
 template <bool GRAD> static enum status average(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct window w = pool_window(c);
-    return window_sum<averages, GRAD>(x, c, &w, call_bool(c, AVG_POOL_COUNT_PADDING));
+    return window_sum<windows, GRAD>(x, c, &w, call_bool(c, AVG_POOL_COUNT_PADDING));
 }
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
@@ -33,7 +19,7 @@ template <typename I>
 static __device__ __forceinline__ I number_in_window(const struct window_axes<I> &w, const I *at,
                                                      const I *o)
 {
-    const struct window_axis<I> *a = w.axis;
+    const window_axis<I> *a = w.axis;
     const I d = at[0] + a[0].pad - o[0] * a[0].stride, h = at[1] + a[1].pad - o[1] * a[1].stride;
     return (d * a[1].kernel + h) * a[2].kernel + at[2] + a[2].pad - o[2] * a[2].stride;
 }
@@ -45,9 +31,9 @@ static __global__ void __launch_bounds__(WINDOW_THREADS)
 {
     for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
         const struct window_place<I> p = window_place_of<false>(w, item);
-        const struct reach<I> r0 = window_reads(w.axis[0], p.at[0]);
-        const struct reach<I> r1 = window_reads(w.axis[1], p.at[1]);
-        const struct reach<I> r2 = window_reads(w.axis[2], p.at[2]);
+        const reach<I> r0 = windows::reads(w.axis[0], p.at[0]);
+        const reach<I> r1 = windows::reads(w.axis[1], p.at[1]);
+        const reach<I> r2 = windows::reads(w.axis[2], p.at[2]);
         float best[N];
         pack<uint8_t, N> where = {};
         bool is_first = true;
@@ -82,9 +68,9 @@ static __global__ void __launch_bounds__(WINDOW_THREADS)
 {
     for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
         const struct window_place<I> p = window_place_of<true>(w, item);
-        const struct reach<I> r0 = window_readers(w.axis[0], p.at[0]);
-        const struct reach<I> r1 = window_readers(w.axis[1], p.at[1]);
-        const struct reach<I> r2 = window_readers(w.axis[2], p.at[2]);
+        const reach<I> r0 = windows::readers(w.axis[0], p.at[0]);
+        const reach<I> r1 = windows::readers(w.axis[1], p.at[1]);
+        const reach<I> r2 = windows::readers(w.axis[2], p.at[2]);
         float sum[N] = {};
         for (I d = r0.first; d < r0.last; d++) {
             for (I h = r1.first; h < r1.last; h++) {

@@ -8,25 +8,63 @@
 #ifndef SNUG_DEVICE_CUDA_KERNELS_WINDOW_CUH
 #define SNUG_DEVICE_CUDA_KERNELS_WINDOW_CUH
 
+#include "device/cuda/declared/window_maps.h"
 #include "device/cuda/support/support.cuh"
 #include "ops/window_support.h"
 
-static constexpr int WINDOW_THREADS = 256, WINDOW_SMALL = 1 << 14;
+static constexpr int WINDOW_THREADS = 256;
 
-/* One axis of a window (ops/window_support.h), and what the op's attributes add to it. */
-template <typename I> struct window_axis {
-    I size, out, kernel, stride, pad;
-    bool flag; /* as the map has it */
+/* The types of window_maps.h for a kind of whole number. */
+template <typename I> struct window_types;
+template <> struct window_types<int32_t> {
+    using axis = struct window_axis_32;
+    using reach = struct reach_32;
 };
+template <> struct window_types<int64_t> {
+    using axis = struct window_axis_64;
+    using reach = struct reach_64;
+};
+template <typename I> using window_axis = typename window_types<I>::axis;
+template <typename I> using reach = typename window_types<I>::reach;
+
+/* A map by name: its three functions, of both kinds of numbers. */
+#define WINDOW_MAP(map, name)                                                                     \
+    struct map {                                                                                  \
+        static __device__ __forceinline__ struct reach_32 reads(const struct window_axis_32 &a,   \
+                                                                int32_t o)                        \
+        {                                                                                         \
+            return name##_reads_32(&a, o);                                                        \
+        }                                                                                         \
+        static __device__ __forceinline__ struct reach_64 reads(const struct window_axis_64 &a,   \
+                                                                int64_t o)                        \
+        {                                                                                         \
+            return name##_reads_64(&a, o);                                                        \
+        }                                                                                         \
+        static __device__ __forceinline__ struct reach_32 readers(const struct window_axis_32 &a, \
+                                                                  int32_t i)                      \
+        {                                                                                         \
+            return name##_readers_32(&a, i);                                                      \
+        }                                                                                         \
+        static __device__ __forceinline__ struct reach_64 readers(const struct window_axis_64 &a, \
+                                                                  int64_t i)                      \
+        {                                                                                         \
+            return name##_readers_64(&a, i);                                                      \
+        }                                                                                         \
+        static __device__ __forceinline__ float share(const struct window_axis_32 &a, int32_t o,  \
+                                                      int32_t i)                                  \
+        {                                                                                         \
+            return name##_share_32(&a, o, i);                                                     \
+        }                                                                                         \
+        static __device__ __forceinline__ float share(const struct window_axis_64 &a, int64_t o,  \
+                                                      int64_t i)                                  \
+        {                                                                                         \
+            return name##_share_64(&a, o, i);                                                     \
+        }                                                                                         \
+    };
 
 template <typename I> struct window_axes {
-    struct window_axis<I> axis[WINDOW_AXES];
+    window_axis<I> axis[WINDOW_AXES];
     I n_vectors; /* of channels */
-};
-
-/* Places first .. last - 1. */
-template <typename I> struct reach {
-    I first, last;
 };
 
 /* Where a thread is: `rest` is the sample. */
@@ -40,15 +78,9 @@ template <bool GRAD, typename I>
 static __device__ __forceinline__ struct window_place<I>
 window_place_of(const struct window_axes<I> &w, int64_t item) {
     struct window_place<I> p;
-    I i;
-    if constexpr (sizeof(I) == 4) {
-        i = (I)item;
-        p.vector = i % w.n_vectors;
-        i /= w.n_vectors;
-    } else {
-        p.vector = item % w.n_vectors;
-        i = item / w.n_vectors;
-    }
+    I i = (I)item;
+    p.vector = i % w.n_vectors;
+    i /= w.n_vectors;
 #pragma unroll
     for (int a = WINDOW_AXES - 1; a >= 0; a--) {
         const I n = GRAD ? w.axis[a].size : w.axis[a].out;
@@ -64,37 +96,16 @@ template <bool GRAD, typename I>
 static __device__ __forceinline__ int64_t window_row(const struct window_axes<I> &w,
                                                      const struct window_place<I> &p, I d, I h)
 {
-    const struct window_axis<I> *a = w.axis;
+    const window_axis<I> *a = w.axis;
     int64_t at = p.rest * (GRAD ? a[0].out : a[0].size) + d;
     at = at * (GRAD ? a[1].out : a[1].size) + h;
     return at * (GRAD ? a[2].out : a[2].size) * w.n_vectors + p.vector;
 }
 
-/* The window of output o along an axis, cut off at the ends of x. */
-template <typename I>
-static __device__ __forceinline__ struct reach<I> window_reads(const struct window_axis<I> &a,
-                                                               I o) {
-    const I from = o * a.stride - a.pad;
-    return {max(from, (I)0), min(from + a.kernel, a.size)};
-}
-
-/* The outputs that have place i in their windows. */
-template <typename I>
-static __device__ __forceinline__ struct reach<I> window_readers(const struct window_axis<I> &a,
-                                                                 I i) {
-    const I from = i + a.pad - a.kernel + 1;
-    return {from <= 0 ? (I)0 : (from + a.stride - 1) / a.stride,
-            min((i + a.pad) / a.stride + 1, a.out)};
-}
-
 /* ---- sums of shares -------------------------------------------------------------------------- */
 
-/* A map M says which places an output reads, which outputs read a place, and the share that place i
- * has in output o along an axis (0 where it has none):
- *
- *     reach reads(axis, o);  reach readers(axis, i);  float share(axis, o, i);
- *
- * y[o] is the sum of all x[i] by the product of their shares; dx[i] that of all dy[o]. */
+/* y[o] is the sum of all x[i] by the product of their shares along the axes; dx[i] that of all
+ * dy[o]. M is the map. */
 template <class M, bool GRAD, typename T, int N, typename I>
 static __global__ void __launch_bounds__(WINDOW_THREADS)
     window_sum_kernel(T *to, const T *from, const struct window_axes<I> w, int64_t n_items)
@@ -102,7 +113,7 @@ static __global__ void __launch_bounds__(WINDOW_THREADS)
     enum { KEPT = 4 }; /* shares of the last axis, which every row needs again */
     for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
         const struct window_place<I> p = window_place_of<GRAD>(w, item);
-        struct reach<I> r[WINDOW_AXES];
+        reach<I> r[WINDOW_AXES];
         float kept[KEPT], sum[N] = {};
 #pragma unroll
         for (int a = 0; a < WINDOW_AXES; a++)
