@@ -276,7 +276,7 @@ struct snug_evaluation {
     struct snug_metric metrics[SNUG_METRICS_MOST];
     int n_metrics;
     int64_t n_tokens, n_batches;
-    const char *unit;    /* what n_tokens counts: "tokens", "samples" */
+    const char *unit; /* what n_tokens counts: "tokens", "samples"; NULL: nothing was evaluated */
     const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
     const char *data;    /* "eval_datasets", "val_set_size", "datasets" */
     int64_t resident_bytes, resident_predicted; /* of the host's memory; outside training */

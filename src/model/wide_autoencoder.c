@@ -35,8 +35,8 @@ static const char *const architectures[] = {"WideAutoencoder", NULL};
 
 static void parse_video(struct keys *k, struct autoencoder *a)
 {
-    int64_t height = keys_int(k, "frame_height", 90, 1, 1 << 16);
-    int64_t width = keys_int(k, "frame_width", 160, 1, 1 << 16);
+    int64_t height = keys_int(k, "frame_height", 90, 1, 1 << 12);
+    int64_t width = keys_int(k, "frame_width", 160, 1, 1 << 12);
     int64_t n_frames = keys_int(k, "frames", 38, 1, 1 << 16);
     int64_t skip = keys_int(k, "frame_skip", 1, 1, 1 << 16);
     a->frame = height * width * COLOURS;

@@ -81,6 +81,8 @@ static void mistakes_are_told_with_the_entry_and_its_line(void **state)
         {"    - branch: [[{linear: 2}]]\n", "from 2 to 16"},
         {"    - branch: [[{linear: 2}], [{linear: 3}]]\n      join: add\n", "cannot be added"},
         {"    - {input: other}\n", "none of the network's"},
+        {"    - reshape: [2147483647, 2147483647]\n", "2^40"},
+        {"    - conv: {out: 3, kernel: 5000}\n", "5000; 1024 is the most"},
         {"    - sequential: [{linear: 3}, {dropout: 7}]\n",
          "net.yaml:4: key 'layers.0.sequential.1.dropout.rate' is 7"},
     };

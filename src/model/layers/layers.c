@@ -193,6 +193,9 @@ enum status layer_own(const struct layer_reader *r, struct layer *l, void *out, 
     return OK;
 }
 
+/* Products of sizes stay far inside 64 bits. */
+#define MOST_PLACES (INT64_C(1) << 40)
+
 static bool as_size(const json_t *value, int64_t low, int64_t *out)
 {
     *out = json_is_integer(value) ? (int64_t)json_integer_value(value) : low - 1;
@@ -202,16 +205,22 @@ static bool as_size(const json_t *value, int64_t low, int64_t *out)
 void layer_sizes(struct keys *k, const char *name, int64_t low, int64_t out[], int *n)
 {
     const json_t *value = keys_has(k, name) ? json_object_get(k->object, name) : NULL;
+    int64_t product = 1;
     bool good = true;
     *n = 0;
     if (!value)
         return;
     size_t n_given = json_is_array(value) ? json_array_size(value) : 1;
-    for (size_t i = 0; i < n_given && i < MAX_RANK - 1; i++)
-        good &= as_size(json_is_array(value) ? json_array_get(value, i) : value, low, &out[(*n)++]);
+    for (size_t i = 0; i < n_given && i < MAX_RANK - 1 && good; i++) {
+        int64_t *size = &out[(*n)++];
+        good = as_size(json_is_array(value) ? json_array_get(value, i) : value, low, size);
+        good = good && product <= MOST_PLACES / MAX(*size, INT64_C(1));
+        product *= good ? MAX(*size, INT64_C(1)) : 1;
+    }
     if (!good || n_given == 0 || n_given >= MAX_RANK)
         KEYS_FAIL(k, name, ERR_CONFIG,
-                  "key '%s%s' must be a whole number from %lld on, or a list of one for each axis",
+                  "key '%s%s' must be a whole number from %lld on, or a list of one for each axis, "
+                  "of up to 2^40 places in all",
                   k->path, name, (long long)low);
 }
 

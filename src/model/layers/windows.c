@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+enum { MOST_KERNEL = 1 << 10 }; /* along an axis */
+
 static bool says_same(const struct keys *k)
 {
     const char *text = json_string_value(json_object_get(k->object, "padding"));
@@ -20,6 +22,11 @@ void window_parse(struct keys *k, struct layer_window *out)
         layer_sizes(k, "padding", 0, out->padding, &out->n_padding);
     if (keys_good(k) && out->n_kernel == 0)
         KEYS_FAIL(k, "kernel", ERR_CONFIG, "key '%skernel' is missing", k->path);
+    for (int i = 0; i < out->n_kernel && keys_good(k); i++) {
+        if (out->kernel[i] > MOST_KERNEL)
+            KEYS_FAIL(k, "kernel", ERR_CONFIG, "key '%skernel' is %lld; %d is the most", k->path,
+                      (long long)out->kernel[i], (int)MOST_KERNEL);
+    }
 }
 
 /* One number for every axis, or one for all of them, or none and the preset. */

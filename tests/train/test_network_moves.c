@@ -1,0 +1,130 @@
+/* Networks with running statistics on a device whose memory the host cannot address: what is moved
+ * there and back, or lives on the host, changes no bit. */
+#include <setjmp.h>
+#include <snug.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/compiler.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "support/apart_device.h"
+#include "support/scratch.h"
+
+enum { STEPS = 4 };
+
+static bool is_apart;
+
+enum status __real_device_open_cpu(struct device *d, int n_threads);
+enum status __wrap_device_open_cpu(struct device *d, int n_threads);
+
+/* The linker puts it in the place of device_open_cpu (--wrap). */
+enum status __wrap_device_open_cpu(struct device *d, int n_threads)
+{
+    TRY(__real_device_open_cpu(d, n_threads));
+    if (is_apart)
+        apart_device_make(d);
+    return OK;
+}
+
+struct results {
+    double losses[STEPS], eval_loss;
+    char *weights; /* of the last checkpoint, as a file */
+    size_t n_bytes;
+};
+
+static void check(enum snug_status status)
+{
+    if (status != SNUG_OK)
+        fail_msg("%s", snug_error_message());
+}
+
+static void run(const char *const *settings, struct results *out)
+{
+    struct scratch s;
+    struct snug_config *config;
+    struct snug_run *x;
+    struct snug_train_result r;
+    struct snug_evaluation e;
+    char path[SCRATCH_PATH], file[SCRATCH_PATH + 64], folder[SCRATCH_PATH + 16];
+    const char *overrides[8];
+    size_t n = 0;
+    scratch_init(&s);
+    scratch_write_text(&s, "net.yaml",
+                       "model:\n"
+                       "  input: [6, 6, 2]\n"
+                       "  layers:\n"
+                       "    - conv: {out: 8, kernel: 3, padding: 1}\n"
+                       "    - batch_norm\n"
+                       "    - relu\n"
+                       "    - residual: [{conv: {out: 8, kernel: 3, padding: 1}}, batch_norm]\n"
+                       "    - max_pool: 2\n"
+                       "    - flatten\n"
+                       "    - linear: 16\n"
+                       "    - batch_norm\n"
+                       "    - relu\n"
+                       "    - linear: 3\n"
+                       "  loss: cross_entropy\n"
+                       "datasets: [{type: synthetic, n_samples: 64}]\n"
+                       "val_set_size: 8\n"
+                       "per_device_train_batch_size: 4\n"
+                       "num_threads: 1\n"
+                       "device: cpu\n"
+                       "max_steps: 4\n"
+                       "save_steps: 4\n"
+                       "report_to: none\n");
+    (void)snprintf(folder, sizeof(folder), "output_dir=%s/out", s.folder);
+    overrides[n++] = folder;
+    while (*settings)
+        overrides[n++] = *settings++;
+    check(snug_config_load(&config, scratch_path(&s, "net.yaml", path), overrides, n));
+    check(snug_run_open(&x, config, NULL, SNUG_TRAIN));
+    check(snug_run_train(x, &(struct snug_train_options){0}));
+    snug_run_result(x, &r);
+    memcpy(out->losses, r.losses, sizeof(out->losses));
+    snug_run_close(x);
+    check(snug_run_open(&x, config, NULL, SNUG_EVALUATE));
+    check(snug_run_evaluate(x, "last", &e));
+    out->eval_loss = e.loss;
+    snug_run_close(x);
+    snug_config_free(config);
+    (void)snprintf(file, sizeof(file), "%s/out/checkpoint-4/model.safetensors", s.folder);
+    assert_int_equal(file_read(file, &out->weights, &out->n_bytes), OK);
+    scratch_release(&s);
+}
+
+static void what_is_moved_changes_no_bit_of_a_network(void **state)
+{
+    static const char *const ways[][4] = {
+        {NULL},
+        {"activation_offloading=true", NULL},
+        {"offload_optimizer=true", NULL},
+        {"offload_optimizer=true", "offload_param=true", "gradient_checkpointing=true", NULL},
+    };
+    struct results first, x;
+    (void)state;
+    is_apart = false;
+    run(ways[0], &first);
+    is_apart = true;
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        run(ways[i], &x);
+        assert_memory_equal(first.losses, x.losses, sizeof(x.losses));
+        assert_true(first.eval_loss == x.eval_loss);
+        assert_int_equal(first.n_bytes, x.n_bytes);
+        assert_memory_equal(first.weights, x.weights, x.n_bytes);
+        mem_free(x.weights);
+    }
+    mem_free(first.weights);
+}
+
+int main(void)
+{
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_moved_changes_no_bit_of_a_network)};
+    return cmocka_run_group_tests_name("network_moves", tests, NULL, NULL);
+}
