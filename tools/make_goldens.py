@@ -20,6 +20,7 @@ import contextlib
 import json
 import os
 import sys
+import types
 
 import torch
 import torch.nn.functional as F
@@ -70,7 +71,76 @@ def configs():
                                       moe_intermediate_size=16, norm_topk_prob=True, rope_parameters=PLAIN_ROPE),
         "olmoe": t.OlmoeConfig(**{**MIXTURE, "intermediate_size": 24}, pad_token_id=None, num_experts=4, num_experts_per_tok=2,
                                output_router_logits=True, router_aux_loss_coef=0.2, rope_parameters=PLAIN_ROPE),
+        "moe": types.SimpleNamespace(model_type="moe", vocab_size=VOCAB, max_position_embeddings=64, hidden_size=32,
+                                     num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, num_experts=4,
+                                     num_experts_per_tok=2, router_aux_loss_coef=0.3, router_z_loss_coef=0.05,
+                                     layer_norm_eps=1e-5, bos_token_id=1, eos_token_id=2, tie_word_embeddings=False),
     }
+
+
+class Mixture(torch.nn.Module):
+    """The decoder of model_type moe, written down once more: plain loops, no shared code."""
+
+    def __init__(self, config):
+        super().__init__()
+        c = self.config = config
+        n, inner = c.hidden_size, c.intermediate_size
+        linear = torch.nn.Linear
+        self.model = torch.nn.Module()
+        self.model.embed_tokens = torch.nn.Embedding(c.vocab_size, n)
+        self.model.layers = torch.nn.ModuleList()
+        for _ in range(c.num_hidden_layers):
+            layer = torch.nn.Module()
+            layer.input_layernorm, layer.post_attention_layernorm = (torch.nn.LayerNorm(n, c.layer_norm_eps) for _ in "ab")
+            layer.self_attn = torch.nn.ModuleDict({p + "_proj": linear(n, n) for p in "qkvo"})
+            layer.mlp = torch.nn.Module()
+            layer.mlp.gate = linear(n, c.num_experts)
+            layer.mlp.experts = torch.nn.ModuleList(
+                torch.nn.ModuleDict(dict(up_proj=linear(n, inner), down_proj=linear(inner, n)))
+                for _ in range(c.num_experts))
+            self.model.layers.append(layer)
+        self.model.norm = torch.nn.LayerNorm(n, c.layer_norm_eps)
+        self.lm_head = linear(n, c.vocab_size, bias=False)
+
+    def attend(self, x, own):
+        heads, (b, t, n) = self.config.num_attention_heads, x.shape
+        d = n // heads
+        q, k, v = (own[p + "_proj"](x).reshape(b, t, heads, d).transpose(1, 2) for p in "qkv")
+        angle = torch.outer(torch.arange(t), (10000.0 ** (-torch.arange(0, d, 2) / d)).float()).to(x.dtype)
+        cos, sin = (torch.cat([f(angle)] * 2, -1) for f in (torch.cos, torch.sin))
+        q, k = (y * cos + torch.cat([-y[..., d // 2:], y[..., :d // 2]], -1) * sin for y in (q, k))
+        return own["o_proj"](attention(q, k, v).transpose(1, 2).reshape(b, t, n))
+
+    def mix(self, x, own):
+        """The output of a layer, its balance loss and its z loss."""
+        c, rows = self.config, x.reshape(-1, x.shape[-1])
+        z = own.gate(rows)
+        p = torch.softmax(z, -1)
+        top, ids = p.topk(c.num_experts_per_tok, -1)
+        weights, y = top / (top.sum(-1, keepdim=True) + 1e-9), torch.zeros_like(rows)
+        for e, expert in enumerate(own.experts):
+            out = expert["down_proj"](F.gelu(expert["up_proj"](rows)))
+            y = y + ((ids == e) * weights).sum(-1, keepdim=True) * out
+        share = torch.bincount(ids.reshape(-1), minlength=c.num_experts) / ids.numel()
+        balance = c.num_experts * (share.to(p.dtype) * p.mean(0)).sum()
+        return y.reshape(x.shape), balance, (torch.logsumexp(z, -1) ** 2).mean()
+
+    def forward(self, tokens, use_cache=False):
+        x, losses = self.model.embed_tokens(tokens), []
+        for layer in self.model.layers:
+            x = x + self.attend(layer.input_layernorm(x), layer.self_attn)
+            y, *own = self.mix(layer.post_attention_layernorm(x), layer.mlp)
+            x = x + y
+            losses.append(torch.stack(own))
+        balance, z_loss = torch.stack(losses).mean(0)
+        return types.SimpleNamespace(logits=self.lm_head(self.model.norm(x)), aux_loss=balance, z_loss=z_loss)
+
+    def save_pretrained(self, folder):
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(dict(vars(self.config), dtype="float32"), f, indent=2, sort_keys=True)
+            f.write("\n")
+        save_file({n: p.detach().clone() for n, p in self.named_parameters()},
+                  os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 @contextlib.contextmanager
@@ -92,6 +162,8 @@ def all_double():
 
 
 def build(config):
+    if config.model_type == "moe":
+        return Mixture(config).train()
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
 
 
@@ -139,14 +211,15 @@ def mean_loss(logits, targets, smoothing=0.0, z_loss=0.0):
 
 
 def losses_of(model, tokens, targets, **kw):
-    """Logits, mean cross entropy and balance loss (0 where the config does not ask for it)."""
+    """Logits, mean cross entropy, and the losses of routing by name where the config asks for them."""
     out = model(tokens, use_cache=False)
-    balance = getattr(out, "aux_loss", None)
-    return out.logits, mean_loss(out.logits, targets, **kw), 0.0 if balance is None else balance
+    routing = dict(balance_loss=getattr(out, "aux_loss", None), router_z_loss=getattr(out, "z_loss", None))
+    return out.logits, mean_loss(out.logits, targets, **kw), {n: x for n, x in routing.items() if x is not None}
 
 
-def minimised(model, loss, balance):
-    return loss + getattr(model.config, "router_aux_loss_coef", 0.0) * balance
+def minimised(model, loss, routing):
+    factors = dict(balance_loss="router_aux_loss_coef", router_z_loss="router_z_loss_coef")
+    return loss + sum(getattr(model.config, factors[n]) * x for n, x in routing.items())
 
 
 def whole_loss(model, tokens, targets, **kw):
@@ -156,9 +229,9 @@ def whole_loss(model, tokens, targets, **kw):
 def gradients(model, tokens, targets, **kw):
     """Gradients of what is minimised; the loss that is returned is the cross entropy."""
     model.zero_grad()
-    logits, loss, balance = losses_of(model, tokens, targets, **kw)
-    minimised(model, loss, balance).backward()
-    return logits.detach(), loss.detach(), balance, {n: p.grad.clone() for n, p in model.named_parameters()}
+    logits, loss, routing = losses_of(model, tokens, targets, **kw)
+    minimised(model, loss, routing).backward()
+    return logits.detach(), loss.detach(), routing, {n: p.grad.clone() for n, p in model.named_parameters()}
 
 
 def by_expert(model, tensors):
@@ -211,8 +284,8 @@ def train(model, tokens, targets):
     losses, norms = [], []
     for _ in range(STEPS):
         opt.zero_grad()
-        _, loss, balance = losses_of(model, tokens, targets)
-        minimised(model, loss, balance).backward()
+        _, loss, routing = losses_of(model, tokens, targets)
+        minimised(model, loss, routing).backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
         opt.step()
         losses.append(loss.item())
@@ -263,7 +336,7 @@ def make_model(name, config, seed):
         logits32 = model(tokens, use_cache=False).logits
     twin = double_copy(model, config)
     with all_double():
-        logits, loss, balance, grads = gradients(twin, tokens, targets)
+        logits, loss, routing, grads = gradients(twin, tokens, targets)
         check_gradient(twin, tokens, targets, grads)
         if getattr(config, "sliding_window", None) and "full_attention" not in (getattr(config, "layer_types", None) or []):
             check_sliding_window(twin, tokens, config.sliding_window, config.num_hidden_layers)
@@ -274,12 +347,12 @@ def make_model(name, config, seed):
     pick = trained_names(twin)
     out = dict(tokens=tokens.int(), targets=targets.int(), logits=logits, loss=loss.reshape(1),
                smooth_loss=smooth.reshape(1), adamw_losses=losses64, adamw_losses_f32=losses32, adamw_grad_norms=norms)
-    if torch.is_tensor(balance):
-        out["balance_loss"] = balance.detach().reshape(1)
+    out.update({n: x.detach().reshape(1) for n, x in routing.items()})
     out.update({"grad." + n: g for n, g in by_expert(twin, grads).items()})
     out.update({"smooth_grad." + n: smooth_grads[n] for n in pick})
     out.update({"trained." + n: p.detach() for n, p in twin.named_parameters() if n in pick})
-    keep_double = ("adamw_losses", "loss", "smooth_loss", "adamw_grad_norms", "balance_loss")
+    keep_double = ("adamw_losses", "loss", "smooth_loss", "adamw_grad_norms", "balance_loss",
+                   "router_z_loss")
     out = {n: x.float() if x.dtype == torch.float64 and n not in keep_double else x for n, x in out.items()}
     out["adamw_losses_f32"] = losses32.float()
     write(os.path.join(folder, "golden.safetensors"), out)

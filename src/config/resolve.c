@@ -126,8 +126,13 @@ static enum status resolve_model(struct config *cfg)
     if (!cfg->model && !cfg->model_name_or_path)
         return FAIL(ERR_CONFIG, "no model: write model_name_or_path: FOLDER, or model: with the "
                                 "keys of a config.json");
-    derive_text(cfg, &cfg->tokenizer, cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
-    return cfg->model_name_or_path ? OK : config_check_model(cfg);
+    int reads_text = 1;
+    if (!cfg->model_name_or_path)
+        TRY(config_check_model(cfg, &reads_text));
+    if (reads_text)
+        derive_text(cfg, &cfg->tokenizer,
+                    cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
+    return OK;
 }
 
 /* Data that is made up as it is needed: epochs mean nothing. */
@@ -146,7 +151,7 @@ static enum status resolve_data(struct config *cfg)
 {
     derive_int(cfg, &cfg->data_seed, cfg->seed);
     if (cfg->datasets.n == 0) {
-        config_remark(cfg, "no datasets are given: training on synthetic tokens");
+        config_remark(cfg, "no datasets are given: training on synthetic data");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};

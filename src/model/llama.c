@@ -177,27 +177,6 @@ static value_id block(struct parts *p, value_id x, const struct tables *tables,
     return build_name(p->b, build(p->b, OP_add, IN(x, y), NO_ATTRS), parts_name(p, "x"));
 }
 
-/* In the accumulator's dtype, as rotary asks; the numbers are those of float either way, as in the
- * checkpoints' own training. */
-static value_id inverse_frequencies(struct parts *p, const char *name, const struct rope *rope)
-{
-    const struct llama_config *c = p->m->config;
-    struct builder *b = p->b;
-    int64_t n_channels = rope_channels(rope, c->head_dim), n = n_channels / 2;
-    float *table = pool_alloc(&b->g->pool, sizeof(*table) * (size_t)n);
-    double *wide = pool_alloc(&b->g->pool, sizeof(*wide) * (size_t)n);
-    if (!table || !wide) {
-        b->status = pool_status(&b->g->pool);
-        return VALUE_NONE;
-    }
-    rope_inv_freq(rope, n_channels, table);
-    for (int64_t i = 0; i < n; i++)
-        wide[i] = (double)table[i];
-    enum dtype dtype = dtype_accumulator(p->r->dtype);
-    const void *data = dtype == DTYPE_F64 ? (const void *)wide : (const void *)table;
-    return build_constant(b, name, dtype, shape_of(1, n), data);
-}
-
 static enum status build_graph(const struct model *m, struct builder *b,
                                const struct model_request *r, struct model_graph *out)
 {
@@ -210,9 +189,9 @@ static enum status build_graph(const struct model *m, struct builder *b,
                                  table_shape, INIT_NORMAL, c->init_std);
     if (m->language.tied && b->status == OK)
         out->params[0].tied_name = "lm_head.weight";
-    struct tables tables = {.full = inverse_frequencies(&p, "inv_freq", &c->rope)};
+    struct tables tables = {.full = parts_inv_freq(&p, "inv_freq", &c->rope, c->head_dim)};
     if (c->traits->has_local_rope)
-        tables.local = inverse_frequencies(&p, "local_inv_freq", &c->local_rope);
+        tables.local = parts_inv_freq(&p, "local_inv_freq", &c->local_rope, c->head_dim);
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     if (c->traits->embedding_grows)
         x = build(b, OP_scale, IN(x), ATTRS({.name = "factor", .f = sqrt((double)m->hidden)}));

@@ -144,6 +144,27 @@ value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec 
     return build_name(p->b, y, parts_name(p, s->name));
 }
 
+/* In the accumulator's dtype, as rotary asks; the numbers are those of float either way, as in the
+ * checkpoints' own training. */
+value_id parts_inv_freq(struct parts *p, const char *name, const struct rope *rope,
+                        int64_t head_dim)
+{
+    struct builder *b = p->b;
+    int64_t n_channels = rope_channels(rope, head_dim), n = n_channels / 2;
+    float *table = pool_alloc(&b->g->pool, sizeof(*table) * (size_t)n);
+    double *wide = pool_alloc(&b->g->pool, sizeof(*wide) * (size_t)n);
+    if (!table || !wide) {
+        b->status = pool_status(&b->g->pool);
+        return VALUE_NONE;
+    }
+    rope_inv_freq(rope, n_channels, table);
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = (double)table[i];
+    enum dtype dtype = dtype_accumulator(p->r->dtype);
+    const void *data = dtype == DTYPE_F64 ? (const void *)wide : (const void *)table;
+    return build_constant(b, name, dtype, shape_of(1, n), data);
+}
+
 /* The input every dropout of the graph draws from. */
 static value_id random_state(struct parts *p)
 {

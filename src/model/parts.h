@@ -9,6 +9,7 @@
 #define SNUG_MODEL_PARTS_H
 
 #include "model/model.h"
+#include "model/rope.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,6 +68,10 @@ struct rms_norm_spec {
     double epsilon, offset;
 };
 value_id parts_rms_norm(struct parts *p, value_id x, const struct rms_norm_spec *s);
+
+/* The table of angles that rotary positions go by, a constant. */
+value_id parts_inv_freq(struct parts *p, const char *name, const struct rope *rope,
+                        int64_t head_dim);
 
 struct attention_spec {
     int64_t heads, kv_heads, head_dim;

@@ -98,18 +98,24 @@ static double count_targets(const struct golden *g)
     return n;
 }
 
-/* The second loss, where there is one. */
-static void check_balance(const struct golden *g, const char *name, double count, double tolerance)
+/* The losses of routing, which come after the first, by their names. */
+static void check_routing_losses(const struct golden *g, const char *model, double count,
+                                 double tolerance)
 {
-    assert_int_equal(g->built.n_losses > 1, st_reader_find(g->reader, "balance_loss") != NULL);
-    if (g->built.n_losses < 2)
-        return;
-    double *due, *balance = golden_value(g, g->built.sums[g->built.losses[1].sum].value);
-    golden_get(g, "balance_loss", &due);
-    balance[0] /= count;
-    expect_close(name, "balance_loss", relative_error(balance, due, 1), tolerance);
-    mem_free(balance);
-    mem_free(due);
+    static const char *const names[] = {"balance_loss", "router_z_loss"};
+    int n_due = 1;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        n_due += st_reader_find(g->reader, names[i]) != NULL;
+    assert_int_equal(g->built.n_losses, n_due);
+    for (int i = 1; i < n_due; i++) {
+        const struct graph_output *sum = &g->built.sums[g->built.losses[i].sum];
+        double *due, *got = golden_value(g, sum->value);
+        golden_get(g, sum->name, &due);
+        got[0] /= count;
+        expect_close(model, sum->name, relative_error(got, due, 1), tolerance);
+        mem_free(got);
+        mem_free(due);
+    }
 }
 
 static void check_training(const char *name, const struct model_request *r, const char *loss_name,
@@ -149,7 +155,7 @@ static void check_training(const char *name, const struct model_request *r, cons
     loss[0] /= count;
     golden_get(&g, loss_name, &due);
     expect_close(name, loss_name, relative_error(loss, due, 1), tolerance);
-    check_balance(&g, name, count, tolerance);
+    check_routing_losses(&g, name, count, tolerance);
     for (int i = 0; i < g.built.n_params; i++)
         check_gradient(&g, name, &g.built.params[i], grads[i], prefix, tolerance);
     mem_free(loss);

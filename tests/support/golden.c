@@ -16,7 +16,7 @@
 
 const char *const golden_names[] = {"gpt2",      "llama",     "llama3",  "qwen2", "qwen3",
                                     "mistral",   "olmo2",     "smollm3", "phi3",  "mixtral",
-                                    "qwen2_moe", "qwen3_moe", "olmoe",   NULL};
+                                    "qwen2_moe", "qwen3_moe", "olmoe",   "moe",   NULL};
 
 void expect_ok(enum status s)
 {

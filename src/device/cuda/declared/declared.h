@@ -49,6 +49,11 @@ kernel_workspace cuda_linear_workspace, cuda_linear_grad_input_workspace,
     cuda_linear_grad_weight_workspace, cuda_head_loss_workspace, cuda_head_loss_plain_workspace,
     cuda_head_loss_grad_workspace, cuda_head_loss_grad_plain_workspace;
 
+/* experts.c */
+kernel_declines cuda_route_declines, cuda_grouped_declines, cuda_grouped_plain_declines,
+    cuda_group_sum_rows_declines;
+kernel_workspace cuda_route_workspace, cuda_router_grad_workspace, cuda_square_lse_workspace;
+
 /* attention.c */
 kernel_declines cuda_attention_cudnn_declines, cuda_attention_tensor_cores_declines,
     cuda_attention_tiles_declines, cuda_attention_plain_declines, cuda_attention_cached_declines;
