@@ -292,7 +292,7 @@ static void add_choices(const struct snug_run *run, struct str *s)
     const struct config *cfg = x->config;
     if (x->n_batches_planned > 0)
         str_addf(s,
-                 "micro-batch: %lld sequences, %lld accumulated, the best of %d that were "
+                 "micro-batch: %lld, %lld accumulated, the best of %d that were "
                  "planned; another one adds gradients up in another order\n",
                  (long long)cfg->per_device_train_batch_size,
                  (long long)cfg->gradient_accumulation_steps, x->n_batches_planned);

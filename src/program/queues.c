@@ -12,6 +12,7 @@ struct lane {
     bool runs;    /* `at` has begun */
     double left;  /* of its time alone */
     double speed; /* of time alone, in a second */
+    double ends;  /* seconds from now on */
 };
 
 struct run {
@@ -81,22 +82,22 @@ static bool is_blocked(const struct run *r, int32_t k)
     return r->record[k] != NO_INSTR && !r->is_done[r->record[k]];
 }
 
-/* Passes what takes no time, and begins what does; true: it has come further. */
+/* Passes what takes no time, and begins what does; true: others may have waited for it. */
 static bool advance(struct run *r, struct lane *lane)
 {
-    bool moved = false;
+    bool recorded = false;
     while (lane->at != NO_INSTR && !lane->runs && !is_blocked(r, lane->at) &&
            r->enqueued[lane->at] <= r->now) {
         int32_t k = lane->at;
         r->starts[k] = r->now;
         r->is_done[k] = r->instrs[k].kind == INSTR_RECORD;
+        recorded = recorded || r->is_done[k];
         lane->runs = r->alone[k] > 0;
         lane->left = r->alone[k];
         if (!lane->runs)
             lane->at = r->next[k];
-        moved = true;
     }
-    return moved;
+    return recorded;
 }
 
 static bool copies(const struct run *r, const struct lane *lane)
@@ -124,17 +125,15 @@ static void set_speeds(struct run *r)
 }
 
 /* Until the next instruction ends or is enqueued; HUGE_VAL: everything is done. */
-static double time_to_event(const struct run *r)
+static double time_to_event(struct run *r)
 {
     double least = HUGE_VAL;
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        const struct lane *lane = &r->lanes[q];
-        if (lane->at == NO_INSTR)
+        struct lane *lane = &r->lanes[q];
+        if (lane->at == NO_INSTR || (!lane->runs && is_blocked(r, lane->at)))
             continue;
-        if (lane->runs)
-            least = MIN(least, lane->left / lane->speed);
-        else if (!is_blocked(r, lane->at))
-            least = MIN(least, r->enqueued[lane->at] - r->now);
+        lane->ends = lane->runs ? lane->left / lane->speed : r->enqueued[lane->at] - r->now;
+        least = MIN(least, lane->ends);
     }
     return least;
 }
@@ -146,9 +145,8 @@ static void pass(struct run *r, double seconds)
         struct lane *lane = &r->lanes[q];
         if (!lane->runs)
             continue;
-        bool ends = lane->left / lane->speed <= seconds;
         lane->left -= seconds * lane->speed;
-        if (ends) {
+        if (lane->ends <= seconds) {
             lane->at = r->next[lane->at];
             lane->runs = false;
         }
@@ -158,10 +156,10 @@ static void pass(struct run *r, double seconds)
 static void run_all(struct run *r)
 {
     for (double seconds = 0; seconds < HUGE_VAL;) {
-        for (bool moved = true; moved;) {
-            moved = false;
+        for (bool recorded = true; recorded;) {
+            recorded = false;
             for (int q = 0; q < QUEUE_COUNT; q++)
-                moved = advance(r, &r->lanes[q]) || moved;
+                recorded = advance(r, &r->lanes[q]) || recorded;
         }
         set_speeds(r);
         seconds = time_to_event(r);

@@ -113,6 +113,9 @@ static void bad_config_is_2(void **state)
     expect_error(2, "ERR_CONFIG", "val_set_size", ARGS("train", config, "eval_strategy=steps"));
     expect_error(2, "ERR_CONFIG", "fp16: true", ARGS("train", config, "loss_scale=128"));
     expect_error(2, "ERR_CONFIG", "bf16: true", ARGS("train", config, "master_dtype=bf16"));
+    expect_error(2, "ERR_CONFIG", "no block of the network has attention",
+                 ARGS("plan", SNUG_SOURCE_DIR "/configs/mlp.yaml", "device=cpu",
+                      "gradient_checkpointing=attention"));
 }
 
 static void what_this_build_lacks_is_2(void **state)

@@ -255,8 +255,8 @@ static void blocks_that_the_model_lacks_are_named_with_their_line(void **state)
     (void)state;
     assert_int_equal(request(text, STAGE_TRAIN, &r), ERR_CONFIG);
     expect_message(
-        "run.yaml:3: gradient_checkpointing: '0-2' is not true, false, auto or a list of "
-        "blocks between 0 and 1");
+        "run.yaml:3: gradient_checkpointing: '0-2' is not true, false, auto, parts of blocks "
+        "(attention, mlp, norm) or a list of blocks between 0 and 1");
     expect_ok(request(text, STAGE_EVAL, &r)); /* which recomputes nothing */
 }
 
