@@ -42,7 +42,7 @@ enum window_rule {
     WINDOW_EVERYWHERE, /* all, where sliding_window is given */
     WINDOW_SWITCHED,   /* layer_types; from max_window_layers on, with use_sliding_window */
     WINDOW_UNROTATED,  /* layer_types; those without rotary positions, with use_sliding_window */
-    WINDOW_PATTERN     /* layer_types; all but each sliding_window_pattern-th */
+    WINDOW_PATTERN     /* layer_types; all but each window_pattern-th */
 };
 
 struct llama_traits {
@@ -67,6 +67,7 @@ struct llama_traits {
     bool has_attention_cap;    /* attn_logit_softcapping */
     bool has_logit_cap;        /* final_logit_softcapping */
     bool has_local_rope;       /* rotary positions of their own where the window holds */
+    bool has_window_pattern;   /* sliding_window_pattern */
     enum window_rule window;
     struct rope_rules rope;
 

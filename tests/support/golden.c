@@ -14,8 +14,8 @@
 #include "io/weights.h"
 #include "io/weights_convert.h"
 
-const char *const golden_names[] = {"gpt2",    "llama", "llama3",  "qwen2", "qwen3",
-                                    "mistral", "olmo2", "smollm3", "phi3",  NULL};
+const char *const golden_names[] = {"gpt2",  "llama",   "llama3", "qwen2",  "qwen3",  "mistral",
+                                    "olmo2", "smollm3", "phi3",   "gemma2", "gemma3", NULL};
 
 void expect_ok(enum status s)
 {
