@@ -55,7 +55,7 @@ arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; AR
 
 cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null
-	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli bench_attention bench_elementwise bench_gemm_cuda \
+	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli bench_attention bench_conv_cuda bench_elementwise bench_gemm_cuda \
 		$(patsubst tests/cuda/%.c,cuda_%,$(wildcard tests/cuda/test_*.c))
 
 check-gpu: deps ## build for the GPU of this machine, say what it is, and try it

@@ -91,6 +91,26 @@ static const struct bench_case cases[] = {
      32768 * 768 * 2.0 + 24000 * 768 * 8.0},
     {"embedding_grad", "bf16[8192,1600], i32[8192]~50304, f32[50304,1600] {rows=50304, dtype=f32}",
      8192 * 1600 * 2.0 + 7550 * 1600 * 8.0},
+    {"batch_norm", "bf16[16,224,224,64], f32[64], f32[64]", 0},
+    {"batch_norm", "bf16[64,28,28,512], f32[512], f32[512]", 0},
+    {"batch_norm_grad",
+     "bf16[16,224,224,64], bf16[16,224,224,64], f32[64], f32[64], f32[64]+ {dtype=f32}", 0},
+    {"batch_norm_inference", "bf16[16,224,224,64], f32[64], f32[64], f32[64], f32[64]+", 0},
+    {"group_norm", "bf16[16,224,224,64], f32[64], f32[64] {groups=8}", 0},
+    {"group_norm_grad",
+     "bf16[16,224,224,64], bf16[16,224,224,64], f32[64], f32[16,8], f32[16,8]+ {groups=8, "
+     "dtype=f32}",
+     0},
+    {"max_pool", "bf16[16,224,224,64] {kernel=[2,2], stride=[2,2]}", 0},
+    {"max_pool_grad",
+     "bf16[16,112,112,64], u8[16,112,112,64]~4 {kernel=[2,2], stride=[2,2], size=[224,224]}", 0},
+    {"max_pool",
+     "bf16[16,224,224,64] {kernel=[3,3], stride=[2,2], pad_before=[1,1], pad_after=[1,1]}", 0},
+    {"avg_pool", "bf16[16,224,224,64] {kernel=[2,2], stride=[2,2]}", 0},
+    {"avg_pool_grad", "bf16[16,112,112,64] {kernel=[2,2], stride=[2,2], size=[224,224]}", 0},
+    {"resize", "bf16[16,112,112,64] {out=[224,224], linear=true}", 0},
+    {"resize_grad", "bf16[16,224,224,64] {size=[112,112], linear=true}", 0},
+    {"resize", "bf16[2,8,128,128,32] {out=[16,256,256], linear=true}", 0},
     {"sum_squares", "bf16[38633472]", 0},
     {"adamw_master",
      "bf16[38633472], bf16[38633472], f32[38633472], f32[38633472]+, f32[1]=0.001, i32[1]=1000, "
@@ -162,7 +182,7 @@ static enum status place_call(struct bench *b, enum op_id op, int copy)
         if (!tensor_present(t))
             continue;
         TRY(take(b, tensor_bytes(t), &t->data));
-        TRY(b->d->ops->fill(b->d, t, b->sample.in[i].high));
+        TRY(b->d->ops->fill(b->d, t, (struct index_rule){.limit = b->sample.in[i].high}));
     }
     for (int o = 0; o < c->n_out; o++) {
         int in = updated_input(c, o);

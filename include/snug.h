@@ -165,15 +165,18 @@ struct snug_forecast {
     const char
         *binding; /* tier that is over its budget, or the fullest: "device", "host", "disk" */
 
-    const char *model; /* architecture: "llama" */
-    int64_t n_params, n_trainable, n_layers, vocab_size;
+    const char *model;                                   /* architecture: "llama" */
+    int64_t n_params, n_trainable, n_layers, vocab_size; /* vocab_size 0: it reads no text */
+    int64_t n_active; /* parameters that one token meets: fewer than all where there are experts */
     const char *precision; /* "f32", "bf16 with f32 masters" */
     const char *device;    /* "cpu, 2 threads, Haswell" */
     const char *weights;   /* folder they come from; NULL: initialised from the seed */
     const char *output_dir;
 
-    int64_t micro_batch, n_micro, n_ranks, seq_len;
-    int64_t tokens_per_step;
+    const char
+        *unit; /* what steps are counted in: "tokens"; "samples" where a network reads none */
+    int64_t micro_batch, n_micro, n_ranks, seq_len; /* seq_len 1: samples have no length */
+    int64_t tokens_per_step;                        /* of the unit, here and in rates */
 
     int64_t arena_bytes, host_bytes, disk_bytes; /* one allocation per tier, to the byte */
     int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
@@ -273,6 +276,7 @@ struct snug_evaluation {
     struct snug_metric metrics[SNUG_METRICS_MOST];
     int n_metrics;
     int64_t n_tokens, n_batches;
+    const char *unit;    /* what n_tokens counts: "tokens", "samples" */
     const char *weights; /* folder they came from; NULL: not loaded. Owned by the run */
     const char *data;    /* "eval_datasets", "val_set_size", "datasets" */
     int64_t resident_bytes, resident_predicted; /* of the host's memory; outside training */

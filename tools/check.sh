@@ -27,7 +27,7 @@ layers() {
     sources | includes_go_up "$order" 2 \'\'
 }
 rooms() {
-    order="declared support products attention kernels runtime"
+    order="declared support products attention convolution kernels runtime"
     git ls-files 'src/device/cpu/*/*' | includes_go_up "$order" 4 device/cpu/ &&
         git ls-files 'src/device/cuda/*/*' | includes_go_up "$order" 4 device/cuda/
 }

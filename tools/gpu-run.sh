@@ -9,6 +9,7 @@
 #   sanitize  memcheck, racecheck and initcheck on training and on the ops, side by side (SANITIZE_SECONDS in all)
 #   loss      GPT-2 124M on real text beside PyTorch: bench/loss_compare.sh (TOKENS: the token file,
 #             build/corpus/train.bin; tools/make_text_corpus.py makes one)
+#   kernels   programs that time single kernels: convolutions with cuDNN's plans, and what only moves memory
 #   bench     our side of the cases of bench/targets.json; CASE-PATTERN (a shell pattern) chooses among them
 #   peer      PyTorch's side of the same cases, by turns with ours (PEER: its program; see tools/gpu_bench.py)
 #   profile   where the time of a step goes in these cases, op by op
@@ -77,9 +78,9 @@ run_test() {
 # tool and its options | program and its arguments. A device's arenas are zeroed, so initcheck would see nothing in
 # training; the laws run every kernel once with outputs and workspace in memory that nobody has written. What they copy
 # out of it they compare bit for bit; initcheck is not asked about copies, as it does not see what TMA stores.
-# Checkers are slow: the products' and attention's ops have processes of their own, the others share some; racecheck
+# Checkers are slow: the ops of products, convolutions and attention have processes of their own, the others share some; racecheck
 # sees every kernel once, and of training in bf16 two steps, the second over what the first has updated.
-slow_ops='linear_cross_entropy_grad linear_cross_entropy attention_grad linear_grad_weight linear_grad_input attention linear'
+slow_ops='conv_grad_weight conv_grad_input conv linear_cross_entropy_grad linear_cross_entropy attention_grad linear_grad_weight linear_grad_input attention linear'
 other_ops=$(sed -n 's/^OP(\([a-z_0-9]*\),.*/\1/p' src/graph/ops.def | grep -vxF "${slow_ops// /$'\n'}")
 # shellcheck disable=SC2086 # words
 law_groups="$slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n')"
@@ -129,12 +130,19 @@ run_loss() {
     timeout "$(seconds "${LOSS_SECONDS:-240}")" bench/loss_compare.sh "$tokens" "$build"
 }
 
+run_kernels() {
+    cmake --build "$build" -j "$(nproc)" --target bench_conv_cuda bench_elementwise >>"$logs/build.log" 2>&1 || return 1
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --samples >"$logs/convolution-samples.log" 2>&1
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --plans "${PLANS:-6}" 2>&1 | tee "$logs/convolution.log"
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_elementwise" 2>&1 | tee "$logs/elementwise.log"
+}
+
 sections='' patterns=()
 for word in "$@"; do
     case $word in
     all) sections="$sections build test bench" ;;
-    build | test | sanitize | loss | bench | peer | profile) sections="$sections $word" ;;
-    -*) sed -n '2,19p' "$0"; exit 2 ;;
+    build | test | sanitize | loss | kernels | bench | peer | profile) sections="$sections $word" ;;
+    -*) sed -n '2,20p' "$0"; exit 2 ;;
     *) patterns+=("$word") ;;
     esac
 done
@@ -144,7 +152,7 @@ wants() { [[ $sections == *" $1 "* ]]; }
 status=0
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
 if wants build || { [ ! -x "$build/snug" ] && [ "$sections" != " peer " ]; }; then run_build || exit 1; fi
-for section in test sanitize loss; do
+for section in test sanitize loss kernels; do
     if wants $section; then "run_$section" || status=1; fi
 done
 measured=

@@ -38,6 +38,8 @@ LLAMA = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=80, num_hidden_
              bos_token_id=1, eos_token_id=2)
 GEMMA = dict(**{**LLAMA, "tie_word_embeddings": True}, head_dim=16, query_pre_attn_scalar=12, sliding_window=8,
              layer_types=["sliding_attention", "full_attention"], pad_token_id=None)
+# Mixtures of experts: with the balance loss in what is minimised (wide factor, so that it shows), and without.
+MIXTURE = {**LLAMA, "intermediate_size": 40}
 PLAIN_ROPE = dict(rope_theta=10000.0, rope_type="default")
 # original_max_position_embeddings is small so that all three ranges of the rule occur at head size 8.
 LLAMA3_ROPE = dict(rope_theta=10000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -61,6 +63,15 @@ def configs():
                                    sliding_window=8, pad_token_id=None, rope_parameters={**PLAIN_ROPE, "rope_theta": 2e6}),
         "phi3": t.Phi3Config(**LLAMA, sliding_window=8, pad_token_id=None, original_max_position_embeddings=64,
                              rope_parameters={**PLAIN_ROPE, "partial_rotary_factor": 0.5}),
+        "mixtral": t.MixtralConfig(**{**MIXTURE, "intermediate_size": 24}, num_local_experts=4, num_experts_per_tok=2,
+                                   output_router_logits=True, router_aux_loss_coef=0.5, rope_parameters=PLAIN_ROPE),
+        "qwen2_moe": t.Qwen2MoeConfig(**MIXTURE, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16,
+                                      shared_expert_intermediate_size=24, mlp_only_layers=[0],
+                                      rope_parameters=PLAIN_ROPE),
+        "qwen3_moe": t.Qwen3MoeConfig(**MIXTURE, head_dim=16, num_experts=8, num_experts_per_tok=3,
+                                      moe_intermediate_size=16, norm_topk_prob=True, rope_parameters=PLAIN_ROPE),
+        "olmoe": t.OlmoeConfig(**{**MIXTURE, "intermediate_size": 24}, pad_token_id=None, num_experts=4, num_experts_per_tok=2,
+                               output_router_logits=True, router_aux_loss_coef=0.2, rope_parameters=PLAIN_ROPE),
         # Caps low enough to bend scores and logits.
         "gemma2": t.Gemma2Config(**GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=5.0,
                                  rope_parameters=PLAIN_ROPE),
@@ -134,12 +145,44 @@ def mean_loss(logits, targets, smoothing=0.0, z_loss=0.0):
     return loss
 
 
+def losses_of(model, tokens, targets, **kw):
+    """Logits, mean cross entropy and balance loss (0 where the config does not ask for it)."""
+    out = model(tokens, use_cache=False)
+    balance = getattr(out, "aux_loss", None)
+    return out.logits, mean_loss(out.logits, targets, **kw), 0.0 if balance is None else balance
+
+
+def minimised(model, loss, balance):
+    return loss + getattr(model.config, "router_aux_loss_coef", 0.0) * balance
+
+
+def whole_loss(model, tokens, targets, **kw):
+    return minimised(model, *losses_of(model, tokens, targets, **kw)[1:])
+
+
 def gradients(model, tokens, targets, **kw):
+    """Gradients of what is minimised; the loss that is returned is the cross entropy."""
     model.zero_grad()
-    logits = model(tokens, use_cache=False).logits
-    loss = mean_loss(logits, targets, **kw)
-    loss.backward()
-    return logits.detach(), loss.detach(), {n: p.grad.clone() for n, p in model.named_parameters()}
+    logits, loss, balance = losses_of(model, tokens, targets, **kw)
+    minimised(model, loss, balance).backward()
+    return logits.detach(), loss.detach(), balance, {n: p.grad.clone() for n, p in model.named_parameters()}
+
+
+def by_expert(model, tensors):
+    """Tensors of parameters under their names in checkpoints: those of experts, which transformers stacks, apart."""
+    mixtral = model.config.model_type == "mixtral"
+    names = dict(gate="w1", up="w3", down="w2") if mixtral else {n: n + "_proj" for n in ("gate", "up", "down")}
+    out = {}
+    for name, x in tensors.items():
+        stored = name.replace(".mlp.", ".block_sparse_moe.") if mixtral else name
+        root, _, last = stored.rpartition(".")
+        if last not in ("gate_up_proj", "down_proj") or not root.endswith(".experts"):
+            out[stored] = x
+            continue
+        for e, own in enumerate(x):
+            parts = dict(zip(("gate", "up"), own.chunk(2))) if last == "gate_up_proj" else dict(down=own)
+            out.update({f"{root}.{e}.{names[n]}.weight": part for n, part in parts.items()})
+    return out
 
 
 def check_gradient(model, tokens, targets, grads):
@@ -151,7 +194,7 @@ def check_gradient(model, tokens, targets, grads):
             ends = []
             for sign in (1, -2, 1):
                 p.add_(direction, alpha=sign * step)
-                ends.append(mean_loss(model(tokens, use_cache=False).logits, targets).item())
+                ends.append(whole_loss(model, tokens, targets).item())
         expected, got = (ends[0] - ends[1]) / (2 * step), (grads[name] * direction).sum().item()
         assert abs(expected - got) < 1e-6 * max(1.0, abs(expected)), (name, expected, got)
 
@@ -175,8 +218,8 @@ def train(model, tokens, targets):
     losses, norms = [], []
     for _ in range(STEPS):
         opt.zero_grad()
-        loss = mean_loss(model(tokens, use_cache=False).logits, targets)
-        loss.backward()
+        _, loss, balance = losses_of(model, tokens, targets)
+        minimised(model, loss, balance).backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
         opt.step()
         losses.append(loss.item())
@@ -202,6 +245,8 @@ def legacy_config(folder):
         if rope.get("partial_rotary_factor", 1.0) != 1.0:
             config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
     config["torch_dtype"] = config.pop("dtype", "float32")
     with open(os.path.join(folder, "config_v4.json"), "w") as f:
         json.dump(config, f, indent=2, sort_keys=True)
@@ -225,21 +270,23 @@ def make_model(name, config, seed):
         logits32 = model(tokens, use_cache=False).logits
     twin = double_copy(model, config)
     with all_double():
-        logits, loss, grads = gradients(twin, tokens, targets)
+        logits, loss, balance, grads = gradients(twin, tokens, targets)
         check_gradient(twin, tokens, targets, grads)
         if getattr(config, "sliding_window", None) and "full_attention" not in (getattr(config, "layer_types", None) or []):
             check_sliding_window(twin, tokens, config.sliding_window, config.num_hidden_layers)
-        _, smooth, smooth_grads = gradients(twin, tokens, targets, smoothing=SMOOTHING, z_loss=Z_LOSS)
+        _, smooth, _, smooth_grads = gradients(twin, tokens, targets, smoothing=SMOOTHING, z_loss=Z_LOSS)
         losses64, norms = train(twin, tokens, targets)
     losses32, _ = train(model, tokens, targets)
 
     pick = trained_names(twin)
     out = dict(tokens=tokens.int(), targets=targets.int(), logits=logits, loss=loss.reshape(1),
                smooth_loss=smooth.reshape(1), adamw_losses=losses64, adamw_losses_f32=losses32, adamw_grad_norms=norms)
-    out.update({"grad." + n: g for n, g in grads.items()})
+    if torch.is_tensor(balance):
+        out["balance_loss"] = balance.detach().reshape(1)
+    out.update({"grad." + n: g for n, g in by_expert(twin, grads).items()})
     out.update({"smooth_grad." + n: smooth_grads[n] for n in pick})
     out.update({"trained." + n: p.detach() for n, p in twin.named_parameters() if n in pick})
-    keep_double = ("adamw_losses", "loss", "smooth_loss", "adamw_grad_norms")
+    keep_double = ("adamw_losses", "loss", "smooth_loss", "adamw_grad_norms", "balance_loss")
     out = {n: x.float() if x.dtype == torch.float64 and n not in keep_double else x for n, x in out.items()}
     out["adamw_losses_f32"] = losses32.float()
     write(os.path.join(folder, "golden.safetensors"), out)

@@ -18,6 +18,17 @@ static json_t *with_number(json_t *o, const char *name, int64_t n)
     return o;
 }
 
+/* Adds the members of `more` and drops it; NULL (and `root` dropped) when out of memory. */
+static json_t *merge(json_t *root, json_t *more)
+{
+    if (root && (!more || json_object_update(root, more) != 0)) {
+        json_decref(root);
+        root = NULL;
+    }
+    json_decref(more);
+    return root;
+}
+
 static json_t *pack_classes(json_t *o, const int64_t by_class[SNUG_MEMORY_COUNT])
 {
     for (int c = 0; c < SNUG_MEMORY_COUNT; c++)
@@ -80,14 +91,42 @@ static json_t *pack_forecast(const struct snug_forecast *f)
     json_t *recompute =
         json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
     return json_pack(
-        "{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
+        "{s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o}",
         "fits", f->fits, "binding", f->binding, "model", f->model, "params",
-        (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "precision",
-        f->precision, "device", f->device, "weights", f->weights, "fullest", f->fullest, "layout",
-        f->layout_method, "batch", batch, "budget", pack_budgets(f), "recompute", recompute,
-        "predicted", pack_predicted(f), "breakdown", pack_breakdown(f), "host_breakdown",
-        pack_classes(json_object(), f->host_breakdown), "decisions", pack_decisions(f));
+        (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "active_params",
+        (json_int_t)f->n_active, "precision", f->precision, "device", f->device, "weights",
+        f->weights, "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
+        pack_budgets(f), "recompute", recompute, "predicted", pack_predicted(f), "breakdown",
+        pack_breakdown(f), "host_breakdown", pack_classes(json_object(), f->host_breakdown),
+        "decisions", pack_decisions(f));
+}
+
+/* What else there is, beside the plan that was taken. */
+static json_t *pack_runner_up(const struct search_report *r, int i)
+{
+    const struct finding *f = &r->findings[i], *chosen = &r->findings[r->chosen];
+    struct str differs = {0};
+    finding_add_difference(f, chosen, &differs);
+    json_t *o = json_pack("{s:i, s:o, s:o, s:I, s:I, s:s}", "rank", i + 1, "step_ms",
+                          json_finite(1e3 * f->seconds), "slower_percent",
+                          json_finite(100 * (f->seconds / chosen->seconds - 1)), "device_bytes",
+                          (json_int_t)f->n_bytes[TIER_DEVICE], "host_bytes",
+                          (json_int_t)f->n_bytes[TIER_HOST], "differs", str_text(&differs));
+    str_release(&differs);
+    return o;
+}
+
+static json_t *pack_runners_up(const struct search_report *r)
+{
+    json_t *all = json_array();
+    for (int i = 0; all && i < r->n_findings; i++) {
+        if (i != r->chosen && json_array_append_new(all, pack_runner_up(r, i)) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return json_pack("{s:i, s:o}", "plan_rank", r->chosen + 1, "runners_up", all);
 }
 
 static json_t *pack_losses(const struct snug_train_result *r)
@@ -118,17 +157,6 @@ static json_t *pack_result(const struct snug_train_result *r)
                      r->last_checkpoint);
 }
 
-/* Adds the members of `more` and drops it; NULL (and `root` dropped) when out of memory. */
-static json_t *merge(json_t *root, json_t *more)
-{
-    if (root && (!more || json_object_update(root, more) != 0)) {
-        json_decref(root);
-        root = NULL;
-    }
-    json_decref(more);
-    return root;
-}
-
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status, char **text)
 {
     struct str s = {0};
@@ -136,7 +164,7 @@ enum snug_status snug_run_json(const struct snug_run *run, enum snug_status stat
     /* First: packing must not touch the message. */
     json_t *error = status == SNUG_OK ? NULL : error_object(internal_status(status));
     snug_run_forecast(run, &f);
-    json_t *root = pack_forecast(&f);
+    json_t *root = merge(pack_forecast(&f), pack_runners_up(&run->session.engine.report));
     if (run->has_trained) {
         struct snug_train_result r;
         snug_run_result(run, &r);

@@ -1,4 +1,5 @@
 /* run.c: a planned model: opening it and what is known before it runs. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,6 +109,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     const struct task *task = &s->engine.task;
     out->model = s->engine.model->model_type;
     out->n_params = s->engine.forecast.n_params;
+    out->n_active = s->engine.forecast.n_active;
     out->n_trainable = s->train ? out->n_params : 0;
     out->n_layers = s->engine.model->n_layers;
     out->vocab_size = s->engine.model->language.vocab_size;
@@ -118,7 +120,8 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->micro_batch = cfg->per_device_train_batch_size;
     out->n_micro = cfg->gradient_accumulation_steps;
     out->n_ranks = cfg->n_ranks;
-    out->seq_len = cfg->max_seq_length;
+    out->unit = task->def->unit.many;
+    out->seq_len = task->def->units(task, cfg->max_seq_length);
     out->tokens_per_step = cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
 }
 
@@ -233,9 +236,15 @@ static void add_runners_up(const struct engine *e, struct str *s)
 {
     enum { SHOWN = 3 };
     const struct search_report *r = &e->report;
-    for (int i = 1; i < MIN(r->n_findings, SHOWN); i++)
-        str_addf(s, "%.1f %% slower: %s\n",
-                 100 * (r->findings[i].seconds / r->findings[0].seconds - 1), r->findings[i].text);
+    for (int i = 0; i < MIN(r->n_findings, SHOWN); i++) {
+        double slower = 100 * (r->findings[i].seconds / r->findings[r->chosen].seconds - 1);
+        if (i == r->chosen)
+            continue;
+        str_addf(s, "plan_rank=%d, %.1f %% %s: ", i + 1, fabs(slower),
+                 slower < 0 ? "faster" : "slower");
+        finding_add_difference(&r->findings[i], &r->findings[r->chosen], s);
+        str_add(s, "\n");
+    }
     if (r->n_emitted > 0)
         str_addf(s, "chosen from %d estimates, %d programs\n", r->n_ranked, r->n_emitted);
 }

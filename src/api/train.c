@@ -44,6 +44,7 @@ static struct snug_evaluation public_evaluation(const struct evaluation *e)
     struct snug_evaluation out = {.loss = e->loss,
                                   .seconds = e->seconds,
                                   .n_tokens = e->n_units,
+                                  .unit = e->unit->many,
                                   .n_batches = e->n_batches,
                                   .n_metrics = e->n_values};
     for (int i = 0; i < e->n_values; i++)

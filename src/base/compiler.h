@@ -6,10 +6,12 @@
 #define MUST_CHECK            __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, arg) __attribute__((format(printf, fmt, arg)))
 #define NORETURN              __attribute__((noreturn))
+#define ALWAYS_INLINE         inline __attribute__((always_inline))
 #else
 #define MUST_CHECK
 #define PRINTF_LIKE(fmt, arg)
 #define NORETURN
+#define ALWAYS_INLINE inline
 #endif
 
 /* Headers compile as C++ too, which has no restrict. */

@@ -17,8 +17,8 @@ static void show(const struct snug_evaluation *e)
     struct str metrics = {0};
     for (int i = 0; i < e->n_metrics; i++)
         str_addf(&metrics, "   %s %.4f", e->metrics[i].name, e->metrics[i].value);
-    log_info("loss      %.6f%s   %s tokens, %lld batches, %s", e->loss, str_text(&metrics),
-             format_count(tokens, e->n_tokens), (long long)e->n_batches,
+    log_info("loss      %.6f%s   %s %s, %lld batches, %s", e->loss, str_text(&metrics),
+             format_count(tokens, e->n_tokens), e->unit, (long long)e->n_batches,
              format_duration(time, e->seconds));
     str_release(&metrics);
 }

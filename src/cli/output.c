@@ -32,18 +32,24 @@ enum snug_status print_json(struct cli *cli, char *text)
 
 static void show_model(const struct snug_forecast *f)
 {
-    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT];
-    show_line(LABEL, "model     %s, %s parameters (%s trained), %lld layers, vocabulary %lld, %s",
-              f->model, format_count(all, f->n_params), format_count(trained, f->n_trainable),
-              (long long)f->n_layers, (long long)f->vocab_size, f->precision);
+    char all[BYTES_TEXT], trained[BYTES_TEXT], tokens[BYTES_TEXT], active[BYTES_TEXT + 24] = "";
+    char words[64] = "", length[64] = "";
+    if (f->n_active < f->n_params)
+        (void)snprintf(active, sizeof(active), ", %s active for a token",
+                       format_count(tokens, f->n_active));
+    if (f->vocab_size > 0)
+        (void)snprintf(words, sizeof(words), ", vocabulary %lld", (long long)f->vocab_size);
+    if (f->vocab_size > 0)
+        (void)snprintf(length, sizeof(length), " x %lld tokens", (long long)f->seq_len);
+    show_line(LABEL, "model     %s, %s parameters (%s trained%s), %lld %s%s, %s", f->model,
+              format_count(all, f->n_params), format_count(trained, f->n_trainable), active,
+              (long long)f->n_layers, f->vocab_size > 0 ? "layers" : "blocks", words, f->precision);
     show_line(LABEL, "weights   %s", f->weights ? f->weights : "from scratch");
     show_line(LABEL, "device    %s", f->device);
-    show_line(LABEL,
-              "batch     %lld sequences x %lld accumulated x %lld rank%s x %lld tokens = %s tokens "
-              "per step",
-              (long long)f->micro_batch, (long long)f->n_micro, (long long)f->n_ranks,
-              f->n_ranks == 1 ? "" : "s", (long long)f->seq_len,
-              format_count(tokens, f->tokens_per_step));
+    show_line(LABEL, "batch     %lld %s x %lld accumulated x %lld rank%s%s = %s %s per step",
+              (long long)f->micro_batch, f->vocab_size > 0 ? "sequences" : f->unit,
+              (long long)f->n_micro, (long long)f->n_ranks, f->n_ranks == 1 ? "" : "s", length,
+              format_count(tokens, f->tokens_per_step), f->unit);
 }
 
 static void show_row(const char *name, int64_t n_bytes, double share, const char *note)
@@ -141,9 +147,9 @@ static void show_time(const struct snug_forecast *f)
     char step[BYTES_TEXT], rate[BYTES_TEXT], some[48] = "";
     if (f->n_by_rate > 0 && f->n_by_rate < f->n_kernels)
         (void)snprintf(some, sizeof(some), ", %d of %d by rate", f->n_by_rate, f->n_kernels);
-    show_line(LABEL, "time      %s per step, %s tokens/s, %.2f GFLOP useful (%s %s%s)",
+    show_line(LABEL, "time      %s per step, %s %s/s, %.2f GFLOP useful (%s %s%s)",
               format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
-              f->step_flops / 1e9, f->is_estimate ? "estimated for" : "predicted from",
+              f->unit, f->step_flops / 1e9, f->is_estimate ? "estimated for" : "predicted from",
               f->is_estimate ? f->device : f->step_source, some);
     show_line(LABEL, "recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed,
               f->n_blocks, f->recompute_flops / 1e9);
@@ -228,10 +234,11 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     snug_run_forecast(run, &f);
     if (r.n_steps == 0)
         return;
-    show_line(LABEL, "%s %lld steps in %s, median step %s, %s tokens/s, MFU %.0f%%, last loss %.4f",
+    show_line(LABEL, "%s %lld steps in %s, median step %s, %s %s/s, MFU %.0f%%, last loss %.4f",
               status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
               format_duration(total, r.seconds), format_duration(step, r.median_step_s),
-              format_count(rate, (int64_t)r.tokens_per_s), 100.0 * r.mfu, r.losses[r.n_kept - 1]);
+              format_count(rate, (int64_t)r.tokens_per_s), f.unit, 100.0 * r.mfu,
+              r.losses[r.n_kept - 1]);
     show_line(LABEL, "arena     predicted %s bytes, measured %s: %s",
               format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
               f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");

@@ -20,7 +20,7 @@ static void add_type(struct str *out, const struct config_key *key)
         str_add(out, "list of datasets");
         return;
     case TYPE_BLOCKS:
-        str_add(out, "true, false, auto or blocks");
+        str_add(out, "true, false, auto, blocks or parts");
         return;
     case TYPE_RESUME:
         str_add(out, "folder, last, auto, true or false");

@@ -20,7 +20,8 @@ static const struct {
     [TYPE_DURATION] = {"a time", "90s, 2h30m or 01:30:00"},
     [TYPE_BYTES] = {"a size", "16GiB or 500MB, or auto"},
     [TYPE_STRING] = {"text", NULL},
-    [TYPE_BLOCKS] = {"true, false, auto or a list of blocks", "\"0-3,7\""},
+    [TYPE_BLOCKS] = {"true, false, auto, a list of blocks or of their parts",
+                     "\"0-3,7\" or [attention, mlp]"},
     [TYPE_RESUME] = {"a checkpoint folder, last, auto, true or false", NULL},
     [TYPE_LIST] = {"a word or a list of words", "[tensorboard]"},
     [TYPE_CHOICE] = {"one word", NULL},
@@ -148,11 +149,33 @@ static enum status take_double(const struct config_key *key, const struct config
     return OK;
 }
 
+/* A list as its text: "0-3, 7", "attention, mlp". */
+static enum status join_words(struct pool *pool, const struct config_key *key,
+                              const struct config_node *list, const char **out)
+{
+    *out = NULL;
+    for (const struct config_node *x = list->first; x; x = x->next) {
+        if (x->kind != NODE_SCALAR)
+            return config_wrong_type(key, list);
+        *out = *out ? pool_printf(pool, "%s, %s", *out, x->text) : x->text;
+        TRY(pool_status(pool));
+    }
+    return *out ? OK : config_wrong_type(key, list);
+}
+
 static enum status take_blocks(struct pool *pool, const struct config_key *key,
                                const struct config_node *node, struct block_set *out)
 {
     bool valid;
     const char *text = node->text;
+    if (node->kind == NODE_LIST) {
+        TRY(join_words(pool, key, node, &text));
+        if (node->n == 1 && strspn(text, "01") == 1) /* alone it could be a truth value */
+            text = pool_printf(pool, "%s-%s", text, text);
+        TRY(pool_status(pool));
+        TRY(block_set_parse(out, text, pool, &valid));
+        return valid ? OK : config_wrong_type(key, node);
+    }
     if (str_starts_with(text, "offload") || strcmp(text, "unsloth") == 0)
         return FAIL(ERR_UNSUPPORTED,
                     "%s: %s: %.20s: not available in this version; write true, with "
@@ -160,9 +183,9 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
                     node->where, config_node_name(node), text);
     if (strcmp(text, "selective") == 0)
         return FAIL(ERR_UNSUPPORTED,
-                    "%s: %s: selective: kinds of modules cannot be chosen in this version; write "
-                    "auto, which chooses value by value what the budgets need, true, or the blocks "
-                    "(\"0-3,7\")",
+                    "%s: %s: selective: tools mean different things by it; write auto, which "
+                    "chooses value by value what the budgets need, the parts of a block "
+                    "(attention, mlp, norm), or the blocks (\"0-3,7\")",
                     node->where, config_node_name(node));
     if (strcmp(text, "full") == 0 || strcmp(text, "none") == 0)
         text = *text == 'f' ? "true" : "false"; /* Megatron, torchtitan */
@@ -270,12 +293,17 @@ static enum status take_bool(const struct config_key *key, const struct config_n
     return parse_bool(node->text, out) ? OK : config_wrong_type(key, node);
 }
 
+static bool takes_list(enum config_type type)
+{
+    return type == TYPE_LIST || type == TYPE_BLOCKS;
+}
+
 enum status config_take_value(struct pool *pool, const struct config_key *key,
                               const struct config_node *node, void *field)
 {
     _Static_assert(sizeof(enum config_optim) == sizeof(int), "choices are stored through an int");
     int word = 0;
-    if (node->kind == NODE_MAP || (node->kind == NODE_LIST && key->type != TYPE_LIST))
+    if (node->kind == NODE_MAP || (node->kind == NODE_LIST && !takes_list(key->type)))
         return config_wrong_type(key, node);
     switch (key->type) {
     case TYPE_BOOL:

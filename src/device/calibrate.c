@@ -73,7 +73,7 @@ static enum status place_work(struct work *w, struct device *d, char *at)
     for (int i = 0; i < 3; i++) {
         all[i]->data = at;
         at += align_up(tensor_bytes(all[i]), ARENA_ALIGN);
-        TRY(d->ops->fill(d, all[i], 0));
+        TRY(d->ops->fill(d, all[i], (struct index_rule){0}));
     }
     return OK;
 }

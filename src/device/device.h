@@ -133,10 +133,10 @@ struct device_ops {
     enum status (*replay)(struct device *d, void *recording);
     void (*capture_free)(struct device *d, void *recording);
     /* What a kernel costs, on devices that can say (both NULL: the rates have to do). `fill` gives
-     * a tensor of the device tier benchmark inputs: random floats, whole numbers in [0, limit)
+     * a tensor of the device tier benchmark inputs: random floats, whole numbers by the rule
      * else. `time_calls` times one such call among others, as a recording runs them. Nothing may be
      * pending; both are for planning, they wait and they allocate. */
-    enum status (*fill)(struct device *d, const struct tensor *t, int64_t limit);
+    enum status (*fill)(struct device *d, const struct tensor *t, struct index_rule rule);
     enum status (*time_calls)(struct device *d, const struct timed_calls *t, struct call_time *out);
     /* Seconds of a call, on devices that estimate them; NULL: the rates have to do. */
     double (*call_seconds)(const struct device *d, const struct op_call *c);

@@ -16,6 +16,7 @@ extern "C" {
 struct kernel_env;
 struct op_call;
 struct cuda_gemm;
+struct conv_shape;
 
 /* Answers of the libraries, as struct kernel has them: why a call is not taken, its workspace. */
 struct gpu_answers {
@@ -23,6 +24,7 @@ struct gpu_answers {
     int64_t (*product_workspace)(const struct kernel_env *env, const struct cuda_gemm *g);
     const char *(*attention_declines)(const struct op_call *c, const struct kernel_env *env);
     int64_t (*attention_workspace)(const struct op_call *c, const struct kernel_env *env);
+    const char *(*convolution_declines)(const struct kernel_env *env, const struct conv_shape *s);
 };
 
 struct gpu_model {

@@ -7,7 +7,7 @@
 #include "io/weights.h"
 #include "search/deferral.h"
 #include "search/search.h"
-#include "task/language.h"
+#include "task/tasks.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -20,11 +20,13 @@ void engine_init(struct engine *e, const struct settings *settings, struct task 
 
 static enum status open_task(struct engine *e, const struct engine_options *o)
 {
-    e->task.def = o->task ? o->task : &task_language;
-    if (!e->task.def->has_model)
+    e->task.def = o->task;
+    if (o->task && !o->task->has_model)
         return OK;
     TRY(open_model(e->config, o->hub_folder, &e->own_model, &e->model_folder));
     e->task.model = e->model = e->own_model;
+    if (!o->task)
+        e->task.def = task_for(e->model);
     return OK;
 }
 
@@ -97,7 +99,7 @@ static double step_flops(const struct engine *e)
         const struct stage_request *r = &e->request.stages[i];
         if (r->purpose == STAGE_TRAIN)
             return (double)request_units(r, &e->task) *
-                   e->task.def->flops(&e->task, e->forecast.n_params, r->seq_len);
+                   e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len);
     }
     return 0;
 }
@@ -110,14 +112,45 @@ enum status engine_forecast(struct engine *e)
     return forecast_time(&e->forecast, &e->work, &e->settings.limits, e->times);
 }
 
+static enum status require_modules(const struct engine *e)
+{
+    const struct stage *s = engine_stage(e, STAGE_TRAIN);
+    unsigned asked = e->settings.decisions.recompute.modules, present;
+    if (!s || !asked)
+        return OK;
+    TRY(plan_find_modules(s->graph, &present));
+    for (int m = 0; m < MODULE_COUNT; m++) {
+        if (asked >> m & ~(present >> m) & 1)
+            return FAIL(ERR_CONFIG, "%s: gradient_checkpointing: no block of the network has %s",
+                        e->config ? config_where(e->config, "gradient_checkpointing") : "settings",
+                        module_name((enum module_kind)m));
+    }
+    return OK;
+}
+
+/* Where nothing fits, that is said first. */
+static enum status require_rank(const struct engine *e)
+{
+    int rank = e->settings.bounds.rank, n_plans = e->report.chosen + 1;
+    if (rank <= n_plans || !e->forecast.fits || !engine_stage(e, STAGE_TRAIN))
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s: plan_rank is %d, but %d plan%s found; a smaller device_memory "
+                "leaves more to choose from",
+                e->config ? config_where(e->config, "plan_rank") : "settings", rank, n_plans,
+                n_plans > 1 ? "s were" : " was");
+}
+
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
+    TRY(require_modules(e));
     TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
                     &e->settings.decisions, &e->report));
     TRY(deferral_try(&e->work, &e->settings.limits, e->times,
                      !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
-    return engine_forecast(e);
+    TRY(engine_forecast(e));
+    return require_rank(e);
 }
 
 struct stage *engine_stage(const struct engine *e, enum stage_purpose purpose)

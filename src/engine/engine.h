@@ -28,7 +28,7 @@ struct engine_options {
     const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
-    const struct task_def *task; /* NULL: language modelling */
+    const struct task_def *task; /* NULL: that of the config's model */
 };
 
 /* What is wanted of an engine. The arrays are borrowed until it is closed. */

@@ -4,6 +4,14 @@
 #include "model/losses.h"
 #include "rewrite/rewrite.h"
 
+/* Inputs that meet weights have their dtype: activations follow from both. */
+static enum status set_precision(struct stage *s, const struct precision *p)
+{
+    for (int i = 0; i < s->io.n_features; i++)
+        graph_value(s->graph, s->io.features[i])->dtype = p->weights;
+    return precision_apply(s->graph, p);
+}
+
 static enum status build_network(struct stage *s, const struct task *task, const char *name,
                                  const struct model_request *request)
 {
@@ -111,7 +119,7 @@ static enum status build_train(struct stage *s, const struct task *task,
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
     TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
-    TRY_GOTO(precision_apply(s->graph, &n->precision), out);
+    TRY_GOTO(set_precision(s, &n->precision), out);
     struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
     TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, &sums), out);
     TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
@@ -131,7 +139,7 @@ static enum status build_eval(struct stage *s, const struct task *task,
                                     .loss_chunks = n->loss_chunks};
     TRY(build_network(s, task, "eval", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
-    TRY(precision_apply(s->graph, &n->precision));
+    TRY(set_precision(s, &n->precision));
     for (int i = 0; i < s->io.n_sums; i++)
         TRY(graph_add_output(s->graph, s->io.sums[i].name, s->io.sums[i].value));
     return graph_eliminate_dead(s->graph);

@@ -21,7 +21,7 @@ struct folder_config {
 static bool same_param(const struct model_param *a, const struct model_param *b)
 {
     bool same = a->n_pieces == b->n_pieces && a->transposed == b->transposed &&
-                shape_equal(&a->shape, &b->shape);
+                a->channels == b->channels && shape_equal(&a->shape, &b->shape);
     for (int i = 0; same && i < a->n_pieces; i++)
         same = a->pieces[i].rows == b->pieces[i].rows &&
                strcmp(a->pieces[i].name, b->pieces[i].name) == 0;

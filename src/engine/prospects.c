@@ -37,7 +37,9 @@ static enum status add_plan(const struct engine *e, const struct settings *s,
     struct engine trial;
     if (out->n == MOST_PROSPECTS)
         return OK;
-    engine_init(&trial, s, e->task, e->device);
+    struct settings best = *s;
+    best.bounds.rank = 1;
+    engine_init(&trial, &best, e->task, e->device);
     trial.times = e->times;
     enum status status = engine_plan(&trial, &e->request);
     if (status == OK) {

@@ -67,6 +67,7 @@ static void settle_extents(struct settings *s, const struct config *cfg)
     settle(s, EXTENT_MOVED, cfg->activation_offloading);
     settle(s, EXTENT_STATES, cfg->offload_optimizer);
     settle(s, EXTENT_WEIGHTS, cfg->offload_param);
+    s->bounds.rank = (int)cfg->plan_rank;
     s->bounds.fixed[EXTENT_GRADIENTS] = cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE;
 }
 
@@ -94,8 +95,8 @@ static enum status check_blocks(const struct config *cfg, int64_t n_blocks)
     if (block_set_end(blocks) <= n_blocks)
         return OK;
     return FAIL(ERR_CONFIG,
-                "%s: gradient_checkpointing: '%s' is not true, false, auto or a list of blocks "
-                "between 0 and %lld such as 0-3,7",
+                "%s: gradient_checkpointing: '%s' is not true, false, auto, parts of blocks "
+                "(attention, mlp, norm) or a list of blocks between 0 and %lld such as 0-3,7",
                 config_where(cfg, "gradient_checkpointing"), blocks->text, (long long)n_blocks - 1);
 }
 

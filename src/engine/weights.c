@@ -47,13 +47,24 @@ static struct tensor master_of(const struct engine *e, int i)
     return t;
 }
 
+/* Buffers of the network are states that are kept with its parameters. */
+static bool is_param(const struct engine *e, value_id v)
+{
+    const struct model_graph *io = &engine_stage(e, STAGE_TRAIN)->io;
+    for (int i = 0; i < io->n_params; i++) {
+        if (io->params[i].value == v)
+            return true;
+    }
+    return false;
+}
+
 enum status engine_find_states(const struct engine *e, struct engine_states *out)
 {
     const struct graph *g = engine_stage(e, STAGE_TRAIN)->graph;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
         bool is_state = x->role == ROLE_STATE || x->role == ROLE_MASTER;
-        if (x->producer != NODE_NONE || !is_state)
+        if (x->producer != NODE_NONE || !is_state || is_param(e, v))
             continue;
         const struct storage_entry *entry = storage_find(&e->work.storage, x->name);
         if (!entry)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "base/status.h"
 #include "graph/tensor.h"
 
@@ -84,6 +85,9 @@ enum recompute_class {
     RECOMPUTE_NEVER, /* has effects or reads what changes (updates, fills) */
 };
 
+/* Parts of a block, as people name them. */
+enum module_kind { MODULE_NONE, MODULE_ATTENTION, MODULE_MLP, MODULE_NORM, MODULE_COUNT };
+
 struct builder;
 struct node;
 typedef int32_t value_id;
@@ -99,6 +103,18 @@ typedef int32_t value_id;
 struct op_sample {
     const char *text;
     double tolerance; /* fast kernel against reference in f32, relative; 0 means 1e-5 */
+};
+
+/* What the integers of an input are like: timings and law tests fill them by this. */
+enum index_kind {
+    INDEX_ANY,         /* each below a limit */
+    INDEX_OFFSETS,     /* rising from 0 to the limit: where groups of rows begin, and their end */
+    INDEX_PERMUTATION, /* of the places of the input itself */
+};
+
+struct index_rule {
+    enum index_kind kind;
+    int64_t limit;
 };
 
 struct op_def {
@@ -149,10 +165,13 @@ struct op_def {
     uint32_t whole_inputs;
 
     enum recompute_class recompute;
+    enum module_kind module; /* that its node stands for; MODULE_NONE: its neighbours say */
     double (*flops)(const struct op_call *c); /* NULL: one per output element */
     /* Integer inputs are indices below this: how far those of a timing may spread. NULL: only 0 is
      * sure to be valid. */
     int64_t (*index_limit)(const struct op_call *c);
+    /* Bit i: input i holds offsets of groups of the rows of input 0, or a permutation. */
+    uint32_t offset_inputs, permutation_inputs;
     bool workspace_is_logits; /* names the workspace in memory reports */
     bool nondeterministic;
 
@@ -168,6 +187,19 @@ extern const struct op_def *const op_table[OP_COUNT];
 
 const struct op_def *op_get(enum op_id op);
 bool op_find(const char *name, enum op_id *op);
+
+/* How integers of input i are to be filled. */
+struct index_rule call_index_rule(const struct op_call *c, int i);
+/* Element i of n by the rule; `random` decides where the rule leaves it open. Permutations are
+ * their own inverse. */
+static inline HOST_DEVICE int64_t index_value(struct index_rule r, int64_t i, int64_t n,
+                                              uint64_t random)
+{
+    uint64_t below = r.limit > 1 ? (uint64_t)r.limit : 1;
+    if (r.kind == INDEX_OFFSETS)
+        return n > 1 ? (int64_t)((double)r.limit * (double)i / (double)(n - 1)) : 0;
+    return r.kind == INDEX_PERMUTATION ? n - 1 - i : (int64_t)(random % below);
+}
 
 /* Attribute access inside an op's own file: by position in its attrs list. */
 static inline int64_t call_int(const struct op_call *c, int i)

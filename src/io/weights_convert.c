@@ -32,6 +32,15 @@ int weights_memory_dtype(enum st_dtype dtype, enum dtype *out)
     return 0;
 }
 
+struct shape channels_first(const struct shape *s)
+{
+    struct shape out = *s;
+    out.dim[1] = s->dim[s->rank - 1];
+    for (int i = 2; i < s->rank; i++)
+        out.dim[i] = s->dim[i - 1];
+    return out;
+}
+
 void weights_to_double(enum dtype dtype, const void *src, int64_t n, double *dst)
 {
     const unsigned char *at = src;

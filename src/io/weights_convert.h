@@ -14,6 +14,9 @@ extern "C" {
 int weights_file_dtype(enum dtype dtype, enum st_dtype *out);
 int weights_memory_dtype(enum st_dtype dtype, enum dtype *out);
 
+/* [n, .., C] as [n, C, ..]: how checkpoints have what has channels. */
+struct shape channels_first(const struct shape *s);
+
 /* n elements of a float dtype; src and dst need not be aligned. */
 void weights_to_double(enum dtype dtype, const void *src, int64_t n, double *dst);
 void weights_from_double(enum dtype dtype, const double *src, int64_t n, void *dst);

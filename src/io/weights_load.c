@@ -25,10 +25,11 @@ struct weights {
  * and go as the system sees fit. */
 enum { SLAB_BYTES = 1 << 20 };
 
-/* Whole rows where they are transposed. */
+/* Whole rows where their elements change places. */
 static int64_t slab_bytes(const struct model_param *p)
 {
-    int64_t least = p->transposed ? p->shape.dim[0] * dtype_size(DTYPE_F64) : 0;
+    int64_t row = p->transposed ? p->shape.dim[0] : p->channels ? shape_inner(&p->shape, 1) : 0;
+    int64_t least = row * dtype_size(DTYPE_F64);
     return MAX(least, MIN(shape_elems(&p->shape) * dtype_size(DTYPE_F64), (int64_t)SLAB_BYTES));
 }
 
@@ -65,8 +66,9 @@ static void mark_used(struct weights *w, const struct st_tensor *t)
 /* What piece k of p looks like in the file. */
 static struct shape file_shape(const struct model_param *p, int k)
 {
-    struct shape s = p->shape;
-    s.dim[0] = p->pieces[k].rows;
+    struct shape s = param_piece_shape(p, k);
+    if (p->channels && !p->flat)
+        s = channels_first(&s);
     if (p->transposed) {
         s.dim[0] = p->shape.dim[1];
         s.dim[1] = p->pieces[k].rows;
@@ -231,6 +233,7 @@ struct reading {
     unsigned char *dst;
     const unsigned char *slab; /* `n` elements of the file, or rows of it, from `first` on */
     int64_t first, n;
+    int64_t channels, inner; /* of rows that change places */
 };
 
 static void read_runs(const void *job, int64_t first, int64_t last, int thread)
@@ -303,6 +306,47 @@ static enum status read_transposed(const struct weights *w, struct reading *r, s
     return OK;
 }
 
+/* Rows [channels, places] of the file -> [places, channels] in memory. */
+static void read_channels(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct reading *r = job;
+    int64_t inner = r->inner, n_places = inner / r->channels, size = dtype_size(r->to);
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const unsigned char *from = r->slab + row * inner * dtype_size(r->from);
+        unsigned char *to = r->dst + (r->first + row) * inner * size;
+        for (int64_t e = 0; e < inner; e++) {
+            double x;
+            weights_to_double(r->from, from + e * dtype_size(r->from), 1, &x);
+            weights_from_double(r->to, &x, 1,
+                                to + (e % n_places * r->channels + e / n_places) * size);
+        }
+    }
+}
+
+static enum status read_rows(const struct weights *w, struct reading *r, struct team *team)
+{
+    int64_t n_rows = r->t->n_elems / r->inner, row_bytes = r->inner * dtype_size(r->from);
+    int64_t slab = w->n_slab / row_bytes;
+    for (r->first = 0; r->first < n_rows; r->first += slab) {
+        r->n = MIN(slab, n_rows - r->first);
+        TRY(file_read_part(r->t->file, r->t->offset + r->first * row_bytes, w->slab,
+                           (size_t)(r->n * row_bytes)));
+        team_run(team, r->n, MAX(PIECE / r->inner, (int64_t)1), read_channels, r);
+    }
+    return OK;
+}
+
+static enum status read_piece(const struct weights *w, const struct model_param *p,
+                              struct reading *r, struct team *team)
+{
+    r->channels = p->channels;
+    r->inner = shape_inner(&p->shape, 1);
+    if (p->channels)
+        return read_rows(w, r, team);
+    return p->transposed ? read_transposed(w, r, team) : read_plain(w, r, team);
+}
+
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
                          struct team *team)
 {
@@ -315,7 +359,7 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
         const struct st_tensor *t = w->tensors[w->first[i] + k];
         struct reading r = {.t = t, .to = dst->dtype, .dst = at, .slab = w->slab};
         BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
-        TRY(p->transposed ? read_transposed(w, &r, team) : read_plain(w, &r, team));
+        TRY(read_piece(w, p, &r, team));
         at += t->n_elems * dtype_size(dst->dtype);
     }
     return OK;

@@ -34,7 +34,7 @@ static int64_t buffer_elems(const struct model_param *p, enum dtype from, enum d
     int64_t most = 0;
     for (int k = 0; p->transposed && k < p->n_pieces; k++)
         most = MAX(most, p->pieces[k].rows * TILE);
-    if (!p->transposed && from != to)
+    if (!p->transposed && (from != to || p->channels))
         most = shape_elems(&p->shape);
     return MIN(most, (int64_t)BUFFER_ELEMS);
 }
@@ -64,14 +64,17 @@ static enum status declare_param(struct saver *s, int i)
         return FAIL(ERR_SHAPE, "%s: the tensor to save has another shape or dtype %s", p->name,
                     dtype_name(s->src[i].dtype));
     for (; piece.k < p->n_pieces; piece.k++) {
-        int64_t rows = p->pieces[piece.k].rows, dims[MAX_RANK];
-        memcpy(dims, p->shape.dim, sizeof(dims));
-        dims[0] = p->transposed ? p->shape.dim[1] : rows;
-        if (p->transposed)
-            dims[1] = rows;
-        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, p->shape.rank, dims));
+        int64_t rows = p->pieces[piece.k].rows;
+        struct shape due = param_piece_shape(p, piece.k);
+        if (p->channels && !p->flat)
+            due = channels_first(&due);
+        if (p->transposed) {
+            due.dim[0] = p->shape.dim[1];
+            due.dim[1] = rows;
+        }
+        TRY(st_writer_add(s->writer, p->pieces[piece.k].name, dtype, due.rank, due.dim));
         TRY(vec_push(&s->pieces, piece));
-        piece.first += rows * shape_inner(&p->shape, 1);
+        piece.first += rows * param_row_elems(p);
     }
     return OK;
 }
@@ -116,6 +119,23 @@ static enum status write_transposed(struct saver *s, enum dtype from, enum dtype
     return OK;
 }
 
+/* Rows [places, channels] in memory -> [channels, places] in the file. */
+static enum status write_channels(struct saver *s, enum dtype from, enum dtype to,
+                                  const unsigned char *src, const struct model_param *p, int64_t n)
+{
+    int64_t inner = shape_inner(&p->shape, 1), n_places = inner / p->channels, n_buffered = 0;
+    for (int64_t e = 0; e < n; e++) {
+        int64_t row = e / inner, at = e % inner;
+        int64_t place = row * inner + at % n_places * p->channels + at / n_places;
+        weights_to_double(from, src + place * dtype_size(from), 1, &s->elems[n_buffered++]);
+        if (n_buffered == s->n_elems || e + 1 == n) {
+            TRY(write_elems(s, to, n_buffered));
+            n_buffered = 0;
+        }
+    }
+    return OK;
+}
+
 /* In the file's order, which is not the table's where dtypes differ. Pieces of one parameter mostly
  * follow each other: it is fetched once for them. */
 static enum status write_pieces(struct saver *s)
@@ -130,9 +150,10 @@ static enum status write_pieces(struct saver *s)
         fetched = piece->i_param;
         enum dtype to = file_dtype_of(s, piece->i_param);
         const unsigned char *from = (unsigned char *)t.data + piece->first * dtype_size(t.dtype);
-        int64_t rows = p->pieces[piece->k].rows, n_inner = shape_inner(&p->shape, 1);
-        TRY(p->transposed ? write_transposed(s, t.dtype, to, from, rows, n_inner)
-                          : write_plain(s, t.dtype, to, from, rows * n_inner));
+        int64_t rows = p->pieces[piece->k].rows, n_inner = param_row_elems(p);
+        TRY(p->channels     ? write_channels(s, t.dtype, to, from, p, rows * n_inner)
+            : p->transposed ? write_transposed(s, t.dtype, to, from, rows, n_inner)
+                            : write_plain(s, t.dtype, to, from, rows * n_inner));
     }
     return OK;
 }

@@ -43,6 +43,40 @@ static enum status parse_list(struct block_set *out, const char *text, struct po
     return OK;
 }
 
+const char *module_name(enum module_kind m)
+{
+    static const char *const names[MODULE_COUNT] = {"none", "attention", "mlp", "norm"};
+    return names[m];
+}
+
+/* The word at *at, and past the comma (and spaces) behind it. False: it is no part of a block. */
+static bool parse_module(const char **at, unsigned *modules)
+{
+    size_t n = strcspn(*at, ",");
+    for (int m = MODULE_NONE + 1; m < MODULE_COUNT; m++) {
+        const char *name = module_name((enum module_kind)m);
+        if (strlen(name) != n || strncmp(*at, name, n) != 0)
+            continue;
+        *modules |= 1u << m;
+        *at += n;
+        if (**at == '\0')
+            return true;
+        *at += 1 + strspn(*at + 1, " ");
+        return **at != '\0';
+    }
+    return false;
+}
+
+static bool parse_modules(const char *text, unsigned *modules)
+{
+    bool valid = true;
+    *modules = 0;
+    do {
+        valid = parse_module(&text, modules);
+    } while (valid && *text);
+    return valid;
+}
+
 enum status block_set_parse(struct block_set *out, const char *text, struct pool *pool, bool *valid)
 {
     int all;
@@ -58,6 +92,10 @@ enum status block_set_parse(struct block_set *out, const char *text, struct pool
     }
     out->text = pool_strdup(pool, text);
     TRY(pool_status(pool));
+    if (isalpha((unsigned char)*text)) {
+        *valid = parse_modules(text, &out->modules);
+        return OK;
+    }
     return parse_list(out, text, pool, valid);
 }
 

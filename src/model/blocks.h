@@ -1,5 +1,5 @@
 /* blocks.h: a set of a model's blocks (layers), as decisions name them: "true", "false", "0-3,7";
- * or "auto": which ones is left open. */
+ * or "auto": which ones is left open; or parts of all of them: "attention, mlp". */
 #ifndef SNUG_MODEL_BLOCKS_H
 #define SNUG_MODEL_BLOCKS_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
+#include "graph/op.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,7 +24,10 @@ struct block_set {
     bool is_open; /* whoever plans may take more; none of them is in it so far */
     const struct block_range *ranges; /* borrowed */
     size_t n_ranges;
+    unsigned modules; /* bits of enum module_kind: of every block these parts, and no whole block */
 };
+
+const char *module_name(enum module_kind m); /* "attention" */
 
 /* *valid = whether the text is a set of blocks; then *out is it, with its memory in the pool. */
 enum status block_set_parse(struct block_set *out, const char *text, struct pool *pool,

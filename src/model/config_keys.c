@@ -47,15 +47,15 @@ bool keys_good(const struct keys *k)
     return k->status == OK && k->problems.n == 0;
 }
 
-/* Whether a person wrote the key; one inside an object came with the whole object. */
+/* Whether a person wrote the key; one inside an object or list came with the whole of it. */
 static bool is_written(const struct keys *k, const char *name)
 {
     char whole[64];
-    size_t n = strcspn(k->path, ".");
+    const char *path = *k->path ? k->path : name;
     if (!k->origin || !k->origin->written)
         return false;
-    (void)snprintf(whole, sizeof(whole), "%.*s", (int)n, k->path);
-    return json_object_get(k->origin->written, n ? whole : name) != NULL;
+    (void)snprintf(whole, sizeof(whole), "%.*s", (int)strcspn(path, "."), path);
+    return json_object_get(k->origin->written, whole) != NULL;
 }
 
 void keys_note(struct keys *k, const char *name, enum status s)

@@ -70,6 +70,17 @@ static void draw_block(uint64_t seed, uint64_t stream, int64_t i_block, float x[
         x[i] = words[i] & 0x80000000u ? x[i] : -x[i];
 }
 
+/* The same of numbers spread evenly over (-1, 1). */
+static void spread_block(uint64_t seed, uint64_t stream, int64_t i_block, float x[BLOCK])
+{
+    uint64_t group = (uint64_t)i_block * (BLOCK / 4);
+    for (int i = 0; i < BLOCK / 4; i++) {
+        struct philox4 w = philox(seed, stream, group + (uint64_t)i);
+        for (int j = 0; j < 4; j++)
+            x[4 * i + j] = 2.0f * rng_uniform(w.v[j]) - 1.0f + 0x1p-24f;
+    }
+}
+
 static void store(enum dtype dtype, void *dst, int64_t i, float x)
 {
     if (dtype == DTYPE_F32)
@@ -93,8 +104,9 @@ struct filling {
 static void fill_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct filling *f = job;
-    bool normal = f->p->init == INIT_NORMAL;
-    float scale = normal ? (float)f->p->std : 1.0f, same = f->p->init == INIT_ONE ? 1.0f : 0.0f;
+    bool normal = f->p->init == INIT_NORMAL, spread = f->p->init == INIT_UNIFORM;
+    float scale = normal ? (float)f->p->std : spread ? (float)f->p->bound : 1.0f;
+    float same = f->p->init == INIT_ONE ? 1.0f : 0.0f;
     int64_t before = f->begin / BLOCK;
     (void)thread;
     for (int64_t block = before + first; block < before + last; block++) {
@@ -103,6 +115,8 @@ static void fill_blocks(const void *job, int64_t first, int64_t last, int thread
             x[i] = same;
         if (normal)
             draw_block(f->seed, f->stream, block, x);
+        else if (spread)
+            spread_block(f->seed, f->stream, block, x);
         int64_t begin = MAX(f->begin, block * BLOCK), end = MIN(f->end, (block + 1) * BLOCK);
         for (int64_t e = begin; e < end; e++)
             store(f->dtype, f->dst, e - f->begin, scale * x[e - block * BLOCK]);

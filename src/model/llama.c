@@ -160,7 +160,8 @@ static value_id feed_forward(struct parts *p, value_id x)
 
 /* ---- the whole ---- */
 
-static value_id block(struct parts *p, value_id x, const struct tables *tables)
+static value_id block(struct parts *p, value_id x, const struct tables *tables,
+                      struct routing *routing)
 {
     const struct llama_config *c = p->m->config;
     const struct block_norms *norms = c->traits->norms;
@@ -170,7 +171,8 @@ static value_id block(struct parts *p, value_id x, const struct tables *tables)
     y = norm(p, y, "attn_post_norm", norms->after_attention, n);
     x = build_name(p->b, build(p->b, OP_add, IN(x, y), NO_ATTRS), parts_name(p, "x_mid"));
     y = norm(p, x, "mlp_norm", norms->before_feed_forward, n);
-    y = feed_forward(p, y);
+    bool has_experts = c->traits->experts && c->experts.in_layer[p->b->block];
+    y = has_experts ? experts_build(p, &c->experts, y, routing) : feed_forward(p, y);
     y = norm(p, y, "mlp_post_norm", norms->after_feed_forward, n);
     return build_name(p->b, build(p->b, OP_add, IN(x, y), NO_ATTRS), parts_name(p, "x"));
 }
@@ -214,9 +216,10 @@ static enum status build_graph(const struct model *m, struct builder *b,
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     if (c->traits->embedding_grows)
         x = build(b, OP_scale, IN(x), ATTRS({.name = "factor", .f = sqrt((double)m->hidden)}));
+    struct routing routing = routing_none();
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;
-        x = block(&p, x, &tables);
+        x = block(&p, x, &tables, &routing);
     }
     b->block = BLOCK_NONE;
     x = norm(&p, parts_head_input(&p, x), "norm", "norm", m->hidden);
@@ -224,6 +227,8 @@ static enum status build_graph(const struct model *m, struct builder *b,
         table =
             parts_param(&p, "head.weight", "lm_head.weight", table_shape, INIT_NORMAL, c->init_std);
     parts_head(&p, x, table, c->logit_cap);
+    if (c->traits->experts)
+        experts_losses(&p, &c->experts, &routing);
     return builder_status(b);
 }
 

@@ -8,6 +8,7 @@
 #ifndef SNUG_MODEL_LLAMA_H
 #define SNUG_MODEL_LLAMA_H
 
+#include "model/experts.h"
 #include "model/model.h"
 #include "model/rope.h"
 
@@ -39,10 +40,12 @@ struct gate_kind {
 /* Which layers see no further than sliding_window. */
 enum window_rule {
     WINDOW_NONE,
-    WINDOW_EVERYWHERE, /* all, where sliding_window is given */
-    WINDOW_SWITCHED,   /* layer_types; from max_window_layers on, with use_sliding_window */
-    WINDOW_UNROTATED,  /* layer_types; those without rotary positions, with use_sliding_window */
-    WINDOW_PATTERN     /* layer_types; all but each window_pattern-th */
+    WINDOW_EVERYWHERE,   /* all, where sliding_window is given */
+    WINDOW_SWITCHED,     /* layer_types; from max_window_layers on, with use_sliding_window */
+    WINDOW_ALTERNATING,  /* layer_types; every other before max_window_layers, switched likewise */
+    WINDOW_ALL_SWITCHED, /* all, with use_sliding_window */
+    WINDOW_UNROTATED,    /* layer_types; those without rotary positions, with use_sliding_window */
+    WINDOW_PATTERN       /* layer_types; all but each window_pattern-th */
 };
 
 struct llama_traits {
@@ -53,11 +56,14 @@ struct llama_traits {
     double norm_offset; /* a norm multiplies by its weight + this */
     enum query_norm query_norm;
     const struct gate_kind *gate;
-    bool packed;          /* checkpoints hold qkv_proj and gate_up_proj, each one tensor */
-    bool embedding_grows; /* embeddings are multiplied by sqrt(hidden_size) */
+    bool packed; /* checkpoints hold qkv_proj and gate_up_proj, each one tensor */
+    const struct expert_traits *experts; /* of the feed-forward layers; NULL: they are dense */
+    bool embedding_grows;                /* embeddings are multiplied by sqrt(hidden_size) */
 
     /* keys that are read */
     bool qkv_bias;             /* always (Qwen2); else attention_bias decides */
+    bool has_qkv_bias;         /* qkv_bias, true unless given */
+    bool has_qkv_clip;         /* clip_qkv: only null is supported */
     bool has_attention_bias;   /* attention_bias: q, k, v and the output projection */
     bool has_mlp_bias;         /* mlp_bias */
     bool kv_heads_required;    /* absent would mean a number made for one model size */
@@ -98,6 +104,7 @@ struct llama_config {
     int64_t window;               /* sliding_window; 0: none */
     int64_t window_pattern;
     struct llama_layer *layers; /* [n_layers] */
+    struct experts experts;     /* where the traits have them */
 };
 
 enum status llama_parse(struct model *m, const json_t *config,

@@ -98,7 +98,10 @@ static bool window_holds(const struct llama_config *c, int64_t i, int64_t first)
     case WINDOW_NONE:
         return false;
     case WINDOW_EVERYWHERE:
+    case WINDOW_ALL_SWITCHED:
         return true;
+    case WINDOW_ALTERNATING:
+        return i % 2 == 0 && i < first;
     case WINDOW_SWITCHED:
         return i >= first;
     case WINDOW_UNROTATED:
@@ -112,7 +115,14 @@ static bool window_holds(const struct llama_config *c, int64_t i, int64_t first)
 /* use_sliding_window turns the window on. */
 static bool is_switched(const struct llama_traits *t)
 {
-    return t->window == WINDOW_SWITCHED || t->window == WINDOW_UNROTATED;
+    return t->window == WINDOW_SWITCHED || t->window == WINDOW_ALTERNATING ||
+           t->window == WINDOW_ALL_SWITCHED || t->window == WINDOW_UNROTATED;
+}
+
+static bool has_layer_types(const struct llama_traits *t)
+{
+    return t->window != WINDOW_NONE && t->window != WINDOW_EVERYWHERE &&
+           t->window != WINDOW_ALL_SWITCHED;
 }
 
 static void parse_window(const struct model *m, struct llama_config *c, struct keys *k)
@@ -123,9 +133,9 @@ static void parse_window(const struct model *m, struct llama_config *c, struct k
         return;
     /* Absent means the preset in Hugging Face, null means none. */
     int64_t preset = keys_given(k, "sliding_window") ? 0 : t->window_preset;
-    int64_t least = t->window == WINDOW_SWITCHED ? 0 : 1;
-    c->window = keys_int(k, "sliding_window", preset, least, INT32_MAX);
-    if (t->window == WINDOW_SWITCHED)
+    bool counts_layers = t->window == WINDOW_SWITCHED || t->window == WINDOW_ALTERNATING;
+    c->window = keys_int(k, "sliding_window", preset, counts_layers ? 0 : 1, INT32_MAX);
+    if (counts_layers)
         first = keys_int(k, "max_window_layers", 28, 0, INT32_MAX);
     c->window_pattern = t->window_pattern;
     if (t->has_window_pattern)
@@ -134,7 +144,7 @@ static void parse_window(const struct model *m, struct llama_config *c, struct k
         c->window = 0;
     for (int64_t i = 0; i < m->n_layers && keys_good(k); i++)
         c->layers[i].slides = c->window > 0 && window_holds(c, i, first);
-    const json_t *types = t->window == WINDOW_EVERYWHERE ? NULL : keys_array(k, "layer_types");
+    const json_t *types = has_layer_types(t) ? keys_array(k, "layer_types") : NULL;
     if (types && keys_good(k))
         parse_layer_types(m, c, k, types);
 }
@@ -198,9 +208,11 @@ static void parse_features(struct model *m, struct llama_config *c, struct keys 
     const struct llama_traits *t = c->traits;
     parse_gate(c, k);
     bool bias = t->has_attention_bias && keys_bool(k, "attention_bias", false);
-    c->qkv_bias = t->qkv_bias || bias;
+    c->qkv_bias = t->qkv_bias || bias || (t->has_qkv_bias && keys_bool(k, "qkv_bias", true));
     c->out_bias = bias;
     c->mlp_bias = t->has_mlp_bias && keys_bool(k, "mlp_bias", false);
+    if (t->has_qkv_clip && keys_has(k, "clip_qkv"))
+        KEYS_FAIL(k, "clip_qkv", ERR_UNSUPPORTED, "key 'clip_qkv': only null is supported");
     c->norm_epsilon = keys_float(k, "rms_norm_eps", t->norm_epsilon, 0, 1);
     c->init_std = keys_float(k, "initializer_range", 0.02, 0, 100);
     m->language.tied = keys_bool(k, "tie_word_embeddings", t->tied);
@@ -229,6 +241,10 @@ enum status llama_parse(struct model *m, const json_t *config, const struct key_
     TRY(pool_try(&m->pool, &c->layers, sizeof(*c->layers) * (size_t)m->n_layers));
     parse_rotation(m, c, &k);
     parse_window(m, c, &k);
+    if (c->traits->experts) {
+        TRY(experts_parse(&c->experts, m, c->traits->experts, &k));
+        c->experts.std = c->init_std;
+    }
     return keys_finish(&k);
 }
 
@@ -245,7 +261,7 @@ static int export_layers(const struct model *m, json_t *o)
             types, json_string(c->layers[i].slides ? "sliding_attention" : "full_attention"));
         bad |= json_array_append_new(rotating, json_integer(c->layers[i].rotates));
     }
-    if (t->window != WINDOW_NONE && t->window != WINDOW_EVERYWHERE)
+    if (has_layer_types(t))
         bad |= json_object_set(o, "layer_types", types);
     if (t->skips_rope)
         bad |= json_object_set(o, "no_rope_layers", rotating);
@@ -283,6 +299,10 @@ static int export_features(const struct model *m, json_t *o)
     int bad = json_object_set_new(o, t->gate->key, json_string(t->gate->names[0]));
     if (t->has_attention_bias)
         bad |= json_object_set_new(o, "attention_bias", json_boolean(c->out_bias));
+    if (t->has_qkv_bias)
+        bad |= json_object_set_new(o, "qkv_bias", json_boolean(c->qkv_bias));
+    if (t->experts)
+        bad |= experts_export(&c->experts, m, t->experts, o);
     if (t->has_mlp_bias)
         bad |= json_object_set_new(o, "mlp_bias", json_boolean(c->mlp_bias));
     if (t->has_residual_dropout)

@@ -26,6 +26,52 @@ static const struct gate_kind silu = {OP_silu_gate, "hidden_act", {"silu", "swis
 static const struct gate_kind gelu = {
     OP_gelu_gate, "hidden_activation", {"gelu_pytorch_tanh", "gelu_new"}};
 
+static const struct expert_traits mixtral_experts = {
+    .names = {.router = "block_sparse_moe.gate",
+              .experts = "block_sparse_moe.experts",
+              .gate = "w1",
+              .up = "w3",
+              .down = "w2"},
+    .width_key = "intermediate_size",
+    .config_key = "num_local_experts",
+    .per_token = 2,
+    .balance = 0.001,
+    .always_normalized = true,
+};
+
+#define MLP_EXPERTS                                                                           \
+    {                                                                                         \
+        .router = "mlp.gate", .experts = "mlp.experts", .gate = "gate_proj", .up = "up_proj", \
+        .down = "down_proj"                                                                   \
+    }
+
+static const struct expert_traits qwen2_experts = {
+    .names = MLP_EXPERTS,
+    .width_key = "moe_intermediate_size",
+    .config_key = "num_experts",
+    .per_token = 4,
+    .balance = 0.001,
+    .has_shared = true,
+    .by_layer = true,
+};
+
+static const struct expert_traits qwen3_experts = {
+    .names = MLP_EXPERTS,
+    .width_key = "moe_intermediate_size",
+    .config_key = "num_experts",
+    .per_token = 8,
+    .balance = 0.001,
+    .by_layer = true,
+};
+
+static const struct expert_traits olmoe_experts = {
+    .names = MLP_EXPERTS,
+    .width_key = "intermediate_size",
+    .config_key = "num_experts",
+    .per_token = 8,
+    .balance = 0.01,
+};
+
 static const struct llama_traits families[] = {
     {
         .model_type = "llama",
@@ -103,6 +149,52 @@ static const struct llama_traits families[] = {
         .window = WINDOW_EVERYWHERE,
     },
     {
+        .model_type = "mixtral",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-5,
+        .gate = &silu,
+        .experts = &mixtral_experts,
+        .rope = {.theta = 1e6},
+        .kv_heads_required = true,
+        .window = WINDOW_EVERYWHERE,
+    },
+    {
+        .model_type = "qwen2_moe",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .gate = &silu,
+        .experts = &qwen2_experts,
+        .rope = {.theta = 10000},
+        .has_qkv_bias = true,
+        .kv_heads_required = true,
+        .window = WINDOW_ALTERNATING,
+        .window_preset = 4096,
+    },
+    {
+        .model_type = "qwen3_moe",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-6,
+        .query_norm = QUERY_NORM_HEAD,
+        .gate = &silu,
+        .experts = &qwen3_experts,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+        .kv_heads_required = true,
+        .window = WINDOW_ALL_SWITCHED,
+        .window_preset = 4096,
+    },
+    {
+        .model_type = "olmoe",
+        .norms = &norms_before,
+        .norm_epsilon = 1e-5,
+        .query_norm = QUERY_NORM_WHOLE,
+        .gate = &silu,
+        .experts = &olmoe_experts,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+        .has_qkv_clip = true,
+    },
+    {
         .model_type = "gemma2",
         .norms = &norms_around,
         .norm_epsilon = 1e-6,
@@ -147,13 +239,16 @@ static const struct llama_traits families[] = {
     },
 };
 
-const char *const llama_model_types[] = {"llama",   "mistral", "qwen2",  "qwen3",       "olmo2",
-                                         "smollm3", "phi3",    "gemma2", "gemma3_text", NULL};
-const char *const llama_architectures[] = {"LlamaForCausalLM",  "MistralForCausalLM",
-                                           "Qwen2ForCausalLM",  "Qwen3ForCausalLM",
-                                           "Olmo2ForCausalLM",  "SmolLM3ForCausalLM",
-                                           "Phi3ForCausalLM",   "Gemma2ForCausalLM",
-                                           "Gemma3ForCausalLM", NULL};
+const char *const llama_model_types[] = {
+    "llama",   "mistral",   "qwen2",     "qwen3", "olmo2",  "smollm3",     "phi3",
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", NULL};
+const char *const llama_architectures[] = {"LlamaForCausalLM",    "MistralForCausalLM",
+                                           "Qwen2ForCausalLM",    "Qwen3ForCausalLM",
+                                           "Olmo2ForCausalLM",    "SmolLM3ForCausalLM",
+                                           "Phi3ForCausalLM",     "MixtralForCausalLM",
+                                           "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
+                                           "OlmoeForCausalLM",    "Gemma2ForCausalLM",
+                                           "Gemma3ForCausalLM",   NULL};
 
 const struct llama_traits *llama_traits_of(const char *model_type)
 {

@@ -71,8 +71,12 @@ static enum status find_def(struct model *m, const json_t *config)
         return find_by(m, "model_type", json_string_value(type));
     if (json_is_string(architecture))
         return find_by(m, "architectures", json_string_value(architecture));
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        if (models[i]->implied_by && json_object_get(config, models[i]->implied_by))
+            return find_by(m, "model_type", models[i]->model_types[0]);
+    }
     return FAIL(ERR_CONFIG, "key 'model_type' is missing; it names the architecture (gpt2, llama, "
-                            "mistral, qwen2, qwen3)");
+                            "mistral, qwen2, qwen3); layers: is a network of your own");
 }
 
 /* Errors that are not yet about one of the architecture's keys name the place of `key`. */
@@ -123,14 +127,10 @@ void model_free(struct model *m)
     mem_free(m);
 }
 
-static enum status check_request(const struct model *m, const struct model_request *r)
+static enum status check_length(const struct model *m, const struct model_request *r)
 {
     bool decode = r->purpose == MODEL_DECODE;
     int64_t longest = decode ? r->cache_len : r->seq_len;
-    if (r->batch < 1 || r->seq_len < 1)
-        return FAIL(ERR_CONFIG,
-                    "batch size %" PRId64 " and sequence length %" PRId64 " must be at least 1",
-                    r->batch, r->seq_len);
     if (decode && r->cache_len < r->seq_len)
         return FAIL(ERR_CONFIG, "a cache of %" PRId64 " positions cannot take %" PRId64 " tokens",
                     r->cache_len, r->seq_len);
@@ -140,6 +140,20 @@ static enum status check_request(const struct model *m, const struct model_reque
                     " positions; shorten it",
                     decode ? "the cache length" : "the sequence length", longest,
                     m->language.context);
+    return OK;
+}
+
+static enum status check_request(const struct model *m, const struct model_request *r)
+{
+    bool has_length = m->samples.n_fields == 0;
+    if (r->batch < 1 || r->seq_len < 1)
+        return FAIL(ERR_CONFIG,
+                    "batch size %" PRId64 " and sequence length %" PRId64 " must be at least 1",
+                    r->batch, r->seq_len);
+    if (!has_length && (r->purpose == MODEL_SCORE || r->purpose == MODEL_DECODE))
+        return FAIL(ERR_UNSUPPORTED, "%s: a network without tokens writes no text", m->model_type);
+    if (has_length)
+        TRY(check_length(m, r));
     if (!dtype_is_float(r->dtype))
         return FAIL(ERR_CONFIG, "a model cannot have parameters of dtype %s", dtype_name(r->dtype));
     return OK;
@@ -183,10 +197,65 @@ json_t *model_export_config(const struct model *m)
     return NULL;
 }
 
+/* Parameters move to an array of twice the size; the old one stays in the pool. */
+static void grow_params(struct builder *b, struct model_graph *out, int *room)
+{
+    int larger_room = MAX(16, 2 * *room);
+    struct model_param *larger;
+    b->status = pool_try(&b->g->pool, &larger, sizeof(*larger) * (size_t)larger_room);
+    if (b->status != OK)
+        return;
+    for (int i = 0; i < out->n_params; i++)
+        larger[i] = out->params[i];
+    out->params = larger;
+    *room = larger_room;
+}
+
+value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
+                         struct model_param param, enum dtype dtype)
+{
+    param.value = build_value(b, param.name, param.buffer ? ROLE_STATE : ROLE_PARAMETER,
+                              param.buffer ? DTYPE_F32 : dtype, param.shape);
+    if (b->status == OK && out->n_params == *room)
+        grow_params(b, out, room);
+    if (b->status != OK)
+        return VALUE_NONE;
+    out->params[out->n_params++] = param;
+    return param.value;
+}
+
 int64_t model_count_params(const struct model_graph *g)
 {
     int64_t n = 0;
     for (int i = 0; i < g->n_params; i++)
-        n += shape_elems(&g->params[i].shape);
+        n += g->params[i].buffer ? 0 : shape_elems(&g->params[i].shape);
     return n;
+}
+
+int64_t model_count_active(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++) {
+        const struct model_param *p = &g->params[i];
+        int64_t elems = shape_elems(&p->shape);
+        n += p->n_experts ? elems / p->n_experts * p->n_met : elems;
+    }
+    return n;
+}
+
+struct shape param_piece_shape(const struct model_param *p, int k)
+{
+    struct shape s = p->shape;
+    if (p->n_experts) {
+        s.rank--;
+        for (int i = 0; i < s.rank; i++)
+            s.dim[i] = s.dim[i + 1];
+    }
+    s.dim[0] = p->pieces[k].rows;
+    return s;
+}
+
+int64_t param_row_elems(const struct model_param *p)
+{
+    return shape_inner(&p->shape, p->n_experts ? 2 : 1);
 }

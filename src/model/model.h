@@ -25,7 +25,7 @@ struct hf_piece {
     int64_t rows;     /* rows of our tensor it fills (its out-features) */
 };
 
-enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
+enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM };
 
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
@@ -33,9 +33,19 @@ struct model_param {
     struct shape shape;
     enum init_kind init;
     double std;      /* INIT_NORMAL */
+    double bound;    /* INIT_UNIFORM: between -bound and bound */
     bool decay;      /* weight decay applies (matrices, not norms and biases) */
     bool frozen;     /* not trained; models are built with all parameters to be trained */
+    bool buffer;     /* no parameter but a state of the network (running statistics), which the
+                      * forward pass writes: kept with the weights, never trained, not counted */
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
+    /* Above 0: a row (all axes but the first) is [.., channels] here and [channels, ..] in the
+     * checkpoint, as PyTorch lays out convolutions and what follows a flattened image. */
+    int64_t channels;
+    bool flat; /* and the checkpoint's tensor is a matrix as ours is */
+    /* [E, ...]: what E experts have each of their own. Pieces are parts of one expert's tensor,
+     * which has no axis for experts; a token meets `n_met` of them. 0: every token meets all. */
+    int64_t n_experts, n_met;
     const struct hf_piece *pieces;
     int n_pieces;
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
@@ -72,6 +82,10 @@ struct model_loss {
  * The arrays live in the graph's pool. Inputs are the graph's, by name. Nothing is declared an
  * output of the graph: what the host reads is the caller's to say. */
 struct model_graph {
+    /* Float inputs that meet weights: they have the dtype of weights, whatever that is in a run.
+     * The others (targets) stay f32. */
+    const value_id *features;
+    int n_features;
     value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */
     value_id position;  /* i32 [1] input (DECODE): position of the first token */
     value_id positions; /* i32 [T] input (DECODE): position, position + 1, ... */
@@ -93,6 +107,7 @@ struct model_def {
     const char *name;
     const char *const *model_types;   /* HF model_type spellings, NULL-terminated */
     const char *const *architectures; /* what each saves as architectures[0], same order */
+    const char *implied_by; /* a key that says as much as model_type; NULL: there is none */
     /* Reads HF keys into a config in the model's pool. Keys that ask for something we lack are
      * errors; of unknown ones, those a person wrote. */
     enum status (*parse)(struct model *m, const json_t *config, const struct key_origin *origin);
@@ -110,6 +125,28 @@ struct language_facts {
     bool tied;                    /* the head's weight is the embedding table */
 };
 
+/* How made-up numbers of a field are drawn. */
+enum field_draw { DRAW_NORMAL, DRAW_UNIFORM, DRAW_BITS };
+
+/* A tensor of a sample, for models whose samples are tensors. */
+struct model_field {
+    const char *name;   /* of the graph's input */
+    struct shape shape; /* of one sample: the graph's has the batch before it */
+    bool is_target;
+    int64_t n_classes; /* above 0: i32 labels below it; else numbers */
+    enum field_draw draw;
+};
+
+/* What there is to know of a model whose samples are tensors. */
+struct sample_facts {
+    const struct model_field *fields; /* inputs, then targets */
+    int n_fields;                     /* 0: it is a model of language */
+    /* What a loss takes over all samples of a batch at once, so that micro-batches would change
+     * it; NULL: nothing. */
+    const char *coupling;
+    bool has_batch_norm; /* statistics are those of a micro-batch */
+};
+
 struct model {
     struct pool pool;
     const struct model_def *def;
@@ -119,6 +156,7 @@ struct model {
     /* set by parse */
     int64_t n_layers, hidden;
     struct language_facts language;
+    struct sample_facts samples;
 };
 
 /* All that is wrong with the config is one error. */
@@ -132,8 +170,17 @@ json_t *model_export_config(const struct model *m);
 /* Writes the dtype of the weights beside a config under both spellings (dtype, torch_dtype). */
 enum status model_config_set_dtype(json_t *config, enum dtype dtype) MUST_CHECK;
 
-/* Elements of all parameters together. */
+/* Adds a parameter with its value to the graph; *room is that of out->params, which grows. */
+value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
+                         struct model_param param, enum dtype dtype);
+
+/* Elements of all parameters together, buffers left out; and of those that one token meets. */
 int64_t model_count_params(const struct model_graph *g);
+int64_t model_count_active(const struct model_graph *g);
+
+/* What piece k of a parameter looks like, and the elements of one of its rows. */
+struct shape param_piece_shape(const struct model_param *p, int k);
+int64_t param_row_elems(const struct model_param *p);
 
 #ifdef __cplusplus
 }

@@ -53,33 +53,11 @@ void parts_begin(struct parts *p)
     pool_check(p);
 }
 
-/* Parameters move to an array of twice the size; the old one stays in the pool. */
-static void grow_params(struct parts *p)
-{
-    struct model_graph *out = p->out;
-    int room = MAX(16, 2 * p->params_room);
-    struct model_param *larger = pool_alloc(&p->b->g->pool, sizeof(*larger) * (size_t)room);
-    pool_check(p);
-    if (p->b->status != OK)
-        return;
-    for (int i = 0; i < out->n_params; i++)
-        larger[i] = out->params[i];
-    out->params = larger;
-    p->params_room = room;
-}
-
 /* Fills in what all parameters have and appends. */
-static value_id append(struct parts *p, struct model_param param)
+value_id parts_add_param(struct parts *p, struct model_param param)
 {
-    struct builder *b = p->b;
-    param.decay = param.shape.rank >= 2;
-    param.value = build_value(b, param.name, ROLE_PARAMETER, p->r->dtype, param.shape);
-    if (b->status == OK && p->out->n_params == p->params_room)
-        grow_params(p);
-    if (b->status != OK)
-        return VALUE_NONE;
-    p->out->params[p->out->n_params++] = param;
-    return param.value;
+    param.decay = param.shape.rank >= (param.n_experts ? 3 : 2);
+    return model_add_param(p->b, p->out, &p->params_room, param, p->r->dtype);
 }
 
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
@@ -90,12 +68,12 @@ value_id parts_param(struct parts *p, const char *name, const char *hf_name, str
     if (p->b->status != OK)
         return VALUE_NONE;
     *piece = (struct hf_piece){hf_name, shape.dim[0]};
-    return append(p, (struct model_param){.name = parts_name(p, name),
-                                          .shape = shape,
-                                          .init = init,
-                                          .std = std,
-                                          .pieces = piece,
-                                          .n_pieces = 1});
+    return parts_add_param(p, (struct model_param){.name = parts_name(p, name),
+                                                   .shape = shape,
+                                                   .init = init,
+                                                   .std = std,
+                                                   .pieces = piece,
+                                                   .n_pieces = 1});
 }
 
 /* The weight (n_in > 0) or bias of a linear layer. */
@@ -114,14 +92,14 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
     }
     if (p->b->status != OK)
         return VALUE_NONE;
-    return append(p, (struct model_param){.name = parts_name(p, name),
-                                          .shape = is_bias ? shape_of(1, n_rows)
-                                                           : shape_of(2, n_rows, s->n_in),
-                                          .init = is_bias ? INIT_ZERO : INIT_NORMAL,
-                                          .std = is_bias ? 0 : s->std,
-                                          .transposed = !is_bias && s->transposed,
-                                          .pieces = pieces,
-                                          .n_pieces = s->n_pieces});
+    return parts_add_param(p, (struct model_param){.name = parts_name(p, name),
+                                                   .shape = is_bias ? shape_of(1, n_rows)
+                                                                    : shape_of(2, n_rows, s->n_in),
+                                                   .init = is_bias ? INIT_ZERO : INIT_NORMAL,
+                                                   .std = is_bias ? 0 : s->std,
+                                                   .transposed = !is_bias && s->transposed,
+                                                   .pieces = pieces,
+                                                   .n_pieces = s->n_pieces});
 }
 
 value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)

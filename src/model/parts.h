@@ -38,6 +38,9 @@ const char *parts_hf_name(const struct parts *p, const char *name);
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
                      enum init_kind init, double std);
 
+/* The same for any parameter: adds it, with what all of them have filled in. */
+value_id parts_add_param(struct parts *p, struct model_param param);
+
 #define PIECES(...)                                   \
     .pieces = (const struct hf_piece[]){__VA_ARGS__}, \
     .n_pieces = (int)(sizeof((const struct hf_piece[]){__VA_ARGS__}) / sizeof(struct hf_piece))

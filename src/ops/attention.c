@@ -77,6 +77,7 @@ const struct op_def op_def_attention = {
     .no_grad_inputs = 1u << 1,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,
+    .module = MODULE_ATTENTION,
     .flops = flops,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),

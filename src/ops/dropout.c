@@ -6,18 +6,23 @@
  *                   counter_lo = e / 4).v[e % 4]
  *     kept = (bits >> 8) * 2^-24 >= p                   compared in f32
  *
- * so nodes of one graph need different seeds, below 2^20. p = 0 is the identity. */
+ * so nodes of one graph need different seeds, below 2^20. p = 0 is the identity. With `channels`,
+ * of x [N, .., C], all places of a sample's channel share one draw, that of e = sample C + channel.
+ */
 #include "ops/dropout_support.h"
 
 static const struct attr_def attrs[] = {
-    {.name = "p", .type = ATTR_FLOAT, .required = true},
-    {.name = "seed", .type = ATTR_INT},
+    [DROPOUT_P] = {.name = "p", .type = ATTR_FLOAT, .required = true},
+    [DROPOUT_SEED] = {.name = "seed", .type = ATTR_INT},
+    [DROPOUT_CHANNELS] = {.name = "channels", .type = ATTR_BOOL},
 };
 
 static enum status infer(const struct op_call *c)
 {
     TRY(need_float(c, 0));
-    TRY(need_dropout(c, 1, call_float(c, 0), call_int(c, 1)));
+    TRY(need_dropout(c, 1, call_float(c, DROPOUT_P), call_int(c, DROPOUT_SEED)));
+    if (call_bool(c, DROPOUT_CHANNELS) && c->in[0].shape.rank < 2)
+        return REJECT(c, "channels are the last axis of two or more");
     out_like(c, 0, 0);
     return OK;
 }
@@ -37,6 +42,8 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,3,17], i64[2]~1000 {p=0.5}"},
     {.text = "f32[2051], i64[2]~1000 {p=0.1, seed=1048575}"},
     {.text = "f32[6], i64[2]~1000 {p=0.0}"},
+    {.text = "f32[3,2,5,7], i64[2]~1000 {p=0.4, seed=5, channels=true}"},
+    {.text = "f32[4,9], i64[2]~1000 {p=0.5, channels=true}"},
 };
 static const char *const rejects[] = {
     "f32[3], i64[2] {p=1.0}",
@@ -45,6 +52,7 @@ static const char *const rejects[] = {
     "f32[3], i32[2] {p=0.1}",
     "f32[3], i64[2] {p=0.1, seed=1048576}",
     "i32[3], i64[2] {p=0.1}",
+    "f32[3], i64[2] {p=0.1, channels=true}",
 };
 
 const struct op_def op_def_dropout = {

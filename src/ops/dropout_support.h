@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 enum { DROPOUT_SEEDS = 1 << 20 };
+enum { DROPOUT_P, DROPOUT_SEED, DROPOUT_CHANNELS }; /* attributes of the op dropout */
 
 /* The upper half of the counter of every draw of a node. */
 static inline HOST_DEVICE uint64_t dropout_counter(int64_t micro_step, int64_t seed)

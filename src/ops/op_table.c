@@ -49,3 +49,13 @@ double call_bytes(const struct op_call *c)
         n += (double)tensor_bytes(&c->out[i]);
     return n;
 }
+
+struct index_rule call_index_rule(const struct op_call *c, int i)
+{
+    const struct op_def *d = op_get(c->op);
+    if (d->offset_inputs >> i & 1u)
+        return (struct index_rule){INDEX_OFFSETS, c->in[0].shape.dim[0]};
+    if (d->permutation_inputs >> i & 1u)
+        return (struct index_rule){INDEX_PERMUTATION, 0};
+    return (struct index_rule){INDEX_ANY, d->index_limit ? d->index_limit(c) : 1};
+}

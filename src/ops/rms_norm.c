@@ -62,6 +62,7 @@ const struct op_def op_def_rms_norm = {
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,
+    .module = MODULE_NORM,
     .flops = flops,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),

@@ -13,11 +13,12 @@ static const struct op_sample unary_samples[] = {
 static const struct op_sample unary_positive_samples[] = {
     {.text = "f32[3,5]+"}, {.text = "f32[2,3,17]+"}, {.text = "f32[1025]+"}, {.text = "f32[]+"}};
 
-#define UNARY_OP(sample_list)                                                             \
-    .min_in = 1, .max_in = 1, .n_out = 1, .infer = infer_unary, .aliases = unary_aliases, \
-    OP_NO_ACCUMULATE, .recompute = RECOMPUTE_CHEAP, .samples = (sample_list),             \
-    .n_samples = ARRAY_LEN(sample_list), .rejects = unary_rejects,                        \
+#define UNARY_OP_OF(rule, sample_list)                                               \
+    .min_in = 1, .max_in = 1, .n_out = 1, .infer = (rule), .aliases = unary_aliases, \
+    OP_NO_ACCUMULATE, .recompute = RECOMPUTE_CHEAP, .samples = (sample_list),        \
+    .n_samples = ARRAY_LEN(sample_list), .rejects = unary_rejects,                   \
     .n_rejects = ARRAY_LEN(unary_rejects)
+#define UNARY_OP(sample_list) UNARY_OP_OF(infer_unary, sample_list)
 
 /* (dy, x or y) -> dx, in place of either. */
 static const struct alias_rule unary_grad_aliases[] = {

@@ -62,6 +62,13 @@ bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v);
 
 /* Block b keeps only what crosses into other blocks; the rest of its forward is run again. */
 void plan_recompute_block(struct plan *p, const struct graph *g, int block);
+/* Which parts there are in the graph's blocks (bits of enum module_kind), and in every block what
+ * nodes of some of them make is made again, unless other blocks read it. Norms and attention are
+ * what their ops are; what leads to an attention inside its block belongs to it, and what comes of
+ * a norm otherwise is the MLP. What adds a part to the residual is of none. */
+enum status plan_find_modules(const struct graph *g, unsigned *modules) MUST_CHECK;
+enum status plan_recompute_modules(struct plan *p, const struct graph *g,
+                                   unsigned modules) MUST_CHECK;
 /* Saved values of RECOMPUTE_CHEAP ops are dropped wherever their inputs are kept anyway. */
 void plan_recompute_cheap(struct plan *p, const struct graph *g);
 /* Value v, which may be moved (plan_allows), goes to `tier` after the forward pass. */

@@ -81,17 +81,15 @@ static void *place(const struct benchmark *r, int copy, int32_t operand)
 static enum status make_copy(struct benchmark *r, struct device *d, int copy)
 {
     const struct node *n = graph_node(r->p->graph, r->instr->node);
-    const struct op_def *op = op_get(n->op);
     struct op_call *call = &r->calls[copy];
     struct tensor *in, *out;
     TRY(pool_try(&r->pool, &in, sizeof(*in) * (size_t)MAX(n->n_in, 1)));
     TRY(pool_try(&r->pool, &out, sizeof(*out) * (size_t)MAX(n->n_out, 1)));
     node_call_slice(r->p->graph, n, r->instr->slice, in, out, call);
-    int64_t limit = op->index_limit ? op->index_limit(call) : 1;
     for (int k = 0; k < n->n_in; k++) {
         in[k].data = place(r, copy, k);
         if (in[k].data)
-            TRY(d->ops->fill(d, &in[k], limit));
+            TRY(d->ops->fill(d, &in[k], call_index_rule(call, k)));
     }
     for (int k = 0; k < n->n_out; k++)
         out[k].data = place(r, copy, n->n_in + k);

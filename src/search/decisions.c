@@ -180,14 +180,20 @@ static enum status apply_saved_sets(const struct decisions *d, struct plan *p,
     return OK;
 }
 
-static void apply_extents(const struct decisions *d, struct plan *p, const struct graph *g)
+static enum status apply_extents(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     if (d->recompute_cheap)
         plan_recompute_cheap(p, g);
+    if (d->recompute.modules) {
+        TRY(plan_recompute_modules(p, g, d->recompute.modules));
+        count_recomputed(p, g);
+        return OK;
+    }
     for (int b = 0; b < p->n_blocks; b++) {
         if (b < d->n[EXTENT_RECOMPUTED] || block_set_has(&d->recompute, b))
             plan_recompute_block(p, g, b);
     }
+    return OK;
 }
 
 enum status decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g)
@@ -195,7 +201,7 @@ enum status decisions_apply(const struct decisions *d, struct plan *plan, const 
     if (d->places)
         TRY(apply_saved_sets(d, plan, g));
     else
-        apply_extents(d, plan, g);
+        TRY(apply_extents(d, plan, g));
     decisions_apply_homes(d, plan, g);
     apply_moves(d, plan, g);
     plan->defer_updates = d->defer_updates && plan_may_defer(plan, g);

@@ -62,7 +62,9 @@ struct place_choice {
 
 /* All zero: everything is kept, on the device. */
 struct decisions {
-    struct block_set recompute; /* blocks that keep only what leaves them, besides the extent */
+    /* Blocks that keep only what leaves them, besides the extent; or parts of every block, and then
+     * no block whole. */
+    struct block_set recompute;
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
     bool defer_updates;  /* into the next step's forward pass, where the graph allows it */

@@ -9,17 +9,10 @@
 static enum status time_step(struct workload *w, const struct limits *limits,
                              const struct kernel_times *times, double *seconds)
 {
-    const struct stage *s = workload_stage(w, STAGE_TRAIN);
     struct forecast f = {0};
-    struct prediction p;
     *seconds = HUGE_VAL;
     forecast_memory(&f, w, limits);
-    if (!f.fits)
-        return OK;
-    TRY(predict(&p, s->program, w->device, times));
-    enum status status = predict_step(&p, s->program, w->device, s->n_micro, seconds);
-    prediction_release(&p);
-    return status;
+    return f.fits ? forecast_seconds(w, times, seconds) : OK;
 }
 
 static enum status emit(struct workload *w, const struct decisions *d)

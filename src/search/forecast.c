@@ -88,12 +88,38 @@ static void forecast_fit(struct forecast *f, const struct workload *w, const str
 void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits)
 {
     f->n_params = model_count_params(&w->stages[0].io);
+    f->n_active = model_count_active(&w->stages[0].io);
     forecast_arenas(f, w);
     forecast_process(f, w);
     forecast_fit(f, w, limits);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
+
+static enum status stage_seconds(const struct workload *w, const struct stage *stage,
+                                 const struct kernel_times *times, double *seconds)
+{
+    struct prediction p;
+    TRY(predict(&p, stage->program, w->device, times));
+    enum status status = predict_step(&p, stage->program, w->device, stage->n_micro, seconds);
+    prediction_release(&p);
+    return status;
+}
+
+enum status forecast_seconds(const struct workload *w, const struct kernel_times *times,
+                             double *seconds)
+{
+    const struct stage *trains = workload_stage(w, STAGE_TRAIN);
+    *seconds = 0;
+    if (trains)
+        return stage_seconds(w, trains, times, seconds);
+    for (int i = 0; i < w->n_stages; i++) {
+        double once;
+        TRY(stage_seconds(w, &w->stages[i], times, &once));
+        *seconds += once;
+    }
+    return OK;
+}
 
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times)

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 struct forecast {
-    int64_t n_params;
+    int64_t n_params, n_active; /* parameters; of these, those that one token meets */
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
     int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
     int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */
@@ -41,6 +41,11 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
  * afterwards. */
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times) MUST_CHECK;
+
+/* Seconds of an optimizer step by what is known of the kernels (times NULL: rates alone), nothing
+ * timed; where no stage trains, of one run of every stage: a batch, or a prompt and a token. */
+enum status forecast_seconds(const struct workload *w, const struct kernel_times *times,
+                             double *seconds) MUST_CHECK;
 
 /* How step_s was made, as reports say it: "measured kernels", "rates" or "an estimate". */
 const char *forecast_source(const struct forecast *f);

@@ -19,17 +19,22 @@ extern "C" {
 struct finding {
     double seconds;              /* of a step */
     int64_t n_bytes[TIER_COUNT]; /* of the arenas; of the device's no layout takes less */
-    char text[512];              /* what it does, as decisions_add_text says it */
+    const char *text;            /* what it does, as decisions_add_text says it; the workload's */
 };
 
 enum { MAX_FINDINGS = 5 };
 
 /* How a search went, for reports. */
 struct search_report {
-    struct finding findings[MAX_FINDINGS]; /* fastest first: the one that was chosen, runners-up */
-    int n_findings;
+    struct finding findings[MAX_FINDINGS]; /* fastest first */
+    int n_findings;                        /* 0: there was nothing to search for */
+    int chosen;              /* of these: the first, unless another rank was asked for */
     int n_ranked, n_emitted; /* candidates */
 };
+
+/* What a plan does and another does not: "states of 3 of 12 blocks on the host"; where it does
+ * nothing more, what it leaves out: "not: gradients of 2 of 12 blocks on the host". */
+void finding_add_difference(const struct finding *f, const struct finding *from, struct str *out);
 
 /* *d: what is configured; then what was chosen, or where nothing fits what search_least gives. The
  * workload's plans and programs are those of *d, and what *d points to lives as long as it. Kernels

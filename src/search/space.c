@@ -8,6 +8,14 @@ static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.
 /* Rings are these parts of what the device has for the plan. */
 static const int64_t ring_parts[] = {4, 6, 8, 12, 16, 24, 32, 64, INT64_MAX};
 
+static const enum extent home_extents[HOME_CLASS_COUNT] = {EXTENT_WEIGHTS, EXTENT_STATES,
+                                                           EXTENT_GRADIENTS};
+
+bool space_is_open(const struct space *s, enum home_class c)
+{
+    return !s->bounds.fixed[home_extents[c]];
+}
+
 /* ---- probes ---------------------------------------------------------------------------------- */
 
 /* The phases' peaks of a program in which every place takes its option k, or its last. */
@@ -325,10 +333,8 @@ static int home_counts(const struct space *s, int counts[8])
 /* The homes of a class that are looked at; one where there is nothing to choose. */
 static int list_homes(const struct space *s, enum home_class c, struct homes out[16])
 {
-    static const enum extent extents[HOME_CLASS_COUNT] = {EXTENT_WEIGHTS, EXTENT_STATES,
-                                                          EXTENT_GRADIENTS};
     int counts[8] = {0}, n = 0, n_counts = home_counts(s, counts);
-    bool settled = s->bounds.fixed[extents[c]], away = s->base.n[extents[c]] > 0;
+    bool settled = !space_is_open(s, c), away = s->base.n[home_extents[c]] > 0;
     if (settled || class_bytes(s, c) == 0) {
         out[0] =
             (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};

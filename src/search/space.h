@@ -21,6 +21,9 @@ extern "C" {
 /* What a search may not touch: these extents stay what they are. */
 struct search_bounds {
     bool fixed[EXTENT_COUNT];
+    /* Of the plans to train that fit, which is taken: 0 and 1: the fastest, 2: the next, or the
+     * last there is. */
+    int rank;
 };
 
 struct homes {
@@ -60,6 +63,9 @@ enum status space_init(struct space *s, struct workload *w, const struct kernel_
                        const struct decisions *base, const struct search_bounds *bounds,
                        const int64_t room[TIER_COUNT]) MUST_CHECK;
 void space_release(struct space *s);
+
+/* Are the homes of a class left to choose? */
+bool space_is_open(const struct space *s, enum home_class c);
 
 /* Fills in s->option and s->away; false: it cannot fit, or the bounds forbid it. */
 bool space_expand(struct space *s, const struct candidate *c);

@@ -6,7 +6,7 @@
 
 static double perplexity(const struct model_graph *io, const double *sums)
 {
-    return exp(losses_total(io, sums));
+    return exp(losses_mean(io, 0, sums));
 }
 
 static const struct task_metric metrics[] = {{.name = "perplexity", .value = perplexity}};
@@ -26,10 +26,10 @@ static enum status check(const struct task *t, const struct config *cfg)
                 context, length, context);
 }
 
-static void describe(const struct task *t, int64_t rows, int64_t length, struct batch *out)
+static void describe(const struct task *t, const struct batch_sizes *sizes, struct batch *out)
 {
     (void)t;
-    windows_describe(out, rows, length);
+    windows_describe(out, sizes->rows, sizes->length);
 }
 
 static enum status build_graph(const struct task *t, struct builder *b,
@@ -46,12 +46,12 @@ static int64_t units(const struct task *t, int64_t length)
 
 /* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
  * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
-static double flops(const struct task *t, int64_t n_params, int64_t length)
+static double flops(const struct task *t, int64_t n_active, int64_t length)
 {
     const struct model *m = t->model;
     double lookups = m->language.tied ? 0.0 : (double)m->language.vocab_size * (double)m->hidden;
     double attention = (double)m->n_layers * (double)m->language.attention_width * (double)length;
-    return 6.0 * ((double)n_params - lookups) + 6.0 * attention;
+    return 6.0 * ((double)n_active - lookups) + 6.0 * attention;
 }
 
 static int64_t n_blocks(const struct task *t)

@@ -3,10 +3,11 @@
  * A task owns what goes into a step (the tensors of a batch, and the data they come from), the
  * graph with its losses, the metrics made of its sums, its FLOPs, and the words in which progress
  * is told. Engine, trainer, evaluator and reports ask the task; none of them knows what a token is.
- * language.h is the task of predicting the next token.
+ * language.h is the task of predicting the next token, samples.h that of networks whose samples are
+ * tensors.
  *
  *     struct task t = {.def = &task_language, .model = model};
- *     t.def->describe(&t, rows, length, &batch);       the inputs, by name
+ *     t.def->describe(&t, &sizes, &batch);             the inputs, by name
  *     t.def->build(&t, &builder, &request, &io);       the graph, with losses by name
  */
 #ifndef SNUG_TASK_TASK_H
@@ -34,7 +35,8 @@ struct task_unit {
 struct task_metric {
     const char *name;
     double (*value)(const struct model_graph *io, const double *sums);
-    bool is_logged; /* in metrics.jsonl and TensorBoard too, not in the report of eval alone */
+    bool is_logged;   /* in metrics.jsonl and TensorBoard too, not in the report of eval alone */
+    bool is_optional; /* not every network of the task has it: NaN is none */
 };
 
 /* A metric, or one of several losses, as it came out. */
@@ -77,6 +79,12 @@ struct task_data_def {
     const char *(*tokenizer)(const void *data);
 };
 
+/* What a batch is like. */
+struct batch_sizes {
+    int64_t rows, length;
+    enum dtype weights; /* of the run: inputs that meet weights have it too */
+};
+
 /* Sizes are given as rows (samples of a batch) and length (max_seq_length: what a sample has of a
  * unit, for the tasks that cut their samples to a length). */
 struct task_def {
@@ -91,14 +99,17 @@ struct task_def {
     /* ERR_CONFIG for a config that the task cannot be done with. */
     enum status (*check)(const struct task *t, const struct config *cfg);
     /* The items of a batch, into a batch without any. */
-    void (*describe)(const struct task *t, int64_t rows, int64_t length, struct batch *out);
+    void (*describe)(const struct task *t, const struct batch_sizes *sizes, struct batch *out);
+    /* Whether samples of a batch know of each other, so that rows which do not count would be seen
+     * in training: the last samples of an epoch are left out then. NULL: they never do. */
+    bool (*needs_full_batches)(const struct task *t);
     /* Its inputs are the items (and rng), its losses are what training minimises. */
     enum status (*build)(const struct task *t, struct builder *b, const struct model_request *r,
                          struct model_graph *out);
     int64_t (*n_blocks)(const struct task *t);              /* of its network */
     int64_t (*units)(const struct task *t, int64_t length); /* of a sample */
-    /* Useful FLOPs of a training step, per unit. */
-    double (*flops)(const struct task *t, int64_t n_params, int64_t length);
+    /* Useful FLOPs of a training step, per unit, which meets n_active parameters. */
+    double (*flops)(const struct task *t, int64_t n_active, int64_t length);
 };
 
 #ifdef __cplusplus

@@ -1,4 +1,6 @@
 /* evaluate.c: mean loss over held-out data, in the same arena as training. */
+#include <math.h>
+
 #include "base/machine.h"
 #include "train/session.h"
 
@@ -33,7 +35,9 @@ static void fill_values(const struct session *s, const double *sums, struct eval
         add_value(out, (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true});
     for (int i = 0; i < task->n_metrics; i++) {
         const struct task_metric *m = &task->metrics[i];
-        add_value(out, (struct metric_value){m->name, m->value(io, sums), m->is_logged});
+        double value = m->value(io, sums);
+        if (!isnan(value) || !m->is_optional)
+            add_value(out, (struct metric_value){m->name, value, m->is_logged});
     }
 }
 

@@ -38,8 +38,14 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
         .n_ranks = 1,
         .n_slots = cfg->dataloader_prefetch,
     };
-    int64_t rows = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size;
-    task->def->describe(task, rows, cfg->max_seq_length, &o.batch);
+    const struct batch_sizes sizes = {
+        .rows = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
+        .length = cfg->max_seq_length,
+        .weights = s->engine.settings.numerics.precision.weights,
+    };
+    if (!eval && task->def->needs_full_batches && task->def->needs_full_batches(task))
+        o.keep_last = 0;
+    task->def->describe(task, &sizes, &o.batch);
     return o;
 }
 

@@ -297,6 +297,28 @@ static void the_picture_shows_every_memory_and_queue(void **state)
     mem_free(text);
 }
 
+/* Rows of the page are rows of --json: rank, predicted time, bytes and what differs. */
+static void runners_up_are_on_the_page(void **state)
+{
+    (void)state;
+    char *page =
+        PAGE_OF(0, "max_steps=1", "model.hidden_size=256", "device_memory=7MiB", "plan_rank=2");
+    json_t *data = data_of(page);
+    const json_t *rows = json_at(data, "forecast.runners_up");
+    assert_int_equal(json_int_at(data, "forecast.plan_rank"), 2);
+    assert_true(json_array_size(rows) >= 2);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        int64_t rank = json_int_at(row, "rank");
+        assert_int_equal(rank, i == 0 ? 1 : (int64_t)i + 2);
+        assert_true((json_number_at(row, "slower_percent") > 0) == (rank > 2));
+        assert_true(json_number_at(row, "step_ms") > 0 && json_int_at(row, "device_bytes") > 0);
+        assert_true(json_int_at(row, "host_bytes") >= 0 && *json_text_at(row, "differs"));
+    }
+    json_decref(data);
+    mem_free(page);
+}
+
 static void a_plan_that_does_not_fit_has_a_page_too(void **state)
 {
     (void)state;
@@ -321,6 +343,7 @@ int main(void)
         TEST(what_was_measured_stands_beside_what_was_predicted),
         TEST(hostile_names_stay_text),
         TEST(the_picture_shows_every_memory_and_queue),
+        TEST(runners_up_are_on_the_page),
         TEST(a_plan_that_does_not_fit_has_a_page_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

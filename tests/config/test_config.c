@@ -388,7 +388,7 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("host_memory: 1.5\n", ERR_CONFIG, "did you mean 1.5GiB?");
     refuses("device_memory: lots\n", ERR_CONFIG, "expected a size such as 16GiB");
     refuses("max_time: 5 parsecs\n", ERR_CONFIG, "expected a time such as 90s");
-    refuses("gradient_checkpointing: 3-1\n", ERR_CONFIG, "a list of blocks such as \"0-3,7\"");
+    refuses("gradient_checkpointing: 3-1\n", ERR_CONFIG, "parts such as \"0-3,7\"");
     refuses("gradient_checkpointing: 1\n", ERR_CONFIG, "could mean true or block 1");
     refuses("model: gpt2\n", ERR_CONFIG, "expected a mapping|model_name_or_path");
     refuses("model: [1]\n", ERR_CONFIG, "expected a mapping|found a list");
@@ -473,6 +473,19 @@ static void checkpointing_has_the_words_of_other_tools(void **state)
     struct config *cfg = load("recompute_granularity: full\n");
     assert_true(cfg->gradient_checkpointing.all);
     config_free(cfg);
+    cfg = load("gradient_checkpointing: [attention, mlp]\n");
+    assert_int_equal(cfg->gradient_checkpointing.modules,
+                     1u << MODULE_ATTENTION | 1u << MODULE_MLP);
+    config_free(cfg);
+    cfg = load("gradient_checkpointing: [1]\n"); /* and the text of it can be read back */
+    assert_string_equal(cfg->gradient_checkpointing.text, "1-1");
+    config_free(cfg);
+    cfg = load("gradient_checkpointing: [0-2, 5]\n");
+    assert_true(block_set_has(&cfg->gradient_checkpointing, 5));
+    config_free(cfg);
+    refuses("gradient_checkpointing: []\n", ERR_CONFIG, "[attention, mlp]");
+    refuses("gradient_checkpointing: [attention, 3]\n", ERR_CONFIG, "a list of blocks or of their");
+    refuses("gradient_checkpointing: [{a: b}]\n", ERR_CONFIG, "a list of blocks or of their");
     cfg = load("activation_checkpoint: {mode: none}\n");
     assert_false(cfg->gradient_checkpointing.all || cfg->gradient_checkpointing.is_open);
     config_free(cfg);

@@ -72,7 +72,7 @@ static void fill_slots(enum slot first, int n_slots, enum dtype d)
 {
     int64_t n = (int64_t)n_slots * SLOT_BYTES / dtype_size(d);
     struct tensor t = {.dtype = d, .shape = {.rank = 1, .dim = {n}}, .data = slot(first)};
-    must(gpu.device.ops->fill(&gpu.device, &t, 0));
+    must(gpu.device.ops->fill(&gpu.device, &t, (struct index_rule){0}));
 }
 
 struct combination {

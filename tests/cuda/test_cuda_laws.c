@@ -123,7 +123,7 @@ static void draw_image(const struct law_case *c, const struct placed *p, int poi
             continue;
         t = p->in[i];
         t.data = image + p->in_at[i];
-        law_fill(&c->sample.in[i], law_salt(c, i), &t);
+        law_case_fill_input(c, i, &t);
     }
 }
 

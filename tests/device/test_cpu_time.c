@@ -27,7 +27,7 @@ static void operands_are_noise_or_valid_indices(void **state)
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct tensor t = tensor_new(types[i], 3, 1111);
         double least = 1e9, most = -1e9;
-        assert_int_equal(d->ops->fill(d, &t, 50), OK);
+        assert_int_equal(d->ops->fill(d, &t, (struct index_rule){.limit = 50}), OK);
         for (int64_t k = 0; k < shape_elems(&t.shape); k++) {
             double x = ref_get(&t, k);
             least = x < least ? x : least;
@@ -55,7 +55,7 @@ static struct call_time time_product(struct device *d, int64_t n)
     assert_non_null(workspace);
     x.workspace = workspace + (64 - (uintptr_t)workspace % 64) % 64;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(d->ops->fill(d, &in[i], 1), OK);
+        assert_int_equal(d->ops->fill(d, &in[i], (struct index_rule){0}), OK);
     struct timed_calls t = {.kernel = k, .contexts = &x, .calls = &call, .n = 1};
     assert_int_equal(d->ops->time_calls(d, &t, &found), OK);
     mem_free(workspace);

@@ -27,23 +27,30 @@ static struct fixture *new_fixture(void)
     return f;
 }
 
-/* Runs kernel `name` over elements of x into y. */
-static void drop(struct fixture *f, const char *name, double p, int64_t seed, int n_threads,
-                 const float *x, float *y)
+/* Runs kernel `name` over x of the given shape into y. */
+static void drop_shaped(struct fixture *f, const char *name, const struct attr *attrs,
+                        int n_threads, struct shape shape, const float *x, float *y)
 {
-    const struct attr attrs[] = {{.f = p}, {.i = seed}};
-    const struct tensor in[] = {{DTYPE_F32, shape_of(1, (int64_t)N), (void *)(uintptr_t)x},
+    const struct tensor in[] = {{DTYPE_F32, shape, (void *)(uintptr_t)x},
                                 {DTYPE_I64, shape_of(1, (int64_t)2), f->rng}};
-    struct tensor out = {DTYPE_F32, shape_of(1, (int64_t)N), y};
+    struct tensor out = {DTYPE_F32, shape, y};
     const struct op_call call = {
         .op = OP_dropout, .n_in = 2, .n_out = 1, .in = in, .out = &out, .attrs = attrs};
-    struct kernel_ctx ctx = {.env = {.n_threads = n_threads}};
+    float workspace[1024] __attribute__((aligned(64)));
+    struct kernel_ctx ctx = {.env = {.n_threads = n_threads}, .workspace = workspace};
     const struct kernel *k = cpu_kernels(OP_dropout);
     while (strcmp(k->name, name) != 0)
         k++;
     assert_int_equal(team_new(&ctx.env.team, n_threads), OK);
     assert_int_equal(k->run(&ctx, &call), OK);
     team_free(ctx.env.team);
+}
+
+static void drop(struct fixture *f, const char *name, double p, int64_t seed, int n_threads,
+                 const float *x, float *y)
+{
+    const struct attr attrs[] = {{.f = p}, {.i = seed}, {.i = 0}};
+    drop_shaped(f, name, attrs, n_threads, shape_of(1, (int64_t)N), x, y);
 }
 
 static int count_kept(const float *y)
@@ -137,6 +144,26 @@ static void dropped_infinities_are_zero(void **state)
     test_free(f);
 }
 
+/* Every place of a sample's channel shares the choice, and channels have choices of their own. */
+static void whole_channels_are_kept_or_dropped(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 20, PLACES = 40, CHANNELS = 50 };
+    struct fixture *f = new_fixture();
+    struct shape shape = shape_of(3, (int64_t)SAMPLES, (int64_t)PLACES, (int64_t)CHANNELS);
+    const struct attr attrs[] = {{.f = 0.5}, {.i = 3}, {.i = 1}};
+    int n_kept = 0;
+    drop_shaped(f, "channels", attrs, 2, shape, f->x, f->y);
+    for (int i = 0; i < SAMPLES * PLACES * CHANNELS; i++) {
+        int first = i / (PLACES * CHANNELS) * PLACES * CHANNELS + i % CHANNELS;
+        assert_int_equal(f->y[i] != 0.0f, f->y[first] != 0.0f);
+        assert_true(f->y[i] == 0.0f || f->y[i] == 2.0f * f->x[i]);
+        n_kept += i == first && f->y[i] != 0.0f;
+    }
+    assert_true(abs(n_kept - SAMPLES * CHANNELS / 2) < 4 * 16); /* four times sqrt(1000) / 2 */
+    test_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +172,7 @@ int main(void)
         cmocka_unit_test(mask_depends_on_nothing_but_rng_seed_and_element),
         cmocka_unit_test(mask_changes_with_key_step_and_seed),
         cmocka_unit_test(dropped_infinities_are_zero),
+        cmocka_unit_test(whole_channels_are_kept_or_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,10 +195,49 @@ void key_offload_param(void)
     expect_offloading("offload_param", SNUG_MEMORY_WEIGHTS);
 }
 
+/* The next best plan has other bytes and the same losses; there is one where there is something to
+ * choose. */
+void key_plan_rank(void)
+{
+    struct trial held, best, next;
+    TRAIN(&held, LARGE);
+    const char *budget = bytes("device_memory", held.plan.device_needs * 2 / 3);
+    TRAIN(&best, LARGE, budget);
+    TRAIN(&next, LARGE, budget, "plan_rank=2");
+    assert_true(next.plan.fits && next.plan.device_needs <= held.plan.device_needs * 2 / 3);
+    assert_true(next.plan.arena_bytes != best.plan.arena_bytes ||
+                next.plan.host_bytes != best.plan.host_bytes);
+    assert_true(trial_same_losses(&best, &next));
+    PLAN(&next, LARGE, budget, "plan_rank=1");
+    assert_int_equal(next.plan.arena_bytes, best.plan.arena_bytes);
+    REFUSED("plan_rank is 2, but 1 plan was found", LARGE, "plan_rank=2");
+}
+
 /* ---- what is computed twice, or in pieces ---------------------------------------------------- */
 
 /* Six blocks, with sequences long enough that their activations are what memory is for. */
 #define DEEP "model.num_hidden_layers=6", "max_seq_length=64", "per_device_train_batch_size=8"
+
+/* Parts of every block: between nothing and all of it, and the same losses. */
+static void expect_parts(const struct trial *none, const struct trial *all)
+{
+    struct trial attention, mlp, both;
+    TRAIN(&attention, DEEP, "gradient_checkpointing=attention");
+    TRAIN(&mlp, DEEP, "gradient_checkpointing=mlp");
+    TRAIN(&both, DEEP, "gradient_checkpointing=[mlp, attention, norm]");
+    assert_int_equal(attention.plan.n_blocks_recomputed, 6);
+    assert_true(attention.plan.arena_bytes < none->plan.arena_bytes);
+    assert_true(mlp.plan.arena_bytes < none->plan.arena_bytes);
+    assert_true(both.plan.arena_bytes < attention.plan.arena_bytes);
+    assert_true(both.plan.arena_bytes < mlp.plan.arena_bytes);
+    double least = none->plan.recompute_flops;
+    expect_within(both.plan.recompute_flops - least,
+                  attention.plan.recompute_flops + mlp.plan.recompute_flops - 2 * least, 1e-9);
+    assert_true(both.plan.recompute_flops < all->plan.recompute_flops);
+    assert_true(trial_same_losses(none, &attention) && trial_same_losses(none, &mlp) &&
+                trial_same_losses(none, &both));
+    REFUSED("gradient_checkpointing", DEEP, "gradient_checkpointing=attentions");
+}
 
 void key_gradient_checkpointing(void)
 {
@@ -217,6 +256,7 @@ void key_gradient_checkpointing(void)
     TRAIN(&some, DEEP, "gradient_checkpointing=1,4-5");
     assert_int_equal(some.plan.n_blocks_recomputed, 3);
     REFUSED("gradient_checkpointing", DEEP, "gradient_checkpointing=4-6"); /* there is no 6 */
+    expect_parts(&none, &all);
     const char *budget = bytes("device_memory", none.plan.device_needs * 3 / 4);
     PLAN(&some, DEEP, "activation_offloading=false", "offload_optimizer=false",
          "offload_param=false", "gradient_checkpointing=auto", budget);

@@ -66,7 +66,7 @@ static void check_gradient(const struct golden *g, const char *model, const stru
     assert_int_not_equal(grad, VALUE_NONE);
     assert_true(shape_equal(&graph_value(g->graph, grad)->shape, &p->shape));
     double *all = golden_value(g, grad), *at = all;
-    int64_t n_inner = shape_inner(&p->shape, 1);
+    int64_t n_inner = param_row_elems(p);
     for (int k = 0; k < p->n_pieces; k++) {
         char name[256];
         double *due;
@@ -98,18 +98,40 @@ static double count_targets(const struct golden *g)
     return n;
 }
 
+/* The second loss, where there is one. */
+static void check_balance(const struct golden *g, const char *name, double count, double tolerance)
+{
+    assert_int_equal(g->built.n_losses > 1, st_reader_find(g->reader, "balance_loss") != NULL);
+    if (g->built.n_losses < 2)
+        return;
+    double *due, *balance = golden_value(g, g->built.sums[g->built.losses[1].sum].value);
+    golden_get(g, "balance_loss", &due);
+    balance[0] /= count;
+    expect_close(name, "balance_loss", relative_error(balance, due, 1), tolerance);
+    mem_free(balance);
+    mem_free(due);
+}
+
 static void check_training(const char *name, const struct model_request *r, const char *loss_name,
                            const char *prefix, double tolerance)
 {
     struct golden g;
     value_id wanted[64], grads[64];
+    struct autodiff_root roots[MODEL_MOST_LOSSES];
     golden_open(&g, name, "config.json", r);
     value_id seed =
         build_value(&g.builder, "seed", ROLE_INPUT, graph_value(g.graph, golden_loss(&g))->dtype,
                     shape_of(1, INT64_C(1)));
+    for (int i = 0; i < g.built.n_losses; i++) {
+        const struct model_loss *l = &g.built.losses[i];
+        value_id own =
+            build(&g.builder, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+        roots[i] = (struct autodiff_root){g.built.sums[l->sum].value, own};
+    }
     for (int i = 0; i < g.built.n_params; i++)
         wanted[i] = g.built.params[i].value;
-    expect_ok(autodiff(g.graph, golden_loss(&g), seed, wanted, (size_t)g.built.n_params, grads));
+    expect_ok(autodiff_roots(g.graph, roots, (size_t)g.built.n_losses, wanted,
+                             (size_t)g.built.n_params, grads));
     expect_ok(graph_check(g.graph));
     golden_start(&g);
     golden_fill(&g, golden_input(&g, "tokens"), "tokens");
@@ -127,6 +149,7 @@ static void check_training(const char *name, const struct model_request *r, cons
     loss[0] /= count;
     golden_get(&g, loss_name, &due);
     expect_close(name, loss_name, relative_error(loss, due, 1), tolerance);
+    check_balance(&g, name, count, tolerance);
     for (int i = 0; i < g.built.n_params; i++)
         check_gradient(&g, name, &g.built.params[i], grads[i], prefix, tolerance);
     mem_free(loss);

@@ -21,6 +21,9 @@ static const struct setup clipped = {
     .options = {.golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0},
     .ring_bytes = 4096,
     .slice_bytes = 2048};
+static const struct setup in_turn = {
+    .options = {.golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0},
+    .slice_bytes = 2048};
 static const struct setup micro_steps = {
     .options = {.golden = "llama", .batch = 1, .seq_len = 4, .n_micro = 2, .max_grad_norm = 1.0},
     .ring_bytes = 4096,
@@ -100,6 +103,59 @@ static void confuse_slices(struct tally *c)
         set_slice(p, &items[next], b.slice);
     }
     assert_true(n_pairs > 20);
+}
+
+/* The first fetch for the slice at `next`, which follows another at k. */
+static size_t first_fetch(const struct program *p, size_t k, size_t next)
+{
+    const struct instr *items = p->instrs.items;
+    while (k < next && !(items[k].kind == INSTR_RECORD && items[k].queue == QUEUE_COMPUTE &&
+                         items[k + 1].kind == INSTR_WAIT && items[k + 1].queue == QUEUE_IN))
+        k++;
+    return k;
+}
+
+/* Instructions [from, to] once more before themselves, with events of their own. What they fetch
+ * lives from their first fetch on. */
+static void repeat(struct program *p, int32_t from, int32_t to)
+{
+    int32_t n = to + 1 - from, n_events = p->n_events;
+    for (int32_t i = 0; i < n; i++)
+        expect_ok(vec_push(&p->instrs, damage_nothing(p)));
+    struct instr *items = p->instrs.items;
+    memmove(&items[from + n], &items[from], (p->instrs.n - (size_t)(from + n)) * sizeof(*items));
+    memcpy(&items[from], &items[from + n], (size_t)n * sizeof(*items));
+    for (int32_t i = from; i < from + n; i++) {
+        if (items[i].kind == INSTR_RECORD || items[i].kind == INSTR_WAIT)
+            items[i].event += n_events;
+    }
+    p->n_events *= 2;
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        p->buffers.items[i].first += p->buffers.items[i].first > to ? n : 0;
+        p->buffers.items[i].last += p->buffers.items[i].last >= from ? n : 0;
+    }
+    for (size_t i = 0; i < p->sections.n; i++) {
+        struct section *s = &p->sections.items[i];
+        s->n += from >= s->first && from < s->first + s->n ? n : 0;
+        s->first += s->first > from ? n : 0;
+    }
+}
+
+/* A slice that is fetched and made once more, and stored once: every read finds what it should, and
+ * the bits are the same. It is one too many all the same. */
+static void add_slice(struct tally *c)
+{
+    struct program *p = c->t->stage->program;
+    for (size_t k = 0; k < p->instrs.n; k++) {
+        size_t next = next_slice(p, k), from = next ? first_fetch(p, k, next) : 0;
+        if (next == 0 || from == next)
+            continue;
+        repeat(p, (int32_t)from, (int32_t)next);
+        damage_expect_rejected(c, "a slice too many", (int)next);
+        assert_non_null(strstr(status_message(), "the slice does not go on where"));
+        return;
+    }
+    fail_msg("no slices are fetched");
 }
 
 /* Copies of a part that is shorter, or is of other bytes. */
@@ -243,6 +299,7 @@ static void damaged_slices_are_rejected(void **state)
     damage_program(&clipped, resize_slices, "slices of other sizes, clipping");
     damage_program(&clipped, confuse_slices, "slices in the wrong place, clipping");
     damage_program(&micro_steps, confuse_slices, "slices in the wrong place, micro-steps");
+    damage_program(&in_turn, add_slice, "a slice too many");
 }
 
 static void fetches_that_come_too_early_are_rejected(void **state)

@@ -71,11 +71,11 @@ static void expect_inside(const struct tensor *t)
 }
 
 /* Every byte of an operand can be touched. */
-static enum status fill(struct device *d, const struct tensor *t, int64_t limit)
+static enum status fill(struct device *d, const struct tensor *t, struct index_rule rule)
 {
     (void)d;
     expect_inside(t);
-    assert_true(limit >= 1);
+    assert_true(rule.limit >= 1);
     memset(t->data, dtype_is_float(t->dtype) ? 0x3c : 0, (size_t)tensor_bytes(t));
     fake.n_filled++;
     return OK;

@@ -162,6 +162,59 @@ static void what_is_settled_leaves_although_all_fits(void **state)
     training_release(&t);
 }
 
+/* Of the ranks there are, each is slower than the one before, fits, and computes the same. */
+static void lower_ranks_are_slower_and_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct training t;
+    struct result kept = {0}, got = {0};
+    struct search_report report = {0};
+    struct search_bounds bounds = {0};
+    double before = 0;
+    training_init(&t, &(struct training_options){.golden = "llama", .batch = 4, .seq_len = 16});
+    training_emit(&t);
+    run(&t, &kept);
+    const struct limits limits = device_limit(t.engine.work.n_bytes[TIER_DEVICE] * 2 / 3);
+    for (bounds.rank = 1; bounds.rank <= 3; bounds.rank++) {
+        struct decisions d = {0};
+        double seconds;
+        expect_ok(search_plan(&t.engine.work, &limits, &bounds, NULL, &d, &report));
+        assert_int_equal(report.chosen, bounds.rank - 1);
+        assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= limits.n_bytes[TIER_DEVICE]);
+        expect_ok(forecast_seconds(&t.engine.work, NULL, &seconds));
+        assert_true(seconds == report.findings[report.chosen].seconds && seconds > before);
+        before = seconds;
+        run(&t, &got);
+        expect_same_bits(&kept, &got, limits.n_bytes[TIER_DEVICE]);
+    }
+    bounds.rank = 1000; /* there are not as many: the last */
+    struct decisions d = {0};
+    expect_ok(search_plan(&t.engine.work, &limits, &bounds, NULL, &d, &report));
+    assert_in_range(report.chosen, 2, 100);
+    run(&t, &got);
+    expect_same_bits(&kept, &got, limits.n_bytes[TIER_DEVICE]);
+    training_release(&t);
+}
+
+static void expect_difference(const char *text, const char *from, const char *want)
+{
+    struct str out = {0};
+    finding_add_difference(&(struct finding){.text = text}, &(struct finding){.text = from}, &out);
+    assert_string_equal(str_text(&out), want);
+    str_release(&out);
+}
+
+static void differences_name_what_is_not_shared(void **state)
+{
+    (void)state;
+    expect_difference("a; b 2; c", "a; b; c", "b 2");
+    expect_difference("b; x", "a; b; c", "x");
+    expect_difference("b", "a; b; c", "not: a; c");
+    expect_difference("", "a", "not: a");
+    expect_difference("a; b", "", "a; b");
+    expect_difference("a", "a", "the same for other blocks");
+}
+
 /* A budget that nothing fits in is answered with the smallest plan; one of that size is kept. */
 static void the_least_is_a_budget_that_is_kept(void **state)
 {
@@ -191,6 +244,8 @@ int main(void)
         cmocka_unit_test(coded_states_keep_their_budgets),
         cmocka_unit_test(what_is_fixed_stays),
         cmocka_unit_test(what_is_settled_leaves_although_all_fits),
+        cmocka_unit_test(lower_ranks_are_slower_and_give_the_same_bits),
+        cmocka_unit_test(differences_name_what_is_not_shared),
         cmocka_unit_test(the_least_is_a_budget_that_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,9 @@
 #include "io/weights.h"
 #include "io/weights_convert.h"
 
-const char *const golden_names[] = {"gpt2",  "llama",   "llama3", "qwen2",  "qwen3",  "mistral",
-                                    "olmo2", "smollm3", "phi3",   "gemma2", "gemma3", NULL};
+const char *const golden_names[] = {
+    "gpt2", "llama",   "llama3",    "qwen2",     "qwen3", "mistral", "olmo2",  "smollm3",
+    "phi3", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2",  "gemma3", NULL};
 
 void expect_ok(enum status s)
 {
@@ -82,6 +83,19 @@ value_id golden_loss(const struct golden *g)
 value_id golden_count(const struct golden *g)
 {
     return g->built.sums[g->built.losses[0].count].value;
+}
+
+struct golden_facts golden_facts_of(const char *name)
+{
+    struct golden g;
+    struct golden_facts facts = {0};
+    struct model_request r = {.purpose = MODEL_EVAL, .batch = 1, .seq_len = 4, .dtype = DTYPE_F32};
+    golden_open(&g, name, "config.json", &r);
+    facts.is_coupled = g.built.n_losses > 1;
+    for (int i = 0; i < g.built.n_params; i++)
+        facts.has_experts |= g.built.params[i].n_experts > 0;
+    golden_close(&g);
+    return facts;
 }
 
 int64_t golden_get(const struct golden *g, const char *name, double **out)

@@ -39,6 +39,12 @@ value_id golden_input(const struct golden *g, const char *name);
 value_id golden_loss(const struct golden *g);
 value_id golden_count(const struct golden *g);
 
+struct golden_facts {
+    bool has_experts; /* a rounding may send a token elsewhere */
+    bool is_coupled; /* losses go by whole micro-batches: small ones do not add up to a large one */
+};
+struct golden_facts golden_facts_of(const char *name);
+
 /* A tensor of golden.safetensors as doubles (freed with mem_free); its number of elements. */
 int64_t golden_get(const struct golden *g, const char *name, double **out);
 /* Copies an I32 tensor of golden.safetensors into a value. */

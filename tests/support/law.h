@@ -43,6 +43,8 @@ void law_case_fill(const struct law_case *c, const struct eval *e);
 /* `salt` separates streams. Normal draws keep away from zero, where piecewise functions have
  * kinks. */
 void law_fill(const struct sample_input *rule, uint64_t salt, const struct tensor *t);
+/* Input i of the case: by its sample, or offsets or a permutation where the op says so. */
+void law_case_fill_input(const struct law_case *c, int i, const struct tensor *t);
 /* What an input of a case is filled by. */
 uint64_t law_salt(const struct law_case *c, int input);
 

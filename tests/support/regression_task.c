@@ -94,10 +94,10 @@ static const struct task_data_def data_def = {
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-static void describe(const struct task *t, int64_t rows, int64_t length, struct batch *out)
+static void describe(const struct task *t, const struct batch_sizes *sizes, struct batch *out)
 {
+    int64_t rows = sizes->rows;
     (void)t;
-    (void)length;
     batch_add(out, "features", DTYPE_F32, shape_of(2, rows, (int64_t)F));
     batch_add(out, "targets", DTYPE_F32, shape_of(2, rows, (int64_t)K));
     batch_add(out, "valid", DTYPE_F32, shape_of(2, rows, (int64_t)K));

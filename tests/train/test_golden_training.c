@@ -36,6 +36,8 @@ static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
     for (const char *const *name = golden_names; *name; name++) {
         struct trained t;
         double want[N_STEPS];
+        if (golden_facts_of(*name).is_coupled)
+            continue;
         train(*name, 3, NULL, NULL, &t);
         golden_losses(*name, want);
         expect_near(*name, t.losses, want, 1e-5);
@@ -78,7 +80,7 @@ static void bf16_weights_follow_the_f32_losses(void **state)
         double want[N_STEPS];
         train(*name, 1, "bf16=true", NULL, &t);
         golden_losses(*name, want);
-        expect_near(*name, t.losses, want, 2e-2);
+        expect_near(*name, t.losses, want, golden_facts_of(*name).has_experts ? 6e-2 : 2e-2);
     }
 }
 

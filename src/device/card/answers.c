@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "device/card/card.h"
 #include "device/cuda/declared/attention.h"
+#include "device/cuda/declared/convolution.h"
 #include "device/cuda/declared/product.h"
 #include "device/cuda/declared/sums.h"
 
@@ -84,11 +85,20 @@ static int64_t attention_bytes(const struct op_call *c, const struct kernel_env 
     return part_bytes(&whole, chosen_part(env->gpu, &whole));
 }
 
+/* Every shape that cuDNN is asked for, it has an engine for. */
+static const char *convolution_declined(const struct kernel_env *env, const struct conv_shape *s)
+{
+    (void)env;
+    (void)s;
+    return NULL;
+}
+
 const struct gpu_answers card_answers = {
     .product_declines = product_declined,
     .product_workspace = product_bytes,
     .attention_declines = attention_declined,
     .attention_workspace = attention_bytes,
+    .convolution_declines = convolution_declined,
 };
 
 /* ---- the context ----------------------------------------------------------------------------- */

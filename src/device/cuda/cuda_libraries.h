@@ -36,7 +36,7 @@ struct cuda_libraries {
     cublasLtHandle_t cublaslt;
     cudnnHandle_t cudnn; /* its stream is set by the kernels that use it */
     struct cuda_gemm_cache *gemm_cache;
-    struct cuda_keep attention, attention_grad;
+    struct cuda_keep attention, attention_grad, convolution;
     struct cuda_gemm_search *gemm_search; /* NULL unless `search` */
     bool search; /* products by the fastest algorithm that timings find (gemm_search.cu) */
     bool tf32;   /* products of f32 may round their factors to 10 bits of fraction */

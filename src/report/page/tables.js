@@ -126,7 +126,8 @@ function showRunners(f) {
   if (!Array.isArray(f.runners_up) || f.runners_up.length === 0) return;
   byId("runners-section").hidden = false;
   const keys = Object.keys(f.runners_up[0]);
-  const text = (key, x) => typeof x !== "number" ? String(x) : key.endsWith("_bytes") ? bytesText(x)
-    : key.endsWith("_ms") ? durationText(x * 1e6) : key.endsWith("_s") ? durationText(x * 1e9) : countText(x);
-  fillTable("runners", keys.map(k => k.replace(/_/g, " ")), f.runners_up.map(r => row(keys.map(k => text(k, r[k])))));
+  const text = (key, x) => typeof x !== "number" ? element("td.text", {}, x) : key.endsWith("_bytes") ? bytesText(x)
+    : key.endsWith("_ms") ? durationText(x * 1e6) : key.endsWith("_percent") ? signedPercent(x / 100) : countText(x);
+  const head = k => typeof f.runners_up[0][k] === "number" ? k.replace(/_(percent|bytes|ms)$/, "") : element("th.left", {}, k);
+  fillTable("runners", keys.map(head), f.runners_up.map(r => row(keys.map(k => text(k, r[k])))));
 }

@@ -25,7 +25,7 @@ enum { AVX512_LANES = 16 };
 #endif
 
 /* A mask of the first n of 16 lanes; n may be anything. */
-static inline __mmask16 avx512_first(int64_t n)
+static ALWAYS_INLINE __mmask16 avx512_first(int64_t n)
 {
     unsigned count = (unsigned)MAX(MIN(n, AVX512_LANES), 0);
     return (__mmask16)((1u << count) - 1u);

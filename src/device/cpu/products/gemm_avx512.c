@@ -13,6 +13,7 @@
 
 #if CPU_GEMM_AVX512
 
+#include "base/sanitizer.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/products/avx512.h"
 #include "device/cpu/products/gemm_blocks.h"
@@ -32,7 +33,7 @@ enum {
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-static inline void prefetch(const void *data, enum dtype dtype, int64_t at)
+static ALWAYS_INLINE void prefetch(const void *data, enum dtype dtype, int64_t at)
 {
     const char *line = (const char *)data + at * (dtype == DTYPE_F32 ? 4 : 2);
     _mm_prefetch(line, _MM_HINT_T0);
@@ -124,7 +125,24 @@ struct tile {
     const float *bias; /* the same for each row; NULL: none */
 };
 
-static inline void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
+/* What multiply_tile touches. */
+static inline void expect_tile(const float *a, const float *b, int64_t depth, const struct tile *t)
+{
+    if (!SNUG_ASAN)
+        return;
+    size_t n_row = (size_t)t->n * sizeof(float);
+    sanitizer_expect(a, (size_t)(depth * TILE_ROWS) * sizeof(float));
+    sanitizer_expect(b, (size_t)(depth * TILE_COLUMNS) * sizeof(float));
+    for (int64_t i = 0; i < t->m; i++) {
+        sanitizer_expect(t->c + i * t->c_row, n_row);
+        if (t->start)
+            sanitizer_expect(t->start + i * t->start_row, n_row);
+    }
+    if (t->bias)
+        sanitizer_expect(t->bias, n_row);
+}
+
+static ALWAYS_INLINE void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
 {
     UNROLL for (int i = 0; i < TILE_ROWS; i++)
     {
@@ -140,7 +158,7 @@ static inline void store_whole(const struct tile *t, __m512 sum[TILE_ROWS][VECTO
     }
 }
 
-static inline void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
+static ALWAYS_INLINE void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTORS])
 {
     UNROLL for (int i = 0; i < TILE_ROWS; i++)
     {
@@ -159,7 +177,8 @@ static inline void store_part(const struct tile *t, __m512 sum[TILE_ROWS][VECTOR
     }
 }
 
-static void multiply_tile(const float *a, const float *b, int64_t depth, const struct tile *t)
+static UNSANITIZED void multiply_tile(const float *a, const float *b, int64_t depth,
+                                      const struct tile *t)
 {
     __m512 sum[TILE_ROWS][VECTORS];
     UNROLL for (int i = 0; i < TILE_ROWS; i++)
@@ -246,6 +265,7 @@ static void multiply_f32(const struct gemm_block *s, const float *a, const float
     t->start_row = t->c_row;
     t->start = base ? base + first : NULL;
     t->bias = s->first && g->bias ? g->bias + s->j + j : NULL;
+    expect_tile(a, b, s->depth, t);
     multiply_tile(a, b, s->depth, t);
 }
 
@@ -272,6 +292,7 @@ static void multiply_half(const struct gemm_block *s, const float *a, const floa
         t->start = c;
         t->start_row = TILE_COLUMNS;
     }
+    expect_tile(a, b, s->depth, t);
     multiply_tile(a, b, s->depth, t);
     for (int64_t r = 0; s->last && r < t->m; r++)
         cpu_store_f32(g->c, g->c_dtype, first + r * g->c_row, c + r * TILE_COLUMNS, t->n);

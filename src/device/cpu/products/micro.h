@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "base/sanitizer.h"
 #include "device/cpu/support/math.h"
 
 #ifdef __cplusplus
@@ -69,13 +70,25 @@ static inline void micro_transpose(float a[MICRO_SQUARE * MICRO_SQUARE])
     micro_shuffle(a, b);
 }
 
-/* A's element (i, p) is a[i * a_row + p * a_step], B's (p, j) is b[p * b_row + j]; all of
- * MICRO_ROWS rows and MICRO_COLUMNS columns are read, so operands are padded. C is written in its
- * first n_rows rows and n_columns columns. beta is 0 (C is not read) or 1. */
-static inline void micro_tile(int64_t k, const float *SNUG_RESTRICT a, int64_t a_row,
-                              int64_t a_step, const float *SNUG_RESTRICT b, int64_t b_row,
-                              float alpha, int beta, float *SNUG_RESTRICT c, int64_t c_row,
-                              int64_t n_rows, int64_t n_columns)
+/* What micro_tile touches. */
+static inline void micro_expect(int64_t k, const float *a, int64_t a_row, int64_t a_step,
+                                const float *b, int64_t b_row, const float *c, int64_t c_row,
+                                int64_t n_rows, int64_t n_columns)
+{
+    if (!SNUG_ASAN || k == 0)
+        return;
+    int64_t n_a = (MICRO_ROWS - 1) * a_row + (k - 1) * a_step + 1;
+    sanitizer_expect(a, (size_t)n_a * sizeof(float));
+    sanitizer_expect(b, (size_t)((k - 1) * b_row + MICRO_COLUMNS) * sizeof(float));
+    for (int64_t i = 0; i < n_rows; i++)
+        sanitizer_expect(c + i * c_row, (size_t)n_columns * sizeof(float));
+}
+
+static inline UNSANITIZED void micro_sum(int64_t k, const float *SNUG_RESTRICT a, int64_t a_row,
+                                         int64_t a_step, const float *SNUG_RESTRICT b,
+                                         int64_t b_row, float alpha, int beta,
+                                         float *SNUG_RESTRICT c, int64_t c_row, int64_t n_rows,
+                                         int64_t n_columns)
 {
     float sum[MICRO_ROWS][MICRO_COLUMNS];
     for (int i = 0; i < MICRO_ROWS; i++) {
@@ -102,6 +115,18 @@ static inline void micro_tile(int64_t k, const float *SNUG_RESTRICT a, int64_t a
         for (int j = 0; j < n_columns; j++)
             c[i * c_row + j] = alpha * sum[i][j] + (beta ? c[i * c_row + j] : 0.0f);
     }
+}
+
+/* A's element (i, p) is a[i * a_row + p * a_step], B's (p, j) is b[p * b_row + j]; all of
+ * MICRO_ROWS rows and MICRO_COLUMNS columns are read, so operands are padded. C is written in its
+ * first n_rows rows and n_columns columns. beta is 0 (C is not read) or 1. */
+static inline void micro_tile(int64_t k, const float *SNUG_RESTRICT a, int64_t a_row,
+                              int64_t a_step, const float *SNUG_RESTRICT b, int64_t b_row,
+                              float alpha, int beta, float *SNUG_RESTRICT c, int64_t c_row,
+                              int64_t n_rows, int64_t n_columns)
+{
+    micro_expect(k, a, a_row, a_step, b, b_row, c, c_row, n_rows, n_columns);
+    micro_sum(k, a, a_row, a_step, b, b_row, alpha, beta, c, c_row, n_rows, n_columns);
 }
 
 #ifdef __cplusplus

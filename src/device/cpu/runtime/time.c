@@ -38,19 +38,18 @@ static void noise_block(const void *job, int64_t at, int64_t size)
     cpu_store_f32(t->data, t->dtype, at, block, size);
 }
 
-enum status cpu_fill(struct device *d, const struct tensor *t, int64_t limit)
+enum status cpu_fill(struct device *d, const struct tensor *t, struct index_rule rule)
 {
     int64_t n = shape_elems(&t->shape);
-    uint64_t below = (uint64_t)MAX(limit, 1);
     if (t->dtype == DTYPE_F32 || t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16) {
         cpu_each_block(&(struct kernel_ctx){.env = d->env}, n, noise_block, t);
         return OK;
     }
     memset(t->data, 0, (size_t)tensor_bytes(t));
     for (int64_t i = 0; i < n && t->dtype == DTYPE_I32; i++)
-        ((int32_t *)t->data)[i] = (int32_t)(scatter((uint32_t)i) % below);
+        ((int32_t *)t->data)[i] = (int32_t)index_value(rule, i, n, scatter((uint32_t)i));
     for (int64_t i = 0; i < n && t->dtype == DTYPE_I64; i++)
-        ((int64_t *)t->data)[i] = (int64_t)(scatter((uint32_t)i) % below);
+        ((int64_t *)t->data)[i] = index_value(rule, i, n, scatter((uint32_t)i));
     return OK;
 }
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-enum status cpu_fill(struct device *d, const struct tensor *t, int64_t limit) MUST_CHECK;
+enum status cpu_fill(struct device *d, const struct tensor *t, struct index_rule rule) MUST_CHECK;
 enum status cpu_time_calls(struct device *d, const struct timed_calls *t,
                            struct call_time *out) MUST_CHECK;
 

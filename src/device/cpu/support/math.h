@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "base/half.h"
 
 #ifdef __cplusplus
@@ -23,7 +24,7 @@ extern "C" {
 
 /* a b + c. Spelled as the fused instruction where there is one: under -std=c11 gcc does not fuse by
  * itself, which would halve the speed. Elsewhere fmaf is a slow library call. */
-static inline float cpu_fma(float a, float b, float c)
+static ALWAYS_INLINE float cpu_fma(float a, float b, float c)
 {
 #if defined(__FMA__) || defined(__aarch64__)
     return fmaf(a, b, c);

@@ -4,8 +4,8 @@
 #ifndef SNUG_DEVICE_CUDA_ATTENTION_SDPA_BUILD_H
 #define SNUG_DEVICE_CUDA_ATTENTION_SDPA_BUILD_H
 
-#include "device/cuda/attention/sdpa_graph.h"
 #include "device/cuda/declared/sdpa_part.h"
+#include "device/cuda/support/dnn_graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,7 +32,7 @@ enum sdpa_slot {
 
 /* Adds the operations of a call of this shape to an empty graph, and sets the numbers of the slots
  * by value. Failures stick to the graph. */
-void sdpa_build(struct sdpa_graph *g, const struct sdpa_shape *shape, float number[SLOT_COUNT]);
+void sdpa_build(struct dnn_graph *g, const struct sdpa_shape *shape, float number[SLOT_COUNT]);
 
 #ifdef __cplusplus
 }

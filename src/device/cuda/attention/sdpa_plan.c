@@ -2,13 +2,13 @@
 
 #include "base/alloc.h"
 #include "device/cuda/attention/sdpa_build.h"
-#include "device/cuda/attention/sdpa_graph.h"
 #include "device/cuda/attention/sdpa_groups.h"
 #include "device/cuda/declared/attention.h"
+#include "device/cuda/support/dnn_graph.h"
 
 struct sdpa_plan {
     struct sdpa_shape shape;
-    struct sdpa_graph graph;
+    struct dnn_graph graph;
     float number[SLOT_COUNT]; /* of the slots by value */
     /* Bytes, in the workspace; copies and their gradients where keys and values are repeated. */
     struct sdpa_space space;
@@ -20,12 +20,14 @@ struct sdpa_plan {
 enum status sdpa_plan_new(struct sdpa_plan **out, cudnnHandle_t handle,
                           const struct sdpa_shape *shape, int64_t most_bytes)
 {
+    const struct dnn_limits limits = {.most_bytes = most_bytes,
+                                      .refused = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
     struct sdpa_plan *plan = NULL;
     enum status status = OK;
     TRY(mem_try_array(&plan, 1, sizeof *plan));
     plan->shape = *shape;
     sdpa_build(&plan->graph, &plan->shape, plan->number);
-    TRY_GOTO(sdpa_graph_finish(&plan->graph, handle, most_bytes), out);
+    TRY_GOTO(dnn_graph_finish(&plan->graph, handle, &limits, "attention"), out);
     plan->space = sdpa_space_of(&plan->shape);
     plan->size = plan->space.engine_at + plan->graph.n_bytes;
     *out = plan;
@@ -39,7 +41,7 @@ void sdpa_plan_free(struct sdpa_plan *plan)
 {
     if (!plan)
         return;
-    sdpa_graph_release(&plan->graph);
+    dnn_graph_release(&plan->graph);
     mem_free(plan);
 }
 
@@ -123,46 +125,18 @@ static void fill_pointers(const struct sdpa_plan *plan, const struct sdpa_pointe
     by_slot[SLOT_DELTA] = workspace + plan->space.delta_at;
 }
 
-static cudnnStatus_t execute(const struct sdpa_plan *plan, cudnnHandle_t handle, void **data,
-                             void *engine)
-{
-    const struct sdpa_graph *g = &plan->graph;
-    cudnnBackendDescriptor_t pack = NULL;
-    cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                                     g->n_data, g->uid);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                     CUDNN_TYPE_VOID_PTR, g->n_data, data);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                                     1, &engine);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendFinalize(pack);
-    if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendExecute(handle, g->plan, pack);
-    if (pack)
-        (void)cudnnBackendDestroyDescriptor(pack);
-    return s;
-}
-
 static enum status run_part(const struct sdpa_plan *plan, cudnnHandle_t handle, cudaStream_t stream,
                             const struct sdpa_pointers *p, const struct start *at)
 {
     const struct sdpa_shape *part = &plan->shape;
-    const struct sdpa_graph *g = &plan->graph;
     char *workspace = p->workspace;
     struct packed_heads h = packed_heads_of(part, p, at);
-    void *by_slot[SLOT_COUNT], *data[SDPA_MAX_DATA];
+    void *by_slot[SLOT_COUNT];
     fill_pointers(plan, p, at, by_slot);
-    for (int i = 0; i < g->n_data; i++)
-        data[i] = by_slot[g->slot[i]];
     if (part->repeated)
         TRY(sdpa_groups_repeat(stream, part, h.keys, h.values, workspace + plan->space.copies_at));
-    cudnnStatus_t s = execute(plan, handle, data, workspace + plan->space.engine_at);
-    if (s != CUDNN_STATUS_SUCCESS)
-        return FAIL(ERR_FAILED, "cuDNN attention: %s", cudnnGetErrorString(s));
+    TRY(dnn_graph_run(&plan->graph, handle, by_slot, workspace + plan->space.engine_at,
+                      "attention"));
     if (part->repeated && part->kind != SDPA_FORWARD)
         TRY(sdpa_groups_add(stream, part, workspace + plan->space.copies_grad_at, h.dkeys,
                             h.dvalues));

@@ -54,6 +54,13 @@ kernel_declines cuda_attention_cudnn_declines, cuda_attention_tensor_cores_decli
     cuda_attention_tiles_declines, cuda_attention_plain_declines, cuda_attention_cached_declines;
 kernel_workspace cuda_attention_cudnn_workspace, cuda_attention_grad_workspace;
 
+/* channel_norm.c */
+kernel_workspace cuda_channel_norm_workspace, cuda_channel_norm_grad_workspace;
+
+/* convolution.c */
+kernel_declines cuda_conv_cudnn_declines;
+kernel_workspace cuda_conv_cudnn_workspace, cuda_conv_plain_workspace;
+
 #ifdef __cplusplus
 }
 #endif

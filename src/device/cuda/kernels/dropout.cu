@@ -37,17 +37,51 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
+/* With whole channels: each element by the draw of its sample's channel. */
+template <typename T>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    dropout_channels_kernel(T *y, const T *x, int64_t n, int64_t sample, int64_t channels,
+                            const int64_t *rng, int64_t seed, float p, float factor)
+{
+    const uint64_t key = (uint64_t)rng[0];
+    const uint64_t counter_hi = dropout_counter(rng[1], seed);
+    for (int64_t e = grid_thread(); e < n; e += grid_threads()) {
+        const int64_t i = e / sample * channels + e % channels;
+        const struct philox4 bits = philox(key, counter_hi, (uint64_t)(i / 4));
+        y[e] = from_f32<T>(keep(to_f32(x[e]), bits.v[i % 4], p, factor));
+    }
+}
+
+static enum status dropout_of_channels(const struct kernel_ctx *x, const struct op_call *c)
+{
+    const struct shape *s = &c->in[0].shape;
+    int64_t n = shape_elems(s);
+    double p = call_float(c, DROPOUT_P);
+    if (n == 0)
+        return OK;
+    CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
+        dropout_channels_kernel<T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+            (T *)c->out[0].data, (const T *)c->in[0].data, n, n / s->dim[0], shape_last(s),
+            (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED), (float)p,
+            (float)(1.0 / (1.0 - p)));
+    });
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
 static enum status dropout_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
     int64_t n = shape_elems(&c->out[0].shape);
-    double p = call_float(c, 0);
+    double p = call_float(c, DROPOUT_P);
+    if (call_bool(c, DROPOUT_CHANNELS))
+        return dropout_of_channels(x, c);
     CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
         T *y = (T *)c->out[0].data;
         const T *in = (const T *)c->in[0].data;
         bool vectors = is_aligned(y, 4 * sizeof(T)) && is_aligned(in, 4 * sizeof(T));
         dropout_kernel<T>
             <<<grid_for(ceil_div(n, 4), MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, 1), (float)p,
+                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED), (float)p,
                 (float)(1.0 / (1.0 - p)));
     });
     CUDA_TRY(cudaGetLastError());

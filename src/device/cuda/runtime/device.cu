@@ -326,6 +326,7 @@ static void close_device(struct device *d)
         return;
     keep_release(&s->libraries.attention);
     keep_release(&s->libraries.attention_grad);
+    keep_release(&s->libraries.convolution);
     if (s->libraries.cudnn)
         (void)cudnnDestroy(s->libraries.cudnn);
     if (s->libraries.cublaslt)

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/machine.h"
 #include "device/cuda/attention/sdpa.h"
+#include "device/cuda/convolution/conv_cudnn.h"
 #include "device/cuda/products/gemm.h"
 #include "device/cuda/runtime/state.cuh"
 #include "device/gpu.h"
@@ -91,6 +92,7 @@ static const struct gpu_answers library_answers = {
     .product_workspace = cuda_gemm_workspace,
     .attention_declines = cuda_sdpa_declines,
     .attention_workspace = cuda_sdpa_workspace,
+    .convolution_declines = cuda_conv_declines,
 };
 
 static enum status read_properties(struct cuda_libraries *l)

@@ -41,7 +41,7 @@ extern const struct device_ops cuda_ops;
 enum status cuda_queue_stream(struct cuda_state *s, enum queue q, cudaStream_t *out);
 
 /* time.cu: device_ops of the same names. */
-enum status cuda_fill(struct device *d, const struct tensor *t, int64_t limit);
+enum status cuda_fill(struct device *d, const struct tensor *t, struct index_rule rule);
 enum status cuda_time_calls(struct device *d, const struct timed_calls *t, struct call_time *out);
 enum status cuda_prepare_marks(struct device *d, int n_marks);
 enum status cuda_mark(struct device *d, enum queue q, int mark);

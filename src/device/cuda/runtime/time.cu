@@ -26,21 +26,20 @@ enum {
 
 /* ---- contents ------------------------------------------------------------------------------- */
 
-template <typename T> static __global__ void fill_indices(T *p, int64_t n, uint64_t limit)
+template <typename T> static __global__ void fill_indices(T *p, int64_t n, struct index_rule rule)
 {
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
         struct philox4 bits = philox(1, 3, (uint64_t)i);
         uint64_t wide = (uint64_t)bits.v[0] << 32 | bits.v[1];
-        p[i] = (T)(wide % limit);
+        p[i] = (T)index_value(rule, i, n, wide);
     }
 }
 
-enum status cuda_fill(struct device *d, const struct tensor *t, int64_t limit)
+enum status cuda_fill(struct device *d, const struct tensor *t, struct index_rule rule)
 {
     cudaStream_t stream = cuda_state_of(d)->streams[QUEUE_COMPUTE];
     int64_t n = shape_elems(&t->shape);
     unsigned grid = grid_for(n, 256, grid_full(&d->env, 256));
-    uint64_t below = limit > 1 ? (uint64_t)limit : 1;
     bool noise = t->dtype == DTYPE_F32 || t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16;
     if (n == 0)
         return OK;
@@ -48,9 +47,9 @@ enum status cuda_fill(struct device *d, const struct tensor *t, int64_t limit)
         CUDA_DISPATCH_FLOAT(t->dtype, T,
                             (fill_noise<T><<<grid, 256, 0, stream>>>((T *)t->data, n)));
     else if (t->dtype == DTYPE_I32)
-        fill_indices<<<grid, 256, 0, stream>>>((int32_t *)t->data, n, below);
+        fill_indices<<<grid, 256, 0, stream>>>((int32_t *)t->data, n, rule);
     else if (t->dtype == DTYPE_I64)
-        fill_indices<<<grid, 256, 0, stream>>>((int64_t *)t->data, n, below);
+        fill_indices<<<grid, 256, 0, stream>>>((int64_t *)t->data, n, rule);
     else
         CUDA_TRY(cudaMemsetAsync(t->data, 0, (size_t)tensor_bytes(t), stream));
     CUDA_TRY(cudaGetLastError());

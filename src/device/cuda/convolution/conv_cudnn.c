@@ -1,0 +1,181 @@
+/* The plans of the shapes asked for so far, in a list that the device releases. A shape without a
+ * plan keeps its place in the list, so that cuDNN is asked once. */
+#include "device/cuda/convolution/conv_cudnn.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "device/cuda/convolution/conv_plan.h"
+#include "device/cuda/cuda_libraries.h"
+
+struct entry {
+    struct entry *next;
+    struct conv_shape shape;
+    bool tf32;
+    struct conv_plan *plan; /* of the shape or of its parts; NULL: there is none */
+};
+
+static void release_entries(void *data)
+{
+    for (struct entry *e = data, *next; e; e = next) {
+        next = e->next;
+        conv_plan_free(e->plan);
+        mem_free(e);
+    }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* All that a call asks for in one graph, where cuDNN can; else the convolution alone. What is
+ * written in place has to be added by the engine, unless there is room to write it aside. */
+static struct conv_plan *new_plan(const struct cuda_libraries *l, const struct conv_shape *whole)
+{
+    struct conv_shape part = *whole;
+    struct conv_plan *plan = NULL;
+    part.dims.window.batch = conv_part_batch(whole);
+    bool in_parts = part.dims.window.batch < whole->dims.window.batch;
+    bool aside = conv_aside_bytes(whole) > 0;
+    struct conv_wish wish = {.form = aside && in_parts ? CONV_BARE : CONV_WHOLE,
+                             .most_bytes = conv_allowance(&l->gpu, whole) - conv_aside_bytes(whole),
+                             .tf32 = l->tf32};
+    if (conv_plan_new(&plan, l->cudnn, &part, &wish) == OK)
+        return plan;
+    log_debug("convolution: no plan: %s", status_message());
+    if (wish.form == CONV_BARE || !(whole->has_bias || aside))
+        return NULL;
+    wish.form = CONV_BARE;
+    if (conv_plan_new(&plan, l->cudnn, &part, &wish) == OK)
+        return plan;
+    log_debug("convolution by itself: no plan: %s", status_message());
+    return NULL;
+}
+
+static struct entry *find(const struct cuda_libraries *l, const struct conv_shape *s)
+{
+    for (struct entry *e = l->convolution.data; e; e = e->next) {
+        if (e->tf32 == l->tf32 && conv_shape_equal(&e->shape, s))
+            return e;
+    }
+    return NULL;
+}
+
+/* The entry of a shape, made when there is none yet; NULL when memory is short. */
+static struct entry *find_or_make(struct cuda_libraries *l, const struct conv_shape *s)
+{
+    struct entry *e = find(l, s);
+    if (e)
+        return e;
+    e = mem_calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->shape = *s;
+    e->tf32 = l->tf32;
+    e->next = l->convolution.data;
+    l->convolution.data = e;
+    l->convolution.release = release_entries;
+    e->plan = new_plan(l, s);
+    return e;
+}
+
+const char *cuda_conv_declines(const struct kernel_env *env, const struct conv_shape *s)
+{
+    struct cuda_libraries *l = cuda_libraries_of(env);
+    if (!l || !l->cudnn)
+        return "there is no cuDNN without a GPU";
+    struct entry *e = find_or_make(l, s);
+    return !e ? "out of memory" : !e->plan ? "cuDNN has no plan for it on this GPU" : NULL;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Of a call, and of each of its parts. */
+struct run {
+    const struct kernel_ctx *x;
+    const struct entry *e;
+    struct conv_tensors t;
+    void *aside; /* where a weight gradient goes that is added later */
+};
+
+static void *moved(void *p, int64_t n_elems, enum dtype dtype)
+{
+    return (char *)p + n_elems * dtype_size(dtype);
+}
+
+/* Part i's x and y: samples further on. */
+static struct conv_tensors tensors_of_part(const struct run *r, int64_t i)
+{
+    const struct conv_shape *part = conv_plan_shape(r->e->plan);
+    enum dtype x_type = part->kind == CONV_GRAD_INPUT ? part->out_dtype : part->dtype;
+    enum dtype y_type = part->kind == CONV_FORWARD ? part->out_dtype : part->dtype;
+    struct conv_tensors t = r->t;
+    t.x = moved(t.x, i * conv_x_elems(part), x_type);
+    t.y = moved(t.y, i * conv_y_elems(part), y_type);
+    return t;
+}
+
+/* What the graph left out. */
+static enum status finish_part(const struct run *r, const struct conv_tensors *t, bool is_aside)
+{
+    const struct conv_shape *part = conv_plan_shape(r->e->plan);
+    int64_t features = part->dims.features;
+    if (conv_plan_form(r->e->plan) == CONV_WHOLE)
+        return OK;
+    if (part->has_bias)
+        return conv_add_bias(r->x, part->out_dtype, t->y, t->bias, conv_y_elems(part) / features,
+                             features);
+    return is_aside ? conv_add(r->x, part->out_dtype, r->t.w, r->aside, conv_w_elems(part)) : OK;
+}
+
+static enum status run_part(const struct run *r, int64_t i)
+{
+    struct conv_tensors t = tensors_of_part(r, i);
+    bool is_aside =
+        conv_plan_form(r->e->plan) == CONV_BARE && r->aside && (i > 0 || r->e->shape.adds);
+    if (is_aside)
+        t.w = r->aside;
+    TRY(conv_plan_run(r->e->plan, cuda_libraries_of(&r->x->env)->cudnn, &t, r->x->workspace));
+    return finish_part(r, &t, is_aside);
+}
+
+/* Inputs are x w bias, dy w, x dy. */
+static struct conv_tensors tensors_of(const struct op_call *c, enum conv_kind kind)
+{
+    void *first = c->in[0].data, *second = c->in[1].data, *out = c->out[0].data;
+    if (kind == CONV_FORWARD)
+        return (struct conv_tensors){first, second, out, call_has(c, 2) ? c->in[2].data : NULL};
+    if (kind == CONV_GRAD_INPUT)
+        return (struct conv_tensors){out, second, first, NULL};
+    return (struct conv_tensors){first, out, second, NULL};
+}
+
+/* What is added to lies where the result goes; programs see to that. */
+static enum status bring_sum(const struct kernel_ctx *x, const struct op_call *c)
+{
+    if (c->in[2].data == c->out[0].data)
+        return OK;
+    cudaError_t e = cudaMemcpyAsync(c->out[0].data, c->in[2].data, (size_t)tensor_bytes(&c->out[0]),
+                                    cudaMemcpyDeviceToDevice, (cudaStream_t)x->queue);
+    return e == cudaSuccess ? OK : FAIL(ERR_FAILED, "CUDA: %s", cudaGetErrorString(e));
+}
+
+/* Only plans whose workspace was planned for may run. */
+enum status cuda_conv_run(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct cuda_libraries *l = cuda_libraries_of(&x->env);
+    struct conv_shape s = conv_shape_of(c);
+    struct run r = {.x = x, .e = find(l, &s), .t = tensors_of(c, s.kind)};
+    if (!r.e || !r.e->plan)
+        return FAIL(ERR_INTERNAL, "%s: cuDNN has no plan for a call that was planned for it",
+                    op_get(c->op)->name);
+    if (s.adds)
+        TRY(bring_sum(x, c));
+    int64_t aside_bytes = conv_aside_bytes(&s);
+    if (aside_bytes > 0)
+        r.aside = (char *)x->workspace + conv_allowance(&l->gpu, &s) - aside_bytes;
+    cudnnStatus_t set = cudnnSetStream(l->cudnn, (cudaStream_t)x->queue);
+    if (set != CUDNN_STATUS_SUCCESS)
+        return FAIL(ERR_FAILED, "cuDNN convolution: %s", cudnnGetErrorString(set));
+    int64_t n_parts = s.dims.window.batch / conv_part_batch(&s);
+    for (int64_t i = 0; i < n_parts; i++)
+        TRY(run_part(&r, i));
+    return OK;
+}

@@ -1,0 +1,74 @@
+#include "device/cuda/declared/channel_norm.h"
+
+#include "base/compiler.h"
+#include "device/cuda/declared/declared.h"
+#include "device/cuda/declared/sums.h"
+#include "ops/channel_norm_support.h"
+
+struct channel_extent channel_extent_of(const struct op_call *c)
+{
+    const struct shape *x = &c->in[0].shape;
+    bool by_group = c->op == OP_group_norm || c->op == OP_group_norm_grad;
+    struct channel_extent e = {.n_samples = by_group ? x->dim[0] : 1, .channels = shape_last(x)};
+    e.groups = by_group ? call_int(c, GROUP_NORM_GROUPS) : e.channels;
+    e.width = e.channels / e.groups;
+    e.n_places = shape_rows(x) / e.n_samples;
+    return e;
+}
+
+static struct channel_cut cut_of(const struct op_call *c)
+{
+    int64_t channels = shape_last(&c->in[0].shape), n = 16 / dtype_size(c->in[0].dtype);
+    struct channel_cut cut = {.vector = channels % n == 0 ? (int)n : 1};
+    int64_t n_vectors = channels / cut.vector;
+    cut.lanes = (int)MIN(n_vectors, (int64_t)CHANNEL_THREADS);
+    cut.lines = CHANNEL_THREADS / cut.lanes;
+    cut.n_tiles = ceil_div(n_vectors, cut.lanes);
+    return cut;
+}
+
+static void set_bands(struct channel_cut *cut, int64_t n_places, int64_t n_bands)
+{
+    int64_t most = ceil_div(n_places, (int64_t)cut->lines * CHANNEL_AHEAD);
+    n_bands = MAX(MIN(n_bands, most), (int64_t)1);
+    cut->band_rows = ceil_div(n_places, n_bands);
+    cut->n_bands = ceil_div(n_places, cut->band_rows);
+}
+
+struct channel_cut channel_cut_sums(const struct op_call *c, const struct kernel_env *env)
+{
+    struct channel_extent e = channel_extent_of(c);
+    struct channel_cut cut = cut_of(c);
+    int64_t n_blocks = CHANNEL_BLOCKS * (int64_t)env->gpu->n_multiprocessors;
+    set_bands(&cut, e.n_places, n_blocks / (e.n_samples * cut.n_tiles));
+    return cut;
+}
+
+struct channel_cut channel_cut_rows(const struct op_call *c)
+{
+    enum { LOOPS = 4 }; /* of a thread */
+    struct channel_cut cut = cut_of(c);
+    int64_t n_places = channel_extent_of(c).n_places;
+    set_bands(&cut, n_places,
+              ceil_div(n_places, (int64_t)cut.lines * CHANNEL_AHEAD * (int64_t)LOOPS));
+    return cut;
+}
+
+int64_t channel_sums_bytes(const struct op_call *c, const struct kernel_env *env)
+{
+    struct channel_extent e = channel_extent_of(c);
+    struct channel_cut cut = channel_cut_sums(c, env);
+    return e.n_samples * cut.n_bands * CHANNEL_SUMS * e.channels * (int64_t)sizeof(double);
+}
+
+int64_t cuda_channel_norm_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    return channel_sums_bytes(c, env);
+}
+
+int64_t cuda_channel_norm_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct channel_extent e = channel_extent_of(c);
+    int64_t shares = e.n_samples * e.groups * CHANNEL_SUMS;
+    return channel_sums_bytes(c, env) + shares * (int64_t)sizeof(float);
+}

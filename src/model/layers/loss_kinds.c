@@ -1,0 +1,141 @@
+#include "model/layers/loss_kinds.h"
+
+#include <string.h>
+
+/* ---- words for it ---------------------------------------------------------------------------- */
+
+static value_id op2(struct writer *w, enum op_id op, value_id a, value_id b)
+{
+    return build(w->b, op, IN(a, b), NO_ATTRS);
+}
+
+static value_id scaled(struct writer *w, value_id x, double factor)
+{
+    return build(w->b, OP_scale, IN(x), ATTRS({.name = "factor", .f = factor}));
+}
+
+/* x + c. */
+static value_id plus(struct writer *w, value_id x, double c)
+{
+    return op2(w, OP_add, x, writer_number(w, c));
+}
+
+static value_id over_sample(struct writer *w, enum op_id op, value_id x)
+{
+    struct attr_set axes = {.name = "axes"};
+    int rank = build_shape(w->b, x)->rank;
+    for (int i = 1; i < rank; i++)
+        axes.ints[axes.n_ints++] = i;
+    return axes.n_ints ? build(w->b, op, IN(x), &axes, 1) : x;
+}
+
+static value_id mean(struct writer *w, value_id x)
+{
+    return over_sample(w, OP_mean, x);
+}
+
+static value_id sum(struct writer *w, value_id x)
+{
+    return over_sample(w, OP_sum, x);
+}
+
+/* ---- of numbers ------------------------------------------------------------------------------ */
+
+static value_id mse(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    value_id error = op2(w, OP_sub, x, y);
+    (void)t;
+    return mean(w, op2(w, OP_mul, error, error));
+}
+
+static value_id l1(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    (void)t;
+    return mean(w, build(w->b, OP_abs, IN(op2(w, OP_sub, x, y)), NO_ATTRS));
+}
+
+static value_id huber(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    return mean(w, build(w->b, OP_huber, IN(op2(w, OP_sub, x, y)),
+                         ATTRS({.name = "delta", .f = t->number})));
+}
+
+static value_id smooth_l1(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    return scaled(w, huber(w, t, x, y), 1.0 / t->number);
+}
+
+/* 1 - x.y / (|x| |y|). */
+static value_id cosine(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    value_id squares = op2(w, OP_mul, sum(w, op2(w, OP_mul, x, x)), sum(w, op2(w, OP_mul, y, y)));
+    value_id norms = build(w->b, OP_sqrt, IN(plus(w, squares, t->number * t->number)), NO_ATTRS);
+    value_id share = op2(w, OP_div, sum(w, op2(w, OP_mul, x, y)), norms);
+    return plus(w, scaled(w, share, -1.0), 1.0);
+}
+
+/* ---- of probabilities, from logits ----------------------------------------------------------- */
+
+static value_id bce(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    (void)t;
+    return mean(w, op2(w, OP_bce_with_logits, x, y));
+}
+
+/* 1 - (2 sum(p y) + s) / (sum(p) + sum(y) + s). */
+static value_id dice(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    value_id p = build(w->b, OP_sigmoid, IN(x), NO_ATTRS);
+    value_id both = plus(w, scaled(w, sum(w, op2(w, OP_mul, p, y)), 2.0), t->number);
+    value_id all = plus(w, op2(w, OP_add, sum(w, p), sum(w, y)), t->number);
+    return plus(w, scaled(w, op2(w, OP_div, both, all), -1.0), 1.0);
+}
+
+/* Lin et al., "Focal Loss for Dense Object Detection", 2017, equation 5: binary cross-entropy times
+ * a (1 - p_t)^gamma, where p_t is the probability of what is true; 1 - p_t = p + y - 2 p y. */
+static value_id focal(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    value_id p = build(w->b, OP_sigmoid, IN(x), NO_ATTRS);
+    value_id wrong = op2(w, OP_sub, op2(w, OP_add, p, y), scaled(w, op2(w, OP_mul, p, y), 2.0));
+    value_id loss = op2(w, OP_bce_with_logits, x, y);
+    for (int i = 0; i < (int)t->number; i++)
+        loss = op2(w, OP_mul, loss, wrong);
+    value_id balance = plus(w, scaled(w, y, 2.0 * t->alpha - 1.0), 1.0 - t->alpha);
+    return mean(w, op2(w, OP_mul, loss, balance));
+}
+
+/* ---- of classes ------------------------------------------------------------------------------ */
+
+static value_id cross_entropy(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    return mean(w, build(w->b, OP_softmax_cross_entropy, IN(x, y),
+                         ATTRS({.name = "label_smoothing", .f = t->smoothing})));
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static const struct loss_kind kinds[] = {
+    {.name = "mse", .of_samples = mse},
+    {.name = "l1", .of_samples = l1},
+    {.name = "huber", .number = "delta", .preset = 1.0, .of_samples = huber},
+    {.name = "smooth_l1", .number = "beta", .preset = 1.0, .of_samples = smooth_l1},
+    {.name = "cosine", .number = "epsilon", .preset = 1e-8, .of_samples = cosine},
+    {.name = "bce", .draw = DRAW_BITS, .of_samples = bce},
+    {.name = "dice", .number = "smooth", .preset = 1.0, .draw = DRAW_BITS, .of_samples = dice},
+    {.name = "focal", .number = "gamma", .preset = 2.0, .draw = DRAW_BITS, .of_samples = focal},
+    {.name = "cross_entropy", .of_classes = true, .of_samples = cross_entropy},
+};
+
+const struct loss_kind *loss_kind_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+const char *loss_kind_names(void)
+{
+    return "mse, l1, huber, smooth_l1, cosine, bce, dice, focal, cross_entropy";
+}

@@ -1,0 +1,107 @@
+/* choice.c: of what was found, the plan that is taken, and what is said of the others. */
+#include <string.h>
+
+#include "search/search_internal.h"
+
+/* Decisions that live as long as the workload. */
+static enum status take(struct search *s, const struct trial *t, struct decisions *d)
+{
+    struct pool *pool = &s->w->pool;
+    struct place_choice *places;
+    search_restore(s, t);
+    *d = space_decisions(&s->space, &t->c, s->places);
+    TRY(pool_try(pool, &places, (size_t)d->n_places * sizeof(*places)));
+    memcpy(places, s->places, (size_t)d->n_places * sizeof(*places));
+    for (int p = 0; p < d->n_places; p++) {
+        int like = 0;
+        while (s->places[like].saved != s->places[p].saved)
+            like++;
+        if (like < p)
+            places[p].saved = places[like].saved;
+        else
+            TRY(saved_set_copy(s->places[p].saved, pool, &places[p].saved));
+    }
+    d->places = places;
+    return OK;
+}
+
+/* Plans are told apart by their time. */
+static bool is_distinct(double seconds, double from)
+{
+    return seconds > 1.002 * from;
+}
+
+static enum status describe(struct search *s, const struct trial *t, struct finding *f)
+{
+    struct str text = {0};
+    search_restore(s, t);
+    struct decisions d = space_decisions(&s->space, &t->c, s->places);
+    decisions_add_text(&d, s->space.n_blocks, &text);
+    *f = (struct finding){.seconds = t->seconds, .text = pool_strdup(&s->w->pool, str_text(&text))};
+    memcpy(f->n_bytes, t->n_bytes, sizeof(f->n_bytes));
+    enum status status = str_status(&text);
+    str_release(&text);
+    return status == OK ? pool_status(&s->w->pool) : status;
+}
+
+enum status search_describe(struct search *s, struct search_report *out)
+{
+    *out = (struct search_report){
+        .n_ranked = s->n_ranked, .n_emitted = s->n_emitted, .chosen = s->n_placed - 1};
+    for (int i = 0; i < s->n_best && out->n_findings < MAX_FINDINGS; i++) {
+        int n = out->n_findings;
+        if (n > 0 && !is_distinct(s->best[i].seconds, out->findings[n - 1].seconds))
+            continue;
+        TRY(describe(s, &s->best[i], &out->findings[n]));
+        out->n_findings++;
+    }
+    return OK;
+}
+
+static void forget(struct search *s, int i)
+{
+    struct trial used = s->best[i];
+    memmove(&s->best[i], &s->best[i + 1], (size_t)(--s->n_best - i) * sizeof(s->best[0]));
+    s->best[s->n_best] = used; /* its arrays are free */
+}
+
+static enum status place(struct search *s, const struct trial *t, struct decisions *d, bool *fits)
+{
+    struct forecast f = {0};
+    TRY(take(s, t, d));
+    TRY(workload_decide(s->w, d));
+    TRY(workload_emit(s->w));
+    forecast_memory(&f, s->w, s->limits);
+    *fits = f.fits;
+    return OK;
+}
+
+enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
+                          int64_t *over)
+{
+    const int rank = MAX(s->space.bounds.rank, 1);
+    int n_failed = 0;
+    *over = INT64_MAX;
+    s->n_placed = 0;
+    while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
+        const struct trial *t = &s->best[s->n_placed];
+        bool fits = false, is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
+        if (is_next)
+            TRY(place(s, t, d, &fits));
+        if (fits) {
+            s->n_placed++;
+            continue;
+        }
+        if (is_next) {
+            *over = MIN(*over, s->w->n_bytes[TIER_DEVICE] - t->n_bytes[TIER_DEVICE]);
+            n_failed++;
+        }
+        forget(s, s->n_placed);
+    }
+    *found = s->n_placed > 0;
+    if (*found && s->n_placed < rank) {
+        bool fits;
+        TRY(place(s, &s->best[s->n_placed - 1], d, &fits));
+    }
+    return OK;
+}

@@ -1,0 +1,94 @@
+/* search_internal.h: a search at work, and what its files are to each other.
+ *
+ *     ranking.c   thousands of candidates by their estimates: the best dozen
+ *     trials.c    candidates emitted, held against the room to the byte, timed; the best remembered
+ *     steps.c     single numbers of the best changed, while that helps
+ *     polish.c    single places of the best changed, while that helps
+ *     choice.c    the fastest that fits with addresses too
+ *     ring.c      no search: the configured plan fits, how far it fetches ahead is left to say
+ */
+#ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
+#define SNUG_SEARCH_SEARCH_INTERNAL_H
+
+#include "search/search.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    N_TOP = 12,         /* candidates that ranking leaves */
+    N_BEST = 16,        /* trials that are remembered */
+    MAX_EMISSIONS = 64, /* of one search */
+};
+
+/* What is smaller is not worth a copy of its own. */
+#define SMALL_BYTES ((int64_t)1 << 20)
+
+/* Estimates are believed that far: what is slower by more is not emitted. */
+#define DOUBT 0.05
+
+/* A candidate that was emitted and fits, with what it came to. */
+struct trial {
+    struct candidate c;
+    double seconds;
+    int64_t n_bytes[TIER_COUNT];
+    int *option; /* [n_places] */
+    bool (*away)[HOME_CLASS_COUNT];
+};
+
+struct search {
+    struct workload *w;
+    const struct limits *limits;
+    const struct kernel_times *times;
+    struct space space;
+    struct place_choice *places; /* of the candidate at hand */
+    struct candidate top[N_TOP]; /* by estimate, best first */
+    int n_top;
+    struct trial best[N_BEST]; /* by seconds */
+    int n_best;
+    int n_placed; /* of these, the first: they fit with addresses too */
+    int n_ranked, n_emitted;
+    int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
+    uint64_t tried[MAX_EMISSIONS];   /* what was emitted, by a hash of what was expanded */
+};
+
+/* Fills in s->top. extra: bytes that saved sets may take beyond what there seems to be. */
+enum status search_rank(struct search *s, int64_t extra) MUST_CHECK;
+
+/* Room for trials, in the pool of the space. */
+enum status search_make_room(struct search *s) MUST_CHECK;
+enum status search_make_trial(struct search *s, struct trial *t) MUST_CHECK;
+/* What is at hand (space_expand) into a trial, and back. */
+void search_save(const struct search *s, struct trial *t);
+void search_restore(struct search *s, const struct trial *t);
+/* Was what is at hand not emitted yet? It is noted as emitted. */
+bool search_is_new(struct search *s, const struct candidate *c);
+/* Emits what is at hand and, where it fits, remembers it. *seconds becomes no more than it takes;
+ * *slack is what it leaves of the device's room. */
+enum status search_try(struct search *s, const struct candidate *c, double *seconds,
+                       int64_t *slack) MUST_CHECK;
+/* Expands and emits c as often as its bytes teach something about how many the saved sets may
+ * take; *seconds is the least of what fits (HUGE_VAL: nothing does). */
+enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds) MUST_CHECK;
+
+/* Changes the best in one number, or in one place, until that makes a faster one. */
+enum status search_step(struct search *s, bool *improved) MUST_CHECK;
+enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
+
+/* The fastest that still fits with addresses, or the one of the rank that is asked for, or the last
+ * there is. Where none does, n_tried are enough to give up, and *over is the least that one of them
+ * takes more than it was thought to. */
+enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
+                          int64_t *over) MUST_CHECK;
+enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;
+
+/* *d fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.
+ */
+enum status search_choose_ring(struct workload *w, const struct limits *limits,
+                               const struct kernel_times *times, struct decisions *d) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
