@@ -104,6 +104,7 @@ def build(config):
 
 def randomise(model, seed):
     g = torch.Generator().manual_seed(seed)
+    centre = 0 if "Gemma" in type(model).__name__ else 1  # its norms add one
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=g)
@@ -112,7 +113,7 @@ def randomise(model, seed):
             elif name.endswith("bias"):
                 p.copy_(0.2 * noise)
             else:
-                p.copy_(1 + 0.3 * noise)
+                p.copy_(centre + 0.3 * noise)
 
 
 def double_copy(model, config):
