@@ -177,7 +177,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
         table =
             parts_param(&p, "head.weight", "lm_head.weight",
                         shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table);
+    parts_head(&p, x, table, 0);
     return builder_status(b);
 }
 

@@ -45,7 +45,7 @@ enum window_rule {
     WINDOW_ALTERNATING,  /* layer_types; every other before max_window_layers, switched likewise */
     WINDOW_ALL_SWITCHED, /* all, with use_sliding_window */
     WINDOW_UNROTATED,    /* layer_types; those without rotary positions, with use_sliding_window */
-    WINDOW_PATTERN       /* layer_types; all but each sliding_window_pattern-th */
+    WINDOW_PATTERN       /* layer_types; all but each window_pattern-th */
 };
 
 struct llama_traits {
@@ -73,6 +73,7 @@ struct llama_traits {
     bool has_attention_cap;    /* attn_logit_softcapping */
     bool has_logit_cap;        /* final_logit_softcapping */
     bool has_local_rope;       /* rotary positions of their own where the window holds */
+    bool has_window_pattern;   /* sliding_window_pattern */
     enum window_rule window;
     struct rope_rules rope;
 

@@ -112,6 +112,13 @@ static bool window_holds(const struct llama_config *c, int64_t i, int64_t first)
     return false;
 }
 
+/* use_sliding_window turns the window on. */
+static bool is_switched(const struct llama_traits *t)
+{
+    return t->window == WINDOW_SWITCHED || t->window == WINDOW_ALTERNATING ||
+           t->window == WINDOW_ALL_SWITCHED || t->window == WINDOW_UNROTATED;
+}
+
 static bool has_layer_types(const struct llama_traits *t)
 {
     return t->window != WINDOW_NONE && t->window != WINDOW_EVERYWHERE &&
@@ -130,9 +137,10 @@ static void parse_window(const struct model *m, struct llama_config *c, struct k
     c->window = keys_int(k, "sliding_window", preset, counts_layers ? 0 : 1, INT32_MAX);
     if (counts_layers)
         first = keys_int(k, "max_window_layers", 28, 0, INT32_MAX);
-    if (t->window == WINDOW_PATTERN)
+    c->window_pattern = t->window_pattern;
+    if (t->has_window_pattern)
         c->window_pattern = keys_int(k, "sliding_window_pattern", t->window_pattern, 1, INT32_MAX);
-    else if (t->window != WINDOW_EVERYWHERE && !keys_bool(k, "use_sliding_window", false))
+    if (is_switched(t) && !keys_bool(k, "use_sliding_window", false))
         c->window = 0;
     for (int64_t i = 0; i < m->n_layers && keys_good(k); i++)
         c->layers[i].slides = c->window > 0 && window_holds(c, i, first);
@@ -271,9 +279,9 @@ static int export_window(const struct model *m, json_t *o)
         return bad;
     bad |=
         json_object_set_new(o, "sliding_window", c->window ? json_integer(c->window) : json_null());
-    if (t->window == WINDOW_PATTERN)
+    if (t->has_window_pattern)
         bad |= json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern));
-    else if (t->window != WINDOW_EVERYWHERE)
+    if (is_switched(t))
         bad |= json_object_set_new(o, "use_sliding_window", json_boolean(c->window > 0));
     return bad;
 }

@@ -15,7 +15,16 @@ static const struct block_norms norms_after = {
     .after_feed_forward = "post_feedforward_layernorm",
 };
 
+static const struct block_norms norms_around = {
+    .before_attention = "input_layernorm",
+    .after_attention = "post_attention_layernorm",
+    .before_feed_forward = "pre_feedforward_layernorm",
+    .after_feed_forward = "post_feedforward_layernorm",
+};
+
 static const struct gate_kind silu = {OP_silu_gate, "hidden_act", {"silu", "swish"}};
+static const struct gate_kind gelu = {
+    OP_gelu_gate, "hidden_activation", {"gelu_pytorch_tanh", "gelu_new"}};
 
 static const struct expert_traits mixtral_experts = {
     .names = {.router = "block_sparse_moe.gate",
@@ -185,15 +194,61 @@ static const struct llama_traits families[] = {
         .has_attention_bias = true,
         .has_qkv_clip = true,
     },
+    {
+        .model_type = "gemma2",
+        .norms = &norms_around,
+        .norm_epsilon = 1e-6,
+        .norm_offset = 1,
+        .gate = &gelu,
+        .embedding_grows = true,
+        .rope = {.theta = 10000},
+        .has_attention_bias = true,
+        .kv_heads_required = true,
+        .head_dim = 256,
+        .has_query_scalar = true,
+        .has_attention_cap = true,
+        .attention_cap = 50,
+        .has_logit_cap = true,
+        .logit_cap = 30,
+        .window = WINDOW_PATTERN,
+        .window_preset = 4096,
+        .window_pattern = 2,
+        .tied = true,
+    },
+    {
+        .model_type = "gemma3_text",
+        .norms = &norms_around,
+        .norm_epsilon = 1e-6,
+        .norm_offset = 1,
+        .query_norm = QUERY_NORM_HEAD,
+        .gate = &gelu,
+        .embedding_grows = true,
+        .rope = {.theta = 1e6},
+        .has_local_rope = true,
+        .local_theta = 10000,
+        .has_attention_bias = true,
+        .kv_heads_required = true,
+        .head_dim = 256,
+        .has_query_scalar = true,
+        .has_logit_cap = true,
+        .window = WINDOW_PATTERN,
+        .window_preset = 4096,
+        .window_pattern = 6,
+        .has_window_pattern = true,
+        .tied = true,
+    },
 };
 
-const char *const llama_model_types[] = {"llama",     "mistral",   "qwen2", "qwen3",
-                                         "olmo2",     "smollm3",   "phi3",  "mixtral",
-                                         "qwen2_moe", "qwen3_moe", "olmoe", NULL};
-const char *const llama_architectures[] = {
-    "LlamaForCausalLM",    "MistralForCausalLM",  "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-    "Olmo2ForCausalLM",    "SmolLM3ForCausalLM",  "Phi3ForCausalLM",  "MixtralForCausalLM",
-    "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM", NULL};
+const char *const llama_model_types[] = {
+    "llama",   "mistral",   "qwen2",     "qwen3", "olmo2",  "smollm3",     "phi3",
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", NULL};
+const char *const llama_architectures[] = {"LlamaForCausalLM",    "MistralForCausalLM",
+                                           "Qwen2ForCausalLM",    "Qwen3ForCausalLM",
+                                           "Olmo2ForCausalLM",    "SmolLM3ForCausalLM",
+                                           "Phi3ForCausalLM",     "MixtralForCausalLM",
+                                           "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
+                                           "OlmoeForCausalLM",    "Gemma2ForCausalLM",
+                                           "Gemma3ForCausalLM",   NULL};
 
 const struct llama_traits *llama_traits_of(const char *model_type)
 {

@@ -232,18 +232,31 @@ value_id parts_head_input(struct parts *p, value_id x)
     return build_reshape(p->b, last, shape_of(2, p->r->batch, p->m->hidden));
 }
 
-void parts_head(struct parts *p, value_id x, value_id weight)
+/* softcap tanh(logits / softcap) */
+static value_id cap_logits(struct parts *p, value_id logits, double softcap)
+{
+    struct builder *b = p->b;
+    value_id y = build(b, OP_scale, IN(logits), ATTRS({.name = "factor", .f = 1 / softcap}));
+    y = build(b, OP_tanh, IN(y), NO_ATTRS);
+    return build(b, OP_scale, IN(y), ATTRS({.name = "factor", .f = softcap}));
+}
+
+void parts_head(struct parts *p, value_id x, value_id weight, double softcap)
 {
     struct builder *b = p->b;
     struct model_graph *out = p->out;
     if (p->targets == VALUE_NONE) {
-        out->logits = build_name(b, build(b, OP_linear, IN(x, weight), NO_ATTRS), "logits");
+        value_id logits = build(b, OP_linear, IN(x, weight), NO_ATTRS);
+        if (softcap > 0)
+            logits = cap_logits(p, logits, softcap);
+        out->logits = build_name(b, logits, "logits");
         return;
     }
-    value_id loss = build(b, OP_linear_cross_entropy, IN(x, weight, p->targets),
-                          ATTRS({.name = "chunks", .i = p->r->loss_chunks},
-                                {.name = "label_smoothing", .f = p->r->label_smoothing},
-                                {.name = "z_loss", .f = p->r->z_loss}));
+    value_id loss =
+        build(b, OP_linear_cross_entropy, IN(x, weight, p->targets),
+              ATTRS({.name = "chunks", .i = p->r->loss_chunks},
+                    {.name = "label_smoothing", .f = p->r->label_smoothing},
+                    {.name = "z_loss", .f = p->r->z_loss}, {.name = "softcap", .f = softcap}));
     value_id count = build_name(b, build_output(b, 1), "count");
     (void)build_name(b, loss, "loss_sum");
     losses_add(b, out, "loss", 1.0, loss, losses_add_sum(b, out, "count", count));

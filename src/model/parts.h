@@ -88,8 +88,9 @@ value_id parts_dropout(struct parts *p, value_id x, double rate);
 
 /* The hidden states the head will see: all [B, T, C], or the last [B, C] when decoding. */
 value_id parts_head_input(struct parts *p, value_id x);
-/* Loss or logits of normalised hidden states with the head's weight [V, C]. */
-void parts_head(struct parts *p, value_id x, value_id weight);
+/* Loss or logits of normalised hidden states with the head's weight [V, C]; logits are under a soft
+ * cap where it is not 0. */
+void parts_head(struct parts *p, value_id x, value_id weight, double softcap);
 
 #ifdef __cplusplus
 }

@@ -38,7 +38,14 @@ enum { RMS_NORM_EPSILON, RMS_NORM_OFFSET };
 enum { RMS_NORM_GRAD_DTYPE, RMS_NORM_GRAD_OFFSET };
 enum { HEAD_NORM_EPSILON = QKV_N_ATTRS, HEAD_NORM_OFFSET };
 enum { HEAD_NORM_GRAD_DTYPE = QKV_N_ATTRS, HEAD_NORM_GRAD_OFFSET };
-enum { HEAD_LOSS_CHUNKS, HEAD_LOSS_IGNORE, HEAD_LOSS_SMOOTHING, HEAD_LOSS_Z, HEAD_LOSS_DTYPE };
+enum {
+    HEAD_LOSS_CHUNKS,
+    HEAD_LOSS_IGNORE,
+    HEAD_LOSS_SMOOTHING,
+    HEAD_LOSS_Z,
+    HEAD_LOSS_CAP,
+    HEAD_LOSS_DTYPE
+};
 
 #define QKV_ATTRS                                                                 \
     {"heads", ATTR_INT, {.i = 0}, true}, {"kv_heads", ATTR_INT, {.i = 0}, false}, \

@@ -5,6 +5,7 @@ static const struct attr_def attrs[] = {
     {"ignore_index", ATTR_INT, {.i = -100}, false},
     {"label_smoothing", ATTR_FLOAT, {.f = 0.0}, false},
     {"z_loss", ATTR_FLOAT, {.f = 0.0}, false},
+    {"softcap", ATTR_FLOAT, {.f = 0.0}, false},
 };
 
 static enum status infer(const struct op_call *c)
@@ -26,6 +27,7 @@ static enum status infer(const struct op_call *c)
         return REJECT(c, "label_smoothing must be in [0, 1)");
     if (!(call_float(c, HEAD_LOSS_Z) >= 0.0))
         return REJECT(c, "z_loss must not be negative");
+    TRY(need_softcap(c, HEAD_LOSS_CAP));
     out_set(c, 0, dtype_accumulator(c->in[0].dtype), shape_of(1, (int64_t)1));
     out_set(c, 1, dtype_accumulator(c->in[0].dtype), shape_of(1, (int64_t)1));
     return OK;
@@ -41,7 +43,8 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
           ATTRS({"chunks", .i = n->attrs[HEAD_LOSS_CHUNKS].i},
                 {"ignore_index", .i = n->attrs[HEAD_LOSS_IGNORE].i},
                 {"label_smoothing", .f = n->attrs[HEAD_LOSS_SMOOTHING].f},
-                {"z_loss", .f = n->attrs[HEAD_LOSS_Z].f}));
+                {"z_loss", .f = n->attrs[HEAD_LOSS_Z].f},
+                {"softcap", .f = n->attrs[HEAD_LOSS_CAP].f}));
     if (wants[0])
         d_in[0] = build_output(b, 2);
     if (wants[1])
@@ -64,6 +67,9 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,3,17], f32[33,17], i32[2,3]~33 {chunks=4}"},
     {.text = "f32[9,5], f32[11,5], i32[9]~-1:11 {ignore_index=-1, label_smoothing=0.1}"},
     {.text = "f32[9,5], f32[40,5], i32[9]~40 {z_loss=0.01, chunks=2}"},
+    {.text = "f32[9,5], f32[40,5], i32[9]~40 {softcap=6.0, chunks=2}"},
+    {.text = "f32[5,4], f32[1050,4], i32[5]~-1:11 "
+             "{ignore_index=-1, label_smoothing=0.1, z_loss=0.01, softcap=4.0}"},
 };
 static const char *const rejects[] = {"f32[5,4], f32[7,3], i32[5]~7",
                                       "f32[5,4], f32[7,4], i32[4]~7",
@@ -71,11 +77,13 @@ static const char *const rejects[] = {"f32[5,4], f32[7,3], i32[5]~7",
                                       "f32[5,4], f64[7,4], i32[5]~7",
                                       "f32[5,4], f32[7,4], i32[5]~7 {chunks=-1}",
                                       "f32[5,4], f32[7,4], i32[5]~7 {label_smoothing=1}",
-                                      "f32[5,4], f32[7,4], i32[5]~7 {z_loss=-0.5}"};
+                                      "f32[5,4], f32[7,4], i32[5]~7 {z_loss=-0.5}",
+                                      "f32[5,4], f32[7,4], i32[5]~7 {softcap=-1.0}"};
 
 const struct op_def op_def_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .synopsis = "z = x w^T, rows with target t: loss_sum = sum of lse(z) - (1-e) z[t] - e avg(z) + "
+    .synopsis = "z = x w^T, softcap tanh(z / softcap) where that is not 0; rows with target t: "
+                "loss_sum = sum of lse(z) - (1-e) z[t] - e avg(z) + "
                 "z_loss lse(z)^2, e = label_smoothing; count = rows whose t is not ignore_index",
     .min_in = 3,
     .max_in = 3,

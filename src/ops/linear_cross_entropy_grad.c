@@ -5,6 +5,7 @@ static const struct attr_def attrs[] = {
     {"ignore_index", ATTR_INT, {.i = -100}, false},
     {"label_smoothing", ATTR_FLOAT, {.f = 0.0}, false},
     {"z_loss", ATTR_FLOAT, {.f = 0.0}, false},
+    {"softcap", ATTR_FLOAT, {.f = 0.0}, false},
     {"dtype", ATTR_DTYPE, {.i = DTYPE_NONE}, false},
 };
 
@@ -28,6 +29,7 @@ static enum status infer(const struct op_call *c)
         return REJECT(c, "label_smoothing must be in [0, 1)");
     if (!(call_float(c, HEAD_LOSS_Z) >= 0.0))
         return REJECT(c, "z_loss must not be negative");
+    TRY(need_softcap(c, HEAD_LOSS_CAP));
     enum dtype d;
     TRY(grad_dtype(c, HEAD_LOSS_DTYPE, 0, &d));
     TRY(need_accumulator(c, 4, d, w));
@@ -63,6 +65,11 @@ static const struct op_sample samples[] = {
     {.text = "f32[9,5], f32[40,5], i32[9]~40, f32[1], _ {z_loss=0.01, chunks=2}"},
     {.text = "bf16[9,5], bf16[40,5], i32[9]~40, f32[1], f32[40,5] {dtype=f32, chunks=2}",
      .tolerance = 1e-2},
+    {.text = "f32[9,5], f32[40,5], i32[9]~40, f32[1] {softcap=6.0, chunks=2}"},
+    {.text = "f32[5,4], f32[1050,4], i32[5]~-1:11, f32[1] "
+             "{ignore_index=-1, label_smoothing=0.1, z_loss=0.01, softcap=4.0}"},
+    {.text = "bf16[9,8], bf16[40,8], i32[9]~40, f32[1] {dtype=f32, softcap=2.0}",
+     .tolerance = 1e-2},
 };
 static const char *const rejects[] = {
     "f32[5,4], f32[7,3], i32[5]~7, f32[1]",
@@ -77,7 +84,8 @@ extern const struct op_def op_def_linear_cross_entropy;
 const struct op_def op_def_linear_cross_entropy_grad = {
     .name = "linear_cross_entropy_grad",
     .synopsis = "loss_sum and count as linear_cross_entropy; "
-                "g = d_loss (softmax(z) (1 + 2 z_loss lse) - (1-e) [target] - e / V): "
+                "g = d_loss (softmax(z) (1 + 2 z_loss lse) - (1-e) [target] - e / V), times "
+                "1 - (z / softcap)^2 where that is not 0: "
                 "dx = g w, dw = acc + g^T x",
     .min_in = 4,
     .max_in = 5,

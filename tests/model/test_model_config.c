@@ -65,6 +65,8 @@ static const struct {
     {LLAMA("olmo2", 4096, 32, 32, 32, 11008, 100352) "}", 7298617344},
     {LLAMA("smollm3", 2048, 36, 16, 4, 11008, 128256) "}", 3075098624},
     {LLAMA("phi3", 3072, 32, 32, 32, 8192, 32064) "}", 3821079552},
+    {LLAMA("gemma2", 2304, 26, 8, 4, 9216, 256000) "}", 2614341888},
+    {LLAMA("gemma3_text", 1152, 26, 4, 1, 6912, 262144) "}", 999885952},
 };
 
 static void parameter_counts_are_the_published_ones(void **state)
@@ -180,6 +182,29 @@ static const struct {
      ERR_UNSUPPORTED},
     {"{\"model_type\": \"olmo2\", \"hidden_act\": \"gelu\", " TINY "}",
      "'hidden_act' is 'gelu'; olmo2 here has silu only", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gemma2\", \"hidden_activation\": \"gelu\", " TINY "}",
+     "'hidden_activation' is 'gelu'; gemma2 here has gelu_pytorch_tanh only", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": -50, " TINY "}",
+     "'attn_logit_softcapping' is -50", ERR_CONFIG},
+    {"{\"model_type\": \"gemma2\", \"final_logit_softcapping\": 0, " TINY "}",
+     "'final_logit_softcapping' is 0", ERR_CONFIG},
+    {"{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": 0, " TINY "}",
+     "'query_pre_attn_scalar' is 0", ERR_CONFIG},
+    {"{\"model_type\": \"gemma2\", \"sliding_window\": null, \"layer_types\": "
+     "[\"full_attention\", \"sliding_attention\"], " TINY "}",
+     "but sliding_window is null", ERR_CONFIG},
+    {"{\"model_type\": \"gemma2\", \"use_bidirectional_attention\": true, " TINY "}",
+     "use_bidirectional_attention", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gemma3_text\", \"attn_logit_softcapping\": 50, " TINY "}",
+     "attn_logit_softcapping", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 0, " TINY "}",
+     "'sliding_window_pattern' is 0", ERR_CONFIG},
+    {"{\"model_type\": \"gemma3_text\", \"rope_local_base_freq\": -1, " TINY "}",
+     "'rope_local_base_freq' is -1", ERR_CONFIG},
+    {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": "
+     "{\"rope_type\": \"longrope\"}}, " TINY "}",
+     "'rope_parameters.sliding_attention.rope_type' is 'longrope'", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gemma3\", " TINY "}", "gemma2, gemma3_text", ERR_UNSUPPORTED},
 };
 
 static void a_bad_config_is_refused_naming_the_key(void **state)

@@ -68,6 +68,12 @@ static const struct family families[] = {
     {"phi3",
      {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
       "original_max_position_embeddings"}},
+    {"gemma2",
+     {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
+      "query_pre_attn_scalar"}},
+    {"gemma3_text",
+     {"hidden_size", "num_attention_heads", "head_dim", "sliding_window",
+      "sliding_window_pattern"}},
 };
 
 static json_t *plain_config(const char *type)

@@ -149,12 +149,64 @@ static void what_we_lack_is_refused_by_name(void **state)
     }
 }
 
+/* Gemma 3: the layers with a window have a base of their own. */
+static void two_bases_read_back_from_both_spellings(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "{\"rope_theta\": 500000, \"rope_local_base_freq\": 20000, \"rope_scaling\": "
+        "{\"rope_type\": \"linear\", \"factor\": 8}}",
+        "{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8, "
+        "\"rope_theta\": 500000}, \"sliding_attention\": {\"rope_theta\": 20000}}}"};
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        struct rope full, local;
+        json_t *config;
+        struct keys k;
+        expect_ok(json_read_text(&config, configs[i], strlen(configs[i]), "config", ERR_DATA));
+        for (int again = 0; again < 2; again++) {
+            keys_init(&k, config, NULL);
+            rope_parse_both(&full, &local, &k, 128, &rules, 1e4);
+            expect_ok(keys_finish(&k));
+            assert_int_equal(full.type, ROPE_LINEAR);
+            assert_true(full.factor == 8 && full.theta == 500000);
+            assert_int_equal(local.type, ROPE_DEFAULT);
+            assert_true(local.factor == 1 && local.theta == 20000);
+            json_object_clear(config);
+            expect_ok(rope_export_both(&full, &local, config));
+        }
+        json_decref(config);
+    }
+}
+
+static void a_part_of_a_head_turns_as_a_head_of_that_size(void **state)
+{
+    (void)state;
+    static const struct rope_rules partial = {.theta = 10000, .partial = true};
+    json_t *config = json_pack("{s:f}", "partial_rotary_factor", 0.75);
+    struct rope r;
+    struct keys k;
+    float table[HEAD_DIM / 2];
+    for (int again = 0; again < 2; again++) {
+        keys_init(&k, config, NULL);
+        rope_parse(&r, &k, 128, &partial);
+        expect_ok(keys_finish(&k));
+        assert_int_equal(rope_channels(&r, HEAD_DIM), 12);
+        rope_inv_freq(&r, 12, table);
+        assert_true(fabs((double)table[1] - pow(10000, -2.0 / 12)) < 1e-7);
+        json_object_clear(config);
+        expect_ok(rope_export(&r, config));
+    }
+    json_decref(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_equal_those_of_transformers),
         cmocka_unit_test(both_exported_spellings_read_back_the_same),
         cmocka_unit_test(what_we_lack_is_refused_by_name),
+        cmocka_unit_test(two_bases_read_back_from_both_spellings),
+        cmocka_unit_test(a_part_of_a_head_turns_as_a_head_of_that_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,9 @@
 #include "io/weights.h"
 #include "io/weights_convert.h"
 
-const char *const golden_names[] = {"gpt2",      "llama",     "llama3",  "qwen2", "qwen3",
-                                    "mistral",   "olmo2",     "smollm3", "phi3",  "mixtral",
-                                    "qwen2_moe", "qwen3_moe", "olmoe",   "moe",   NULL};
+const char *const golden_names[] = {
+    "gpt2",    "llama",     "llama3",    "qwen2", "qwen3",  "mistral", "olmo2", "smollm3", "phi3",
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3",  "moe",   NULL};
 
 void expect_ok(enum status s)
 {

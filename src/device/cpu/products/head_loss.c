@@ -25,12 +25,13 @@ static double reference_row(const struct op_call *c, int64_t i, double gradient,
     struct sizes s = sizes_of(c);
     int64_t target = ((const int32_t *)c->in[2].data)[i];
     double e = call_float(c, HEAD_LOSS_SMOOTHING), z_loss = call_float(c, HEAD_LOSS_Z);
-    double top = (double)-INFINITY, sum = 0.0, avg = 0.0;
+    double cap = call_float(c, HEAD_LOSS_CAP), top = (double)-INFINITY, sum = 0.0, avg = 0.0;
     for (int64_t v = 0; v < s.n_words; v++) {
         z[v] = 0.0;
         for (int64_t k = 0; k < s.n_columns; k++)
             z[v] +=
                 ref_get(&c->in[0], i * s.n_columns + k) * ref_get(&c->in[1], v * s.n_columns + k);
+        z[v] = softcap_of(z[v], cap);
         top = fmax(top, z[v]);
         avg += z[v] / (double)s.n_words;
     }
@@ -42,7 +43,7 @@ static double reference_row(const struct op_call *c, int64_t i, double gradient,
     for (int64_t v = 0; v < s.n_words; v++) {
         double g = exp(z[v] - lse) * (1.0 + 2.0 * z_loss * lse) - e / (double)s.n_words -
                    (v == target ? 1.0 - e : 0.0);
-        z[v] = valid ? gradient * g : 0.0;
+        z[v] = valid ? gradient * g * softcap_slope(z[v], cap) : 0.0;
     }
     return loss;
 }

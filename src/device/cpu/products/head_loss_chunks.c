@@ -116,19 +116,67 @@ static double exponentiate(float *z, float top, int64_t n)
     return sum;
 }
 
-/* z = z factor - shift, with `less` off the target's, stored as `to` in z's memory: front to back,
- * so what is narrower never lies over what is still to be read. */
-static void store_gradient(float *z, int64_t n, float factor, float shift, int64_t target,
-                           float less, enum dtype to)
+/* What row_loss found of a row, times d_loss: the gradient of logit z is
+ * exp(z - top) factor - shift, through the cap where there is one, and `less` off the target's. */
+struct row_gradient {
+    float top, factor, shift, less;
+    int64_t target;
+};
+
+/* The exponentials z become the gradient, stored as `to` in z's memory: front to back, so what is
+ * narrower never lies over what is still to be read. */
+static void store_gradient(float *z, int64_t n, const struct row_gradient *g, enum dtype to)
 {
     for (int64_t first = 0; first < n; first += CPU_BLOCK) {
         float block[CPU_BLOCK];
         int64_t size = block_size(n, first);
 #pragma omp simd
         for (int64_t i = 0; i < size; i++)
-            block[i] = micro_flush(z[first + i] * factor - shift);
-        if (target >= first && target < first + size)
-            block[target - first] -= less;
+            block[i] = micro_flush(z[first + i] * g->factor - g->shift);
+        if (g->target >= first && g->target < first + size)
+            block[g->target - first] -= g->less;
+        cpu_store_f32(z, to, first, block, size);
+    }
+}
+
+/* Under a cap the gradient needs the logits again: sum_exponentials leaves them. */
+
+static void cap_logits(float *z, float cap, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        z[i] = cap * cpu_tanhf(z[i] / cap);
+}
+
+static double sum_exponentials(const float *z, float top, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t first = 0; first < n; first += SUM_BLOCK) {
+        int64_t last = MIN(n, first + SUM_BLOCK);
+        float part = 0.0f;
+#pragma omp simd reduction(+ : part)
+        for (int64_t i = first; i < last; i++)
+            part += cpu_expf(z[i] - top);
+        sum += (double)part;
+    }
+    return sum;
+}
+
+/* The logits become their gradient through the cap, as store_gradient does it. */
+static void store_capped_gradient(float *z, int64_t n, const struct row_gradient *g, float cap,
+                                  enum dtype to)
+{
+    for (int64_t first = 0; first < n; first += CPU_BLOCK) {
+        float block[CPU_BLOCK];
+        int64_t size = block_size(n, first);
+#pragma omp simd
+        for (int64_t i = 0; i < size; i++) {
+            float bend = z[first + i] / cap;
+            float gradient = cpu_expf(z[first + i] - g->top) * g->factor - g->shift;
+            block[i] = micro_flush(gradient * (1.0f - bend * bend));
+        }
+        if (g->target >= first && g->target < first + size)
+            block[g->target - first] -= g->less;
         cpu_store_f32(z, to, first, block, size);
     }
 }
@@ -138,13 +186,22 @@ static double row_loss(const struct op_call *c, float *z, int64_t n, int64_t tar
                        enum dtype gradient)
 {
     double e = call_float(c, HEAD_LOSS_SMOOTHING), z_loss = call_float(c, HEAD_LOSS_Z);
+    double cap = call_float(c, HEAD_LOSS_CAP);
+    if (cap > 0.0)
+        cap_logits(z, (float)cap, n);
     double z_target = (double)z[target], z_sum = e > 0.0 ? sum_of(z, n) : 0.0;
     float top = max_of(z, n);
-    double sum = exponentiate(z, top, n);
+    double sum = cap > 0.0 ? sum_exponentials(z, top, n) : exponentiate(z, top, n);
     double lse = (double)top + log(sum);
-    float factor = (float)(d_loss * (1.0 + 2.0 * z_loss * lse) / sum);
-    store_gradient(z, n, factor, (float)(d_loss * e / (double)n), target,
-                   (float)(d_loss * (1.0 - e)), gradient);
+    struct row_gradient g = {.top = top,
+                             .factor = (float)(d_loss * (1.0 + 2.0 * z_loss * lse) / sum),
+                             .shift = (float)(d_loss * e / (double)n),
+                             .less = (float)(d_loss * (1.0 - e) * softcap_slope(z_target, cap)),
+                             .target = target};
+    if (cap > 0.0)
+        store_capped_gradient(z, n, &g, (float)cap, gradient);
+    else
+        store_gradient(z, n, &g, gradient);
     return lse - (1.0 - e) * z_target - e * z_sum / (double)n + z_loss * lse * lse;
 }
 

@@ -9,7 +9,7 @@
 
 #include "device/cuda/attention/attention_dropout.cuh"
 #include "device/cuda/declared/attention.h"
-#include "device/cuda/support/support.cuh"
+#include "device/cuda/support/map.cuh"
 #include "ops/layer_support.h"
 
 /* At most 128 bytes: the compiler keeps larger arguments in other ways, at more registers. */
@@ -91,24 +91,14 @@ static __device__ __forceinline__ bool all_visible(const struct attention_args &
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-/* s under a cap, 0 for none. */
+/* s under a cap, 0 for none; and the slope there, from what came out. */
 static __device__ __forceinline__ float capped(float s, float cap)
 {
-    return cap > 0.0f ? cap * tanhf(s / cap) : s;
+    return cap > 0.0f ? map_softcap<false>(s, cap) : s;
 }
-
-/* The slope of capped(), from what came out of it. */
 static __device__ __forceinline__ float cap_slope(float score, float cap)
 {
-    const float bend = cap > 0.0f ? score / cap : 0.0f;
-    return fmaf(-bend, bend, 1.0f);
-}
-
-/* capped() where there are tensor cores to keep up with: tanh x = 1 - 2 / (e^2x + 1),
- * which is as good as f32 in comparison with the cap. */
-static __device__ __forceinline__ float capped_fast(float s, float cap)
-{
-    return cap - 2.0f * cap / (__expf(2.0f * s / cap) + 1.0f);
+    return cap > 0.0f ? map_softcap_slope<false>(score, cap) : 1.0f;
 }
 
 /* ---- where heads begin ----------------------------------------------------------------------- */

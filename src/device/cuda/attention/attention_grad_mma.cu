@@ -168,8 +168,8 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
                                         : pair_visible(a, row, other + column));
             float slope = a.scale;
             if constexpr (CAPPED) {
-                const float score = capped_fast(s[n][x] * a.scale, a.cap);
-                slope *= cap_slope(score, a.cap);
+                const float score = map_softcap<true>(s[n][x] * a.scale, a.cap);
+                slope *= map_softcap_slope<true>(score, a.cap);
                 s[n][x] = score;
             }
             float p = visible ? exp2f(fmaf(s[n][x], scale, -lse)) : 0.0f;

@@ -19,7 +19,7 @@ template <int DP, int BQ, int BK, int MATRICES> static constexpr int shared_floa
 }
 
 /* s and dp become p and ds for query i and keys j, j + 16, ... */
-template <int C>
+template <bool CAPPED, int C>
 static __device__ __forceinline__ void pair_grads(const struct attention_args &a, float (&s)[C],
                                                   float (&dp)[C], int i, int j, float lse,
                                                   float delta)
@@ -27,14 +27,18 @@ static __device__ __forceinline__ void pair_grads(const struct attention_args &a
 #pragma unroll
     for (int c = 0; c < C; c++) {
         bool visible = pair_visible(a, i, j + TILE_SIDE * c);
-        float score = capped(s[c] * a.scale, a.cap), scale = a.scale * cap_slope(score, a.cap);
+        float score = s[c] * a.scale, scale = a.scale;
+        if constexpr (CAPPED) {
+            score = map_softcap<false>(score, a.cap);
+            scale *= map_softcap_slope<false>(score, a.cap);
+        }
         s[c] = visible ? expf(score - lse) : 0.0f;
         dp[c] = visible ? scale * s[c] * (dp[c] - delta) : 0.0f;
     }
 }
 
 /* The p and ds of queries i.. and keys j.. into matrices of row length BK + 1; p may be NULL. */
-template <int DP, int BQ, int BK, bool DROPOUT>
+template <int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static __device__ __forceinline__ void
 tile_grads(const struct attention_args &a, const float *q, const float *dout, const float *k,
            const float *v, int i, int j, int64_t statistic, float *p, float *ds)
@@ -56,7 +60,7 @@ tile_grads(const struct attention_args &a, const float *q, const float *dout, co
             multiplier[c] = DROPOUT ? ds[row * (BK + 1) + tx + TILE_SIDE * c] : 1.0f;
             dp[r][c] *= multiplier[c];
         }
-        pair_grads(a, s[r], dp[r], i + row, j + tx, lse, delta);
+        pair_grads<CAPPED>(a, s[r], dp[r], i + row, j + tx, lse, delta);
 #pragma unroll
         for (int c = 0; c < C; c++) {
             int at = row * (BK + 1) + tx + TILE_SIDE * c;
@@ -68,7 +72,7 @@ tile_grads(const struct attention_args &a, const float *q, const float *dout, co
 }
 
 /* One block per BQ queries of a head. */
-template <typename T, int DP, int BQ, int BK, bool DROPOUT>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct attention_args a)
 {
     constexpr int R = BQ / TILE_SIDE, E = DP / TILE_SIDE;
@@ -92,8 +96,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct a
         if (DROPOUT)
             tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout, row, i, j);
         __syncthreads();
-        tile_grads<DP, BQ, BK, DROPOUT>(a, q, dout, k, v, i, j, statistic_at(a, batch, head),
-                                        nullptr, ds);
+        tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
+                                                statistic_at(a, batch, head), nullptr, ds);
         __syncthreads();
         tile_product<DP, BK>(dq, ds, BK + 1, 1, k, ty, tx);
         __syncthreads();
@@ -102,7 +106,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct a
 }
 
 /* One block per BK keys of a key/value head; the heads that read it in order. */
-template <typename T, int DP, int BQ, int BK, bool DROPOUT>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static __global__ void __launch_bounds__(TILE_THREADS) tiles_key_grad(struct attention_args a)
 {
     constexpr int R = BK / TILE_SIDE, E = DP / TILE_SIDE;
@@ -127,8 +131,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_key_grad(struct att
                 tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout,
                                                        (int64_t)batch * a.heads + head, i, j);
             __syncthreads();
-            tile_grads<DP, BQ, BK, DROPOUT>(a, q, dout, k, v, i, j, statistic_at(a, batch, head), p,
-                                            ds);
+            tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
+                                                    statistic_at(a, batch, head), p, ds);
             __syncthreads();
             tile_product<DP, BQ>(dk, ds, 1, BK + 1, q, ty, tx);
             tile_product<DP, BQ>(dv, p, 1, BK + 1, dout, ty, tx);
@@ -140,7 +144,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_key_grad(struct att
 }
 
 /* The kernel that owns queries has OWN queries and OTHER keys per tile, the other the reverse. */
-template <typename T, int DP, int OWN, int OTHER, bool DROPOUT>
+template <typename T, int DP, int OWN, int OTHER, bool DROPOUT, bool CAPPED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     constexpr int q_bytes = shared_floats<DP, OWN, OTHER, 1>() * (int)sizeof(float);
@@ -151,34 +155,38 @@ static enum status launch(cudaStream_t s, const struct attention_args *a)
     if (n_tiles == 0)
         return OK;
     TRY(cuda_attention_delta(s, a));
-    TRY(cuda_allow_shared(tiles_query_grad<T, DP, OWN, OTHER, DROPOUT>, q_bytes));
-    TRY(cuda_allow_shared(tiles_key_grad<T, DP, OTHER, OWN, DROPOUT>, k_bytes));
-    tiles_query_grad<T, DP, OWN, OTHER, DROPOUT>
+    TRY(cuda_allow_shared(tiles_query_grad<T, DP, OWN, OTHER, DROPOUT, CAPPED>, q_bytes));
+    TRY(cuda_allow_shared(tiles_key_grad<T, DP, OTHER, OWN, DROPOUT, CAPPED>, k_bytes));
+    tiles_query_grad<T, DP, OWN, OTHER, DROPOUT, CAPPED>
         <<<(unsigned)(n_tiles * a->heads), TILE_THREADS, q_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
-    tiles_key_grad<T, DP, OTHER, OWN, DROPOUT>
+    tiles_key_grad<T, DP, OTHER, OWN, DROPOUT, CAPPED>
         <<<(unsigned)(n_tiles * a->kv_heads), TILE_THREADS, k_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT>
+template <bool DROPOUT, bool CAPPED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     CUDA_DISPATCH_FLOAT(a->dtype, T, {
         if (a->head_dim <= 32)
-            return (launch<T, 32, 32, 32, DROPOUT>(s, a));
+            return (launch<T, 32, 32, 32, DROPOUT, CAPPED>(s, a));
         if (a->head_dim <= 64)
-            return (launch<T, 64, 32, 32, DROPOUT>(s, a));
+            return (launch<T, 64, 32, 32, DROPOUT, CAPPED>(s, a));
         if (a->head_dim <= TILES_GRAD_ANY_HEAD_DIM)
-            return (launch<T, 128, 32, 16, DROPOUT>(s, a));
-        if (a->head_dim <= TILES_MAX_HEAD_DIM)
-            return (launch<T, 256, 16, 16, DROPOUT>(s, a));
+            return (launch<T, 128, 32, 16, DROPOUT, CAPPED>(s, a));
+        if constexpr (CAPPED) { /* nobody else takes them */
+            if (a->head_dim <= TILES_MAX_HEAD_DIM)
+                return (launch<T, 256, 16, 16, DROPOUT, CAPPED>(s, a));
+        }
     });
     return FAIL(ERR_UNSUPPORTED, "attention_grad: no tiles for head_dim %d", a->head_dim);
 }
 
 enum status cuda_attention_grad_tiles(cudaStream_t s, const struct attention_args *a)
 {
-    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
+    if (a->cap > 0.0f)
+        return a->dropout.rng ? launch_for<true, true>(s, a) : launch_for<false, true>(s, a);
+    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
 }

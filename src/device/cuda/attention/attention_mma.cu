@@ -66,7 +66,7 @@ static __device__ __forceinline__ void cap_tile(const struct attention_args &a,
         for (int n = 0; n < SCORES; n++) {
 #pragma unroll
             for (int x = 0; x < 4; x++)
-                s[m][n][x] = capped_fast(s[m][n][x] * a.scale, a.cap);
+                s[m][n][x] = map_softcap<true>(s[m][n][x] * a.scale, a.cap);
         }
     }
 }

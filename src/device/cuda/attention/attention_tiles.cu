@@ -12,14 +12,17 @@ template <int DP, int BQ, int BK> static constexpr int shared_floats()
 
 /* Turns scores into probabilities relative to the new maximum; returns what the sums so far shrink
  * by. A row that has seen no key yet has top -inf: then nothing is subtracted. */
-template <int C>
+template <bool CAPPED, int C>
 static __device__ __forceinline__ float softmax_step(const struct attention_args &a, float (&s)[C],
                                                      int i, int j, float *top, float *total)
 {
     float above = *top, sum = 0.0f;
 #pragma unroll
     for (int c = 0; c < C; c++) {
-        s[c] = pair_visible(a, i, j + TILE_SIDE * c) ? capped(s[c] * a.scale, a.cap) : -INFINITY;
+        s[c] *= a.scale;
+        if constexpr (CAPPED)
+            s[c] = map_softcap<false>(s[c], a.cap);
+        s[c] = pair_visible(a, i, j + TILE_SIDE * c) ? s[c] : -INFINITY;
         above = fmaxf(above, s[c]);
     }
     above = side_max(above);
@@ -35,7 +38,7 @@ static __device__ __forceinline__ float softmax_step(const struct attention_args
     return shrink;
 }
 
-template <typename T, int DP, int BQ, int BK, bool DROPOUT>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct attention_args a)
 {
     constexpr int R = BQ / TILE_SIDE, C = BK / TILE_SIDE, E = DP / TILE_SIDE;
@@ -65,7 +68,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int q_row = ty + TILE_SIDE * r;
-            float shrink = softmax_step(a, s[r], i + q_row, j + tx, &top[r], &total[r]);
+            float shrink = softmax_step<CAPPED>(a, s[r], i + q_row, j + tx, &top[r], &total[r]);
 #pragma unroll
             for (int c = 0; c < C; c++) {
                 float *to = &p[q_row * (BK + 1) + tx + TILE_SIDE * c];
@@ -93,7 +96,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
     tile_store((T *)a.out + out_at(a, batch, head), a.out_width, i, out, a, ty, tx);
 }
 
-template <typename T, int DP, int BQ, int BK, bool DROPOUT>
+template <typename T, int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     constexpr int n_bytes = shared_floats<DP, BQ, BK>() * (int)sizeof(float);
@@ -101,29 +104,32 @@ static enum status launch(cudaStream_t s, const struct attention_args *a)
     int64_t n_blocks = ceil_div(a->n_tokens, BQ) * a->batch * a->heads;
     if (n_blocks == 0)
         return OK;
-    TRY(cuda_allow_shared(tiles_forward<T, DP, BQ, BK, DROPOUT>, n_bytes));
-    tiles_forward<T, DP, BQ, BK, DROPOUT><<<(unsigned)n_blocks, TILE_THREADS, n_bytes, s>>>(*a);
+    TRY(cuda_allow_shared(tiles_forward<T, DP, BQ, BK, DROPOUT, CAPPED>, n_bytes));
+    tiles_forward<T, DP, BQ, BK, DROPOUT, CAPPED>
+        <<<(unsigned)n_blocks, TILE_THREADS, n_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT>
+template <bool DROPOUT, bool CAPPED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     CUDA_DISPATCH_FLOAT(a->dtype, T, {
         if (a->head_dim <= 32)
-            return (launch<T, 32, 64, 64, DROPOUT>(s, a));
+            return (launch<T, 32, 64, 64, DROPOUT, CAPPED>(s, a));
         if (a->head_dim <= 64)
-            return (launch<T, 64, 64, 64, DROPOUT>(s, a));
+            return (launch<T, 64, 64, 64, DROPOUT, CAPPED>(s, a));
         if (a->head_dim <= 128)
-            return (launch<T, 128, 64, 32, DROPOUT>(s, a));
+            return (launch<T, 128, 64, 32, DROPOUT, CAPPED>(s, a));
         if (a->head_dim <= TILES_MAX_HEAD_DIM)
-            return (launch<T, 256, 32, 16, DROPOUT>(s, a));
+            return (launch<T, 256, 32, 16, DROPOUT, CAPPED>(s, a));
     });
     return FAIL(ERR_UNSUPPORTED, "attention: no tiles for head_dim %d", a->head_dim);
 }
 
 enum status cuda_attention_tiles(cudaStream_t s, const struct attention_args *a)
 {
-    return a->dropout.rng ? launch_for<true>(s, a) : launch_for<false>(s, a);
+    if (a->cap > 0.0f)
+        return a->dropout.rng ? launch_for<true, true>(s, a) : launch_for<false, true>(s, a);
+    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
 }

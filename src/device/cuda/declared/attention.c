@@ -39,9 +39,10 @@ const char *cuda_attention_tiles_declines(const struct op_call *c, const struct 
     int64_t head_dim = dims_of(c).head_dim;
     if (head_dim > TILES_MAX_HEAD_DIM)
         return "takes head_dim up to 256";
+    bool has_room = env->gpu && env->gpu->major >= 8;
     if (c->op == OP_attention_grad && head_dim > TILES_GRAD_ANY_HEAD_DIM &&
-        (!env->gpu || env->gpu->major < 8))
-        return "takes head_dim up to 128 before compute capability 8.0";
+        (call_float(c, ATTENTION_CAP) == 0.0 || !has_room))
+        return "takes head_dim up to 128, or 256 under a cap from compute capability 8.0 on";
     return cuda_attention_plain_declines(c, env);
 }
 

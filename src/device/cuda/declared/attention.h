@@ -14,7 +14,7 @@ extern "C" {
 enum {
     PLAIN_MAX_HEAD_DIM = 4096,
     TILES_MAX_HEAD_DIM = 256,
-    TILES_GRAD_ANY_HEAD_DIM = 128, /* of the gradient on every GPU: longer ones need more memory */
+    TILES_GRAD_ANY_HEAD_DIM = 128, /* of the gradient of any call */
 };
 
 /* The shape of a call of attention or attention_grad, as cuDNN sees it. */

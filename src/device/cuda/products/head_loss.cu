@@ -72,17 +72,41 @@ static bool keeps_row(const struct kernel_env *env, const struct head_sizes *s)
            gpu->threads_per_multiprocessor >= 2 * THREADS;
 }
 
-template <typename T, bool GRADIENT, bool KEPT>
+template <typename T, bool GRADIENT, bool KEPT, bool CAPPED>
 static enum status launch_rows(const struct kernel_ctx *x, const struct head_sizes *s,
                                const struct head_work *w, const int32_t *targets,
                                const float *d_loss, int64_t first, int64_t n, struct row_rule rule)
 {
     size_t n_bytes = KEPT ? (size_t)s->row_bytes : 0;
     if (KEPT)
-        TRY(cuda_allow_shared(row_losses<T, GRADIENT, KEPT>, (int)n_bytes));
-    row_losses<T, GRADIENT, KEPT><<<(unsigned)n, THREADS, n_bytes, cuda_stream(x)>>>(
+        TRY(cuda_allow_shared(row_losses<T, GRADIENT, KEPT, CAPPED>, (int)n_bytes));
+    row_losses<T, GRADIENT, KEPT, CAPPED><<<(unsigned)n, THREADS, n_bytes, cuda_stream(x)>>>(
         (T *)w->logits, targets, d_loss, w->losses + first, rule);
     CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+template <bool GRADIENT, bool CAPPED>
+static enum status losses_with(const struct kernel_ctx *x, const struct op_call *c,
+                               const struct head_sizes *s, const struct head_work *w, int64_t first,
+                               int64_t n)
+{
+    struct row_rule rule = {s->row,
+                            (int)s->n_words,
+                            (int)s->n_products,
+                            call_int(c, HEAD_LOSS_IGNORE),
+                            (float)call_float(c, HEAD_LOSS_SMOOTHING),
+                            (float)call_float(c, HEAD_LOSS_Z),
+                            (float)call_float(c, HEAD_LOSS_CAP)};
+    const int32_t *targets = (const int32_t *)c->in[2].data + first;
+    const float *d_loss = GRADIENT ? (const float *)c->in[3].data : NULL;
+    CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
+        if constexpr (GRADIENT && sizeof(T) == 2) {
+            if (keeps_row(&x->env, s))
+                return launch_rows<T, true, true, CAPPED>(x, s, w, targets, d_loss, first, n, rule);
+        }
+        return launch_rows<T, GRADIENT, false, CAPPED>(x, s, w, targets, d_loss, first, n, rule);
+    });
     return OK;
 }
 
@@ -91,22 +115,8 @@ static enum status losses_of(const struct kernel_ctx *x, const struct op_call *c
                              const struct head_sizes *s, const struct head_work *w, int64_t first,
                              int64_t n)
 {
-    struct row_rule rule = {s->row,
-                            (int)s->n_words,
-                            (int)s->n_products,
-                            call_int(c, HEAD_LOSS_IGNORE),
-                            (float)call_float(c, HEAD_LOSS_SMOOTHING),
-                            (float)call_float(c, HEAD_LOSS_Z)};
-    const int32_t *targets = (const int32_t *)c->in[2].data + first;
-    const float *d_loss = GRADIENT ? (const float *)c->in[3].data : NULL;
-    CUDA_DISPATCH_FLOAT(c->in[0].dtype, T, {
-        if constexpr (GRADIENT && sizeof(T) == 2) {
-            if (keeps_row(&x->env, s))
-                return launch_rows<T, true, true>(x, s, w, targets, d_loss, first, n, rule);
-        }
-        return launch_rows<T, GRADIENT, false>(x, s, w, targets, d_loss, first, n, rule);
-    });
-    return OK;
+    return call_float(c, HEAD_LOSS_CAP) > 0.0 ? losses_with<GRADIENT, true>(x, c, s, w, first, n)
+                                              : losses_with<GRADIENT, false>(x, c, s, w, first, n);
 }
 
 static enum status store_losses(const struct kernel_ctx *x, const struct op_call *c,

@@ -29,6 +29,7 @@ struct row_rule {
     int n_end; /* the gradient is written so far: zeros from n_words on */
     int64_t ignore;
     float smoothing, z_loss;
+    float cap; /* on logits, where CAPPED */
 };
 
 /* exp(x - y), y no larger than about 100. For 16-bit logits a short form: its relative error is
@@ -39,6 +40,21 @@ template <typename T> static __device__ __forceinline__ float exponential(float 
         return map_exp2_short(fmaf(x, MAP_LOG2_E, -MAP_LOG2_E * y));
     else
         return expf(x - y);
+}
+
+/* A logit under the cap; 16-bit ones in a short form, which errs far below their rounding. */
+template <typename T, bool CAPPED>
+static __device__ __forceinline__ float logit(float z, const struct row_rule &rule)
+{
+    return CAPPED ? map_softcap<sizeof(T) == 2>(z, rule.cap) : z;
+}
+
+/* A logit's gradient: that of the loss, through the cap where there is one. */
+template <typename T, bool CAPPED>
+static __device__ __forceinline__ float through_cap(float gradient, float z,
+                                                    const struct row_rule &rule)
+{
+    return CAPPED ? gradient * map_softcap_slope<sizeof(T) == 2>(z, rule.cap) : gradient;
 }
 
 /* Maximum and sum of exponentials so far: sum of exp(z - top); `plain` is the sum of the logits,
@@ -76,7 +92,7 @@ static __device__ __forceinline__ void take(struct running *r, float (&z)[VECTOR
 
 /* Element j of the gradient lies where logit j was; a thread writes what it alone has read, from
  * `kept`, its copy of the row, where there is one. */
-template <typename T, bool KEPT>
+template <typename T, bool KEPT, bool CAPPED>
 static __device__ void put_gradient(T *z, const T *kept, const struct row_rule *rule, float lse,
                                     float factor, float shift)
 {
@@ -85,8 +101,10 @@ static __device__ void put_gradient(T *z, const T *kept, const struct row_rule *
         float v[VECTOR];
         load_f32<VECTOR>(v, KEPT ? kept + at : z + at);
 #pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            v[i] = fmaf(exponential<T>(v[i], lse), factor, -shift);
+        for (int i = 0; i < VECTOR; i++) {
+            const float x = logit<T, CAPPED>(v[i], *rule);
+            v[i] = through_cap<T, CAPPED>(fmaf(exponential<T>(x, lse), factor, -shift), x, *rule);
+        }
         if (at + VECTOR > rule->n_words) {
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
@@ -120,7 +138,7 @@ static __device__ __forceinline__ void load_row(float (&v)[VECTOR], const T *p, 
 
 /* One block per row: its loss, and with GRADIENT the loss's gradient over its logits. KEPT: the
  * row stays in shared memory between the two passes, each vector with the thread that read it. */
-template <typename T, bool GRADIENT, bool KEPT>
+template <typename T, bool GRADIENT, bool KEPT, bool CAPPED>
 static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
     row_losses(T *logits, const int32_t *targets, const float *d_loss, float *losses,
                struct row_rule rule)
@@ -138,13 +156,17 @@ static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
         return;
     }
     bool inside = target >= 0 && target < rule.n_words;
-    float z_target = inside ? to_f32(z[target]) : NAN; /* before a gradient lies over it */
+    /* before a gradient lies over it */
+    const float z_target = inside ? logit<T, CAPPED>(to_f32(z[target]), rule) : NAN;
     const bool smooth = rule.smoothing != 0.0f;
     struct running r = {-INFINITY, 0.0f, 0.0f};
 #pragma unroll 2
     for (int at = threadIdx.x * VECTOR; at < rule.n_words; at += ROW_TILE) {
         float v[VECTOR];
         load_row<T, KEPT>(v, z + at, kept + at); /* the last may reach into the row's padding */
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            v[i] = logit<T, CAPPED>(v[i], rule);
         take<T>(&r, v, rule.n_words - at, smooth);
     }
     float top = block_max<THREADS>(r.top, scratch);
@@ -158,12 +180,13 @@ static __global__ void __launch_bounds__(THREADS, ROW_BLOCKS)
     if (GRADIENT) {
         float d = d_loss[0], factor = d * (1.0f + 2.0f * rule.z_loss * lse);
         float shift = d * e / (float)rule.n_words;
-        put_gradient<T, KEPT>(z, kept, &rule, lse, factor, shift);
+        put_gradient<T, KEPT, CAPPED>(z, kept, &rule, lse, factor, shift);
         __syncthreads();
         /* The target's own element once more, from the logit: rounded once. */
-        if (threadIdx.x == 0 && inside)
-            z[target] =
-                from_f32<T>(exponential<T>(z_target, lse) * factor - shift - d * (1.0f - e));
+        if (threadIdx.x == 0 && inside) {
+            const float g = exponential<T>(z_target, lse) * factor - shift - d * (1.0f - e);
+            z[target] = from_f32<T>(through_cap<T, CAPPED>(g, z_target, rule));
+        }
     }
 }
 

@@ -51,6 +51,25 @@ template <bool FAST> static __device__ __forceinline__ float map_sigmoid(float x
     }
 }
 
+/* cap tanh(x / cap). FAST: tanh t = 1 - 2 / (e^2t + 1), which is as good as f32 in comparison with
+ * the cap, not with a small x. */
+template <bool FAST> static __device__ __forceinline__ float map_softcap(float x, float cap)
+{
+    if constexpr (FAST) {
+        const float power = map_exp2_short(2.0f * MAP_LOG2_E * x * map_inverse_short(cap));
+        return fmaf(-2.0f * cap, map_inverse_short(power + 1.0f), cap);
+    } else {
+        return cap * tanhf(x / cap);
+    }
+}
+
+/* Its slope, from what came out. */
+template <bool FAST> static __device__ __forceinline__ float map_softcap_slope(float y, float cap)
+{
+    const float bend = FAST ? y * map_inverse_short(cap) : y / cap;
+    return fmaf(-bend, bend, 1.0f);
+}
+
 template <typename F, typename T>
 static __global__ void __launch_bounds__(MAP_THREADS)
     map1_kernel(T *y, const T *a, int64_t n, int64_t n_packs)
