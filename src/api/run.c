@@ -210,7 +210,7 @@ void snug_run_forecast(const struct snug_run *run, struct snug_forecast *out)
 /* Settings that config_resolve filled in, in one line. */
 static void add_derived(const struct snug_run *run, struct str *s)
 {
-    const struct config *cfg = run->config->config;
+    const struct config *cfg = run->session.config;
     json_t *all = NULL;
     const char *key, *before = "settings filled in: ";
     if (config_json(cfg, &all) != OK)
@@ -289,10 +289,23 @@ static void add_assumptions(const struct snug_run *run, struct str *s)
 static void add_choices(const struct snug_run *run, struct str *s)
 {
     const struct session *x = &run->session;
-    const struct config *cfg = run->config->config;
+    const struct config *cfg = x->config;
+    if (x->n_batches_planned > 0)
+        str_addf(s,
+                 "micro-batch: %lld sequences, %lld accumulated, the best of %d that were "
+                 "planned; another one adds gradients up in another order\n",
+                 (long long)cfg->per_device_train_batch_size,
+                 (long long)cfg->gradient_accumulation_steps, x->n_batches_planned);
     if (cfg->bf16 == CONFIG_TRISTATE_AUTO)
         str_addf(s, "bf16: auto is %s on this device\n", run->precision);
-    if (cfg->lmhead_chunks == CONFIG_AUTO)
+    const struct sample_facts *samples = &x->engine.model->samples;
+    if (samples->has_batch_norm && cfg->gradient_accumulation_steps > 1)
+        str_addf(s, "batch norm takes its statistics from each micro-batch of %lld samples\n",
+                 (long long)cfg->per_device_train_batch_size);
+    if (samples->has_batch_norm || samples->coupling)
+        str_add(s, "samples that do not fill a batch at the end of an epoch are left out of "
+                   "training\n");
+    if (cfg->lmhead_chunks == CONFIG_AUTO && samples->n_fields == 0)
         str_add(s, "the loss is computed in chunks as the kernel chooses: the logits of a batch "
                    "never exist\n");
     if (x->options.train && !(cfg->max_grad_norm > 0) &&

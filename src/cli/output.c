@@ -102,7 +102,7 @@ static void show_memory(const struct snug_forecast *f)
                    100.0 * above, f->layout_method ? f->layout_method : "trivial");
     show_row("arena", f->arena_bytes, 1.0, note);
     show_host(f);
-    show_row("data", f->data_bytes, -1, "bytes; to tokenise text, before there is an arena");
+    show_row("data", f->data_bytes, -1, "bytes; to read data, before there is an arena");
     show_row("context", f->context_bytes, -1, "bytes; the process outside of these");
     show_row("process total", f->device_bytes, -1, "bytes; the most that the system will show");
     if (f->disk_bytes > 0)

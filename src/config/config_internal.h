@@ -180,7 +180,7 @@ enum status config_resolve_all(struct config *cfg, int64_t n_ranks) MUST_CHECK;
 
 /* Refuses keys of an inline model that are wrong or unknown to its architecture (model.c).
  */
-enum status config_check_model(const struct config *cfg) MUST_CHECK;
+enum status config_check_model(const struct config *cfg, int *reads_text) MUST_CHECK;
 
 enum config_state config_state_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);

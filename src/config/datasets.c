@@ -15,6 +15,7 @@ static const char *canonical(const char *name)
         {"file", "path"},
         {"dataset_text_field", "text_field"},
         {"dtype", "token_dtype"},
+        {"n_samples", "n_tokens"},
     };
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         if (strcmp(keys[i], name) == 0)

@@ -19,11 +19,12 @@ struct key_origin config_model_origin(const struct config *cfg, const char *fold
                                .user = cfg};
 }
 
-enum status config_check_model(const struct config *cfg)
+enum status config_check_model(const struct config *cfg, int *reads_text)
 {
     struct key_origin origin = config_model_origin(cfg, NULL);
     struct model *model;
     TRY(model_new(&model, cfg->model, &origin));
+    *reads_text = model->samples.n_fields == 0;
     model_free(model);
     return OK;
 }

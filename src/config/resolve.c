@@ -61,12 +61,32 @@ static enum status divide_batch(struct config *cfg, const int64_t *given, const 
                 ranks_word(cfg->n_ranks), (long long)step, (long long)(below ? below : step));
 }
 
+/* The micro-batch is left to the planner, unless the accumulation says what it is. */
+static enum status resolve_open_batch(struct config *cfg)
+{
+    int64_t step = cfg->gradient_accumulation_steps * cfg->n_ranks;
+    if (!is_set(cfg, &cfg->train_batch_size))
+        return FAIL(ERR_CONFIG,
+                    "%s: per_device_train_batch_size: auto chooses how a step is cut into "
+                    "micro-batches: write train_batch_size, the sequences of a step, too",
+                    config_where(cfg, "per_device_train_batch_size"));
+    if (cfg->train_batch_size %
+        (is_set(cfg, &cfg->gradient_accumulation_steps) ? step : cfg->n_ranks))
+        return divide_batch(cfg, &cfg->gradient_accumulation_steps, "gradient_accumulation_steps",
+                            &cfg->per_device_train_batch_size, 1 << 20);
+    if (is_set(cfg, &cfg->gradient_accumulation_steps))
+        cfg->per_device_train_batch_size = cfg->train_batch_size / step;
+    return OK;
+}
+
 static enum status resolve_batch(struct config *cfg)
 {
     int64_t *micro = &cfg->per_device_train_batch_size, *total = &cfg->train_batch_size;
     int64_t *accumulation = &cfg->gradient_accumulation_steps;
     const char *const micro_name = "per_device_train_batch_size";
     const char *const accumulation_name = "gradient_accumulation_steps";
+    if (*micro == CONFIG_AUTO)
+        return resolve_open_batch(cfg);
     if (is_set(cfg, total)) {
         if (is_set(cfg, micro) && !is_set(cfg, accumulation))
             return divide_batch(cfg, micro, micro_name, accumulation, 1 << 20);
@@ -106,8 +126,13 @@ static enum status resolve_model(struct config *cfg)
     if (!cfg->model && !cfg->model_name_or_path)
         return FAIL(ERR_CONFIG, "no model: write model_name_or_path: FOLDER, or model: with the "
                                 "keys of a config.json");
-    derive_text(cfg, &cfg->tokenizer, cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
-    return cfg->model_name_or_path ? OK : config_check_model(cfg);
+    int reads_text = 1;
+    if (!cfg->model_name_or_path)
+        TRY(config_check_model(cfg, &reads_text));
+    if (reads_text)
+        derive_text(cfg, &cfg->tokenizer,
+                    cfg->model_name_or_path ? cfg->model_name_or_path : "bytes");
+    return OK;
 }
 
 /* Data that is made up as it is needed: epochs mean nothing. */
@@ -126,7 +151,7 @@ static enum status resolve_data(struct config *cfg)
 {
     derive_int(cfg, &cfg->data_seed, cfg->seed);
     if (cfg->datasets.n == 0) {
-        config_remark(cfg, "no datasets are given: training on synthetic tokens");
+        config_remark(cfg, "no datasets are given: training on synthetic data");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
@@ -329,6 +354,8 @@ static enum status resolve_evaluation(struct config *cfg)
 {
     derive_int(cfg, &cfg->eval_steps, cfg->save_steps);
     derive_int(cfg, &cfg->per_device_eval_batch_size, cfg->per_device_train_batch_size);
+    if (cfg->per_device_eval_batch_size == CONFIG_AUTO)
+        cfg->per_device_eval_batch_size = cfg->per_device_train_batch_size;
     int wants = cfg->eval_strategy != CONFIG_INTERVAL_NO || cfg->eval_on_start;
     if (wants && cfg->eval_datasets.n == 0 && !(cfg->val_set_size > 0))
         return FAIL(ERR_CONFIG,

@@ -1,40 +1,62 @@
-/* samples_synthetic.c: see samples.h. Element e of field f of sample i is drawn at
- * philox(seed, stream of f, i * 2^32 + e / 4); a target's is made of N_TERMS elements of the
- * inputs, the same ones in every sample. */
+/* samples_synthetic.c: see samples.h.
+ *
+ * A sample has a few hidden numbers: one for each channel of an input, or for each element of a
+ * vector. A vector is these numbers themselves; on the other axes of an image noise is added to its
+ * channel's. An element of a target is the sum of N_TERMS hidden numbers, the same ones in every
+ * sample; a label is the class whose sum is the largest.
+ */
 #include <math.h>
 
 #include "base/rng.h"
 #include "data/samples.h"
 
-enum { N_TERMS = 4, STREAM_FIELD = 16, STREAM_MIXTURE = 1 };
+enum { N_TERMS = 4 };
+enum { STREAM_HIDDEN = 1, STREAM_NOISE, STREAM_MIXTURE, STREAM_TARGET };
 
-static float draw(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+/* Words of element e of field f in sample i. */
+static struct philox4 words(const struct synthetic_samples *s, int stream, int f, int64_t i,
+                            int64_t e)
 {
-    struct philox4 w = philox(s->seed, (uint64_t)(STREAM_FIELD + f) << 32 | (uint64_t)(e / 4 >> 32),
-                              (uint64_t)i << 32 ^ (uint64_t)(e / 4));
-    if (s->facts->fields[f].draw == DRAW_NORMAL) {
-        float x, y;
-        rng_normal2(w.v[e % 4 / 2 * 2], w.v[e % 4 / 2 * 2 + 1], &x, &y);
-        return e % 2 ? y : x;
-    }
-    return rng_uniform(w.v[e % 4]);
+    uint64_t high = (uint64_t)stream << 56 | (uint64_t)f << 48 | (uint64_t)i;
+    return philox(s->seed, high, (uint64_t)e);
 }
 
-/* The element of the inputs, and with which sign, that term k of element e of target f is. */
+static float draw(enum field_draw how, struct philox4 w)
+{
+    float x, y;
+    if (how != DRAW_NORMAL)
+        return rng_uniform(w.v[0]);
+    rng_normal2(w.v[0], w.v[1], &x, &y);
+    return x;
+}
+
+static float input_element(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+{
+    const struct model_field *field = &s->facts->fields[f];
+    int64_t channel = e % shape_last(&field->shape);
+    float hidden = draw(field->draw, words(s, STREAM_HIDDEN, f, i, channel));
+    if (field->draw == DRAW_CODES)
+        return floorf(1024.0f * hidden);
+    if (field->shape.rank == 1)
+        return hidden;
+    float noise = draw(field->draw, words(s, STREAM_NOISE, f, i, e));
+    return field->draw == DRAW_NORMAL ? (hidden + noise) * sqrtf(0.5f) : 0.5f * (hidden + noise);
+}
+
+/* A hidden number of an input, around 0, with the sign that it has in a target. */
 static float term(const struct synthetic_samples *s, int f, int64_t i, int64_t e, int k)
 {
-    const struct sample_facts *facts = s->facts;
-    struct philox4 w =
-        philox(s->seed, STREAM_MIXTURE + (uint64_t)f, (uint64_t)e * N_TERMS + (uint64_t)k);
-    int n_inputs = 0, input;
-    for (int j = 0; j < facts->n_fields; j++)
-        n_inputs += !facts->fields[j].is_target;
-    input = (int)(w.v[0] % (uint32_t)n_inputs);
-    int64_t n = shape_elems(&facts->fields[input].shape);
-    float x = draw(s, input, i, (int64_t)(((uint64_t)w.v[1] << 32 | w.v[2]) % (uint64_t)n));
-    if (facts->fields[input].draw == DRAW_UNIFORM)
-        x = 2.0f * x - 1.0f;
-    return w.v[3] & 1 ? x : -x;
+    const struct model_field *fields = s->facts->fields;
+    struct philox4 w = words(s, STREAM_MIXTURE, f, 0, e * N_TERMS + k);
+    uint32_t n_inputs = 0;
+    while (!fields[n_inputs].is_target)
+        n_inputs++;
+    int input = (int)(w.v[0] % n_inputs);
+    int64_t channel = (int64_t)(w.v[1] % (uint64_t)shape_last(&fields[input].shape));
+    float x = draw(fields[input].draw, words(s, STREAM_HIDDEN, input, i, channel));
+    if (fields[input].draw != DRAW_NORMAL)
+        x = sqrtf(12.0f) * (x - 0.5f);
+    return w.v[2] & 1 ? x : -x;
 }
 
 static float mixture(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
@@ -45,16 +67,12 @@ static float mixture(const struct synthetic_samples *s, int f, int64_t i, int64_
     return sum / sqrtf((float)N_TERMS);
 }
 
-static int32_t draw_label(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+static int32_t label(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
 {
     int64_t n = s->facts->fields[f].n_classes, best = 0;
     float most = -INFINITY;
-    if (s->is_noise || !s->facts->fields[f].is_target)
-        return (int32_t)((int64_t)(rng_uniform(philox(s->seed, (uint64_t)(STREAM_FIELD + f) << 32,
-                                                      (uint64_t)i << 32 ^ (uint64_t)e)
-                                                   .v[0]) *
-                                   (float)n) %
-                         n);
+    if (s->is_noise)
+        return (int32_t)(words(s, STREAM_TARGET, f, i, e).v[0] % (uint64_t)n);
     for (int64_t c = 0; c < n; c++) {
         float x = mixture(s, f, i, e * n + c);
         best = x > most ? c : best;
@@ -63,16 +81,11 @@ static int32_t draw_label(const struct synthetic_samples *s, int f, int64_t i, i
     return (int32_t)best;
 }
 
-static float draw_number(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+static float target_element(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
 {
-    const struct model_field *field = &s->facts->fields[f];
-    float x = field->is_target && !s->is_noise ? mixture(s, f, i, e) : draw(s, f, i, e);
-    bool made = field->is_target && !s->is_noise;
-    if (field->draw == DRAW_BITS)
-        return made ? (x > 0 ? 1.0f : 0.0f) : roundf(x);
-    if (field->draw == DRAW_UNIFORM && made)
-        return 1.0f / (1.0f + expf(-x));
-    return x;
+    float x =
+        s->is_noise ? draw(DRAW_NORMAL, words(s, STREAM_TARGET, f, i, e)) : mixture(s, f, i, e);
+    return s->facts->fields[f].draw == DRAW_BITS ? (x > 0 ? 1.0f : 0.0f) : x;
 }
 
 static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
@@ -83,9 +96,10 @@ static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
     (void)counts;
     for (int64_t e = 0; e < n; e++) {
         if (field->n_classes)
-            ((int32_t *)out)[e] = draw_label(s, f, i, e);
+            ((int32_t *)out)[e] = label(s, f, i, e);
         else
-            ((float *)out)[e] = draw_number(s, f, i, e);
+            ((float *)out)[e] =
+                field->is_target ? target_element(s, f, i, e) : input_element(s, f, i, e);
     }
     return OK;
 }

@@ -53,6 +53,19 @@ struct memory memory_of_host(const void *p, int64_t n_bytes)
     return (struct memory){TIER_HOST, (void *)(uintptr_t)p, n_bytes};
 }
 
+struct link_rate link_rate_of(int64_t large, double large_s, int64_t small, double small_s)
+{
+    const double least = 0.8; /* of the time of a large copy that is for its bytes */
+    double whole = large_s / (double)large;
+    double per_byte = (large_s - small_s) / (double)(large - small);
+    bool makes_sense = per_byte <= whole && per_byte >= least * whole;
+    if (!makes_sense)
+        per_byte = whole;
+    return (struct link_rate){.alone = 1.0 / per_byte,
+                              .both = 1.0 / per_byte,
+                              .latency_s = makes_sense ? small_s - (double)small * per_byte : 0};
+}
+
 void device_close(struct device *d)
 {
     if (d->ops)

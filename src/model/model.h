@@ -126,7 +126,7 @@ struct language_facts {
 };
 
 /* How made-up numbers of a field are drawn. */
-enum field_draw { DRAW_NORMAL, DRAW_UNIFORM, DRAW_BITS };
+enum field_draw { DRAW_NORMAL, DRAW_UNIFORM, DRAW_BITS, DRAW_CODES }; /* codes: 0 .. 1023 */
 
 /* A tensor of a sample, for models whose samples are tensors. */
 struct model_field {

@@ -113,10 +113,25 @@ static void set_gradients(struct graph *g, const struct precision *p)
     }
 }
 
+/* ---- casts ----------------------------------------------------------------------------------- */
+
+/* Where an activation is cast although all is f32 yet, it is to be f32 in any precision (a loss);
+ * its gradient then goes back to what activations are. */
+static void set_casts(struct graph *g, const struct precision *p)
+{
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        struct node *n = graph_node(g, (node_id)k);
+        if (n->op == OP_cast && n->pass == PASS_BACKWARD && n->attrs[0].i == DTYPE_F32 &&
+            graph_value(g, n->in[0])->dtype == DTYPE_F32)
+            n->attrs[0].i = p->weights;
+    }
+}
+
 /* ---- the stage ------------------------------------------------------------------------------- */
 
 enum status precision_apply(struct graph *g, const struct precision *p)
 {
+    set_casts(g, p);
     TRY(set_parameters(g, p));
     set_gradients(g, p);
     return graph_reinfer(g);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "program/queues.h"
 
 /* ---- single instructions -------------------------------------------------------------------- */
 
@@ -95,102 +96,15 @@ void prediction_release(struct prediction *p)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-/* Where kernels run when they are called, all queues are one. */
-static int clock_of(const struct device *device, enum queue q)
-{
-    return device->ops->queue ? (int)q : 0;
-}
-
-/* Runs a section's instructions on its queues; starts[k - s->first] = when each begins. */
-static enum status run_queues(const double *taken, const struct program *p,
-                              const struct device *device, const struct section *s, double *starts,
-                              double *seconds)
-{
-    double clocks[QUEUE_COUNT] = {0}, host = 0, *events;
-    bool by_host = device->ops->queue && (!device->ops->capture_begin || device->tuning.unrecorded);
-    *seconds = 0;
-    TRY(mem_try_array(&events, (size_t)MAX(p->n_events, 1), sizeof(*events)));
-    for (int32_t k = s->first; k < s->first + s->n; k++) {
-        const struct instr *i = &p->instrs.items[k];
-        double *now = &clocks[clock_of(device, i->queue)], own = taken[k - s->first];
-        if (i->kind == INSTR_WAIT)
-            *now = MAX(*now, events[i->event]);
-        if (by_host && own > 0) { /* it cannot run before it was enqueued */
-            host += instr_is_batched(p, device, k) ? 0 : device->rates.launch_s;
-            *now = MAX(*now, host);
-        }
-        starts[k - s->first] = *now;
-        if (i->kind == INSTR_RECORD)
-            events[i->event] = *now;
-        *now += own;
-        *seconds = MAX(*seconds, *now);
-    }
-    mem_free(events);
-    return OK;
-}
-
-/* The next copy on queue q from instruction k on; the section's end when there is none. */
-static int32_t next_copy(const struct program *p, const struct section *s, enum queue q, int32_t k)
-{
-    while (k < s->first + s->n &&
-           (p->instrs.items[k].kind != INSTR_COPY || p->instrs.items[k].queue != q))
-        k++;
-    return k;
-}
-
-/* A link that carries bytes both ways is slower in each: copies on queue q take longer while one
- * on queue `other` runs, by what the first run of the queues has seen of them. */
-static void share_link(const struct program *p, const struct device *device,
-                       const struct section *s, enum queue q, enum queue other,
-                       const double *starts, const double *before, double *taken)
-{
-    int32_t end = s->first + s->n, against = next_copy(p, s, other, s->first);
-    for (int32_t k = next_copy(p, s, q, s->first); k < end; k = next_copy(p, s, q, k + 1)) {
-        const struct operand *o = &p->operands.items[p->instrs.items[k].first_operand];
-        const struct link_rate *link = &device->rates.links[o[0].tier][o[1].tier];
-        double from = starts[k - s->first], to = from + before[k - s->first], both = 0;
-        int32_t j = against;
-        for (; j < end; j = next_copy(p, s, other, j + 1)) {
-            double begins = starts[j - s->first], ends = begins + before[j - s->first];
-            if (begins >= to)
-                break;
-            both += MAX(MIN(ends, to) - MAX(begins, from), 0.0);
-            if (ends <= from)
-                against = j;
-        }
-        if (link->both > 0)
-            taken[k - s->first] += MIN(both, to - from) * (link->alone / link->both - 1.0);
-    }
-}
-
-static bool has_both_ways(const struct program *p, const struct section *s)
-{
-    int32_t end = s->first + s->n;
-    return next_copy(p, s, QUEUE_IN, s->first) < end && next_copy(p, s, QUEUE_OUT, s->first) < end;
-}
-
 enum status predict_section(const struct prediction *prediction, const struct program *p,
                             const struct device *device, const struct section *s, double *starts,
                             double *seconds)
 {
-    size_t n = (size_t)MAX(s->n, 1);
-    const double *alone = prediction->seconds + s->first;
-    double *taken, *begins = NULL;
-    enum status status;
-    TRY(mem_try_array(&taken, n, sizeof(*taken)));
-    TRY_GOTO(mem_try_array(&begins, n, sizeof(*begins)), out);
-    for (int32_t k = 0; k < s->n; k++)
-        taken[k] = alone[k];
-    TRY_GOTO(run_queues(taken, p, device, s, begins, seconds), out);
-    if (device->ops->queue && has_both_ways(p, s)) {
-        share_link(p, device, s, QUEUE_IN, QUEUE_OUT, begins, alone, taken);
-        share_link(p, device, s, QUEUE_OUT, QUEUE_IN, begins, alone, taken);
-        TRY_GOTO(run_queues(taken, p, device, s, begins, seconds), out);
-    }
+    double *begins;
+    TRY(mem_try_array(&begins, (size_t)MAX(s->n, 1), sizeof(*begins)));
+    enum status status = queues_run(p, device, s, prediction->seconds + s->first, begins, seconds);
     for (int32_t k = 0; starts && k < s->n; k++)
         starts[s->first + k] = begins[k];
-out:
-    mem_free(taken);
     mem_free(begins);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "train/session.h"
 
+#include "train/micro_batch.h"
 #include "train/trainer.h"
 
 /* Prefetch rings, in the plan. */
@@ -19,7 +20,9 @@ static enum status open_data(struct session *s)
         .train = s->options.train,
         .evaluate = s->options.evaluate,
     };
-    return e->task.def->data->open(&s->data, &o);
+    TRY(e->task.def->data->open(&s->data, &o));
+    s->data_bytes = e->task.def->data->read_bytes(s->data);
+    return OK;
 }
 
 struct loader_options session_loader_options(const struct session *s, bool eval)
@@ -67,7 +70,7 @@ static enum status plan(struct session *s)
     if (s->options.evaluate)
         TRY(add_stage(s, &r, STAGE_EVAL));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
-    r.data_bytes = s->engine.task.def->data->read_bytes(s->data);
+    r.data_bytes = s->data_bytes;
     r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
     r.saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
     r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint;
@@ -90,7 +93,7 @@ enum status session_open(struct session *s, const struct config *cfg,
     TRY(engine_open(&s->engine, cfg, &engine));
     enum status status = open_data(s);
     if (status == OK)
-        status = plan(s);
+        status = micro_batch_is_open(cfg) ? micro_batch_choose(s, plan) : plan(s);
     if (status != OK)
         session_close(s);
     return status;

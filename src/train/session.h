@@ -29,12 +29,15 @@ struct session_options {
 };
 
 struct session {
-    const struct config *config; /* borrowed */
+    const struct config *config; /* borrowed; or own_config */
+    struct config own_config;    /* where the micro-batch was left open: the same with a number */
+    int n_batches_planned;       /* micro-batches among which it was chosen; 0: it was given */
     struct session_options options;
     struct engine engine;
     struct stage *train, *eval; /* of the engine; NULL: not wanted */
 
-    void *data; /* of the task */
+    void *data;         /* of the task */
+    int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
     struct feed feed, eval_feed; /* batches into the programs */

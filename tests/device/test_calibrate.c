@@ -1,4 +1,5 @@
 /* Rates that were measured once: what is measured, what is kept of it, and what is not. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,6 +49,23 @@ static void what_was_measured_is_there_for_the_next_process(void **state)
     assert_int_equal(calibrations_load(&other, s.folder, &found), OK);
     assert_int_equal(found.n, 0);
     scratch_release(&s);
+}
+
+/* A copy takes its bytes and a start: both are found from two sizes of it. */
+static void a_link_is_measured_by_two_sizes(void **state)
+{
+    (void)state;
+    const double rate = 50e9, start = 12e-6;
+    const int64_t large = 16 << 20, small = 1 << 20;
+    struct link_rate r =
+        link_rate_of(large, (double)large / rate + start, small, (double)small / rate + start);
+    assert_true(fabs(r.alone / rate - 1) < 1e-9 && fabs(r.latency_s / start - 1) < 1e-6);
+    assert_true(r.both == r.alone); /* until both ways are measured */
+    /* A small copy that was held up, or a large one that was not: the large one has the word. */
+    r = link_rate_of(large, (double)large / rate, small, (double)large / rate);
+    assert_true(fabs(r.alone / rate - 1) < 1e-9 && r.latency_s == 0);
+    r = link_rate_of(large, (double)large / rate, small, 0.5 * (double)small / rate);
+    assert_true(fabs(r.alone / rate - 1) < 1e-9 && r.latency_s == 0);
 }
 
 static void a_disturbed_rate_does_not_replace_a_good_one(void **state)
@@ -124,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_measured_is_there_for_the_next_process),
+        cmocka_unit_test(a_link_is_measured_by_two_sizes),
         cmocka_unit_test(a_disturbed_rate_does_not_replace_a_good_one),
         cmocka_unit_test(a_spoilt_value_is_not_there),
         cmocka_unit_test(a_processor_is_measured_in_a_few_seconds),

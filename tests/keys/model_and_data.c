@@ -40,6 +40,34 @@ void key_model(void)
     assert_true(t.plan.n_params > one);
 }
 
+/* Four samples of two numbers and one; the third has a number that is none. */
+static void write_bad_samples(void)
+{
+    static const char header[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, %d), }\n";
+    const float input[8] = {1, 2, 3, 4, (float)NAN, 6, 7, 8}, target[4] = {1, 2, 3, 4};
+    char folder[SCRATCH_PATH], path[SCRATCH_PATH + 16], bytes[256] = "\x93NUMPY\x01";
+    assert_int_equal(file_make_folders(scratch_path(trials_scratch(), "bad", folder)), OK);
+    for (int k = 1; k <= 2; k++) {
+        int n = snprintf(bytes + 10, sizeof(bytes) - 10, header, k);
+        size_t n_data = k == 2 ? sizeof(input) : sizeof(target);
+        bytes[8] = (char)n;
+        memcpy(bytes + 10 + n, k == 2 ? input : target, n_data);
+        (void)snprintf(path, sizeof(path), "%s/%s.npy", folder, k == 2 ? "input" : "target");
+        assert_int_equal(file_write_atomic(path, bytes, 10 + (size_t)n + n_data), OK);
+    }
+}
+
+void key_skip_bad_samples(void)
+{
+    struct trial t;
+    const char *net = "model={input: [2], layers: [{linear: 1}], loss: mse}";
+    write_bad_samples();
+    const char *data = trial_path("datasets.0.path", "bad");
+    REFUSED("sample 2, element 0 is NaN", net, "max_seq_length=", "shuffle=false", data);
+    TRAIN(&t, net, "max_seq_length=", "shuffle=false", "skip_bad_samples=true", data);
+    assert_int_equal(t.n_steps, 3);
+}
+
 static int64_t count_tokens(const char *tokenizer, const char *text)
 {
     char out[SCRATCH_PATH], in[SCRATCH_PATH];

@@ -16,7 +16,8 @@
 
 static struct device cpu, batching;
 static const struct kernel *batch_kernels[OP_COUNT]; /* the first of these ops' lists can */
-static int n_batches, n_calls;
+static int n_batches, n_calls, n_of_masters;
+static bool is_apart; /* the two are taken in different ways */
 
 static enum status run_batch(const struct kernel_ctx *x, const struct op_call *const *calls, int n)
 {
@@ -32,11 +33,23 @@ static enum status run_sgd(const struct kernel_ctx *x, const struct op_call *con
     return run_batch(x, calls, n);
 }
 
+/* Of updates with masters, and of no other. */
+static enum status run_masters(const struct kernel_ctx *x, const struct op_call *const *calls,
+                               int n)
+{
+    n_of_masters++;
+    for (int i = 0; i < n; i++)
+        assert_int_equal(calls[i]->op, OP_adamw_master);
+    return run_batch(x, calls, n);
+}
+
 static kernel_batch *batch_of(const struct kernel *k)
 {
     for (int op = 0; op < OP_COUNT; op++) {
         if (k && k == batch_kernels[op])
-            return op == OP_sgd ? run_sgd : run_batch;
+            return op == OP_sgd                        ? run_sgd
+                   : op == OP_adamw_master && is_apart ? run_masters
+                                                       : run_batch;
     }
     return NULL;
 }
@@ -110,6 +123,25 @@ static void updates_of_a_block_run_together_whichever_op_they_are(void **state)
     assert_true(n_calls > 2 * t.stage->io.n_blocks);
     assert_true(n_batches <= t.stage->io.n_blocks);
     training_release(&t);
+}
+
+/* A device that takes the two ops apart gets no run with both, and the bits are the same. */
+static void updates_of_two_ops_in_a_block_run_apart_where_they_must(void **state)
+{
+    (void)state;
+    open_devices();
+    for (int clips = 0; clips < 2; clips++) {
+        struct training_options o = {
+            .golden = "llama", .batch = 2, .seq_len = 16, .bf16 = true, .max_grad_norm = clips};
+        uint64_t plain = digest_after(&o, &cpu, 3);
+        n_batches = n_calls = n_of_masters = 0;
+        is_apart = true;
+        assert_true(digest_after(&o, &batching, 3) == plain);
+        is_apart = false;
+        print_message("%d calls in %d batches, %d with masters\n", n_calls, n_batches,
+                      n_of_masters);
+        assert_true(n_of_masters > 0);
+    }
 }
 
 /* Timed runs are batched too: the time goes to all instructions of a run. */
@@ -241,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_gives_the_bits_of_one_by_one),
         cmocka_unit_test(updates_of_a_block_run_together_whichever_op_they_are),
+        cmocka_unit_test(updates_of_two_ops_in_a_block_run_apart_where_they_must),
         cmocka_unit_test(every_instruction_gets_its_share_of_the_time),
         cmocka_unit_test(a_run_ends_where_memory_is_shared),
         cmocka_unit_test(a_run_ends_at_other_queues_kernels_and_kinds),

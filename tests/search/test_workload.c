@@ -40,6 +40,26 @@ static void print(const struct training *t, struct str *out)
     expect_ok(program_print(t->stage->program, out));
 }
 
+/* What a run hands out in the end is held beside the arenas from the beginning, and counts. */
+static void results_count_beside_the_arenas(void **state)
+{
+    (void)state;
+    const int64_t n_bytes = (int64_t)1 << 30, noise = 64 << 20;
+    const struct limits limits = {.n_bytes = {LIMIT_OPEN, LIMIT_OPEN, LIMIT_OPEN}};
+    struct forecast none = {0}, some = {0};
+    struct training t;
+    training_init(&t, &small);
+    (void)plan_with(&t, &(struct decisions){0});
+    t.engine.work.result_bytes = 0;
+    forecast_memory(&none, &t.engine.work, &limits);
+    t.engine.work.result_bytes = n_bytes;
+    forecast_memory(&some, &t.engine.work, &limits);
+    assert_in_range(some.beside_bytes - none.beside_bytes, n_bytes - noise, n_bytes + noise);
+    assert_true(some.budget.needs[TIER_HOST] >= n_bytes);
+    assert_int_equal(some.arena_bytes, none.arena_bytes);
+    training_release(&t);
+}
+
 /* Decisions say how large the slices are in which what is away is updated. */
 static void what_is_away_is_updated_in_slices_as_decided(void **state)
 {
@@ -258,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_tried_over_one_graph),
+        cmocka_unit_test(results_count_beside_the_arenas),
         cmocka_unit_test(what_is_away_is_updated_in_slices_as_decided),
         cmocka_unit_test(gradients_that_wait_leave_from_the_last_block_on),
         cmocka_unit_test(every_block_that_is_named_is_recomputed),

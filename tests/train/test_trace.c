@@ -251,6 +251,32 @@ static void check_trace(const struct run *r, int64_t n_steps)
     json_decref(trace);
 }
 
+static bool has_instant(const json_t *trace, const char *name)
+{
+    const json_t *event;
+    size_t i;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
+    {
+        if (is_kind(event, "i") && strcmp(text_of(event, "name"), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Steps of the run [first, last] are the ones that were timed. */
+static void expect_steps(const struct run *r, int first, int last)
+{
+    json_t *trace = read_trace(r);
+    for (int step = 1; step <= last + 1; step++) {
+        char begin[32], end[32];
+        (void)snprintf(begin, sizeof(begin), "step %d", step);
+        (void)snprintf(end, sizeof(end), "end of step %d", step);
+        assert_int_equal(has_instant(trace, begin), step >= first && step <= last);
+        assert_int_equal(has_instant(trace, end), step >= first && step <= last);
+    }
+    json_decref(trace);
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static void a_profile_of_the_demo_is_a_sound_trace(void **state)
@@ -260,6 +286,7 @@ static void a_profile_of_the_demo_is_a_sound_trace(void **state)
     open_run(&r, "gradient_accumulation_steps=1", "max_steps=6");
     expect_ok(train(&r, 2));
     check_trace(&r, 2);
+    expect_steps(&r, 4, 5); /* the first three are not like the others */
     assert_non_null(r.result.profile);
     assert_non_null(strstr(r.result.profile, "linear_grad_weight"));
     assert_non_null(strstr(r.result.profile, "whole step, unwatched"));

@@ -167,13 +167,17 @@ static value_id one_over_std(struct writer *w, value_id y)
     return build(b, OP_div, IN(unit, build(b, OP_sqrt, IN(var), NO_ATTRS)), NO_ATTRS);
 }
 
-static void write_term(struct writer *w, const struct loss_term *t, value_id x, const char *target,
+static value_id in_f32(struct writer *w, value_id x)
+{
+    return build(w->b, OP_cast, IN(x), ATTRS({.name = "dtype", .i = DTYPE_F32}));
+}
+
+static void write_term(struct writer *w, const struct loss_term *t, value_id x, value_id y,
                        int count)
 {
     struct builder *b = w->b;
-    value_id y = target_of(w, t->kind, x, target);
     if (!t->kind->of_classes)
-        x = build(b, OP_cast, IN(x), ATTRS({.name = "dtype", .i = DTYPE_F32}));
+        x = in_f32(w, x);
     value_id loss = t->kind->of_samples(w, t, x, y);
     value_id total = one_number(w, counted(w, loss));
     if (t->over_std) {
@@ -209,7 +213,16 @@ void objective_write(struct writer *w, const struct objective *o, value_id outpu
 {
     int count = count_samples(w);
     for (int i = 0; i < o->n_terms && w->b->status == OK; i++)
-        write_term(w, &o->terms[i], output, target, count);
+        write_term(w, &o->terms[i], output, target_of(w, o->terms[i].kind, output, target), count);
     if (w->b->status == OK)
         write_hits(w, o, output, target);
+}
+
+void objective_write_to(struct writer *w, const struct objective *o, value_id output,
+                        value_id target)
+{
+    int count = count_samples(w);
+    value_id y = in_f32(w, target); /* it may be an input that meets weights */
+    for (int i = 0; i < o->n_terms && w->b->status == OK; i++)
+        write_term(w, &o->terms[i], output, y, count);
 }

@@ -42,6 +42,9 @@ enum status objective_parse(const struct layer_reader *r, struct keys *k, const 
 /* A term by the name of its kind, for networks written in C. */
 struct loss_term objective_term(const char *kind, const char *name, double weight);
 
+/* Adds the losses of an output [B, ..] and what they compare it with, of the same shape. */
+void objective_write_to(struct writer *w, const struct objective *o, value_id output,
+                        value_id target);
 /* Adds the losses of an output [B, ..] and the input that they compare it with. */
 void objective_write(struct writer *w, const struct objective *o, value_id output,
                      const char *target);

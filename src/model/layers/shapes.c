@@ -20,11 +20,21 @@ static enum status parse_dropout(const struct layer_reader *r, struct keys *k, s
 static value_id write_dropout(struct writer *w, const struct layer *l, value_id x)
 {
     const struct dropout *own = l->own;
-    return writer_dropout(w, x, own->rate);
+    return writer_dropout(w, x, own->rate, false);
 }
 
 const struct layer_def layer_def_dropout = {
     .name = "dropout", .main = "rate", .parse = parse_dropout, .write = write_dropout};
+
+/* Whole channels of a sample: what PyTorch calls dropout of images. */
+static value_id write_dropout2d(struct writer *w, const struct layer *l, value_id x)
+{
+    const struct dropout *own = l->own;
+    return writer_dropout(w, x, own->rate, true);
+}
+
+const struct layer_def layer_def_dropout2d = {
+    .name = "dropout2d", .main = "rate", .parse = parse_dropout, .write = write_dropout2d};
 
 /* ---- flatten, reshape ------------------------------------------------------------------------ */
 

@@ -212,14 +212,15 @@ value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm
     return y;
 }
 
-value_id writer_dropout(struct writer *w, value_id x, double rate)
+value_id writer_dropout(struct writer *w, value_id x, double rate, bool channels)
 {
     if (w->r->purpose != MODEL_TRAIN || !(rate > 0))
         return x;
     if (w->out->rng == VALUE_NONE)
         w->out->rng = build_value(w->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
     return build(w->b, OP_dropout, IN(x, w->out->rng),
-                 ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++w->n_dropouts}));
+                 ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++w->n_dropouts},
+                       {.name = "channels", .i = channels}));
 }
 
 /* Stages of a run share what has one name, so the name says which number it is. */

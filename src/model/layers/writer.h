@@ -92,8 +92,8 @@ struct batch_norm_layer {
 };
 value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm_layer *l);
 
-/* x itself unless training with a rate above 0. */
-value_id writer_dropout(struct writer *w, value_id x, double rate);
+/* x itself unless training with a rate above 0; whole channels of a sample, or each number. */
+value_id writer_dropout(struct writer *w, value_id x, double rate, bool channels);
 
 /* A number as a tensor without axes; the same one again for the same number. */
 value_id writer_number(struct writer *w, double number);

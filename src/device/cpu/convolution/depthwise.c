@@ -83,6 +83,20 @@ LANES_INLINE void sum_columns(enum dtype dtype, const struct job *d, const struc
     }
 }
 
+static void sum_any(const struct job *d, const struct columns *s, int64_t channel,
+                    int64_t n_channels, lanes *sum)
+{
+    enum dtype dtype = d->source->dtype;
+    if (s->n == PIXELS)
+        LANES_BY_DTYPE(dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS);
+    else if (s->n == PIXELS / 2)
+        LANES_BY_DTYPE(dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS / 2);
+    else if (s->n == PIXELS / 4)
+        LANES_BY_DTYPE(dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS / 4);
+    else
+        LANES_BY_DTYPE(dtype, sum_columns, d, s, channel, n_channels, sum, 1);
+}
+
 static void run_columns(const struct job *d, const struct columns *s)
 {
     const struct conv_pass *p = &d->pass;
@@ -97,10 +111,7 @@ static void run_columns(const struct job *d, const struct columns *s)
         {
             sum[i] = start;
         }
-        if (s->n == PIXELS)
-            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, PIXELS);
-        else
-            LANES_BY_DTYPE(d->source->dtype, sum_columns, d, s, channel, n_channels, sum, 1);
+        sum_any(d, s, channel, n_channels, sum);
         for (int64_t i = 0; i < s->n; i++) {
             int64_t to = at + i * step + channel;
             if (d->base)
@@ -119,7 +130,8 @@ static void run_rows(const void *work, int64_t first, int64_t last, int thread)
         for (int64_t column = 0; column < d->pass.axis[2].n;) {
             struct columns s = {.row = &row, .first = column};
             int64_t n = depthwise_columns(&d->pass, column, &s.taps);
-            s.n = n >= PIXELS ? PIXELS : 1;
+            for (s.n = PIXELS; s.n > n;)
+                s.n /= 2;
             run_columns(d, &s);
             column += s.n;
         }

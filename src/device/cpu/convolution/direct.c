@@ -19,8 +19,8 @@ struct direct {
     bool transposed;           /* weights are [channels of the source, taps, of the result] */
     int64_t n_parts;           /* that the strips of a block are cut into */
     float *packed;             /* weights: [groups][strips][taps][source channels][TILE_WIDTH] */
-    float *scratch;            /* of the threads, copy_floats each */
-    int64_t copy_floats;
+    float *scratch;            /* of each thread: a copy of the source, and sums of a block */
+    int64_t copy_floats, sums_floats;
 };
 
 /* ---- packed weights -------------------------------------------------------------------------- */
@@ -98,57 +98,114 @@ static void pack_taps(const void *job, int64_t first, int64_t last, int thread)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Where a strip of a result's channels begins. */
-static int64_t result_at(const struct conv_pass *p, const struct pass_block *b, int64_t i,
-                         int64_t group, int64_t strip)
+/* Where results of a block lie: the first, and from row to row and column to column. */
+struct result_steps {
+    int64_t first, row, column;
+};
+
+static struct result_steps result_steps_of(const struct conv_pass *p, const struct pass_block *b,
+                                           int64_t group, int64_t strip)
 {
     const struct pass_axis *x = p->axis;
-    int64_t row = b->row + i / b->n_columns, column = b->column + i % b->n_columns;
+    int64_t channels = p->groups * p->result_channels;
     int64_t place = b->sample * p->result_size[0] + x[0].first + b->depth * x[0].step;
-    place = place * p->result_size[1] + x[1].first + row * x[1].step;
-    place = place * p->result_size[2] + x[2].first + column * x[2].step;
-    return (place * p->groups + group) * p->result_channels + strip * TILE_WIDTH;
+    place = place * p->result_size[1] + x[1].first + b->row * x[1].step;
+    place = place * p->result_size[2] + x[2].first + b->column * x[2].step;
+    return (struct result_steps){
+        .first = place * channels + group * p->result_channels + strip * TILE_WIDTH,
+        .row = x[1].step * p->result_size[2] * channels,
+        .column = x[2].step * channels,
+    };
 }
 
-/* sums + bias + base into the result. */
-static void finish(const struct direct *d, const float *bias, int64_t at, int64_t n, float *sums)
+/* sums + bias + base into n channels of the result. */
+static void finish(const struct direct *d, const float *bias, int64_t at, int64_t n,
+                   const float *sums)
 {
-    const struct tensor *result = d->result, *base = d->base;
-    float added[TILE_WIDTH];
-    for (int64_t k = 0; bias && k < n; k++)
-        sums[k] += bias[k];
-    if (base) {
-        cpu_load_f32(added, base->data, base->dtype, at, n);
-        for (int64_t k = 0; k < n; k++)
-            sums[k] += added[k];
+    const lanes one = lanes_all(1.0f);
+    for (int64_t k = 0; k < n; k += LANES) {
+        int64_t left = MIN(n - k, (int64_t)LANES);
+        lanes y = lanes_load(sums + k);
+        if (d->bias)
+            y = lanes_fma(lanes_load(bias + k), one, y);
+        if (d->base)
+            y = lanes_fma(lanes_read(d->base, at + k, left), one, y);
+        lanes_write(d->result, at + k, left, y);
     }
-    cpu_store_f32(result->data, result->dtype, at, sums, n);
+}
+
+/* Place i of a block, and the places after it row by row. */
+struct cursor {
+    int64_t row, column;
+};
+
+static void cursor_step(struct cursor *at, const struct pass_block *b)
+{
+    if (++at->column == b->n_columns) {
+        at->column = 0;
+        at->row++;
+    }
+}
+
+/* The panel that begins with element `at` of the windows; returns where it ends. */
+static int64_t fill_panel(const struct pass_view *v, int64_t at, struct tile_panel *panel)
+{
+    int64_t depth = v->n_taps[0] * v->n_taps[1] * v->n_taps[2] * v->run;
+    int64_t end = MIN(depth, at + TILE_PANEL);
+    panel->first = at == 0;
+    panel->ahead_step = v->ahead_step;
+    for (panel->n = 0; at < end; panel->n++) {
+        int64_t tap = at / v->run, k = at % v->run;
+        panel->stretch[panel->n] = (struct tile_stretch){
+            .offset = tap / (v->n_taps[1] * v->n_taps[2]) * v->tap_step[0] +
+                      tap / v->n_taps[2] % v->n_taps[1] * v->tap_step[1] +
+                      tap % v->n_taps[2] * v->tap_step[2] + k,
+            .length = MIN(v->run - k, end - at),
+        };
+        at += panel->stretch[panel->n].length;
+    }
+    return end;
+}
+
+/* sums[places][vectors * LANES] of the whole block with one panel. */
+static void run_panel(const struct pass_view *v, const struct pass_block *b,
+                      const struct tile_panel *panel, int vectors, float *sums)
+{
+    struct cursor at = {0, 0};
+    while (at.row < b->n_rows) {
+        const float *pixel[TILE_PIXELS];
+        int n = 0;
+        for (; n < tile_pixels(vectors) && at.row < b->n_rows; n++) {
+            pixel[n] = v->data + at.row * v->row_step + at.column * v->column_step;
+            cursor_step(&at, b);
+        }
+        tile_windows(panel, pixel, n, vectors, sums);
+        sums += n * vectors * LANES;
+    }
 }
 
 static void run_strip(const struct direct *d, const struct pass_view *v, const struct pass_block *b,
-                      int64_t group, int64_t strip)
+                      int64_t group, int64_t strip, float *sums)
 {
     const struct conv_pass *p = &d->pass;
     int vectors = tile_vectors(p->result_channels, strip), width = vectors * LANES;
     int64_t n = MIN(p->result_channels - strip * TILE_WIDTH, (int64_t)width);
-    int64_t n_places = b->n_rows * b->n_columns;
+    int64_t depth = pass_taps(p) * p->source_channels, at = 0;
     const float *weights =
         d->packed + (group * tile_strips(p->result_channels) + strip) * strip_floats(p);
-    float sums[TILE_PIXELS * TILE_WIDTH], bias[TILE_WIDTH];
+    do { /* once, for zeros, where nothing is read */
+        struct tile_panel panel;
+        panel.weights = weights + at * width;
+        at = fill_panel(v, at, &panel);
+        run_panel(v, b, &panel, vectors, sums);
+    } while (at < depth);
+    float bias[TILE_WIDTH] = {0};
     if (d->bias)
         cpu_load_f32(bias, d->bias->data, d->bias->dtype,
                      group * p->result_channels + strip * TILE_WIDTH, n);
-    for (int64_t first = 0; first < n_places; first += tile_pixels(vectors)) {
-        const float *pixel[TILE_PIXELS];
-        int n_pixels = (int)MIN(n_places - first, (int64_t)tile_pixels(vectors));
-        for (int i = 0; i < n_pixels; i++)
-            pixel[i] = v->data + (first + i) / b->n_columns * v->row_step +
-                       (first + i) % b->n_columns * v->column_step;
-        tile_windows(v, pixel, n_pixels, weights, vectors, sums);
-        for (int i = 0; i < n_pixels; i++)
-            finish(d, d->bias ? bias : NULL, result_at(p, b, first + i, group, strip), n,
-                   sums + i * width);
-    }
+    struct result_steps to = result_steps_of(p, b, group, strip);
+    for (struct cursor i = {0, 0}; i.row < b->n_rows; cursor_step(&i, b), sums += width)
+        finish(d, bias, to.first + i.row * to.row + i.column * to.column, n, sums);
 }
 
 /* Item: a part of the strips of a group at a block. */
@@ -157,13 +214,13 @@ static void run_blocks(const void *job, int64_t first, int64_t last, int thread)
     const struct direct *d = job;
     const struct conv_pass *p = &d->pass;
     int64_t n_strips = tile_strips(p->result_channels);
-    float *copy = d->scratch + thread * d->copy_floats;
+    float *copy = d->scratch + thread * (d->copy_floats + d->sums_floats);
     for (int64_t i = first; i < last; i++) {
         int64_t part = i % d->n_parts, group = i / d->n_parts % p->groups;
         struct pass_block b = pass_block_at(p, &d->cut, i / d->n_parts / p->groups);
         struct pass_view v = pass_read(p, &b, group, d->source, copy);
         for (int64_t s = part * n_strips / d->n_parts; s < (part + 1) * n_strips / d->n_parts; s++)
-            run_strip(d, &v, &b, group, s);
+            run_strip(d, &v, &b, group, s, copy + d->copy_floats);
     }
 }
 
@@ -181,12 +238,17 @@ static int64_t part_count(const struct conv_pass *p, const struct pass_cut *cut,
     return MIN(n_strips, (4 * n_threads + items - 1) / items);
 }
 
+static int64_t sums_floats(const struct pass_cut *cut)
+{
+    return cut->rows * cut->columns * TILE_WIDTH;
+}
+
 static int64_t pass_workspace(const struct conv_pass *p, enum dtype source,
                               const struct kernel_env *env)
 {
     struct pass_cut cut = pass_cut_of(p, source, BLOCK_PLACES);
-    int64_t copies = env->n_threads * align_floats(pass_copy_floats(p, &cut, source));
-    return (align_floats(packed_floats(p)) + copies) * (int64_t)sizeof(float);
+    int64_t scratch = align_floats(pass_copy_floats(p, &cut, source)) + sums_floats(&cut);
+    return (align_floats(packed_floats(p)) + env->n_threads * scratch) * (int64_t)sizeof(float);
 }
 
 static void run_pass(const struct kernel_ctx *x, struct direct *d)
@@ -197,6 +259,7 @@ static void run_pass(const struct kernel_ctx *x, struct direct *d)
     d->packed = x->workspace;
     d->scratch = d->packed + align_floats(packed_floats(p));
     d->copy_floats = align_floats(pass_copy_floats(p, &d->cut, d->source->dtype));
+    d->sums_floats = sums_floats(&d->cut);
     int64_t n_taps = p->groups * tile_strips(p->result_channels) * pass_taps(p);
     int64_t tap_floats = p->source_channels * MIN(p->result_channels, (int64_t)TILE_WIDTH);
     cpu_loop(x, n_taps, tap_floats, pack_taps, d);

@@ -77,6 +77,13 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
 
 #endif
 
+/* Asks for the element at an offset that may be past the end: its address is never read. */
+static inline void lanes_prefetch(const float *from, int64_t offset)
+{
+    uintptr_t at = (uintptr_t)from + (uintptr_t)offset * sizeof(float);
+    __builtin_prefetch((const void *)at);
+}
+
 /* n elements of any storage from `at` on, n <= LANES; zeros behind them. Where the dtype is a
  * constant nothing of the choice is left. */
 static inline lanes lanes_read_as(const struct tensor *t, enum dtype dtype, int64_t at, int64_t n)

@@ -243,6 +243,7 @@ static struct pass_view view_in_place(const struct conv_pass *p, const int64_t a
         .data = (const float *)source->data + source_at(p, b->sample, group, at),
         .row_step = p->axis[1].source_step * row,
         .column_step = p->axis[2].source_step * pixel,
+        .ahead_step = p->axis[2].source_step * pixel,
         .tap_step = {p->axis[0].tap_step * p->source_size[1] * row, p->axis[1].tap_step * row,
                      p->axis[2].tap_step * pixel},
     };

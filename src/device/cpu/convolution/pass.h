@@ -78,6 +78,7 @@ struct pass_view {
     const float *data;
     int64_t row_step, column_step;
     int64_t n_taps[WINDOW_AXES], tap_step[WINDOW_AXES];
+    int64_t ahead_step; /* column_step where neighbours are in memory still, 0 in a copy */
     int64_t run; /* channels of a tap, or of all taps of a row where they follow each other */
 };
 

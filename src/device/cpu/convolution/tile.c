@@ -2,10 +2,10 @@
 
 /* ---- windows with weights -------------------------------------------------------------------- */
 
-/* One run of the windows of n pixels. */
-LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
-                                       const float *const *pixel, int64_t offset, int64_t length,
-                                       const float *weights, int n, int vectors)
+/* Up to LANES elements of the windows of n pixels. */
+LANES_INLINE const float *multiply_line(lanes sum[TILE_PIXELS][TILE_VECTORS],
+                                        const float *const *pixel, int64_t offset, int64_t length,
+                                        const float *weights, int n, int vectors)
 {
     for (int64_t k = 0; k < length; k++, weights += vectors * LANES) {
         lanes w[TILE_VECTORS];
@@ -25,25 +25,28 @@ LANES_INLINE const float *multiply_run(lanes sum[TILE_PIXELS][TILE_VECTORS],
     return weights;
 }
 
-LANES_INLINE void windows_of(const struct pass_view *v, const float *const *pixel,
-                             const float *weights, float *sums, int n, int vectors)
+LANES_INLINE void windows_of(const struct tile_panel *p, const float *const *pixel, float *sums,
+                             int n, int vectors)
 {
     lanes sum[TILE_PIXELS][TILE_VECTORS];
-    const float *from[TILE_PIXELS];
+    const float *from[TILE_PIXELS], *weights = p->weights;
     UNROLL for (int i = 0; i < n; i++)
     {
         from[i] = pixel[i];
         UNROLL for (int k = 0; k < vectors; k++)
         {
-            sum[i][k] = lanes_all(0.0f);
+            sum[i][k] = p->first ? lanes_all(0.0f) : lanes_load(sums + (i * vectors + k) * LANES);
         }
     }
-    for (int64_t a = 0; a < v->n_taps[0]; a++) {
-        for (int64_t b = 0; b < v->n_taps[1]; b++) {
-            for (int64_t c = 0; c < v->n_taps[2]; c++)
-                weights = multiply_run(sum, from,
-                                       a * v->tap_step[0] + b * v->tap_step[1] + c * v->tap_step[2],
-                                       v->run, weights, n, vectors);
+    for (int s = 0; s < p->n; s++) {
+        const struct tile_stretch *t = &p->stretch[s];
+        for (int64_t k = 0; k < t->length; k += LANES) {
+            UNROLL for (int i = 0; i < n; i++) /* what the next pixels read is on its way */
+            {
+                lanes_prefetch(from[i], t->offset + k + n * p->ahead_step);
+            }
+            weights = multiply_line(sum, from, t->offset + k, MIN(t->length - k, (int64_t)LANES),
+                                    weights, n, vectors);
         }
     }
     UNROLL for (int i = 0; i < n; i++)
@@ -55,14 +58,13 @@ LANES_INLINE void windows_of(const struct pass_view *v, const float *const *pixe
     }
 }
 
-typedef void windows_fn(const struct pass_view *v, const float *const *pixel, const float *weights,
-                        float *sums);
+typedef void windows_fn(const struct tile_panel *p, const float *const *pixel, float *sums);
 
-#define WINDOWS(n, vectors)                                                                   \
-    static void windows_##n##_##vectors(const struct pass_view *v, const float *const *pixel, \
-                                        const float *weights, float *sums)                    \
-    {                                                                                         \
-        windows_of(v, pixel, weights, sums, n, vectors);                                      \
+#define WINDOWS(n, vectors)                                                                    \
+    static void windows_##n##_##vectors(const struct tile_panel *p, const float *const *pixel, \
+                                        float *sums)                                           \
+    {                                                                                          \
+        windows_of(p, pixel, sums, n, vectors);                                                \
     }
 
 WINDOWS(1, 1)
@@ -118,12 +120,12 @@ static struct windows_tile windows_tile(int n, int vectors)
     return *t;
 }
 
-void tile_windows(const struct pass_view *v, const float *const *pixel, int n_pixels,
-                  const float *weights, int vectors, float *sums)
+void tile_windows(const struct tile_panel *panel, const float *const *pixel, int n_pixels,
+                  int vectors, float *sums)
 {
     while (n_pixels > 0) {
         struct windows_tile t = windows_tile(n_pixels, vectors);
-        t.run(v, pixel, weights, sums);
+        t.run(panel, pixel, sums);
         pixel += t.n;
         sums += t.n * vectors * LANES;
         n_pixels -= t.n;

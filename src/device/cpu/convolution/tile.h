@@ -15,6 +15,7 @@ enum {
     TILE_VECTORS = CPU_GEMM_AVX512 ? 4 : 1,
     TILE_WIDTH = TILE_VECTORS * LANES,
     TILE_PIXELS = CPU_GEMM_AVX512 ? 14 : 6, /* at most, with the fewest vectors */
+    TILE_PANEL = 96,                        /* elements of windows in a panel of weights */
 };
 
 /* Channels are taken in strips of whole vectors, TILE_VECTORS at a time while there are as many. */
@@ -35,10 +36,24 @@ static inline int tile_pixels(int vectors)
     return most[vectors - 1];
 }
 
-/* sums[pixel][vectors * LANES] = products of the windows at pixel[] with the packed weights
- * [taps, channels of the source, vectors * LANES]. */
-void tile_windows(const struct pass_view *v, const float *const *pixel, int n_pixels,
-                  const float *weights, int vectors, float *sums);
+/* A stretch of windows: elements offset .. offset + length - 1 from each pixel on. */
+struct tile_stretch {
+    int64_t offset, length;
+};
+
+/* Stretches of windows that are multiplied with a panel of packed weights, [elements of all
+ * stretches, vectors * LANES], which stays in the first-level cache while pixels pass by. */
+struct tile_panel {
+    int n;
+    bool first;         /* sums begin here, they do not go on */
+    int64_t ahead_step; /* pass_view's */
+    const float *weights;
+    struct tile_stretch stretch[TILE_PANEL];
+};
+
+/* sums[pixel][vectors * LANES] = (+=) products of the windows at pixel[] with the panel. */
+void tile_windows(const struct tile_panel *panel, const float *const *pixel, int n_pixels,
+                  int vectors, float *sums);
 
 /* sums[n][vectors * LANES] += sum over the block's results of source element i < n of the view's
  * (data + offset) with result[.., vectors * LANES]; n is at most tile_pixels(vectors). */

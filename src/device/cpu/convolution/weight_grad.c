@@ -8,7 +8,7 @@
 #include "device/cpu/support/block.h"
 
 enum {
-    BLOCK_PLACES = 256,
+    BLOCK_PLACES = 112,            /* their gradients stay in the first-level cache */
     SPANS = 64,                    /* times strips: enough for many threads */
     SPAN_PLACES = 512,             /* at least, so that adding up sums costs nothing beside them */
     SUMS_FLOATS = 2 * 1024 * 1024, /* of all spans, unless one has more */

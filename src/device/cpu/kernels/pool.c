@@ -228,21 +228,19 @@ static void max_row(const struct op_call *c, const struct window *w, int64_t row
 {
     int64_t n_out = window_places(w->out), sample = row / n_out * window_places(w->size);
     struct box3 b = box_at(w, w->out, row % n_out, span_of);
+    const struct span *a = b.axis;
+    int64_t first =
+        element(c, sample + number(w->size, a[0].first, a[1].first, a[2].first), channel);
     float best[CPU_BLOCK], buffer[CPU_BLOCK];
     int32_t index[CPU_BLOCK];
-    bool first = true;
+    cpu_load_f32(best, c->in[0].data, c->in[0].dtype, first, size);
+    for (int64_t k = 0; k < size; k++)
+        index[k] = (int32_t)window_index(w, &b, a[0].first, a[1].first, a[2].first);
     FOR_BOX(&b, d, h, i)
     {
         int64_t at = element(c, sample + number(w->size, d, h, i), channel);
-        const float *x = block_read(&c->in[0], at, size, buffer);
-        int32_t place = (int32_t)window_index(w, &b, d, h, i);
-        for (int64_t k = 0; first && k < size; k++) {
-            best[k] = x[k];
-            index[k] = place;
-        }
-        if (!first)
-            take_larger(best, index, x, place, size);
-        first = false;
+        take_larger(best, index, block_read(&c->in[0], at, size, buffer),
+                    (int32_t)window_index(w, &b, d, h, i), size);
     }
     uint8_t *to = (uint8_t *)c->out[1].data + element(c, row, channel);
     for (int64_t k = 0; k < size; k++)

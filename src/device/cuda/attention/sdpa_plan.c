@@ -21,7 +21,8 @@ enum status sdpa_plan_new(struct sdpa_plan **out, cudnnHandle_t handle,
                           const struct sdpa_shape *shape, int64_t most_bytes)
 {
     const struct dnn_limits limits = {.most_bytes = most_bytes,
-                                      .refused = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+                                      .refused = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+                                      .n_configs = 16};
     struct sdpa_plan *plan = NULL;
     enum status status = OK;
     TRY(mem_try_array(&plan, 1, sizeof *plan));

@@ -113,6 +113,7 @@ enum status conv_plan_new(struct conv_plan **out, cudnnHandle_t handle,
 {
     const struct dnn_limits limits = {.most_bytes = wish->most_bytes,
                                       .refused = refused_notes(shape, wish->tf32),
+                                      .n_configs = DNN_MOST_CONFIGS,
                                       .n_passed_over = wish->n_passed_over};
     struct conv_plan *plan = NULL;
     enum status status = OK;

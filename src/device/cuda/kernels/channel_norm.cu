@@ -4,7 +4,7 @@
  * far from 0 costs no digits. */
 #include "device/cuda/kernels/channel_norm.cuh"
 
-#include "device/cuda/declared/channel_norm.h"
+#include "device/cuda/kernels/channel_rows.cuh"
 #include "device/cuda/support/any.cuh"
 
 /* What all kernels get. */
@@ -21,37 +21,6 @@ struct channel_args {
     double *sums;  /* [n_samples, n_bands, CHANNEL_SUMS, channels] */
     float *shares; /* [n_samples, groups, CHANNEL_SUMS] */
 };
-
-/* A thread's channels and the rows of its band; `line` is its first row among them. */
-struct channel_spot {
-    int64_t sample, band, channel, first, last;
-    int line;
-    bool is_there;
-};
-
-template <int N> static __device__ struct channel_spot channel_spot_of(const struct channel_args &a)
-{
-    const struct channel_cut &cut = a.cut;
-    const int lane = threadIdx.x % cut.lanes;
-    struct channel_spot s;
-    int64_t i = blockIdx.x;
-    const int64_t tile = i % cut.n_tiles;
-    i /= cut.n_tiles;
-    s.band = i % cut.n_bands;
-    s.sample = i / cut.n_bands;
-    s.channel = (tile * cut.lanes + lane) * N;
-    s.line = threadIdx.x / cut.lanes;
-    s.first = s.band * cut.band_rows;
-    s.last = min(s.first + cut.band_rows, a.e.n_places);
-    s.is_there = s.line < cut.lines && s.channel < a.e.channels;
-    return s;
-}
-
-static __device__ __forceinline__ int64_t channel_at(const struct channel_args &a,
-                                                     const struct channel_spot &s, int64_t row)
-{
-    return (s.sample * a.e.n_places + row) * a.e.channels + s.channel;
-}
 
 /* The group of channel k of the thread, among those of all samples. */
 static __device__ __forceinline__ int64_t channel_group(const struct channel_args &a,
@@ -96,9 +65,9 @@ static __device__ void channel_add_rows(const struct channel_args &a, const stru
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
             if (row + u * step >= s.last)
                 break;
-            load_f32(v[u], x + channel_at(a, s, row + u * step));
+            load_f32(v[u], x + channel_at(a.e, s, row + u * step));
             if constexpr (GRAD)
-                load_f32(d[u], dy + channel_at(a, s, row + u * step));
+                load_f32(d[u], dy + channel_at(a.e, s, row + u * step));
         }
 #pragma unroll
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
@@ -123,7 +92,7 @@ template <bool GRAD, typename T, int N>
 static __global__ void __launch_bounds__(CHANNEL_THREADS)
     channel_sums_kernel(const struct channel_args a)
 {
-    const struct channel_spot s = channel_spot_of<N>(a);
+    const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
     double sum[CHANNEL_SUMS][N] = {};
     float from[N];
     if (s.is_there) {
@@ -132,7 +101,7 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
             for (int k = 0; k < N; k++)
                 from[k] = a.mean[channel_group(a, s, k)];
         } else {
-            load_f32(from, (const T *)a.x + channel_at(a, s, 0));
+            load_f32(from, (const T *)a.x + channel_at(a.e, s, 0));
         }
         channel_add_rows<GRAD, T, N>(a, s, from, sum);
     }
@@ -237,7 +206,7 @@ template <typename T, int N>
 static __global__ void __launch_bounds__(CHANNEL_THREADS)
     normalise_kernel(const struct channel_args a)
 {
-    const struct channel_spot s = channel_spot_of<N>(a);
+    const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
     const T *x = (const T *)a.x;
     float mean[N], scale[N], beta[N];
     if (!s.is_there)
@@ -258,7 +227,7 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
 #pragma unroll
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
             if (row + u * step < s.last)
-                load_f32(v[u], x + channel_at(a, s, row + u * step));
+                load_f32(v[u], x + channel_at(a.e, s, row + u * step));
         }
 #pragma unroll
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
@@ -267,7 +236,7 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
 #pragma unroll
             for (int k = 0; k < N; k++)
                 v[u][k] = (v[u][k] - mean[k]) * scale[k] + beta[k];
-            store_f32((T *)a.out + channel_at(a, s, row + u * step), v[u]);
+            store_f32((T *)a.out + channel_at(a.e, s, row + u * step), v[u]);
         }
     }
 }
@@ -277,7 +246,7 @@ template <typename T, int N>
 static __global__ void __launch_bounds__(CHANNEL_THREADS)
     normalise_grad_kernel(const struct channel_args a)
 {
-    const struct channel_spot s = channel_spot_of<N>(a);
+    const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
     const T *x = (const T *)a.x, *dy = (const T *)a.dy;
     float mean[N], scale[N], shift[N], slope[N];
     if (!s.is_there)
@@ -299,8 +268,8 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
             if (row + u * step >= s.last)
                 break;
-            load_f32(v[u], x + channel_at(a, s, row + u * step));
-            load_f32(d[u], dy + channel_at(a, s, row + u * step));
+            load_f32(v[u], x + channel_at(a.e, s, row + u * step));
+            load_f32(d[u], dy + channel_at(a.e, s, row + u * step));
         }
 #pragma unroll
         for (int u = 0; u < CHANNEL_AHEAD; u++) {
@@ -309,7 +278,7 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
 #pragma unroll
             for (int k = 0; k < N; k++)
                 v[u][k] = scale[k] * d[u][k] - shift[k] - (v[u][k] - mean[k]) * slope[k];
-            store_f32((T *)a.out + channel_at(a, s, row + u * step), v[u]);
+            store_f32((T *)a.out + channel_at(a.e, s, row + u * step), v[u]);
         }
     }
 }
@@ -318,7 +287,7 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
 
 static unsigned blocks_of(const struct channel_args *a)
 {
-    return grid_for(a->e.n_samples * a->cut.n_bands * a->cut.n_tiles, 1);
+    return channel_blocks(&a->e, &a->cut);
 }
 
 template <bool GRAD>

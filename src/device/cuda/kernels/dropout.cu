@@ -1,5 +1,6 @@
 /* dropout.cu: which element is kept is defined in src/ops/dropout.c: the bits are the CPU's. */
 #include "base/rng.h"
+#include "device/cuda/kernels/channel_rows.cuh"
 #include "device/cuda/support/map.cuh"
 #include "ops/dropout_support.h"
 
@@ -37,37 +38,70 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* With whole channels: each element by the draw of its sample's channel. */
-template <typename T>
-static __global__ void __launch_bounds__(MAP_THREADS)
-    dropout_channels_kernel(T *y, const T *x, int64_t n, int64_t sample, int64_t channels,
-                            const int64_t *rng, int64_t seed, float p, float factor)
+/* ---- whole channels -------------------------------------------------------------------------- */
+
+struct channels_args {
+    struct channel_extent e;
+    struct channel_cut cut;
+    const int64_t *rng;
+    int64_t seed;
+    float p, factor;
+};
+
+/* All places of a sample's channel share a draw, so a thread draws once for its channels. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHANNEL_THREADS)
+    dropout_channels_kernel(T *y, const T *x, const struct channels_args a)
 {
-    const uint64_t key = (uint64_t)rng[0];
-    const uint64_t counter_hi = dropout_counter(rng[1], seed);
-    for (int64_t e = grid_thread(); e < n; e += grid_threads()) {
-        const int64_t i = e / sample * channels + e % channels;
-        const struct philox4 bits = philox(key, counter_hi, (uint64_t)(i / 4));
-        y[e] = from_f32<T>(keep(to_f32(x[e]), bits.v[i % 4], p, factor));
+    const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
+    const uint64_t counter_hi = dropout_counter(a.rng[1], a.seed);
+    uint32_t bits[N];
+    if (!s.is_there)
+        return;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const int64_t i = s.sample * a.e.channels + s.channel + k;
+        bits[k] = philox((uint64_t)a.rng[0], counter_hi, (uint64_t)(i / 4)).v[i % 4];
+    }
+    for (int64_t row = s.first + s.line; row < s.last; row += a.cut.lines) {
+        const int64_t at = channel_at(a.e, s, row);
+        float v[N];
+        load_f32(v, x + at);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            v[k] = keep(v[k], bits[k], a.p, a.factor);
+        store_f32(y + at, v);
     }
 }
 
 static enum status dropout_of_channels(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct shape *s = &c->in[0].shape;
-    int64_t n = shape_elems(s);
     double p = call_float(c, DROPOUT_P);
-    if (n == 0)
+    struct channels_args a = {};
+    if (shape_elems(&c->out[0].shape) == 0)
         return OK;
+    TRY(cuda_require_aligned(c, 16));
+    a.e = channel_extent_of(c);
+    a.cut = channel_cut_rows(c);
+    a.rng = (const int64_t *)c->in[1].data;
+    a.seed = call_int(c, DROPOUT_SEED);
+    a.p = (float)p;
+    a.factor = (float)(1.0 / (1.0 - p));
+    unsigned n = channel_blocks(&a.e, &a.cut);
     CUDA_DISPATCH_FLOAT(c->out[0].dtype, T, {
-        dropout_channels_kernel<T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-            (T *)c->out[0].data, (const T *)c->in[0].data, n, n / s->dim[0], shape_last(s),
-            (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED), (float)p,
-            (float)(1.0 / (1.0 - p)));
+        T *y = (T *)c->out[0].data;
+        const T *in = (const T *)c->in[0].data;
+        constexpr int N = per_16_bytes<T>::n;
+        if (a.cut.vector > 1)
+            dropout_channels_kernel<T, N><<<n, CHANNEL_THREADS, 0, cuda_stream(x)>>>(y, in, a);
+        else
+            dropout_channels_kernel<T, 1><<<n, CHANNEL_THREADS, 0, cuda_stream(x)>>>(y, in, a);
     });
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
+
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static enum status dropout_vectors(const struct kernel_ctx *x, const struct op_call *c)
 {
@@ -81,8 +115,8 @@ static enum status dropout_vectors(const struct kernel_ctx *x, const struct op_c
         bool vectors = is_aligned(y, 4 * sizeof(T)) && is_aligned(in, 4 * sizeof(T));
         dropout_kernel<T>
             <<<grid_for(ceil_div(n, 4), MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
-                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED), (float)p,
-                (float)(1.0 / (1.0 - p)));
+                y, in, n, vectors, (const int64_t *)c->in[1].data, call_int(c, DROPOUT_SEED),
+                (float)p, (float)(1.0 / (1.0 - p)));
     });
     CUDA_TRY(cudaGetLastError());
     return OK;

@@ -9,29 +9,30 @@ enum {
     MATRIX = 4096,
     F32_MATRIX = 2048,
     STREAM_BYTES = 512 << 20,
-    LINK_BYTES = 64 << 20,
-    SMALL_BYTES = 1 << 20,
+    LINK_BYTES = 128 << 20, /* each way: more than the caches of a host hold */
+    LARGE_COPY = 16 << 20,
+    SMALL_COPY = 1 << 20,
     ROUNDS = 5,
     LAUNCHES = 200
 };
 
 struct timer {
     cudaStream_t stream;
-    cudaEvent_t start, stop, in_done, out_done;
+    cudaEvent_t start, stop, own_done, other_done;
 };
 
 static enum status timer_open(struct timer *t)
 {
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->stop));
-    CUDA_TRY(cudaEventCreate(&t->in_done));
-    CUDA_TRY(cudaEventCreate(&t->out_done));
+    CUDA_TRY(cudaEventCreate(&t->own_done));
+    CUDA_TRY(cudaEventCreate(&t->other_done));
     return OK;
 }
 
 static void timer_close(struct timer *t)
 {
-    cudaEvent_t events[] = {t->start, t->stop, t->in_done, t->out_done};
+    cudaEvent_t events[] = {t->start, t->stop, t->own_done, t->other_done};
     for (cudaEvent_t e : events)
         if (e)
             (void)cudaEventDestroy(e);
@@ -105,40 +106,67 @@ static enum status measure_copy(struct timer *t, void *dst, const void *src, int
     return OK;
 }
 
-/* Both directions at once: the streams start together, and what counts is when the later ends. */
-static enum status measure_both(struct device *d, struct timer *t, char *scratch, char *host,
-                                double *bytes)
+/* LINK_BYTES in copies of one size, one behind the other, as programs make them: from memory that
+ * was not touched since the round before. */
+static enum status enqueue_copies(cudaStream_t stream, char *dst, const char *src, int64_t size)
 {
-    cudaStream_t in = cuda_state_of(d)->streams[QUEUE_IN],
-                 out = cuda_state_of(d)->streams[QUEUE_OUT];
+    for (int64_t at = 0; at < LINK_BYTES; at += size)
+        CUDA_TRY(cudaMemcpyAsync(dst + at, src + at, (size_t)size, cudaMemcpyDefault, stream));
+    return OK;
+}
+
+/* Seconds of one copy of a size, among others. */
+static enum status measure_copies(struct timer *t, char *dst, const char *src, int64_t size,
+                                  double *seconds)
+{
+    double best = 1e30;
+    for (int i = 0; i < ROUNDS; i++) {
+        double once = 0.0;
+        TRY(timer_start(t));
+        TRY(enqueue_copies(t->stream, dst, src, size));
+        TRY(timer_stop(t, &once));
+        best = once < best ? once : best;
+    }
+    *seconds = best * (double)size / (double)LINK_BYTES;
+    return OK;
+}
+
+/* One direction: what a byte takes and what a copy takes besides, from copies of two sizes. */
+static enum status measure_link(struct timer *t, char *dst, const char *src, struct link_rate *r)
+{
+    double large = 0.0, small = 0.0;
+    TRY(measure_copies(t, dst, src, LARGE_COPY, &large));
+    TRY(measure_copies(t, dst, src, SMALL_COPY, &small));
+    *r = link_rate_of(LARGE_COPY, large, SMALL_COPY, small);
+    return OK;
+}
+
+/* One direction while the other is used all the time: that begins first, with twice the bytes. */
+static enum status measure_beside(struct device *d, struct timer *t, char *scratch, char *host,
+                                  bool in, double *bytes)
+{
+    cudaStream_t own = cuda_state_of(d)->streams[in ? QUEUE_IN : QUEUE_OUT];
+    cudaStream_t other = cuda_state_of(d)->streams[in ? QUEUE_OUT : QUEUE_IN];
     char *device_half = scratch + LINK_BYTES, *host_half = host + LINK_BYTES;
     double best = 1e30;
     for (int i = 0; i < ROUNDS; i++) {
         double seconds = 0.0;
         TRY(timer_start(t));
-        CUDA_TRY(cudaStreamWaitEvent(in, t->start, 0));
-        CUDA_TRY(cudaStreamWaitEvent(out, t->start, 0));
-        CUDA_TRY(cudaMemcpyAsync(scratch, host, LINK_BYTES, cudaMemcpyDefault, in));
-        CUDA_TRY(cudaMemcpyAsync(host_half, device_half, LINK_BYTES, cudaMemcpyDefault, out));
-        CUDA_TRY(cudaEventRecord(t->in_done, in));
-        CUDA_TRY(cudaEventRecord(t->out_done, out));
-        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->in_done, 0));
-        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->out_done, 0));
+        CUDA_TRY(cudaStreamWaitEvent(own, t->start, 0));
+        CUDA_TRY(cudaStreamWaitEvent(other, t->start, 0));
+        for (int k = 0; k < 2; k++)
+            TRY(in ? enqueue_copies(other, host_half, device_half, LARGE_COPY)
+                   : enqueue_copies(other, scratch, host, LARGE_COPY));
+        TRY(in ? enqueue_copies(own, scratch, host, LARGE_COPY)
+               : enqueue_copies(own, host_half, device_half, LARGE_COPY));
+        CUDA_TRY(cudaEventRecord(t->own_done, own));
+        CUDA_TRY(cudaEventRecord(t->other_done, other));
+        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->own_done, 0));
         TRY(timer_stop(t, &seconds));
+        CUDA_TRY(cudaEventSynchronize(t->other_done));
         best = seconds < best ? seconds : best;
     }
     *bytes = (double)LINK_BYTES / best;
-    return OK;
-}
-
-/* One direction: its rate, and what a small copy takes beyond its bytes. */
-static enum status measure_link(struct timer *t, void *dst, const void *src, struct link_rate *r)
-{
-    double small = 0.0;
-    TRY(measure_copy(t, dst, src, LINK_BYTES, &r->alone));
-    TRY(measure_copy(t, dst, src, SMALL_BYTES, &small));
-    double latency = (double)SMALL_BYTES / small - (double)SMALL_BYTES / r->alone;
-    r->latency_s = latency > 0.0 ? latency : 0.0;
     return OK;
 }
 
@@ -149,8 +177,9 @@ static enum status measure_links(struct device *d, struct timer *t, char *scratc
     double both = 0.0;
     TRY(measure_link(t, scratch, host, in));
     TRY(measure_link(t, host, scratch, out));
-    TRY(measure_both(d, t, scratch, host, &both));
+    TRY(measure_beside(d, t, scratch, host, true, &both));
     in->both = both < in->alone ? both : in->alone;
+    TRY(measure_beside(d, t, scratch, host, false, &both));
     out->both = both < out->alone ? both : out->alone;
     return OK;
 }

@@ -95,8 +95,10 @@ void dnn_convolve(struct dnn_graph *g, const struct dnn_convolution *c);
 struct dnn_limits {
     int64_t most_bytes; /* of workspace */
     uint32_t refused;   /* bit n: engines with cudnnBackendNumericalNote_t n */
+    int n_configs;      /* of each heuristic that are tried at most, DNN_MOST_CONFIGS at most */
     int n_passed_over;  /* plans that would do, but are not wanted: to look at every one */
 };
+enum { DNN_MOST_CONFIGS = 64 };
 
 /* Makes the plan from cuDNN's best configuration that works and keeps the limits. ERR_UNSUPPORTED,
  * with cuDNN's words, when there is none; `what` names the graph in them. */

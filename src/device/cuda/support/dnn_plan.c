@@ -63,27 +63,26 @@ static bool try_config(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDe
     return true;
 }
 
-enum { MAX_CONFIGS = 64 };
-
 /* Configurations in cuDNN's order, best first. */
 static int heuristic_configs(struct dnn_graph *g, cudnnBackendDescriptor_t graph,
-                             cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t *configs)
+                             cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t *configs,
+                             int n_most)
 {
     int64_t n = 0;
     cudnnBackendDescriptor_t heuristic = dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     dnn_set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     dnn_set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     dnn_finalize(g, heuristic, "heuristic");
-    for (int i = 0; i < MAX_CONFIGS; i++)
+    for (int i = 0; i < n_most; i++)
         configs[i] = dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (g->failed == CUDNN_STATUS_SUCCESS)
         dnn_fail(g,
                  cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n, configs),
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, n_most, &n, configs),
                  "engines for this graph");
     if (g->failed == CUDNN_STATUS_SUCCESS && n == 0)
         dnn_fail(g, CUDNN_STATUS_NOT_SUPPORTED, "no engine takes this graph");
-    return g->failed == CUDNN_STATUS_SUCCESS ? (int)(n < MAX_CONFIGS ? n : MAX_CONFIGS) : 0;
+    return g->failed == CUDNN_STATUS_SUCCESS ? (int)MIN(n, (int64_t)n_most) : 0;
 }
 
 /* Every reason counts: the best engine's is the interesting one, the last engine's the usual one.
@@ -113,8 +112,9 @@ struct search {
 /* Tries the engines that one heuristic names; leaves only the graph behind when none will do. */
 static bool try_heuristic(struct dnn_graph *g, cudnnBackendHeurMode_t mode, struct search *s)
 {
-    cudnnBackendDescriptor_t configs[MAX_CONFIGS];
-    int n_before = g->n_all, n = heuristic_configs(g, s->graph, mode, configs), n_after = g->n_all;
+    cudnnBackendDescriptor_t configs[DNN_MOST_CONFIGS];
+    int n_most = MIN(s->limits->n_configs, (int)DNN_MOST_CONFIGS), n_before = g->n_all;
+    int n = heuristic_configs(g, s->graph, mode, configs, n_most), n_after = g->n_all;
     for (int k = 0; k < n; k++) {
         bool found = try_config(g, s->handle, configs[k], s->limits);
         if (found && s->n_passed_over++ == s->limits->n_passed_over)

@@ -1,0 +1,47 @@
+/* channel_rows.cuh: a thread's place in rows of channels that are cut as declared/channel_norm.h
+ * says: some channels next to each other, and every few rows of a band of a sample. */
+#ifndef SNUG_DEVICE_CUDA_KERNELS_CHANNEL_ROWS_CUH
+#define SNUG_DEVICE_CUDA_KERNELS_CHANNEL_ROWS_CUH
+
+#include "device/cuda/declared/channel_norm.h"
+#include "device/cuda/support/support.cuh"
+
+/* A thread's channels and the rows of its band; `line` is its first row among them. */
+struct channel_spot {
+    int64_t sample, band, channel, first, last;
+    int line;
+    bool is_there;
+};
+
+template <int N>
+static __device__ struct channel_spot channel_spot_of(const struct channel_extent &e,
+                                                      const struct channel_cut &cut)
+{
+    const int lane = threadIdx.x % cut.lanes;
+    struct channel_spot s;
+    int64_t i = blockIdx.x;
+    const int64_t tile = i % cut.n_tiles;
+    i /= cut.n_tiles;
+    s.band = i % cut.n_bands;
+    s.sample = i / cut.n_bands;
+    s.channel = (tile * cut.lanes + lane) * N;
+    s.line = threadIdx.x / cut.lanes;
+    s.first = s.band * cut.band_rows;
+    s.last = min(s.first + cut.band_rows, e.n_places);
+    s.is_there = s.line < cut.lines && s.channel < e.channels;
+    return s;
+}
+
+/* The element at the thread's first channel in a row of its sample. */
+static __device__ __forceinline__ int64_t channel_at(const struct channel_extent &e,
+                                                     const struct channel_spot &s, int64_t row)
+{
+    return (s.sample * e.n_places + row) * e.channels + s.channel;
+}
+
+static inline unsigned channel_blocks(const struct channel_extent *e, const struct channel_cut *cut)
+{
+    return grid_for(e->n_samples * cut->n_bands * cut->n_tiles, 1);
+}
+
+#endif

@@ -1,0 +1,108 @@
+/* Lists of layers: what they become, and what is said of what does not go together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "support/golden.h"
+
+static enum status load(const char *text, struct config **cfg)
+{
+    *cfg = NULL;
+    TRY(config_load_text(cfg, text, strlen(text), "net.yaml", NULL, 0));
+    return config_resolve(*cfg, 1);
+}
+
+static int64_t count_params(const char *text)
+{
+    struct config *cfg;
+    struct model *m;
+    struct graph *g;
+    struct builder b;
+    struct model_graph io;
+    expect_ok(load(text, &cfg));
+    struct key_origin origin = config_model_origin(cfg, NULL);
+    expect_ok(model_new(&m, cfg->model, &origin));
+    expect_ok(graph_new(&g, "count"));
+    builder_init(&b, g);
+    expect_ok(model_build(m, &b,
+                          &(struct model_request){
+                              .purpose = MODEL_EVAL, .batch = 1, .seq_len = 1, .dtype = DTYPE_F32},
+                          &io));
+    int64_t n = model_count_params(&io);
+    graph_free(g);
+    model_free(m);
+    config_free(cfg);
+    return n;
+}
+
+static void parameters_are_counted_without_buffers(void **state)
+{
+    (void)state;
+    assert_int_equal(count_params("model:\n"
+                                  "  input: [8, 8, 3]\n"
+                                  "  layers:\n"
+                                  "    - conv: {out: 4, kernel: 3, bias: false}\n"
+                                  "    - batch_norm\n"
+                                  "    - flatten\n"
+                                  "    - linear: 5\n"
+                                  "  loss: cross_entropy\n"),
+                     4 * 3 * 9 + 2 * 4 + 6 * 6 * 4 * 5 + 5);
+}
+
+static void the_wide_autoencoder_has_the_parameters_of_its_document(void **state)
+{
+    (void)state;
+    assert_true(count_params("model: {model_type: wide_autoencoder, audio_mode: mel, n_mels: 128, "
+                             "text_dim: 1024, n_voxels: 85810}") == INT64_C(8499653234));
+    assert_true(count_params("model: {model_type: wide_autoencoder, text_dim: 3072, "
+                             "n_voxels: 77347}") == INT64_C(8359824355));
+    assert_true(count_params("model: {model_type: wide_autoencoder, text_dim: 3072, frame_skip: 4, "
+                             "n_voxels: 85810}") == INT64_C(3543969010));
+}
+
+static void mistakes_are_told_with_the_entry_and_its_line(void **state)
+{
+    static const struct {
+        const char *layers, *says;
+    } cases[] = {
+        {"    - linear: 4\n    - rellu\n", "net.yaml:5: layers.1: there is no layer 'rellu'; did "
+                                           "you mean 'relu'?"},
+        {"    - linear: {out: 0}\n", "net.yaml:4: key 'layers.0.linear.out' is 0"},
+        {"    - linear: {aut: 3}\n", "net.yaml:4: key 'layers.0.linear.out' is missing"},
+        {"    - relu: 3\n", "net.yaml:4: layers.0: layer 'relu' takes no value"},
+        {"    - linear: 4\n    - residual: [{linear: 3}]\n", "net.yaml:5: layers.1 (residual)"},
+        {"    - conv: {out: 3, kernel: 3}\n", "net.yaml:4: layers.0 (conv)"},
+        {"    - {linear: 4, relu: }\n", "an entry is one layer"},
+        {"    - {linear: 4, name: a}\n    - {linear: 4, name: a}\n", "'a' is the name of layers.0"},
+        {"    - branch: [[{linear: 2}]]\n", "from 2 to 16"},
+        {"    - branch: [[{linear: 2}], [{linear: 3}]]\n      join: add\n", "cannot be added"},
+        {"    - {input: other}\n", "none of the network's"},
+        {"    - sequential: [{linear: 3}, {dropout: 7}]\n",
+         "net.yaml:4: key 'layers.0.sequential.1.dropout.rate' is 7"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[512];
+        struct config *cfg;
+        (void)snprintf(text, sizeof(text), "model:\n  input: [6]\n  layers:\n%s  loss: mse\n",
+                       cases[i].layers);
+        assert_int_equal(load(text, &cfg), ERR_CONFIG);
+        if (!strstr(status_message(), cases[i].says))
+            fail_msg("'%s' does not say '%s'", status_message(), cases[i].says);
+        config_free(cfg);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_counted_without_buffers),
+        cmocka_unit_test(the_wide_autoencoder_has_the_parameters_of_its_document),
+        cmocka_unit_test(mistakes_are_told_with_the_entry_and_its_line),
+    };
+    return cmocka_run_group_tests_name("layers", tests, NULL, NULL);
+}
