@@ -5,8 +5,9 @@
  *     dw = linear_grad_weight(d, y)               dx, again = silu_gate_with_grad(dy, x)
  *     dx = silu_gate_grad(dy, x)          ==>     dw = linear_grad_weight(d, again)
  *
- * when nothing else in the backward pass reads y; likewise gelu_gate, gelu_bias. A plan would make y once more
- * for dw, or keep it; here it comes from the pass over x that makes dx, and may take dy's memory.
+ * when nothing else in the backward pass reads y; likewise gelu_gate, gelu_bias, and grouped
+ * products. A plan would make y once more for dw, or keep it; here it comes from the pass over x
+ * that makes dx, and may take dy's memory.
  */
 #include "graph/builder.h"
 #include "rewrite/rewrite_internal.h"
@@ -21,7 +22,12 @@ static const struct {
     {OP_gelu_bias, OP_gelu_bias_grad, OP_gelu_bias_with_grad},
 };
 
-enum { WEIGHT_GRAD_X = 1 }; /* linear_grad_weight(dy, x) */
+enum { WEIGHT_GRAD_X = 1 }; /* linear_grad_weight(dy, x), grouped_linear_grad_weight(dy, x, ...) */
+
+static bool makes_weight_gradient(enum op_id op)
+{
+    return op == OP_linear_grad_weight || op == OP_grouped_linear_grad_weight;
+}
 
 static bool same_attributes(const struct node *forward, const struct node *grad)
 {
@@ -44,7 +50,7 @@ static bool belong_together(const struct node *forward, const struct node *grad)
     return forward->pass == PASS_FORWARD && same_attributes(forward, grad);
 }
 
-/* The y that node k, a gradient of `forward`, belongs to, when one linear_grad_weight of its block
+/* The y that node k, a gradient of `forward`, belongs to, when one weight gradient of its block
  * alone reads it in the backward pass: *reader. */
 static value_id output_read_once(const struct rewriting *r, node_id k, enum op_id forward,
                                  node_id *reader)
@@ -60,7 +66,7 @@ static value_id output_read_once(const struct rewriting *r, node_id k, enum op_i
         for (int i = 0; i < n->n_in && n->pass != PASS_FORWARD && y != VALUE_NONE; i++) {
             if (n->in[i] == VALUE_NONE || value_view_root(r->g, n->in[i]) != y)
                 continue;
-            bool fits = n->op == OP_linear_grad_weight && i == WEIGHT_GRAD_X && n->in[i] == y &&
+            bool fits = makes_weight_gradient(n->op) && i == WEIGHT_GRAD_X && n->in[i] == y &&
                         n->pass == grad->pass && n->block == grad->block;
             if (!fits || *reader != NODE_NONE)
                 return VALUE_NONE;

@@ -23,10 +23,10 @@ static void init(struct training *t, const char *golden, const struct precision 
                          .golden = golden, .batch = 1, .seq_len = 8, .precision = p, .seed = 3});
 }
 
-/* Weights of norms, and the one bias that goes into a GELU. */
+/* Weights of norms, what makes a router's logits, and the one bias that goes into a GELU. */
 static bool is_wide(const char *golden, const char *param)
 {
-    return strstr(param, "norm") || (strcmp(golden, "gpt2") == 0 && strstr(param, "up.bias"));
+    return strstr(param, "norm") || strstr(param, "router.") || strstr(param, "shared.gate.") || (strcmp(golden, "gpt2") == 0 && strstr(param, "up.bias"));
 }
 
 static const struct storage_entry *master_of(const struct training *t, const char *param)

@@ -372,6 +372,8 @@ static void a_training_step_has_no_plain_sum_or_gelu_left(void **state)
     (void)state;
     for (int i = 0; golden_names[i]; i++) {
         bool gpt2 = strcmp(golden_names[i], "gpt2") == 0;
+        if (golden_facts_of(golden_names[i]).has_experts)
+            continue; /* what experts give is added to the residual after it was combined */
         for (int64_t n_micro = 1; n_micro <= 2; n_micro++) {
             struct training t;
             training_init(&t, &(struct training_options){.golden = golden_names[i],

@@ -74,7 +74,9 @@ static void roles_from_a_config_follow_the_losses_of_pytorch(void **state)
             double want[N_STEPS];
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &t);
             golden_losses(*name, want);
-            expect_near(*name, t.losses, want, roles[i].tolerance);
+            /* Where there are experts, a rounding may send a token elsewhere. */
+            bool has_experts = golden_facts_of(*name).has_experts;
+            expect_near(*name, t.losses, want, has_experts ? 6e-2 : roles[i].tolerance);
             if (name != golden_names)
                 continue;
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &again);

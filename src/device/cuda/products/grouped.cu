@@ -12,16 +12,16 @@ static struct grouped grouped_of(const struct op_call *c)
     g.b = any_of(&c->in[1]);
     g.c = any_of(&c->out[0]);
     g.offsets = (const int32_t *)c->in[2].data;
-    g.n_groups = (int)(c->in[2].shape.dim[0] - 1);
+    g.shape.n_groups = (int)(c->in[2].shape.dim[0] - 1);
     return g;
 }
 
 static struct grouped forward_product(const struct op_call *c)
 {
     struct grouped g = grouped_of(c);
-    g.by_rows = true;
-    g.n = c->in[1].shape.dim[1];
-    g.k = c->in[1].shape.dim[2];
+    g.shape.by_rows = true;
+    g.shape.n = c->in[1].shape.dim[1];
+    g.shape.k = c->in[1].shape.dim[2];
     if (call_has(c, 3))
         g.bias = any_of(&c->in[3]);
     return g;
@@ -30,10 +30,10 @@ static struct grouped forward_product(const struct op_call *c)
 static struct grouped grad_input_product(const struct op_call *c)
 {
     struct grouped g = grouped_of(c);
-    g.by_rows = true;
+    g.shape.by_rows = true;
     g.b_by_terms = true;
-    g.n = c->in[1].shape.dim[2];
-    g.k = c->in[1].shape.dim[1];
+    g.shape.n = c->in[1].shape.dim[2];
+    g.shape.k = c->in[1].shape.dim[1];
     return g;
 }
 
@@ -41,8 +41,8 @@ static struct grouped grad_weight_product(const struct op_call *c)
 {
     struct grouped g = grouped_of(c);
     g.a_by_terms = g.b_by_terms = true;
-    g.m = c->out[0].shape.dim[1];
-    g.n = c->out[0].shape.dim[2];
+    g.shape.m = c->out[0].shape.dim[1];
+    g.shape.n = c->out[0].shape.dim[2];
     if (call_has(c, 3))
         g.before = any_of(&c->in[3]);
     return g;
@@ -54,35 +54,35 @@ static __global__ void __launch_bounds__(SIMT_THREADS) plain_kernel(const struct
 {
     __shared__ struct simt_tiles tiles;
     __shared__ int32_t starts[GROUPED_MOST + 1];
-    const int32_t across = (int32_t)((g.n + SIMT_TILE - 1) / SIMT_TILE);
     int32_t t = (int32_t)blockIdx.x;
     int e;
-    if (g.by_rows) {
+    if (g.shape.by_rows) {
         count_tiles(starts, g, SIMT_TILE, SIMT_TILE);
-        if (t >= starts[g.n_groups])
+        if (t >= starts[g.shape.n_groups])
             return;
-        e = group_of_tile(starts, g.n_groups, t);
+        e = group_of_tile(starts, g.shape.n_groups, t);
         t -= starts[e];
     } else { /* all groups have as many tiles */
-        const int32_t each = (int32_t)((g.m + SIMT_TILE - 1) / SIMT_TILE) * across;
+        const int32_t each = group_tiles(g.shape, g.offsets, 0, SIMT_TILE, SIMT_TILE);
         e = t / each;
         t %= each;
     }
-    const struct group own = group_of(g, e);
-    const int64_t row = (int64_t)(t / across) * SIMT_TILE;
-    const int64_t column = (int64_t)(t % across) * SIMT_TILE;
+    const struct group own = group_of(g.shape, g.offsets, e);
+    const struct tile_place at_tile = tile_place_of(g.shape.n, t, SIMT_TILE, SIMT_TILE);
+    const int64_t row = at_tile.row, column = at_tile.column;
     const struct any_matrix a = {g.a, own.a, g.a_by_terms ? 1 : own.k, g.a_by_terms ? own.m : 1};
-    const struct any_matrix b = {g.b, own.b, g.b_by_terms ? 1 : own.k, g.b_by_terms ? g.n : 1};
+    const struct any_matrix b = {g.b, own.b, g.b_by_terms ? 1 : own.k,
+                                 g.b_by_terms ? g.shape.n : 1};
     float sum[SIMT_EACH][SIMT_EACH] = {};
-    simt_product(sum, tiles, a, row, own.m, b, column, g.n, 0, own.k);
+    simt_product(sum, tiles, a, row, own.m, b, column, g.shape.n, 0, own.k);
     for (int i = 0; i < SIMT_EACH; i++) {
         for (int j = 0; j < SIMT_EACH; j++) {
             const int64_t r = row + threadIdx.x / SIMT_SIDE + SIMT_SIDE * i;
             const int64_t c = column + threadIdx.x % SIMT_SIDE + SIMT_SIDE * j;
-            const int64_t at = own.c + r * g.n + c;
-            if (r >= own.m || c >= g.n)
+            const int64_t at = own.c + r * g.shape.n + c;
+            if (r >= own.m || c >= g.shape.n)
                 continue;
-            float y = sum[i][j] + (g.bias.data ? any_get_f32(g.bias, e * g.n + c) : 0.0f);
+            float y = sum[i][j] + (g.bias.data ? any_get_f32(g.bias, e * g.shape.n + c) : 0.0f);
             any_set_f32(g.c, at, y + (g.before.data ? any_get_f32(g.before, at) : 0.0f));
         }
     }
@@ -90,9 +90,9 @@ static __global__ void __launch_bounds__(SIMT_THREADS) plain_kernel(const struct
 
 static enum status run_plain(const struct kernel_ctx *x, const struct grouped &g, int64_t n_rows)
 {
-    int64_t rows = g.by_rows ? ceil_div(n_rows, SIMT_TILE) + g.n_groups
-                             : g.n_groups * ceil_div(g.m, SIMT_TILE);
-    int64_t n_tiles = rows * ceil_div(g.n, SIMT_TILE);
+    int64_t rows = g.shape.by_rows ? ceil_div(n_rows, SIMT_TILE) + g.shape.n_groups
+                                   : g.shape.n_groups * ceil_div(g.shape.m, SIMT_TILE);
+    int64_t n_tiles = rows * ceil_div(g.shape.n, SIMT_TILE);
     if (n_tiles > 0)
         plain_kernel<<<(unsigned)n_tiles, SIMT_THREADS, 0, cuda_stream(x)>>>(g);
     CUDA_TRY(cudaGetLastError());

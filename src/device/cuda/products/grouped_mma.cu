@@ -46,17 +46,17 @@ __device__ __forceinline__ void load_stage(uint32_t stage, const struct grouped 
     else
         load_tile<GROUPED_ROWS, 1>(stage, a, own.k, row, own.m, term, own.k);
     if constexpr (BT)
-        load_tile<TERMS, GROUPED_COLUMNS / SIDE>(stage + A_BYTES, b, g.n, term, own.k, column, g.n);
+        load_tile<TERMS, GROUPED_COLUMNS / SIDE>(stage + A_BYTES, b, g.shape.n, term, own.k, column,
+                                                 g.shape.n);
     else
-        load_tile<GROUPED_COLUMNS, 1>(stage + A_BYTES, b, own.k, column, g.n, term, own.k);
+        load_tile<GROUPED_COLUMNS, 1>(stage + A_BYTES, b, own.k, column, g.shape.n, term, own.k);
 }
 
 /* a of rows [16 i, 16 i + 16) of a block [terms][64 rows], terms [16 k, 16 k + 16). */
 __device__ __forceinline__ void fragment_a_columns(uint32_t (&a)[4], uint32_t block, int i, int k)
 {
-    const int lane = threadIdx.x % WARP, matrix = lane / 8;
-    matrices_load_transposed(
-        a, block + swizzled<SIDE>(16 * k + matrix / 2 * 8 + lane % 8, 2 * i + matrix % 2));
+    const int lane = threadIdx.x % WARP;
+    matrices_load_transposed(a, block + swizzled<SIDE>(turned_row(lane, k), turned_chunk(lane, i)));
 }
 
 template <bool AT, bool BT, typename T>
@@ -97,9 +97,9 @@ __device__ __forceinline__ void put_pair(const struct grouped &g, int e, int64_t
                                          float x, float y)
 {
     TO *c = (TO *)g.c.data;
-    const bool both = column + 1 < g.n;
+    const bool both = column + 1 < g.shape.n;
     if (g.bias.data) {
-        const T *bias = (const T *)g.bias.data + e * g.n + column;
+        const T *bias = (const T *)g.bias.data + e * g.shape.n + column;
         x += to_f32(bias[0]);
         y += both ? to_f32(bias[1]) : 0.0f;
     }
@@ -108,7 +108,7 @@ __device__ __forceinline__ void put_pair(const struct grouped &g, int e, int64_t
         x += to_f32(before[0]);
         y += both ? to_f32(before[1]) : 0.0f;
     }
-    if (both && g.n % 2 == 0) {
+    if (both && g.shape.n % 2 == 0) {
         pack<TO, 2> pair = {{from_f32<TO>(x), from_f32<TO>(y)}};
         *reinterpret_cast<pack<TO, 2> *>(c + at) = pair;
         return;
@@ -134,8 +134,8 @@ __device__ __forceinline__ void store(const float (&sum)[PARTS][2 * PARTS][4],
 #pragma unroll
             for (int j = 0; j < 2 * PARTS; j++) {
                 const int64_t c = column + 8 * j + lane % 4 * 2;
-                if (c < g.n)
-                    put_pair<T, TO>(g, e, own.c + r * g.n + c, c, sum[i][j][2 * half],
+                if (c < g.shape.n)
+                    put_pair<T, TO>(g, e, own.c + r * g.shape.n + c, c, sum[i][j][2 * half],
                                     sum[i][j][2 * half + 1]);
             }
         }
@@ -177,16 +177,15 @@ __global__ void __launch_bounds__(THREADS, 1) grouped_kernel(const struct groupe
     const uint32_t stages = (uint32_t)__cvta_generic_to_shared(shared);
     const int warp = threadIdx.x / WARP;
     const int warp_row = warp % 2 * SIDE, warp_column = warp / 2 * SIDE;
-    const int32_t across = (int32_t)((g.n + GROUPED_COLUMNS - 1) / GROUPED_COLUMNS);
     count_tiles(starts, g, GROUPED_ROWS, GROUPED_COLUMNS);
-    for (int32_t t = (int32_t)blockIdx.x; t < starts[g.n_groups]; t += (int32_t)gridDim.x) {
-        const int e = group_of_tile(starts, g.n_groups, t);
-        const struct group own = group_of(g, e);
-        const int64_t row = (int64_t)((t - starts[e]) / across) * GROUPED_ROWS;
-        const int64_t column = (int64_t)((t - starts[e]) % across) * GROUPED_COLUMNS;
+    for (int32_t t = (int32_t)blockIdx.x; t < starts[g.shape.n_groups]; t += (int32_t)gridDim.x) {
+        const int e = group_of_tile(starts, g.shape.n_groups, t);
+        const struct group own = group_of(g.shape, g.offsets, e);
+        const struct tile_place at =
+            tile_place_of(g.shape.n, t - starts[e], GROUPED_ROWS, GROUPED_COLUMNS);
         float sum[PARTS][2 * PARTS][4] = {};
-        sum_terms<AT, BT, T>(sum, stages, g, own, row, column, warp_row, warp_column);
-        store<T, TO>(sum, g, e, own, row + warp_row, column + warp_column);
+        sum_terms<AT, BT, T>(sum, stages, g, own, at.row, at.column, warp_row, warp_column);
+        store<T, TO>(sum, g, e, own, at.row + warp_row, at.column + warp_column);
     }
 }
 
