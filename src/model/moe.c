@@ -163,7 +163,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     if (!m->language.tied)
         table =
             parts_param(&p, "head.weight", "lm_head.weight", table_shape, INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table);
+    parts_head(&p, x, table, 0);
     experts_losses(&p, &c->experts, &routing);
     return builder_status(b);
 }
