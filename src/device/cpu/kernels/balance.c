@@ -43,10 +43,11 @@ static enum status balance_reference(const struct kernel_ctx *x, const struct op
 static double lse_reference(const struct tensor *z, int64_t row)
 {
     int64_t n = z->shape.dim[1];
-    double top = ref_get(z, row * n), sum = 0.0;
+    double top = ref_get(z, row * n);
     for (int64_t e = 1; e < n; e++)
         top = fmax(top, ref_get(z, row * n + e));
-    for (int64_t e = 0; e < n; e++)
+    double sum = exp(ref_get(z, row * n) - top);
+    for (int64_t e = 1; e < n; e++)
         sum += exp(ref_get(z, row * n + e) - top);
     return top + log(sum);
 }
