@@ -118,7 +118,7 @@ static value_id attention(struct parts *p, value_id x, const struct tables *tabl
     struct attention_spec s = {.heads = c->heads,
                                .kv_heads = c->kv_heads,
                                .head_dim = c->head_dim,
-                               .scale = c->query_scale,
+                               .scale = 1.0 / sqrt(c->query_scalar),
                                .softcap = c->attention_cap,
                                .window = layer->slides ? c->window : 0,
                                .dropout = c->attention_dropout};

@@ -97,7 +97,7 @@ struct llama_config {
     const struct llama_traits *traits;
     int64_t heads, kv_heads, head_dim, intermediate;
     double norm_epsilon, init_std, attention_dropout, residual_dropout;
-    double query_scale;              /* of scores */
+    double query_scalar;             /* scores are divided by its root */
     double attention_cap, logit_cap; /* 0: none */
     bool qkv_bias, out_bias, mlp_bias;
     struct rope rope, local_rope; /* local: of the layers that slide, where traits have it */

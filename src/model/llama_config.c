@@ -186,10 +186,9 @@ static double parse_cap(struct keys *k, const char *name, double preset)
 static void parse_scores(struct llama_config *c, struct keys *k)
 {
     const struct llama_traits *t = c->traits;
-    double scalar = (double)c->head_dim;
+    c->query_scalar = (double)c->head_dim;
     if (t->has_query_scalar)
-        scalar = keys_float(k, "query_pre_attn_scalar", 256, 1e-6, 1e9);
-    c->query_scale = 1.0 / sqrt(scalar);
+        c->query_scalar = keys_float(k, "query_pre_attn_scalar", 256, 1e-6, 1e9);
     if (t->has_attention_cap)
         c->attention_cap = parse_cap(k, "attn_logit_softcapping", t->attention_cap);
     if (t->has_logit_cap)
@@ -291,6 +290,14 @@ static int export_cap(json_t *o, const char *name, double cap)
     return json_object_set_new(o, name, cap > 0 ? json_real(cap) : json_null());
 }
 
+/* transformers takes whole numbers as such alone. */
+static int export_query_scalar(json_t *o, double scalar)
+{
+    bool whole = scalar == floor(scalar);
+    return json_object_set_new(o, "query_pre_attn_scalar",
+                               whole ? json_integer((json_int_t)scalar) : json_real(scalar));
+}
+
 /* What only some models have. */
 static int export_features(const struct model *m, json_t *o)
 {
@@ -308,8 +315,7 @@ static int export_features(const struct model *m, json_t *o)
     if (t->has_residual_dropout)
         bad |= json_object_set_new(o, "resid_pdrop", json_real(c->residual_dropout));
     if (t->has_query_scalar)
-        bad |= json_object_set_new(o, "query_pre_attn_scalar",
-                                   json_real(1.0 / (c->query_scale * c->query_scale)));
+        bad |= export_query_scalar(o, c->query_scalar);
     if (t->has_attention_cap)
         bad |= export_cap(o, "attn_logit_softcapping", c->attention_cap);
     if (t->has_logit_cap)

@@ -438,6 +438,17 @@ static void an_exported_config_parses_to_the_same_model(void **state)
         "{\"architectures\": [\"Qwen2ForCausalLM\"], \"use_sliding_window\": true, "
         "\"sliding_window\": 8, \"max_window_layers\": 1, " TINY "}",
         "{\"model_type\": \"qwen3\", \"head_dim\": 16, \"tie_word_embeddings\": true, " TINY "}",
+        "{\"model_type\": \"olmo2\", " TINY "}",
+        "{\"model_type\": \"smollm3\", \"no_rope_layers\": [0, 1], \"use_sliding_window\": true, "
+        "\"sliding_window\": 4, " TINY "}",
+        "{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.1, " TINY
+        "}",
+        "{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": 20, "
+        "\"query_pre_attn_scalar\": 12, \"sliding_window\": 4, " TINY "}",
+        "{\"model_type\": \"gemma2\", \"final_logit_softcapping\": null, "
+        "\"query_pre_attn_scalar\": 12.5, " TINY "}",
+        "{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 2, \"rope_scaling\": "
+        "{\"rope_type\": \"linear\", \"factor\": 8}, \"rope_local_base_freq\": 5000, " TINY "}",
     };
     for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
         struct model *m, *again;
@@ -483,6 +494,20 @@ static void export_keeps_keys_that_mean_nothing_to_us(void **state)
     assert_string_equal(
         json_string_value(json_array_get(json_object_get(config, "architectures"), 0)),
         "GPT2LMHeadModel");
+    json_decref(config);
+    model_free(m);
+}
+
+/* transformers refuses 12.0 where it wants an integer. */
+static void whole_numbers_are_exported_as_such(void **state)
+{
+    (void)state;
+    struct model *m;
+    expect_ok(parse(&m, "{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": 12, " TINY "}"));
+    json_t *config = model_export_config(m);
+    const json_t *scalar = json_object_get(config, "query_pre_attn_scalar");
+    assert_true(json_is_integer(scalar));
+    assert_int_equal(json_integer_value(scalar), 12);
     json_decref(config);
     model_free(m);
 }
@@ -535,6 +560,7 @@ int main(void)
         cmocka_unit_test(token_ids_may_be_lists),
         cmocka_unit_test(an_exported_config_parses_to_the_same_model),
         cmocka_unit_test(export_keeps_keys_that_mean_nothing_to_us),
+        cmocka_unit_test(whole_numbers_are_exported_as_such),
         cmocka_unit_test(running_out_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
