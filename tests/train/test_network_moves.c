@@ -44,6 +44,30 @@ static void check(enum snug_status status)
         fail_msg("%s", snug_error_message());
 }
 
+static const char network[] =
+    "model:\n"
+    "  input: [6, 6, 2]\n"
+    "  layers:\n"
+    "    - conv: {out: 8, kernel: 3, padding: 1}\n"
+    "    - batch_norm\n"
+    "    - relu\n"
+    "    - residual: [{conv: {out: 8, kernel: 3, padding: 1}}, batch_norm]\n"
+    "    - max_pool: 2\n"
+    "    - flatten\n"
+    "    - linear: 16\n"
+    "    - batch_norm\n"
+    "    - relu\n"
+    "    - linear: 3\n"
+    "  loss: cross_entropy\n"
+    "datasets: [{type: synthetic, n_samples: 64}]\n"
+    "val_set_size: 8\n"
+    "per_device_train_batch_size: 4\n"
+    "num_threads: 1\n"
+    "device: cpu\n"
+    "max_steps: 4\n"
+    "save_steps: 4\n"
+    "report_to: none\n";
+
 static void run(const char *const *settings, struct results *out)
 {
     struct scratch s;
@@ -55,29 +79,7 @@ static void run(const char *const *settings, struct results *out)
     const char *overrides[8];
     size_t n = 0;
     scratch_init(&s);
-    scratch_write_text(&s, "net.yaml",
-                       "model:\n"
-                       "  input: [6, 6, 2]\n"
-                       "  layers:\n"
-                       "    - conv: {out: 8, kernel: 3, padding: 1}\n"
-                       "    - batch_norm\n"
-                       "    - relu\n"
-                       "    - residual: [{conv: {out: 8, kernel: 3, padding: 1}}, batch_norm]\n"
-                       "    - max_pool: 2\n"
-                       "    - flatten\n"
-                       "    - linear: 16\n"
-                       "    - batch_norm\n"
-                       "    - relu\n"
-                       "    - linear: 3\n"
-                       "  loss: cross_entropy\n"
-                       "datasets: [{type: synthetic, n_samples: 64}]\n"
-                       "val_set_size: 8\n"
-                       "per_device_train_batch_size: 4\n"
-                       "num_threads: 1\n"
-                       "device: cpu\n"
-                       "max_steps: 4\n"
-                       "save_steps: 4\n"
-                       "report_to: none\n");
+    scratch_write_text(&s, "net.yaml", network);
     (void)snprintf(folder, sizeof(folder), "output_dir=%s/out", s.folder);
     overrides[n++] = folder;
     while (*settings)

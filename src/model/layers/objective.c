@@ -96,10 +96,11 @@ enum status objective_parse(const struct layer_reader *r, struct keys *k, const 
 
 struct loss_term objective_term(const char *kind, const char *name, double weight)
 {
-    const struct loss_kind *found = loss_kind_find(kind);
-    BUG_ON(!found);
-    return (struct loss_term){
-        .kind = found, .name = name, .weight = weight, .number = found->preset, .alpha = 0.25};
+    struct loss_term t = {
+        .kind = loss_kind_find(kind), .name = name, .weight = weight, .alpha = 0.25};
+    if (t.kind)
+        t.number = t.kind->preset;
+    return t;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

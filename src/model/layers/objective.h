@@ -39,7 +39,7 @@ struct objective {
 enum status objective_parse(const struct layer_reader *r, struct keys *k, const json_t *value,
                             const char *path, const char *name, struct objective *out) MUST_CHECK;
 
-/* A term by the name of its kind, for networks written in C. */
+/* A term by the name of its kind, which there is, for networks written in C. */
 struct loss_term objective_term(const char *kind, const char *name, double weight);
 
 /* Adds the losses of an output [B, ..] and what they compare it with, of the same shape. */
