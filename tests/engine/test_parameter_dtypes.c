@@ -26,7 +26,8 @@ static void init(struct training *t, const char *golden, const struct precision 
 /* Weights of norms, what makes a router's logits, and the one bias that goes into a GELU. */
 static bool is_wide(const char *golden, const char *param)
 {
-    return strstr(param, "norm") || strstr(param, "router.") || strstr(param, "shared.gate.") || (strcmp(golden, "gpt2") == 0 && strstr(param, "up.bias"));
+    return strstr(param, "norm") || strstr(param, "router.") || strstr(param, "shared.gate.") ||
+           (strcmp(golden, "gpt2") == 0 && strstr(param, "up.bias"));
 }
 
 static const struct storage_entry *master_of(const struct training *t, const char *param)

@@ -80,9 +80,9 @@ static enum status square_grad_reference(const struct kernel_ctx *x, const struc
 
 static float row_lse(const float *z, int64_t n)
 {
-    float top = cpu_max_of(z, n), sum = 0.0f;
+    float top = cpu_max_of(z, n), sum = cpu_expf(z[0] - top);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t e = 0; e < n; e++)
+    for (int64_t e = 1; e < n; e++)
         sum += cpu_expf(z[e] - top);
     return top + logf(sum);
 }
