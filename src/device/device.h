@@ -56,8 +56,9 @@ struct link_rate {
     double latency_s; /* of a copy, on top of its bytes */
 };
 
-/* From what a copy takes in a row of its like, of two sizes: what is left of the smaller one without
- * its bytes is the latency. Times that make no sense together go by the larger one alone. */
+/* From what a copy takes in a row of its like, of two sizes: what is left of the smaller one
+ * without its bytes is the latency. Times that make no sense together go by the larger one alone.
+ */
 struct link_rate link_rate_of(int64_t large, double large_s, int64_t small, double small_s);
 
 /* What the machine can do, measured: the time model's constants. Numbers only. */
