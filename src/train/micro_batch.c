@@ -126,11 +126,24 @@ static enum status try_all(struct session *s, struct choice *c)
     return OK;
 }
 
+/* The order of sums is all that may depend on the choice. */
+static enum status check_samples(const struct session *s)
+{
+    const struct model *m = s->engine.model;
+    if (!m || !m->samples.has_batch_norm)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s: per_device_train_batch_size is auto, but batch norm takes its statistics from "
+                "a micro-batch: another size trains another network. Give a number",
+                config_where(s->config, "per_device_train_batch_size"));
+}
+
 enum status micro_batch_choose(struct session *s, enum status (*plan)(struct session *s))
 {
     enum { EVALUATED = 8 }; /* sequences at a time, where nothing is trained */
     struct choice c = {.config = s->config, .settings = s->engine.settings, .plan = plan};
     int64_t micro, total = c.config->train_batch_size / c.config->n_ranks;
+    TRY(check_samples(s));
     TRY(find_resumed(s, &micro));
     for (int64_t n = EVALUATED; !s->options.train && micro == 0; n /= 2)
         micro = total % n == 0 ? n : 0;

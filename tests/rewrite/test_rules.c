@@ -372,8 +372,9 @@ static void a_training_step_has_no_plain_sum_or_gelu_left(void **state)
     (void)state;
     for (int i = 0; golden_names[i]; i++) {
         bool gpt2 = strcmp(golden_names[i], "gpt2") == 0;
-        if (golden_facts_of(golden_names[i]).has_experts)
-            continue; /* what experts give is added to the residual after it was combined */
+        struct golden_facts facts = golden_facts_of(golden_names[i]);
+        if (facts.has_experts || facts.norms_sums)
+            continue; /* what is added to the residual does not come out of a product */
         for (int64_t n_micro = 1; n_micro <= 2; n_micro++) {
             struct training t;
             training_init(&t, &(struct training_options){.golden = golden_names[i],
@@ -500,11 +501,15 @@ static void rewritten_models_give_the_same_gradients(void **state)
         double tolerance;
     } cases[] = {{DTYPE_F64, 1e-12}, {DTYPE_F32, 1e-5}, {DTYPE_BF16, 0.05}};
     for (int i = 0; golden_names[i]; i++) {
+        struct golden_facts facts = golden_facts_of(golden_names[i]);
+        bool has_none = facts.norms_sums;
         for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
             struct gradients plain, fused;
+            if (facts.has_experts && cases[k].dtype == DTYPE_BF16)
+                continue; /* a rounding sends a token to another expert */
             gradients_run(&plain, golden_names[i], cases[k].dtype, false);
             gradients_run(&fused, golden_names[i], cases[k].dtype, true);
-            assert_true(fused.golden.graph->nodes.n < plain.golden.graph->nodes.n);
+            assert_true(has_none || fused.golden.graph->nodes.n < plain.golden.graph->nodes.n);
             compare(&plain, &fused, golden_names[i], cases[k].tolerance);
             golden_close(&plain.golden);
             golden_close(&fused.golden);

@@ -92,8 +92,10 @@ struct golden_facts golden_facts_of(const char *name)
     struct model_request r = {.purpose = MODEL_EVAL, .batch = 1, .seq_len = 4, .dtype = DTYPE_F32};
     golden_open(&g, name, "config.json", &r);
     facts.is_coupled = g.built.n_losses > 1;
-    for (int i = 0; i < g.built.n_params; i++)
+    for (int i = 0; i < g.built.n_params; i++) {
         facts.has_experts |= g.built.params[i].n_experts > 0;
+        facts.norms_sums |= strstr(g.built.params[i].name, "_post_norm") != NULL;
+    }
     golden_close(&g);
     return facts;
 }

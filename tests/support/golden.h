@@ -41,6 +41,7 @@ value_id golden_count(const struct golden *g);
 
 struct golden_facts {
     bool has_experts; /* a rounding may send a token elsewhere */
+    bool norms_sums;  /* what is added to the residual is normed first: no product takes the sum */
     bool is_coupled; /* losses go by whole micro-batches: small ones do not add up to a large one */
 };
 struct golden_facts golden_facts_of(const char *name);

@@ -311,20 +311,33 @@ static void micro_batches_that_would_change_a_loss_are_refused(void **state)
     scratch_release(&x.scratch);
 }
 
-static void batch_norm_of_one_sample_is_refused(void **state)
+/* Settings that batch norm cannot be trained with, by the key that the message names. */
+static void expect_no_batch_norm(const char *const *settings)
 {
     static const char text[] = "model:\n"
                                "  input: [4]\n"
                                "  layers: [{linear: 2}, batch_norm]\n"
                                "  loss: mse\n";
     struct run x = {0};
-    const char *const settings[] = {"per_device_train_batch_size=1", NULL};
-    (void)state;
     scratch_init(&x.scratch);
     assert_int_equal(load(&x, text, settings), ERR_CONFIG);
     assert_non_null(strstr(status_message(), "per_device_train_batch_size"));
     config_free(x.config);
     scratch_release(&x.scratch);
+}
+
+static void batch_norm_of_one_sample_is_refused(void **state)
+{
+    const char *const settings[] = {"per_device_train_batch_size=1", NULL};
+    (void)state;
+    expect_no_batch_norm(settings);
+}
+
+static void a_micro_batch_is_not_chosen_for_batch_norm(void **state)
+{
+    const char *const settings[] = {"per_device_train_batch_size=auto", "train_batch_size=8", NULL};
+    (void)state;
+    expect_no_batch_norm(settings);
 }
 
 /* ---- the wide autoencoder -------------------------------------------------------------------- */
@@ -364,6 +377,7 @@ int main(void)
         cmocka_unit_test(half_precision_trains_too),
         cmocka_unit_test(micro_batches_that_would_change_a_loss_are_refused),
         cmocka_unit_test(batch_norm_of_one_sample_is_refused),
+        cmocka_unit_test(a_micro_batch_is_not_chosen_for_batch_norm),
         cmocka_unit_test(a_tiny_wide_autoencoder_learns),
     };
     return cmocka_run_group_tests_name("networks", tests, NULL, NULL);
