@@ -85,6 +85,10 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
 {
     const struct model *model = g->x.engine.model;
     const char *folder = g->x.engine.model_folder;
+    if (model->samples.n_fields > 0)
+        return FAIL(ERR_USAGE,
+                    "this network reads no text and writes none: snug eval tells how well "
+                    "it does");
     TRY(language_open_tokenizer(cfg, model, folder, &g->tokenizer));
     TRY(stop_tokens_read(&g->stops, g->tokenizer, model, folder));
     TRY(encode_prompt(g, model));

@@ -111,12 +111,36 @@ static void without_data_there_is_no_evaluation(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_run, drop_run)
 
+/* The folder of a network knows its samples, and that it has no text. */
+static void a_network_is_evaluated_and_writes_nothing(void **state)
+{
+    static const char net[] = "model: {input: [6], layers: [{linear: 3}], loss: cross_entropy}\n"
+                              "datasets: [{type: synthetic, n_samples: 64}]\n"
+                              "val_set_size: 16\nmax_steps: 3\nreport_to: none\n";
+    struct process p;
+    char out[SCRATCH_PATH + 16];
+    (void)state;
+    scratch_write(&scratch, "net.yaml", net, strlen(net));
+    (void)snprintf(out, sizeof(out), "output_dir=%s", in_scratch("net"));
+    PROCESS_RUN(&p, &scratch, "train", in_scratch("net.yaml"), out, "-q");
+    expect_exit(&p, 0);
+    process_release(&p);
+    json_t *j = RUN_JSON("eval", in_scratch("net/checkpoint-3"));
+    assert_true(json_number_at(j, "eval_loss") > 0);
+    json_decref(j);
+    PROCESS_RUN(&p, &scratch, "generate", in_scratch("net/checkpoint-3"), "-p", "once");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "this network reads no text");
+    process_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(it_is_evaluated_on_the_data_of_its_run),
         TEST(it_generates_with_its_own_tokenizer_and_so_does_its_export),
         TEST(without_data_there_is_no_evaluation),
+        TEST(a_network_is_evaluated_and_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
