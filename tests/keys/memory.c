@@ -195,8 +195,9 @@ void key_offload_param(void)
     expect_offloading("offload_param", SNUG_MEMORY_WEIGHTS);
 }
 
-/* The next best plan has other bytes and the same losses; there is one where there is something to
- * choose. */
+/* The next best plan keeps the budget and has the same losses (that it is another one, and slower,
+ * is search/test_search's to show: here kernels are timed, and times differ); there is one where
+ * there is something to choose. */
 void key_plan_rank(void)
 {
     struct trial held, best, next;
@@ -205,11 +206,7 @@ void key_plan_rank(void)
     TRAIN(&best, LARGE, budget);
     TRAIN(&next, LARGE, budget, "plan_rank=2");
     assert_true(next.plan.fits && next.plan.device_needs <= held.plan.device_needs * 2 / 3);
-    assert_true(next.plan.arena_bytes != best.plan.arena_bytes ||
-                next.plan.host_bytes != best.plan.host_bytes);
     assert_true(trial_same_losses(&best, &next));
-    PLAN(&next, LARGE, budget, "plan_rank=1");
-    assert_int_equal(next.plan.arena_bytes, best.plan.arena_bytes);
     REFUSED("plan_rank is 2, but 1 plan was found", LARGE, "plan_rank=2");
 }
 
