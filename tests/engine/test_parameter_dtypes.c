@@ -45,7 +45,7 @@ static void norm_weights_and_gelu_biases_are_their_own_masters(void **state)
     (void)state;
     roles[2].states = FORMAT_BF16;
     for (size_t r = 0; r < ARRAY_LEN(roles); r++) {
-        for (const char *const *name = golden_names; *name; name++) {
+        for (const char *const *name = golden_trained; *name; name++) {
             struct training t;
             int64_t n_bytes = 0, n_wide = 0;
             init(&t, *name, &roles[r]);
@@ -89,7 +89,7 @@ static void every_gradient_has_the_dtype_that_was_asked_for(void **state)
     for (int narrow = 0; narrow <= 1; narrow++) {
         struct precision p = precision_bf16();
         p.gradients = narrow ? DTYPE_BF16 : DTYPE_F32;
-        for (const char *const *name = golden_names; *name; name++) {
+        for (const char *const *name = golden_trained; *name; name++) {
             struct training t;
             int n_updates = 0;
             init(&t, *name, &p);
@@ -243,7 +243,7 @@ static void evaluation_reads_the_parameters_as_training_stores_them(void **state
     static const char *const fused[] = {"compile=auto", "compile=none"};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        for (const char *const *name = golden_names; *name; name++) {
+        for (const char *const *name = golden_trained; *name; name++) {
             char model[256];
             struct session s;
             struct config *cfg;

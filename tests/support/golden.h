@@ -13,6 +13,8 @@ extern "C" {
 
 /* Folders under tests/golden, NULL-terminated. */
 extern const char *const golden_names[];
+/* Those that tests train, step after step: all of them, but some only under sanitizers. */
+extern const char *const *const golden_trained;
 
 enum { GOLDEN_BATCH = 3, GOLDEN_LENGTH = 24, GOLDEN_VOCAB = 97 };
 

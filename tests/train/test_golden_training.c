@@ -21,7 +21,7 @@ static void train(const char *name, int n_micro, const char *extra1, const char 
 static void twenty_steps_give_the_losses_of_pytorch(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = golden_trained; *name; name++) {
         struct trained t;
         double want[N_STEPS];
         train(*name, 1, NULL, NULL, &t);
@@ -33,7 +33,7 @@ static void twenty_steps_give_the_losses_of_pytorch(void **state)
 static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = golden_trained; *name; name++) {
         struct trained t;
         double want[N_STEPS];
         if (golden_facts_of(*name).is_coupled)
@@ -47,7 +47,7 @@ static void micro_batches_give_the_losses_of_the_whole_batch(void **state)
 static void the_high_water_mark_is_the_prediction(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = golden_trained; *name; name++) {
         struct trained t;
         for (int n_micro = 1; n_micro <= 3; n_micro += 2) {
             train(*name, n_micro, "gradient_checkpointing=true", NULL, &t);
@@ -60,7 +60,7 @@ static void the_high_water_mark_is_the_prediction(void **state)
 static void recompute_changes_no_bit_of_any_loss(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = golden_trained; *name; name++) {
         struct trained kept, again, some;
         train(*name, 1, "gradient_checkpointing=false", NULL, &kept);
         train(*name, 1, "gradient_checkpointing=true", NULL, &again);
@@ -75,7 +75,7 @@ static void recompute_changes_no_bit_of_any_loss(void **state)
 static void bf16_weights_follow_the_f32_losses(void **state)
 {
     (void)state;
-    for (const char *const *name = golden_names; *name; name++) {
+    for (const char *const *name = golden_trained; *name; name++) {
         struct trained t;
         double want[N_STEPS];
         train(*name, 1, "bf16=true", NULL, &t);
