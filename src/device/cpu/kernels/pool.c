@@ -85,7 +85,7 @@ static void max_of_window(const struct op_call *c, const struct window *w, int64
 {
     int64_t n_out = window_places(w->out), sample = row / n_out * window_places(w->size);
     struct box3 b = box_at(w, w->out, row % n_out, span_of);
-    double best = -INFINITY;
+    double best = -(double)INFINITY;
     int64_t index = -1;
     FOR_BOX(&b, d, h, i)
     {

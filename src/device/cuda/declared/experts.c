@@ -53,7 +53,7 @@ static const char *tensor_cores_decline(const struct op_call *c, const struct ke
     const char *why = cuda_declines_unless_half(c, env);
     if (why)
         return why;
-    if (env->gpu->major < 8)
+    if (!env->gpu || env->gpu->major < 8)
         return "needs compute capability 8.0";
     if (env->gpu->shared_per_block_optin < GROUPED_SHARED_BYTES)
         return "needs 150 KiB of shared memory";
