@@ -53,7 +53,7 @@ static void mark_required(struct tape *t, const value_id *wanted, size_t n_wante
         const struct node *n = graph_node(t->g, (node_id)k);
         bool any = false;
         for (int i = 0; i < n->n_in; i++) {
-            bool blocked = i < 32 && (op_get(n->op)->no_grad_inputs >> i & 1u);
+            bool blocked = mask_has(op_get(n->op)->no_grad_inputs, i);
             any |= n->in[i] != VALUE_NONE && !blocked && t->needs_grad[n->in[i]];
         }
         for (int i = 0; i < n->n_out; i++)
@@ -63,7 +63,7 @@ static void mark_required(struct tape *t, const value_id *wanted, size_t n_wante
 
 static bool wants_gradient(const struct tape *t, const struct node *n, int i)
 {
-    bool blocked = i < 32 && (op_get(n->op)->no_grad_inputs >> i & 1u);
+    bool blocked = mask_has(op_get(n->op)->no_grad_inputs, i);
     return !blocked && n->in[i] != VALUE_NONE && t->needs_grad[n->in[i]] &&
            dtype_is_float(graph_value(t->g, n->in[i])->dtype);
 }

@@ -62,9 +62,8 @@ static bool to_half_length(struct config *c, const struct engine *e)
     const int64_t *b = e->forecast.breakdown;
     int64_t by_length =
         b[MEMORY_ACTIVATIONS] + b[MEMORY_RECOMPUTE] + b[MEMORY_LOGITS] + b[MEMORY_WORKSPACE];
-    const struct task *task = &e->task;
-    bool has_length = task->def->units(task, 2) != task->def->units(task, 1);
-    bool can = has_length && c->max_seq_length >= 2 && 2 * by_length > e->forecast.arena_bytes;
+    bool can = task_has_length(&e->task) && c->max_seq_length >= 2 &&
+               2 * by_length > e->forecast.arena_bytes;
     c->max_seq_length /= 2;
     return can;
 }

@@ -215,6 +215,12 @@ static inline bool call_bool(const struct op_call *c, int i)
     return c->attrs[i].i != 0;
 }
 
+/* Is input i one of a mask of op_def? Inputs may be many (concat); masks speak of the first. */
+static inline bool mask_has(uint32_t mask, int i)
+{
+    return i < 32 && (mask >> i & 1u);
+}
+
 /* True when input i was given. */
 static inline bool call_has(const struct op_call *c, int i)
 {

@@ -26,7 +26,7 @@ bool slice_is_valid(const struct graph *g, const struct node *n, struct slice s)
 
 static bool is_whole(const struct node *n, struct slice s, int operand)
 {
-    return s.n == 0 || (operand < n->n_in && (op_get(n->op)->whole_inputs >> operand & 1u));
+    return s.n == 0 || (operand < n->n_in && mask_has(op_get(n->op)->whole_inputs, operand));
 }
 
 /* The elements of an operand that belong to a slice of the node. */

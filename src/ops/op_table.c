@@ -50,18 +50,12 @@ double call_bytes(const struct op_call *c)
     return n;
 }
 
-/* Inputs may be many (concat), masks speak of the first ones. */
-static bool has_bit(uint32_t mask, int i)
-{
-    return i < 32 && (mask >> i & 1u);
-}
-
 struct index_rule call_index_rule(const struct op_call *c, int i)
 {
     const struct op_def *d = op_get(c->op);
-    if (has_bit(d->offset_inputs, i))
+    if (mask_has(d->offset_inputs, i))
         return (struct index_rule){INDEX_OFFSETS, c->in[0].shape.dim[0]};
-    if (has_bit(d->permutation_inputs, i))
+    if (mask_has(d->permutation_inputs, i))
         return (struct index_rule){INDEX_PERMUTATION, 0};
     return (struct index_rule){INDEX_ANY, d->index_limit ? d->index_limit(c) : 1};
 }

@@ -5,15 +5,6 @@ static const struct attr_def attrs[] = {
     [RESIZE_SIZE] = {.name = "out", .type = ATTR_INTS, .required = true},
 };
 
-static enum status infer(const struct op_call *c)
-{
-    TRY(need_spatial(c, 0));
-    TRY(need_axes(c, RESIZE_SIZE, c->in[0].shape.rank - 2, 1));
-    struct window w = resize_window(c);
-    out_set(c, 0, c->in[0].dtype, spatial_shape(&w, w.out, shape_last(&c->in[0].shape)));
-    return OK;
-}
-
 static enum status grad(struct builder *b, const struct node *n, const value_id *d_out,
                         const bool *wants, value_id *d_in)
 {
@@ -50,7 +41,7 @@ const struct op_def op_def_resize = {
     .n_out = 1,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
-    .infer = infer,
+    .infer = infer_resized,
     .grad = grad,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,

@@ -5,15 +5,6 @@ static const struct attr_def attrs[] = {
     [RESIZE_SIZE] = {.name = "size", .type = ATTR_INTS, .required = true},
 };
 
-static enum status infer(const struct op_call *c)
-{
-    TRY(need_spatial(c, 0));
-    TRY(need_axes(c, RESIZE_SIZE, c->in[0].shape.rank - 2, 1));
-    struct window w = resize_window(c);
-    out_set(c, 0, c->in[0].dtype, spatial_shape(&w, w.size, shape_last(&c->in[0].shape)));
-    return OK;
-}
-
 static const struct op_sample samples[] = {
     {.text = "f32[1,7,9,3] {size=[3,4]}"},
     {.text = "f32[1,7,9,3] {size=[3,4], linear=true}"},
@@ -36,7 +27,7 @@ const struct op_def op_def_resize_grad = {
     .n_out = 1,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
-    .infer = infer,
+    .infer = infer_resized,
     .no_grad = true,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,

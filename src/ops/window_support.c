@@ -182,13 +182,17 @@ struct window pool_window(const struct op_call *c)
     return w;
 }
 
+static bool is_resize_grad(const struct op_call *c)
+{
+    return c->op == OP_resize_grad || c->op == OP_adaptive_avg_pool_grad;
+}
+
 struct window resize_window(const struct op_call *c)
 {
     int rank = c->in[0].shape.rank - 2;
     struct window w = {.rank = rank, .batch = c->in[0].shape.dim[0]};
-    bool is_grad = c->op == OP_resize_grad || c->op == OP_adaptive_avg_pool_grad;
-    set_size(&w, c, is_grad);
-    if (is_grad)
+    set_size(&w, c, is_resize_grad(c));
+    if (is_resize_grad(c))
         set_from_shape(w.out, &c->in[0].shape, rank);
     else
         set_from_attr(w.out, &c->attrs[op_get(c->op)->n_attrs - 1], rank, 1);
@@ -204,6 +208,16 @@ struct shape spatial_shape(const struct window *w, const int64_t size[WINDOW_AXE
         s.dim[1 + k] = size[WINDOW_AXES - w->rank + k];
     s.dim[s.rank - 1] = channels;
     return s;
+}
+
+enum status infer_resized(const struct op_call *c)
+{
+    TRY(need_spatial(c, 0));
+    TRY(need_axes(c, op_get(c->op)->n_attrs - 1, c->in[0].shape.rank - 2, 1));
+    struct window w = resize_window(c);
+    const int64_t *size = is_resize_grad(c) ? w.size : w.out;
+    out_set(c, 0, c->in[0].dtype, spatial_shape(&w, size, shape_last(&c->in[0].shape)));
+    return OK;
 }
 
 int64_t window_places(const int64_t size[WINDOW_AXES])

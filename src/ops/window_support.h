@@ -83,6 +83,8 @@ struct conv_dims conv_dims_of(const struct op_call *c);
 struct window pool_window(const struct op_call *c);
 /* resize and adaptive_avg_pool, and their gradients: sizes alone. */
 struct window resize_window(const struct op_call *c);
+/* Their inference: the sizes that the other side has are the last attribute. */
+enum status infer_resized(const struct op_call *c) MUST_CHECK;
 
 /* [batch, sizes of the spatial axes, channels] */
 struct shape spatial_shape(const struct window *w, const int64_t size[WINDOW_AXES],

@@ -60,7 +60,7 @@ static void find_narrow(const struct graph *g, bool *narrow)
         const struct node *n = graph_node(g, (node_id)k);
         uint32_t f32_inputs = op_get(n->op)->f32_inputs;
         for (int i = 0; i < n->n_in; i++) {
-            if (n->in[i] != VALUE_NONE && !(i < 32 && (f32_inputs >> i & 1u)))
+            if (n->in[i] != VALUE_NONE && !mask_has(f32_inputs, i))
                 narrow[n->in[i]] = true;
         }
     }

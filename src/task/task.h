@@ -112,6 +112,12 @@ struct task_def {
     double (*flops)(const struct task *t, int64_t n_active, int64_t length);
 };
 
+/* Are its samples cut to max_seq_length? */
+static inline bool task_has_length(const struct task *t)
+{
+    return t->def->units(t, 2) != t->def->units(t, 1);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,13 +13,6 @@ static void add_precision(struct str *out, const struct precision *p)
              p->loss_scaling ? ", loss scaling" : "");
 }
 
-/* Samples are cut to max_seq_length. Those of other tasks have no such setting, and whoever reads
- * the checkpoint is not to take it for one. */
-static bool has_length(const struct task *t)
-{
-    return t->def->units(t, 2) != t->def->units(t, 1);
-}
-
 enum status run_settings_make(const struct session *s, int64_t n_steps, json_t **out)
 {
     json_t *config = NULL, *data = NULL;
@@ -29,7 +22,7 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
     add_precision(&precision, &s->engine.settings.numerics.precision);
     TRY_GOTO(str_status(&precision), out);
     TRY_GOTO(config_json(s->config, &config), out);
-    if (!has_length(&s->engine.task))
+    if (!task_has_length(&s->engine.task)) /* whoever reads it is not to take it for a setting */
         (void)json_object_del(config, "max_seq_length");
     TRY_GOTO(s->engine.task.def->data->identity(s->data, &data), out);
     *out = json_pack("{s:O, s:O, s:s, s:s, s:I}", "config", config, "data", data, "precision",
