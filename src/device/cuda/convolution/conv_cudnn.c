@@ -26,17 +26,20 @@ static void release_entries(void *data)
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 /* The forms that a graph may have, the best first. What is written in place has to be added by the
- * engine, unless there is room to write it aside. Engines that give f32 for factors in 16 bits by
- * themselves are slow, and add up in too few parts. */
+ * engine, unless there is room to write it aside. Engines that give f32 for factors in 16 bits take
+ * four times as long and more, and some add up in too few parts: such a gradient is made in 16
+ * bits, as PyTorch makes it. */
 static int forms_of(const struct conv_shape *whole, bool in_parts, enum conv_form forms[2])
 {
     int n = 0;
     bool aside = conv_aside_bytes(whole) > 0;
+    if (conv_widens(whole)) {
+        forms[n++] = CONV_ROUNDED;
+        return n;
+    }
     if (!in_parts || !aside)
         forms[n++] = CONV_WHOLE;
-    if (conv_widens(whole))
-        forms[n++] = CONV_ROUNDED;
-    else if (whole->has_bias || aside)
+    if (whole->has_bias || aside)
         forms[n++] = CONV_BARE;
     return n;
 }

@@ -66,17 +66,6 @@ static void add_bias(struct dnn_graph *g, const struct conv_shape *s, const stru
     dnn_pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, sum, &bias, NULL, y, 0);
 }
 
-/* dw = made + what dw holds, where made stays inside the graph in f32. */
-static void add_widened(struct dnn_graph *g, const struct conv_shape *s,
-                        const struct dnn_tensor *made, const struct dnn_tensor *dw)
-{
-    struct dnn_tensor before;
-    if (s->adds)
-        before = dnn_tensor_new(g, SLOT_W, dw->type, dw->rank, dw->dim, dw->stride);
-    dnn_pointwise(g, s->adds ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT,
-                  made, s->adds ? &before : NULL, NULL, dw, 0);
-}
-
 static void build_graph(struct dnn_graph *g, const struct conv_shape *s, enum conv_form form)
 {
     static const enum dnn_direction directions[] = {[CONV_FORWARD] = DNN_FORWARD,
@@ -89,24 +78,20 @@ static void build_graph(struct dnn_graph *g, const struct conv_shape *s, enum co
     enum dtype w_type = makes_w ? s->out_dtype : s->dtype;
     enum dtype y_type = s->kind == CONV_FORWARD ? s->out_dtype : s->dtype;
     bool with_bias = form == CONV_WHOLE && s->has_bias;
-    bool widens = form == CONV_WHOLE && conv_widens(s);
     struct dnn_tensor x = channels_last(g, s, SLOT_X, x_type, w->batch, d->channels, w->size);
     struct dnn_tensor weight =
         channels_last(g, s, SLOT_W, w_type, d->features, d->channels / d->groups, w->kernel);
     struct dnn_tensor y = channels_last(g, s, SLOT_Y, y_type, w->batch, d->features, w->out);
-    struct dnn_tensor made = widens ? dnn_like(g, &weight, CUDNN_DATA_FLOAT) : weight;
     struct dnn_tensor sum = with_bias ? dnn_like(g, &y, CUDNN_DATA_FLOAT) : y;
     const struct dnn_convolution c = {.direction = directions[s->kind],
                                       .window = window_of(s),
-                                      .add = form == CONV_WHOLE && s->adds && !widens,
+                                      .add = form == CONV_WHOLE && s->adds,
                                       .x = &x,
-                                      .w = &made,
+                                      .w = &weight,
                                       .y = &sum};
     dnn_convolve(g, &c);
     if (with_bias)
         add_bias(g, s, &sum, &y);
-    if (widens)
-        add_widened(g, s, &made, &weight);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

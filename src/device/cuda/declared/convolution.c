@@ -113,8 +113,9 @@ int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
     int64_t weights = conv_w_elems(s) * (int64_t)sizeof(float), n = ALLOWANCE_BASE + weights;
     n += filled_bytes(conv_x_elems(s) / n_parts, s->dims.channels, size);
     n += filled_bytes(conv_y_elems(s) / n_parts, s->dims.features, size);
-    /* Without tensor cores engines want channels first, and copy what has them last. */
-    if (s->dtype == DTYPE_F32)
+    /* Without tensor cores engines want channels first, and copy what has them last. For a weight
+     * gradient that gains nothing. */
+    if (s->dtype == DTYPE_F32 && s->kind != CONV_GRAD_WEIGHT)
         n += MIN((conv_x_elems(s) + conv_y_elems(s)) / n_parts * size, (int64_t)ALLOWANCE_COPIES);
     /* The sum over all places is split, with a result for each part. */
     if (s->kind == CONV_GRAD_WEIGHT)
