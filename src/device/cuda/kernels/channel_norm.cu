@@ -31,27 +31,6 @@ static __device__ __forceinline__ int64_t channel_group(const struct channel_arg
 
 /* ---- sums over bands ------------------------------------------------------------------------- */
 
-/* One sum of every thread, added up over the lines of the block, line after line, into
- * to[channel]. */
-template <int N>
-static __device__ void channel_sum_lines(const struct channel_cut &cut, int64_t n_left,
-                                         const double (&sum)[N], double *to)
-{
-    __shared__ double lines[CHANNEL_THREADS * N];
-    const int n = cut.lanes * N;
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        lines[threadIdx.x * N + k] = sum[k];
-    __syncthreads();
-    for (int i = threadIdx.x; i < n && i < n_left; i += CHANNEL_THREADS) {
-        double total = 0.0;
-        for (int line = 0; line < cut.lines; line++)
-            total += lines[line * n + i];
-        to[i] = total;
-    }
-}
-
 /* sum x' and sum x'^2, x' = x - first row; of a gradient sum dy and sum dy (x - mean). */
 template <bool GRAD, typename T, int N>
 static __device__ void channel_add_rows(const struct channel_args &a, const struct channel_spot &s,
