@@ -33,27 +33,6 @@ static __device__ __forceinline__ int64_t channel_group(const struct channel_arg
 
 /* ---- sums over bands ------------------------------------------------------------------------- */
 
-/* One sum of every thread, added up over the lines of the block, line after line, into
- * to[channel]. */
-template <int N>
-static __device__ void channel_sum_lines(const struct channel_cut &cut, int64_t n_left,
-                                         const double (&sum)[N], double *to)
-{
-    __shared__ double lines[CHANNEL_THREADS * N];
-    const int n = cut.lanes * N;
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        lines[threadIdx.x * N + k] = sum[k];
-    __syncthreads();
-    for (int i = threadIdx.x; i < n && i < n_left; i += CHANNEL_THREADS) {
-        double total = 0.0;
-        for (int line = 0; line < cut.lines; line++)
-            total += lines[line * n + i];
-        to[i] = total;
-    }
-}
-
 /* Rows of a thread that are on their way at once: as they lie in memory they take few registers. */
 template <typename T, int N, int U> struct channel_lines {
     pack<T, N> v[U];
