@@ -60,6 +60,10 @@ static const struct bench_case cases[] = {
     {"stem", "conv_grad_weight",
      "bf16[64,224,224,3], bf16[64,112,112,64] {stride=[2,2], pad_before=[3,3], pad_after=[3,3], "
      "kernel=[7,7]}"},
+    {"few", "conv", "bf16[20,440,640,1], bf16[64,3,3,1], bf16[64] {" PADDED2 "}"},
+    {"few", "conv_grad_weight",
+     "bf16[20,440,640,1], bf16[20,440,640,64] {" PADDED2 ", kernel=[3,3]}"},
+    {"few", "conv", "bf16[20,440,640,1], bf16[1,3,3,1], bf16[1] {" PADDED2 "}"},
     {"stride", "conv", "bf16[64,56,56,128], bf16[256,3,3,128] {stride=[2,2], " PADDED2 "}"},
     {"stride", "conv_grad_input",
      "bf16[64,28,28,256], bf16[256,3,3,128] {stride=[2,2], " PADDED2 ", size=[56,56]}"},

@@ -37,10 +37,12 @@ struct dataset samples_dataset(struct samples *s);
 /* Samples without an end that are a function of (seed, number), with something to learn in them:
  * every target is a fixed mixture of a few elements of the inputs. The source lives as long as the
  * one it is made in. */
+enum { SYNTHETIC_NOISE = 1 << 13 };
 struct synthetic_samples {
     const struct sample_facts *facts;
     uint64_t seed;
     bool is_noise; /* targets are drawn too: nothing is to be learnt */
+    float normal[SYNTHETIC_NOISE], uniform[SYNTHETIC_NOISE]; /* synthetic_samples fills them */
 };
 struct sample_source synthetic_samples(struct synthetic_samples *s, int64_t n_samples);
 

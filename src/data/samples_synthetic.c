@@ -4,16 +4,21 @@
  * vector. A vector is these numbers themselves; on the other axes of an image noise is added to its
  * channel's. An element of a target is the sum of N_TERMS hidden numbers, the same ones in every
  * sample; a label is the class whose sum is the largest.
+ *
+ * Images are large and must not keep a GPU waiting: noise is drawn once, and every run of
+ * SYNTHETIC_NOISE elements has it from another place on.
  */
 #include <math.h>
 
+#include "base/compiler.h"
 #include "base/rng.h"
 #include "data/samples.h"
 
-enum { N_TERMS = 4 };
+enum { N_TERMS = 4, DRAWS = 4 }; /* numbers that one draw of words is good for */
+static const int64_t NO_SAMPLE = (INT64_C(1) << 48) - 1; /* what belongs to none */
 enum { STREAM_HIDDEN = 1, STREAM_NOISE, STREAM_MIXTURE, STREAM_TARGET };
 
-/* Words of element e of field f in sample i. */
+/* Words number e of field f in sample i. */
 static struct philox4 words(const struct synthetic_samples *s, int stream, int f, int64_t i,
                             int64_t e)
 {
@@ -21,27 +26,74 @@ static struct philox4 words(const struct synthetic_samples *s, int stream, int f
     return philox(s->seed, high, (uint64_t)e);
 }
 
-static float draw(enum field_draw how, struct philox4 w)
+static void draw(enum field_draw how, struct philox4 w, float x[DRAWS])
 {
-    float x, y;
-    if (how != DRAW_NORMAL)
-        return rng_uniform(w.v[0]);
-    rng_normal2(w.v[0], w.v[1], &x, &y);
-    return x;
+    if (how == DRAW_NORMAL) {
+        rng_normal2(w.v[0], w.v[1], &x[0], &x[1]);
+        rng_normal2(w.v[2], w.v[3], &x[2], &x[3]);
+        return;
+    }
+    for (int k = 0; k < DRAWS; k++)
+        x[k] = rng_uniform(w.v[k]);
 }
 
-static float input_element(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+/* Hidden number e of input f in sample i. */
+static float hidden(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
+{
+    float x[DRAWS];
+    draw(s->facts->fields[f].draw, words(s, STREAM_HIDDEN, f, i, e / DRAWS), x);
+    return x[e % DRAWS];
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static void read_vector(const struct synthetic_samples *s, int f, int64_t i, float *out, int64_t n)
 {
     const struct model_field *field = &s->facts->fields[f];
-    int64_t channel = e % shape_last(&field->shape);
-    float hidden = draw(field->draw, words(s, STREAM_HIDDEN, f, i, channel));
-    if (field->draw == DRAW_CODES)
-        return floorf(1024.0f * hidden);
-    if (field->shape.rank == 1)
-        return hidden;
-    float noise = draw(field->draw, words(s, STREAM_NOISE, f, i, e));
-    return field->draw == DRAW_NORMAL ? (hidden + noise) * sqrtf(0.5f) : 0.5f * (hidden + noise);
+    for (int64_t e = 0; e < n; e += DRAWS) {
+        float x[DRAWS];
+        draw(field->draw, words(s, STREAM_HIDDEN, f, i, e / DRAWS), x);
+        for (int64_t k = e; k < MIN(e + DRAWS, n); k++)
+            out[k] = field->draw == DRAW_CODES ? floorf(1024.0f * x[k - e]) : x[k - e];
+    }
 }
+
+/* Channel c of an image of n elements: (its number + noise) * factor. */
+static void read_channel(const struct synthetic_samples *s, int f, int64_t i, int64_t c, float *out,
+                         int64_t n)
+{
+    const struct model_field *field = &s->facts->fields[f];
+    bool normal = field->draw == DRAW_NORMAL;
+    float number = hidden(s, f, i, c), factor = normal ? sqrtf(0.5f) : 0.5f;
+    int64_t step = shape_last(&field->shape), e = c;
+    while (e < n) {
+        int64_t run = e / SYNTHETIC_NOISE, last = MIN((run + 1) * SYNTHETIC_NOISE, n);
+        int64_t at = (e + words(s, STREAM_NOISE, f, i, run).v[0]) % SYNTHETIC_NOISE;
+        while (e < last) { /* up to the end of the noise, and from its beginning on */
+            const float *noise = (normal ? s->normal : s->uniform) + at;
+            int64_t left = MIN(last - e, SYNTHETIC_NOISE - at);
+            for (int64_t k = 0; k < left; k += step)
+                out[e + k] = (number + noise[k]) * factor;
+            int64_t taken = (left + step - 1) / step * step;
+            e += taken;
+            at = (at + taken) % SYNTHETIC_NOISE;
+        }
+    }
+}
+
+static void read_input(const struct synthetic_samples *s, int f, int64_t i, float *out)
+{
+    const struct shape *shape = &s->facts->fields[f].shape;
+    int64_t n = shape_elems(shape);
+    if (shape->rank == 1 || s->facts->fields[f].draw == DRAW_CODES) {
+        read_vector(s, f, i, out, n);
+        return;
+    }
+    for (int64_t c = 0; c < shape_last(shape); c++)
+        read_channel(s, f, i, c, out, n);
+}
+
+/* ---- targets --------------------------------------------------------------------------------- */
 
 /* A hidden number of an input, around 0, with the sign that it has in a target. */
 static float term(const struct synthetic_samples *s, int f, int64_t i, int64_t e, int k)
@@ -53,7 +105,7 @@ static float term(const struct synthetic_samples *s, int f, int64_t i, int64_t e
         n_inputs++;
     int input = (int)(w.v[0] % n_inputs);
     int64_t channel = (int64_t)(w.v[1] % (uint64_t)shape_last(&fields[input].shape));
-    float x = draw(fields[input].draw, words(s, STREAM_HIDDEN, input, i, channel));
+    float x = hidden(s, input, i, channel);
     if (fields[input].draw != DRAW_NORMAL)
         x = sqrtf(12.0f) * (x - 0.5f);
     return w.v[2] & 1 ? x : -x;
@@ -83,9 +135,12 @@ static int32_t label(const struct synthetic_samples *s, int f, int64_t i, int64_
 
 static float target_element(const struct synthetic_samples *s, int f, int64_t i, int64_t e)
 {
-    float x =
-        s->is_noise ? draw(DRAW_NORMAL, words(s, STREAM_TARGET, f, i, e)) : mixture(s, f, i, e);
-    return s->facts->fields[f].draw == DRAW_BITS ? (x > 0 ? 1.0f : 0.0f) : x;
+    float x[DRAWS];
+    if (s->is_noise)
+        draw(DRAW_NORMAL, words(s, STREAM_TARGET, f, i, e), x);
+    else
+        x[0] = mixture(s, f, i, e);
+    return s->facts->fields[f].draw == DRAW_BITS ? (x[0] > 0 ? 1.0f : 0.0f) : x[0];
 }
 
 static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
@@ -94,17 +149,24 @@ static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
     const struct model_field *field = &s->facts->fields[f];
     int64_t n = shape_elems(&field->shape);
     (void)counts;
+    if (!field->is_target && !field->n_classes) {
+        read_input(s, f, i, out);
+        return OK;
+    }
     for (int64_t e = 0; e < n; e++) {
         if (field->n_classes)
             ((int32_t *)out)[e] = label(s, f, i, e);
         else
-            ((float *)out)[e] =
-                field->is_target ? target_element(s, f, i, e) : input_element(s, f, i, e);
+            ((float *)out)[e] = target_element(s, f, i, e);
     }
     return OK;
 }
 
 struct sample_source synthetic_samples(struct synthetic_samples *s, int64_t n_samples)
 {
+    for (int64_t e = 0; e < SYNTHETIC_NOISE; e += DRAWS) {
+        draw(DRAW_NORMAL, words(s, STREAM_NOISE, 0, NO_SAMPLE, e), &s->normal[e]);
+        draw(DRAW_UNIFORM, words(s, STREAM_NOISE, 1, NO_SAMPLE, e), &s->uniform[e]);
+    }
     return (struct sample_source){.user = s, .n_samples = n_samples, .read = read};
 }

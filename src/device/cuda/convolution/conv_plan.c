@@ -103,7 +103,10 @@ static uint32_t refused_notes(const struct conv_shape *s, bool tf32)
     uint32_t notes = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
                      1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
                      1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
-                     1u << CUDNN_NUMERICAL_NOTE_FFT | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD;
+                     1u << CUDNN_NUMERICAL_NOTE_FFT | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD |
+                     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
+                     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     if (s->dtype == DTYPE_F32 && !tf32)
         notes |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     return notes;

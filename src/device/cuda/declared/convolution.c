@@ -159,6 +159,28 @@ int64_t conv_bands(const struct conv_shape *s, const struct gpu_model *gpu)
     return MAX(n, (int64_t)1);
 }
 
+/* ---- few terms ------------------------------------------------------------------------------- */
+
+enum { FEW_TERMS = 32, FEW_CHANNELS = 4, FEW_FEATURES = 1024, FEW_WEIGHTS = 1 << 13 };
+
+const char *cuda_conv_few_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const struct conv_dims d = conv_dims_of(c);
+    int64_t terms = window_places(d.window.kernel) * d.channels;
+    int64_t line = MAX(d.window.size[2] * d.channels, d.window.out[2] * d.features);
+    if (d.groups != 1 || d.channels > FEW_CHANNELS || terms > FEW_TERMS)
+        return "is for few terms";
+    if (d.features > FEW_FEATURES || terms * d.features > FEW_WEIGHTS)
+        return "is for weights that fit into shared memory";
+    for (int a = 0; a < WINDOW_AXES; a++) {
+        const struct window *w = &d.window;
+        int64_t reach = w->out[a] * w->stride[a] + w->kernel[a] * w->dilation[a];
+        if (reach > INT32_MAX || w->size[a] > INT32_MAX || line > INT32_MAX)
+            return "is for rows that 32 bits can count";
+    }
+    return cuda_declines_f64(c, env);
+}
+
 /* ---- declarations ---------------------------------------------------------------------------- */
 
 const char *cuda_conv_cudnn_declines(const struct op_call *c, const struct kernel_env *env)

@@ -63,6 +63,7 @@ kernel_workspace cuda_attention_cudnn_workspace, cuda_attention_grad_workspace;
 kernel_workspace cuda_channel_norm_workspace, cuda_channel_norm_grad_workspace;
 
 /* convolution.c */
+kernel_declines cuda_conv_few_declines;
 kernel_declines cuda_conv_cudnn_declines;
 kernel_workspace cuda_conv_cudnn_workspace, cuda_conv_plain_workspace;
 
