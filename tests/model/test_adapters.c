@@ -176,6 +176,25 @@ static void no_gradient_is_made_that_nothing_reads(void **state)
     }
 }
 
+/* The head is frozen in all of these but one, whose file names it. */
+static void a_frozen_head_has_no_gradient_of_its_weight(void **state)
+{
+    (void)state;
+    static struct gradients x;
+    for (const struct golden_adapter *a = golden_adapters; a->name; a++) {
+        int n_whole = 0, n_input = 0;
+        differentiate(&x, a, DTYPE_F32);
+        for (size_t i = 0; i < x.g.graph->nodes.n; i++) {
+            n_whole += x.g.graph->nodes.items[i].op == OP_linear_cross_entropy_grad;
+            n_input += x.g.graph->nodes.items[i].op == OP_linear_cross_entropy_grad_input;
+        }
+        bool is_trained = strcmp(a->name, "llama_patterns") == 0;
+        assert_int_equal(n_whole, is_trained);
+        assert_int_equal(n_input, !is_trained);
+        golden_close(&x.g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test(every_gradient_equals_that_of_peft),
         cmocka_unit_test(frozen_weights_are_a_role_of_their_own),
         cmocka_unit_test(no_gradient_is_made_that_nothing_reads),
+        cmocka_unit_test(a_frozen_head_has_no_gradient_of_its_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
