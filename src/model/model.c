@@ -221,6 +221,7 @@ value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
         grow_params(b, out, room);
     if (b->status != OK)
         return VALUE_NONE;
+    param.latest = param.value;
     out->params[out->n_params++] = param;
     return param.value;
 }

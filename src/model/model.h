@@ -31,6 +31,7 @@ enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM };
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
     value_id value;
+    value_id latest; /* of a buffer: what the forward pass has made of it so far */
     struct shape shape;
     enum init_kind init;
     double std;      /* INIT_NORMAL */
