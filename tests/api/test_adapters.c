@@ -99,6 +99,34 @@ static void resuming_beside_other_weights_is_refused(void **state)
     assert_int_equal(run.n_steps, 2);
 }
 
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+/* Blocks large enough to be worth a copy. */
+#define LARGE                                                                             \
+    "model.hidden_size=512", "model.intermediate_size=1024", "model.num_hidden_layers=2", \
+        "max_seq_length=32", "per_device_train_batch_size=2", "max_steps=2"
+
+static void frozen_weights_on_the_host_change_no_bit(void **state)
+{
+    static const char *const kinds[] = {"lora_r=8", "use_dora=true"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct trial here, away, squeezed;
+        char budget[64];
+        TRAIN(&here, LARGE, LORA, kinds[i]);
+        TRAIN(&away, LARGE, LORA, kinds[i], "offload_param=true");
+        assert_int_equal(here.plan.host_breakdown[SNUG_MEMORY_FROZEN], 0);
+        assert_true(away.plan.host_breakdown[SNUG_MEMORY_FROZEN] > 0);
+        assert_true(away.plan.arena_bytes < here.plan.arena_bytes);
+        assert_true(trial_same_losses(&here, &away));
+        (void)snprintf(budget, sizeof(budget), "device_memory=%lld",
+                       (long long)here.plan.device_needs / 2);
+        TRAIN(&squeezed, LARGE, LORA, kinds[i], budget);
+        assert_true(squeezed.plan.device_needs <= here.plan.device_needs / 2);
+        assert_true(trial_same_losses(&here, &squeezed));
+    }
+}
+
 /* ---- exports --------------------------------------------------------------------------------- */
 
 static const char *export_to(const char *name, bool merge, const char *const *overrides)
@@ -196,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_holds_what_is_trained_and_no_more),
         cmocka_unit_test(a_resumed_run_gives_the_losses_of_the_whole),
         cmocka_unit_test(resuming_beside_other_weights_is_refused),
+        cmocka_unit_test(frozen_weights_on_the_host_change_no_bit),
         cmocka_unit_test(a_merged_model_computes_what_the_adapter_does),
         cmocka_unit_test(without_an_adapter_there_is_nothing_to_merge),
         cmocka_unit_test(a_bare_adapter_is_evaluated_beside_its_model),
