@@ -79,7 +79,8 @@ static enum status parse_dtype(const struct config *cfg, const char *text, enum 
     return FAIL(ERR_USAGE, "dtype '%s': write f32, bf16 or f16", text);
 }
 
-/* What is written: the adapter alone, or the model without one, whose parameters come first. */
+/* What is written: all of a model with an adapter, of which that alone is stored; or the model
+ * without one. */
 struct chosen {
     struct model_param *params;
     struct tensor *tensors;
@@ -92,20 +93,22 @@ static enum status choose(struct chosen *c, const struct parameter_stream *s, bo
     TRY(mem_try_array(&c->params, (size_t)MAX(s->io.n_params, 1), sizeof(*c->params)));
     TRY(mem_try_array(&c->tensors, (size_t)MAX(s->io.n_params, 1), sizeof(*c->tensors)));
     for (int i = 0; i < s->io.n_params; i++) {
-        const struct model_param *p = &s->io.params[i];
-        if (adapter ? p->frozen : p->adapter)
+        if (s->io.params[i].adapter && !adapter)
             continue;
-        c->params[c->n] = *p;
+        c->params[c->n] = s->io.params[i];
         c->tensors[c->n++] = s->tensors[i];
     }
     return OK;
 }
 
-static void count_chosen(const struct chosen *c, struct snug_exported *out)
+static void count_chosen(const struct chosen *c, bool adapter, struct snug_exported *out)
 {
     for (int i = 0; i < c->n; i++) {
-        out->n_tensors += c->params[i].n_pieces;
-        out->n_params += c->params[i].buffer ? 0 : shape_elems(&c->params[i].shape);
+        const struct model_param *p = &c->params[i];
+        if (adapter && p->frozen)
+            continue;
+        out->n_tensors += p->n_pieces;
+        out->n_params += p->buffer ? 0 : shape_elems(&p->shape);
     }
 }
 
@@ -173,7 +176,7 @@ static enum status write_export(const struct exporting *e, struct parameter_stre
         .extras_folder = extras_folder(e),
     };
     e->out->dtype = dtype_name(dtype);
-    count_chosen(&chosen, e->out);
+    count_chosen(&chosen, adapter, e->out);
     TRY_GOTO(write_content(e->cfg, stream, &content, e->options), out);
 out:
     mem_free(chosen.params);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "io/safetensors.h"
 #include "support/trial.h"
@@ -174,6 +175,30 @@ static void a_merged_model_computes_what_the_adapter_does(void **state)
     }
 }
 
+static void expect_transposed(const char *folder)
+{
+    char path[SCRATCH_PATH + 128], *text;
+    size_t n;
+    (void)snprintf(path, sizeof(path), "%s/adapter_config.json", folder);
+    assert_int_equal(file_read(path, &text, &n), OK);
+    assert_non_null(strstr(text, "\"fan_in_fan_out\": true"));
+    assert_non_null(strstr(text, "\"c_attn\""));
+    mem_free(text);
+}
+
+/* PEFT has to be told that the layers of GPT-2 store their weights the other way. */
+static void an_adapter_of_gpt2_says_how_weights_lie(void **state)
+{
+    const char *gpt2 = "model={model_type: gpt2, vocab_size: 257, n_embd: 16, n_layer: 1, "
+                       "n_head: 2, n_positions: 32}";
+    struct trial t;
+    (void)state;
+    TRAIN(&t, gpt2, LORA, SAVES);
+    expect_transposed(checkpoint_of(&t, 2));
+    const char *const trained[] = {gpt2, LORA, setting("output_dir", t.folder), NULL};
+    expect_transposed(export_to("gpt2", false, trained));
+}
+
 static void without_an_adapter_there_is_nothing_to_merge(void **state)
 {
     struct snug_exported made;
@@ -226,6 +251,7 @@ int main(void)
         cmocka_unit_test(resuming_beside_other_weights_is_refused),
         cmocka_unit_test(frozen_weights_on_the_host_change_no_bit),
         cmocka_unit_test(a_merged_model_computes_what_the_adapter_does),
+        cmocka_unit_test(an_adapter_of_gpt2_says_how_weights_lie),
         cmocka_unit_test(without_an_adapter_there_is_nothing_to_merge),
         cmocka_unit_test(a_bare_adapter_is_evaluated_beside_its_model),
     };
