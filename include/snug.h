@@ -401,6 +401,7 @@ struct snug_export_options {
     const char *out_dir;
     const char *dtype; /* "f32", "bf16", "f16"; NULL: f32, or bf16 when the config says bf16 */
     bool force;        /* replace a folder that is not empty */
+    bool merge;        /* an adapter is added to the weights, instead of written by itself */
 };
 
 struct snug_exported {
@@ -409,7 +410,8 @@ struct snug_exported {
     char *weights; /* folder they came from (freed with snug_free); NULL: initialised */
 };
 
-/* Writes a Hugging Face model folder. */
+/* Writes a Hugging Face model folder; of a model with an adapter, unless that is merged, the
+ * adapter alone in PEFT's format. */
 enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
                              const struct snug_export_options *options,
                              struct snug_exported *out) SNUG_MUST_CHECK;

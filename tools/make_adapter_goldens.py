@@ -31,6 +31,7 @@ ADAPTERS = {
     "qwen3_rslora": ("qwen3", dict(r=4, lora_alpha=8, use_rslora=True, target_modules=ATTENTION)),
     "mistral_dora": ("mistral", dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj"] + MLP)),
     "qwen2_dora": ("qwen2", dict(r=2, lora_alpha=2, use_dora=True, target_modules=ATTENTION)),
+    "qwen2_bias": ("qwen2", dict(r=2, lora_alpha=4, bias="lora_only", target_modules=["q_proj", "k_proj", "v_proj"])),
     "gpt2_lora": ("gpt2", dict(r=4, lora_alpha=8, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "io/checkpoint.h"
+#include "io/peft.h"
 
 /* *is_given = whether the overrides say what the data is. */
 static enum status gives_data(const char *const *overrides, size_t n_overrides, bool *is_given)
@@ -32,25 +33,44 @@ static enum status add_recorded(struct str *yaml, const char *folder, const char
     return status == OK && yaml->failed ? str_status(yaml) : status;
 }
 
-/* A folder stands for a config that names it as its model. */
+/* The settings that a folder stands for: its model, or its adapter and the model that is of. */
+static enum status settings_of_folder(const char *folder, struct str *model, struct str *adapter)
+{
+    char *base = NULL;
+    if (!peft_is_folder(folder)) {
+        str_addf(model, "model_name_or_path=%s", folder);
+        return str_status(model);
+    }
+    TRY(peft_read_base(folder, &base));
+    str_addf(model, "model_name_or_path=%s", base ? base : "");
+    str_addf(adapter, "adapter_name_or_path=%s", folder);
+    mem_free(base);
+    TRY(str_status(model));
+    return str_status(adapter);
+}
+
+/* A folder stands for a config that names it as its model, or as its adapter. */
 static enum status load_folder(struct snug_config *c, const char *folder,
                                const char *const *overrides, size_t n_overrides)
 {
-    struct str model = {0}, yaml = {0};
+    struct str model = {0}, adapter = {0}, yaml = {0};
     const char **all = NULL;
+    size_t n = 0;
     enum status status;
-    str_addf(&model, "model_name_or_path=%s", folder);
-    TRY_GOTO(str_status(&model), out);
-    TRY_GOTO(mem_try_array(&all, n_overrides + 1, sizeof(*all)), out);
-    all[0] = model.text;
+    TRY_GOTO(settings_of_folder(folder, &model, &adapter), out);
+    TRY_GOTO(mem_try_array(&all, n_overrides + 2, sizeof(*all)), out);
+    all[n++] = model.text;
+    if (adapter.n > 0)
+        all[n++] = adapter.text;
     for (size_t i = 0; i < n_overrides; i++)
-        all[i + 1] = overrides[i];
+        all[n++] = overrides[i];
     c->is_model_folder = true;
     TRY_GOTO(add_recorded(&yaml, folder, overrides, n_overrides), out);
-    status = config_load_text(&c->config, str_text(&yaml), yaml.n, folder, all, n_overrides + 1);
+    status = config_load_text(&c->config, str_text(&yaml), yaml.n, folder, all, n);
 out:
     mem_free(all);
     str_release(&model);
+    str_release(&adapter);
     str_release(&yaml);
     return status;
 }

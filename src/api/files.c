@@ -4,10 +4,12 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "data/source.h"
+#include "engine/adapter_config.h"
 #include "engine/model_open.h"
 #include "engine/parameter_stream.h"
 #include "engine/weights_origin.h"
 #include "io/export.h"
+#include "io/peft.h"
 #include "task/language.h"
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
@@ -77,12 +79,37 @@ static enum status parse_dtype(const struct config *cfg, const char *text, enum 
     return FAIL(ERR_USAGE, "dtype '%s': write f32, bf16 or f16", text);
 }
 
-static int64_t count_tensors(const struct model_graph *g)
+/* What is written: all of a model with an adapter, of which that alone is stored; or the model
+ * without one. */
+struct chosen {
+    struct model_param *params;
+    struct tensor *tensors;
+    int n;
+};
+
+static enum status choose(struct chosen *c, const struct parameter_stream *s, bool adapter)
 {
-    int64_t n = 0;
-    for (int i = 0; i < g->n_params; i++)
-        n += g->params[i].n_pieces;
-    return n;
+    *c = (struct chosen){0};
+    TRY(mem_try_array(&c->params, (size_t)MAX(s->io.n_params, 1), sizeof(*c->params)));
+    TRY(mem_try_array(&c->tensors, (size_t)MAX(s->io.n_params, 1), sizeof(*c->tensors)));
+    for (int i = 0; i < s->io.n_params; i++) {
+        if (s->io.params[i].adapter && !adapter)
+            continue;
+        c->params[c->n] = s->io.params[i];
+        c->tensors[c->n++] = s->tensors[i];
+    }
+    return OK;
+}
+
+static void count_chosen(const struct chosen *c, bool adapter, struct snug_exported *out)
+{
+    for (int i = 0; i < c->n; i++) {
+        const struct model_param *p = &c->params[i];
+        if (adapter && p->frozen)
+            continue;
+        out->n_tensors += p->n_pieces;
+        out->n_params += p->buffer ? 0 : shape_elems(&p->shape);
+    }
 }
 
 /* Parameters go one after the other through a buffer: the largest decides. */
@@ -111,29 +138,65 @@ static enum status write_content(const struct config *cfg, const struct paramete
     return export_model(options->out_dir, content, options->force);
 }
 
-static enum status write_export(const struct config *cfg, const struct model *model,
-                                const char *model_folder, const struct snug_export_options *options,
-                                struct snug_exported *out)
+/* What an export is made of. */
+struct exporting {
+    const struct config *cfg;
+    struct model *model;
+    char *model_folder, *adapter_folder;
+    const struct snug_export_options *options;
+    struct snug_exported *out;
+};
+
+/* A tokenizer is the model's; an adapter's folder may have none. */
+static const char *extras_folder(const struct exporting *e)
 {
-    struct parameter_stream stream;
+    bool is_models = !e->out->weights || peft_is_folder(e->out->weights);
+    return is_models && e->model_folder ? e->model_folder : e->out->weights;
+}
+
+static enum status write_export(const struct exporting *e, struct parameter_stream *stream,
+                                bool adapter)
+{
+    struct chosen chosen;
     enum dtype dtype;
-    TRY(parse_dtype(cfg, options->dtype, &dtype));
-    TRY(parameter_stream_open(&stream, model, out->weights, (uint64_t)cfg->seed,
-                              (int)cfg->num_threads));
+    enum status status = parse_dtype(e->cfg, e->options->dtype, &dtype);
+    if (status != OK)
+        return status;
+    TRY_GOTO(choose(&chosen, stream, adapter), out);
     struct export_content content = {
-        .model = model,
-        .params = stream.io.params,
-        .n_params = stream.io.n_params,
-        .tensors = stream.tensors,
-        .stage = &stream.stage,
+        .model = e->model,
+        .params = chosen.params,
+        .n_params = chosen.n,
+        .tensors = chosen.tensors,
+        .stage = &stream->stage,
         .dtype = dtype,
-        .weights_folder = out->weights,
-        .extras_folder = out->weights ? out->weights : model_folder,
+        .adapter = adapter,
+        .base = e->cfg->model_name_or_path,
+        .weights_folder = e->out->weights,
+        .extras_folder = extras_folder(e),
     };
-    out->dtype = dtype_name(dtype);
-    out->n_params = model_count_params(&stream.io);
-    out->n_tensors = count_tensors(&stream.io);
-    enum status status = write_content(cfg, &stream, &content, options);
+    e->out->dtype = dtype_name(dtype);
+    count_chosen(&chosen, adapter, e->out);
+    TRY_GOTO(write_content(e->cfg, stream, &content, e->options), out);
+out:
+    mem_free(chosen.params);
+    mem_free(chosen.tensors);
+    return status;
+}
+
+static enum status export_from(const struct exporting *e)
+{
+    bool has_adapter = e->model->adapter != NULL;
+    struct parameter_stream stream;
+    struct parameter_stream_options o = {.model = e->model,
+                                         .seed = (uint64_t)e->cfg->seed,
+                                         .n_threads = (int)e->cfg->num_threads,
+                                         .merge = has_adapter && e->options->merge};
+    if (e->options->merge && !has_adapter)
+        return FAIL(ERR_USAGE, "there is no adapter to merge: the config has none");
+    TRY(weight_folders(&o.folders, e->model, e->out->weights, e->model_folder, e->adapter_folder));
+    TRY(parameter_stream_open(&stream, &o));
+    enum status status = write_export(e, &stream, has_adapter && !e->options->merge);
     parameter_stream_close(&stream);
     return status;
 }
@@ -141,22 +204,23 @@ static enum status write_export(const struct config *cfg, const struct model *mo
 enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
                              const struct snug_export_options *options, struct snug_exported *out)
 {
-    const struct config *cfg = config->config;
-    struct model *model = NULL;
-    char *folder = NULL;
+    const char *hub_folder = settings_or_none(settings).hub_folder;
+    struct exporting e = {.cfg = config->config, .options = options, .out = out};
     enum status status;
     *out = (struct snug_exported){0};
-    TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
-    TRY_GOTO(weights_origin(cfg, model, folder, checkpoint_spec(config, options->checkpoint),
-                            &out->weights),
+    TRY_GOTO(open_model(e.cfg, hub_folder, &e.model, &e.model_folder), out);
+    TRY_GOTO(adapter_from_config(e.model, e.cfg, hub_folder, &e.adapter_folder), out);
+    TRY_GOTO(weights_origin(e.cfg, e.model, e.model_folder,
+                            checkpoint_spec(config, options->checkpoint), &out->weights),
              out);
-    TRY_GOTO(write_export(cfg, model, folder, options, out), out);
+    TRY_GOTO(export_from(&e), out);
 out:
     if (status != OK) {
         mem_free(out->weights);
         out->weights = NULL;
     }
-    model_free(model);
-    mem_free(folder);
+    model_free(e.model);
+    mem_free(e.model_folder);
+    mem_free(e.adapter_folder);
     return public_status(status);
 }

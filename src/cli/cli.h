@@ -20,7 +20,7 @@ extern "C" {
 /* Every option of every command; a command's table says which it has. */
 struct args {
     bool help, json, no_color, quiet, verbose;
-    bool resume, dry_run, force, no_echo, ops, version, require_gpu, measure, what_if;
+    bool resume, dry_run, force, merge, no_echo, ops, version, require_gpu, measure, what_if;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,

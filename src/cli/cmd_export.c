@@ -9,6 +9,8 @@ static const struct option options[] = {
      "checkpoint in output_dir if there is one"},
     {"dtype", 0, OPTION_TEXT, offsetof(struct args, dtype), "TYPE",
      "of the weights in the file: f32, bf16 or f16; default: as trained"},
+    {"merge", 0, OPTION_FLAG, offsetof(struct args, merge), NULL,
+     "add the adapter to the model's weights, in f32, and write the model"},
     {"force", 0, OPTION_FLAG, offsetof(struct args, force), NULL,
      "replace a folder that is not empty: what is there is removed"},
 };
@@ -30,8 +32,11 @@ static void show(const struct snug_exported *e, const char *folder, const char *
 static enum snug_status run(struct cli *cli)
 {
     const struct args *a = &cli->args;
-    struct snug_export_options o = {
-        .checkpoint = a->checkpoint, .out_dir = a->output, .dtype = a->dtype, .force = a->force};
+    struct snug_export_options o = {.checkpoint = a->checkpoint,
+                                    .out_dir = a->output,
+                                    .dtype = a->dtype,
+                                    .force = a->force,
+                                    .merge = a->merge};
     struct snug_config *config;
     struct snug_exported made;
     char *json = NULL;
@@ -56,11 +61,13 @@ static enum snug_status run(struct cli *cli)
 const struct command cmd_export = {
     .name = "export",
     .usage = "export CONFIG|FOLDER -o DIR [--checkpoint PATH|last|none] [--dtype f32|bf16|f16]\n"
-             "            [--force] [--json]",
+             "            [--merge] [--force] [--json]",
     .summary = "write a model as a Hugging Face folder",
     .text = "Writes config.json, model.safetensors (sharded when large) and the tokenizer files\n"
-            "of the model it came from: a folder that transformers and other tools load. The\n"
-            "folder appears whole or not at all.",
+            "of the model it came from: a folder that transformers and other tools load. A run\n"
+            "with an adapter is written as that alone (adapter_config.json and\n"
+            "adapter_model.safetensors, as PEFT has them), or with --merge as a model. The folder\n"
+            "appears whole or not at all.",
     .examples = "  snug export configs/demo.yaml --checkpoint last -o model --dtype bf16",
     .options = options,
     .n_options = ARRAY_LEN(options),

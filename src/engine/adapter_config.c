@@ -138,3 +138,17 @@ enum status adapter_from_config(struct model *model, const struct config *cfg,
     model->adapter = a;
     return OK;
 }
+
+enum status weight_folders(struct weight_folders *out, const struct model *model, const char *asked,
+                           const char *model_folder, const char *adapter_folder)
+{
+    *out = (struct weight_folders){.model = asked, .adapter = adapter_folder};
+    if (!asked || !peft_is_folder(asked))
+        return OK;
+    *out = (struct weight_folders){.model = model_folder, .adapter = asked};
+    if (model->adapter)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s holds an adapter, and the config has none: name it with adapter_name_or_path",
+                asked);
+}

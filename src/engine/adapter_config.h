@@ -14,6 +14,15 @@ extern "C" {
 enum status adapter_from_config(struct model *model, const struct config *cfg,
                                 const char *hub_folder, char **folder) MUST_CHECK;
 
+/* Where a model's weights and its adapter's come from; NULL: they are drawn from the seed. */
+struct weight_folders {
+    const char *model, *adapter;
+};
+/* By the folder that was asked for, which may be either's, and the config's own. ERR_CONFIG when
+ * there is an adapter for a model without one. */
+enum status weight_folders(struct weight_folders *out, const struct model *model, const char *asked,
+                           const char *model_folder, const char *adapter_folder) MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

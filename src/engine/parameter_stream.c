@@ -3,18 +3,40 @@
 #include "base/alloc.h"
 #include "base/host_memory.h"
 #include "base/machine.h"
+#include "engine/merge.h"
 #include "engine/parameter_table.h"
 #include "model/init.h"
+
+/* Where parameter i is in a table of some of them; -1: it is not there. */
+static int place_in(const int *index, int n, int i)
+{
+    for (int k = 0; k < n; k++) {
+        if (index[k] == i)
+            return k;
+    }
+    return -1;
+}
+
+enum status parameter_stream_read(const struct parameter_stream *s, int i, float *buffer)
+{
+    const struct model_param *p = &s->io.params[i];
+    struct tensor to = {.dtype = DTYPE_F32, .shape = p->shape, .data = buffer};
+    int trained = s->adapter ? place_in(s->table.index, s->table.n, i) : -1;
+    int stored = s->weights ? place_in(s->index, s->n_stored, i) : -1;
+    if (trained >= 0)
+        return weights_read(s->adapter, trained, &to, s->team);
+    if (stored >= 0)
+        return weights_read(s->weights, stored, &to, s->team);
+    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->team);
+}
 
 /* A tensor's `data` is the row of the parameter table that it stands for. */
 static enum status fetch(void *user, const struct tensor *t, void *buffer)
 {
     const struct parameter_stream *s = user;
-    const struct model_param *p = t->data;
-    struct tensor to = {.dtype = DTYPE_F32, .shape = p->shape, .data = buffer};
-    if (s->weights)
-        return weights_read(s->weights, (int)(p - s->io.params), &to, s->team);
-    return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->team);
+    int i = (int)((const struct model_param *)t->data - s->io.params);
+    TRY(parameter_stream_read(s, i, buffer));
+    return s->merges ? merge_into(s, i, buffer) : OK;
 }
 
 static enum status store(void *user, const struct tensor *t, const void *buffer)
@@ -42,15 +64,39 @@ static enum status make_tensors(struct parameter_stream *s)
     return OK;
 }
 
-enum status parameter_stream_open(struct parameter_stream *s, const struct model *model,
-                                  const char *folder, uint64_t seed, int n_threads)
+/* The model's own parameters, without those of an adapter. */
+static enum status open_model_weights(struct parameter_stream *s, const char *folder)
+{
+    TRY(mem_try_array(&s->stored, (size_t)MAX(s->io.n_params, 1), sizeof(*s->stored)));
+    TRY(mem_try_array(&s->index, (size_t)MAX(s->io.n_params, 1), sizeof(*s->index)));
+    for (int i = 0; i < s->io.n_params; i++) {
+        if (s->io.params[i].adapter)
+            continue;
+        s->index[s->n_stored] = i;
+        s->stored[s->n_stored++] = s->io.params[i];
+    }
+    return folder ? weights_open(&s->weights, folder, s->stored, s->n_stored) : OK;
+}
+
+static enum status open_adapter(struct parameter_stream *s, const char *folder)
+{
+    TRY(peft_table_make(&s->table, s->io.params, s->io.n_params));
+    TRY(folder ? peft_open(&s->adapter, folder, &s->table) : OK);
+    return s->merges ? mem_try_array(&s->merging, (size_t)merge_elems(s) + 1, sizeof(*s->merging))
+                     : OK;
+}
+
+enum status parameter_stream_open(struct parameter_stream *s,
+                                  const struct parameter_stream_options *o)
 {
     enum status status;
-    *s = (struct parameter_stream){.seed = seed};
-    TRY_GOTO(team_new(&s->team, n_threads > 0 ? n_threads : usable_processors()), out);
-    TRY_GOTO(parameter_table(model, &s->graph, &s->io), out);
-    if (folder)
-        TRY_GOTO(weights_open(&s->weights, folder, s->io.params, s->io.n_params), out);
+    int n_threads = o->n_threads > 0 ? o->n_threads : usable_processors();
+    *s = (struct parameter_stream){.seed = o->seed, .merges = o->merge};
+    TRY_GOTO(team_new(&s->team, n_threads), out);
+    TRY_GOTO(parameter_table(o->model, &s->graph, &s->io), out);
+    TRY_GOTO(open_model_weights(s, o->folders.model), out);
+    if (o->model->adapter)
+        TRY_GOTO(open_adapter(s, o->folders.adapter), out);
     TRY_GOTO(make_tensors(s), out);
 out:
     if (status != OK)
@@ -62,6 +108,7 @@ int64_t parameter_stream_bytes(const struct parameter_stream *s, enum dtype dtyp
 {
     const struct model_param *params = s->io.params;
     return process_resident() + s->stage.n_bytes +
+           (s->merges ? merge_elems(s) * (int64_t)sizeof(float) : 0) +
            (s->weights ? weights_load_bytes(params, s->io.n_params) : 0) +
            weights_save_bytes(params, s->io.n_params, DTYPE_F32, dtype);
 }
@@ -69,6 +116,12 @@ int64_t parameter_stream_bytes(const struct parameter_stream *s, enum dtype dtyp
 void parameter_stream_close(struct parameter_stream *s)
 {
     weights_close(s->weights);
+    weights_close(s->adapter);
+    if (s->table.params)
+        peft_table_release(&s->table);
+    mem_free(s->merging);
+    mem_free(s->stored);
+    mem_free(s->index);
     team_free(s->team);
     graph_free(s->graph);
     mem_free(s->tensors);

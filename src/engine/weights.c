@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/half.h"
+#include "engine/adapter_config.h"
 #include "engine/adapter_rows.h"
 #include "io/peft.h"
 #include "io/weights.h"
@@ -119,17 +120,11 @@ out:
 /* to[i] = parameter i. */
 static enum status fill(struct engine *e, const char *folder, const struct tensor *to)
 {
-    bool is_adapter = folder && peft_is_folder(folder);
-    const char *base = is_adapter ? e->model_folder : folder;
-    const char *adapter = is_adapter ? folder : e->adapter_folder;
-    if (is_adapter && !e->model->adapter)
-        return FAIL(ERR_CONFIG,
-                    "%s holds an adapter, and the config has none: name it with "
-                    "adapter_name_or_path",
-                    folder);
-    TRY(base ? load_model(e, base, to) : draw(e, to, false));
-    if (adapter)
-        return peft_load(adapter, e->params, e->n_params, to, e->stage, e->device->env.team);
+    struct weight_folders from;
+    TRY(weight_folders(&from, e->model, folder, e->model_folder, e->adapter_folder));
+    TRY(from.model ? load_model(e, from.model, to) : draw(e, to, false));
+    if (from.adapter)
+        return peft_load(from.adapter, e->params, e->n_params, to, e->stage, e->device->env.team);
     TRY(draw(e, to, true));
     return measure_rows(e, to);
 }

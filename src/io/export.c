@@ -59,6 +59,8 @@ static enum status check_all_fit_f16(const struct export_content *c)
 {
     for (int i = 0; i < c->n_params; i++) {
         struct tensor t;
+        if (c->adapter && c->params[i].frozen)
+            continue;
         TRY(stage_fetch(c->stage, &c->tensors[i], &t));
         TRY(check_fits_f16(&c->params[i], &t));
     }
@@ -73,7 +75,7 @@ enum status export_write(const char *folder, const struct export_content *c)
     if (options.dtype == DTYPE_F16)
         TRY(check_all_fit_f16(c));
     TRY(write_config(folder, c));
-    if (c->model->adapter) {
+    if (c->adapter) {
         TRY(peft_write_config(folder, c->model, c->params, c->n_params, c->base));
         TRY(peft_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
     } else {

@@ -17,16 +17,36 @@ static enum status file_in(struct str *path, const char *folder, const char *nam
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* An adapter's own have theirs already. */
-static enum status rename_pieces(struct pool *pool, struct model_param *p)
+/* Whether the module that a tensor ("..q_proj.bias") is of has an adapter. */
+static bool is_adapted(const struct model_param *params, int n_params, const char *name)
+{
+    static const char prefix[] = PEFT_PREFIX, suffix[] = ".lora_A.weight";
+    const char *leaf = strrchr(name, '.');
+    size_t n_module = leaf ? (size_t)(leaf - name) : 0, n_prefix = sizeof(prefix) - 1;
+    for (int i = 0; leaf && i < n_params; i++) {
+        const char *own = params[i].pieces[0].name;
+        if (params[i].adapter && strncmp(own + n_prefix, name, n_module) == 0 &&
+            strcmp(own + n_prefix + n_module, suffix) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An adapter's own have theirs already; the layer that has one is inside a module of PEFT's. */
+static enum status rename_pieces(struct pool *pool, const struct model_param *params, int n_params,
+                                 struct model_param *p)
 {
     struct hf_piece *pieces;
     if (p->adapter)
         return OK;
     TRY(pool_try(pool, &pieces, (size_t)p->n_pieces * sizeof(*pieces)));
     for (int k = 0; k < p->n_pieces; k++) {
+        const char *name = p->pieces[k].name, *leaf = strrchr(name, '.');
         pieces[k] = p->pieces[k];
-        pieces[k].name = pool_printf(pool, PEFT_PREFIX "%s", p->pieces[k].name);
+        pieces[k].name =
+            is_adapted(params, n_params, name)
+                ? pool_printf(pool, PEFT_PREFIX "%.*s.base_layer%s", (int)(leaf - name), name, leaf)
+                : pool_printf(pool, PEFT_PREFIX "%s", name);
         TRY(pool_status(pool));
     }
     p->pieces = pieces;
@@ -45,7 +65,7 @@ enum status peft_table_make(struct peft_table *t, const struct model_param *para
         if (params[i].frozen)
             continue;
         t->params[t->n] = params[i];
-        TRY_GOTO(rename_pieces(&t->pool, &t->params[t->n]), out);
+        TRY_GOTO(rename_pieces(&t->pool, params, n_params, &t->params[t->n]), out);
         t->index[t->n++] = i;
     }
 out:

@@ -1,4 +1,5 @@
 /* peft_config.c: adapter_config.json. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,9 @@ enum status peft_write_config(const char *folder, const struct model *model,
                               const struct model_param *params, int n_params, const char *base)
 {
     const struct adapter *a = model->adapter;
+    char absolute[PATH_MAX];
+    if (base && file_is_folder(base) && realpath(base, absolute))
+        base = absolute; /* readers start elsewhere */
     json_t *saved = a->saved.n > 0 ? names_json(&a->saved) : json_null();
     json_t *root = json_pack(
         "{s:s, s:s, s:s?, s:b, s:I, s:o, s:f, s:o, s:s, s:b, s:o, s:o, s:o, s:b, s:b, s:b}",

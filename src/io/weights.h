@@ -15,6 +15,7 @@
 #define SNUG_IO_WEIGHTS_H
 
 #include "base/team.h"
+#include "io/file_hash.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 #include "run/stage.h"
@@ -51,6 +52,9 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
 
 /* The most that loading holds beside the parameters. */
 int64_t weights_load_bytes(const struct model_param *params, int n_params);
+
+/* What the weights of a folder are, in digits: by names, shapes, and both ends of each tensor. */
+enum status weights_identity(const char *folder, char out[HASH_TEXT]) MUST_CHECK;
 
 struct weights_save_options {
     enum dtype dtype;        /* in the file: F32, BF16, F16 or F64; NONE: each as in memory */

@@ -8,38 +8,15 @@ static const struct attr_def attrs[] = {
     {"softcap", ATTR_FLOAT, {.f = 0.0}, false},
 };
 
-static enum status infer(const struct op_call *c)
-{
-    TRY(need_same_float(c, 0, 1));
-    TRY(need_min_rank(c, 0, 2));
-    TRY(need_rank(c, 1, 2));
-    const struct shape *x = &c->in[0].shape, *w = &c->in[1].shape;
-    if (shape_last(x) != w->dim[1])
-        return REJECT(c, "x has last axis %lld, w has %lld columns", (long long)shape_last(x),
-                      (long long)w->dim[1]);
-    struct shape rows = shape_without_last(*x);
-    TRY(need_dtype(c, 2, DTYPE_I32));
-    TRY(need_shape(c, 2, &rows));
-    if (call_int(c, HEAD_LOSS_CHUNKS) < 0)
-        return REJECT(c, "chunks must not be negative (0: automatic)");
-    double smoothing = call_float(c, HEAD_LOSS_SMOOTHING);
-    if (!(smoothing >= 0.0 && smoothing < 1.0))
-        return REJECT(c, "label_smoothing must be in [0, 1)");
-    if (!(call_float(c, HEAD_LOSS_Z) >= 0.0))
-        return REJECT(c, "z_loss must not be negative");
-    TRY(need_softcap(c, HEAD_LOSS_CAP));
-    out_set(c, 0, dtype_accumulator(c->in[0].dtype), shape_of(1, (int64_t)1));
-    out_set(c, 1, dtype_accumulator(c->in[0].dtype), shape_of(1, (int64_t)1));
-    return OK;
-}
-
-/* The count of valid rows does not depend on x or w: a gradient that arrives there adds nothing. */
+/* A weight that is not trained needs no gradient: the op without it is a third shorter.
+ * The count of valid rows does not depend on x or w: a gradient that arrives there adds nothing. */
 static enum status grad(struct builder *b, const struct node *n, const value_id *d_out,
                         const bool *wants, value_id *d_in)
 {
     if (d_out[0] == VALUE_NONE)
         return OK;
-    build(b, OP_linear_cross_entropy_grad, IN(n->in[0], n->in[1], n->in[2], d_out[0]),
+    enum op_id op = wants[1] ? OP_linear_cross_entropy_grad : OP_linear_cross_entropy_grad_input;
+    build(b, op, IN(n->in[0], n->in[1], n->in[2], d_out[0]),
           ATTRS({"chunks", .i = n->attrs[HEAD_LOSS_CHUNKS].i},
                 {"ignore_index", .i = n->attrs[HEAD_LOSS_IGNORE].i},
                 {"label_smoothing", .f = n->attrs[HEAD_LOSS_SMOOTHING].f},
@@ -90,7 +67,7 @@ const struct op_def op_def_linear_cross_entropy = {
     .n_out = 2,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
-    .infer = infer,
+    .infer = infer_head_loss,
     .grad = grad,
     .no_grad_inputs = 1u << 2,
     OP_NO_ACCUMULATE,

@@ -11,30 +11,13 @@ static const struct attr_def attrs[] = {
 
 static enum status infer(const struct op_call *c)
 {
-    TRY(need_same_float(c, 0, 1));
-    TRY(need_min_rank(c, 0, 2));
-    TRY(need_rank(c, 1, 2));
-    const struct shape *x = &c->in[0].shape, *w = &c->in[1].shape;
-    if (shape_last(x) != w->dim[1])
-        return REJECT(c, "x has last axis %lld, w has %lld columns", (long long)shape_last(x),
-                      (long long)w->dim[1]);
-    struct shape rows = shape_without_last(*x), one = shape_of(1, (int64_t)1);
-    TRY(need_dtype(c, 2, DTYPE_I32));
-    TRY(need_shape(c, 2, &rows));
+    struct shape one = shape_of(1, (int64_t)1);
+    const struct shape *w = &c->in[1].shape;
+    TRY(infer_head_loss(c));
     TRY(need_statistics(c, 3, 0, &one));
-    if (call_int(c, HEAD_LOSS_CHUNKS) < 0)
-        return REJECT(c, "chunks must not be negative (0: automatic)");
-    double smoothing = call_float(c, HEAD_LOSS_SMOOTHING);
-    if (!(smoothing >= 0.0 && smoothing < 1.0))
-        return REJECT(c, "label_smoothing must be in [0, 1)");
-    if (!(call_float(c, HEAD_LOSS_Z) >= 0.0))
-        return REJECT(c, "z_loss must not be negative");
-    TRY(need_softcap(c, HEAD_LOSS_CAP));
     enum dtype d;
     TRY(grad_dtype(c, HEAD_LOSS_DTYPE, 0, &d));
     TRY(need_accumulator(c, 4, d, w));
-    out_set(c, 0, dtype_accumulator(c->in[0].dtype), one);
-    out_set(c, 1, dtype_accumulator(c->in[0].dtype), one);
     out_like(c, 2, 0);
     out_set(c, 3, d, *w);
     return OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "io/weights.h"
 
 /* ---- making them ----------------------------------------------------------------------------- */
 
@@ -11,6 +12,20 @@ static void add_precision(struct str *out, const struct precision *p)
     str_addf(out, "%s weights, %s gradients, %s optimizer states%s%s", dtype_name(p->weights),
              dtype_name(p->gradients), format_name(p->states), p->masters ? ", f32 masters" : "",
              p->loss_scaling ? ", loss scaling" : "");
+}
+
+/* Which weights an adapter is beside: checkpoints hold the adapter alone. */
+static enum status add_base(const struct session *s, json_t *settings)
+{
+    const struct engine *e = &s->engine;
+    char digits[HASH_TEXT] = "from the seed";
+    if (!e->model || !e->model->adapter)
+        return OK;
+    if (e->model_folder)
+        TRY(weights_identity(e->model_folder, digits));
+    if (json_object_set_new(settings, "base", json_string(digits)) != 0)
+        return FAIL(ERR_MEMORY, "out of memory for the run's settings");
+    return OK;
 }
 
 enum status run_settings_make(const struct session *s, int64_t n_steps, json_t **out)
@@ -30,6 +45,8 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
                      (json_int_t)n_steps);
     if (!*out)
         status = FAIL(ERR_MEMORY, "out of memory for the run's settings");
+    if (status == OK)
+        status = add_base(s, *out);
 out:
     json_decref(config);
     json_decref(data);
@@ -78,6 +95,8 @@ static enum status add_exact_changes(const struct session *s, const json_t *now,
     *n = config_changes(s->config, config, CONFIG_RESUME_EXACT, out);
     *n = add_text_change(out, "precision", now, before, *n);
     *n = add_text_change(out, "device", now, before, *n);
+    if (json_object_get(now, "base"))
+        *n = add_text_change(out, "base", now, before, *n);
     *n = add_data_change(s, out, now, before, *n);
     return str_status(out);
 }

@@ -261,6 +261,10 @@ static const struct shape_case shapes[] = {
                                   "bf16[60001,8] {chunks=3}"},
     {"linear_cross_entropy_grad", "bf16[300,8], bf16[1003,8], i32[300]~1003, f32[1], f32[1003,8] "
                                   "{dtype=f32, chunks=3}"},
+    {"linear_cross_entropy_grad_input",
+     "f32[300,8], f32[20001,8], i32[300]~20001, f32[1] {chunks=3}"},
+    {"linear_cross_entropy_grad_input", "bf16[5000,16], bf16[515,16], i32[5000]~515, f32[1]"},
+    {"adapted_norm", "bf16[3000,1030], bf16[16,1030], bf16[2000,16] {first=500, scale=2.0}"},
     {"linear_cross_entropy_grad", "bf16[5000,16], bf16[515,16], i32[5000]~515, f32[1]"},
     {"linear_cross_entropy_grad", "f16[300,8], f16[1000,8], i32[300]~-1:1000, f32[1] "
                                   "{chunks=7, ignore_index=-1}"},

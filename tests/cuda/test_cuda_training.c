@@ -37,6 +37,27 @@ static void f32_losses_are_those_of_pytorch(void **state)
     }
 }
 
+static void adapters_have_the_losses_of_peft(void **state)
+{
+    (void)state;
+    for (const struct golden_adapter *a = golden_adapters; a->name; a++) {
+        char adapter[256], name[128];
+        struct trained t, half, again;
+        double want[N_STEPS];
+        (void)snprintf(name, sizeof(name), "adapters/%s", a->name);
+        (void)snprintf(adapter, sizeof(adapter), "adapter_name_or_path=tests/golden/%s", name);
+        golden_losses(name, want);
+        train_golden("cuda", a->base, 1, adapter, NULL, &t);
+        expect_near(a->name, t.losses, want, 1e-4);
+        train_golden("cuda", a->base, 1, adapter, "bf16=true", &half);
+        expect_near(a->name, half.losses, want, half_tolerance(a->base));
+        train_golden("cuda", a->base, 1, adapter, "offload_param=true", &again);
+        assert_memory_equal(t.losses, again.losses, sizeof(t.losses));
+        for (int k = 0; k < TIER_COUNT; k++)
+            assert_int_equal(again.measured[k], again.predicted[k]);
+    }
+}
+
 static void bf16_losses_follow_those_of_pytorch(void **state)
 {
     (void)state;
@@ -150,6 +171,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_losses_are_those_of_pytorch),
+        cmocka_unit_test(adapters_have_the_losses_of_peft),
         cmocka_unit_test(bf16_losses_follow_those_of_pytorch),
         cmocka_unit_test(other_precisions_follow_those_of_pytorch),
         cmocka_unit_test(micro_batches_give_the_losses_of_the_whole_batch),

@@ -9,6 +9,7 @@
 
 #include "autodiff/autodiff.h"
 #include "base/alloc.h"
+#include "io/peft.h"
 #include "support/golden.h"
 
 static struct model_request request(enum model_purpose purpose, enum dtype dtype)
@@ -84,22 +85,23 @@ static double count_targets(const struct golden *g)
     return n;
 }
 
-/* What is trained has one piece: adapters' own matrices, and modules that are no packed ones. */
-static void check_gradient(const struct gradients *x, size_t i, const char *name, double tolerance)
+/* The gradient of what the adapter's file has as parameter i, by the names it has there. */
+static void check_gradient(const struct gradients *x, const struct peft_table *t, int i,
+                           const char *name, double tolerance)
 {
-    char tensor[256];
-    const char *piece = x->params[i]->pieces[0].name;
-    double *due, *got;
-    (void)snprintf(tensor, sizeof(tensor), "grad.%s%s", x->params[i]->adapter ? "" : PEFT_PREFIX,
-                   piece);
-    assert_int_equal(x->params[i]->n_pieces, 1);
-    assert_int_not_equal(x->grads[i], VALUE_NONE);
-    got = golden_value(&x->g, x->grads[i]);
-    int64_t n = golden_get(&x->g, tensor, &due);
-    assert_int_equal(n, shape_elems(&x->params[i]->shape));
-    expect_close(name, tensor, relative_error(got, due, n), tolerance);
+    const struct model_param *p = &t->params[i];
+    double *due, *got = golden_value(&x->g, x->grads[i]), *at = got;
+    assert_int_equal(p->value, x->wanted[i]);
+    for (int k = 0; k < p->n_pieces; k++) {
+        char tensor[256];
+        (void)snprintf(tensor, sizeof(tensor), "grad.%s", p->pieces[k].name);
+        int64_t n = golden_get(&x->g, tensor, &due);
+        assert_int_equal(n, p->pieces[k].rows * param_row_elems(p));
+        expect_close(name, tensor, relative_error(at, due, n), tolerance);
+        mem_free(due);
+        at += n;
+    }
     mem_free(got);
-    mem_free(due);
 }
 
 static void check_training(const struct golden_adapter *a, enum dtype dtype, double tolerance)
@@ -117,12 +119,18 @@ static void check_training(const struct golden_adapter *a, enum dtype dtype, dou
         *(float *)seed.data = (float)(1 / count);
     expect_ok(eval_run(x.g.eval));
     /* What PEFT trains and what we do is the same: the golden file has these and no others. */
-    size_t n_due = 0;
+    struct peft_table t;
+    int n_due = 0, n_pieces = 0;
+    expect_ok(peft_table_make(&t, x.g.built.params, x.g.built.n_params));
+    assert_int_equal(t.n, x.n);
+    for (int i = 0; i < t.n; i++) {
+        n_pieces += t.params[i].n_pieces;
+        check_gradient(&x, &t, i, a->name, tolerance);
+    }
     for (size_t i = 0; i < st_reader_count(x.g.adapter_reader); i++)
         n_due += strncmp(st_reader_at(x.g.adapter_reader, i)->name, "grad.", 5) == 0;
-    assert_int_equal(x.n, n_due);
-    for (size_t i = 0; i < x.n; i++)
-        check_gradient(&x, i, a->name, tolerance);
+    assert_int_equal(n_pieces, n_due);
+    peft_table_release(&t);
     golden_close(&x.g);
 }
 
@@ -176,6 +184,25 @@ static void no_gradient_is_made_that_nothing_reads(void **state)
     }
 }
 
+/* The head is frozen in all of these but one, whose file names it. */
+static void a_frozen_head_has_no_gradient_of_its_weight(void **state)
+{
+    (void)state;
+    static struct gradients x;
+    for (const struct golden_adapter *a = golden_adapters; a->name; a++) {
+        int n_whole = 0, n_input = 0;
+        differentiate(&x, a, DTYPE_F32);
+        for (size_t i = 0; i < x.g.graph->nodes.n; i++) {
+            n_whole += x.g.graph->nodes.items[i].op == OP_linear_cross_entropy_grad;
+            n_input += x.g.graph->nodes.items[i].op == OP_linear_cross_entropy_grad_input;
+        }
+        bool is_trained = strcmp(a->name, "llama_patterns") == 0;
+        assert_int_equal(n_whole, is_trained);
+        assert_int_equal(n_input, !is_trained);
+        golden_close(&x.g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +210,7 @@ int main(void)
         cmocka_unit_test(every_gradient_equals_that_of_peft),
         cmocka_unit_test(frozen_weights_are_a_role_of_their_own),
         cmocka_unit_test(no_gradient_is_made_that_nothing_reads),
+        cmocka_unit_test(a_frozen_head_has_no_gradient_of_its_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,23 @@ static void a_residual_moves_into_the_linear(void **state)
     }
 }
 
+/* An adapter's product has the one it is beside as its residual: the block's goes into that. */
+static void a_residual_moves_through_a_sum_of_products(void **state)
+{
+    (void)state;
+    struct small s;
+    small_init(&s);
+    value_id a = linear(&s), b = linear(&s), y = add(&s, s.r, add(&s, a, b));
+    output(&s, "y", y);
+    expect_ok(rewrite_apply(s.g, REWRITE_FORWARD));
+    expect_ok(graph_check(s.g));
+    assert_int_equal(s.g->nodes.n, 2);
+    assert_int_equal(graph_node(s.g, 0)->in[3], s.r);
+    assert_int_equal(graph_node(s.g, 1)->in[3], graph_node(s.g, 0)->out[0]);
+    assert_int_equal(graph_node(s.g, 1)->out[0], y);
+    graph_free(s.g);
+}
+
 static void of_two_linears_the_later_takes_the_other(void **state)
 {
     (void)state;
@@ -521,6 +538,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_residual_moves_into_the_linear),
+        cmocka_unit_test(a_residual_moves_through_a_sum_of_products),
         cmocka_unit_test(of_two_linears_the_later_takes_the_other),
         cmocka_unit_test(a_linear_with_another_reader_stays),
         cmocka_unit_test(a_sum_that_broadcasts_stays),

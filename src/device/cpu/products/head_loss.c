@@ -79,14 +79,14 @@ static int64_t reference_grad_workspace(const struct op_call *c, const struct ke
     return reference_workspace(c, env) * sizes_of(c).n_rows;
 }
 
-/* dw before dx: dx may lie over x. */
+/* dw, where it is made, before dx: dx may lie over x. */
 static enum status reference_grad(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct sizes s = sizes_of(c);
     double *g = x->workspace; /* [n_rows, n_words] */
     TRY(cpu_head_loss_check(c));
     reference_loss(c, ref_get(&c->in[3], 0), g, s.n_words);
-    for (int64_t at = 0; at < s.n_words * s.n_columns; at++) {
+    for (int64_t at = 0; c->n_out > 3 && at < s.n_words * s.n_columns; at++) {
         int64_t v = at / s.n_columns, k = at % s.n_columns;
         double sum = call_has(c, 4) ? ref_get(&c->in[4], at) : 0.0;
         for (int64_t i = 0; i < s.n_rows; i++)
@@ -110,6 +110,12 @@ const struct kernel cpu_kernels_linear_cross_entropy[] = {
 };
 
 const struct kernel cpu_kernels_linear_cross_entropy_grad[] = {
+    {"chunks", cpu_declines_f64, cpu_head_loss_grad_workspace, cpu_head_loss_grad},
+    {"reference", NULL, reference_grad_workspace, reference_grad},
+    KERNEL_END,
+};
+
+const struct kernel cpu_kernels_linear_cross_entropy_grad_input[] = {
     {"chunks", cpu_declines_f64, cpu_head_loss_grad_workspace, cpu_head_loss_grad},
     {"reference", NULL, reference_grad_workspace, reference_grad},
     KERNEL_END,

@@ -214,9 +214,15 @@ struct work {
     void *gemm;
 };
 
+/* Of a weight that is not trained there is no gradient. */
+static bool makes_dw(const struct op_call *c)
+{
+    return c->n_out > 3;
+}
+
 static bool sums_dw_apart(const struct op_call *c, const struct sizes *s)
 {
-    return c->n_out > 3 && c->out[3].dtype != DTYPE_F32 && s->chunk_rows < s->n_rows;
+    return makes_dw(c) && c->out[3].dtype != DTYPE_F32 && s->chunk_rows < s->n_rows;
 }
 
 static int64_t align(int64_t n_bytes)
@@ -294,16 +300,16 @@ static void losses_of(const struct kernel_ctx *x, const struct op_call *c, const
     }
 }
 
-static void gradients_of(const struct kernel_ctx *x, const struct op_call *c, const struct sizes *s,
-                         const struct work *w, int64_t first, int64_t n)
+/* dw += logits^T x of a chunk */
+static void weight_gradient_of(const struct kernel_ctx *x, const struct op_call *c,
+                               const struct sizes *s, const struct work *w,
+                               const struct cpu_matrix *logits, int64_t first, int64_t n)
 {
-    struct cpu_matrix logits = {.data = w->logits, .dtype = s->gradient, .column = 1};
-    logits.row = s->n_words * (int64_t)sizeof(float) / dtype_size(s->gradient);
     struct cpu_gemm dw = {
         .m = s->n_words,
         .n = s->n_columns,
         .k = n,
-        .a = cpu_matrix_transposed(logits),
+        .a = cpu_matrix_transposed(*logits),
         .b = cpu_matrix_of(&c->in[0], first * s->n_columns, s->n_columns),
         .c = w->dw ? w->dw : c->out[3].data,
         .c_dtype = w->dw ? DTYPE_F32 : c->out[3].dtype,
@@ -311,6 +317,15 @@ static void gradients_of(const struct kernel_ctx *x, const struct op_call *c, co
         .add = first > 0 || (call_has(c, 4) && !w->dw),
     };
     cpu_gemm(&x->env, w->gemm, &dw);
+}
+
+static void gradients_of(const struct kernel_ctx *x, const struct op_call *c, const struct sizes *s,
+                         const struct work *w, int64_t first, int64_t n)
+{
+    struct cpu_matrix logits = {.data = w->logits, .dtype = s->gradient, .column = 1};
+    logits.row = s->n_words * (int64_t)sizeof(float) / dtype_size(s->gradient);
+    if (makes_dw(c))
+        weight_gradient_of(x, c, s, w, &logits, first, n);
     struct cpu_gemm dx = {
         .m = n,
         .n = s->n_columns,
@@ -386,7 +401,7 @@ int64_t cpu_head_loss_grad_workspace(const struct op_call *c, const struct kerne
 {
     struct sizes s = sizes_of(c);
     int64_t logits = cpu_gemm_workspace(env, s.chunk_rows, s.n_words, s.n_columns);
-    int64_t dw = cpu_gemm_workspace(env, s.n_words, s.n_columns, s.chunk_rows);
+    int64_t dw = makes_dw(c) ? cpu_gemm_workspace(env, s.n_words, s.n_columns, s.chunk_rows) : 0;
     int64_t dx = cpu_gemm_workspace(env, s.chunk_rows, s.n_columns, s.n_words);
     return lay_out(c, &s, NULL, NULL) + MAX(logits, MAX(dw, dx));
 }

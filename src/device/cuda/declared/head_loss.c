@@ -29,7 +29,8 @@ struct head_sizes head_sizes_of(const struct op_call *c, bool gradient)
 {
     struct head_sizes s = {0};
     int64_t n_chunks = call_int(c, HEAD_LOSS_CHUNKS);
-    bool narrow = gradient && c->out[3].dtype != DTYPE_F32;
+    bool makes_dw = gradient && c->n_out > 3;
+    bool narrow = makes_dw && c->out[3].dtype != DTYPE_F32;
     s.n_words = c->in[1].shape.dim[0];
     s.n_columns = c->in[1].shape.dim[1];
     s.n_rows = shape_elems(&c->in[2].shape);
@@ -44,7 +45,8 @@ struct head_sizes head_sizes_of(const struct op_call *c, bool gradient)
     s.padded = s.n_words % HEAD_VECTOR != 0;
     s.summed = narrow && s.n_rows > CHUNKS_UNSUMMED * s.chunk_rows;
     s.n_products = s.padded ? s.row : s.n_words;
-    s.n_main = s.summed ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
+    s.makes_dw = makes_dw;
+    s.n_main = s.summed || !makes_dw ? 0 : s.padded ? s.n_words / WORDS * WORDS : s.n_words;
     return s;
 }
 
@@ -69,9 +71,9 @@ static int64_t weights_bytes(const struct op_call *c, const struct head_sizes *s
 }
 
 /* Words from n_main on. */
-static int64_t sums_bytes(const struct head_sizes *s, bool gradient)
+static int64_t sums_bytes(const struct head_sizes *s)
 {
-    int64_t n_words = gradient ? s->n_products - s->n_main : 0;
+    int64_t n_words = s->makes_dw ? s->n_products - s->n_main : 0;
     return align(n_words * s->n_columns * (int64_t)sizeof(float));
 }
 
@@ -83,8 +85,7 @@ static void *take(void *workspace, int64_t *at, int64_t n_bytes)
     return taken;
 }
 
-struct head_work head_work_of(const struct op_call *c, const struct head_sizes *s, void *workspace,
-                              bool gradient)
+struct head_work head_work_of(const struct op_call *c, const struct head_sizes *s, void *workspace)
 {
     struct head_work w;
     int64_t at = 0;
@@ -92,7 +93,7 @@ struct head_work head_work_of(const struct op_call *c, const struct head_sizes *
     w.losses = take(workspace, &at, losses_bytes(s));
     w.weights = take(workspace, &at, weights_bytes(c, s));
     w.weights = s->padded ? w.weights : c->in[1].data;
-    w.sums = take(workspace, &at, sums_bytes(s, gradient));
+    w.sums = take(workspace, &at, sums_bytes(s));
     w.gemm = take(workspace, &at, 0);
     return w;
 }
@@ -162,7 +163,7 @@ int head_gradient_products(const struct op_call *c, const struct head_sizes *s,
         g.add = first > 0 || call_has(c, 4);
         out[n_products++] = g;
     }
-    if (s->n_main < s->n_products) {
+    if (s->makes_dw && s->n_main < s->n_products) {
         struct cuda_gemm g = words_product(c, s, w, first, n, s->n_main, s->n_products - s->n_main);
         g.c = w->sums;
         g.c_dtype = DTYPE_F32;
@@ -202,7 +203,7 @@ static struct answer ask_all(const struct op_call *c, const struct kernel_env *e
                              ask_function *ask, bool gradient)
 {
     struct head_sizes s = head_sizes_of(c, gradient);
-    struct head_work w = head_work_of(c, &s, NULL, gradient);
+    struct head_work w = head_work_of(c, &s, NULL);
     struct answer a = {0};
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = MIN(s.n_rows - first, s.chunk_rows);
@@ -228,7 +229,7 @@ static int64_t workspace(const struct op_call *c, const struct kernel_env *env, 
                          bool gradient)
 {
     struct head_sizes s = head_sizes_of(c, gradient);
-    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s, gradient) +
+    return logits_bytes(&s) + losses_bytes(&s) + weights_bytes(c, &s) + sums_bytes(&s) +
            ask_all(c, env, ask, gradient).n_bytes;
 }
 

@@ -23,6 +23,7 @@ struct head_sizes {
     int64_t n_main;     /* words whose dw is one product; the rest goes through the sums */
     bool padded;        /* the copy of w is there */
     bool summed;        /* dw of all words is summed in workspace */
+    bool makes_dw;      /* w is trained */
 };
 struct head_sizes head_sizes_of(const struct op_call *c, bool gradient);
 
@@ -34,8 +35,7 @@ struct head_work {
     void *logits, *weights, *gemm;
     float *losses, *sums;
 };
-struct head_work head_work_of(const struct op_call *c, const struct head_sizes *s, void *workspace,
-                              bool gradient);
+struct head_work head_work_of(const struct op_call *c, const struct head_sizes *s, void *workspace);
 
 /* Of the chunk of n rows from `first` on: logits[n, V] = x[first .. first + n, C] w[V, C]^T */
 struct cuda_gemm head_logits_product(const struct op_call *c, const struct head_sizes *s,

@@ -135,7 +135,7 @@ static enum status store_sums(const struct kernel_ctx *x, const struct op_call *
 {
     int64_t at = s->n_main * s->n_columns, n = (s->n_words - s->n_main) * s->n_columns;
     unsigned grid = grid_for(n, ADD_THREADS, grid_full(&x->env, ADD_THREADS));
-    if (n == 0)
+    if (n == 0 || !s->makes_dw)
         return OK;
     CUDA_DISPATCH_FLOAT(c->out[3].dtype, T, {
         const T *before = call_has(c, 4) ? (const T *)c->in[4].data + at : NULL;
@@ -182,7 +182,7 @@ template <typename WAY>
 static enum status forward(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct head_sizes s = head_sizes_of(c, false);
-    struct head_work w = head_work_of(c, &s, x->workspace, false);
+    struct head_work w = head_work_of(c, &s, x->workspace);
     TRY(copy_weights(x, c, &s, &w));
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
         int64_t n = s.n_rows - first < s.chunk_rows ? s.n_rows - first : s.chunk_rows;
@@ -197,10 +197,10 @@ template <typename WAY>
 static enum status gradient(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct head_sizes s = head_sizes_of(c, true);
-    struct head_work w = head_work_of(c, &s, x->workspace, true);
-    size_t main_bytes = (size_t)(s.n_main * s.n_columns * dtype_size(c->out[3].dtype));
-    if (call_has(c, 4) && c->in[4].data != c->out[3].data && main_bytes > 0)
-        CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data, main_bytes,
+    struct head_work w = head_work_of(c, &s, x->workspace);
+    if (call_has(c, 4) && c->in[4].data != c->out[3].data && s.n_main > 0)
+        CUDA_TRY(cudaMemcpyAsync(c->out[3].data, c->in[4].data,
+                                 (size_t)(s.n_main * s.n_columns * dtype_size(c->out[3].dtype)),
                                  cudaMemcpyDeviceToDevice, cuda_stream(x)));
     TRY(copy_weights(x, c, &s, &w));
     for (int64_t first = 0; first < s.n_rows; first += s.chunk_rows) {
@@ -222,3 +222,6 @@ CUDA_RUN(linear_cross_entropy, plain, forward<plain>)
 
 CUDA_RUN(linear_cross_entropy_grad, cublaslt, gradient<library>)
 CUDA_RUN(linear_cross_entropy_grad, plain, gradient<plain>)
+
+CUDA_RUN(linear_cross_entropy_grad_input, cublaslt, gradient<library>)
+CUDA_RUN(linear_cross_entropy_grad_input, plain, gradient<plain>)
