@@ -268,7 +268,7 @@ struct snug_metric {
     const char *name; /* static */
     double value;
 };
-enum { SNUG_METRICS_MOST = 16 };
+enum { SNUG_METRICS_MOST = 24 };
 
 struct snug_evaluation {
     int64_t step; /* after which; 0 outside training */

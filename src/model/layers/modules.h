@@ -24,6 +24,15 @@ value_id module_batch_norm(struct writer *w, const char *name, value_id x);
 value_id module_group_norm(struct writer *w, const char *name, value_id x, int64_t groups);
 value_id module_layer_norm(struct writer *w, const char *name, value_id x);
 
+/* Attention of all tokens to each other, then a feed-forward network, x [B, T, d] -> the same. */
+struct encoder_layer {
+    int64_t heads, hidden; /* of attention; of the feed-forward network */
+    double dropout;        /* of probabilities, of what is added, inside the feed-forward network */
+    bool norms_first;      /* norms before what is added to x, else after the sum */
+};
+value_id module_encoder(struct writer *w, const char *name, value_id x,
+                        const struct encoder_layer *l);
+
 /* ---- without weights ------------------------------------------------------------------------- */
 
 value_id writer_op(struct writer *w, enum op_id op, value_id x);
