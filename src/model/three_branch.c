@@ -20,7 +20,8 @@ static const char *const architectures[] = {"ThreeBranch", NULL};
 
 int64_t branch_width(const struct three_branch *m, int64_t width)
 {
-    return width / m->divisor;
+    const int64_t least = 8; /* group norms have as many groups, attention as many heads */
+    return MAX(width / m->divisor, least);
 }
 
 void branch_loss(struct writer *w, struct loss_term term, value_id output, const char *target)
@@ -123,13 +124,15 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     own->n_frames = keys_int(&k, "frames", 16, 4, 1 << 12);
     own->height = keys_int(&k, "image_height", 720, 16, 1 << 14);
     own->width = keys_int(&k, "image_width", 1280, 16, 1 << 14);
-    own->divisor = keys_int(&k, "width_divisor", 1, 1, 4);
+    own->divisor = keys_int(&k, "width_divisor", 1, 1, 16);
     own->dropout = keys_float(&k, "dropout_scale", 1.0, 0, 5);
     own->grid[0] = keys_int(&k, "grid_height", 8, 1, 1 << 10);
     own->grid[1] = keys_int(&k, "grid_width", 14, 1, 1 << 10);
     parse_parts(&k, own);
-    if (own->divisor == 3)
-        KEYS_FAIL(&k, "width_divisor", ERR_CONFIG, "key 'width_divisor' must be 1, 2 or 4");
+    if (own->divisor & (own->divisor - 1))
+        KEYS_FAIL(&k, "width_divisor", ERR_CONFIG,
+                  "key 'width_divisor' is %lld; it must be 1, 2, 4, 8 or 16",
+                  (long long)own->divisor);
     TRY(keys_finish(&k));
     return model_try(m, write_all);
 }
