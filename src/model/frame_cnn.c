@@ -187,6 +187,17 @@ static void parse_losses(struct keys *k, struct frame_cnn *m)
         add_loss(m, "variance", "variance", lambda);
 }
 
+/* architecture: transformer, or {name: transformer}: attention over the frames. */
+static void parse_architecture(struct keys *k)
+{
+    const json_t *value =
+        keys_has(k, "architecture") ? json_object_get(k->object, "architecture") : NULL;
+    const json_t *inner = json_is_object(value) ? json_object_get(value, "name") : value;
+    if (value && (!json_is_string(inner) || strcmp(json_string_value(inner), "transformer") != 0))
+        KEYS_FAIL(k, "architecture", ERR_UNSUPPORTED,
+                  "key 'architecture': there is transformer, which is attention over the frames");
+}
+
 static void parse_sizes(struct keys *k, struct frame_cnn *m)
 {
     bool small = keys_bool(k, "memory_optimized", false);
@@ -216,6 +227,7 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     TRY(pool_try(&m->pool, &own, sizeof(*own)));
     m->config = own;
     keys_init(&k, config, origin);
+    parse_architecture(&k);
     parse_sizes(&k, own);
     parse_losses(&k, own);
     TRY(keys_finish(&k));
@@ -239,6 +251,7 @@ const struct model_def model_def_frame_cnn = {
     .name = "frame_cnn",
     .model_types = model_types,
     .architectures = architectures,
+    .implied_by = "temporal_frames",
     .parse = parse,
     .build = build_graph,
     .export_config = export_config,
