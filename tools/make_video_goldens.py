@@ -50,6 +50,33 @@ class FrameCnn(nn.Module):
         return (weights * each).mean() + 0.5 * (1 - p.var() / (y.var() + 1e-8)) ** 2
 
 
+class Frames(nn.Module):
+    """The same layers for every step of a sequence, in the language of lists."""
+    rate = 0.05
+    config = {"input": [3, 6, 5, 2],
+              "layers": [{"frames": [{"conv": {"out": 4, "kernel": 3}}, "batch_norm", "relu", "global_mean"]}, "flatten",
+                         {"linear": 3}],
+              "loss": [{"huber": {"hardest": 0.5, "hardest_factor": 3.0}}, {"variance": {"weight": 0.1}},
+                       {"hinge": {"weight": 0.5}}]}
+
+    def __init__(self):
+        super().__init__()
+        self.add_module("0", nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)))
+        self.add_module("2", nn.Linear(12, 3))
+
+    def samples(self):
+        return {"input": torch.randn(7, 3, 6, 5, 2), "target": torch.randn(7, 3)}
+
+    def loss(self, d):
+        net, x, y = getattr(self, "0"), d["input"], d["target"]
+        e = [F.relu(net(x[:, t].permute(0, 3, 1, 2))).mean((2, 3)) for t in range(3)]
+        p = getattr(self, "2")(torch.stack(e, 2).flatten(1))  # channels first, as flatten has it
+        each = F.huber_loss(p, y, reduction="none").mean(1)
+        weights = torch.ones_like(each)
+        weights[each.topk(3).indices] = 3.0
+        return (weights * each).mean() + 0.1 * (1 - p.var() / (y.var() + 1e-8)) ** 2 + 0.5 * F.relu(p - y).mean()
+
+
 class Block3d(nn.Module):
     def __init__(self, i, o):
         super().__init__()
@@ -325,6 +352,6 @@ class ThreeBranch(nn.Module):
 
 
 if __name__ == "__main__":
-    for seed, name, network in ((2, "frame_cnn", FrameCnn), (3, "three_branch", ThreeBranch)):
+    for seed, name, network in ((2, "frame_cnn", FrameCnn), (3, "three_branch", ThreeBranch), (4, "frames", Frames)):
         torch.manual_seed(seed)
         write_all(((name, network()),))

@@ -70,16 +70,13 @@ static value_id frames(struct writer *w, const struct frame_cnn *m, value_id ima
                        const value_id film[2])
 {
     value_id *ends;
-    struct shape one = shape_of(4, w->r->batch, m->height, m->width, INT64_C(1));
     if (w->b->status == OK)
         w->b->status = pool_try(&w->b->g->pool, &ends, (size_t)m->n_frames * sizeof(*ends));
     for (int64_t t = 0; t < m->n_frames && w->b->status == OK; t++) {
         if (t == 0 || !m->one_segment)
             writer_start_block(w);
         w->repeats = t > 0;
-        value_id x = build_reshape(w->b, writer_slice(w, images, 1, t, 1), one);
-        x = frame(w, m, x, film);
-        ends[t] = build_reshape(w->b, x, shape_of(3, w->r->batch, INT64_C(1), m->channels[2]));
+        ends[t] = writer_as_step(w, frame(w, m, writer_step(w, images, t), film));
     }
     w->repeats = false;
     if (w->b->status != OK)

@@ -68,35 +68,22 @@ static value_id head(struct writer *w, const struct three_branch *m, int i, valu
 
 /* ---- all frames ------------------------------------------------------------------------------ */
 
-/* x [B, ..] as one of the steps of a sequence: [B, 1, ..]. */
-static value_id as_step(struct writer *w, value_id x)
-{
-    struct shape shape = {.dim = {w->r->batch, 1}};
-    if (w->b->status != OK)
-        return VALUE_NONE;
-    const struct shape *from = build_shape(w->b, x);
-    shape.rank = from->rank + 1;
-    memcpy(shape.dim + 2, from->dim + 1, (size_t)(from->rank - 1) * sizeof(from->dim[0]));
-    return build_reshape(w->b, x, shape);
-}
-
 /* ends[i][t]: head i, and last the mean of what is read, of frame t. */
 static void each_frame(struct writer *w, const struct three_branch *m, value_id video,
                        value_id *const ends[HEADS + 1])
 {
-    struct shape one = shape_of(4, w->r->batch, m->height, m->width, INT64_C(1));
     for (int64_t t = 0; t < m->n_frames && w->b->status == OK; t++) {
         value_id seen[LEVELS];
         if (t == 0 || !m->one_segment)
             writer_start_block(w);
         w->repeats = t > 0;
-        look(w, m, build_reshape(w->b, writer_slice(w, video, 1, t, 1), one), seen);
+        look(w, m, writer_step(w, video, t), seen);
         value_id x = pyramid(w, m, seen);
         const char *before = writer_enter(w, "heads");
         for (int i = 0; i < HEADS; i++)
-            ends[i][t] = as_step(w, head(w, m, i, x));
+            ends[i][t] = writer_as_step(w, head(w, m, i, x));
         w->prefix = before;
-        ends[HEADS][t] = as_step(w, writer_global_mean(w, x));
+        ends[HEADS][t] = writer_as_step(w, writer_global_mean(w, x));
     }
     w->repeats = false;
 }

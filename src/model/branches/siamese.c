@@ -27,12 +27,11 @@ static value_id encode(struct writer *w, const struct three_branch *m, value_id 
 static value_id tokens(struct writer *w, const struct three_branch *m, value_id video)
 {
     const int64_t picks[2] = {m->n_frames / 4, 3 * m->n_frames / 4};
-    struct shape one = shape_of(4, w->r->batch, m->height, m->width, INT64_C(3));
     value_id ends[2];
     for (int i = 0; i < 2; i++) {
         writer_start_block(w);
         w->repeats = i > 0;
-        ends[i] = encode(w, m, build_reshape(w->b, writer_slice(w, video, 1, picks[i], 1), one));
+        ends[i] = encode(w, m, writer_step(w, video, picks[i]));
     }
     w->repeats = false;
     value_id places =
