@@ -115,6 +115,11 @@ const char *snug_config_output_dir(const struct snug_config *config);
 const char *snug_config_log_level(const struct snug_config *config);
 /* Names of all keys, for command lines. NULL when i is past the last. */
 const char *snug_config_key(size_t i);
+/* What a name is as an option of a command line: of a key, of another spelling of one, or of a key
+ * that is known and not acted on. `-` and `_` are the same. A switch may be given without a value,
+ * which is then true; of a maybe, only what cannot be an option of its own is its value. */
+enum snug_key_kind { SNUG_KEY_NONE, SNUG_KEY_VALUE, SNUG_KEY_SWITCH, SNUG_KEY_MAYBE };
+enum snug_key_kind snug_config_key_kind(const char *name);
 /* All of them for people and for completion: a line `key=default  word, word`, then the meaning. */
 enum snug_status snug_config_keys_text(char **text) SNUG_MUST_CHECK;
 
@@ -269,7 +274,7 @@ struct snug_metric {
     const char *name; /* static */
     double value;
 };
-enum { SNUG_METRICS_MOST = 16 };
+enum { SNUG_METRICS_MOST = 24 };
 
 struct snug_evaluation {
     int64_t step; /* after which; 0 outside training */

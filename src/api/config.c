@@ -140,6 +140,21 @@ const char *snug_config_key(size_t i)
     return config_key_info(i, &key) ? key.name : NULL;
 }
 
+enum snug_key_kind snug_config_key_kind(const char *name)
+{
+    switch (config_name_kind(name)) {
+    case CONFIG_NAME_VALUE:
+        return SNUG_KEY_VALUE;
+    case CONFIG_NAME_SWITCH:
+        return SNUG_KEY_SWITCH;
+    case CONFIG_NAME_MAYBE:
+        return SNUG_KEY_MAYBE;
+    case CONFIG_NAME_NONE:
+        break;
+    }
+    return SNUG_KEY_NONE;
+}
+
 enum snug_status snug_config_keys_text(char **text)
 {
     struct str s = {0};

@@ -1,8 +1,9 @@
 /* options.c: from argv to struct args.
  *
  * `--name value`, `--name=value`, `-o value`; `-` and `_` are the same in names. A name that is no
- * option of the command but a key of the config is an override: --learning_rate 1e-3 is
- * learning_rate=1e-3. Other words that look like key=value are overrides too.
+ * option of the command but a key of the config, or another spelling of one, is an override:
+ * --learning-rate 1e-3 is learning_rate=1e-3, --use-fp16 is use_fp16=true. --config FILE is the
+ * same as FILE. Other words that look like key=value are overrides too.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -62,14 +63,32 @@ static const struct option *find_letter(const struct command *c, char letter)
     return NULL;
 }
 
-static const char *find_key(const char *name, size_t n)
+/* NULL: the config has no such name. */
+static const char *find_key(struct args *args, const char *name, size_t n)
 {
-    const char *key;
-    for (size_t i = 0; (key = snug_config_key(i)); i++) {
-        if (same_name(name, n, key))
-            return key;
-    }
-    return NULL;
+    const char *key = pool_printf(&args->pool, "%.*s", (int)n, name);
+    return key && snug_config_key_kind(key) != SNUG_KEY_NONE ? key : NULL;
+}
+
+static bool is_truth(const char *word)
+{
+    int value;
+    return parse_bool(word, &value) || strcmp(word, "auto") == 0;
+}
+
+/* The value of a key given without `=`: the next word, or true where the key can do without one;
+ * NULL: it cannot. */
+static const char *value_of_key(const char *key, int argc, char **argv, int *i)
+{
+    enum snug_key_kind kind = snug_config_key_kind(key);
+    const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    bool is_option = !next || strncmp(next, "--", 2) == 0;
+    if (kind == SNUG_KEY_SWITCH && (is_option || !is_truth(next)))
+        return "true";
+    if (is_option)
+        return kind == SNUG_KEY_MAYBE ? "true" : NULL;
+    ++*i;
+    return next;
 }
 
 /* Did-you-mean over the command's options and, where it takes them, the keys of the config. */
@@ -154,6 +173,13 @@ static bool is_value(const struct command *c, const char *word, const struct arg
     return args->words.n >= c->max_words && word[0] != '-' && !is_override(word);
 }
 
+static enum snug_status parse_word(const struct command *c, const char *word, struct args *args)
+{
+    bool override = c->takes_overrides && args->words.n > 0 && is_override(word);
+    enum status status = override ? vec_push(&args->overrides, word) : vec_push(&args->words, word);
+    return status == OK ? SNUG_OK : out_of_memory();
+}
+
 /* One argument that begins with `--`; *i moves on when the value is the next one. */
 static enum snug_status parse_long(const struct command *c, int argc, char **argv, int *i,
                                    struct args *args)
@@ -161,8 +187,9 @@ static enum snug_status parse_long(const struct command *c, int argc, char **arg
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
     const struct option *o = find_long(c, name, n);
-    const char *key = !o && c->takes_overrides ? find_key(name, n) : NULL;
-    if (!o && !key)
+    bool is_config = !o && c->takes_overrides && same_name(name, n, "config");
+    const char *key = !o && !is_config && c->takes_overrides ? find_key(args, name, n) : NULL;
+    if (!o && !key && !is_config)
         return unknown_option(c, name, n);
     if (o && o->kind == OPTION_FLAG)
         return equals ? usage_error("--%s takes no value", o->name) : set_value(o, NULL, args);
@@ -170,11 +197,16 @@ static enum snug_status parse_long(const struct command *c, int argc, char **arg
         bool next = !equals && *i + 1 < argc && is_value(c, argv[*i + 1], args);
         return set_value(o, equals ? equals + 1 : next ? argv[++*i] : NULL, args);
     }
+    if (key) {
+        const char *value = equals ? equals + 1 : value_of_key(key, argc, argv, i);
+        return value ? add_override(args, key, value)
+                     : usage_error("--%.*s needs a value", (int)n, name);
+    }
     /* What looks like the next option is not taken for a value: --prompt=--x says it is one. */
     if (!equals && (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0))
         return usage_error("--%.*s needs a value", (int)n, name);
     const char *value = equals ? equals + 1 : argv[++*i];
-    return o ? set_value(o, value, args) : add_override(args, key, value);
+    return o ? set_value(o, value, args) : parse_word(c, value, args);
 }
 
 static enum snug_status parse_letter(const struct command *c, int argc, char **argv, int *i,
@@ -191,13 +223,6 @@ static enum snug_status parse_letter(const struct command *c, int argc, char **a
     if (*i + 1 >= argc)
         return usage_error("-%c needs a value", o->letter);
     return set_value(o, argv[++*i], args);
-}
-
-static enum snug_status parse_word(const struct command *c, const char *word, struct args *args)
-{
-    bool override = c->takes_overrides && args->words.n > 0 && is_override(word);
-    enum status status = override ? vec_push(&args->overrides, word) : vec_push(&args->words, word);
-    return status == OK ? SNUG_OK : out_of_memory();
 }
 
 static enum snug_status check_words(const struct command *c, const struct args *args)

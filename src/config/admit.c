@@ -106,91 +106,6 @@ static enum status keep(struct config *cfg, const struct config_key *key, struct
     return OK;
 }
 
-static enum status admit_node(struct config *cfg, struct config_node *node, int is_override);
-
-/* lr_scheduler_kwargs: {min_lr: 1e-5} is the key lr_scheduler_kwargs.min_lr. */
-static enum status admit_below(struct config *cfg, struct config_node *map, const char *name,
-                               int is_override)
-{
-    struct config_node *next;
-    for (struct config_node *child = map->first; child; child = next) {
-        next = child->next;
-        child->key = pool_printf(&cfg->source->pool, "%s.%s", name, child->key);
-        if (!child->key)
-            return pool_status(&cfg->source->pool);
-        TRY(config_note(cfg, admit_node(cfg, child, is_override)));
-    }
-    return OK;
-}
-
-static enum status admit_node(struct config *cfg, struct config_node *node, int is_override)
-{
-    char name[2 * CONFIG_MAX_KEY];
-    (void)snprintf(name, sizeof(name), "%s", node->key);
-    config_normalise(name);
-    node->written = node->key;
-    if (node->kind == NODE_MAP && config_has_alias_below(name))
-        return admit_below(cfg, node, name, is_override);
-    const struct config_key *key = config_find_key(name);
-    return key ? keep(cfg, key, node, is_override) : admit_refused(cfg, node, name);
-}
-
-static enum status admit_members(struct config *cfg, struct config_node *top, int is_override)
-{
-    struct config_node *next;
-    for (struct config_node *node = top->first; node; node = next) {
-        next = node->next;
-        TRY(config_note(cfg, admit_node(cfg, node, is_override)));
-    }
-    return OK;
-}
-
-/* Only the file itself has settings of DeepSpeed in it: they hold no further ones. */
-static bool is_deepspeed(const struct config_node *node)
-{
-    return strcmp(node->key, "deepspeed") == 0 && !is_accepted(node, "false");
-}
-
-static enum status admit_deepspeed(struct config *cfg, struct config_node *node, int is_override)
-{
-    struct config_node *settings;
-    TRY(config_deepspeed(cfg, node, &settings));
-    return admit_members(cfg, settings, is_override);
-}
-
-enum status config_admit(struct config *cfg, struct config_node *top)
-{
-    struct config_node *next, *deepspeed = NULL;
-    if (!top || config_node_is_null(top))
-        return OK;
-    if (top->kind != NODE_MAP) {
-        char found[FOUND_TEXT];
-        return FAIL(ERR_CONFIG, "%s: expected lines of `key: value`, found %s", top->where,
-                    config_node_found(found, top));
-    }
-    for (struct config_node *node = top->first; node; node = next) {
-        next = node->next;
-        if (is_deepspeed(node))
-            deepspeed = node; /* after the rest, which says what its "auto" means */
-        else
-            TRY(config_note(cfg, admit_node(cfg, node, 0)));
-    }
-    return deepspeed ? config_note(cfg, admit_deepspeed(cfg, deepspeed, 0)) : OK;
-}
-
-static enum status parse_value(struct pool *pool, const char *text, struct config_node **out)
-{
-    static const char where[] = "command line";
-    if (*text && strchr("[{\"'", *text)) {
-        TRY(config_yaml_parse(pool, text, strlen(text), where, where, out));
-        if (*out)
-            return OK;
-    }
-    TRY(config_node_new(pool, NODE_SCALAR, where, out));
-    (*out)->plain = 1;
-    return config_keep_text(pool, text, &(*out)->text);
-}
-
 /* model.n_layer=2: sets a place inside a mapping or a list. */
 static enum status override_below(struct config *cfg, const char *name, struct config_node *value)
 {
@@ -222,6 +137,134 @@ static enum status override_below(struct config *cfg, const char *name, struct c
     }
     TRY(config_node_set_path(pool, node, name + n + 1, value));
     return key->type == TYPE_DATASETS ? widen_datasets(pool, &node) : OK;
+}
+
+/* A key of the network that stands at the top. */
+static enum status keep_in_model(struct config *cfg, const char *name, struct config_node *node,
+                                 int is_override)
+{
+    char path[3 * CONFIG_MAX_KEY];
+    const struct config_node *model = config_node_member(cfg->source->root, "model");
+    const struct config_node *first = model ? config_node_member(model, name) : NULL;
+    if (first && !is_override)
+        return FAIL(ERR_CONFIG, "%s: %s: given twice, first at %s", node->where,
+                    config_node_name(node), first->where);
+    (void)snprintf(path, sizeof(path), "model.%s", name);
+    return override_below(cfg, path, node);
+}
+
+static bool is_of_model(const struct config_node *node)
+{
+    char name[CONFIG_MAX_KEY];
+    (void)snprintf(name, sizeof(name), "%s", node->key);
+    config_normalise(name);
+    const struct config_refusal *row = config_find_key(name) ? NULL : config_find_refusal(name);
+    return row && row->of_model;
+}
+
+static enum status admit_node(struct config *cfg, struct config_node *node, int is_override);
+
+/* lr_scheduler_kwargs: {min_lr: 1e-5} is the key lr_scheduler_kwargs.min_lr. */
+static enum status admit_below(struct config *cfg, struct config_node *map, const char *name,
+                               int is_override)
+{
+    struct config_node *next;
+    for (struct config_node *child = map->first; child; child = next) {
+        next = child->next;
+        child->key = pool_printf(&cfg->source->pool, "%s.%s", name, child->key);
+        if (!child->key)
+            return pool_status(&cfg->source->pool);
+        TRY(config_note(cfg, admit_node(cfg, child, is_override)));
+    }
+    return OK;
+}
+
+/* no_checkpointing: true is gradient_checkpointing: false; a false one says nothing. */
+static enum status keep_opposite(struct config *cfg, const struct config_key *key,
+                                 struct config_node *node, int is_override)
+{
+    int value = 0;
+    if (node->kind != NODE_SCALAR || !parse_bool(node->text, &value))
+        return FAIL(ERR_CONFIG, "%s: %s: expected true or false", node->where,
+                    config_node_name(node));
+    node->text = "false";
+    return value ? keep(cfg, key, node, is_override) : OK;
+}
+
+static enum status admit_node(struct config *cfg, struct config_node *node, int is_override)
+{
+    char name[2 * CONFIG_MAX_KEY];
+    (void)snprintf(name, sizeof(name), "%s", node->key);
+    config_normalise(name);
+    node->written = node->key;
+    if (node->kind == NODE_MAP && config_has_alias_below(name))
+        return admit_below(cfg, node, name, is_override);
+    const struct config_key *key = config_find_key(name);
+    const struct config_refusal *row = key ? NULL : config_find_refusal(name);
+    if (row && row->of_model)
+        return keep_in_model(cfg, name, node, is_override);
+    if (key && config_alias_negates(key, name))
+        return keep_opposite(cfg, key, node, is_override);
+    return key ? keep(cfg, key, node, is_override) : admit_refused(cfg, node, name);
+}
+
+static enum status admit_members(struct config *cfg, struct config_node *top, int is_override)
+{
+    struct config_node *next;
+    for (struct config_node *node = top->first; node; node = next) {
+        next = node->next;
+        TRY(config_note(cfg, admit_node(cfg, node, is_override)));
+    }
+    return OK;
+}
+
+/* Only the file itself has settings of DeepSpeed in it: they hold no further ones. */
+static bool is_deepspeed(const struct config_node *node)
+{
+    return strcmp(node->key, "deepspeed") == 0 && !is_accepted(node, "false");
+}
+
+static enum status admit_deepspeed(struct config *cfg, struct config_node *node, int is_override)
+{
+    struct config_node *settings;
+    TRY(config_deepspeed(cfg, node, &settings));
+    return admit_members(cfg, settings, is_override);
+}
+
+enum status config_admit(struct config *cfg, struct config_node *top)
+{
+    struct config_node *next, *deepspeed = NULL, later = {.kind = NODE_MAP};
+    if (!top || config_node_is_null(top))
+        return OK;
+    if (top->kind != NODE_MAP) {
+        char found[FOUND_TEXT];
+        return FAIL(ERR_CONFIG, "%s: expected lines of `key: value`, found %s", top->where,
+                    config_node_found(found, top));
+    }
+    for (struct config_node *node = top->first; node; node = next) {
+        next = node->next;
+        if (is_deepspeed(node))
+            deepspeed = node; /* after the rest, which says what its "auto" means */
+        else if (is_of_model(node))
+            config_node_append(&later, node); /* after the mapping that it goes into */
+        else
+            TRY(config_note(cfg, admit_node(cfg, node, 0)));
+    }
+    TRY(admit_members(cfg, &later, 0));
+    return deepspeed ? config_note(cfg, admit_deepspeed(cfg, deepspeed, 0)) : OK;
+}
+
+static enum status parse_value(struct pool *pool, const char *text, struct config_node **out)
+{
+    static const char where[] = "command line";
+    if (*text && strchr("[{\"'", *text)) {
+        TRY(config_yaml_parse(pool, text, strlen(text), where, where, out));
+        if (*out)
+            return OK;
+    }
+    TRY(config_node_new(pool, NODE_SCALAR, where, out));
+    (*out)->plain = 1;
+    return config_keep_text(pool, text, &(*out)->text);
 }
 
 enum status config_override(struct config *cfg, const char *text)

@@ -215,6 +215,16 @@ void config_release(struct config *cfg);
 const char *config_choice_name(const char *set, int value);
 
 /* A row of config.def, for help and completion. */
+/* What a name on a command line is. VALUE: a key that needs a value; SWITCH: one that is true or
+ * false; MAYBE: one that may be, or a name that is known and not a key. Other spellings count. */
+enum config_name_kind {
+    CONFIG_NAME_NONE,
+    CONFIG_NAME_VALUE,
+    CONFIG_NAME_SWITCH,
+    CONFIG_NAME_MAYBE
+};
+enum config_name_kind config_name_kind(const char *name);
+
 struct config_key_info {
     const char *name, *preset, *meaning; /* preset "": unset */
 };

@@ -97,6 +97,7 @@ struct config_choice {
 
 struct config_refusal {
     const char *name, *accepted, *hint; /* accepted NULL: ignored */
+    bool of_model;                      /* it belongs below `model` */
 };
 
 extern const struct config_key config_keys[];
@@ -107,6 +108,8 @@ extern const size_t n_config_refusals;
 /* NULL where there is none. `name` has `_` only (see config_normalise). */
 const struct config_key *config_find_key(const char *name);
 const struct config_refusal *config_find_refusal(const char *name);
+/* An alias that says the opposite of its key. */
+bool config_alias_negates(const struct config_key *key, const char *name);
 int config_has_alias_below(const char *name); /* an alias or a refused key "name.x" exists */
 const struct config_key *config_suggest_key(const char *name);
 void config_normalise(char *name); /* '-' to '_' */
@@ -114,7 +117,8 @@ void config_normalise(char *name); /* '-' to '_' */
 const struct config_choice *config_choices(const char *set);
 /* "adamw, sgd": the canonical words of a set. */
 void config_list_choices(struct str *out, const char *set);
-/* The next word of a space-separated list into `word`; false at the end. */
+/* The next word of a space-separated list into `word`, without what says that it is the opposite;
+ * false at the end. */
 int config_next_alias(const char **list, char *word, size_t size);
 
 struct config_interval_rule {

@@ -96,9 +96,17 @@ static void add_refusals(struct str *out)
                  "They change neither results nor memory; one line in the log says so.\n\n"
                  "| key | why |\n|---|---|\n");
     for (size_t i = 0; i < n_config_refusals; i++) {
-        if (!config_refusals[i].accepted)
-            str_addf(out, "| `%s` | %s |\n", config_refusals[i].name, config_refusals[i].hint);
+        const struct config_refusal *r = &config_refusals[i];
+        if (!r->accepted && !r->of_model)
+            str_addf(out, "| `%s` | %s |\n", r->name, r->hint);
     }
+    str_add(out, "\n## Keys of networks\n\n"
+                 "They may stand at the top as well as below `model`:");
+    for (size_t i = 0; i < n_config_refusals; i++) {
+        if (config_refusals[i].of_model)
+            str_addf(out, " `%s`", config_refusals[i].name);
+    }
+    str_add(out, "\n");
 }
 
 static const char introduction[] =

@@ -79,12 +79,37 @@ static enum status resolve_open_batch(struct config *cfg)
     return OK;
 }
 
+/* With one micro-batch a step it is the micro-batch and the batch. */
+static enum status take_batch_size(struct config *cfg)
+{
+    int64_t n = cfg->batch_size;
+    int64_t *micro = &cfg->per_device_train_batch_size, *total = &cfg->train_batch_size;
+    if (!is_set(cfg, &cfg->batch_size))
+        return OK;
+    if (cfg->gradient_accumulation_steps != 1)
+        return FAIL(
+            ERR_CONFIG,
+            "%s: batch_size with gradient_accumulation_steps %lld (%s): some tools mean the "
+            "micro-batch and some the whole batch: write per_device_train_batch_size or "
+            "train_batch_size",
+            config_where(cfg, "batch_size"), (long long)cfg->gradient_accumulation_steps,
+            config_where(cfg, "gradient_accumulation_steps"));
+    if ((is_set(cfg, micro) && *micro != n) || (is_set(cfg, total) && *total != n * cfg->n_ranks))
+        return FAIL(ERR_CONFIG,
+                    "%s: batch_size %lld beside per_device_train_batch_size or train_batch_size of "
+                    "another size: keep one of them",
+                    config_where(cfg, "batch_size"), (long long)n);
+    derive_int(cfg, micro, n);
+    return OK;
+}
+
 static enum status resolve_batch(struct config *cfg)
 {
     int64_t *micro = &cfg->per_device_train_batch_size, *total = &cfg->train_batch_size;
     int64_t *accumulation = &cfg->gradient_accumulation_steps;
     const char *const micro_name = "per_device_train_batch_size";
     const char *const accumulation_name = "gradient_accumulation_steps";
+    TRY(take_batch_size(cfg));
     if (*micro == CONFIG_AUTO)
         return resolve_open_batch(cfg);
     if (is_set(cfg, total)) {
@@ -150,8 +175,11 @@ static int is_endless(const struct config_datasets *d)
 static enum status resolve_data(struct config *cfg)
 {
     derive_int(cfg, &cfg->data_seed, cfg->seed);
+    if (cfg->synthetic)
+        cfg->datasets.n = 0;
     if (cfg->datasets.n == 0) {
-        config_remark(cfg, "no datasets are given: training on synthetic data");
+        if (!cfg->synthetic)
+            config_remark(cfg, "no datasets are given: training on synthetic data");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
@@ -390,7 +418,8 @@ static const struct {
 } steps[] = {
     {resolve_model, "model model_name_or_path"},
     {resolve_data, "datasets eval_datasets val_set_size"},
-    {resolve_batch, "per_device_train_batch_size gradient_accumulation_steps train_batch_size"},
+    {resolve_batch, "batch_size per_device_train_batch_size gradient_accumulation_steps "
+                    "train_batch_size"},
     {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
                  "max_seq_length"},
     {resolve_length, "max_steps num_train_epochs datasets"},

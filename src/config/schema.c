@@ -22,11 +22,13 @@ const struct config_key config_keys[] = {
 const size_t n_config_keys = ARRAY_LEN(config_keys);
 
 const struct config_refusal config_refusals[] = {
-#define REFUSED(name, accepted, hint) {#name, accepted, hint},
-#define IGNORED(name, why)            {#name, NULL, why},
+#define REFUSED(name, accepted, hint) {#name, accepted, hint, false},
+#define IGNORED(name, why)            {#name, NULL, why, false},
+#define OF_MODEL(name)                {#name, NULL, "a key of the network", true},
 #include "config/refused.def"
 #undef REFUSED
 #undef IGNORED
+#undef OF_MODEL
 };
 const size_t n_config_refusals = ARRAY_LEN(config_refusals);
 
@@ -40,7 +42,7 @@ void config_normalise(char *name)
 
 int config_next_alias(const char **list, char *word, size_t size)
 {
-    const char *at = *list + strspn(*list, " ");
+    const char *at = *list + strspn(*list, " !");
     size_t n = strcspn(at, " ");
     *list = at + n;
     if (n == 0)
@@ -61,6 +63,12 @@ static int has_alias(const struct config_key *key, const char *name)
     return 0;
 }
 
+bool config_alias_negates(const struct config_key *key, const char *name)
+{
+    const char *at = strstr(key->aliases, name);
+    return strcmp(key->name, name) != 0 && at && at > key->aliases && at[-1] == '!';
+}
+
 const struct config_key *config_find_key(const char *name)
 {
     for (size_t i = 0; i < n_config_keys; i++) {
@@ -69,6 +77,21 @@ const struct config_key *config_find_key(const char *name)
             return key;
     }
     return NULL;
+}
+
+enum config_name_kind config_name_kind(const char *given)
+{
+    char name[CONFIG_MAX_KEY];
+    if (strlen(given) >= sizeof(name))
+        return CONFIG_NAME_NONE;
+    (void)snprintf(name, sizeof(name), "%s", given);
+    config_normalise(name);
+    const struct config_key *key = config_find_key(name);
+    if (!key)
+        return config_find_refusal(name) ? CONFIG_NAME_MAYBE : CONFIG_NAME_NONE;
+    if (key->type == TYPE_BOOL || key->type == TYPE_TRISTATE)
+        return CONFIG_NAME_SWITCH;
+    return key->type == TYPE_BLOCKS ? CONFIG_NAME_MAYBE : CONFIG_NAME_VALUE;
 }
 
 int config_key_info(size_t i, struct config_key_info *out)

@@ -101,8 +101,8 @@ static float term(const struct synthetic_samples *s, int f, int64_t i, int64_t e
     const struct model_field *fields = s->facts->fields;
     struct philox4 w = words(s, STREAM_MIXTURE, f, 0, e * N_TERMS + k);
     uint32_t n_inputs = 0;
-    while (!fields[n_inputs].is_target)
-        n_inputs++;
+    while (!fields[n_inputs].is_target && !fields[n_inputs].n_classes)
+        n_inputs++; /* inputs that are classes come after those that are numbers */
     int input = (int)(w.v[0] % n_inputs);
     int64_t channel = (int64_t)(w.v[1] % (uint64_t)shape_last(&fields[input].shape));
     float x = hidden(s, input, i, channel);

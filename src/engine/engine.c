@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "engine/adapter_config.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
@@ -36,8 +37,9 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
 {
     const struct config *cfg = e->config;
     if (cfg->offload_folder)
-        return FAIL(ERR_UNSUPPORTED, "%s: this build has no disk tier; leave offload_folder out",
-                    config_where(cfg, "offload_folder"));
+        log_warn("%s: offload_folder: this build has no disk tier: what leaves the device goes to "
+                 "host memory, and nothing is written there",
+                 config_where(cfg, "offload_folder"));
     TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
                : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;

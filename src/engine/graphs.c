@@ -8,7 +8,7 @@
 static enum status set_precision(struct stage *s, const struct precision *p)
 {
     for (int i = 0; i < s->io.n_features; i++)
-        graph_value(s->graph, s->io.features[i])->dtype = p->weights;
+        TRY(precision_set_dtype(s->graph, s->io.features[i], p->weights));
     return precision_apply(s->graph, p);
 }
 

@@ -70,16 +70,13 @@ static value_id frames(struct writer *w, const struct frame_cnn *m, value_id ima
                        const value_id film[2])
 {
     value_id *ends;
-    struct shape one = shape_of(4, w->r->batch, m->height, m->width, INT64_C(1));
     if (w->b->status == OK)
         w->b->status = pool_try(&w->b->g->pool, &ends, (size_t)m->n_frames * sizeof(*ends));
     for (int64_t t = 0; t < m->n_frames && w->b->status == OK; t++) {
         if (t == 0 || !m->one_segment)
             writer_start_block(w);
         w->repeats = t > 0;
-        value_id x = build_reshape(w->b, writer_slice(w, images, 1, t, 1), one);
-        x = frame(w, m, x, film);
-        ends[t] = build_reshape(w->b, x, shape_of(3, w->r->batch, INT64_C(1), m->channels[2]));
+        ends[t] = writer_as_step(w, frame(w, m, writer_step(w, images, t), film));
     }
     w->repeats = false;
     if (w->b->status != OK)
@@ -187,6 +184,17 @@ static void parse_losses(struct keys *k, struct frame_cnn *m)
         add_loss(m, "variance", "variance", lambda);
 }
 
+/* architecture: transformer, or {name: transformer}: attention over the frames. */
+static void parse_architecture(struct keys *k)
+{
+    const json_t *value =
+        keys_has(k, "architecture") ? json_object_get(k->object, "architecture") : NULL;
+    const json_t *inner = json_is_object(value) ? json_object_get(value, "name") : value;
+    if (value && (!json_is_string(inner) || strcmp(json_string_value(inner), "transformer") != 0))
+        KEYS_FAIL(k, "architecture", ERR_UNSUPPORTED,
+                  "key 'architecture': there is transformer, which is attention over the frames");
+}
+
 static void parse_sizes(struct keys *k, struct frame_cnn *m)
 {
     bool small = keys_bool(k, "memory_optimized", false);
@@ -216,6 +224,7 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     TRY(pool_try(&m->pool, &own, sizeof(*own)));
     m->config = own;
     keys_init(&k, config, origin);
+    parse_architecture(&k);
     parse_sizes(&k, own);
     parse_losses(&k, own);
     TRY(keys_finish(&k));
@@ -239,6 +248,7 @@ const struct model_def model_def_frame_cnn = {
     .name = "frame_cnn",
     .model_types = model_types,
     .architectures = architectures,
+    .implied_by = "temporal_frames",
     .parse = parse,
     .build = build_graph,
     .export_config = export_config,

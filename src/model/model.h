@@ -84,7 +84,7 @@ struct model_request {
     double label_smoothing, z_loss;
 };
 
-enum { MODEL_MOST_SUMS = 16, MODEL_MOST_LOSSES = 8 };
+enum { MODEL_MOST_SUMS = 24, MODEL_MOST_LOSSES = 16 };
 
 /* One of the losses that training minimises the weighted sum of; it has the name of its sum. */
 struct model_loss {
@@ -96,8 +96,8 @@ struct model_loss {
  * The arrays live in the graph's pool. Inputs are the graph's, by name. Nothing is declared an
  * output of the graph: what the host reads is the caller's to say. */
 struct model_graph {
-    /* Float inputs that meet weights: they have the dtype of weights, whatever that is in a run.
-     * The others (targets) stay f32. */
+    /* Float inputs and constants that meet weights: they have the dtype of weights, whatever that
+     * is in a run. The others (targets) stay f32. */
     const value_id *features;
     int n_features;
     value_id rng;       /* i64 [2] input, when dropout is on; else VALUE_NONE */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/half.h"
+
 struct precision precision_f32(void)
 {
     return (struct precision){
@@ -26,6 +28,33 @@ struct precision precision_f16(void)
 bool precision_needs_chance(const struct precision *p)
 {
     return p->states == FORMAT_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
+}
+
+/* ---- what comes from outside ----------------------------------------------------------------- */
+
+static void round_element(void *to, enum dtype dtype, int64_t i, float x)
+{
+    if (dtype == DTYPE_F64)
+        ((double *)to)[i] = (double)x;
+    else
+        ((uint16_t *)to)[i] = dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+}
+
+enum status precision_set_dtype(struct graph *g, value_id v, enum dtype dtype)
+{
+    struct value *x = graph_value(g, v);
+    const float *from = x->data;
+    void *to;
+    if (x->role == ROLE_CONSTANT && dtype != DTYPE_F32) {
+        BUG_ON(x->dtype != DTYPE_F32);
+        int64_t n = shape_elems(&x->shape);
+        TRY(pool_try(&g->pool, &to, (size_t)(n * dtype_size(dtype))));
+        for (int64_t i = 0; i < n; i++)
+            round_element(to, dtype, i, from[i]);
+        x->data = to;
+    }
+    x->dtype = dtype;
+    return OK;
 }
 
 /* ---- one parameter --------------------------------------------------------------------------- */

@@ -50,6 +50,9 @@ struct param_role {
 struct param_role precision_role(const struct precision *p, const struct value *param,
                                  bool is_frozen);
 
+/* Gives an input that meets weights their dtype; the elements of a constant are rounded to it. */
+enum status precision_set_dtype(struct graph *g, value_id v, enum dtype dtype) MUST_CHECK;
+
 enum status precision_apply(struct graph *g, const struct precision *p) MUST_CHECK;
 
 #ifdef __cplusplus

@@ -116,7 +116,8 @@ static enum status emit_roots(struct emitter *e)
 {
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
-        if (x->producer == NODE_NONE && x->role != ROLE_INPUT && e->read[v])
+        bool has_use = e->read[v] || x->role == ROLE_PARAMETER; /* all are loaded and saved */
+        if (x->producer == NODE_NONE && x->role != ROLE_INPUT && has_use)
             TRY(emit_root(e, v));
         if (e->carried[v])
             TRY(emit_kept(e, v));

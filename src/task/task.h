@@ -45,7 +45,7 @@ struct metric_value {
     double value;
     bool is_logged;
 };
-enum { MOST_METRIC_VALUES = 16 };
+enum { MOST_METRIC_VALUES = 24 };
 
 struct task {
     const struct task_def *def;

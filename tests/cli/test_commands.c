@@ -67,6 +67,43 @@ static void expect_plan_keys(const json_t *j)
     assert_true(json_int_at(j, "budget.host_needs") >= json_int_at(j, "breakdown.context"));
 }
 
+/* Long options with dashes are keys of the config, in the spelling of the document. */
+static void the_command_line_of_a_document_is_taken_as_it_stands(void **state)
+{
+    struct process p;
+    (void)state;
+    PROCESS_RUN(&p, &scratch, "plan", "--config", "configs/tasks.yml", "--use-fp16",
+                "--checkpoint-every-layer", "--grad-accum-steps", "4", "--optimizer", "adamw8bit",
+                "--zero-stage", "2", "--max-gpu-mem", "1GiB", "--cpu-mem", "2GiB",
+                "--offload-folder", in_scratch("offload"), "--device-map", "auto", "--synthetic",
+                "bf16=false", "device=cpu", "model.frames=4", "model.image_height=16",
+                "model.image_width=16", "model.width_divisor=16", "--json");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "f16 with f32 masters and loss scaling");
+    expect_stderr(&p, "2 samples x 4 accumulated");
+    expect_stderr(&p, "zero-stage (one device has nothing to share");
+    expect_stderr(&p, "device-map (where tensors live is planned");
+    expect_stderr(&p, "offload_folder: this build has no disk tier");
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_int_at(j, "budget.device_bytes"), INT64_C(1) << 30);
+    json_decref(j);
+    process_release(&p);
+}
+
+static void a_switch_needs_no_value_and_a_key_does(void **state)
+{
+    struct process p;
+    (void)state;
+    PROCESS_RUN(&p, &scratch, "plan", "--bf16", config, "--tf32", "false");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "bf16 with f32 masters");
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "plan", config, "--learning-rate", "--bf16");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "--learning-rate needs a value");
+    process_release(&p);
+}
+
 static void plan_says_what_every_byte_is_for(void **state)
 {
     (void)state;
@@ -653,6 +690,8 @@ static void keys_under_model_change_a_folders_config(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_command_line_of_a_document_is_taken_as_it_stands),
+        TEST(a_switch_needs_no_value_and_a_key_does),
         TEST(plan_says_what_every_byte_is_for),
         TEST(plan_says_what_has_left_the_device),
         TEST(plan_draws_into_a_file),

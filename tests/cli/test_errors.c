@@ -121,8 +121,8 @@ static void bad_config_is_2(void **state)
 static void what_this_build_lacks_is_2(void **state)
 {
     (void)state;
-    expect_error(2, "ERR_UNSUPPORTED", "this build has no disk tier",
-                 ARGS("train", config, "offload_folder=/tmp"));
+    expect_error(2, "ERR_UNSUPPORTED", "fp8: not available in this version",
+                 ARGS("train", config, "fp8=true"));
 }
 
 static void missing_files_are_named(void **state)

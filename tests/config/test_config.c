@@ -192,6 +192,38 @@ static void what_is_held_is_named_and_let_go(void **state)
     config_free(cfg);
 }
 
+static void a_spelling_may_say_the_opposite_of_its_key(void **state)
+{
+    (void)state;
+    struct config *cfg = load("no-checkpointing: true\n");
+    assert_string_equal(cfg->gradient_checkpointing.text, "false");
+    config_free(cfg);
+    cfg = load("no_checkpointing: false\n");
+    assert_string_equal(cfg->gradient_checkpointing.text, "auto");
+    config_free(cfg);
+    refuses("no_checkpointing: 0-3\n", ERR_CONFIG, "no_checkpointing: expected true or false");
+}
+
+static int64_t frames_of(const struct config *cfg)
+{
+    return (int64_t)json_integer_value(json_object_get(cfg->model, "temporal_frames"));
+}
+
+static void keys_of_a_network_may_stand_at_the_top(void **state)
+{
+    const char *const override = "temporal-frames=7";
+    (void)state;
+    struct config *cfg = load("temporal_frames: 3\nmodel: {image_width: 64}\n");
+    assert_int_equal(frames_of(cfg), 3);
+    assert_int_equal(json_object_size(cfg->model), 2);
+    config_free(cfg);
+    cfg = load_with("model: {temporal_frames: 3}\n", &override, 1);
+    assert_int_equal(frames_of(cfg), 7);
+    config_free(cfg);
+    refuses("temporal_frames: 3\nmodel: {temporal_frames: 4}\n", ERR_CONFIG,
+            "demo.yaml:1: temporal_frames: given twice, first at demo.yaml:2");
+}
+
 static void aliases_and_dashes_reach_the_canonical_key(void **state)
 {
     (void)state;
@@ -509,7 +541,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
     refuses("packing: false\n", ERR_UNSUPPORTED, "always packed");
-    refuses("batch_size: 8\n", ERR_UNSUPPORTED, "per_device_train_batch_size or train_batch_size");
+    refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: lora");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
             "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");
@@ -631,6 +663,8 @@ int main(void)
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_schema),
+        cmocka_unit_test(a_spelling_may_say_the_opposite_of_its_key),
+        cmocka_unit_test(keys_of_a_network_may_stand_at_the_top),
         cmocka_unit_test(compile_has_a_word_for_each_stage),
         cmocka_unit_test(values_are_typed_by_the_schema),
         cmocka_unit_test(blocks_to_recompute_are_listed),

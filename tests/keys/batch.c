@@ -136,3 +136,14 @@ void key_max_time(void)
     assert_int_equal(t.n_saves, 1);
     assert_int_equal(t.saved[0], t.n_steps);
 }
+
+void key_batch_size(void)
+{
+    struct trial a, b;
+    TRAIN(&a, "per_device_train_batch_size=3");
+    TRAIN(&b, "per_device_train_batch_size=", "batch_size=3");
+    assert_true(trial_same_losses(&a, &b));
+    REFUSED("some tools mean the micro-batch", "per_device_train_batch_size=", "batch_size=4",
+            "gradient_accumulation_steps=2");
+    REFUSED("keep one of them", "per_device_train_batch_size=2", "batch_size=4");
+}

@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "keys/keys.h"
+#include "support/scratch.h"
 #include "support/trial.h"
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -126,7 +128,11 @@ void key_disk_memory(void)
 
 void key_offload_folder(void)
 {
-    REFUSED("this build has no disk tier", trial_path("offload_folder", "offload"));
+    struct trial t;
+    char path[SCRATCH_PATH];
+    PLAN(&t, trial_path("offload_folder", "offload"));
+    assert_int_equal(t.plan.disk_bytes, 0);
+    assert_false(file_exists(scratch_path(trials_scratch(), "offload", path)));
 }
 
 /* ---- what leaves the device ------------------------------------------------------------------ */

@@ -119,6 +119,16 @@ static void write_windows(const char *name, int n_windows, char letter)
     scratch_write_text(trials_scratch(), name, text);
 }
 
+/* What the datasets are is not even looked at. */
+void key_synthetic(void)
+{
+    struct trial a, b;
+    const char *missing = trial_path("datasets.0.path", "there-is-none.txt");
+    TRAIN(&a, "datasets.0.type=synthetic");
+    TRAIN(&b, missing, "synthetic=true");
+    assert_true(trial_same_losses(&a, &b));
+}
+
 void key_datasets(void)
 {
     struct trial a, b;

@@ -16,13 +16,15 @@ static enum status load(const char *text, struct config **cfg)
     return config_resolve(*cfg, 1);
 }
 
-static int64_t count_params(const char *text)
+/* Of the parameters whose names begin with `prefix`. */
+static int64_t count_below(const char *text, const char *prefix)
 {
     struct config *cfg;
     struct model *m;
     struct graph *g;
     struct builder b;
     struct model_graph io;
+    int64_t n = 0;
     expect_ok(load(text, &cfg));
     struct key_origin origin = config_model_origin(cfg, NULL);
     expect_ok(model_new(&m, cfg->model, &origin));
@@ -32,11 +34,22 @@ static int64_t count_params(const char *text)
                           &(struct model_request){
                               .purpose = MODEL_EVAL, .batch = 1, .seq_len = 1, .dtype = DTYPE_F32},
                           &io));
-    int64_t n = model_count_params(&io);
+    for (int i = 0; i < io.n_params; i++) {
+        const struct model_param *p = &io.params[i];
+        if (!p->buffer && strncmp(p->name, prefix, strlen(prefix)) == 0)
+            n += shape_elems(&p->shape);
+    }
+    if (*prefix == '\0')
+        assert_true(n == model_count_params(&io));
     graph_free(g);
     model_free(m);
     config_free(cfg);
     return n;
+}
+
+static int64_t count_params(const char *text)
+{
+    return count_below(text, "");
 }
 
 static void parameters_are_counted_without_buffers(void **state)
@@ -70,6 +83,25 @@ static void the_frame_cnn_has_the_parameters_of_its_document(void **state)
     assert_int_equal(count_params("model: {model_type: frame_cnn}"), 536846);
     assert_int_equal(count_params("model: {model_type: frame_cnn, memory_optimized: true}"),
                      143886);
+}
+
+static void the_three_branches_have_the_parameters_of_their_document(void **state)
+{
+    static const char all[] = "model: {model_type: three_branch, siamese: cnn, tracks: true}";
+    static const struct {
+        const char *branch;
+        int64_t n;
+    } due[] = {{"unet3d.", 3024193}, {"detector.", 1109254}, {"vectors.", 51205},
+               {"tempo.", 1044288},  {"fusion.", 11058338},  {"siamese.", 2018114 + 224 * 256},
+               {"tracks.", 181892}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(due); i++) {
+        int64_t n = count_below(all, due[i].branch);
+        if (n != due[i].n)
+            fail_msg("%s has %lld parameters", due[i].branch, (long long)n);
+    }
+    assert_int_equal(count_params("model: {model_type: three_branch, frames: 87}"), 16287278);
+    assert_int_equal(count_params(all), 18544628);
 }
 
 static void mistakes_are_told_with_the_entry_and_its_line(void **state)
@@ -113,6 +145,7 @@ int main(void)
         cmocka_unit_test(parameters_are_counted_without_buffers),
         cmocka_unit_test(the_wide_autoencoder_has_the_parameters_of_its_document),
         cmocka_unit_test(the_frame_cnn_has_the_parameters_of_its_document),
+        cmocka_unit_test(the_three_branches_have_the_parameters_of_their_document),
         cmocka_unit_test(mistakes_are_told_with_the_entry_and_its_line),
     };
     return cmocka_run_group_tests_name("layers", tests, NULL, NULL);

@@ -32,7 +32,7 @@ struct process_options {
     int closed;                     /* a standard file it does not get; 0: none */
 };
 
-enum { MAX_ARGS = 24 };
+enum { MAX_ARGS = 40 };
 
 /* Starts snug with arguments (NULL-terminated); output goes to files in the scratch folder. */
 void process_start(struct process *p, const struct scratch *s, const struct process_options *o,

@@ -110,7 +110,9 @@ static void networks_train_as_pytorch_trains_them(void **state)
                  {"cnn", "per_device_train_batch_size=6", 0.05},
                  {"branches", "per_device_train_batch_size=6", 0.05},
                  {"wide_autoencoder", "per_device_train_batch_size=8", 0.0001},
-                 {"frame_cnn", "per_device_train_batch_size=8", 0.002}};
+                 {"frame_cnn", "per_device_train_batch_size=8", 0.002},
+                 {"three_branch", "per_device_train_batch_size=3", 0.01},
+                 {"frames", "per_device_train_batch_size=7", 0.05}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct network_run x;

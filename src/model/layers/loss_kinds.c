@@ -74,6 +74,13 @@ static value_id cosine(struct writer *w, const struct loss_term *t, value_id x, 
     return plus(w, scaled(w, share, -1.0), 1.0);
 }
 
+/* How far x is above y. */
+static value_id hinge(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    (void)t;
+    return mean(w, build(w->b, OP_relu, IN(op2(w, OP_sub, x, y)), NO_ATTRS));
+}
+
 /* ---- of a batch ------------------------------------------------------------------------------ */
 
 /* How many numbers the samples that count have. */
@@ -111,6 +118,12 @@ static value_id bce(struct writer *w, const struct loss_term *t, value_id x, val
 {
     (void)t;
     return mean(w, op2(w, OP_bce_with_logits, x, y));
+}
+
+/* The square of how far the probability is from what is true. */
+static value_id brier(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    return mse(w, t, build(w->b, OP_sigmoid, IN(x), NO_ATTRS), y);
 }
 
 /* 1 - (2 sum(p y) + s) / (sum(p) + sum(y) + s). */
@@ -156,7 +169,9 @@ static const struct loss_kind kinds[] = {
      .preset = 1e-8,
      .coupling = "the loss variance compares the variances of all outputs and targets of a batch",
      .of_samples = variance},
+    {.name = "hinge", .of_samples = hinge},
     {.name = "bce", .draw = DRAW_BITS, .of_samples = bce},
+    {.name = "brier", .draw = DRAW_BITS, .of_samples = brier},
     {.name = "dice", .number = "smooth", .preset = 1.0, .draw = DRAW_BITS, .of_samples = dice},
     {.name = "focal", .number = "gamma", .preset = 2.0, .draw = DRAW_BITS, .of_samples = focal},
     {.name = "cross_entropy", .of_classes = true, .of_samples = cross_entropy},
@@ -173,5 +188,6 @@ const struct loss_kind *loss_kind_find(const char *name)
 
 const char *loss_kind_names(void)
 {
-    return "mse, l1, huber, smooth_l1, cosine, variance, bce, dice, focal, cross_entropy";
+    return "mse, l1, huber, smooth_l1, cosine, variance, hinge, bce, brier, dice, focal, "
+           "cross_entropy";
 }

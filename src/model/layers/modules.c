@@ -138,6 +138,31 @@ value_id writer_concat(struct writer *w, const value_id *parts, int n, int64_t a
     return build(w->b, OP_concat, parts, n, ATTRS({.name = "axis", .i = axis}));
 }
 
+value_id writer_step(struct writer *w, value_id x, int64_t t)
+{
+    if (w->b->status != OK)
+        return VALUE_NONE;
+    struct shape shape = *build_shape(w->b, x);
+    shape.rank--;
+    memmove(shape.dim + 1, shape.dim + 2, (size_t)(shape.rank - 1) * sizeof(shape.dim[0]));
+    return build_reshape(w->b, writer_slice(w, x, 1, t, 1), shape);
+}
+
+value_id writer_as_step(struct writer *w, value_id x)
+{
+    if (w->b->status != OK)
+        return VALUE_NONE;
+    struct shape shape = *build_shape(w->b, x);
+    if (shape.rank == MAX_RANK) {
+        w->b->status = FAIL(ERR_UNSUPPORTED, "a sequence has at most %d axes", MAX_RANK);
+        return VALUE_NONE;
+    }
+    memmove(shape.dim + 2, shape.dim + 1, (size_t)(shape.rank - 1) * sizeof(shape.dim[0]));
+    shape.rank++;
+    shape.dim[1] = 1;
+    return build_reshape(w->b, x, shape);
+}
+
 /* Every time step is a sample of one place to film. */
 value_id writer_weighted_sum(struct writer *w, value_id x, value_id weights)
 {

@@ -24,6 +24,15 @@ value_id module_batch_norm(struct writer *w, const char *name, value_id x);
 value_id module_group_norm(struct writer *w, const char *name, value_id x, int64_t groups);
 value_id module_layer_norm(struct writer *w, const char *name, value_id x);
 
+/* Attention of all tokens to each other, then a feed-forward network, x [B, T, d] -> the same. */
+struct encoder_layer {
+    int64_t heads, hidden; /* of attention; of the feed-forward network */
+    double dropout;        /* of probabilities, of what is added, inside the feed-forward network */
+    bool norms_first;      /* norms before what is added to x, else after the sum */
+};
+value_id module_encoder(struct writer *w, const char *name, value_id x,
+                        const struct encoder_layer *l);
+
 /* ---- without weights ------------------------------------------------------------------------- */
 
 value_id writer_op(struct writer *w, enum op_id op, value_id x);
@@ -39,6 +48,9 @@ value_id writer_global_mean(struct writer *w, value_id x);
 /* Places [start, start + length) of an axis; concat along one. */
 value_id writer_slice(struct writer *w, value_id x, int64_t axis, int64_t start, int64_t length);
 value_id writer_concat(struct writer *w, const value_id *parts, int n, int64_t axis);
+/* Step t of x [B, T, ..] -> [B, ..], and x [B, ..] as one step of a sequence: [B, 1, ..]. */
+value_id writer_step(struct writer *w, value_id x, int64_t t);
+value_id writer_as_step(struct writer *w, value_id x);
 /* sum over t of weights[b, t] x[b, t, c]: [B, T, C] and [B, T] -> [B, C]. */
 value_id writer_weighted_sum(struct writer *w, value_id x, value_id weights);
 

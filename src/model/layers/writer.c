@@ -18,13 +18,15 @@ void writer_end(struct writer *w)
     w->b->block = BLOCK_NONE;
     w->out->n_blocks = w->n_blocks;
     if (w->b->status == OK)
-        w->b->status = pool_try(&w->b->g->pool, &features, sizeof(w->values));
+        w->b->status = pool_try(&w->b->g->pool, &features, sizeof(w->values) + sizeof(w->tables));
     if (w->b->status != OK)
         return;
     for (int i = 0; i < w->n_fields; i++) {
         if (!w->fields[i].is_target && !w->fields[i].n_classes)
             features[w->out->n_features++] = w->values[i];
     }
+    for (int i = 0; i < w->n_tables; i++)
+        features[w->out->n_features++] = w->tables[i];
     w->out->features = features;
 }
 
@@ -266,13 +268,19 @@ value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm
     return y;
 }
 
+value_id writer_random_state(struct writer *w)
+{
+    if (w->out->rng == VALUE_NONE)
+        w->out->rng = build_value(w->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
+    return w->out->rng;
+}
+
 value_id writer_dropout(struct writer *w, value_id x, double rate, bool channels)
 {
     if (w->r->purpose != MODEL_TRAIN || !(rate > 0))
         return x;
-    if (w->out->rng == VALUE_NONE)
-        w->out->rng = build_value(w->b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, INT64_C(2)));
-    return build(w->b, OP_dropout, IN(x, w->out->rng),
+    value_id rng = writer_random_state(w);
+    return build(w->b, OP_dropout, IN(x, rng),
                  ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++w->n_dropouts},
                        {.name = "channels", .i = channels}));
 }
@@ -288,4 +296,12 @@ value_id writer_number(struct writer *w, double number)
     if (there != VALUE_NONE || w->b->status != OK)
         return there;
     return build_constant(w->b, name, DTYPE_F32, (struct shape){0}, &x);
+}
+
+value_id writer_table(struct writer *w, const char *name, struct shape shape, const float *data)
+{
+    BUG_ON(w->n_tables == WRITER_MOST_TABLES);
+    value_id table = build_constant(w->b, name, DTYPE_F32, shape, data);
+    w->tables[w->n_tables++] = table;
+    return table;
 }

@@ -24,6 +24,7 @@ struct weight_init {
     double std;   /* NORMAL */
 };
 
+enum { WRITER_MOST_TABLES = 4 };  /* constants that meet weights */
 enum { WRITER_MOST_FIELDS = 15 }; /* of a batch, beside which samples count */
 
 struct layer;
@@ -37,6 +38,8 @@ struct writer {
     struct model_field fields[WRITER_MOST_FIELDS]; /* inputs made so far */
     value_id values[WRITER_MOST_FIELDS];
     int n_fields;
+    value_id tables[WRITER_MOST_TABLES];
+    int n_tables;
     value_id valid; /* f32 [B]: 1 for samples that count; VALUE_NONE: no loss yet */
     int n_blocks;
     int depth; /* lists inside lists */
@@ -104,8 +107,14 @@ value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm
 /* x itself unless training with a rate above 0; whole channels of a sample, or each number. */
 value_id writer_dropout(struct writer *w, value_id x, double rate, bool channels);
 
+/* The input that every dropout of the graph draws from. */
+value_id writer_random_state(struct writer *w);
+
 /* A number as a tensor without axes; the same one again for the same number. */
 value_id writer_number(struct writer *w, double number);
+
+/* A constant that meets weights: it has their dtype, whatever that is in a run. */
+value_id writer_table(struct writer *w, const char *name, struct shape shape, const float *data);
 
 /* Channels of x [B, .., C]. */
 int64_t writer_channels(const struct writer *w, value_id x);

@@ -153,7 +153,7 @@ static enum status film_grad_bands(const struct kernel_ctx *x, const struct op_c
         else
             film_sums_kernel<T, 1><<<n, CHANNEL_THREADS, 0, cuda_stream(x)>>>(a);
     });
-    film_weights_kernel<<<grid_for(a.e.n_samples * a.e.channels, CHANNEL_THREADS / WARP),
+    film_weights_kernel<<<grid_for(a.e.n_samples * a.e.channels, (int)CHANNEL_THREADS / (int)WARP),
                           CHANNEL_THREADS, 0, cuda_stream(x)>>>(a, any_of(&c->out[1]),
                                                                 any_of(&c->out[2]));
     launch_rows(x, c, a);
