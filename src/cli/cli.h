@@ -21,7 +21,7 @@ extern "C" {
 struct args {
     bool help, json, no_color, quiet, verbose;
     bool resume, dry_run, force, no_echo, ops, version, require_gpu, measure, what_if;
-    int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
+    int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns, n_samples;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,
         *dtype;
@@ -66,8 +66,8 @@ struct command {
 };
 
 /* One file each: cmd_<name>.c. */
-extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_tokenize, cmd_export,
-    cmd_env, cmd_help;
+extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_data, cmd_tokenize,
+    cmd_export, cmd_env, cmd_help;
 
 /* main.c */
 extern const struct command *const commands[]; /* NULL-terminated */

@@ -25,11 +25,23 @@ struct language_data {
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
+const char *language_tokenizer_name(const struct config *cfg, const char *model_folder)
+{
+    return cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
+}
+
+enum status language_open_template(const struct config *cfg, const char *name,
+                                   const struct tokenizer *t, struct chat_template **out)
+{
+    bool is_own = cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT;
+    const char *family = config_choice_name("chat_template", (int)cfg->chat_template);
+    return chat_template_open(out, is_own ? NULL : family, name, t);
+}
+
 enum status language_open_tokenizer(const struct config *cfg, const struct model *model,
                                     const char *model_folder, struct tokenizer **out)
 {
-    const char *name = cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
-    TRY(tokenizer_open(out, name));
+    TRY(tokenizer_open(out, language_tokenizer_name(cfg, model_folder)));
     if (tokenizer_eos(*out) < 0 && model->language.eos_token >= 0 &&
         model->language.eos_token < model->language.vocab_size)
         tokenizer_set_eos(*out, (int32_t)model->language.eos_token);
@@ -67,14 +79,6 @@ void language_tell_documents(const struct tokenizer *t)
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static const char *tokenizer_path(const struct language_data *x)
-{
-    const struct config *cfg = x->config;
-    return cfg->tokenizer            ? cfg->tokenizer
-           : x->options.model_folder ? x->options.model_folder
-                                     : "bytes";
-}
-
 static enum status open_tokenizer(struct language_data *x)
 {
     const struct task_data_options *o = &x->options;
@@ -91,7 +95,7 @@ static struct source_list_options describe(const struct language_data *x, bool e
         .vocab_size = x->options.task->model->language.vocab_size,
         .cache_folder = x->options.cache_folder,
         .tokenizer = x->tokenizer,
-        .tokenizer_name = tokenizer_path(x),
+        .tokenizer_name = language_tokenizer_name(cfg, x->options.model_folder),
     };
 }
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "task/language.h"
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
@@ -233,10 +234,7 @@ static enum status open_with_template(struct source_list *out, const struct sour
     struct chat_template *chat = NULL;
     struct str missing = {0};
     enum status status;
-    const char *family = cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT
-                             ? NULL
-                             : config_choice_name("chat_template", (int)cfg->chat_template);
-    if (chat_template_open(&chat, family, l->tokenizer_name, l->tokenizer) != OK)
+    if (language_open_template(cfg, l->tokenizer_name, l->tokenizer, &chat) != OK)
         str_add(&missing, status_message());
     struct example_options e = {
         .chat = chat,
