@@ -343,6 +343,7 @@ struct snug_generate_request {
     int64_t top_k;      /* 0: all tokens */
     double top_p;       /* 1: all tokens */
     uint64_t seed;
+    const char *stop; /* text that ends what is made, and is no part of it; NULL: none */
 };
 
 struct snug_generation {
@@ -378,6 +379,24 @@ enum snug_status snug_generate(struct snug_generator *g, snug_text_callback on_t
 enum snug_status snug_generation_json(const struct snug_generate_request *request,
                                       const struct snug_generation *generation,
                                       char **text) SNUG_MUST_CHECK;
+
+/* A conversation in the tokenizer's chat template, or the config's. The request's prompt is not
+ * read; `system` is a message (NULL: none, or the template's own); `context` limits the tokens of
+ * the conversation (0: the model does). */
+struct snug_chat;
+
+enum snug_status snug_chat_open(struct snug_chat **out, const struct snug_config *config,
+                                const struct snug_settings *settings, const char *checkpoint,
+                                const struct snug_generate_request *request, const char *system,
+                                int64_t context) SNUG_MUST_CHECK;
+void snug_chat_close(struct snug_chat *c); /* NULL is fine */
+
+/* The user says `text`; the assistant's answer is generated as by snug_generate. Where it fails,
+ * the conversation is as before. */
+enum snug_status snug_chat_say(struct snug_chat *c, const char *text, snug_text_callback on_text,
+                               void *user, const volatile sig_atomic_t *stop,
+                               struct snug_generation *out) SNUG_MUST_CHECK;
+void snug_chat_reset(struct snug_chat *c); /* begins anew, with the same system message */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

@@ -98,6 +98,23 @@ static enum status need_one_kind(const struct source_list_options *o, bool has_e
     return OK;
 }
 
+/* Rows are cut one way or the other: asked for what the data cannot have, say so. */
+static enum status check_packing(const struct source_list_options *o, bool has_examples)
+{
+    enum config_tristate packing = o->config->packing;
+    if (has_examples && packing == CONFIG_TRISTATE_TRUE)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: packing: records have a row each in this version; write packing: false, or "
+                    "leave it out",
+                    config_where(o->config, "packing"));
+    if (!has_examples && packing == CONFIG_TRISTATE_FALSE)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: packing: texts are one stream, cut into rows; write packing: true, or "
+                    "leave it out",
+                    config_where(o->config, "packing"));
+    return OK;
+}
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 /* Synthetic data without an end: so much that no run comes round to it again, and the same amount
@@ -258,6 +275,7 @@ enum status source_list_open(struct source_list *out, const struct source_list_o
     size_t most = MAX(o->datasets->n, (size_t)1);
     *out = (struct source_list){.has_examples = source_list_has_examples(o)};
     TRY(need_one_kind(o, out->has_examples));
+    TRY(check_packing(o, out->has_examples));
     TRY_GOTO(mem_try_array(&out->items, most, sizeof(*out->items)), out);
     TRY_GOTO(mem_try_array(&out->weights, most, sizeof(*out->weights)), out);
     TRY_GOTO(tokens_folder(o, &folder), out);

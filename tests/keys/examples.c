@@ -78,3 +78,14 @@ void key_excess_length_strategy(void)
     EVALUATE(&e, data, "excess_length_strategy=drop");
     assert_int_equal(e.n_tokens, 5);
 }
+
+void key_packing(void)
+{
+    struct trial t;
+    const char *data = write_chats(4);
+    REFUSED("records have a row each", LONG, data, "chat_template=chatml", "packing=true");
+    REFUSED("texts are one stream", trial_text(), "packing=false");
+    TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "packing=false");
+    assert_int_equal(t.n_steps, 4 / TRIAL_BATCH);
+    TRAIN(&t, trial_text(), "packing=true");
+}
