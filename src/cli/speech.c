@@ -37,7 +37,8 @@ enum snug_status print_piece(void *user, const char *text, size_t n_bytes)
 void show_generation(const struct snug_generation *g)
 {
     char bytes[BYTES_TEXT], planned[BYTES_TEXT];
-    bool is_all = g->arena_bytes == g->arena_predicted; /* a short prompt leaves some of it unused */
+    bool is_all =
+        g->arena_bytes == g->arena_predicted; /* a short prompt leaves some of it unused */
     double rate = g->decode_s > 0 ? (double)g->n_new_tokens / g->decode_s : 0;
     log_info("%lld prompt tokens in %.0f ms, %lld new tokens at %.1f tok/s%s; arena %s (%s%s); "
              "weights %s",

@@ -103,10 +103,11 @@ static enum status check_packing(const struct source_list_options *o, bool has_e
 {
     enum config_tristate packing = o->config->packing;
     if (has_examples && packing == CONFIG_TRISTATE_TRUE)
-        return FAIL(ERR_UNSUPPORTED,
-                    "%s: packing: records have a row each in this version; write packing: false, or "
-                    "leave it out",
-                    config_where(o->config, "packing"));
+        return FAIL(
+            ERR_UNSUPPORTED,
+            "%s: packing: records have a row each in this version; write packing: false, or "
+            "leave it out",
+            config_where(o->config, "packing"));
     if (!has_examples && packing == CONFIG_TRISTATE_FALSE)
         return FAIL(ERR_UNSUPPORTED,
                     "%s: packing: texts are one stream, cut into rows; write packing: true, or "
