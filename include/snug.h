@@ -348,6 +348,7 @@ struct snug_generate_request {
     int64_t top_k;      /* 0: all tokens */
     double top_p;       /* 1: all tokens */
     uint64_t seed;
+    const char *stop; /* text that ends what is made, and is no part of it; NULL: none */
 };
 
 struct snug_generation {
@@ -384,6 +385,24 @@ enum snug_status snug_generation_json(const struct snug_generate_request *reques
                                       const struct snug_generation *generation,
                                       char **text) SNUG_MUST_CHECK;
 
+/* A conversation in the tokenizer's chat template, or the config's. The request's prompt is not
+ * read; `system` is a message (NULL: none, or the template's own); `context` limits the tokens of
+ * the conversation (0: the model does). */
+struct snug_chat;
+
+enum snug_status snug_chat_open(struct snug_chat **out, const struct snug_config *config,
+                                const struct snug_settings *settings, const char *checkpoint,
+                                const struct snug_generate_request *request, const char *system,
+                                int64_t context) SNUG_MUST_CHECK;
+void snug_chat_close(struct snug_chat *c); /* NULL is fine */
+
+/* The user says `text`; the assistant's answer is generated as by snug_generate. Where it fails,
+ * the conversation is as before. */
+enum snug_status snug_chat_say(struct snug_chat *c, const char *text, snug_text_callback on_text,
+                               void *user, const volatile sig_atomic_t *stop,
+                               struct snug_generation *out) SNUG_MUST_CHECK;
+void snug_chat_reset(struct snug_chat *c); /* begins anew, with the same system message */
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 struct snug_tokenized {
@@ -400,6 +419,46 @@ enum snug_status snug_tokenize(const struct snug_config *config,
                                struct snug_tokenized *out) SNUG_MUST_CHECK;
 enum snug_status snug_tokenized_json(const struct snug_tokenized *t, const char *out_path,
                                      char **text) SNUG_MUST_CHECK;
+
+/* The data of a config as training sees it: examples of their own (records), or sequences cut out
+ * of one stream. */
+struct snug_data;
+
+enum { SNUG_DATA_BINS = 16 };
+
+struct snug_data_summary {
+    const char *noun;      /* "examples" or "sequences" */
+    const char *templates; /* the chat template's family; NULL: none is known */
+    int64_t n_samples, n_tokens;
+    int64_t n_labels; /* tokens that are learnt, of n_looked_at */
+    int64_t n_looked_at;
+    int64_t n_read, n_truncated, n_dropped, n_unlabelled; /* records; the others are left out */
+    int64_t shortest, longest;
+    int64_t bin_tokens; /* of the histogram: samples of 1 to bin_tokens are in the first, */
+    int64_t bins[SNUG_DATA_BINS]; /* and so on */
+};
+
+/* Reads, tokenises and keeps the data as training does. */
+enum snug_status snug_data_open(struct snug_data **out, const struct snug_config *config,
+                                const struct snug_settings *settings) SNUG_MUST_CHECK;
+void snug_data_close(struct snug_data *d); /* NULL is fine */
+void snug_data_summarise(const struct snug_data *d, struct snug_data_summary *out);
+
+/* Tokens in a row that are learnt, or that are not, and their text (UTF-8). */
+struct snug_data_piece {
+    const char *text;
+    size_t n_bytes;
+    int64_t n_tokens;
+    bool is_learnt;
+};
+typedef enum snug_status (*snug_piece_callback)(void *user, const struct snug_data_piece *piece);
+
+/* The pieces of sample i, one after the other. */
+enum snug_status snug_data_sample(const struct snug_data *d, int64_t i,
+                                  snug_piece_callback on_piece, void *user) SNUG_MUST_CHECK;
+/* The summary, and the first n samples with their ids. */
+enum snug_status snug_data_json(const struct snug_data *d, int64_t n_samples,
+                                char **text) SNUG_MUST_CHECK;
 
 struct snug_export_options {
     const char *checkpoint; /* see snug_generator_open */

@@ -23,7 +23,7 @@ _snug_setting() {
 
 _snug() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands='plan train eval generate tokenize export env help'
+    local commands='plan train eval generate chat data tokenize export env help'
     local common='--json --no-color --quiet --verbose --help'
     local options
     COMPREPLY=()
@@ -35,7 +35,9 @@ _snug() {
     plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if' ;;
     train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html' ;;
     eval) options='--checkpoint' ;;
-    generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --checkpoint --no-echo' ;;
+    generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --stop --checkpoint --no-echo' ;;
+    chat) options='--prompt --system --max-new-tokens --context --temperature --top-k --top-p --seed --stop --checkpoint' ;;
+    data) options='--samples' ;;
     tokenize) options='--output' ;;
     export) options='--output --checkpoint --dtype --force' ;;
     env) options='--ops --measure --require-gpu' ;;
@@ -56,7 +58,7 @@ _snug() {
     --dump) mapfile -t COMPREPLY < <(compgen -W 'graph program' -- "$word"); return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W 'f32 bf16 f16' -- "$word"); return ;;
     --html | --svg | --snapshot | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-    --prompt | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
+    --prompt | --system | --stop | --context | --samples | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$word")

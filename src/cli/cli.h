@@ -17,14 +17,17 @@
 extern "C" {
 #endif
 
+/* A number that is not, where zero would be one. */
+#define NOT_GIVEN INT64_MIN
+
 /* Every option of every command; a command's table says which it has. */
 struct args {
     bool help, json, no_color, quiet, verbose;
     bool resume, dry_run, force, merge, no_echo, ops, version, require_gpu, measure, what_if;
-    int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns;
+    int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns, n_samples, context;
     double temperature, top_p;
-    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *checkpoint, *output,
-        *dtype;
+    const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *system, *stop_text,
+        *checkpoint, *output, *dtype;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
@@ -66,8 +69,8 @@ struct command {
 };
 
 /* One file each: cmd_<name>.c. */
-extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_tokenize, cmd_export,
-    cmd_env, cmd_help;
+extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_chat, cmd_data,
+    cmd_tokenize, cmd_export, cmd_env, cmd_help;
 
 /* main.c */
 extern const struct command *const commands[]; /* NULL-terminated */
@@ -116,6 +119,14 @@ void show_summary(const struct snug_run *run, enum snug_status status);
 enum snug_status load_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
 /* The same for commands that only want the model: without remarks about training data. */
 enum snug_status load_model_config(struct cli *cli, struct snug_config **out) SNUG_MUST_CHECK;
+/* The text of --prompt, where - is standard input, into memory of the arguments; NULL: none is
+ * given.
+ */
+enum snug_status read_prompt(struct cli *cli, const char **out) SNUG_MUST_CHECK;
+/* Text as it comes, on stdout. */
+enum snug_status print_piece(void *user, const char *text, size_t n_bytes) SNUG_MUST_CHECK;
+/* What a generation took, for people. */
+void show_generation(const struct snug_generation *g);
 /* Plans side by side (points.h): on every card; over a range of budgets. */
 enum snug_status run_plan_cards(struct cli *cli) SNUG_MUST_CHECK;
 enum snug_status run_plan_sweep(struct cli *cli) SNUG_MUST_CHECK;

@@ -2,14 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "cli/cli.h"
 
 #define AT(field) offsetof(struct args, field)
 
 static const struct option options[] = {
     {"prompt", 'p', OPTION_TEXT, AT(prompt), "TEXT",
-     "what to continue; default: the beginning of a document"},
+     "what to continue, - for standard input; default: the beginning of a document"},
+    {"stop", 0, OPTION_TEXT, AT(stop_text), "TEXT", "end before this text"},
     {"max-new-tokens", 'n', OPTION_INT, AT(max_new_tokens), "N", "at most this many; default 100"},
     {"temperature", 't', OPTION_FLOAT, AT(temperature), "X",
      "below 1 likelier tokens gain; 0: always the likeliest; default 0.8"},
@@ -23,27 +23,6 @@ static const struct option options[] = {
     {"no-echo", 0, OPTION_FLAG, AT(no_echo), NULL, "print the new text only, not the prompt"},
 };
 
-static enum snug_status on_text(void *user, const char *text, size_t n_bytes)
-{
-    (void)user;
-    if (fwrite(text, 1, n_bytes, stdout) == n_bytes && fflush(stdout) == 0)
-        return SNUG_OK;
-    (void)FAIL(ERR_IO, "stdout could not be written");
-    return SNUG_ERR_IO;
-}
-
-static void show(const struct snug_generation *g)
-{
-    char bytes[BYTES_TEXT];
-    double rate = g->decode_s > 0 ? (double)g->n_new_tokens / g->decode_s : 0;
-    log_info("%lld prompt tokens in %.0f ms, %lld new tokens at %.1f tok/s%s; arena %s (%s); "
-             "weights %s",
-             (long long)g->n_prompt_tokens, 1e3 * g->prefill_s, (long long)g->n_new_tokens, rate,
-             g->ended ? ", end of text" : "", format_bytes(bytes, g->arena_bytes),
-             g->arena_bytes == g->arena_predicted ? "as predicted" : "not as predicted",
-             g->weights ? g->weights : "untrained, from the seed");
-}
-
 static enum snug_status generate(struct cli *cli, const struct snug_config *config,
                                  const struct snug_generate_request *request)
 {
@@ -56,13 +35,13 @@ static enum snug_status generate(struct cli *cli, const struct snug_config *conf
     if (status != SNUG_OK)
         return status;
     if (streams && !cli->args.no_echo)
-        status = on_text(NULL, request->prompt, strlen(request->prompt));
+        status = print_piece(NULL, request->prompt, strlen(request->prompt));
     if (status == SNUG_OK)
-        status = snug_generate(g, streams ? on_text : NULL, NULL, cli->stop, &made);
+        status = snug_generate(g, streams ? print_piece : NULL, NULL, cli->stop, &made);
     if (status == SNUG_OK && streams)
-        status = on_text(NULL, "\n", 1);
+        status = print_piece(NULL, "\n", 1);
     if (status == SNUG_OK)
-        show(&made);
+        show_generation(&made);
     if (status == SNUG_OK && cli->args.json)
         status = snug_generation_json(request, &made, &json);
     if (status == SNUG_OK)
@@ -74,16 +53,22 @@ static enum snug_status generate(struct cli *cli, const struct snug_config *conf
 static enum snug_status run(struct cli *cli)
 {
     const struct args *a = &cli->args;
+    enum { DEFAULT_NEW = 100 };
+    const char *prompt;
+    enum snug_status status = read_prompt(cli, &prompt);
+    if (status != SNUG_OK)
+        return status;
     struct snug_generate_request request = {
-        .prompt = a->prompt ? a->prompt : "",
-        .max_new_tokens = a->max_new_tokens,
+        .prompt = prompt ? prompt : "",
+        .stop = a->stop_text,
+        .max_new_tokens = a->max_new_tokens == NOT_GIVEN ? DEFAULT_NEW : a->max_new_tokens,
         .temperature = a->temperature,
         .top_k = a->top_k,
         .top_p = a->top_p,
         .seed = (uint64_t)a->seed,
     };
     struct snug_config *config;
-    enum snug_status status = load_model_config(cli, &config);
+    status = load_model_config(cli, &config);
     if (status != SNUG_OK)
         return status;
     status = generate(cli, config, &request);
@@ -93,9 +78,9 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_generate = {
     .name = "generate",
-    .usage =
-        "generate CONFIG|FOLDER [--prompt TEXT] [--max-new-tokens N] [--temperature X]\n"
-        "            [--top-k K] [--top-p P] [--seed N] [--checkpoint PATH|last|none] [--json]",
+    .usage = "generate CONFIG|FOLDER [--prompt TEXT|-] [--max-new-tokens N] [--temperature X]\n"
+             "            [--top-k K] [--top-p P] [--seed N] [--stop TEXT]\n"
+             "            [--checkpoint PATH|last|none] [--json]",
     .summary = "continue a text with a model",
     .text = "Streams text to stdout until the model ends it, max-new-tokens are made, or the\n"
             "model's context is full. Weights, key/value cache and everything else are planned\n"

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-const struct command *const commands[] = {&cmd_plan,     &cmd_train,    &cmd_eval,
-                                          &cmd_generate, &cmd_tokenize, &cmd_export,
-                                          &cmd_env,      &cmd_help,     NULL};
+const struct command *const commands[] = {&cmd_plan, &cmd_train, &cmd_eval,     &cmd_generate,
+                                          &cmd_chat, &cmd_data,  &cmd_tokenize, &cmd_export,
+                                          &cmd_env,  &cmd_help,  NULL};
 
 const struct command *find_command(const char *name)
 {
@@ -176,8 +176,9 @@ static bool wants_json(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = {.stop = signals_stop(),
-                      .args = {.max_new_tokens = 100, .temperature = 0.8, .top_p = 1.0}};
+    struct cli cli = {
+        .stop = signals_stop(),
+        .args = {.max_new_tokens = NOT_GIVEN, .temperature = 0.8, .top_p = 1.0, .n_samples = 3}};
     hold_standard_files();
     pool_init(&cli.args.pool);
     signals_owe_json(wants_json(argc, argv));

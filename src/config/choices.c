@@ -237,13 +237,52 @@ static const struct config_choice dataset_type[] = {
     {"completion", CONFIG_DATASET_JSONL, NULL},
     {"llm.c", CONFIG_DATASET_TOKENS, NULL},
     {"llmc", CONFIG_DATASET_TOKENS, NULL},
-    REFUSE("alpaca", "jsonl with text_field"),
-    REFUSE("chat_template", "jsonl with text_field"),
-    REFUSE("sharegpt", "jsonl with text_field"),
-    REFUSE("input_output", "jsonl with text_field"),
-    REFUSE("parquet", "jsonl"),
-    REFUSE("arrow", "jsonl"),
-    REFUSE("csv", "jsonl"),
+    {"chat_template", CONFIG_DATASET_CHAT, NULL},
+    {"alpaca", CONFIG_DATASET_ALPACA, NULL},
+    {"alpaca_chat", CONFIG_DATASET_ALPACA_CHAT, NULL},
+    {"prompt_completion", CONFIG_DATASET_PROMPT_COMPLETION, NULL},
+    {"input_output", CONFIG_DATASET_INPUT_OUTPUT, NULL},
+    {"csv", CONFIG_DATASET_CSV, NULL},
+    {"chat", CONFIG_DATASET_CHAT, NULL},
+    {"messages", CONFIG_DATASET_CHAT, NULL},
+    {"sharegpt", CONFIG_DATASET_CHAT, NULL},
+    {"alpaca_chat.load_qa", CONFIG_DATASET_ALPACA_CHAT, NULL},
+    REFUSE("parquet", "jsonl, which pandas makes of it"),
+    REFUSE("arrow", "jsonl, which pandas makes of it"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice chat_template[] = {
+    {"tokenizer_default", CONFIG_CHAT_TOKENIZER_DEFAULT, NULL},
+    {"chatml", CONFIG_CHAT_CHATML, NULL},
+    {"qwen3", CONFIG_CHAT_QWEN3, NULL},
+    {"llama2", CONFIG_CHAT_LLAMA2, NULL},
+    {"llama3", CONFIG_CHAT_LLAMA3, NULL},
+    {"llama3.1", CONFIG_CHAT_LLAMA3_1, NULL},
+    {"mistral", CONFIG_CHAT_MISTRAL, NULL},
+    {"mistral_v1", CONFIG_CHAT_MISTRAL_V1, NULL},
+    {"mistral_v2", CONFIG_CHAT_MISTRAL_V2, NULL},
+    {"gemma", CONFIG_CHAT_GEMMA, NULL},
+    {"gemma3", CONFIG_CHAT_GEMMA3, NULL},
+    {"zephyr", CONFIG_CHAT_ZEPHYR, NULL},
+    {"phi3", CONFIG_CHAT_PHI3, NULL},
+    {"tinyllama", CONFIG_CHAT_ZEPHYR, NULL},
+    {"gemma2", CONFIG_CHAT_GEMMA, NULL},
+    {"phi", CONFIG_CHAT_PHI3, NULL},
+    {"phi_3", CONFIG_CHAT_PHI3, NULL},
+    {"mistral_v2v3", CONFIG_CHAT_MISTRAL, NULL},
+    REFUSE("qwen", "tokenizer_default, or chatml without its system message"),
+    REFUSE("qwen_25", "tokenizer_default, or chatml without its system message"),
+    REFUSE("tokenizer_default_fallback_chatml", "tokenizer_default or chatml"),
+    REFUSE("jinja", "tokenizer_default"),
+    REFUSE("default", "tokenizer_default"),
+    REFUSE("alpaca", "tokenizer_default, and datasets with type: alpaca"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice overflow[] = {
+    {"truncate", CONFIG_OVERFLOW_TRUNCATE, NULL},
+    {"drop", CONFIG_OVERFLOW_DROP, NULL},
     {NULL, 0, NULL},
 };
 
@@ -262,9 +301,10 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),       SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),  SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),
+        SET(optim),       SET(schedule),     SET(dtype),         SET(device),
+        SET(interval),    SET(log_format),   SET(report),        SET(dataset_type),
+        SET(token_dtype), SET(compile),      SET(log_level),     SET(offload),
+        SET(adapter),     SET(adapter_bias), SET(chat_template), SET(overflow),
 #undef SET
     };
     const struct config_choice *rows = NULL;

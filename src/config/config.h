@@ -82,16 +82,48 @@ enum config_dataset_type {
     CONFIG_DATASET_TOKENS,    /* llm.c .bin, with its header */
     CONFIG_DATASET_NANOGPT,   /* .bin without a header, token_dtype says how wide */
     CONFIG_DATASET_SYNTHETIC, /* made up, with something to learn in it */
-    CONFIG_DATASET_RANDOM     /* every token equally likely */
+    CONFIG_DATASET_RANDOM,    /* every token equally likely */
+    CONFIG_DATASET_CHAT,      /* from here on: records to fine-tune on */
+    CONFIG_DATASET_ALPACA,
+    CONFIG_DATASET_ALPACA_CHAT,
+    CONFIG_DATASET_PROMPT_COMPLETION,
+    CONFIG_DATASET_INPUT_OUTPUT,
+    CONFIG_DATASET_CSV
 };
+enum config_chat_template {
+    CONFIG_CHAT_TOKENIZER_DEFAULT, /* the one in its files */
+    CONFIG_CHAT_CHATML,
+    CONFIG_CHAT_QWEN3,
+    CONFIG_CHAT_LLAMA2,
+    CONFIG_CHAT_LLAMA3,
+    CONFIG_CHAT_LLAMA3_1,
+    CONFIG_CHAT_MISTRAL,
+    CONFIG_CHAT_MISTRAL_V1,
+    CONFIG_CHAT_MISTRAL_V2,
+    CONFIG_CHAT_GEMMA,
+    CONFIG_CHAT_GEMMA3,
+    CONFIG_CHAT_ZEPHYR,
+    CONFIG_CHAT_PHI3
+};
+enum config_overflow { CONFIG_OVERFLOW_TRUNCATE, CONFIG_OVERFLOW_DROP };
 enum config_token_dtype { CONFIG_TOKEN_U16, CONFIG_TOKEN_U32 };
+
+/* Members of records, where they are not the usual ones; NULL: they are. */
+struct config_fields {
+    const char *messages, *role, *content;
+    const char *instruction, *input, *output, *system, *prompt, *completion;
+};
 
 struct config_dataset {
     const char *path; /* NULL for synthetic and random data only */
     enum config_dataset_type type;
     const char *text_field; /* of a JSONL line; default "text" */
     enum config_token_dtype token_dtype;
-    int64_t n_tokens;  /* of synthetic and random data; 0: no end */
+    int64_t n_tokens; /* of synthetic and random data; 0: no end */
+    struct config_fields fields;
+    double weight; /* of examples: how often each is seen in an epoch */
+    int64_t
+        max_samples;   /* records that are read; 0: all, or as many as the key of that name says */
     const char *where; /* "demo.yaml:12", for messages */
 };
 

@@ -180,6 +180,9 @@ enum status config_bind_datasets(struct config *cfg, const struct config_key *ke
                                  const struct config_node *node,
                                  struct config_datasets *out) MUST_CHECK;
 
+/* What an entry says about records, beyond the defaults, into a JSON object. */
+void config_add_fields(const struct config_dataset *d, json_t *out);
+
 /* The checks of config_resolve, noting what is wrong; those about keys that are wrong already are
  * left out (resolve.c). */
 enum status config_resolve_all(struct config *cfg, int64_t n_ranks) MUST_CHECK;

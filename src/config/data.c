@@ -18,6 +18,10 @@ void config_add_data(struct str *out, const json_t *config, int with_data)
     add_key(out, config, "max_seq_length");
     add_key(out, config, "seed");
     add_key(out, config, "data_seed");
+    add_key(out, config, "chat_template");
+    add_key(out, config, "train_on_inputs");
+    add_key(out, config, "excess_length_strategy");
+    add_key(out, config, "max_samples");
     if (!with_data)
         return;
     add_key(out, config, "datasets");

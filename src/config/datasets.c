@@ -3,13 +3,46 @@
 
 #include "config/config_internal.h"
 
-static const char *const keys[] = {"path",        "type",     "text_field",
-                                   "token_dtype", "n_tokens", "split"};
+/* Members of records that a dataset may name. */
+static const struct {
+    const char *key;
+    size_t offset;
+} fields[] = {
+    {"field_messages", offsetof(struct config_fields, messages)},
+    {"message_field_role", offsetof(struct config_fields, role)},
+    {"message_field_content", offsetof(struct config_fields, content)},
+    {"field_instruction", offsetof(struct config_fields, instruction)},
+    {"field_input", offsetof(struct config_fields, input)},
+    {"field_output", offsetof(struct config_fields, output)},
+    {"field_system", offsetof(struct config_fields, system)},
+    {"field_prompt", offsetof(struct config_fields, prompt)},
+    {"field_completion", offsetof(struct config_fields, completion)},
+};
+
+static const char *const keys[] = {"path",
+                                   "type",
+                                   "text_field",
+                                   "token_dtype",
+                                   "n_tokens",
+                                   "split",
+                                   "ds_type",
+                                   "weight",
+                                   "max_samples",
+                                   "message_property_mappings",
+                                   "field_messages",
+                                   "message_field_role",
+                                   "message_field_content",
+                                   "field_instruction",
+                                   "field_input",
+                                   "field_output",
+                                   "field_system",
+                                   "field_prompt",
+                                   "field_completion"};
 
 static const char *canonical(const char *name)
 {
     static const char *const aliases[][2] = {
-        {"ds_type", "type"},
+        {"formatting", "type"},
         {"field", "text_field"},
         {"text_column", "text_field"},
         {"file", "path"},
@@ -40,7 +73,8 @@ static enum status admit_member(struct pool *pool, struct config_node *item, str
         const char *nearest = suggest(name, keys, ARRAY_LEN(keys));
         return FAIL(ERR_CONFIG, "%s: %s: unknown key of a dataset; %s%s", c->where, c->key,
                     nearest ? "did you mean "
-                            : "known: path, type, text_field, token_dtype, n_tokens",
+                            : "known: path, type, text_field, token_dtype, n_tokens, weight, "
+                              "max_samples, field_messages, ...",
                     nearest ? nearest : "");
     }
     const struct config_node *first = config_node_member(item, key);
@@ -100,6 +134,50 @@ static enum status take_count(const struct config_node *item, const char *key, i
     return OK;
 }
 
+/* A share of 1, or a positive number. */
+static enum status take_weight(const struct config_node *item, double *out)
+{
+    const struct config_node *node = config_node_member(item, "weight");
+    char found[FOUND_TEXT];
+    *out = 1;
+    if (!node || config_node_is_null(node))
+        return OK;
+    if (node->kind != NODE_SCALAR || !parse_double(node->text, out) || !(*out > 0) || *out > 1e6)
+        return FAIL(ERR_CONFIG, "%s: %s: expected a number above 0, at most 1e6, found %s",
+                    node->where, config_node_name(node), config_node_found(found, node));
+    return OK;
+}
+
+/* {role: from, content: value} */
+static enum status take_mappings(const struct config_node *item, struct config_fields *out)
+{
+    const struct config_node *node = config_node_member(item, "message_property_mappings");
+    char found[FOUND_TEXT];
+    if (!node || config_node_is_null(node))
+        return OK;
+    if (node->kind != NODE_MAP)
+        return FAIL(ERR_CONFIG, "%s: %s: expected {role: ..., content: ...}, found %s", node->where,
+                    config_node_name(node), config_node_found(found, node));
+    for (const struct config_node *c = node->first; c; c = c->next) {
+        const char **to = strcmp(c->key, "role") == 0      ? &out->role
+                          : strcmp(c->key, "content") == 0 ? &out->content
+                                                           : NULL;
+        if (!to)
+            return FAIL(ERR_CONFIG, "%s: %s: known are role and content", c->where, c->key);
+        TRY(take_text(node, c->key, *to, to));
+    }
+    return OK;
+}
+
+static enum status take_fields(const struct config_node *item, struct config_fields *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const char **to = (const char **)((char *)out + fields[i].offset);
+        TRY(take_text(item, fields[i].key, NULL, to));
+    }
+    return take_mappings(item, out);
+}
+
 /* What does not go together in one entry. */
 static enum status check_one(const struct config_node *item, const struct config_dataset *d)
 {
@@ -142,8 +220,13 @@ static enum status bind_one(struct config *cfg, struct config_node *item, struct
     TRY(take_count(item, "n_tokens", &d->n_tokens));
     /* `datasets=synthetic` is how one would say it on a command line */
     int named = d->path && strcmp(d->path, "synthetic") == 0 && !config_node_member(item, "type");
-    TRY(take_choice(item, "type", "dataset_type",
+    /* Axolotl's ds_type is that of the file */
+    TRY(take_choice(item, "ds_type", "dataset_type",
                     named ? CONFIG_DATASET_SYNTHETIC : CONFIG_DATASET_AUTO, &type));
+    TRY(take_choice(item, "type", "dataset_type", type, &type));
+    TRY(take_count(item, "max_samples", &d->max_samples));
+    TRY(take_weight(item, &d->weight));
+    TRY(take_fields(item, &d->fields));
     TRY(take_choice(item, "token_dtype", "token_dtype", CONFIG_TOKEN_U16, &token_dtype));
     if (named)
         d->path = NULL;
@@ -165,4 +248,17 @@ enum status config_bind_datasets(struct config *cfg, const struct config_key *ke
     if (cfg->source->problems.n > n_before)
         config_mark_wrong(cfg, key);
     return OK;
+}
+
+void config_add_fields(const struct config_dataset *d, json_t *out)
+{
+    if (d->weight != 1 && d->weight > 0)
+        (void)json_object_set_new(out, "weight", json_real(d->weight));
+    if (d->max_samples)
+        (void)json_object_set_new(out, "max_samples", json_integer(d->max_samples));
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const char *text = *(const char *const *)((const char *)&d->fields + fields[i].offset);
+        if (text)
+            (void)json_object_set_new(out, fields[i].key, json_string(text));
+    }
 }

@@ -157,10 +157,29 @@ static const char datasets[] =
     "`nanogpt` "
     "(`.bin` without a header); `synthetic` (made up, with something to learn in it); `random` "
     "(every "
-    "token equally likely); `auto`: by extension and first bytes. |\n"
+    "token equally likely); `auto`: by extension and first bytes. To fine-tune on, records of JSON "
+    "lines, "
+    "of one JSON array or of CSV with a header: `chat_template` (`messages` of OpenAI, "
+    "`conversations` "
+    "of "
+    "ShareGPT), `alpaca` (`instruction`, `input`, `output`, in Alpaca's prompt), `alpaca_chat` "
+    "(the "
+    "same "
+    "in the chat template), `prompt_completion`, `input_output` (`segments` with labels), `csv`; "
+    "`auto` and `jsonl` look at the first record. Each record is a row of its own. |\n"
     "| `text_field` | The member of a JSONL line to read; default `text`. |\n"
     "| `token_dtype` | `u16` (default) or `u32`: how wide the tokens of a `nanogpt` file are. |\n"
-    "| `n_tokens` | How much `synthetic` or `random` data there is; default 0: no end. |\n";
+    "| `n_tokens` | How much `synthetic` or `random` data there is; default 0: no end. |\n"
+    "| `weight` | Of records: how often each is seen in an epoch; 0.5: half of them are, drawn by "
+    "`data_seed`; default 1. |\n"
+    "| `max_samples` | Of records: how many to read, the first ones; default: the key "
+    "`max_samples`. |\n"
+    "| `field_messages`, `field_instruction`, `field_input`, `field_output`, `field_system`, "
+    "`field_prompt`, `field_completion` | Names of members that are not the usual ones. |\n"
+    "| `message_property_mappings` | `{role: from, content: value}`: the members of a message "
+    "(also "
+    "`message_field_role`, `message_field_content`). |\n"
+    "| `split`, `ds_type` | Accepted: `train`; the format of the file. |\n";
 
 void config_docs_markdown(struct str *out)
 {
@@ -180,5 +199,6 @@ void config_docs_markdown(struct str *out)
     add_spellings(out, "lr_scheduler_type", "schedule");
     add_spellings(out, "*_dtype", "dtype");
     add_spellings(out, "datasets type", "dataset_type");
+    add_spellings(out, "chat_template", "chat_template");
     add_refusals(out);
 }

@@ -148,6 +148,8 @@ static enum status dataset_json(const struct config_dataset *d, json_t **out)
                      config_choice_name("dataset_type", (int)d->type), "text_field", d->text_field,
                      "token_dtype", config_choice_name("token_dtype", (int)d->token_dtype),
                      "n_tokens", (json_int_t)d->n_tokens);
+    if (*out)
+        config_add_fields(d, *out);
     return *out ? OK : FAIL(ERR_MEMORY, "out of memory while describing a dataset");
 }
 

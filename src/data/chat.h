@@ -60,6 +60,9 @@ uint64_t chat_template_hash(const struct chat_template *c);    /* of all that it
 enum status chat_render(const struct chat_template *c, const struct chat_message *messages,
                         size_t n, int open, struct spanned_text *out) MUST_CHECK;
 
+/* What ends the assistant's turn, without the space around it. */
+void chat_template_end(const struct chat_template *c, struct str *out);
+
 /* ---- inside data/ ---------------------------------------------------------------------------- */
 
 /* Where a system message goes. */

@@ -246,7 +246,8 @@ static void take_details(const char *spelled, struct chat_template *c)
     struct str date = {0};
     c->has_bos = f->may_have_bos && strstr(spelled, "{{bos_token") != NULL;
     if (f->default_system)
-        c->has_default = find_between(spelled, f->default_system, f->turns[CHAT_SYSTEM].end, &c->default_system);
+        c->has_default =
+            find_between(spelled, f->default_system, f->turns[CHAT_SYSTEM].end, &c->default_system);
     if (f->system_lead && find_between(spelled, "date_string='", "'", &date)) {
         str_clear(&c->date);
         str_add_n(&c->date, date.text, date.n);

@@ -255,3 +255,12 @@ enum status chat_render(const struct chat_template *c, const struct chat_message
     add_words(c, open ? f->turns[CHAT_ASSISTANT].before : f->tail, &out->text);
     return str_status(&out->text);
 }
+
+void chat_template_end(const struct chat_template *c, struct str *out)
+{
+    struct str words = {0};
+    add_words(c, c->family->turns[CHAT_ASSISTANT].end, &words);
+    struct piece end = trim((struct piece){str_text(&words), words.n});
+    str_add_n(out, end.text, end.n);
+    str_release(&words);
+}

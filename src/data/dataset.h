@@ -1,10 +1,12 @@
 /* dataset.h: samples that can be read one by one, in any order: what a loader makes batches of.
  *
  * A kind of data is a file that fills in a struct dataset: windows.h cuts a stream of tokens into
- * sequences. The loader knows nothing of what is in a sample.
+ * sequences, examples.h gives each example a row. The loader knows nothing of what is in a sample.
  */
 #ifndef SNUG_DATA_DATASET_H
 #define SNUG_DATA_DATASET_H
+
+#include <stdbool.h>
 
 #include "data/batch.h"
 
@@ -21,6 +23,7 @@ struct dataset {
     int64_t size;
     const char *size_noun; /* "tokens" */
     const char *advice;    /* what makes more samples of the same data; NULL: nothing */
+    bool is_split;         /* without what is held out for evaluation, or nothing but that */
 
     /* Writes sample i into row `row` of every item and adds its labels that count to n_valid. Runs
      * in the loader's thread, one call at a time; allocates nothing. */

@@ -138,6 +138,8 @@ enum status loader_open(struct loader **out, const struct dataset *data,
     TRY(mem_try_array(&l, 1, sizeof(*l)));
     l->data = *data;
     l->options = *options;
+    if (data->is_split)
+        l->options.split = SPLIT_ALL;
     (void)pthread_mutex_init(&l->lock, NULL);
     (void)pthread_cond_init(&l->filled, NULL);
     (void)pthread_cond_init(&l->freed, NULL);

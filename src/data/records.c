@@ -154,6 +154,16 @@ static enum status read_element(struct records *r)
     return FAIL(ERR_DATA, "the array does not end");
 }
 
+/* Nothing but space follows the bracket. */
+static enum status end_array(struct records *r)
+{
+    (void)records_byte(r);
+    while (is_space(reader_peek(&r->in)))
+        (void)records_byte(r);
+    r->first = r->line;
+    return reader_peek(&r->in) < 0 ? OK : FAIL(ERR_DATA, "text behind the array");
+}
+
 /* What separates the elements of an array: 0 at its end. */
 static enum status next_element(struct records *r, int *more)
 {
@@ -167,7 +177,7 @@ static enum status next_element(struct records *r, int *more)
         (void)records_byte(r);
     }
     r->has_begun = 1;
-    return *more ? read_element(r) : OK;
+    return *more ? read_element(r) : end_array(r);
 }
 
 static enum status next_json(struct records *r, json_t **out)

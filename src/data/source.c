@@ -12,13 +12,15 @@
 enum { CHECKED_AT_OPEN = 1 << 26 };
 
 struct segment {
-    int64_t first; /* its first token's position in the source */
+    int64_t first;         /* its first token's position in the source */
+    int64_t first_example; /* and that of its first example */
     struct token_file file;
 };
 
 struct source {
     enum source_kind kind;
-    int64_t vocab_size, n_tokens;
+    int64_t vocab_size, n_tokens, n_examples;
+    struct example_counts counts;
     uint64_t seed;
     struct path_list paths; /* segments borrow their names */
     VEC(struct segment) segments;
@@ -54,7 +56,9 @@ int64_t source_open_bytes(const struct source_options *options)
         for (size_t i = 0; i < paths.n; i++)
             reads_text |= kind_of(options, paths.items[i]) != SOURCE_TOKENS;
     path_list_release(&paths);
-    return reads_text ? document_bytes() + source_jsonl_bytes() + (int64_t)token_writer_bytes() : 0;
+    int64_t n_bytes = options->kind == SOURCE_EXAMPLES ? source_examples_bytes()
+                                                       : document_bytes() + source_jsonl_bytes();
+    return reads_text ? n_bytes + (int64_t)token_writer_bytes() : 0;
 }
 
 enum status source_open_file(struct file_in *f, const char *path)
@@ -70,8 +74,9 @@ enum status source_tokenize(const struct source_options *options, const char *pa
                     "%s: text needs a tokenizer: set `tokenizer` to a folder, a "
                     "tokenizer.json, or bytes",
                     path);
-    return kind == SOURCE_JSONL ? source_read_jsonl(options, path, w)
-                                : source_read_text(options, path, w);
+    return kind == SOURCE_EXAMPLES ? source_read_examples(options, path, w)
+           : kind == SOURCE_JSONL  ? source_read_jsonl(options, path, w)
+                                   : source_read_text(options, path, w);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------
@@ -83,7 +88,7 @@ static enum status open_segment(struct source *s, const char *path,
     char cached[CACHE_PATH];
     const char *tokens = path;
     enum source_kind kind = kind_of(options, path);
-    const struct segment empty = {.first = s->n_tokens};
+    const struct segment empty = {.first = s->n_tokens, .first_example = s->n_examples};
     TRY(vec_push(&s->segments, empty));
     struct token_file *file = &s->segments.items[s->segments.n - 1].file;
     if (kind != SOURCE_TOKENS) {
@@ -97,6 +102,11 @@ static enum status open_segment(struct source *s, const char *path,
     TRY(token_array_check(&file->tokens, 0, MIN(file->tokens.n_tokens, CHECKED_AT_OPEN),
                           options->vocab_size));
     s->n_tokens += file->tokens.n_tokens;
+    s->n_examples += file->n_examples;
+    s->counts.n_read += file->counts.n_read;
+    s->counts.n_truncated += file->counts.n_truncated;
+    s->counts.n_dropped += file->counts.n_dropped;
+    s->counts.n_unlabelled += file->counts.n_unlabelled;
     return OK;
 }
 
@@ -180,6 +190,28 @@ static size_t segment_of(const struct source *s, int64_t position)
             high = middle;
     }
     return low;
+}
+
+int64_t source_n_examples(const struct source *s)
+{
+    return s->kind == SOURCE_EXAMPLES ? s->n_examples : 0;
+}
+
+struct example_counts source_counts(const struct source *s)
+{
+    return s->counts;
+}
+
+enum status source_example(const struct source *s, int64_t i, int64_t *first, int64_t *n)
+{
+    size_t k = 0;
+    BUG_ON(i < 0 || i >= s->n_examples);
+    while (k + 1 < s->segments.n && s->segments.items[k + 1].first_example <= i)
+        k++;
+    const struct segment *segment = &s->segments.items[k];
+    TRY(token_file_example(&segment->file, i - segment->first_example, first, n));
+    *first += segment->first;
+    return OK;
 }
 
 enum status source_read(const struct source *s, int64_t first, int64_t n, int32_t *tokens,

@@ -7,6 +7,8 @@
  *             {"input_ids": [...], "labels": [...]} is taken as it is, a label of -100 does not
  *             count, positions whose "attention_mask" is 0 are left out, and the first token of a
  *             line is never a label (nothing of the same line comes before it)
+ *   examples  records to fine-tune on (records.h, example.h): texts of their own, of which some
+ *             tokens are labels
  *   tokens    a token file (token_file.h), read where it lies on disk
  *   synthetic no file: a stream that is a function of the seed
  *
@@ -18,10 +20,12 @@
 #ifndef SNUG_DATA_SOURCE_H
 #define SNUG_DATA_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/example.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
 
@@ -34,6 +38,7 @@ enum source_kind {
     SOURCE_TEXT,
     SOURCE_JSONL,
     SOURCE_TOKENS,
+    SOURCE_EXAMPLES,
     SOURCE_SYNTHETIC, /* a Markov chain over (up to) 256 ids: a model can get down to 1.75 bits */
     SOURCE_RANDOM,    /* every id of the vocabulary equally likely: nothing to learn */
 };
@@ -42,15 +47,16 @@ struct source_options {
     enum source_kind kind;
     const char *const *paths; /* files, folders, or patterns with * and ? */
     size_t n_paths;
-    const struct tokenizer *tokenizer; /* for text and JSONL; only used while opening */
-    int64_t vocab_size;                /* of the model: no id reaches it */
-    enum token_dtype headerless;       /* of token files without a header */
-    const char *text_field;            /* of JSONL; NULL: "text" */
-    const char *cache_folder;          /* of tokenised text */
-    int64_t spare_bytes;               /* memory that a text which cannot be cut may take */
-    int64_t n_tokens;                  /* of a synthetic source */
-    uint64_t seed;                     /* of a synthetic source */
-    const char *output;                /* will be written: refused among the files; NULL: none */
+    const struct tokenizer *tokenizer;      /* for text and JSONL; only used while opening */
+    int64_t vocab_size;                     /* of the model: no id reaches it */
+    enum token_dtype headerless;            /* of token files without a header */
+    const char *text_field;                 /* of JSONL; NULL: "text" */
+    const struct example_options *examples; /* of SOURCE_EXAMPLES; only used while opening */
+    const char *cache_folder;               /* of tokenised text */
+    int64_t spare_bytes;                    /* memory that a text which cannot be cut may take */
+    int64_t n_tokens;                       /* of a synthetic source */
+    uint64_t seed;                          /* of a synthetic source */
+    const char *output; /* will be written: refused among the files; NULL: none */
 };
 
 struct source;
@@ -70,6 +76,17 @@ enum status source_write(const struct source_options *options, struct token_writ
 int64_t source_open_bytes(const struct source_options *options);
 
 int64_t source_n_tokens(const struct source *s);
+
+/* The examples that it consists of; 0: it is one stream. What became of the records they were. */
+int64_t source_n_examples(const struct source *s);
+struct example_counts source_counts(const struct source *s);
+/* Example i: the position of its first token, and how many it has. */
+enum status source_example(const struct source *s, int64_t i, int64_t *first,
+                           int64_t *n) MUST_CHECK;
+
+/* Are the first path's records examples, by the first of them? No for texts, and for what cannot be
+ * read. */
+bool source_has_examples(const struct source_options *options, const struct example_fields *f);
 
 /* tokens[0..n) and labels[0..n) from position `first` on; labels are the same ids, or LABEL_IGNORED
  * (not shifted). ERR_DATA for an id outside the vocabulary. */

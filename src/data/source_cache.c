@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "data/source_internal.h"
 
-enum { CACHE_VERSION = 3 }; /* goes up whenever the same text would give other ids */
+enum { CACHE_VERSION = 4 }; /* goes up whenever the same text would give other ids */
 
 static enum status name_file(const struct source_options *options, const char *path,
                              enum source_kind kind, char out[CACHE_PATH])
@@ -40,7 +40,8 @@ static enum status name_file(const struct source_options *options, const char *p
                         n_end,
                         XXH3_64bits(ends, sizeof(ends)),
                         XXH3_64bits(path, strlen(path)),
-                        XXH3_64bits(field, strlen(field))};
+                        XXH3_64bits(field, strlen(field)),
+                        kind == SOURCE_EXAMPLES ? source_examples_hash(options->examples) : 0};
     XXH128_hash_t hash = XXH3_128bits(facts, sizeof(facts));
     int n = snprintf(out, CACHE_PATH, "%s/tokens-%016" PRIx64 "%016" PRIx64 ".bin",
                      options->cache_folder, (uint64_t)hash.high64, (uint64_t)hash.low64);

@@ -15,6 +15,12 @@ enum status source_read_jsonl(const struct source_options *options, const char *
                               struct token_writer *w) MUST_CHECK;
 int64_t source_jsonl_bytes(void); /* memory that the second of them takes; the first takes less */
 
+/* source_examples.c: the examples of a file; memory that this takes; what they depend on. */
+enum status source_read_examples(const struct source_options *options, const char *path,
+                                 struct token_writer *w) MUST_CHECK;
+int64_t source_examples_bytes(void);
+uint64_t source_examples_hash(const struct example_options *o);
+
 /* source_paths.c: every file the paths name, in order. */
 struct path_list {
     char **items;

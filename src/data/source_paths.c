@@ -39,12 +39,15 @@ static int wanted(enum source_kind kind, const char *path)
 {
     static const char *const text[] = {".txt", ".text", ".md"};
     static const char *const jsonl[] = {".jsonl", ".ndjson"};
+    static const char *const records[] = {".jsonl", ".ndjson", ".json", ".csv"};
     static const char *const tokens[] = {".bin", ".npy"};
     int any = kind == SOURCE_TEXT;
     for (size_t i = 0; kind == SOURCE_AUTO && i < ARRAY_LEN(text); i++)
         any |= str_ends_with(path, text[i]);
     for (size_t i = 0; (kind == SOURCE_AUTO || kind == SOURCE_JSONL) && i < ARRAY_LEN(jsonl); i++)
         any |= str_ends_with(path, jsonl[i]);
+    for (size_t i = 0; kind == SOURCE_EXAMPLES && i < ARRAY_LEN(records); i++)
+        any |= str_ends_with(path, records[i]);
     for (size_t i = 0; (kind == SOURCE_AUTO || kind == SOURCE_TOKENS) && i < ARRAY_LEN(tokens); i++)
         any |= str_ends_with(path, tokens[i]);
     return any;

@@ -6,6 +6,7 @@
 #ifndef SNUG_TASK_LANGUAGE_H
 #define SNUG_TASK_LANGUAGE_H
 
+#include "data/chat.h"
 #include "data/source.h"
 #include "task/task.h"
 
@@ -19,6 +20,12 @@ struct task language_task(const struct model *model);
 /* Where the tokenizer knows no EOS, the model's is taken. */
 enum status language_open_tokenizer(const struct config *cfg, const struct model *model,
                                     const char *model_folder, struct tokenizer **out) MUST_CHECK;
+/* What it is opened by: a name of the config's, the model's folder, or "bytes". */
+const char *language_tokenizer_name(const struct config *cfg, const char *model_folder);
+/* How conversations are written, as the config says; `name` is the tokenizer's. */
+enum status language_open_template(const struct config *cfg, const char *name,
+                                   const struct tokenizer *t,
+                                   struct chat_template **out) MUST_CHECK;
 /* Says what documents begin and end with. */
 void language_tell_documents(const struct tokenizer *t);
 

@@ -1,30 +1,47 @@
-/* language_data.c: the data of language modelling: a tokenizer, streams of tokens, windows of them.
- */
+/* language_data.c: the data of language modelling: a tokenizer, streams of tokens and windows of
+ * them, or examples. */
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "data/examples.h"
 #include "data/source_survey.h"
 #include "data/windows.h"
 #include "io/file_hash.h"
 #include "task/language.h"
+#include "task/language_sources.h"
 
 struct language_data {
     struct task_data_options options;
-    const struct config *config;         /* of the options */
-    struct tokenizer *tokenizer;         /* NULL when the data needs none */
-    struct source *source, *eval_source; /* eval_source: NULL when split off the training data */
-    struct windows *windows[2];          /* to train on, to evaluate on */
+    const struct config *config; /* of the options */
+    struct tokenizer *tokenizer; /* NULL when the data needs none */
+    /* to train on, to evaluate on: */
+    struct source_list sources[2]; /* n 0: of the second, when it is split off the first */
+    struct windows *windows[2];    /* of streams */
+    struct examples *examples[2];
 };
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
+const char *language_tokenizer_name(const struct config *cfg, const char *model_folder)
+{
+    return cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
+}
+
+enum status language_open_template(const struct config *cfg, const char *name,
+                                   const struct tokenizer *t, struct chat_template **out)
+{
+    bool is_own = cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT;
+    const char *family = config_choice_name("chat_template", (int)cfg->chat_template);
+    return chat_template_open(out, is_own ? NULL : family, name, t);
+}
+
 enum status language_open_tokenizer(const struct config *cfg, const struct model *model,
                                     const char *model_folder, struct tokenizer **out)
 {
-    const char *name = cfg->tokenizer ? cfg->tokenizer : model_folder ? model_folder : "bytes";
-    TRY(tokenizer_open(out, name));
+    TRY(tokenizer_open(out, language_tokenizer_name(cfg, model_folder)));
     if (tokenizer_eos(*out) < 0 && model->language.eos_token >= 0 &&
         model->language.eos_token < model->language.vocab_size)
         tokenizer_set_eos(*out, (int32_t)model->language.eos_token);
@@ -60,36 +77,7 @@ void language_tell_documents(const struct tokenizer *t)
     str_release(&text);
 }
 
-/* ---- sources ----------------------------------------------------------------------------------
- */
-
-static enum source_kind source_kind(enum config_dataset_type type)
-{
-    static const enum source_kind kinds[] = {
-        [CONFIG_DATASET_AUTO] = SOURCE_AUTO,      [CONFIG_DATASET_TEXT] = SOURCE_TEXT,
-        [CONFIG_DATASET_JSONL] = SOURCE_JSONL,    [CONFIG_DATASET_TOKENS] = SOURCE_TOKENS,
-        [CONFIG_DATASET_NANOGPT] = SOURCE_TOKENS, [CONFIG_DATASET_SYNTHETIC] = SOURCE_SYNTHETIC,
-        [CONFIG_DATASET_RANDOM] = SOURCE_RANDOM,
-    };
-    return kinds[type];
-}
-
-/* Synthetic data without an end: so much that no run comes round to it again, and the same amount
- * for every run, so that one can be resumed with more steps. */
-#define ENDLESS_TOKENS ((int64_t)1 << 40)
-
-static enum status need_one_kind(const struct config *cfg, const struct config_datasets *d,
-                                 const char *key)
-{
-    for (size_t i = 1; i < d->n; i++) {
-        if (d->items[i].type != d->items[0].type)
-            return FAIL(ERR_UNSUPPORTED,
-                        "%s: %s mixes dataset types; give all of them type: auto, or "
-                        "tokenize them into one format first",
-                        config_where(cfg, key), key);
-    }
-    return OK;
-}
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static enum status open_tokenizer(struct language_data *x)
 {
@@ -97,83 +85,35 @@ static enum status open_tokenizer(struct language_data *x)
     return language_open_tokenizer(o->config, o->task->model, o->model_folder, &x->tokenizer);
 }
 
-/* What a list of datasets is to a source; the paths are the caller's to free. */
-static enum status describe_source(const struct language_data *x, const struct config_datasets *d,
-                                   struct source_options *o, const char ***paths)
+static struct source_list_options describe(const struct language_data *x, bool eval)
 {
     const struct config *cfg = x->config;
-    size_t n_paths = 0;
-    TRY(mem_try_array(paths, MAX(d->n, (size_t)1), sizeof(**paths)));
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->items[i].path)
-            (*paths)[n_paths++] = d->items[i].path;
-    }
-    *o = (struct source_options){
-        .kind = d->n ? source_kind(d->items[0].type) : SOURCE_SYNTHETIC,
-        .paths = *paths,
-        .n_paths = n_paths,
+    return (struct source_list_options){
+        .config = cfg,
+        .datasets = eval ? &cfg->eval_datasets : &cfg->datasets,
+        .key = eval ? "eval_datasets" : "datasets",
         .vocab_size = x->options.task->model->language.vocab_size,
-        .text_field = d->n ? d->items[0].text_field : NULL,
-        .n_tokens = d->n && d->items[0].n_tokens > 0 ? d->items[0].n_tokens : ENDLESS_TOKENS,
-        .seed = (uint64_t)cfg->data_seed,
+        .cache_folder = x->options.cache_folder,
+        .tokenizer = x->tokenizer,
+        .tokenizer_name = language_tokenizer_name(cfg, x->options.model_folder),
     };
-    if (d->n && d->items[0].type == CONFIG_DATASET_NANOGPT)
-        o->headerless = d->items[0].token_dtype == CONFIG_TOKEN_U32 ? TOKEN_U32 : TOKEN_U16;
-    return OK;
 }
 
-/* Where tokenised text is kept: where the config says, else with what else is kept for the next
- * run, else with the run itself. */
-static enum status tokens_folder(const struct language_data *x, struct str *out)
+static enum status open_sources(struct language_data *x, bool eval, int64_t spare_bytes)
 {
-    const struct config *cfg = x->config;
-    if (cfg->dataset_prepared_path) {
-        str_add(out, cfg->dataset_prepared_path);
-        return str_status(out);
-    }
-    if (x->options.cache_folder) {
-        str_addf(out, "%s/tokens", x->options.cache_folder);
-        if (str_status(out) == OK && file_make_folders(str_text(out)) == OK)
-            return OK;
-        str_clear(out);
-    }
-    str_addf(out, "%s/tokens", cfg->output_dir);
-    return str_status(out);
-}
-
-static enum status open_source(struct language_data *x, const struct config_datasets *d,
-                               const char *key, int64_t spare_bytes, struct source **out)
-{
-    const char **paths = NULL;
-    struct source_options o;
-    struct str folder = {0};
-    enum status status;
-    TRY(need_one_kind(x->config, d, key));
-    TRY_GOTO(describe_source(x, d, &o, &paths), out);
-    TRY_GOTO(tokens_folder(x, &folder), out);
-    bool synthetic = o.kind == SOURCE_SYNTHETIC || o.kind == SOURCE_RANDOM;
-    if (!synthetic && o.kind != SOURCE_TOKENS && !x->tokenizer)
-        TRY_GOTO(open_tokenizer(x), out);
+    struct source_list_options o = describe(x, eval);
+    struct source_list *list = &x->sources[eval];
+    bool reads_text = source_list_reads_text(&o);
+    if (!x->tokenizer && reads_text)
+        TRY(open_tokenizer(x));
     o.tokenizer = x->tokenizer;
-    o.cache_folder = str_text(&folder);
     o.spare_bytes = spare_bytes;
-    if (x->tokenizer && out == &x->source && source_open_bytes(&o) > 0)
+    if (reads_text && !eval && !source_list_has_examples(&o))
         language_tell_documents(x->tokenizer);
-    TRY_GOTO(source_open(out, &o), out);
-out:
-    str_release(&folder);
-    mem_free(paths);
-    return status;
-}
-
-/* Memory that reading a list of datasets takes, beside a tokenizer. */
-static int64_t data_bytes(const struct language_data *x, const struct config_datasets *d)
-{
-    const char **paths = NULL;
-    struct source_options o;
-    int64_t n_bytes = describe_source(x, d, &o, &paths) == OK ? source_open_bytes(&o) : 0;
-    mem_free(paths);
-    return n_bytes;
+    TRY(source_list_open(list, &o));
+    if (list->has_examples)
+        source_list_tell(list, o.key);
+    return OK;
 }
 
 /* ---- the task's data ------------------------------------------------------------------------- */
@@ -191,13 +131,13 @@ static enum status open_data(void **data, const struct task_data_options *o)
 static void close_data(void *data)
 {
     struct language_data *x = data;
-    if (!x)
-        return;
-    windows_free(x->windows[0]);
-    windows_free(x->windows[1]);
-    source_free(x->source);
-    source_free(x->eval_source);
-    tokenizer_free(x->tokenizer);
+    for (int i = 0; x && i < 2; i++) {
+        windows_free(x->windows[i]);
+        examples_free(x->examples[i]);
+        source_list_close(&x->sources[i]);
+    }
+    if (x)
+        tokenizer_free(x->tokenizer);
     mem_free(x);
 }
 
@@ -205,8 +145,8 @@ static void close_data(void *data)
 static int64_t read_bytes(void *data)
 {
     struct language_data *x = data;
-    const struct config *cfg = x->config;
-    int64_t n_bytes = MAX(data_bytes(x, &cfg->datasets), data_bytes(x, &cfg->eval_datasets));
+    struct source_list_options train = describe(x, false), eval = describe(x, true);
+    int64_t n_bytes = MAX(source_list_bytes(&train), source_list_bytes(&eval));
     if (n_bytes > 0 && open_tokenizer(x) != OK)
         x->tokenizer = NULL;
     return n_bytes;
@@ -215,27 +155,61 @@ static int64_t read_bytes(void *data)
 static enum status read_data(void *data, int64_t spare_bytes)
 {
     struct language_data *x = data;
-    const struct config *cfg = x->config;
-    bool own_eval = x->options.evaluate && cfg->eval_datasets.n > 0;
+    bool own_eval = x->options.evaluate && x->config->eval_datasets.n > 0;
     if (x->options.train || !own_eval)
-        TRY(open_source(x, &cfg->datasets, "datasets", spare_bytes, &x->source));
+        TRY(open_sources(x, false, spare_bytes));
     if (own_eval)
-        TRY(open_source(x, &cfg->eval_datasets, "eval_datasets", spare_bytes, &x->eval_source));
+        TRY(open_sources(x, true, spare_bytes));
     return OK;
+}
+
+/* What rows are filled up with does not count, but has to be a token. */
+static int32_t padding(const struct language_data *x)
+{
+    const struct tokenizer *t = x->tokenizer;
+    int32_t id = !t ? 0 : tokenizer_pad(t) >= 0 ? tokenizer_pad(t) : tokenizer_eos(t);
+    return id >= 0 && id < x->options.task->model->language.vocab_size ? id : 0;
+}
+
+static enum status open_examples(struct language_data *x, const struct source_list *from, bool eval)
+{
+    const struct config *cfg = x->config;
+    struct example_set *sets;
+    TRY(mem_try_array(&sets, from->n, sizeof(*sets)));
+    for (size_t i = 0; i < from->n; i++)
+        sets[i] = (struct example_set){from->items[i], from->weights[i]};
+    bool is_split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
+    const struct examples_options o = {
+        .sets = sets,
+        .n_sets = from->n,
+        .seq_len = cfg->max_seq_length,
+        .padding = padding(x),
+        .held_out = is_split ? cfg->val_set_size : 0,
+        .wants_held = eval && is_split,
+        .seed = (uint64_t)cfg->data_seed,
+    };
+    enum status status = examples_open(&x->examples[eval], &o);
+    mem_free(sets);
+    return status;
 }
 
 static enum status dataset(void *data, bool eval, struct dataset *out)
 {
     struct language_data *x = data;
-    const struct source *from = eval && x->eval_source ? x->eval_source : x->source;
-    TRY(windows_open(&x->windows[eval], from, x->config->max_seq_length));
+    const struct source_list *from = &x->sources[eval && x->sources[true].n];
+    if (from->has_examples) {
+        TRY(open_examples(x, from, eval));
+        *out = examples_dataset(x->examples[eval]);
+        return OK;
+    }
+    TRY(windows_open(&x->windows[eval], from->items[0], x->config->max_seq_length));
     *out = windows_dataset(x->windows[eval]);
     return OK;
 }
 
 const struct source *language_source(const void *data)
 {
-    return ((const struct language_data *)data)->source;
+    return ((const struct language_data *)data)->sources[false].items[0];
 }
 
 /* ---- which data it is ------------------------------------------------------------------------ */
@@ -246,16 +220,45 @@ static bool is_made_up(const struct config_datasets *d)
     return type == CONFIG_DATASET_SYNTHETIC || type == CONFIG_DATASET_RANDOM;
 }
 
-/* Of what `key` names. */
-static enum status look_through(const struct config *cfg, const struct source *source,
-                                const char *key, struct source_survey *out)
+/* Where the examples of a source are cut, and how often they are seen. */
+static enum status add_examples(const struct source *s, double weight, struct source_survey *out)
 {
-    bool is_eval = strcmp(key, "eval_datasets") == 0;
-    bool computed = is_made_up(is_eval ? &cfg->eval_datasets : &cfg->datasets);
-    TRY(source_survey(source, computed ? SURVEY_MADE_UP : SURVEY_ALL, out));
+    int64_t n_examples = source_n_examples(s);
+    out->hash = XXH3_64bits_withSeed(&weight, sizeof(weight), out->hash);
+    for (int64_t i = 0; i < MIN(n_examples, (int64_t)SURVEY_MADE_UP); i++) {
+        int64_t place[2];
+        TRY(source_example(s, i, &place[0], &place[1]));
+        out->hash = XXH3_64bits_withSeed(place, sizeof(place), out->hash);
+    }
+    return OK;
+}
+
+/* All sources of a list as one. */
+static enum status survey_list(const struct source_list *l, int64_t most, struct source_survey *out)
+{
+    TRY(source_survey(l->items[0], most, out));
+    for (size_t i = 0; i < l->n && l->has_examples; i++) {
+        struct source_survey one = *out;
+        if (i > 0) {
+            TRY(source_survey(l->items[i], most, &one));
+            out->n_tokens += one.n_tokens;
+            out->n_labels += one.n_labels;
+            out->is_whole &= one.is_whole;
+            out->hash = XXH3_64bits_withSeed(&one.hash, sizeof(one.hash), out->hash);
+        }
+        TRY(add_examples(l->items[i], l->weights[i], out));
+    }
+    return OK;
+}
+
+static enum status look_through(const struct language_data *x, bool eval, struct source_survey *out)
+{
+    const struct source_list_options o = describe(x, eval);
+    bool computed = is_made_up(o.datasets);
+    TRY(survey_list(&x->sources[eval], computed ? SURVEY_MADE_UP : SURVEY_ALL, out));
     if (out->is_whole && out->n_labels == 0)
         return FAIL(ERR_DATA, "%s: no token of %s is a label: all are masked (-100)",
-                    config_where(cfg, key), key);
+                    config_where(x->config, o.key), o.key);
     return OK;
 }
 
@@ -264,9 +267,9 @@ static enum status identity(const void *data, json_t **out)
     const struct language_data *x = data;
     struct source_survey survey;
     char digits[HASH_TEXT];
-    if (x->eval_source)
-        TRY(look_through(x->config, x->eval_source, "eval_datasets", &survey));
-    TRY(look_through(x->config, x->source, "datasets", &survey));
+    if (x->sources[true].n)
+        TRY(look_through(x, true, &survey));
+    TRY(look_through(x, false, &survey));
     *out = json_pack("{s:I, s:s}", "tokens", (json_int_t)survey.n_tokens, "hash",
                      file_hash_text(digits, survey.hash));
     return *out ? OK : FAIL(ERR_MEMORY, "out of memory for the run's settings");

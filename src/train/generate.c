@@ -9,6 +9,7 @@
 #include "base/machine.h"
 #include "engine/weights_origin.h"
 #include "task/language.h"
+#include "train/decoder.h"
 #include "train/session.h"
 #include "train/stop_tokens.h"
 
@@ -16,19 +17,15 @@ struct generator {
     struct generate_options options;
     struct inference x;
     struct tokenizer *tokenizer;
-    struct token_list prompt, made;
-    struct token_list stops; /* each ends the text */
-    struct sampler sampler;
-    struct utf8_stream stream;
-    struct str piece; /* text that the last token completed */
-    struct str text;  /* all of it */
+    struct token_list prompt;
+    struct decoder decoder;
     int64_t max_new;
     char *weights;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static enum status check_options(const struct generate_options *o)
+enum status generate_check(const struct generate_options *o)
 {
     if (o->max_new_tokens < 1)
         return FAIL(ERR_USAGE, "max_new_tokens is %lld; it must be at least 1",
@@ -41,6 +38,14 @@ static enum status check_options(const struct generate_options *o)
     if (!(o->top_p > 0 && o->top_p <= 1))
         return FAIL(ERR_USAGE, "top_p is %g; it must be above 0 and at most 1", o->top_p);
     return OK;
+}
+
+struct sampler generate_sampler(const struct generate_options *o)
+{
+    return (struct sampler){.temperature = o->temperature,
+                            .top_k = o->top_k,
+                            .top_p = o->top_p,
+                            .rng = {.key = o->seed, .stream = 1}};
 }
 
 /* A prompt has at least one token: an empty one begins where documents begin. */
@@ -90,10 +95,13 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
                     "this network reads no text and writes none: snug eval tells how well "
                     "it does");
     TRY(language_open_tokenizer(cfg, model, folder, &g->tokenizer));
-    TRY(stop_tokens_read(&g->stops, g->tokenizer, model, folder));
+    g->decoder.tokenizer = g->tokenizer;
+    TRY(stop_tokens_read(&g->decoder.stops, g->tokenizer, model, folder));
+    str_add(&g->decoder.stop_texts[0], g->options.stop ? g->options.stop : "");
+    TRY(str_status(&g->decoder.stop_texts[0]));
     TRY(encode_prompt(g, model));
     TRY(choose_length(g, model));
-    return vec_reserve(&g->made, g->max_new);
+    return vec_reserve(&g->decoder.made, g->max_new);
 }
 
 static enum status load_model(struct generator *g, const struct config *cfg)
@@ -124,13 +132,11 @@ enum status generator_open(struct generator **out, const struct config *cfg,
     struct generator *g;
     enum status status;
     *out = NULL;
-    TRY(check_options(o));
+    TRY(generate_check(o));
     TRY(mem_try_array(&g, 1, sizeof(*g)));
     g->options = *o;
-    g->sampler = (struct sampler){.temperature = o->temperature,
-                                  .top_k = o->top_k,
-                                  .top_p = o->top_p,
-                                  .rng = {.key = o->seed, .stream = 1}};
+    g->decoder.x = &g->x;
+    g->decoder.sampler = generate_sampler(o);
     TRY_GOTO(inference_open(&g->x, cfg, &engine), out);
     TRY_GOTO(prepare_prompt(g, cfg), out);
     TRY_GOTO(load_model(g, cfg), out);
@@ -148,86 +154,33 @@ void generator_close(struct generator *g)
     inference_close(&g->x);
     tokenizer_free(g->tokenizer);
     token_list_release(&g->prompt);
-    token_list_release(&g->made);
-    token_list_release(&g->stops);
-    str_release(&g->piece);
-    str_release(&g->text);
+    decoder_release(&g->decoder);
     mem_free(g->weights);
     mem_free(g);
 }
 
 /* ---- generating ------------------------------------------------------------------------------ */
 
-static bool ends_text(const struct generator *g, int32_t token)
-{
-    for (size_t i = 0; i < g->stops.n; i++)
-        if (token == g->stops.items[i])
-            return true;
-    return false;
-}
-
-static enum status hand_on(struct generator *g, generate_callback on_text, void *user)
-{
-    str_add_n(&g->text, str_text(&g->piece), g->piece.n);
-    TRY(str_status(&g->piece));
-    TRY(str_status(&g->text));
-    if (on_text && g->piece.n > 0)
-        TRY(on_text(user, g->piece.text, g->piece.n));
-    str_clear(&g->piece);
-    return OK;
-}
-
-static enum status add_token(struct generator *g, int32_t token)
-{
-    size_t n_bytes = 0;
-    /* Ids between the tokenizer's and the model's vocabulary size are padding: no text. */
-    const char *bytes = tokenizer_token_bytes(g->tokenizer, token, &n_bytes);
-    if (bytes && !tokenizer_is_special(g->tokenizer, token))
-        utf8_stream_add(&g->stream, bytes, n_bytes, &g->piece);
-    return vec_push(&g->made, token);
-}
-
-static enum status decode_all(struct generator *g, struct tensor logits, generate_callback on_text,
-                              void *user, const volatile sig_atomic_t *stop, bool *ended)
-{
-    int64_t at = (int64_t)g->prompt.n;
-    *ended = false;
-    while ((int64_t)g->made.n < g->max_new && !(stop && *stop)) {
-        int32_t token;
-        TRY(sampler_draw(&g->sampler, &logits, g->x.scratch, &token));
-        *ended = ends_text(g, token);
-        if (*ended)
-            break;
-        TRY(add_token(g, token));
-        TRY(hand_on(g, on_text, user));
-        if ((int64_t)g->made.n < g->max_new)
-            TRY(inference_extend(&g->x, &token, 1, at++, &logits));
-    }
-    utf8_stream_finish(&g->stream, &g->piece);
-    TRY(hand_on(g, on_text, user));
-    if (stop && *stop && !*ended && (int64_t)g->made.n < g->max_new)
-        return *stop == SIGTERM ? FAIL(ERR_TERMINATED, "terminated after %zu tokens", g->made.n)
-                                : FAIL(ERR_INTERRUPTED, "interrupted after %zu tokens", g->made.n);
-    return OK;
-}
-
 enum status generator_run(struct generator *g, generate_callback on_text, void *user,
                           const volatile sig_atomic_t *stop, struct generate_result *result)
 {
     struct tensor logits;
-    g->made.n = 0;
-    str_clear(&g->text);
+    const struct decoding how = {.first = (int64_t)g->prompt.n,
+                                 .max_new = g->max_new,
+                                 .on_text = on_text,
+                                 .user = user,
+                                 .stop = stop};
     *result = (struct generate_result){.n_prompt_tokens = (int64_t)g->prompt.n,
-                                       .tokens = &g->made,
+                                       .tokens = &g->decoder.made,
                                        .arena_predicted = g->x.engine.work.n_bytes[TIER_DEVICE],
                                        .weights = g->weights};
     double start = now_s();
     TRY(inference_extend(&g->x, g->prompt.items, (int64_t)g->prompt.n, 0, &logits));
     double filled = now_s();
-    enum status status = decode_all(g, logits, on_text, user, stop, &result->ended);
+    enum status status = decoder_run(&g->decoder, logits, &how, &result->ended);
     result->prefill_s = filled - start;
     result->decode_s = now_s() - filled;
-    result->text = str_text(&g->text);
+    result->text = str_text(&g->decoder.text);
     result->arena_bytes = executor_high_water(g->x.engine.executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(g->x.engine.executor, TIER_HOST);
     result->resident_bytes = process_peak();

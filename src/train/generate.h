@@ -28,6 +28,7 @@ struct generate_options {
     const char *hub_folder;   /* Hugging Face cache; NULL: none */
     const char *checkpoint;   /* see weights_origin.h */
     const char *prompt;
+    const char *stop; /* text that ends what is made; NULL: none */
     int64_t max_new_tokens;
     double temperature;
     int64_t top_k;
@@ -60,6 +61,13 @@ typedef enum status (*generate_callback)(void *user, const char *text, size_t n_
 enum status generator_run(struct generator *g, generate_callback on_text, void *user,
                           const volatile sig_atomic_t *stop,
                           struct generate_result *result) MUST_CHECK;
+
+/* ---- what chatting shares ----------------------------------------------------------------------
+ */
+
+/* ERR_USAGE for numbers that make no sense. */
+enum status generate_check(const struct generate_options *o) MUST_CHECK;
+struct sampler generate_sampler(const struct generate_options *o);
 
 /* ---- for the text that is handed on ---------------------------------------------------------- */
 

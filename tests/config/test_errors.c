@@ -44,7 +44,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
             "peft_use_x: 8\n"
             "seed: -3\n"
             "optim: lion_8bit\n"
-            "datasets: [{pth: x.txt, typ: text}, {path: y, type: alpaca}]\n"
+            "datasets: [{pth: x.txt, typ: text}, {path: y, type: arrow}]\n"
             "fp16: {enabled: maybe, loss_scal: 1}\n"
             "warmup_steps: 10\n"
             "warmup_ratio: 0.5\n",
@@ -55,7 +55,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
     expect_message("demo.yaml:5: seed: \"-3\" is out of range");
     expect_message("demo.yaml:7: pth: unknown key of a dataset; did you mean path");
     expect_message("demo.yaml:7: typ: unknown key of a dataset; did you mean type");
-    expect_message("demo.yaml:7: type: alpaca is not in this version");
+    expect_message("demo.yaml:7: type: arrow is not in this version");
     expect_message("demo.yaml:8: fp16.loss_scal: unknown key; did you mean loss_scale?");
     expect_message("demo.yaml:8: fp16.enabled: expected true or false");
     expect_message("command line: no_such_key: unknown key");

@@ -50,6 +50,9 @@ static void run_child(const struct process *p, const struct process_options *o, 
     }
     if (o && o->ignores_hangup)
         (void)signal(SIGHUP, SIG_IGN);
+    int file = o && o->input ? open(o->input, O_RDONLY) : STDIN_FILENO;
+    if (file < 0 || (file != STDIN_FILENO && dup2(file, STDIN_FILENO) < 0))
+        _exit(125);
     if (o && o->closed > 0)
         (void)close(o->closed);
     (void)alarm(RUN_LIMIT_S);

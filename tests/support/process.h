@@ -30,6 +30,7 @@ struct process_options {
     const char *variable, *setting; /* one environment variable; NULL: none */
     bool ignores_hangup;            /* started as nohup does */
     int closed;                     /* a standard file it does not get; 0: none */
+    const char *input;              /* file that it reads as standard input; NULL: ours */
 };
 
 enum { MAX_ARGS = 40 };

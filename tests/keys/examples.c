@@ -1,0 +1,91 @@
+/* Keys of fine-tuning data. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "keys/keys.h"
+#include "support/trial.h"
+
+#define EPOCH "max_steps=-1", "num_train_epochs=1"
+#define LONG  "max_seq_length=96", "model.max_position_embeddings=96"
+
+static const char *write_chats(int n)
+{
+    char text[4096];
+    size_t at = 0;
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at,
+                               "{\"messages\":[{\"role\":\"user\",\"content\":\"ask %d\"},"
+                               "{\"role\":\"assistant\",\"content\":\"answer %d\"}]}\n",
+                               i, i);
+    scratch_write_text(trials_scratch(), "chats.jsonl", text);
+    return trial_path("datasets.0.path", "chats.jsonl");
+}
+
+void key_chat_template(void)
+{
+    struct trial a, b;
+    const char *data = write_chats(4);
+    REFUSED("has no chat template", LONG, data);
+    TRAIN(&a, LONG, data, EPOCH, "chat_template=chatml", "shuffle=false");
+    TRAIN(&b, LONG, data, EPOCH, "chat_template=zephyr", "shuffle=false");
+    assert_int_equal(a.n_steps, 4 / TRIAL_BATCH);
+    assert_true(a.steps[0].loss != b.steps[0].loss);
+    REFUSED("tokenizer_default", LONG, data, "chat_template=jinja");
+}
+
+/* The labels of an evaluation are counted: those of the answer, and those of everything. */
+void key_train_on_inputs(void)
+{
+    struct snug_evaluation e;
+    const char *data = write_chats(1);
+    EVALUATE(&e, LONG, data, "chat_template=chatml");
+    assert_int_equal(e.n_tokens, strlen("answer 0<|im_end|>"));
+    EVALUATE(&e, LONG, data, "chat_template=chatml", "train_on_inputs=true");
+    assert_int_equal(e.n_tokens, strlen("<|im_start|>user\nask 0<|im_end|>\n<|im_start|>assistant\n"
+                                        "answer 0<|im_end|>\n") -
+                                     1);
+}
+
+void key_max_samples(void)
+{
+    struct trial t;
+    const char *data = write_chats(6);
+    TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "max_samples=4");
+    assert_int_equal(t.n_steps, 4 / TRIAL_BATCH);
+    TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "max_samples=4",
+          "datasets.0.max_samples=2");
+    assert_int_equal(t.n_steps, 2 / TRIAL_BATCH);
+    TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "datasets.0.weight=2");
+    assert_int_equal(t.n_steps, 12 / TRIAL_BATCH);
+    REFUSED("are about records", trial_text(), "max_samples=4");
+}
+
+/* One text fits, the other is cut to the length, or left out. */
+void key_excess_length_strategy(void)
+{
+    struct snug_evaluation e;
+    scratch_write_text(trials_scratch(), "long.json",
+                       "[{\"text\":\"short\"},{\"text\":\"longer than sixteen tokens are\"}]");
+    const char *data = trial_path("datasets.0.path", "long.json");
+    EVALUATE(&e, data);
+    assert_int_equal(e.n_tokens, 5 + (TRIAL_LENGTH - 1)); /* a first token is no label */
+    EVALUATE(&e, data, "excess_length_strategy=drop");
+    assert_int_equal(e.n_tokens, 5);
+}
+
+void key_packing(void)
+{
+    struct trial t;
+    const char *data = write_chats(4);
+    REFUSED("records have a row each", LONG, data, "chat_template=chatml", "packing=true");
+    REFUSED("texts are one stream", trial_text(), "packing=false");
+    TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "packing=false");
+    assert_int_equal(t.n_steps, 4 / TRIAL_BATCH);
+    TRAIN(&t, trial_text(), "packing=true");
+}
