@@ -148,8 +148,9 @@ static enum status measure(struct search *s, const struct decisions *d, struct f
     return OK;
 }
 
-/* What does not fit may do so when large gradients are never whole, or small ones neither. That takes
- * a little time, and no link: where it saves more than a little it comes before everything else. */
+/* What does not fit may do so when large gradients are never whole, or small ones neither. That
+ * takes a little time, and no link: where it saves more than a little it comes before everything
+ * else. */
 static enum status form_gradients(struct search *s, struct decisions *d, struct forecast *f)
 {
     enum { WORTH = 64 }; /* a part in so many of what the step takes */
@@ -176,7 +177,7 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     struct search s = {.w = w, .limits = limits, .times = times};
     bool found;
     TRY(measure(&s, d, &f));
-    if (!f.fits && workload_stage(w, STAGE_TRAIN))
+    if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
         TRY(form_gradients(&s, d, &f));
     if (f.fits && !decisions_copy(d))
         return OK;
