@@ -249,12 +249,12 @@ static void add_runners_up(const struct engine *e, struct str *s)
         str_addf(s, "chosen from %d estimates, %d programs\n", r->n_ranked, r->n_emitted);
 }
 
-/* What leaves the device because it has to, and how far ahead it is fetched. */
+/* What leaves the device or is made again because it has to, and how far ahead it is fetched. */
 static void add_extents(const struct snug_run *run, struct str *s)
 {
     const struct engine *e = &run->session.engine;
     const struct decisions *d = &e->settings.decisions;
-    bool chosen = false;
+    bool chosen = d->form_bytes > 0;
     char ring[BYTES_TEXT];
     for (int i = 0; i < EXTENT_COUNT; i++)
         chosen = chosen || (d->n[i] > 0 && !e->settings.bounds.fixed[i]);

@@ -96,7 +96,8 @@ enum status engine_prospects(const struct engine *e, struct prospects *out)
     if (!s || !e->config || !e->forecast.fits)
         return FAIL(ERR_USAGE, "only a plan to train that fits its budgets has prospects");
     find_times(e, out);
-    out->keeps_all = !decisions_copy(&e->settings.decisions) && s->plan.n_blocks_recomputed == 0;
+    out->keeps_all = !decisions_copy(&e->settings.decisions) &&
+                     e->settings.decisions.form_bytes == 0 && s->plan.n_blocks_recomputed == 0;
     if (out->keeps_all)
         return OK; /* whatever saves memory saves nothing that is missed */
     if (b->n_bytes[TIER_DEVICE] < INT64_MAX - more)

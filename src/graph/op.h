@@ -163,6 +163,11 @@ struct op_def {
      * reads whole. 0: it can only be called as a whole. */
     int64_t granule;
     uint32_t whole_inputs;
+    /* Instead of a granule: every row of output 0 (what one index of its first axis leaves) is made
+     * by itself. Its elements are what slices divide, into whole rows; inputs are of its shape or
+     * among `whole_inputs`. A kernel that gives a part of the rows other bits than the whole gives
+     * them declines the part. */
+    bool by_rows;
 
     enum recompute_class recompute;
     enum module_kind module; /* that its node stands for; MODULE_NONE: its neighbours say */

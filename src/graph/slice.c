@@ -10,14 +10,45 @@ static int64_t n_elems(const struct graph *g, value_id v)
     return shape_elems(&graph_value(g, v)->shape);
 }
 
+int64_t node_granule(const struct graph *g, const struct node *n)
+{
+    const struct op_def *d = op_get(n->op);
+    if (!d->by_rows)
+        return d->granule;
+    const struct shape *s = &graph_value(g, n->out[0])->shape;
+    return s->rank > 0 && s->dim[0] > 0 ? shape_elems(s) / s->dim[0] : 0;
+}
+
 int64_t node_sliceable(const struct graph *g, const struct node *n)
 {
-    return op_get(n->op)->granule > 0 && n->in[0] != VALUE_NONE ? n_elems(g, n->in[0]) : 0;
+    if (node_granule(g, n) == 0)
+        return 0;
+    if (op_get(n->op)->by_rows)
+        return n_elems(g, n->out[0]);
+    return n->in[0] != VALUE_NONE ? n_elems(g, n->in[0]) : 0;
+}
+
+bool node_reads_slices(const struct graph *g, const struct node *n, int i)
+{
+    int64_t all = node_sliceable(g, n);
+    return all > 0 && n->in[i] != VALUE_NONE && !mask_has(op_get(n->op)->whole_inputs, i) &&
+           n_elems(g, n->in[i]) == all;
+}
+
+/* So many times: a product of a few rows with a few others, not one of matrices. */
+enum { EXPANDS = 8 };
+
+bool node_expands(const struct graph *g, const struct node *n)
+{
+    int64_t n_read = 0;
+    for (int i = 0; i < n->n_in; i++)
+        n_read += n->in[i] == VALUE_NONE ? 0 : value_bytes(g, n->in[i]);
+    return op_get(n->op)->by_rows && n_read <= value_bytes(g, n->out[0]) / EXPANDS;
 }
 
 bool slice_is_valid(const struct graph *g, const struct node *n, struct slice s)
 {
-    int64_t all = node_sliceable(g, n), granule = op_get(n->op)->granule;
+    int64_t all = node_sliceable(g, n), granule = node_granule(g, n);
     if (s.n == 0)
         return s.first == 0;
     return s.first >= 0 && s.n > 0 && s.first < all && s.n <= all - s.first &&
@@ -33,16 +64,15 @@ static bool is_whole(const struct node *n, struct slice s, int operand)
 static struct slice elements_of(const struct graph *g, const struct node *n, struct slice s,
                                 int operand)
 {
-    const struct op_def *d = op_get(n->op);
     value_id v = operand_value(n, operand);
     if (v == VALUE_NONE)
         return (struct slice){0};
-    int64_t own = n_elems(g, v);
+    int64_t own = n_elems(g, v), granule = node_granule(g, n);
     if (is_whole(n, s, operand))
         return (struct slice){0, own};
     if (own == node_sliceable(g, n))
         return s;
-    return (struct slice){s.first / d->granule, (s.n + d->granule - 1) / d->granule};
+    return (struct slice){s.first / granule, (s.n + granule - 1) / granule};
 }
 
 struct byte_range slice_bytes(const struct graph *g, const struct node *n, struct slice s,
@@ -60,7 +90,11 @@ struct tensor slice_tensor(const struct graph *g, const struct node *n, struct s
     struct tensor t = {0};
     if (v != VALUE_NONE)
         t = value_tensor(g, v);
-    if (tensor_present(&t) && !is_whole(n, s, operand))
+    if (!tensor_present(&t) || is_whole(n, s, operand))
+        return t;
+    if (op_get(n->op)->by_rows)
+        t.shape.dim[0] = s.n / node_granule(g, n);
+    else
         t.shape = shape_of(1, elements_of(g, n, s, operand).n);
     return t;
 }

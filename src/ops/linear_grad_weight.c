@@ -21,7 +21,7 @@ static enum status infer(const struct op_call *c)
 
 static double flops(const struct op_call *c)
 {
-    return 2.0 * (double)shape_elems(&c->in[0].shape) * (double)shape_last(&c->in[1].shape);
+    return 2.0 * (double)shape_rows(&c->in[0].shape) * (double)shape_elems(&c->out[0].shape);
 }
 
 static const struct alias_rule aliases[] = {{ALIAS_UPDATE, 0, 2}, {.kind = ALIAS_NONE}};
@@ -50,6 +50,8 @@ const struct op_def op_def_linear_grad_weight = {
     .aliases = aliases,
     .accumulate_in = 2,
     .accumulate_out = 0,
+    .by_rows = true,
+    .whole_inputs = 1u << 0 | 1u << 1,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,
     .samples = samples,

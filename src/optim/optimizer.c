@@ -1,6 +1,8 @@
 #include "optim/optimizer.h"
 
 #include "autodiff/autodiff.h"
+#include "graph/slice.h"
+#include "ops/squares_chunk.h"
 #include "optim/loss_scale.h"
 #include "optim/updates.h"
 
@@ -110,6 +112,32 @@ static enum status order_sums(struct graph *g)
 
 /* ---- norm and clipping ----------------------------------------------------------------------- */
 
+/* Of a gradient that is made from much less than it is, the squares are summed in two halves: then
+ * a plan can have it made in slices, for this sum and for the update, and never as a whole. What is
+ * smaller than a few chunks is not worth it. The graph is the same for every plan, and so the norm.
+ */
+static bool is_summed_in_chunks(const struct builder *b, value_id grad)
+{
+    enum { FEW_CHUNKS = 4 };
+    node_id producer = graph_value(b->g, grad)->producer;
+    return producer != NODE_NONE && node_expands(b->g, graph_node(b->g, producer)) &&
+           shape_elems(build_shape(b, grad)) >= (int64_t)FEW_CHUNKS * SQUARES_CHUNK;
+}
+
+static value_id sum_of_chunks(struct builder *b, value_id grad)
+{
+    b->block = block_of_value(b, grad);
+    value_id squares = build(b, OP_chunk_squares, IN(grad), NO_ATTRS);
+    return build(b, OP_sum, IN(squares), NO_ATTRS);
+}
+
+/* Is its gradient summed together with those of its block? */
+static bool joins_block(const struct builder *b, const struct optimizer_param *p, int block)
+{
+    return p->grad != VALUE_NONE && block != BLOCK_NONE && block_of_value(b, p->grad) == block &&
+           !is_summed_in_chunks(b, p->grad);
+}
+
 /* The sum of squares of gradient i and, if it is the first of its block, of the others of the
  * block: one sum a block, so that few launches do and, when updates run early, no gradient waits
  * for more than its own block. What belongs to no block lies far apart in the backward pass: one
@@ -120,14 +148,14 @@ static value_id sum_of_block(struct builder *b, const struct optimizer_param *pa
     int block = block_of_value(b, params[i].grad), n = 0;
     if (params[i].grad == VALUE_NONE)
         return VALUE_NONE;
-    for (size_t k = 0; block != BLOCK_NONE && k < i; k++) {
-        if (params[k].grad != VALUE_NONE && block_of_value(b, params[k].grad) == block)
+    if (is_summed_in_chunks(b, params[i].grad))
+        return sum_of_chunks(b, params[i].grad);
+    for (size_t k = 0; k < i; k++) {
+        if (joins_block(b, &params[k], block))
             return VALUE_NONE;
     }
     for (size_t k = i; k < n_params; k++) {
-        bool joins = k == i || (block != BLOCK_NONE && params[k].grad != VALUE_NONE &&
-                                block_of_value(b, params[k].grad) == block);
-        if (joins)
+        if (k == i || joins_block(b, &params[k], block))
             members[n++] = params[k].grad;
     }
     b->block = block;

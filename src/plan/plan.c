@@ -1,10 +1,33 @@
 #include "plan/plan.h"
 
+#include "graph/slice.h"
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y > 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x > 0 ? a / x * b : 0;
+}
+
+static void note_slices(struct plan_fact *f, const struct graph *g, const struct node *n, int i)
+{
+    if (node_reads_slices(g, n, i))
+        f->granule = common_multiple(f->granule, node_granule(g, n));
+    else
+        f->read_whole = true;
+}
+
 /* Walks once over the graph, so that every question after it is a look-up. */
 static void find_facts(struct plan *p, const struct graph *g)
 {
-    for (size_t v = 0; v < g->values.n; v++)
+    for (size_t v = 0; v < g->values.n; v++) {
         p->facts[v].first_backward = p->facts[v].first_reader = p->facts[v].overwritten = NODE_NONE;
+        p->facts[v].granule = 1;
+    }
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
         bool updating = n->pass == PASS_NORM || n->pass == PASS_UPDATE;
@@ -22,6 +45,7 @@ static void find_facts(struct plan *p, const struct graph *g)
                 f->first_reader = k;
             f->leaves_block |= n->pass == PASS_FORWARD && crosses;
             f->read_at_update |= updating;
+            note_slices(f, g, n, i);
             f->read_in_step |= n->pass != PASS_UPDATE;
             if (n->pass == PASS_BACKWARD && f->first_backward == NODE_NONE)
                 f->first_backward = k;
@@ -74,6 +98,21 @@ static bool is_waiting_gradient(const struct plan *p, const struct graph *g, val
            value_root(g, v) == v && p->facts[v].waits_for_update;
 }
 
+int64_t plan_form_unit(const struct plan *p, const struct graph *g, value_id v)
+{
+    const struct plan_fact *f = &p->facts[v];
+    if (!is_waiting_gradient(p, g, v) || f->overwritten != NODE_NONE || f->read_whole ||
+        f->is_output)
+        return 0;
+    const struct node *n = graph_node(g, graph_value(g, v)->producer);
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] != VALUE_NONE &&
+            p->facts[value_view_root(g, n->in[i])].overwritten != NODE_NONE)
+            return 0;
+    }
+    return op_get(n->op)->by_rows ? common_multiple(f->granule, node_granule(g, n)) : 0;
+}
+
 /* Would the producer, run again when the backward pass first asks for v, find its inputs as they
  * were? Inputs that are themselves dropped are made again first. */
 static bool inputs_last(const struct plan *p, const struct graph *g, value_id v)
@@ -93,6 +132,8 @@ bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum t
 {
     if (t == KEEP)
         return true;
+    if (t == FORM)
+        return plan_form_unit(p, g, v) > 0;
     if (t == MOVE && is_waiting_gradient(p, g, v))
         return true;
     if (!is_plain_forward_value(p, g, v))
@@ -197,7 +238,9 @@ static bool can_run_late(const struct plan *p, const struct graph *g, const stru
         const struct value *x = graph_value(g, root);
         bool is_input = x->producer == NODE_NONE && x->role == ROLE_INPUT;
         bool is_sum = x->producer == NODE_NONE && x->role == ROLE_GRADIENT;
-        if (is_sum || (is_input && p->facts[root].read_in_step))
+        /* What is never whole is not carried either. */
+        bool is_formed = p->treat[root] == FORM;
+        if (is_sum || is_formed || (is_input && p->facts[root].read_in_step))
             return false;
         if (x->producer != NODE_NONE && graph_node(g, x->producer)->pass == PASS_FORWARD)
             return false;

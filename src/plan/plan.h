@@ -19,6 +19,7 @@ enum treatment {
     KEEP,
     RECOMPUTE, /* dropped; its node is emitted a second time */
     MOVE,      /* copied to the tier home[] names and back */
+    FORM,      /* a gradient that is never whole: a slice of it is made where one is read */
 };
 
 /* What a plan asks of the graph, gathered once; per value, meaningful for view roots. */
@@ -31,6 +32,8 @@ struct plan_fact {
     bool read_in_step;      /* something that is no update reads it */
     bool is_output;         /* the host reads it */
     bool waits_for_update;  /* of roots: what touches it last is an update that only reads it */
+    bool read_whole;        /* something reads it that cannot do with slices */
+    int64_t granule;        /* what its readers' slices are counted in, all of them, in elements */
 };
 
 struct plan {
@@ -56,6 +59,10 @@ void plan_release(struct plan *p);
  * is overwritten, read by the host or an update, or made by an op with effects is not made again,
  * and neither is one whose inputs have changed by the time it is needed. */
 bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum treatment t);
+
+/* Elements that slices of v, made where they are read, are counted in: whole rows for the node that
+ * makes v and whole granules for all that read it; 0: v cannot be made so (FORM). */
+int64_t plan_form_unit(const struct plan *p, const struct graph *g, value_id v);
 
 /* May v be made again without making another block's forward pass run again too? */
 bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v);

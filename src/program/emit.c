@@ -61,7 +61,7 @@ static void emitter_release(struct emitter *e)
 
 /* ---- storage: roots that exist before the program starts ------------------------------------- */
 
-static const char *buffer_name(struct emitter *e, const struct node *n, int output)
+const char *emit_name(struct emitter *e, const struct node *n, int output)
 {
     const char *given = graph_value(e->g, n->out[output])->name;
     if (given[0])
@@ -105,7 +105,7 @@ static enum status emit_kept(struct emitter *e, value_id v)
 {
     const struct value *x = graph_value(e->g, v);
     enum tier tier = e->plan->treat[v] == MOVE ? e->plan->home[v] : TIER_DEVICE;
-    const char *name = buffer_name(e, graph_node(e->g, x->producer), x->output);
+    const char *name = emit_name(e, graph_node(e->g, x->producer), x->output);
     TRY(pool_status(&e->p->pool));
     TRY(emit_buffer(e, name, emit_class(e, v, false), tier, value_bytes(e->g, v), v, &e->kept[v]));
     e->p->buffers.items[e->kept[v]].carried = true;
@@ -152,8 +152,8 @@ static bool is_kept_on_device(const struct emitter *e, value_id v)
     return e->kept[v] >= 0 && e->p->buffers.items[e->kept[v]].tier == TIER_DEVICE;
 }
 
-static enum status output_buffer(struct emitter *e, const struct node *n, int i, bool recompute,
-                                 int32_t *buffer)
+enum status emit_output(struct emitter *e, const struct node *n, int i, bool recompute,
+                        int32_t *buffer)
 {
     value_id v = n->out[i], root = value_root(e->g, v);
     if (node_alias(n, i)) {
@@ -165,7 +165,7 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     if (is_kept_on_device(e, v)) {
         *buffer = e->kept[v];
     } else {
-        const char *name = buffer_name(e, n, i);
+        const char *name = emit_name(e, n, i);
         TRY(pool_status(&e->p->pool));
         enum memory_class kind = emit_class(e, v, recompute);
         TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
@@ -177,25 +177,6 @@ static enum status output_buffer(struct emitter *e, const struct node *n, int i,
     e->moved[root] = -1;
     e->now[root] = v;
     e->again[root] = recompute;
-    return OK;
-}
-
-static enum status pick_kernel(const struct emitter *e, const struct node *n, struct slice slice,
-                               const struct kernel **kernel, int64_t *workspace)
-{
-    struct tensor *in, out[MAX_OUTPUTS];
-    TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
-    struct op_call call;
-    node_call_slice(e->g, n, slice, in, out, &call);
-    const char *why = "";
-    *workspace = 0;
-    *kernel = kernel_pick(e->device->ops->kernels(n->op), &call, &e->device->env, &why);
-    if (*kernel && (*kernel)->workspace)
-        *workspace = (*kernel)->workspace(&call, &e->device->env);
-    mem_free(in);
-    if (!*kernel)
-        return FAIL(ERR_UNSUPPORTED, "%s on %s: %s", op_get(n->op)->name, e->device->ops->name,
-                    why);
     return OK;
 }
 
@@ -213,8 +194,9 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
                           .node = k,
                           .slice = slice,
                           .recompute = recompute};
-    int64_t n_workspace;
-    TRY(pick_kernel(e, n, slice, &instr.kernel, &n_workspace));
+    struct picked picked;
+    TRY(pick_kernel(e->g, n, slice, e->device, &picked));
+    instr.kernel = picked.kernel;
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
@@ -224,14 +206,16 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
             given ? value_view_root(e->g, n->in[i]) : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
-        TRY(output_buffer(e, n, i, recompute, &outputs[i]));
+        outputs[i] = e->where[value_root(e->g, n->out[i])];
+        if (slice.n == 0)
+            TRY(emit_output(e, n, i, recompute, &outputs[i]));
         TRY(emit_operand_range(e, outputs[i], ACCESS_WRITE, n->out[i],
                                slice_bytes(e->g, n, slice, n->n_in + i)));
     }
-    if (n_workspace > 0) {
+    if (picked.n_workspace > 0) {
         const struct op_def *d = op_get(n->op);
         enum memory_class kind = d->workspace_is_logits ? MEMORY_LOGITS : MEMORY_WORKSPACE;
-        TRY(emit_buffer(e, d->name, kind, TIER_DEVICE, n_workspace, VALUE_NONE, &workspace));
+        TRY(emit_buffer(e, d->name, kind, TIER_DEVICE, picked.n_workspace, VALUE_NONE, &workspace));
         TRY(emit_operand(e, workspace, ACCESS_WRITE, VALUE_NONE));
         instr.has_workspace = true;
     }
@@ -262,7 +246,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
         if (n->in[i] != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
     }
-    if (is_view(n))
+    if (is_view(n) || emit_is_formed(e, n))
         return OK;
     /* An earlier value on its way home must not be overwritten before it has left. */
     for (int i = 0; i < n->n_out; i++) {
@@ -335,8 +319,10 @@ static size_t find_stretch_end(const struct emitter *e, const struct section_ord
 static void count_reads(struct emitter *e, node_id k, int32_t by)
 {
     const struct node *n = graph_node(e->g, k);
-    for (int i = 0; node_sliceable(e->g, n) == 0 && i < n->n_in; i++) {
-        if (n->in[i] != VALUE_NONE)
+    bool sliceable = node_sliceable(e->g, n) > 0;
+    for (int i = 0; i < n->n_in; i++) {
+        bool whole = !sliceable || mask_has(op_get(n->op)->whole_inputs, i);
+        if (whole && n->in[i] != VALUE_NONE)
             e->whole_reads[value_root(e->g, n->in[i])] += by;
     }
 }

@@ -1,7 +1,9 @@
 /* emit.h: inside program/: the state of one emission, and what the files here share.
  *
  *   emit.c        sections and nodes, recompute on demand
- *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole
+ *   emit_slice.c  updates in parts, so that what is away is never on the device as a whole, and a
+ *                 gradient that is made for them need never be anywhere as a whole
+ *   pick.c        the kernel of a node
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
  *   emit_uses.c   who reads what, and when moved values leave
@@ -110,11 +112,25 @@ enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 /* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes. */
 enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 
-/* emit_slice.c: does the plan want the node's update made in slices, as things are now? */
+/* emit_slice.c: is what the node makes never whole (FORM)? */
+bool emit_is_formed(const struct emitter *e, const struct node *n);
+/* Does the plan want the node made in slices, as things are now? */
 bool emit_in_slices(const struct emitter *e, const struct node *n);
 enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
 
-/* emit.c: the node's instruction; its inputs are on the device. */
+/* pick.c */
+struct picked {
+    const struct kernel *kernel;
+    int64_t n_workspace;
+};
+enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
+                        const struct device *device, struct picked *out) MUST_CHECK;
+
+/* emit.c: output i gets a buffer of all its bytes, or where it updates an input that one's. */
+enum status emit_output(struct emitter *e, const struct node *n, int i, bool recompute,
+                        int32_t *buffer) MUST_CHECK;
+const char *emit_name(struct emitter *e, const struct node *n, int output);
+/* emit.c: the node's instruction; its inputs are on the device, and outputs of a slice. */
 enum status emit_compute(struct emitter *e, node_id k, bool recompute,
                          struct slice slice) MUST_CHECK;
 /* emit.c: makes v's memory present on the device (fetches, or recomputes for a backward reader). */

@@ -154,6 +154,10 @@ enum status program_place(struct program *p, const struct storage *storage) MUST
 enum status program_bound(struct program *p, const struct storage *storage) MUST_CHECK;
 void program_free(struct program *p);
 
+/* Does the device call the node (op_def.by_rows) with one kernel, be it on all rows or on some?
+ * Only then can a plan have it in slices: kernels differ in their last bits. */
+bool program_makes_rows(const struct graph *g, node_id k, const struct device *device);
+
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */
 /* How often a step of n_micro micro-batches runs a section. */
 int64_t section_runs(const struct section *s, int64_t n_micro);

@@ -34,8 +34,10 @@ static enum purpose of_root(const struct buffer *b, const struct value *v)
 
 static enum purpose of_forward(const struct plan *plan, value_id v)
 {
-    static const enum purpose treated[] = {
-        [KEEP] = PURPOSE_PASSING, [RECOMPUTE] = PURPOSE_DROPPED, [MOVE] = PURPOSE_LEAVING};
+    static const enum purpose treated[] = {[KEEP] = PURPOSE_PASSING,
+                                           [RECOMPUTE] = PURPOSE_DROPPED,
+                                           [MOVE] = PURPOSE_LEAVING,
+                                           [FORM] = PURPOSE_PASSING};
     if (plan->treat[v] == KEEP && plan->facts[v].first_backward != NODE_NONE)
         return PURPOSE_SAVED;
     return treated[plan->treat[v]];

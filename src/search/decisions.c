@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "program/program.h"
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 int place_of_node(const struct plan *p, const struct graph *g, node_id k)
@@ -197,8 +199,33 @@ static enum status apply_extents(const struct decisions *d, struct plan *p, cons
     return OK;
 }
 
-enum status decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g)
+/* ---- gradients that are never whole ---------------------------------------------------------- */
+
+enum { FEWEST_SLICES = 4 }; /* fewer save little */
+
+static bool is_formed(const struct decisions *d, const struct plan *p, const struct graph *g,
+                      value_id v)
 {
+    int64_t unit = plan_form_unit(p, g, v), n_bytes = value_bytes(g, v);
+    return n_bytes > d->form_bytes && unit > 0 &&
+           unit <= shape_elems(&graph_value(g, v)->shape) / FEWEST_SLICES;
+}
+
+static void apply_forming(const struct decisions *d, struct plan *p, const struct graph *g,
+                          const struct device *device)
+{
+    for (node_id k = 0; d->form_bytes > 0 && (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        if (n->pass == PASS_BACKWARD && node_expands(g, n) && is_formed(d, p, g, n->out[0]) &&
+            program_makes_rows(g, k, device))
+            p->treat[n->out[0]] = FORM;
+    }
+}
+
+enum status decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g,
+                            const struct device *device)
+{
+    apply_forming(d, plan, g, device);
     if (d->places)
         TRY(apply_saved_sets(d, plan, g));
     else
@@ -285,6 +312,8 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
         add_count(&text, n, n_blocks);
         str_add(&text, e == EXTENT_RECOMPUTED ? " recomputed" : " on the host");
     }
+    if (d->form_bytes > 0)
+        str_addf(&text, "%slarge gradients made in slices, never whole", text.n ? "; " : "");
     if (d->defer_updates)
         str_addf(&text, "%supdates in the next forward pass", text.n ? "; " : "");
     if (decisions_copy(d) && d->ring_bytes > 0)

@@ -72,7 +72,10 @@ struct decisions {
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
     /* Larger tensors that are away are updated in slices of so many; 0: whole. */
     int64_t slice_bytes;
-    /* Chosen place by place, instead of by the fields above but the last three; the extents are
+    /* Gradients that are larger, and made from much less than they are, are made in slices where
+     * they are read, and never whole; 0: they are. */
+    int64_t form_bytes;
+    /* Chosen place by place, instead of by the fields above but the last four; the extents are
      * then how many places there are of each. NULL: they are not. Borrowed. */
     const struct place_choice *places;
     int n_places; /* blocks + 2 */
@@ -91,9 +94,9 @@ enum home_class home_class_of(enum role role);
 /* Is it worth a copy? */
 bool decisions_is_large(const struct decisions *d, const struct graph *g, value_id v);
 
-/* Into a plan of that graph that plan_init has made. */
-enum status decisions_apply(const struct decisions *d, struct plan *plan,
-                            const struct graph *g) MUST_CHECK;
+/* Into a plan of that graph, to run on that device, that plan_init has made. */
+enum status decisions_apply(const struct decisions *d, struct plan *plan, const struct graph *g,
+                            const struct device *device) MUST_CHECK;
 /* Of a graph without a backward pass: where storage is at home, the same as for the others of a
  * run. */
 void decisions_apply_homes(const struct decisions *d, struct plan *plan, const struct graph *g);

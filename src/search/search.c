@@ -134,23 +134,54 @@ static enum status plan_use(struct search *s, const struct search_bounds *bounds
     return f.fits && decisions_copy(d) ? search_choose_ring(s->w, s->limits, s->times, d) : OK;
 }
 
+/* *d, and how much of the memories it takes; with addresses too where it seems to fit. */
+static enum status measure(struct search *s, const struct decisions *d, struct forecast *f)
+{
+    *f = (struct forecast){0};
+    TRY(workload_decide(s->w, d));
+    TRY(workload_bound(s->w));
+    forecast_memory(f, s->w, s->limits);
+    if (!f->fits)
+        return OK;
+    TRY(workload_emit(s->w));
+    forecast_memory(f, s->w, s->limits);
+    return OK;
+}
+
+/* What does not fit may do so when large gradients are never whole, or small ones neither. That
+ * takes a little time, and no link: where it saves more than a little it comes before everything
+ * else. */
+static enum status form_gradients(struct search *s, struct decisions *d, struct forecast *f)
+{
+    enum { WORTH = 64 }; /* a part in so many of what the step takes */
+    static const int64_t larger_than[] = {SMALL_BYTES, 1};
+    const struct decisions configured = *d;
+    int64_t least = s->w->n_bytes[TIER_DEVICE], worth = least / WORTH;
+    for (size_t i = 0; i < ARRAY_LEN(larger_than) && !f->fits; i++) {
+        struct decisions formed = configured;
+        formed.form_bytes = larger_than[i];
+        TRY(measure(s, &formed, f));
+        if (!f->fits && s->w->n_bytes[TIER_DEVICE] > least - worth)
+            continue;
+        least = s->w->n_bytes[TIER_DEVICE];
+        *d = formed;
+    }
+    return f->fits ? OK : measure(s, d, f);
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
-    struct forecast f = {0};
-    const struct decisions configured = *d;
+    struct forecast f;
+    struct search s = {.w = w, .limits = limits, .times = times};
     bool found;
-    TRY(workload_decide(w, d));
-    TRY(workload_bound(w));
-    forecast_memory(&f, w, limits);
-    if (f.fits) {
-        TRY(workload_emit(w));
-        forecast_memory(&f, w, limits);
-    }
+    TRY(measure(&s, d, &f));
+    if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
+        TRY(form_gradients(&s, d, &f));
     if (f.fits && !decisions_copy(d))
         return OK;
-    struct search s = {.w = w, .limits = limits, .times = times};
+    const struct decisions configured = *d;
     if (f.fits)
         return search_choose_ring(w, limits, times, d);
     if (!workload_stage(w, STAGE_TRAIN))

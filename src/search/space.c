@@ -38,7 +38,7 @@ static enum status probe(struct space *s, int k, const bool away[HOME_CLASS_COUN
     enum status status = plan_init(&plan, s->stage->graph, s->stage->n_micro);
     if (status != OK)
         return status;
-    TRY_GOTO(decisions_apply(&d, &plan, s->stage->graph), out);
+    TRY_GOTO(decisions_apply(&d, &plan, s->stage->graph, s->work->device), out);
     TRY_GOTO(program_emit(&program, "probe", s->stage->graph, &plan, s->work->device, &storage),
              out);
     TRY_GOTO(survey_peaks(&s->survey, program, peaks), out);

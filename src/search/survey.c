@@ -29,6 +29,16 @@ static bool starts_phase(const struct node *n, const struct node *before)
            (n->pass == PASS_FORWARD) != (before->pass == PASS_FORWARD);
 }
 
+/* A further slice of a node, in the section that its first one is in. */
+static void add_slice(struct surveyor *x, node_id k, int section, double seconds)
+{
+    struct phase *p = &x->s->phases[x->s->phase_of[k]];
+    if (p->section != section)
+        return;
+    p->seconds += seconds;
+    x->seconds[k] += seconds;
+}
+
 /* The last micro-step has the nodes of the others once more: of it only the updates count as a
  * section of their own. */
 static enum status find_phases(struct surveyor *x, const double *instr_seconds)
@@ -44,8 +54,12 @@ static enum status find_phases(struct surveyor *x, const double *instr_seconds)
         const struct node *before = NULL;
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *instr = &p->instrs.items[k];
-            if (instr->kind != INSTR_COMPUTE || s->phase_of[instr->node] >= 0)
+            if (instr->kind != INSTR_COMPUTE)
                 continue;
+            if (s->phase_of[instr->node] >= 0) {
+                add_slice(x, instr->node, i, instr_seconds[k]);
+                continue;
+            }
             const struct node *n = graph_node(x->g, instr->node);
             if (starts_phase(n, before))
                 s->phases[s->n_phases++] = (struct phase){
@@ -273,7 +287,8 @@ static enum status touch_gradient(struct surveyor *x, node_id k, value_id v)
     int64_t n_bytes = value_bytes(x->g, v);
     int place = place_of_node(x->plan, x->g, g->producer);
     if (made < 0 || used <= made || x->fetched[v] == used ||
-        !decisions_is_large(x->base, x->g, v) || !plan_allows(x->plan, x->g, v, MOVE))
+        !decisions_is_large(x->base, x->g, v) || !plan_allows(x->plan, x->g, v, MOVE) ||
+        x->plan->treat[v] == FORM)
         return OK;
     struct touch *t = touch_of(x, used, place, HOME_GRADIENTS, made);
     if (!t)
@@ -398,7 +413,9 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
 {
     struct stage *stage = workload_stage(w, STAGE_TRAIN);
     struct plan configured = {0};
-    const struct decisions kept = {.small_bytes = base->small_bytes};
+    const struct decisions kept = {.small_bytes = base->small_bytes,
+                                   .slice_bytes = base->slice_bytes,
+                                   .form_bytes = base->form_bytes};
     *s = (struct survey){.graph = stage->graph};
     pool_init(&s->pool);
     struct surveyor x = {.s = s, .g = stage->graph, .plan = &stage->plan, .base = base};
@@ -406,7 +423,7 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
     TRY_GOTO(workload_decide(w, &kept), out);
     TRY_GOTO(workload_bound(w), out);
     TRY_GOTO(plan_init(&configured, stage->graph, stage->n_micro), out);
-    TRY_GOTO(decisions_apply(base, &configured, stage->graph), out);
+    TRY_GOTO(decisions_apply(base, &configured, stage->graph, w->device), out);
     s->n_places = stage->plan.n_blocks + 2;
     memcpy(s->storage_bytes, w->storage.n_bytes, sizeof(s->storage_bytes));
     s->host_bytes = w->n_bytes[TIER_HOST];

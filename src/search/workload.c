@@ -62,7 +62,7 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
         plan_release(&s->plan);
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
-            TRY(decisions_apply(d, &s->plan, s->graph));
+            TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
     }

@@ -46,6 +46,19 @@ static void the_arena_is_that_of_the_gpu(void **state)
     json_decref(j);
 }
 
+/* Weights, states and gradients of 8.5 billion parameters are 47.8 GiB; the gradients need not be.
+ */
+static void wide_layers_fit_without_their_gradients_and_nothing_leaves(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/wide_autoencoder.yaml", "--gpu", "h200",
+                "device_memory=33GiB", "host_memory=16GiB");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "to fit the budgets: large gradients made in slices, never whole\n");
+    process_release(&p);
+}
+
 static void a_faster_gpu_takes_less_time(void **state)
 {
     (void)state;
@@ -219,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_that_is_not_here_is_planned_for),
         cmocka_unit_test(the_arena_is_that_of_the_gpu),
+        cmocka_unit_test(wide_layers_fit_without_their_gradients_and_nothing_leaves),
         cmocka_unit_test(a_faster_gpu_takes_less_time),
         cmocka_unit_test(bf16_is_planned_as_fp16_where_there_is_none_and_said),
         cmocka_unit_test(an_unknown_gpu_is_an_error_that_lists_them),

@@ -35,6 +35,10 @@ void damage_open(struct training *t, const struct setup *s)
     plan_set_home(plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
     plan->ahead_bytes = plan->behind_bytes = s->ring_bytes;
     plan->slice_bytes = s->slice_bytes;
+    for (value_id v = 0; s->forms && (size_t)v < t->stage->graph->values.n; v++) {
+        if (plan_allows(plan, t->stage->graph, v, FORM))
+            plan->treat[v] = FORM;
+    }
     if (s->defer_updates)
         defer_updates(plan, t->stage->graph);
     training_emit(t);

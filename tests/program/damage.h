@@ -14,6 +14,7 @@ struct setup {
     struct training_options options;
     int64_t ring_bytes;  /* fetched ahead, and leaving behind */
     int64_t slice_bytes; /* of updates; 0: whole */
+    bool forms;          /* gradients that can be are never whole */
     bool defer_updates;  /* gradients of block 1 are carried on the host, others on the device */
 };
 

@@ -69,7 +69,7 @@ static void resize_slices(struct tally *c)
         if (i->kind != INSTR_COMPUTE || i->slice.n == 0)
             continue;
         struct slice old = i->slice;
-        int64_t granule = op_get(graph_node(p->graph, i->node)->op)->granule;
+        int64_t granule = node_granule(p->graph, graph_node(p->graph, i->node));
         const struct slice other[] = {{old.first, old.n - granule},
                                       {old.first + granule, old.n - granule},
                                       {old.first, old.n + granule}};

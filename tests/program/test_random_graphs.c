@@ -200,7 +200,7 @@ static int64_t execute(const struct random_graph *r, const struct plan *plan, st
 /* ---- properties ------------------------------------------------------------------------------ */
 
 struct tally {
-    int64_t n_nodes, treated[3], n_finite, n_slices, n_deferred;
+    int64_t n_nodes, treated[FORM + 1], n_finite, n_slices, n_deferred;
 };
 
 static void try_graph(uint64_t seed, struct tally *tally)
@@ -239,12 +239,13 @@ static void random_plans_of_random_graphs_give_the_same_bits(void **state)
         current_seed = seed;
         try_graph(seed, &t);
     }
-    print_message("%lld nodes; %lld values recomputed, %lld moved; %lld slices\n",
+    print_message("%lld nodes; %lld values recomputed, %lld moved, %lld never whole; %lld slices\n",
                   (long long)t.n_nodes, (long long)t.treated[RECOMPUTE], (long long)t.treated[MOVE],
-                  (long long)t.n_slices);
+                  (long long)t.treated[FORM], (long long)t.n_slices);
     assert_true(t.n_deferred > N_GRAPHS / 10);
     assert_true(t.n_finite > N_GRAPHS * 9 / 10); /* losses and gradients that mean something */
     assert_true(t.treated[RECOMPUTE] > 1000 && t.treated[MOVE] > 1000 && t.n_slices > 1000);
+    assert_true(t.treated[FORM] > N_GRAPHS / 50);
 }
 
 int main(void)

@@ -254,17 +254,34 @@ static void optimize(struct random_graph *r, struct maker *m, value_id loss, boo
     expect_ok(graph_check(r->g));
 }
 
+/* Layers whose gradients are many times what they are made from: these can be made in slices. */
+static void wide(struct maker *m)
+{
+    const int64_t width = 64 + 32 * below(m, 2);
+    value_id up = param(m, shape_of(2, width, (int64_t)16));
+    value_id across = param(m, shape_of(2, (int64_t)128, width));
+    value_id x = build(&m->b, OP_linear, IN(m->open[0], up), NO_ATTRS);
+    x = build(&m->b, OP_gelu, IN(x), NO_ATTRS);
+    add(m, build(&m->b, OP_linear, IN(x, across), NO_ATTRS));
+    add(m, build(&m->b, OP_slice, IN(m->open[m->n_open - 1]),
+                 ATTRS({"axis", .i = 1}, {"start", .i = 8}, {"length", .i = 24})));
+}
+
 void random_graph_init(struct random_graph *r, uint64_t seed)
 {
+    enum { FEW_ARE_WIDE = 16 };
     struct maker m = {.rng = {.key = seed, .stream = 1}};
     expect_ok(graph_new(&r->g, "random"));
     builder_init(&m.b, r->g);
     r->n_micro = 1 + below(&m, 2);
     m.random = build_value(&m.b, "rng", ROLE_INPUT, DTYPE_I64, shape_of(1, (int64_t)2));
-    int64_t rows = 2 + 2 * below(&m, 8);
+    bool is_wide = seed % FEW_ARE_WIDE == 0;
+    int64_t rows = 2 + 2 * below(&m, is_wide ? 2 : 8);
     add(&m, build_value(&m.b, "x", ROLE_INPUT, DTYPE_F32, shape_of(2, rows, (int64_t)16)));
     m.b.block = 0;
     linear(&m); /* at least one parameter reaches the loss */
+    if (is_wide)
+        wide(&m);
     int n_steps = 4 + below(&m, 40);
     for (int i = 0; i < n_steps; i++) {
         if (below(&m, 6) == 0)
@@ -295,6 +312,8 @@ void random_plan(struct plan *p, const struct graph *g, uint64_t seed)
             t = (enum treatment)bias;
         if (plan_allows(p, g, v, t))
             p->treat[v] = t;
+        if (plan_allows(p, g, v, FORM) && rng_below(&rng, 2))
+            p->treat[v] = FORM;
         if (p->treat[v] == MOVE || rng_below(&rng, 2))
             p->home[v] = TIER_HOST;
     }

@@ -3,6 +3,7 @@
 
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
+#include "ops/squares_chunk.h"
 
 /* ---- sum_squares ----------------------------------------------------------------------------- */
 
@@ -92,6 +93,39 @@ static enum status sum_squares_reference(const struct kernel_ctx *x, const struc
     return OK;
 }
 
+/* ---- chunk_squares --------------------------------------------------------------------------- */
+
+static void square_each_chunk(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct op_call *c = job;
+    int64_t n = shape_elems(&c->in[0].shape);
+    float *y = c->out[0].data;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int64_t at = i * SQUARES_CHUNK;
+        y[i] = (float)chunk_squares(&c->in[0], at, MIN((int64_t)SQUARES_CHUNK, n - at));
+    }
+}
+
+static enum status chunk_squares_blocked(const struct kernel_ctx *x, const struct op_call *c)
+{
+    cpu_loop(x, shape_elems(&c->out[0].shape), SQUARES_CHUNK, square_each_chunk, c);
+    return OK;
+}
+
+static enum status chunk_squares_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    (void)x;
+    int64_t n = shape_elems(&c->in[0].shape);
+    for (int64_t i = 0; i * SQUARES_CHUNK < n; i++) {
+        double sum = 0.0;
+        for (int64_t k = i * SQUARES_CHUNK; k < MIN(n, (i + 1) * SQUARES_CHUNK); k++)
+            sum += ref_get(&c->in[0], k) * ref_get(&c->in[0], k);
+        ref_set(&c->out[0], i, sum);
+    }
+    return OK;
+}
+
 /* ---- clip_scale, loss_scale_update ----------------------------------------------------------- */
 
 static enum status clip_scale_reference(const struct kernel_ctx *x, const struct op_call *c)
@@ -143,6 +177,12 @@ static enum status loss_scale_update_reference(const struct kernel_ctx *x, const
 const struct kernel cpu_kernels_sum_squares[] = {
     {"blocked", cpu_declines_f64, sum_squares_workspace, sum_squares_blocked},
     {"reference", NULL, NULL, sum_squares_reference},
+    KERNEL_END,
+};
+
+const struct kernel cpu_kernels_chunk_squares[] = {
+    {"blocked", cpu_declines_f64, NULL, chunk_squares_blocked},
+    {"reference", NULL, NULL, chunk_squares_reference},
     KERNEL_END,
 };
 

@@ -381,15 +381,26 @@ static void run_parts(const void *job, int64_t first, int64_t last, int thread)
     }
 }
 
+static bool is_of_blas(const struct cpu_gemm *g)
+{
+    return !MICRO_IS_FAST && g->c_dtype == DTYPE_F32 && g->a.dtype == DTYPE_F32 &&
+           g->b.dtype == DTYPE_F32;
+}
+
+/* A BLAS may choose by the number of rows, and so do we where B is contiguous along k. */
+bool cpu_gemm_is_by_rows(const struct cpu_gemm *g)
+{
+    return !is_of_blas(g) && g->b.row != 1;
+}
+
 /* What makes a part of a product that the blocked kernels do not take. */
 static part_fn *part_function(const struct cpu_gemm *g, bool few)
 {
-    bool f32 = g->c_dtype == DTYPE_F32;
-    if (!MICRO_IS_FAST && f32 && g->a.dtype == DTYPE_F32 && g->b.dtype == DTYPE_F32)
+    if (is_of_blas(g))
         return run_blas;
     if (few)
         return run_few_rows;
-    return f32 ? run_f32 : run_half;
+    return g->c_dtype == DTYPE_F32 ? run_f32 : run_half;
 }
 
 void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g)

@@ -47,6 +47,9 @@ int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, i
 /* workspace: 64-byte aligned. Runs on env->n_threads threads. */
 void cpu_gemm(const struct kernel_env *env, void *workspace, const struct cpu_gemm *g);
 
+/* Are some rows of C, made by themselves, the bits of these rows of the whole? */
+bool cpu_gemm_is_by_rows(const struct cpu_gemm *g);
+
 /* A row-major matrix, and its transpose, in t's memory from element `first`. */
 struct cpu_matrix cpu_matrix_of(const struct tensor *t, int64_t first, int64_t row);
 struct cpu_matrix cpu_matrix_transposed(struct cpu_matrix a);

@@ -43,13 +43,13 @@ static enum status reference_grad_input(const struct kernel_ctx *x, const struct
 static enum status reference_grad_weight(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
-    int64_t n_out = c->out[0].shape.dim[0], n_in = c->out[0].shape.dim[1];
-    int64_t n_rows = shape_rows(&c->in[0].shape);
-    for (int64_t j = 0; j < n_out; j++) {
+    int64_t n_out = shape_last(&c->in[0].shape), n_in = c->out[0].shape.dim[1];
+    int64_t n_rows = shape_rows(&c->in[0].shape), first = c->first_element / MAX(n_in, 1);
+    for (int64_t j = 0; j < c->out[0].shape.dim[0]; j++) {
         for (int64_t k = 0; k < n_in; k++) {
             double sum = call_has(c, 2) ? ref_get(&c->in[2], j * n_in + k) : 0.0;
             for (int64_t i = 0; i < n_rows; i++)
-                sum += ref_get(&c->in[0], i * n_out + j) * ref_get(&c->in[1], i * n_in + k);
+                sum += ref_get(&c->in[0], i * n_out + first + j) * ref_get(&c->in[1], i * n_in + k);
             ref_set(&c->out[0], j * n_in + k, sum);
         }
     }
@@ -119,20 +119,36 @@ static int64_t grad_weight_workspace(const struct op_call *c, const struct kerne
     return cpu_gemm_workspace(env, dw->dim[0], dw->dim[1], shape_rows(&c->in[0].shape));
 }
 
-static enum status grad_weight(const struct kernel_ctx *x, const struct op_call *c)
+/* dw, or some of its rows: those of as many columns of dy. */
+static struct cpu_gemm grad_weight_product(const struct op_call *c)
 {
-    const struct tensor *dw = &c->out[0];
-    struct cpu_gemm g = {
+    const struct tensor *dw = &c->out[0], *dy = &c->in[0];
+    int64_t first = c->first_element / MAX(dw->shape.dim[1], 1);
+    return (struct cpu_gemm){
         .m = dw->shape.dim[0],
         .n = dw->shape.dim[1],
-        .k = shape_rows(&c->in[0].shape),
-        .a = cpu_matrix_transposed(cpu_matrix_of(&c->in[0], 0, dw->shape.dim[0])),
+        .k = shape_rows(&dy->shape),
+        .a = cpu_matrix_transposed(cpu_matrix_of(dy, first, shape_last(&dy->shape))),
         .b = cpu_matrix_of(&c->in[1], 0, dw->shape.dim[1]),
         .c = dw->data,
         .c_dtype = dw->dtype,
         .c_row = dw->shape.dim[1],
         .add = call_has(c, 2),
     };
+}
+
+static const char *grad_weight_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cpu_gemm g = grad_weight_product(c);
+    if (g.m != shape_last(&c->in[0].shape) && !cpu_gemm_is_by_rows(&g))
+        return "some rows by themselves might differ from those of the whole";
+    return cpu_declines_f64(c, env);
+}
+
+static enum status grad_weight(const struct kernel_ctx *x, const struct op_call *c)
+{
+    const struct tensor *dw = &c->out[0];
+    struct cpu_gemm g = grad_weight_product(c);
     if (g.add && c->in[2].data != dw->data)
         memcpy(dw->data, c->in[2].data, (size_t)tensor_bytes(dw));
     cpu_gemm(&x->env, x->workspace, &g);
@@ -152,7 +168,7 @@ const struct kernel cpu_kernels_linear_grad_input[] = {
 };
 
 const struct kernel cpu_kernels_linear_grad_weight[] = {
-    {"product", cpu_declines_f64, grad_weight_workspace, grad_weight},
+    {"product", grad_weight_declines, grad_weight_workspace, grad_weight},
     {"reference", NULL, NULL, reference_grad_weight},
     KERNEL_END,
 };

@@ -42,9 +42,9 @@ kernel_workspace cuda_layer_norm_grad_workspace, cuda_rms_norm_grad_workspace,
 /* product.c, head_loss.c */
 kernel_declines cuda_linear_declines, cuda_linear_grad_input_declines,
     cuda_linear_grad_weight_declines, cuda_linear_plain_declines,
-    cuda_linear_grad_input_plain_declines, cuda_linear_grad_weight_plain_declines,
-    cuda_head_loss_declines, cuda_head_loss_plain_declines, cuda_head_loss_grad_declines,
-    cuda_head_loss_grad_plain_declines;
+    cuda_linear_grad_weight_outer_declines, cuda_linear_grad_input_plain_declines,
+    cuda_linear_grad_weight_plain_declines, cuda_head_loss_declines, cuda_head_loss_plain_declines,
+    cuda_head_loss_grad_declines, cuda_head_loss_grad_plain_declines;
 kernel_workspace cuda_linear_workspace, cuda_linear_grad_input_workspace,
     cuda_linear_grad_weight_workspace, cuda_head_loss_workspace, cuda_head_loss_plain_workspace,
     cuda_head_loss_grad_workspace, cuda_head_loss_grad_plain_workspace;

@@ -111,12 +111,13 @@ struct cuda_gemm linear_grad_input_product(const struct op_call *c)
 
 struct cuda_gemm linear_grad_weight_product(const struct op_call *c)
 {
-    int64_t n_out = c->out[0].shape.dim[0], n_in = c->out[0].shape.dim[1];
+    int64_t n_rows = c->out[0].shape.dim[0], n_in = c->out[0].shape.dim[1];
+    int64_t first = c->first_element / MAX(n_in, (int64_t)1);
     struct cuda_gemm g = {
-        .m = n_out,
+        .m = n_rows,
         .n = n_in,
         .k = shape_rows(&c->in[0].shape),
-        .a = {c->in[0].data, 0, n_out, true},
+        .a = {c->in[0].data, first, shape_last(&c->in[0].shape), true},
         .b = {c->in[1].data, 0, n_in, false},
         .dtype = c->in[0].dtype,
         .c = c->out[0].data,
@@ -128,18 +129,36 @@ struct cuda_gemm linear_grad_weight_product(const struct op_call *c)
     return g;
 }
 
+/* A library chooses how it multiplies by the shape: rows by themselves are not the bits of the same
+ * rows of the whole. */
+static const char *part_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    if (op_get(c->op)->by_rows && c->out[0].shape.dim[0] != shape_last(&c->in[0].shape))
+        return "it gives some of the rows other bits than all of them";
+    return cuda_declines_f64(c, env);
+}
+
 static const char *library_declines(const struct op_call *c, const struct kernel_env *env,
                                     struct cuda_gemm g)
 {
-    const char *why = cuda_declines_f64(c, env);
+    const char *why = part_declines(c, env);
     return why ? why : product_declines(env, &g);
 }
 
 static const char *plain_declines(const struct op_call *c, const struct kernel_env *env,
                                   struct cuda_gemm g)
 {
-    const char *why = cuda_declines_f64(c, env);
+    const char *why = part_declines(c, env);
     return why ? why : cuda_gemm_tiled_declines(&g);
+}
+
+const char *cuda_linear_grad_weight_outer_declines(const struct op_call *c,
+                                                   const struct kernel_env *env)
+{
+    struct cuda_gemm g = linear_grad_weight_product(c);
+    bool fits = g.k <= OUTER_TERMS &&
+                g.n * ceil_div(shape_last(&c->in[0].shape), OUTER_BLOCK_ROWS) <= INT32_MAX;
+    return fits ? cuda_declines_f64(c, env) : "too many terms for sums in registers";
 }
 
 /* What the three lists of the linear ops declare, each of its product. */

@@ -53,11 +53,15 @@ int64_t product_allowance(const struct gpu_model *gpu, const struct cuda_gemm *g
 enum { PRODUCT_TILE = 16 };
 const char *cuda_gemm_tiled_declines(const struct cuda_gemm *g);
 
+/* Products of so few terms are bound by writing the result: a kernel of their own makes them, and
+ * some of their rows as well. Rows of dw that a block has. */
+enum { OUTER_TERMS = 16, OUTER_BLOCK_ROWS = 16 };
+
 /* y[rows, n_out] = x[rows, n_in] w[n_out, n_in]^T + bias + residual[rows, n_out] */
 struct cuda_gemm linear_product(const struct op_call *c);
 /* dx[rows, n_in] = dy[rows, n_out] w[n_out, n_in] */
 struct cuda_gemm linear_grad_input_product(const struct op_call *c);
-/* dw[n_out, n_in] = dy[rows, n_out]^T x[rows, n_in] (+ acc) */
+/* dw[n_out, n_in] = dy[rows, n_out]^T x[rows, n_in] (+ acc), or some of its rows */
 struct cuda_gemm linear_grad_weight_product(const struct op_call *c);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 /* clip.cu: gradient norms, what gradients are multiplied by, and the loss scale; all of it stays on
  * the device. */
 #include "device/cuda/support/any.cuh"
+#include "ops/squares_chunk.h"
 
 /* ---- sum_squares -------------------------------------------------------------------------------
  *
@@ -134,6 +135,57 @@ static enum status sum_squares_chunks(const struct kernel_ctx *x, const struct o
     return OK;
 }
 
+/* ---- chunk_squares -----------------------------------------------------------------------------
+ *
+ * A warp has a chunk, and each lane the same elements of it wherever the chunk lies in memory.
+ */
+
+static constexpr int CHUNK_WARPS = 8;
+
+static __device__ __forceinline__ void load_four(float (&v)[4], const struct any &g, int64_t at,
+                                                 int64_t n, bool vectors)
+{
+    if (vectors && at + 4 <= n) {
+        any4_unpack(v, any4_load(g, at / 4), g.dtype);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v[k] = at + k < n ? any_get_f32(g, at + k) : 0.0f;
+}
+
+static __global__ void __launch_bounds__(CHUNK_WARPS *WARP)
+    chunk_squares_kernel(float *y, struct any g, int64_t n, int64_t n_chunks, bool vectors)
+{
+    const int64_t chunk = (int64_t)blockIdx.x * CHUNK_WARPS + threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP;
+    double sum = 0.0;
+    if (chunk >= n_chunks)
+        return;
+#pragma unroll 8
+    for (int i = lane * 4; i < SQUARES_CHUNK; i += 4 * WARP) {
+        float v[4];
+        load_four(v, g, chunk * SQUARES_CHUNK + i, n, vectors);
+        sum += (double)(v[0] * v[0] + v[1] * v[1]) + (double)(v[2] * v[2] + v[3] * v[3]);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0)
+        y[chunk] = (float)sum;
+}
+
+static enum status chunk_squares_warps(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct any g = any_of(&c->in[0]);
+    int64_t n = shape_elems(&c->in[0].shape), n_chunks = shape_elems(&c->out[0].shape);
+    if (n_chunks == 0)
+        return OK;
+    chunk_squares_kernel<<<(unsigned)ceil_div(n_chunks, CHUNK_WARPS), CHUNK_WARPS * WARP, 0,
+                           cuda_stream(x)>>>((float *)c->out[0].data, g, n, n_chunks,
+                                             any4_aligned(g));
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
 /* ---- clip_scale ------------------------------------------------------------------------------ */
 
 /* Sums of squares lie one by one in memory: their addresses go to the kernel by value, as many as
@@ -256,6 +308,8 @@ static enum status loss_scale_update_one(const struct kernel_ctx *x, const struc
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 CUDA_RUN(sum_squares, chunks, sum_squares_chunks)
+
+CUDA_RUN(chunk_squares, warps, chunk_squares_warps)
 
 CUDA_RUN(clip_scale, block, clip_scale_block)
 

@@ -1,0 +1,30 @@
+/* pick.c: the kernel that a node, or a slice of it, is called with. */
+#include "program/emit.h"
+
+enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
+                        const struct device *device, struct picked *out)
+{
+    struct tensor *in, tensors[MAX_OUTPUTS];
+    TRY(mem_try_array(&in, (size_t)MAX(n->n_in, 1), sizeof(*in)));
+    struct op_call call;
+    node_call_slice(g, n, slice, in, tensors, &call);
+    const char *why = "";
+    *out = (struct picked){.kernel =
+                               kernel_pick(device->ops->kernels(n->op), &call, &device->env, &why)};
+    if (out->kernel && out->kernel->workspace)
+        out->n_workspace = out->kernel->workspace(&call, &device->env);
+    mem_free(in);
+    if (!out->kernel)
+        return FAIL(ERR_UNSUPPORTED, "%s on %s: %s", op_get(n->op)->name, device->ops->name, why);
+    return OK;
+}
+
+bool program_makes_rows(const struct graph *g, node_id k, const struct device *device)
+{
+    const struct node *n = graph_node(g, k);
+    struct picked whole, row;
+    return op_get(n->op)->by_rows && node_sliceable(g, n) > 0 &&
+           pick_kernel(g, n, (struct slice){0}, device, &whole) == OK &&
+           pick_kernel(g, n, (struct slice){0, node_granule(g, n)}, device, &row) == OK &&
+           whole.kernel == row.kernel;
+}
