@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--peer PROGRAM] [--steps N] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [PATTERN ...]
     bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
 Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
 are run. The first steps of a run are slow: a dozen and more
 are wanted. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
-took as its budget. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
+took as its budget. With --ranks the N best plans of each case are run, not the best alone. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
 """
 import argparse
 import datetime
@@ -97,7 +97,7 @@ def against_peer(program, patterns, steps):
 
 def draw_model(cases, model, title, top):
     """A panel: predicted as a line, measured as dots, by the budget in GiB."""
-    points = sorted((int(name.split("-")[-1][:-3]), r) for name, r in cases.items() if name.rpartition("-")[0] == model and "error" not in r)
+    points = sorted((int(name.split("-")[-1][:-3]), r) for name, r in cases.items() if "," not in name and name.rpartition("-")[0] == model and "error" not in r)
     budgets = [b for b, _ in points]
     panel = Panel(top, top + 150, [0, *budgets], 0, max(r["predicted_tokens_per_s"] for _, r in points) / 1000 * 1.05)
     panel.axes(title, "")
@@ -121,6 +121,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--peer")
     options.add_argument("--steps", type=int, default=16)
+    options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
     options.add_argument("patterns", nargs="*", default=["*"])
@@ -132,9 +133,10 @@ def main():
     result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "peers": {}}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
     for name, settings in CASES.items():
-        if any(fnmatch.fnmatch(name, p) for p in o.patterns):
-            result["cases"][name] = train(settings, o.steps)
-            show(name, result["cases"][name])
+        for rank in range(1, o.ranks + 1) if any(fnmatch.fnmatch(name, p) for p in o.patterns) else ():
+            case = name if rank == 1 else f"{name}, plan {rank}"
+            result["cases"][case] = train(f"{settings} plan_rank={rank}", o.steps)
+            show(case, result["cases"][case])
             path.write_text(json.dumps(result, indent=1) + "\n")
     if o.peer:
         result["peers"] = against_peer(o.peer, o.patterns, o.steps)

@@ -127,6 +127,7 @@ enum snug_purpose { SNUG_TRAIN = 1, SNUG_EVALUATE = 2 };
 /* What bytes are for, in the order of the reports. */
 enum snug_memory {
     SNUG_MEMORY_WEIGHTS,
+    SNUG_MEMORY_FROZEN, /* weights that are not trained */
     SNUG_MEMORY_MASTERS,
     SNUG_MEMORY_GRADIENTS,
     SNUG_MEMORY_OPTIMIZER,

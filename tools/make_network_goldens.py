@@ -204,9 +204,8 @@ def write(folder, net):
     print(folder, [round(x, 4) for x in losses])
 
 
-def main():
-    torch.manual_seed(1)
-    for name, net in (("mlp", Mlp()), ("cnn", Cnn()), ("branches", BranchNet()), ("wide_autoencoder", Autoencoder())):
+def write_all(nets):
+    for name, net in nets:
         with torch.no_grad():  # norms that do nothing hide mistakes
             for p in net.parameters():
                 if p.dim() == 1:
@@ -214,4 +213,6 @@ def main():
         write(os.path.join(sys.argv[1], name), net)
 
 
-main()
+if __name__ == "__main__":
+    torch.manual_seed(1)
+    write_all((("mlp", Mlp()), ("cnn", Cnn()), ("branches", BranchNet()), ("wide_autoencoder", Autoencoder())))

@@ -110,7 +110,7 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->model = s->engine.model->model_type;
     out->n_params = s->engine.forecast.n_params;
     out->n_active = s->engine.forecast.n_active;
-    out->n_trainable = s->train ? out->n_params : 0;
+    out->n_trainable = s->train ? s->engine.forecast.n_trained : 0;
     out->n_layers = s->engine.model->n_layers;
     out->vocab_size = s->engine.model->language.vocab_size;
     out->precision = run->precision;

@@ -205,7 +205,7 @@ static enum status override_below(struct config *cfg, const char *name, struct c
     const struct config_key *key = config_find_key(head);
     if (!key)
         return admit_refused(cfg, value, head);
-    if (key->type != TYPE_MODEL && key->type != TYPE_DATASETS)
+    if (key->type != TYPE_MODEL && key->type != TYPE_NUMBERS && key->type != TYPE_DATASETS)
         return FAIL(ERR_CONFIG, "%s: %s: %s takes one value and has no parts", value->where, name,
                     key->name);
     struct config_node *node = config_node_member(cfg->source->root, key->name);
@@ -217,7 +217,7 @@ static enum status override_below(struct config *cfg, const char *name, struct c
         config_node_append(cfg->source->root, node);
     }
     if (node->kind == NODE_SCALAR) {
-        node->kind = key->type == TYPE_MODEL ? NODE_MAP : NODE_LIST;
+        node->kind = key->type == TYPE_DATASETS ? NODE_LIST : NODE_MAP;
         node->where = value->where;
     }
     TRY(config_node_set_path(pool, node, name + n + 1, value));

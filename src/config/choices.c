@@ -116,6 +116,27 @@ static const struct config_choice dtype[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice adapter[] = {
+    {"none", CONFIG_ADAPTER_NONE, NULL},
+    {"lora", CONFIG_ADAPTER_LORA, NULL},
+    {"full", CONFIG_ADAPTER_NONE, NULL}, /* LLaMA-Factory */
+    {"false", CONFIG_ADAPTER_NONE, NULL},
+    REFUSE("qlora", "lora"),
+    REFUSE("freeze", "none with freeze and unfreeze"),
+    REFUSE("oft", "lora"),
+    REFUSE("llama_adapter", "lora"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice adapter_bias[] = {
+    {"none", CONFIG_ADAPTER_BIAS_NONE, NULL},
+    {"all", CONFIG_ADAPTER_BIAS_ALL, NULL},
+    {"lora_only", CONFIG_ADAPTER_BIAS_LORA_ONLY, NULL},
+    {"false", CONFIG_ADAPTER_BIAS_NONE, NULL},
+    REFUSE("true", "all"),
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice device[] = {
     {"auto", CONFIG_DEVICE_AUTO, NULL},
     {"cpu", CONFIG_DEVICE_CPU, NULL},
@@ -238,9 +259,9 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),       SET(schedule),   SET(dtype),     SET(device),
-        SET(interval),    SET(log_format), SET(report),    SET(dataset_type),
-        SET(token_dtype), SET(compile),    SET(log_level), SET(offload),
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),       SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),  SET(compile),
+        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -49,6 +49,12 @@ enum config_schedule {
     CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP,
     CONFIG_SCHEDULE_COSINE_WITH_MIN_LR
 };
+enum config_adapter { CONFIG_ADAPTER_NONE, CONFIG_ADAPTER_LORA };
+enum config_adapter_bias {
+    CONFIG_ADAPTER_BIAS_NONE,
+    CONFIG_ADAPTER_BIAS_ALL,
+    CONFIG_ADAPTER_BIAS_LORA_ONLY
+};
 enum config_dtype { CONFIG_F32, CONFIG_BF16 };
 enum config_compile {
     CONFIG_COMPILE_AUTO,
@@ -99,11 +105,18 @@ struct config_list {
     size_t n;
 };
 
+/* Numbers by name. */
+struct config_numbers {
+    const char **names;
+    double *values;
+    size_t n;
+};
+
 struct config_source; /* where every value came from */
 
 /* What a row's TYPE is in C. BOOL is 0 or 1; DURATION is seconds; BYTES may be CONFIG_AUTO;
- * BLOCKS is a set of a model's blocks; RESUME is a path, "last", "auto" or NULL; MODEL is a JSON
- * object or NULL. */
+ * BLOCKS is a set of a model's blocks; RESUME is a path, "last", "auto" or NULL; LIST has
+ * words of a set, NAMES any; MODEL is a JSON object or NULL. */
 #define CONFIG_FIELD_BOOL     int
 #define CONFIG_FIELD_TRISTATE enum config_tristate
 #define CONFIG_FIELD_INT      int64_t
@@ -115,6 +128,8 @@ struct config_source; /* where every value came from */
 #define CONFIG_FIELD_BLOCKS   struct block_set
 #define CONFIG_FIELD_RESUME   const char *
 #define CONFIG_FIELD_LIST     struct config_list
+#define CONFIG_FIELD_NAMES    struct config_list
+#define CONFIG_FIELD_NUMBERS  struct config_numbers
 #define CONFIG_FIELD_MODEL    json_t *
 #define CONFIG_FIELD_DATASETS struct config_datasets
 

@@ -74,6 +74,8 @@ enum config_type {
     TYPE_BLOCKS,
     TYPE_RESUME,
     TYPE_LIST,
+    TYPE_NAMES,
+    TYPE_NUMBERS,
     TYPE_CHOICE,
     TYPE_MODEL,
     TYPE_DATASETS

@@ -13,6 +13,9 @@ static void add_type(struct str *out, const struct config_key *key)
         str_add(out, key->type == TYPE_LIST ? "list of " : "");
         config_list_choices(out, key->rule);
         return;
+    case TYPE_NAMES:
+        str_add(out, "list of names");
+        return;
     case TYPE_MODEL:
         str_add(out, "mapping");
         return;

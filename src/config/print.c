@@ -177,6 +177,24 @@ static json_t *list_json(const struct config_list *list)
     return array;
 }
 
+/* Names may be none at all: unset. */
+static json_t *names_json(const struct config_list *list)
+{
+    return list->n > 0 ? list_json(list) : json_null();
+}
+
+static json_t *numbers_json(const struct config_numbers *numbers)
+{
+    json_t *object = numbers->n > 0 ? json_object() : json_null();
+    for (size_t i = 0; object && i < numbers->n; i++) {
+        if (json_object_set_new(object, numbers->names[i], json_real(numbers->values[i]))) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
 static json_t *int_json(enum config_type type, int64_t x)
 {
     if (x == CONFIG_UNSET)
@@ -211,6 +229,10 @@ static json_t *field_json(const struct config *cfg, const struct config_key *key
         return isnan(real) ? json_null() : json_real(real);
     case TYPE_LIST:
         return list_json(field);
+    case TYPE_NAMES:
+        return names_json(field);
+    case TYPE_NUMBERS:
+        return numbers_json(field);
     case TYPE_BLOCKS:
         text = ((const struct block_set *)field)->text;
         return text ? json_string(text) : json_null();

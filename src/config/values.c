@@ -24,6 +24,8 @@ static const struct {
                      "\"0-3,7\" or [attention, mlp]"},
     [TYPE_RESUME] = {"a checkpoint folder, last, auto, true or false", NULL},
     [TYPE_LIST] = {"a word or a list of words", "[tensorboard]"},
+    [TYPE_NAMES] = {"a name or a list of names", "[q_proj, v_proj]"},
+    [TYPE_NUMBERS] = {"numbers by name", "{q_proj: 16}"},
     [TYPE_CHOICE] = {"one word", NULL},
     [TYPE_MODEL] = {"a mapping of config.json keys", "{model_type: gpt2, n_layer: 12}"},
     [TYPE_DATASETS] = {"a list of datasets", "[{path: data.txt, type: text}]"},
@@ -248,7 +250,19 @@ out:
     return status;
 }
 
-/* A word, words with commas between, or a list of words. */
+/* The word at *text without the spaces around it, in the pool; *text moves past the comma behind
+ * it. NULL: out of memory. */
+static const char *next_word(struct pool *pool, const char **text)
+{
+    const char *at = *text + strspn(*text, " ");
+    size_t n = strcspn(at, ",");
+    *text = at + n + (at[n] == ',');
+    while (n && at[n - 1] == ' ')
+        n--;
+    return pool_strndup(pool, at, n);
+}
+
+/* A word, words with commas between, or a list of words: of the row's set, or any. */
 static enum status take_list(struct pool *pool, const struct config_key *key,
                              const struct config_node *node, struct config_list *out)
 {
@@ -262,24 +276,38 @@ static enum status take_list(struct pool *pool, const struct config_key *key,
     const struct config_node *item = node->first;
     const char *text = node->text;
     for (out->n = 0; out->n < n; out->n++) {
-        struct config_node word = *node;
+        struct config_node word = item ? *item : *node;
         int value = 0;
-        if (item) {
-            word = *item;
+        if (item)
             item = item->next;
-        } else {
-            text += strspn(text, " ");
-            size_t n_letters = strcspn(text, ",");
-            while (n_letters && text[n_letters - 1] == ' ')
-                n_letters--;
-            word.text = pool_strndup(pool, text, n_letters);
-            if (!word.text)
-                return pool_status(pool);
-            text += strcspn(text, ",");
-            text += *text == ',';
+        else if (!(word.text = next_word(pool, &text)))
+            return pool_status(pool);
+        if (key->type == TYPE_NAMES) {
+            if (word.kind != NODE_SCALAR || !word.text[0])
+                return config_wrong_type(key, node);
+            TRY(config_keep_text(pool, word.text, &out->items[out->n]));
+            continue;
         }
         TRY(config_bind_choice(&word, config_node_name(node), key->rule, &value));
         out->items[out->n] = config_choice_name(key->rule, value);
+    }
+    return OK;
+}
+
+static enum status take_numbers(struct pool *pool, const struct config_key *key,
+                                const struct config_node *node, struct config_numbers *out)
+{
+    if (node->kind != NODE_MAP)
+        return config_wrong_type(key, node);
+    TRY(pool_try(pool, &out->names, (node->n + 1) * sizeof(*out->names)));
+    TRY(pool_try(pool, &out->values, (node->n + 1) * sizeof(*out->values)));
+    for (const struct config_node *x = node->first; x; x = x->next) {
+        double value;
+        if (x->kind != NODE_SCALAR || !parse_double(x->text, &value))
+            return config_wrong_type(key, node);
+        TRY(check_range(key, x, value));
+        out->names[out->n] = x->key;
+        out->values[out->n++] = value;
     }
     return OK;
 }
@@ -295,7 +323,7 @@ static enum status take_bool(const struct config_key *key, const struct config_n
 
 static bool takes_list(enum config_type type)
 {
-    return type == TYPE_LIST || type == TYPE_BLOCKS;
+    return type == TYPE_LIST || type == TYPE_NAMES || type == TYPE_BLOCKS;
 }
 
 enum status config_take_value(struct pool *pool, const struct config_key *key,
@@ -303,6 +331,8 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
 {
     _Static_assert(sizeof(enum config_optim) == sizeof(int), "choices are stored through an int");
     int word = 0;
+    if (key->type == TYPE_NUMBERS)
+        return take_numbers(pool, key, node, field);
     if (node->kind == NODE_MAP || (node->kind == NODE_LIST && !takes_list(key->type)))
         return config_wrong_type(key, node);
     switch (key->type) {
@@ -329,6 +359,7 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
     case TYPE_RESUME:
         return take_resume(pool, node, field);
     case TYPE_LIST:
+    case TYPE_NAMES:
         return take_list(pool, key, node, field);
     default:
         return FAIL(ERR_INTERNAL, "%s has no single value", key->name);
@@ -344,6 +375,10 @@ void config_take_unset(const struct config_key *key, void *field)
         *(double *)field = (double)NAN;
     else if (key->type == TYPE_BLOCKS)
         *(struct block_set *)field = (struct block_set){0};
+    else if (key->type == TYPE_LIST || key->type == TYPE_NAMES)
+        *(struct config_list *)field = (struct config_list){0};
+    else if (key->type == TYPE_NUMBERS)
+        *(struct config_numbers *)field = (struct config_numbers){0};
     else
         *(const char **)field = NULL;
 }

@@ -145,15 +145,24 @@ static enum status parse_snug(struct token_file *f, const struct head *h)
     uint32_t version = read_u32(h->data + 8), width = read_u32(h->data + 12);
     int64_t n_tokens = read_i64(h->data + 16);
     uint32_t masks = read_u32(h->data + 32);
-    if (version != 1 || (width != 2 && width != 4) || masks > 1 || n_tokens > INT64_MAX / 8)
+    int64_t n_examples = version == 2 ? read_i64(h->data + 40) : 0;
+    if (version < 1 || version > 2 || n_examples < 0 || n_examples > INT64_MAX / 16 ||
+        (width != 2 && width != 4) || masks > 1 || n_tokens > INT64_MAX / 8)
         return FAIL(ERR_DATA,
                     "%s: snug token file of version %" PRIu32 " with %" PRIu32
-                    " bytes per token; version 1 with 2 or 4 is expected",
+                    " bytes per token; version 1 or 2 with 2 or 4 is expected",
                     h->what, version, width);
     uint64_t n_ids = (uint64_t)n_tokens * width;
     uint64_t n_mask = masks ? ((uint64_t)n_tokens + 7) / 8 : 0;
-    TRY(check_size(h->what, "snug", h->n_bytes, n_tokens, HEADER_BYTES + n_ids + n_mask));
+    uint64_t ends = HEADER_BYTES + n_ids + n_mask;
+    TRY(check_size(h->what, "snug", h->n_bytes, n_tokens, ends + (uint64_t)n_examples * 8));
     f->format = "snug";
+    f->n_examples = n_examples;
+    f->ends = (int64_t)ends;
+    f->counts = (struct example_counts){.n_read = read_i64(h->data + 48),
+                                        .n_truncated = read_i64(h->data + 56),
+                                        .n_dropped = read_i64(h->data + 64),
+                                        .n_unlabelled = read_i64(h->data + 72)};
     f->vocab_size = MAX(read_i64(h->data + 24), (int64_t)0);
     f->tokens = (struct token_array){.what = h->what,
                                      .first = HEADER_BYTES,
@@ -319,6 +328,35 @@ out:
         mem_free(file);
     }
     return status;
+}
+
+static enum status read_end(const struct token_file *f, int64_t i, int64_t *end)
+{
+    uint8_t bytes[8];
+    *end = 0;
+    if (i < 0)
+        return OK;
+    if (!f->file)
+        memcpy(bytes, f->tokens.memory + f->ends + 8 * i, sizeof(bytes));
+    else if (file_in_read(f->file, f->ends + 8 * i, bytes, sizeof(bytes)) != OK)
+        return ERR_DATA; /* data that cannot be read is bad data */
+    *end = read_i64(bytes);
+    return OK;
+}
+
+enum status token_file_example(const struct token_file *f, int64_t i, int64_t *first, int64_t *n)
+{
+    int64_t end;
+    BUG_ON(i < 0 || i >= f->n_examples);
+    TRY(read_end(f, i - 1, first));
+    TRY(read_end(f, i, &end));
+    if (*first < 0 || end < *first || end > f->tokens.n_tokens)
+        return FAIL(ERR_DATA,
+                    "%s: example %" PRId64 " goes from token %" PRId64 " to %" PRId64 " of %" PRId64
+                    ": damaged; remove it, and it is made again",
+                    f->tokens.what, i, *first, end, f->tokens.n_tokens);
+    *n = end - *first;
+    return OK;
 }
 
 void token_file_close(struct token_file *f)

@@ -7,7 +7,9 @@
  *             from byte 1024 on; then n bits, lowest first: 0 = this token is not a label
  *   .npy      one dimension of <u2, <u4, <i4 or <i8
  *   snug      "SNUG.TOK", int32 version 1, int32 bytes per token, int64 n, int64 vocabulary, int32
- *             has masks; n uint16 or uint32 from byte 1024 on; then n bits as above
+ *             has masks; n uint16 or uint32 from byte 1024 on; then n bits as above; version 2 also
+ *             int64 examples at byte 40 and four counts behind it: where each of the examples ends,
+ *             as so many int64, stands behind the bits
  *   nanoGPT   no header: nothing but uint16 or uint32; the caller has to say which
  *
  * A header that does not agree with the size of the file is ERR_DATA, with what was found and what
@@ -56,11 +58,22 @@ enum status token_array_read(const struct token_array *a, int64_t first, int64_t
 enum status token_array_check(const struct token_array *a, int64_t first, int64_t n,
                               int64_t vocab_size) MUST_CHECK;
 
+/* What became of the records that examples were made of. */
+struct example_counts {
+    int64_t n_read;
+    int64_t n_truncated;  /* cut to the length allowed */
+    int64_t n_dropped;    /* for being longer */
+    int64_t n_unlabelled; /* left out: nothing in them is a label */
+};
+
 struct token_file {
     struct file_in *file; /* NULL: over bytes of the caller */
     struct token_array tokens;
     const char *format; /* "llm.c", "LLMQ", "npy", "snug", "headerless" */
     int64_t vocab_size; /* as the file says; 0 when it does not */
+    int64_t n_examples; /* that the tokens are cut into; 0: they are one stream */
+    int64_t ends;       /* byte of the list of their ends */
+    struct example_counts counts;
 };
 
 /* `headerless` is the type of a file without a header; TOKEN_NONE makes such a file an error.
@@ -71,6 +84,9 @@ enum status token_file_open(struct token_file *f, const char *path,
 enum status token_file_parse(struct token_file *f, const void *data, size_t n_bytes,
                              const char *what, enum token_dtype headerless) MUST_CHECK;
 void token_file_close(struct token_file *f);
+/* Example i: its first token and how many it has. */
+enum status token_file_example(const struct token_file *f, int64_t i, int64_t *first,
+                               int64_t *n) MUST_CHECK;
 /* Does the file start as one of the formats with a header? No when it cannot be read. */
 int token_file_has_header(const char *path);
 
@@ -87,6 +103,9 @@ enum status token_writer_open(struct token_writer **out, const char *path, enum 
 /* labels[i] is ids[i] or LABEL_IGNORED; NULL: all count. */
 enum status token_writer_add(struct token_writer *w, const int32_t *ids, const int32_t *labels,
                              size_t n) MUST_CHECK;
+/* An example ends with the last token added. TOKEN_FORMAT_SNUG only. */
+enum status token_writer_end_example(struct token_writer *w) MUST_CHECK;
+void token_writer_set_counts(struct token_writer *w, const struct example_counts *counts);
 int64_t token_writer_n_tokens(const struct token_writer *w);
 int64_t token_writer_n_ignored(const struct token_writer *w); /* of these, no labels */
 size_t token_writer_bytes(void);                              /* of memory that a writer takes */

@@ -1,6 +1,7 @@
 /* token_writer.c: writing token files. The header holds the count, so it is written last, over the
  * room kept for it; then the file takes its place. Which tokens are labels is collected in a second
- * file, once there is one that is not, and put behind the ids in the end. */
+ * file, once there is one that is not, where examples end in a third, and both are put behind the
+ * ids in the end. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +12,13 @@
 #include "base/str.h"
 #include "data/token_file.h"
 
-enum { HEADER_BYTES = 1024, BUFFER_BYTES = 65536, MASK_BYTES = 8192 };
+enum { HEADER_BYTES = 1024, BUFFER_BYTES = 65536, MASK_BYTES = 8192, ENDS = 1024 };
 
 struct token_writer {
     struct output out;
     struct file_out mask; /* fd -1: every token so far is a label */
-    struct str mask_path;
+    struct file_out ends; /* of examples; fd -1: none has ended */
+    struct str mask_path, ends_path;
     const char *path; /* out.final */
     enum token_format format;
     int64_t vocab_size, n_tokens, n_ignored;
@@ -25,6 +27,9 @@ struct token_writer {
     size_t n_buffered;
     uint8_t buffer[BUFFER_BYTES];
     uint8_t bits[MASK_BYTES];
+    int64_t n_examples;
+    uint8_t end_bytes[ENDS * 8]; /* the newest ends */
+    struct example_counts counts;
 };
 
 size_t token_writer_bytes(void)
@@ -52,11 +57,13 @@ enum status token_writer_open(struct token_writer **out, const char *path, enum 
     w->format = format;
     w->vocab_size = vocab_size;
     w->dtype = token_dtype_for_vocab(vocab_size);
-    w->mask.fd = -1;
+    w->mask.fd = w->ends.fd = -1;
     TRY_GOTO(output_open(&w->out, path), out);
     w->path = w->out.final;
     str_addf(&w->mask_path, "%s.mask-%ld", w->path, (long)getpid());
+    str_addf(&w->ends_path, "%s.ends-%ld", w->path, (long)getpid());
     TRY_GOTO(str_status(&w->mask_path), out);
+    TRY_GOTO(str_status(&w->ends_path), out);
     if (lseek(w->out.file.fd, 0, SEEK_SET) != 0) {
         status = FAIL(ERR_USAGE,
                       "%s: a pipe cannot take a token file, whose header is written last; give the "
@@ -145,15 +152,12 @@ static enum status add_labels(struct token_writer *w, const int32_t *labels, siz
     return OK;
 }
 
-/* The mask behind the ids. */
-static enum status append_mask(struct token_writer *w)
+/* A file that was collected on the side, behind what there is. */
+static enum status append_file(struct token_writer *w, const char *path)
 {
     struct file_in in;
     enum status status = OK;
-    if (w->mask.fd < 0)
-        return OK;
-    TRY(flush_bits(w));
-    TRY(file_in_open(&in, str_text(&w->mask_path)));
+    TRY(file_in_open(&in, path));
     for (int64_t at = 0; at < in.n_bytes && status == OK; at += BUFFER_BYTES) {
         size_t n = (size_t)MIN(in.n_bytes - at, (int64_t)BUFFER_BYTES);
         status = file_in_read(&in, at, w->buffer, n);
@@ -162,6 +166,52 @@ static enum status append_mask(struct token_writer *w)
     }
     file_in_close(&in);
     return status;
+}
+
+static enum status append_mask(struct token_writer *w)
+{
+    if (w->mask.fd < 0)
+        return OK;
+    TRY(flush_bits(w));
+    return append_file(w, str_text(&w->mask_path));
+}
+
+/* ---- examples ---- */
+
+static void put(uint8_t *to, int64_t value, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        to[i] = (uint8_t)((uint64_t)value >> (8 * i));
+}
+
+static enum status flush_ends(struct token_writer *w)
+{
+    return file_out_write(&w->ends, w->end_bytes, (size_t)(w->n_examples * 8 - w->ends.n_bytes));
+}
+
+enum status token_writer_end_example(struct token_writer *w)
+{
+    BUG_ON(w->format != TOKEN_FORMAT_SNUG);
+    if (w->ends.fd < 0)
+        TRY(file_out_open(&w->ends, str_text(&w->ends_path)));
+    if (w->n_examples * 8 - w->ends.n_bytes == ENDS * 8)
+        TRY(flush_ends(w));
+    put(w->end_bytes + (w->n_examples * 8 - w->ends.n_bytes), w->n_tokens, 8);
+    w->n_examples++;
+    return OK;
+}
+
+void token_writer_set_counts(struct token_writer *w, const struct example_counts *counts)
+{
+    w->counts = *counts;
+}
+
+static enum status append_ends(struct token_writer *w)
+{
+    if (w->ends.fd < 0)
+        return OK;
+    TRY(flush_ends(w));
+    return append_file(w, str_text(&w->ends_path));
 }
 
 /* ---- all ---- */
@@ -178,12 +228,6 @@ enum status token_writer_add(struct token_writer *w, const int32_t *ids, const i
     return OK;
 }
 
-static void put(uint8_t *to, int64_t value, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        to[i] = (uint8_t)((uint64_t)value >> (8 * i));
-}
-
 static enum status write_header(struct token_writer *w)
 {
     uint8_t header[HEADER_BYTES] = {0};
@@ -194,11 +238,16 @@ static enum status write_header(struct token_writer *w)
         put(header + 8, w->n_tokens, 4);
     } else {
         memcpy(header, "SNUG.TOK", 8);
-        put(header + 8, 1, 4);
+        put(header + 8, w->n_examples ? 2 : 1, 4);
         put(header + 12, token_dtype_bytes(w->dtype), 4);
         put(header + 16, w->n_tokens, 8);
         put(header + 24, w->vocab_size, 8);
         put(header + 32, w->mask.fd >= 0, 4);
+        put(header + 40, w->n_examples, 8);
+        put(header + 48, w->counts.n_read, 8);
+        put(header + 56, w->counts.n_truncated, 8);
+        put(header + 64, w->counts.n_dropped, 8);
+        put(header + 72, w->counts.n_unlabelled, 8);
     }
     if (lseek(w->out.file.fd, 0, SEEK_SET) != 0)
         return FAIL(ERR_IO, "%s: cannot go back to the header", w->path);
@@ -210,6 +259,7 @@ enum status token_writer_commit(struct token_writer *w)
     enum status status;
     TRY_GOTO(flush(w), out);
     TRY_GOTO(append_mask(w), out);
+    TRY_GOTO(append_ends(w), out);
     TRY_GOTO(write_header(w), out);
     TRY_GOTO(output_commit(&w->out), out);
 out:
@@ -217,15 +267,21 @@ out:
     return status;
 }
 
+static void remove_side_file(struct file_out *f, struct str *path)
+{
+    if (f->fd >= 0) {
+        (void)!file_out_close(f);
+        (void)unlink(str_text(path));
+    }
+    str_release(path);
+}
+
 void token_writer_abandon(struct token_writer *w)
 {
     if (!w)
         return;
     output_abandon(&w->out);
-    if (w->mask.fd >= 0) {
-        (void)!file_out_close(&w->mask);
-        (void)unlink(str_text(&w->mask_path));
-    }
-    str_release(&w->mask_path);
+    remove_side_file(&w->mask, &w->mask_path);
+    remove_side_file(&w->ends, &w->ends_path);
     mem_free(w);
 }

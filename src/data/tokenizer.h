@@ -101,6 +101,13 @@ void encoder_free(struct encoder *e);
 enum status encoder_encode(struct encoder *e, const char *text, size_t n_bytes, unsigned flags,
                            struct token_list *out) MUST_CHECK;
 
+/* The same without a template, and where in the text the tokens lie: tokens[i] = the place in `out`
+ * of the token that the character at bytes[i] belongs to; bytes ascend and begin characters.
+ * ERR_UNSUPPORTED where that cannot be told. */
+enum status encoder_encode_marked(struct encoder *e, const char *text, size_t n_bytes,
+                                  const size_t *bytes, size_t n_marks, size_t *tokens,
+                                  struct token_list *out) MUST_CHECK;
+
 /* The same for a text that comes in parts. Encodes as much of text[0..n_bytes) as what follows it
  * cannot change, and says how much in *n_done: the rest comes again, with more behind it, in the
  * next call. With `is_last` nothing follows, all is encoded, and the next call begins a new text.

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include "base/alloc.h"
+#include "engine/adapter_config.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
@@ -24,6 +25,7 @@ static enum status open_task(struct engine *e, const struct engine_options *o)
     if (o->task && !o->task->has_model)
         return OK;
     TRY(open_model(e->config, o->hub_folder, &e->own_model, &e->model_folder));
+    TRY(adapter_from_config(e->own_model, e->config, o->hub_folder, &e->adapter_folder));
     e->task.model = e->model = e->own_model;
     if (!o->task)
         e->task.def = task_for(e->model);
@@ -65,6 +67,7 @@ void engine_close(struct engine *e)
     device_close(&e->own_device);
     model_free(e->own_model);
     mem_free(e->model_folder);
+    mem_free(e->adapter_folder);
     mem_free(e->param_tensors);
     *e = (struct engine){0};
 }
@@ -92,14 +95,15 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     return OK;
 }
 
-/* Useful FLOPs of an optimizer step. */
+/* Useful FLOPs of an optimizer step; what is frozen has no product for a gradient of its own. */
 static double step_flops(const struct engine *e)
 {
     for (int i = 0; i < e->request.n_stages; i++) {
         const struct stage_request *r = &e->request.stages[i];
         if (r->purpose == STAGE_TRAIN)
             return (double)request_units(r, &e->task) *
-                   e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len);
+                   (e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len) -
+                    2.0 * (double)e->forecast.n_frozen);
     }
     return 0;
 }

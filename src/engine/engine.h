@@ -67,7 +67,8 @@ struct engine {
     struct tensor_stage staging;
 
     /* of engine_open */
-    char *model_folder; /* where the config's model lies; NULL: it is made from scratch */
+    char *model_folder;   /* where the config's model lies; NULL: it is made from scratch */
+    char *adapter_folder; /* and its adapter, likewise */
     struct model *own_model;
     struct device own_device;
 };
@@ -106,7 +107,8 @@ bool engine_change(const struct engine *e, int i, struct config *c, struct str *
 enum status engine_allocate(struct engine *e) MUST_CHECK;
 
 /* Loads the programs with their constants, and the weights: from a Hugging Face model folder, or
- * drawn from the seed when that is NULL. */
+ * drawn from the seed when that is NULL. A model with an adapter also takes the folder of one: the
+ * rest is then the config's model. */
 enum status engine_start(struct engine *e, const char *weights_folder) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "base/half.h"
+#include "engine/adapter_rows.h"
+#include "io/peft.h"
 #include "io/weights.h"
 #include "model/init.h"
 
@@ -78,19 +80,58 @@ enum status engine_find_states(const struct engine *e, struct engine_states *out
 
 /* ---- what is put there first ----------------------------------------------------------------- */
 
-/* to[i] = parameter i. */
-static enum status fill(struct engine *e, const char *folder, const struct tensor *to)
+/* Those that are the adapter's, or those that are not, drawn from the seed. */
+static enum status draw(struct engine *e, const struct tensor *to, bool adapter)
 {
-    struct team *team = e->device->env.team;
-    if (folder)
-        return weights_load_staged(folder, e->params, e->n_params, to, e->stage, team);
     for (int i = 0; i < e->n_params; i++) {
         struct tensor t = stage_tensor(e->stage, &to[i]);
+        if (e->params[i].adapter != adapter)
+            continue;
         TRY(init_param(&e->params[i], e->settings.seed, t.dtype, 0, shape_elems(&t.shape), t.data,
-                       team));
+                       e->device->env.team));
         TRY(stage_store(e->stage, &to[i]));
     }
     return OK;
+}
+
+/* Those that are not the adapter's, which a model's folder holds. */
+static enum status load_model(struct engine *e, const char *folder, const struct tensor *to)
+{
+    struct model_param *params;
+    struct tensor *tensors = NULL;
+    enum status status;
+    int n = 0;
+    TRY_GOTO(mem_try_array(&params, (size_t)MAX(e->n_params, 1), sizeof(*params)), out);
+    TRY_GOTO(mem_try_array(&tensors, (size_t)MAX(e->n_params, 1), sizeof(*tensors)), out);
+    for (int i = 0; i < e->n_params; i++) {
+        if (e->params[i].adapter)
+            continue;
+        params[n] = e->params[i];
+        tensors[n++] = to[i];
+    }
+    TRY_GOTO(weights_load_staged(folder, params, n, tensors, e->stage, e->device->env.team), out);
+out:
+    mem_free(params);
+    mem_free(tensors);
+    return status;
+}
+
+/* to[i] = parameter i. */
+static enum status fill(struct engine *e, const char *folder, const struct tensor *to)
+{
+    bool is_adapter = folder && peft_is_folder(folder);
+    const char *base = is_adapter ? e->model_folder : folder;
+    const char *adapter = is_adapter ? folder : e->adapter_folder;
+    if (is_adapter && !e->model->adapter)
+        return FAIL(ERR_CONFIG,
+                    "%s holds an adapter, and the config has none: name it with "
+                    "adapter_name_or_path",
+                    folder);
+    TRY(base ? load_model(e, base, to) : draw(e, to, false));
+    if (adapter)
+        return peft_load(adapter, e->params, e->n_params, to, e->stage, e->device->env.team);
+    TRY(draw(e, to, true));
+    return measure_rows(e, to);
 }
 
 /* weight = master, rounded as updates round it. In the stage both share one buffer: the weight is

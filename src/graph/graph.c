@@ -6,8 +6,8 @@
 
 static const char *const role_names[ROLE_COUNT] = {
     [ROLE_ACTIVATION] = "activation", [ROLE_GRADIENT] = "gradient", [ROLE_INPUT] = "input",
-    [ROLE_PARAMETER] = "parameter",   [ROLE_MASTER] = "master",     [ROLE_STATE] = "state",
-    [ROLE_CONSTANT] = "constant",     [ROLE_METRIC] = "metric",
+    [ROLE_PARAMETER] = "parameter",   [ROLE_FROZEN] = "frozen",     [ROLE_MASTER] = "master",
+    [ROLE_STATE] = "state",           [ROLE_CONSTANT] = "constant", [ROLE_METRIC] = "metric",
 };
 
 static const char *const pass_names[PASS_COUNT] = {
@@ -33,7 +33,12 @@ bool role_parse(const char *text, enum role *r)
 
 bool role_is_persistent(enum role r)
 {
-    return r == ROLE_PARAMETER || r == ROLE_MASTER || r == ROLE_STATE || r == ROLE_CONSTANT;
+    return role_is_parameter(r) || r == ROLE_MASTER || r == ROLE_STATE || r == ROLE_CONSTANT;
+}
+
+bool role_is_parameter(enum role r)
+{
+    return r == ROLE_PARAMETER || r == ROLE_FROZEN;
 }
 
 const char *pass_name(enum pass p)

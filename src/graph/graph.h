@@ -32,6 +32,7 @@ enum role {
     ROLE_GRADIENT,   /* of a parameter; without a producer: an accumulator over micro-steps */
     ROLE_INPUT,      /* filled from the host before a section runs */
     ROLE_PARAMETER,
+    ROLE_FROZEN, /* a parameter that is not trained: nothing in a step writes it */
     ROLE_MASTER, /* full-precision copy of a parameter */
     ROLE_STATE,  /* optimizer state, running statistics, caches */
     ROLE_CONSTANT,
@@ -41,8 +42,9 @@ enum role {
 
 const char *role_name(enum role r);
 bool role_parse(const char *text, enum role *r);
-/* Lives from program start to end (parameters, masters, states, constants). */
+/* Lives from program start to end (parameters, frozen or not, masters, states, constants). */
 bool role_is_persistent(enum role r);
+bool role_is_parameter(enum role r); /* trained or frozen */
 
 /* Which part of a step a node belongs to. BEGIN runs once (clears accumulators), FORWARD and
  * BACKWARD once per micro-step, NORM (of the gradients, and what they are scaled by) and UPDATE (of

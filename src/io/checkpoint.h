@@ -2,6 +2,7 @@
  *
  *   <output_dir>/checkpoint-<step>/
  *       config.json, model.safetensors (or shards + index), tokenizer files   a Hugging Face model
+ *       (of a model with an adapter: config.json and PEFT's files, which hold what is trained)
  *       optimizer.safetensors     every state and master by name, in its own dtype
  *       trainer_state.json        global_step, epoch, log_history: what plotting scripts read
  *       state.json                written last: the run, the step, the trainer's state, and a
@@ -66,6 +67,7 @@ struct checkpoint_content {
     /* Where tokenizer and generation files are copied from, or NULL. It should be a folder that
      * stays: not a checkpoint, which rotation removes. */
     const char *extras_folder;
+    const char *base;        /* of an adapter: as export_content has it */
     const char *tokenizer;   /* as tokenizer_open takes it: written too; NULL: none beside those */
     int64_t max_shard_bytes; /* 0: what Hugging Face cuts at */
 };
@@ -142,8 +144,8 @@ enum status checkpoint_log_history(const struct checkpoint *c, json_t **history)
 enum status checkpoint_check_model(const struct checkpoint *c,
                                    const struct model *model) MUST_CHECK;
 
-/* Parameters into tensors of the parameters' shapes (any float dtype; the same dtype as at saving
- * gives the same bits), written through the stage. */
+/* Parameters (of a model with an adapter: those that are trained) into tensors of their shapes (any
+ * float dtype; the same dtype as at saving gives the same bits), written through the stage. */
 enum status checkpoint_read_params(const struct checkpoint *c, const struct model_param *params,
                                    int n_params, const struct tensor *dst,
                                    const struct tensor_stage *stage, struct team *team) MUST_CHECK;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "io/checkpoint_internal.h"
 #include "io/hf_dir.h"
+#include "io/peft.h"
 #include "io/weights.h"
 
 struct checkpoint {
@@ -177,6 +178,8 @@ enum status checkpoint_read_params(const struct checkpoint *c, const struct mode
                                    int n_params, const struct tensor *dst,
                                    const struct tensor_stage *stage, struct team *team)
 {
+    if (peft_is_folder(c->folder))
+        return as_checkpoint(peft_load(c->folder, params, n_params, dst, stage, team));
     return as_checkpoint(weights_load_staged(c->folder, params, n_params, dst, stage, team));
 }
 

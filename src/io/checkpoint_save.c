@@ -25,6 +25,7 @@ static enum status write_model(const char *folder, const struct checkpoint_conte
         .dtype = c->weights_dtype,
         .as_in_memory = true,
         .extras_folder = c->extras_folder,
+        .base = c->base,
         .max_shard_bytes = c->max_shard_bytes,
     };
     /* A checkpoint without a tokenizer is worth more than none. */

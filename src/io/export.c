@@ -13,6 +13,7 @@
 #include "base/temporary.h"
 #include "io/hf_dir.h"
 #include "io/json_file.h"
+#include "io/peft.h"
 #include "io/replace_folder.h"
 #include "io/weights.h"
 #include "io/weights_convert.h"
@@ -72,7 +73,12 @@ enum status export_write(const char *folder, const struct export_content *c)
     if (options.dtype == DTYPE_F16)
         TRY(check_all_fit_f16(c));
     TRY(write_config(folder, c));
-    TRY(weights_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
+    if (c->model->adapter) {
+        TRY(peft_write_config(folder, c->model, c->params, c->n_params, c->base));
+        TRY(peft_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
+    } else {
+        TRY(weights_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
+    }
     return c->extras_folder ? hf_dir_copy_extras(c->extras_folder, folder) : OK;
 }
 

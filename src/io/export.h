@@ -23,10 +23,13 @@ struct export_content {
     const struct tensor_stage *stage; /* how to read them */
     enum dtype dtype;                 /* in the file: F32, BF16 or F16 (F64 is possible too) */
     bool as_in_memory; /* tensors keep their dtypes; `dtype` is only what config.json says */
-    const char *extras_folder;  /* where tokenizer files are copied from; NULL: there are none */
+    const char *extras_folder; /* where tokenizer files are copied from; NULL: there are none */
+    const char *base; /* where the model comes from, for the adapter's config; NULL: nowhere */
     const char *weights_folder; /* where the stage reads; NULL: nowhere */
     int64_t max_shard_bytes;    /* 0: what Hugging Face cuts at */
 };
+
+/* A model with an adapter is written as that alone: PEFT's files (peft.h) beside config.json. */
 
 /* Writes the files into an existing folder and syncs them. No atomicity: the folder is the caller's
  * temporary one. Needs a few MiB whatever the model. A weight that F16 cannot hold is ERR_CONFIG.

@@ -31,6 +31,9 @@ struct weights;
  * embedding. params is borrowed until weights_close. */
 enum status weights_open(struct weights **out, const char *folder, const struct model_param *params,
                          int n_params) MUST_CHECK;
+/* The same of one file. */
+enum status weights_open_file(struct weights **out, const char *path,
+                              const struct model_param *params, int n_params) MUST_CHECK;
 void weights_close(struct weights *w); /* NULL is fine */
 
 /* Parameter i into dst->data: a whole host tensor of the parameter's shape, of any float dtype. The
@@ -53,6 +56,7 @@ struct weights_save_options {
     enum dtype dtype;        /* in the file: F32, BF16, F16 or F64; NONE: each as in memory */
     int64_t max_shard_bytes; /* 0: ST_DEFAULT_SHARD_BYTES */
     bool sync;               /* on disk when it returns */
+    const char *file;        /* this one in the folder; NULL: model.safetensors, or shards */
 };
 
 /* Writes model.safetensors (or shards and index) into an existing folder, in Hugging Face's names

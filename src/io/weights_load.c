@@ -172,7 +172,7 @@ static enum status check_extra(const struct weights *w, const char *folder)
     return status;
 }
 
-static enum status open_all(struct weights *w, const char *folder)
+static enum status open_all(struct weights *w, const char *where, bool is_file)
 {
     int n_pieces = 0;
     w->n_slab = MAX(weights_load_bytes(w->params, w->n_params), (int64_t)16);
@@ -183,28 +183,40 @@ static enum status open_all(struct weights *w, const char *folder)
         n_pieces += w->params[i].n_pieces;
     }
     TRY(mem_try_array(&w->tensors, (size_t)n_pieces + 1, sizeof(*w->tensors)));
-    TRY(hf_dir_open_weights(&w->reader, folder));
+    TRY(is_file ? st_reader_open_file(&w->reader, where) : hf_dir_open_weights(&w->reader, where));
     TRY(mem_try_array(&w->used, st_reader_count(w->reader) + 1, sizeof(*w->used)));
     for (int i = 0; i < w->n_params; i++)
         TRY(find_param(w, i));
-    return check_extra(w, folder);
+    return check_extra(w, where);
 }
 
-enum status weights_open(struct weights **out, const char *folder, const struct model_param *params,
-                         int n_params)
+static enum status open_weights(struct weights **out, const char *where, bool is_file,
+                                const struct model_param *params, int n_params)
 {
     *out = NULL;
     struct weights *w;
     TRY(mem_try_array(&w, 1, sizeof(*w)));
     w->params = params;
     w->n_params = n_params;
-    enum status status = open_all(w, folder);
+    enum status status = open_all(w, where, is_file);
     if (status != OK) {
         weights_close(w);
         return status;
     }
     *out = w;
     return OK;
+}
+
+enum status weights_open(struct weights **out, const char *folder, const struct model_param *params,
+                         int n_params)
+{
+    return open_weights(out, folder, false, params, n_params);
+}
+
+enum status weights_open_file(struct weights **out, const char *path,
+                              const struct model_param *params, int n_params)
+{
+    return open_weights(out, path, true, params, n_params);
 }
 
 void weights_close(struct weights *w)

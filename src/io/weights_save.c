@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "base/vec.h"
 #include "io/weights.h"
 #include "io/weights_convert.h"
@@ -167,6 +168,22 @@ static enum status make_buffers(struct saver *s)
     return mem_try_array(&s->bytes, (size_t)MAX(s->n_elems, (int64_t)1), sizeof(double));
 }
 
+static enum status open_writer(struct saver *s, const char *folder,
+                               const struct weights_save_options *options)
+{
+    int64_t max_shard =
+        options->max_shard_bytes ? options->max_shard_bytes : ST_DEFAULT_SHARD_BYTES;
+    struct str path = {0};
+    if (!options->file)
+        return st_writer_open_folder(s->writer, folder, max_shard);
+    str_addf(&path, "%s/%s", folder, options->file);
+    enum status status = str_status(&path);
+    if (status == OK)
+        status = st_writer_open_file(s->writer, path.text);
+    str_release(&path);
+    return status;
+}
+
 enum status weights_save(const char *folder, const struct model_param *params, int n_params,
                          const struct tensor *src, const struct tensor_stage *stage,
                          const struct weights_save_options *options)
@@ -177,13 +194,11 @@ enum status weights_save(const char *folder, const struct model_param *params, i
                       .stage = stage,
                       .dtype = options->dtype};
     enum status status;
-    int64_t max_shard =
-        options->max_shard_bytes ? options->max_shard_bytes : ST_DEFAULT_SHARD_BYTES;
     TRY_GOTO(make_buffers(&s), out);
     TRY_GOTO(st_writer_new(&s.writer), out);
     for (int i = 0; i < n_params; i++)
         TRY_GOTO(declare_param(&s, i), out);
-    TRY_GOTO(st_writer_open_folder(s.writer, folder, max_shard), out);
+    TRY_GOTO(open_writer(&s, folder, options), out);
     TRY_GOTO(write_pieces(&s), out);
     TRY_GOTO(st_writer_finish(s.writer, options->sync), out);
 out:

@@ -139,10 +139,7 @@ static value_id build_embedding(struct parts *p, value_id *table)
     const struct gpt2_config *c = p->m->config;
     const struct model *m = p->m;
     struct builder *b = p->b;
-    *table = parts_param(p, "embed.weight", parts_hf_name(p, "wte.weight"),
-                         shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
-    if (m->language.tied && b->status == OK)
-        p->out->params[p->out->n_params - 1].tied_name = "lm_head.weight";
+    *table = parts_embedding(p, "wte.weight", c->init_std);
     value_id places =
         parts_param(p, "positions.weight", parts_hf_name(p, "wpe.weight"),
                     shape_of(2, m->language.context, m->hidden), INIT_NORMAL, c->init_std);

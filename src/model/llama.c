@@ -185,10 +185,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
     parts_begin(&p);
     struct shape table_shape = shape_of(2, m->language.vocab_size, m->hidden);
-    value_id table = parts_param(&p, "embed.weight", parts_hf_name(&p, "embed_tokens.weight"),
-                                 table_shape, INIT_NORMAL, c->init_std);
-    if (m->language.tied && b->status == OK)
-        out->params[0].tied_name = "lm_head.weight";
+    value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
     struct tables tables = {.full = parts_inv_freq(&p, "inv_freq", &c->rope, c->head_dim)};
     if (c->traits->has_local_rope)
         tables.local = parts_inv_freq(&p, "local_inv_freq", &c->local_rope, c->head_dim);

@@ -163,7 +163,8 @@ enum status model_build(const struct model *m, struct builder *b, const struct m
                         struct model_graph *out)
 {
     TRY(check_request(m, r));
-    return m->def->build(m, b, r, out);
+    TRY(m->def->build(m, b, r, out));
+    return model_mark_frozen(m, b, out);
 }
 
 enum status model_config_set_dtype(json_t *config, enum dtype dtype)
@@ -220,6 +221,7 @@ value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
         grow_params(b, out, room);
     if (b->status != OK)
         return VALUE_NONE;
+    param.latest = param.value;
     out->params[out->n_params++] = param;
     return param.value;
 }
@@ -232,13 +234,34 @@ int64_t model_count_params(const struct model_graph *g)
     return n;
 }
 
+static int64_t active_elems(const struct model_param *p)
+{
+    int64_t elems = shape_elems(&p->shape);
+    return p->n_experts ? elems / p->n_experts * p->n_met : elems;
+}
+
 int64_t model_count_active(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++)
+        n += active_elems(&g->params[i]);
+    return n;
+}
+
+int64_t model_count_trained(const struct model_graph *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_params; i++)
+        n += g->params[i].frozen ? 0 : shape_elems(&g->params[i].shape);
+    return n;
+}
+
+int64_t model_count_frozen(const struct model_graph *g)
 {
     int64_t n = 0;
     for (int i = 0; i < g->n_params; i++) {
         const struct model_param *p = &g->params[i];
-        int64_t elems = shape_elems(&p->shape);
-        n += p->n_experts ? elems / p->n_experts * p->n_met : elems;
+        n += p->frozen && !p->buffer && !p->table ? active_elems(p) : 0;
     }
     return n;
 }

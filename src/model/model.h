@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "graph/builder.h"
+#include "model/adapter.h"
 #include "model/key_origin.h"
 
 #ifdef __cplusplus
@@ -30,14 +31,17 @@ enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM };
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
     value_id value;
+    value_id latest; /* of a buffer: what the forward pass has made of it so far */
     struct shape shape;
     enum init_kind init;
     double std;      /* INIT_NORMAL */
     double bound;    /* INIT_UNIFORM: between -bound and bound */
     bool decay;      /* weight decay applies (matrices, not norms and biases) */
-    bool frozen;     /* not trained; models are built with all parameters to be trained */
+    bool frozen;     /* not trained (adapter.h says which) */
+    bool adapter;    /* of the adapter: not in the files of the model itself */
     bool buffer;     /* no parameter but a state of the network (running statistics), which the
                       * forward pass writes: kept with the weights, never trained, not counted */
+    bool table;      /* rows are looked up, and nothing is multiplied by it */
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
     /* Above 0: a row (all axes but the first) is [.., channels] here and [channels, ..] in the
      * checkpoint, as PyTorch lays out convolutions and what follows a flattened image. */
@@ -51,6 +55,16 @@ struct model_param {
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
      */
     const char *tied_name;
+};
+
+/* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. */
+struct model_adapter {
+    const char *module; /* its path in Hugging Face's model */
+    int base;
+    int64_t first, rows;
+    double scale;
+    int down, up;  /* A and B, in the table of parameters */
+    int magnitude; /* DoRA: the lengths of rows; -1: there are none */
 };
 
 enum model_purpose {
@@ -98,6 +112,8 @@ struct model_graph {
     value_id *caches; /* [n_blocks], DECODE: states "cache.<layer>" [2, B, cache_len, KV, D] */
     struct model_param *params;
     int n_params;
+    struct model_adapter *adapters;
+    int n_adapters;
     int n_blocks;
 };
 
@@ -157,6 +173,9 @@ struct model {
     int64_t n_layers, hidden;
     struct language_facts language;
     struct sample_facts samples;
+    /* set by the caller, in the model's pool: what is trained of it */
+    const struct adapter *adapter; /* NULL: it has none */
+    struct freezing freezing;
 };
 
 /* All that is wrong with the config is one error. */
@@ -177,6 +196,9 @@ value_id model_add_param(struct builder *b, struct model_graph *out, int *room,
 /* Elements of all parameters together, buffers left out; and of those that one token meets. */
 int64_t model_count_params(const struct model_graph *g);
 int64_t model_count_active(const struct model_graph *g);
+/* Those that are trained; and frozen ones that a token is multiplied by. */
+int64_t model_count_trained(const struct model_graph *g);
+int64_t model_count_frozen(const struct model_graph *g);
 
 /* What piece k of a parameter looks like, and the elements of one of its rows. */
 struct shape param_piece_shape(const struct model_param *p, int k);

@@ -147,10 +147,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     struct shape table_shape = shape_of(2, m->language.vocab_size, m->hidden);
     struct routing routing = routing_none();
     parts_begin(&p);
-    value_id table = parts_param(&p, "embed.weight", parts_hf_name(&p, "embed_tokens.weight"),
-                                 table_shape, INIT_NORMAL, c->init_std);
-    if (m->language.tied && b->status == OK)
-        out->params[0].tied_name = "lm_head.weight";
+    value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
     value_id inv_freq = parts_inv_freq(&p, "inv_freq", &c->rope, m->hidden / c->heads);
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     x = parts_dropout(&p, x, c->dropout);

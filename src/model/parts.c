@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "model/adapted_linear.h"
 #include "model/losses.h"
 
 static void pool_check(const struct parts *p)
@@ -51,6 +52,19 @@ void parts_begin(struct parts *p)
         out->caches = pool_alloc(&p->b->g->pool, sizeof(*out->caches) * (size_t)out->n_blocks);
     }
     pool_check(p);
+}
+
+value_id parts_embedding(struct parts *p, const char *hf_name, double std)
+{
+    const struct model *m = p->m;
+    value_id table = parts_param(p, "embed.weight", parts_hf_name(p, hf_name),
+                                 shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, std);
+    if (p->b->status != OK)
+        return VALUE_NONE;
+    struct model_param *param = &p->out->params[p->out->n_params - 1];
+    param->table = !m->language.tied;
+    param->tied_name = m->language.tied ? "lm_head.weight" : NULL;
+    return table;
 }
 
 /* Fills in what all parameters have and appends. */
@@ -102,11 +116,17 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
                                                    .n_pieces = s->n_pieces});
 }
 
+value_id plain_linear(struct parts *p, value_id x, value_id w, value_id bias)
+{
+    const value_id in[] = {x, w, bias};
+    return build(p->b, OP_linear, in, bias != VALUE_NONE ? 3 : 2, NO_ATTRS);
+}
+
 value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)
 {
     value_id w = linear_param(p, s, false);
     value_id bias = s->bias ? linear_param(p, s, true) : VALUE_NONE;
-    value_id y = build(p->b, OP_linear, (const value_id[]){x, w, bias}, s->bias ? 3 : 2, NO_ATTRS);
+    value_id y = p->m->adapter ? adapted_linear(p, x, s, w, bias) : plain_linear(p, x, w, bias);
     return build_name(p->b, y, parts_name(p, s->name));
 }
 

@@ -39,6 +39,10 @@ const char *parts_hf_name(const struct parts *p, const char *name);
 value_id parts_param(struct parts *p, const char *name, const char *hf_name, struct shape shape,
                      enum init_kind init, double std);
 
+/* The table of token embeddings, "embed.weight", which is the head too where the config ties them.
+ */
+value_id parts_embedding(struct parts *p, const char *hf_name, double std);
+
 /* The same for any parameter: adds it, with what all of them have filled in. */
 value_id parts_add_param(struct parts *p, struct model_param param);
 

@@ -21,6 +21,17 @@ static enum status infer(const struct op_call *c)
     return OK;
 }
 
+static enum status grad(struct builder *b, const struct node *n, const value_id *d_out,
+                        const bool *wants, value_id *d_in)
+{
+    int64_t axis = n->attrs[0].i;
+    (void)wants;
+    d_in[0] = build(b, OP_slice, IN(d_out[0]),
+                    ATTRS({"axis", .i = axis}, {"start", .i = n->attrs[1].i},
+                          {"length", .i = build_shape(b, n->in[0])->dim[axis]}));
+    return builder_status(b);
+}
+
 static const struct op_sample samples[] = {
     {.text = "f32[3,3] {axis=1, start=1, size=5}"},
     {.text = "f32[1,3,2] {axis=0, start=3, size=4}"},
@@ -43,7 +54,7 @@ const struct op_def op_def_slice_grad = {
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
-    .no_grad = true,
+    .grad = grad,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_CHEAP,
     .samples = samples,

@@ -74,7 +74,7 @@ static enum status set_parameters(struct graph *g, const struct precision *p)
     for (size_t v = 0; v < g->values.n; v++) {
         struct value *x = graph_value(g, (value_id)v);
         bool is_weight =
-            x->producer == NODE_NONE && x->role == ROLE_PARAMETER && x->dtype == DTYPE_F32;
+            x->producer == NODE_NONE && role_is_parameter(x->role) && x->dtype == DTYPE_F32;
         if (is_weight && (narrow[v] || !p->masters))
             x->dtype = p->weights;
     }

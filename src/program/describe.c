@@ -8,7 +8,7 @@ static const char *subject_of(const struct graph *g, const struct node *n)
         if (n->in[k] == VALUE_NONE)
             continue;
         const struct value *v = graph_value(g, n->in[k]);
-        if (v->role == ROLE_PARAMETER && v->name[0])
+        if (role_is_parameter(v->role) && v->name[0])
             return v->name;
     }
     for (int k = 0; k < n->n_out; k++) {

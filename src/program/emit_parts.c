@@ -5,8 +5,9 @@ enum memory_class emit_class(const struct emitter *e, value_id root, bool recomp
     static const enum memory_class by_role[ROLE_COUNT] = {
         [ROLE_ACTIVATION] = MEMORY_ACTIVATIONS, [ROLE_GRADIENT] = MEMORY_GRADIENTS,
         [ROLE_INPUT] = MEMORY_STAGING,          [ROLE_PARAMETER] = MEMORY_WEIGHTS,
-        [ROLE_MASTER] = MEMORY_MASTERS,         [ROLE_STATE] = MEMORY_OPTIMIZER,
-        [ROLE_CONSTANT] = MEMORY_WEIGHTS,       [ROLE_METRIC] = MEMORY_WORKSPACE,
+        [ROLE_FROZEN] = MEMORY_FROZEN,          [ROLE_MASTER] = MEMORY_MASTERS,
+        [ROLE_STATE] = MEMORY_OPTIMIZER,        [ROLE_CONSTANT] = MEMORY_WEIGHTS,
+        [ROLE_METRIC] = MEMORY_WORKSPACE,
     };
     if (e->gradient[root])
         return MEMORY_GRADIENTS;

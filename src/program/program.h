@@ -25,7 +25,8 @@ extern "C" {
 
 /* What bytes are for, as reports name them. */
 enum memory_class {
-    MEMORY_WEIGHTS,
+    MEMORY_WEIGHTS, /* that are trained, and constants */
+    MEMORY_FROZEN,  /* that are not */
     MEMORY_MASTERS,
     MEMORY_GRADIENTS,
     MEMORY_OPTIMIZER,

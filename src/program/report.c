@@ -7,8 +7,8 @@
 const char *memory_class_name(enum memory_class c)
 {
     static const char *const names[MEMORY_CLASS_COUNT] = {
-        "weights",   "masters", "gradients", "optimizer", "activations",
-        "recompute", "logits",  "workspace", "staging",
+        "weights",     "frozen",    "masters", "gradients", "optimizer",
+        "activations", "recompute", "logits",  "workspace", "staging",
     };
     return names[c];
 }

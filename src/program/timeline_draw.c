@@ -20,6 +20,7 @@ static const int ansi[MEMORY_CLASS_COUNT] = {
     [MEMORY_WEIGHTS] = 67,   [MEMORY_MASTERS] = 109,    [MEMORY_GRADIENTS] = 173,
     [MEMORY_OPTIMIZER] = 61, [MEMORY_ACTIVATIONS] = 72, [MEMORY_RECOMPUTE] = 114,
     [MEMORY_LOGITS] = 180,   [MEMORY_WORKSPACE] = 245,  [MEMORY_STAGING] = 139,
+    [MEMORY_FROZEN] = 24,
 };
 
 static const char *const levels[EIGHTHS + 1] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

@@ -13,7 +13,7 @@ static const char *const fill[MEMORY_CLASS_COUNT] = {
     [MEMORY_GRADIENTS] = "#d9825b",   [MEMORY_OPTIMIZER] = "#59598e",
     [MEMORY_ACTIVATIONS] = "#4a9f84", [MEMORY_RECOMPUTE] = "#a3cf8d",
     [MEMORY_LOGITS] = "#e3b964",      [MEMORY_WORKSPACE] = "#9a9a9a",
-    [MEMORY_STAGING] = "#b48cb0",
+    [MEMORY_STAGING] = "#b48cb0",     [MEMORY_FROZEN] = "#2f4a63",
 };
 
 struct panel {

@@ -52,6 +52,7 @@ enum home_class home_class_of(enum role role)
 {
     switch (role) {
     case ROLE_PARAMETER:
+    case ROLE_FROZEN:
         return HOME_WEIGHTS;
     case ROLE_MASTER:
     case ROLE_STATE:

@@ -101,6 +101,8 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
 {
     f->n_params = model_count_params(&w->stages[0].io);
     f->n_active = model_count_active(&w->stages[0].io);
+    f->n_trained = model_count_trained(&w->stages[0].io);
+    f->n_frozen = model_count_frozen(&w->stages[0].io);
     forecast_arenas(f, w);
     forecast_around(f, w, limits);
 }

@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 struct forecast {
-    int64_t n_params, n_active; /* parameters; of these, those that one token meets */
+    int64_t n_params, n_active;  /* parameters; of these, those that one token meets */
+    int64_t n_trained, n_frozen; /* of n_params; of n_active, those in products */
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
     int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
     int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */

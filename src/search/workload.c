@@ -83,7 +83,7 @@ static enum status reserve(struct workload *w, const char *name, int64_t n_bytes
  * cache of keys and values is neither. */
 static bool is_staged(const struct workload *w, const struct storage_entry *e)
 {
-    return e->kind == MEMORY_WEIGHTS ||
+    return e->kind == MEMORY_WEIGHTS || e->kind == MEMORY_FROZEN ||
            (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
 }
 

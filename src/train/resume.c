@@ -70,6 +70,7 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         .epoch = epoch,
         .log_history = history,
         .extras_folder = s->engine.model_folder,
+        .base = s->config->model_name_or_path,
         .tokenizer = tokenizer_of(s),
     };
     TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,

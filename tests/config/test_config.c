@@ -504,7 +504,8 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
             "offload_optimizer.ratio: not available");
     refuses("load-in-4bit: true\n", ERR_UNSUPPORTED, "load-in-4bit: not available");
-    refuses("lora_r: 8\n", ERR_UNSUPPORTED, "lora_r: not available");
+    refuses("loraplus_lr_ratio: 8\n", ERR_UNSUPPORTED, "loraplus_lr_ratio: not available");
+    refuses("adapter: qlora\n", ERR_UNSUPPORTED, "nearest is lora");
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
     refuses("packing: false\n", ERR_UNSUPPORTED, "always packed");
@@ -518,7 +519,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
     refuses("datasets: [{path: x, type: alpaca}]\n", ERR_UNSUPPORTED, "nearest is jsonl");
 
-    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: true\nadapter: none\n"
+    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: true\n"
                               "disable_tqdm: true\ntf32: no\nlora_r:\nfinetuning_type: full\n");
     config_free(cfg);
 }

@@ -41,7 +41,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
     refuses("model: {model_type: gpt2, n_layers: 2, n_head: 0}\n"
             "learning_rte: 1\n"
             "load_in_8bit: true\n"
-            "lora_r: 8\n"
+            "peft_use_x: 8\n"
             "seed: -3\n"
             "optim: lion_8bit\n"
             "datasets: [{pth: x.txt, typ: text}, {path: y, type: alpaca}]\n"

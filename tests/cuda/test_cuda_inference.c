@@ -122,7 +122,8 @@ static void bf16_logits_follow_those_of_the_cpu(void **state)
         struct generated cpu, gpu;
         generate(*name, "cpu", "bf16=true", NULL, &cpu);
         generate(*name, "cuda", "bf16=true", cpu.tokens, &gpu);
-        expect_logits(*name, &gpu, &cpu, 4e-2); /* a few roundings of 2^-8 each */
+        /* A few roundings of 2^-8 each, and a token near a tie may go to another expert. */
+        expect_logits(*name, &gpu, &cpu, 8e-2);
     }
 }
 

@@ -437,8 +437,10 @@ static void check_case(struct law_case *c)
     }
     c->kernel = NULL;
     bool has_f64 = false;
-    for (int i = 0; i < c->sample.n_in; i++)
-        has_f64 |= c->sample.in[i].dtype == DTYPE_F64;
+    for (int i = 0; i < call.n_in; i++)
+        has_f64 |= in[i].dtype == DTYPE_F64;
+    for (int i = 0; i < call.n_out; i++)
+        has_f64 |= out[i].dtype == DTYPE_F64;
     if (n_accepting == 0 && !has_f64)
         law_failed(c, "no CUDA kernel accepts it");
     eval_free(reference);

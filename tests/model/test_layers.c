@@ -64,6 +64,14 @@ static void the_wide_autoencoder_has_the_parameters_of_its_document(void **state
                              "n_voxels: 85810}") == INT64_C(3543969010));
 }
 
+static void the_frame_cnn_has_the_parameters_of_its_document(void **state)
+{
+    (void)state;
+    assert_int_equal(count_params("model: {model_type: frame_cnn}"), 536846);
+    assert_int_equal(count_params("model: {model_type: frame_cnn, memory_optimized: true}"),
+                     143886);
+}
+
 static void mistakes_are_told_with_the_entry_and_its_line(void **state)
 {
     static const struct {
@@ -104,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_counted_without_buffers),
         cmocka_unit_test(the_wide_autoencoder_has_the_parameters_of_its_document),
+        cmocka_unit_test(the_frame_cnn_has_the_parameters_of_its_document),
         cmocka_unit_test(mistakes_are_told_with_the_entry_and_its_line),
     };
     return cmocka_run_group_tests_name("layers", tests, NULL, NULL);

@@ -11,12 +11,21 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "io/peft.h"
 #include "io/weights.h"
 #include "io/weights_convert.h"
 
 const char *const golden_names[] = {
     "gpt2",    "llama",     "llama3",    "qwen2", "qwen3",  "mistral", "olmo2", "smollm3", "phi3",
     "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3",  "moe",   NULL};
+
+const struct golden_adapter golden_adapters[] = {
+    {"llama_lora", "llama"},     {"llama_patterns", "llama"},
+    {"qwen2_lora", "qwen2"},     {"qwen3_rslora", "qwen3"},
+    {"mistral_dora", "mistral"}, {"qwen2_dora", "qwen2"},
+    {"gpt2_lora", "gpt2"},       {NULL, NULL}};
+
+enum { MOST_PARAMS = 128 };
 
 /* Sanitizers look at code, of which the families share most. */
 static const char *const some_names[] = {"gpt2", "llama3", "qwen2_moe", "gemma2", "moe", NULL};
@@ -28,8 +37,7 @@ void expect_ok(enum status s)
         fail_msg("%s: %s (%s)", status_name(s), status_message(), status_place());
 }
 
-void golden_open(struct golden *g, const char *name, const char *config_file,
-                 const struct model_request *request)
+static void open_model_of(struct golden *g, const char *name, const char *config_file)
 {
     char path[600];
     memset(g, 0, sizeof(*g));
@@ -41,23 +49,58 @@ void golden_open(struct golden *g, const char *name, const char *config_file,
     expect_ok(json_read_file(&config, path, ERR_DATA));
     expect_ok(model_new(&g->model, config, &(struct key_origin){.where = path}));
     json_decref(config);
-    expect_ok(graph_new(&g->graph, name));
+}
+
+static void build_model_of(struct golden *g, const struct model_request *request)
+{
+    expect_ok(graph_new(&g->graph, "golden"));
     builder_init(&g->builder, g->graph);
     expect_ok(model_build(g->model, &g->builder, request, &g->built));
     expect_ok(graph_check(g->graph));
 }
 
+void golden_open(struct golden *g, const char *name, const char *config_file,
+                 const struct model_request *request)
+{
+    open_model_of(g, name, config_file);
+    build_model_of(g, request);
+}
+
+void golden_open_adapted(struct golden *g, const struct golden_adapter *a,
+                         const struct model_request *request)
+{
+    char path[600];
+    struct adapter *adapter;
+    open_model_of(g, a->base, "config.json");
+    snprintf(g->adapter, sizeof(g->adapter), "%s/tests/golden/adapters/%s", SNUG_SOURCE_DIR,
+             a->name);
+    snprintf(path, sizeof(path), "%s/golden.safetensors", g->adapter);
+    expect_ok(st_reader_open_file(&g->adapter_reader, path));
+    expect_ok(pool_try(&g->model->pool, &adapter, sizeof(*adapter)));
+    expect_ok(peft_read_config(adapter, &g->model->pool, g->adapter));
+    g->model->adapter = adapter;
+    build_model_of(g, request);
+}
+
 void golden_start(struct golden *g)
 {
     struct eval_options options = {.poison = 0xA5};
+    struct model_param base[MOST_PARAMS];
+    struct tensor all[MOST_PARAMS], to[MOST_PARAMS];
+    int n = 0;
     expect_ok(eval_new(&g->eval, g->graph, &options));
-    struct weights *w;
-    expect_ok(weights_open(&w, g->folder, g->built.params, g->built.n_params));
+    assert_in_range(g->built.n_params, 1, MOST_PARAMS);
     for (int i = 0; i < g->built.n_params; i++) {
-        struct tensor t = eval_tensor(g->eval, g->built.params[i].value);
-        expect_ok(weights_read(w, i, &t, NULL));
+        all[i] = eval_tensor(g->eval, g->built.params[i].value);
+        if (g->built.params[i].adapter)
+            continue;
+        base[n] = g->built.params[i];
+        to[n++] = all[i];
     }
-    weights_close(w);
+    expect_ok(weights_load(g->folder, base, n, to, NULL));
+    if (g->adapter[0])
+        expect_ok(
+            peft_load(g->adapter, g->built.params, g->built.n_params, all, &host_stage, NULL));
     for (int i = 0; g->built.caches && i < g->built.n_blocks; i++) {
         struct tensor t = eval_tensor(g->eval, g->built.caches[i]);
         memset(t.data, 0, (size_t)tensor_bytes(&t));
@@ -70,6 +113,7 @@ void golden_close(struct golden *g)
     graph_free(g->graph);
     model_free(g->model);
     st_reader_close(g->reader);
+    st_reader_close(g->adapter_reader);
 }
 
 value_id golden_input(const struct golden *g, const char *name)
@@ -106,8 +150,9 @@ struct golden_facts golden_facts_of(const char *name)
 
 int64_t golden_get(const struct golden *g, const char *name, double **out)
 {
-    const struct st_tensor *t;
-    expect_ok(st_reader_get(g->reader, name, &t));
+    const struct st_tensor *t = g->adapter_reader ? st_reader_find(g->adapter_reader, name) : NULL;
+    if (!t)
+        expect_ok(st_reader_get(g->reader, name, &t));
     enum dtype dtype;
     assert_true(weights_memory_dtype(t->dtype, &dtype));
     *out = mem_alloc(sizeof(double) * (size_t)t->n_elems);

@@ -22,6 +22,8 @@ enum { GOLDEN_BATCH = 3, GOLDEN_LENGTH = 24, GOLDEN_VOCAB = 97 };
 struct golden {
     char folder[512];
     struct st_reader *reader; /* golden.safetensors */
+    char adapter[512];        /* folder; "": none */
+    struct st_reader *adapter_reader;
     struct model *model;
     struct graph *graph;
     struct builder builder;
@@ -32,6 +34,14 @@ struct golden {
 /* config_file: "config.json" or "config_v4.json". */
 void golden_open(struct golden *g, const char *name, const char *config_file,
                  const struct model_request *request);
+/* Adapters under tests/golden/adapters, and the models they are beside; NULL-terminated. */
+struct golden_adapter {
+    const char *name, *base;
+};
+extern const struct golden_adapter golden_adapters[];
+/* The same of a model with an adapter; golden_get then looks among the adapter's tensors first. */
+void golden_open_adapted(struct golden *g, const struct golden_adapter *a,
+                         const struct model_request *request);
 /* Allocates the graph's values (as it is now), loads the weights, clears the caches. */
 void golden_start(struct golden *g);
 void golden_close(struct golden *g);

@@ -8,82 +8,12 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "io/safetensors.h"
 #include "support/golden.h"
-#include "support/scratch.h"
-#include "support/train_session.h"
+#include "support/network_run.h"
 
-enum { STEPS = 10, MOST_SETTINGS = 32, TEXT = 2 * SCRATCH_PATH + 64, LONG_TEXT = TEXT + 64 };
-
-struct run {
-    struct scratch scratch;
-    struct config *config;
-    struct session session;
-    double losses[64];
-    int n;
-    char checkpoint[TEXT]; /* the last one */
-};
-
-static enum status note_step(void *user, const struct step_record *r)
-{
-    struct run *x = user;
-    x->losses[x->n++] = r->loss;
-    return OK;
-}
-
-/* Settings, NULL-terminated, on top of plain SGD in f32 with everything saved in the end. */
-static enum status load(struct run *x, const char *text, const char *const *settings)
-{
-    char out[TEXT];
-    const char *all[MOST_SETTINGS] = {
-        "device=cpu",      "optim=sgd",           "weight_decay=0",
-        "max_grad_norm=0", "shuffle=false",       "lr_scheduler_type=constant",
-        "save_steps=1000", "save_strategy=steps", "learning_rate=0.05"};
-    size_t n = 9;
-    (void)snprintf(out, sizeof(out), "output_dir=%s/out", x->scratch.folder);
-    all[n++] = out;
-    while (*settings)
-        all[n++] = *settings++;
-    TRY(text ? config_load_text(&x->config, text, strlen(text), "net.yaml", all, n)
-             : config_load(&x->config, NULL, all, n));
-    TRY(config_resolve(x->config, 1));
-    return session_open(&x->session, x->config,
-                        &(struct session_options){.train = true, .untimed = true});
-}
-
-/* The arenas are what was planned, whatever the plan. */
-static void check_arenas(const struct run *x)
-{
-    for (int t = 0; t < TIER_COUNT; t++)
-        assert_int_equal(executor_high_water(x->session.engine.executor, (enum tier)t),
-                         x->session.engine.work.n_bytes[t]);
-}
-
-static void train(struct run *x, const char *text, const char *const *settings)
-{
-    struct train_result result = {0};
-    struct train_observer observer = {.on_step = note_step, .user = x};
-    *x = (struct run){0};
-    scratch_init(&x->scratch);
-    expect_ok(load(x, text, settings));
-    expect_ok(session_data(&x->session));
-    expect_ok(session_start(&x->session));
-    expect_ok(train_session(
-        &x->session, &(struct train_options){.observers = &observer, .n_observers = 1}, &result));
-    check_arenas(x);
-    if (result.last_checkpoint)
-        (void)snprintf(x->checkpoint, sizeof(x->checkpoint), "%s", result.last_checkpoint);
-    train_result_release(&result);
-}
-
-static void finish(struct run *x)
-{
-    session_close(&x->session);
-    config_free(x->config);
-    scratch_release(&x->scratch);
-}
+enum { STEPS = 10, TEXT = NETWORK_PATH, LONG_TEXT = TEXT + 64 };
 
 /* ---- beside PyTorch -------------------------------------------------------------------------- */
 
@@ -142,7 +72,7 @@ static void compare_all(const char *folder, const char *checkpoint, const char *
     st_reader_close(end);
 }
 
-static void compare_losses(const char *folder, const struct run *x)
+static void compare_losses(const char *folder, const struct network_run *x)
 {
     struct st_reader *golden;
     const struct st_tensor *t;
@@ -160,7 +90,7 @@ static void compare_losses(const char *folder, const struct run *x)
     st_reader_close(golden);
 }
 
-static void train_golden(struct run *x, const char *folder, const char *batch, double rate,
+static void train_golden(struct network_run *x, const char *folder, const char *batch, double rate,
                          const char *steps)
 {
     char model[LONG_TEXT], data[LONG_TEXT], lr[64];
@@ -168,7 +98,7 @@ static void train_golden(struct run *x, const char *folder, const char *batch, d
     (void)snprintf(model, sizeof(model), "model_name_or_path=%s", folder);
     (void)snprintf(data, sizeof(data), "datasets.0.path=%s/data.safetensors", folder);
     const char *const settings[] = {model, data, batch, steps, lr, NULL};
-    train(x, NULL, settings);
+    network_train(x, NULL, settings);
 }
 
 static void networks_train_as_pytorch_trains_them(void **state)
@@ -179,21 +109,22 @@ static void networks_train_as_pytorch_trains_them(void **state)
     } cases[] = {{"mlp", "per_device_train_batch_size=8", 0.05},
                  {"cnn", "per_device_train_batch_size=6", 0.05},
                  {"branches", "per_device_train_batch_size=6", 0.05},
-                 {"wide_autoencoder", "per_device_train_batch_size=8", 0.0001}};
+                 {"wide_autoencoder", "per_device_train_batch_size=8", 0.0001},
+                 {"frame_cnn", "per_device_train_batch_size=8", 0.002}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct run x;
+        struct network_run x;
         char folder[TEXT];
         (void)snprintf(folder, sizeof(folder), "%s/tests/golden/networks/%s", SNUG_SOURCE_DIR,
                        cases[i].name);
         train_golden(&x, folder, cases[i].batch, 0.05, "max_steps=1");
         compare_all(folder, x.checkpoint, "grad.", 0.05, 1e-3);
-        finish(&x);
+        network_finish(&x);
         train_golden(&x, folder, cases[i].batch, cases[i].rate, "max_steps=10");
         compare_losses(folder, &x);
         compare_all(folder, x.checkpoint, "trained.", cases[i].rate,
                     1e-3); /* running statistics too */
-        finish(&x);
+        network_finish(&x);
     }
 }
 
@@ -217,24 +148,6 @@ static const char cnn[] = "model:\n"
                           "    - linear: 4\n"
                           "  loss: cross_entropy\n";
 
-/* Weights and running statistics at the end of two runs. */
-static void expect_same_weights(const struct run *a, const struct run *b)
-{
-    struct st_reader *x, *y;
-    expect_ok(st_reader_open_folder(&x, a->checkpoint));
-    expect_ok(st_reader_open_folder(&y, b->checkpoint));
-    assert_int_equal(st_reader_count(x), st_reader_count(y));
-    for (size_t i = 0; i < st_reader_count(x); i++) {
-        const struct st_tensor *t = st_reader_at(x, i), *u;
-        expect_ok(st_reader_get(y, t->name, &u));
-        assert_int_equal(t->n_bytes, u->n_bytes);
-        if (memcmp(t->data, u->data, (size_t)t->n_bytes) != 0)
-            fail_msg("%s differs", t->name);
-    }
-    st_reader_close(x);
-    st_reader_close(y);
-}
-
 static void running_statistics_are_updated_once_whatever_is_made_again(void **state)
 {
     static const char *const ways[] = {"gradient_checkpointing=false",
@@ -243,53 +156,53 @@ static void running_statistics_are_updated_once_whatever_is_made_again(void **st
                                         "gradient_accumulation_steps=3"};
     (void)state;
     for (size_t m = 0; m < ARRAY_LEN(micro); m++) {
-        struct run first, x;
+        struct network_run first, x;
         for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
             const char *const settings[] = {"max_steps=6", "per_device_train_batch_size=4", ways[i],
                                             micro[m], NULL};
-            train(i ? &x : &first, cnn, settings);
+            network_train(i ? &x : &first, cnn, settings);
             if (i == 0)
                 continue;
             assert_memory_equal(first.losses, x.losses, sizeof(x.losses));
-            expect_same_weights(&first, &x);
-            finish(&x);
+            network_expect_same(&first, &x);
+            network_finish(&x);
         }
-        finish(&first);
+        network_finish(&first);
     }
 }
 
 static void a_network_goes_on_from_a_checkpoint_with_the_same_bits(void **state)
 {
-    struct run whole, half, rest;
+    struct network_run whole, half, rest;
     char from[TEXT + 32];
     const char *const all[] = {"max_steps=8", "per_device_train_batch_size=4", "optim=adamw", NULL};
     const char *const begin[] = {"max_steps=4", "per_device_train_batch_size=4", "optim=adamw",
                                  NULL};
     (void)state;
-    train(&whole, cnn, all);
-    train(&half, cnn, begin);
+    network_train(&whole, cnn, all);
+    network_train(&half, cnn, begin);
     (void)snprintf(from, sizeof(from), "resume_from_checkpoint=%s", half.checkpoint);
     const char *const go_on[] = {"max_steps=8", "per_device_train_batch_size=4", "optim=adamw",
                                  from, NULL};
-    train(&rest, cnn, go_on);
+    network_train(&rest, cnn, go_on);
     assert_int_equal(rest.n, 4);
     assert_memory_equal(whole.losses + 4, rest.losses, 4 * sizeof(double));
-    expect_same_weights(&whole, &rest);
-    finish(&whole);
-    finish(&half);
-    finish(&rest);
+    network_expect_same(&whole, &rest);
+    network_finish(&whole);
+    network_finish(&half);
+    network_finish(&rest);
 }
 
 static void half_precision_trains_too(void **state)
 {
-    struct run x;
+    struct network_run x;
     const char *const settings[] = {"max_steps=30",       "per_device_train_batch_size=8",
                                     "bf16=true",          "optim=adamw",
                                     "learning_rate=0.01", NULL};
     (void)state;
-    train(&x, cnn, settings);
+    network_train(&x, cnn, settings);
     assert_true(x.losses[29] < 0.7 * x.losses[0]);
-    finish(&x);
+    network_finish(&x);
 }
 
 /* ---- samples that know of each other --------------------------------------------------------- */
@@ -300,11 +213,11 @@ static void micro_batches_that_would_change_a_loss_are_refused(void **state)
                                "  input: [4]\n"
                                "  layers: [{linear: 2}]\n"
                                "  loss: {mse: {over: batch_std}}\n";
-    struct run x = {0};
+    struct network_run x = {0};
     const char *const settings[] = {"gradient_accumulation_steps=2", NULL};
     (void)state;
     scratch_init(&x.scratch);
-    assert_int_equal(load(&x, text, settings), ERR_CONFIG);
+    assert_int_equal(network_load(&x, text, settings), ERR_CONFIG);
     assert_non_null(strstr(status_message(), "gradient_accumulation_steps"));
     assert_non_null(strstr(status_message(), "batch_std"));
     config_free(x.config);
@@ -318,9 +231,9 @@ static void expect_no_batch_norm(const char *const *settings)
                                "  input: [4]\n"
                                "  layers: [{linear: 2}, batch_norm]\n"
                                "  loss: mse\n";
-    struct run x = {0};
+    struct network_run x = {0};
     scratch_init(&x.scratch);
-    assert_int_equal(load(&x, text, settings), ERR_CONFIG);
+    assert_int_equal(network_load(&x, text, settings), ERR_CONFIG);
     assert_non_null(strstr(status_message(), "per_device_train_batch_size"));
     config_free(x.config);
     scratch_release(&x.scratch);
@@ -347,7 +260,7 @@ static void a_tiny_wide_autoencoder_learns(void **state)
     static const char *const audio[] = {"mel", "codec"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(audio); i++) {
-        struct run x;
+        struct network_run x;
         char text[512];
         (void)snprintf(text, sizeof(text),
                        "model: {model_type: wide_autoencoder, width_divisor: 64, frames: 2, "
@@ -356,14 +269,14 @@ static void a_tiny_wide_autoencoder_learns(void **state)
                        audio[i]);
         const char *const settings[] = {"max_steps=60", "per_device_train_batch_size=16",
                                         "optim=adamw", "learning_rate=0.01", NULL};
-        train(&x, text, settings);
+        network_train(&x, text, settings);
         double first = 0, last = 0;
         for (int k = 0; k < 5; k++) {
             first += x.losses[k];
             last += x.losses[55 + k];
         }
         assert_true(last < 0.85 * first);
-        finish(&x);
+        network_finish(&x);
     }
 }
 

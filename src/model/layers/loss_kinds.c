@@ -74,6 +74,37 @@ static value_id cosine(struct writer *w, const struct loss_term *t, value_id x, 
     return plus(w, scaled(w, share, -1.0), 1.0);
 }
 
+/* ---- of a batch ------------------------------------------------------------------------------ */
+
+/* How many numbers the samples that count have. */
+static value_id count_numbers(struct writer *w, value_id y)
+{
+    double per_sample = (double)shape_inner(build_shape(w->b, y), 1);
+    return scaled(w, build(w->b, OP_sum, IN(w->valid), NO_ATTRS), per_sample);
+}
+
+value_id batch_variance(struct writer *w, value_id y)
+{
+    value_id unit = writer_number(w, 1.0), n = count_numbers(w, y);
+    value_id all = build(w->b, OP_sum, IN(op2(w, OP_mul, sum(w, y), w->valid)), NO_ATTRS);
+    value_id error = op2(w, OP_sub, y, op2(w, OP_div, all, n));
+    value_id squares = op2(w, OP_mul, sum(w, op2(w, OP_mul, error, error)), w->valid);
+    value_id freedom = op2(w, OP_maximum, op2(w, OP_sub, n, unit), unit);
+    return op2(w, OP_div, build(w->b, OP_sum, IN(squares), NO_ATTRS), freedom);
+}
+
+/* (1 - var(x) / var(y))^2 for every sample; a batch of one number has no variance to speak of. */
+static value_id variance(struct writer *w, const struct loss_term *t, value_id x, value_id y)
+{
+    value_id unit = writer_number(w, 1.0);
+    value_id ratio = op2(w, OP_div, batch_variance(w, x), plus(w, batch_variance(w, y), t->number));
+    value_id missing = op2(w, OP_sub, unit, ratio);
+    value_id several = op2(w, OP_minimum, op2(w, OP_sub, count_numbers(w, y), unit), unit);
+    value_id loss = op2(w, OP_mul, op2(w, OP_mul, missing, missing), several);
+    return build(w->b, OP_broadcast, IN(loss),
+                 ATTRS({.name = "dims", .n_ints = 1, .ints = {w->r->batch}}));
+}
+
 /* ---- of probabilities, from logits ----------------------------------------------------------- */
 
 static value_id bce(struct writer *w, const struct loss_term *t, value_id x, value_id y)
@@ -120,6 +151,11 @@ static const struct loss_kind kinds[] = {
     {.name = "huber", .number = "delta", .preset = 1.0, .of_samples = huber},
     {.name = "smooth_l1", .number = "beta", .preset = 1.0, .of_samples = smooth_l1},
     {.name = "cosine", .number = "epsilon", .preset = 1e-8, .of_samples = cosine},
+    {.name = "variance",
+     .number = "epsilon",
+     .preset = 1e-8,
+     .coupling = "the loss variance compares the variances of all outputs and targets of a batch",
+     .of_samples = variance},
     {.name = "bce", .draw = DRAW_BITS, .of_samples = bce},
     {.name = "dice", .number = "smooth", .preset = 1.0, .draw = DRAW_BITS, .of_samples = dice},
     {.name = "focal", .number = "gamma", .preset = 2.0, .draw = DRAW_BITS, .of_samples = focal},
@@ -137,5 +173,5 @@ const struct loss_kind *loss_kind_find(const char *name)
 
 const char *loss_kind_names(void)
 {
-    return "mse, l1, huber, smooth_l1, cosine, bce, dice, focal, cross_entropy";
+    return "mse, l1, huber, smooth_l1, cosine, variance, bce, dice, focal, cross_entropy";
 }

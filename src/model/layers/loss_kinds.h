@@ -13,7 +13,8 @@ struct loss_kind {
     const char *name;
     const char *number; /* the key of loss_term.number; NULL: it has none */
     double preset;
-    bool of_classes; /* targets are labels */
+    bool of_classes;      /* targets are labels */
+    const char *coupling; /* what it takes over all samples of a batch; NULL: nothing */
     enum field_draw draw;
     /* f32 [B] of an output in f32 (of classes: as it is) and its target. */
     value_id (*of_samples)(struct writer *w, const struct loss_term *t, value_id x, value_id y);
@@ -23,6 +24,10 @@ struct loss_kind {
 const struct loss_kind *loss_kind_find(const char *name);
 /* All names, with commas. */
 const char *loss_kind_names(void);
+
+/* The variance of the numbers of all samples that count: n of them, as if they were a sample of
+ * more (n - 1); that of one number is 0. Samples that do not count are left out. */
+value_id batch_variance(struct writer *w, value_id y);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,6 @@
 /* norms.c: layers that bring their input to mean 0 and deviation 1, by one rule or another. */
 #include "model/layers/layers.h"
 
-static struct shape per_channel(const struct writer *w, value_id x)
-{
-    return shape_of(1, writer_channels(w, x));
-}
-
 /* ---- batch_norm ------------------------------------------------------------------------------ */
 
 static enum status parse_batch_norm(const struct layer_reader *r, struct keys *k, struct layer *l)
@@ -43,12 +38,7 @@ static enum status parse_norm(const struct layer_reader *r, struct keys *k, stru
 static value_id write_layer_norm(struct writer *w, const struct layer *l, value_id x)
 {
     const struct norm *own = l->own;
-    struct shape shape = per_channel(w, x);
-    value_id weight =
-        writer_param(w, "weight", (struct model_param){.shape = shape, .init = INIT_ONE});
-    value_id bias = writer_param(w, "bias", (struct model_param){.shape = shape});
-    return build(w->b, OP_layer_norm, IN(x, weight, bias),
-                 ATTRS({.name = "epsilon", .f = own->epsilon}));
+    return writer_layer_norm(w, x, own->epsilon);
 }
 
 const struct layer_def layer_def_layer_norm = {
@@ -66,13 +56,7 @@ static enum status parse_group_norm(const struct layer_reader *r, struct keys *k
 static value_id write_group_norm(struct writer *w, const struct layer *l, value_id x)
 {
     const struct norm *own = l->own;
-    struct shape shape = per_channel(w, x);
-    value_id weight =
-        writer_param(w, "weight", (struct model_param){.shape = shape, .init = INIT_ONE});
-    value_id bias = writer_param(w, "bias", (struct model_param){.shape = shape});
-    return build(
-        w->b, OP_group_norm, IN(x, weight, bias),
-        ATTRS({.name = "groups", .i = own->groups}, {.name = "epsilon", .f = own->epsilon}));
+    return writer_group_norm(w, x, own->groups, own->epsilon);
 }
 
 const struct layer_def layer_def_group_norm = {

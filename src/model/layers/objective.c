@@ -37,6 +37,10 @@ static void parse_keys(struct keys *k, struct loss_term *t)
 {
     t->weight = keys_float(k, "weight", 1.0, 0, 1e9);
     parse_number(k, t);
+    if (!t->kind->coupling) {
+        t->hardest = keys_float(k, "hardest", 0, 0, 1);
+        t->hardest_factor = keys_float(k, "hardest_factor", 1.5, 0, 1e9);
+    }
     if (t->kind->of_classes)
         t->smoothing = keys_float(k, "label_smoothing", 0, 0, 0.999);
     else
@@ -138,39 +142,39 @@ static value_id counted(struct writer *w, value_id of_samples)
     return build(w->b, OP_mul, IN(of_samples, w->valid), NO_ATTRS);
 }
 
-static value_id sum_squares_of_samples(struct writer *w, value_id x)
-{
-    struct attr_set axes = {.name = "axes"};
-    int rank = build_shape(w->b, x)->rank;
-    for (int i = 1; i < rank; i++)
-        axes.ints[axes.n_ints++] = i;
-    value_id squares = build(w->b, OP_mul, IN(x, x), NO_ATTRS);
-    return axes.n_ints ? build(w->b, OP_sum, IN(squares), &axes, 1) : squares;
-}
-
-/* 1 / the standard deviation of the targets of all samples that count: of those n numbers, as if
- * they were a sample of more (n - 1). Samples that do not count are zeros, as is the mean's part of
- * them. */
+/* 1 / the standard deviation of the targets of all samples that count. */
 static value_id one_over_std(struct writer *w, value_id y)
 {
-    struct builder *b = w->b;
-    double per_sample = (double)shape_inner(build_shape(b, y), 1);
-    value_id unit = writer_number(w, 1.0);
-    value_id n = build(b, OP_scale, IN(build(b, OP_sum, IN(w->valid), NO_ATTRS)),
-                       ATTRS({.name = "factor", .f = per_sample}));
-    value_id mean = build(b, OP_div, IN(build(b, OP_sum, IN(y), NO_ATTRS), n), NO_ATTRS);
-    value_id squares =
-        counted(w, sum_squares_of_samples(w, build(b, OP_sub, IN(y, mean), NO_ATTRS)));
-    value_id var =
-        build(b, OP_div,
-              IN(build(b, OP_sum, IN(squares), NO_ATTRS), build(b, OP_sub, IN(n, unit), NO_ATTRS)),
-              NO_ATTRS);
-    return build(b, OP_div, IN(unit, build(b, OP_sqrt, IN(var), NO_ATTRS)), NO_ATTRS);
+    value_id std = build(w->b, OP_sqrt, IN(batch_variance(w, y)), NO_ATTRS);
+    return build(w->b, OP_div, IN(writer_number(w, 1.0), std), NO_ATTRS);
 }
 
 static value_id in_f32(struct writer *w, value_id x)
 {
     return build(w->b, OP_cast, IN(x), ATTRS({.name = "dtype", .i = DTYPE_F32}));
+}
+
+/* Counts the samples with the largest losses more often. Which they are has no gradient. */
+static value_id weigh_hardest(struct writer *w, const struct loss_term *t, value_id loss)
+{
+    struct builder *b = w->b;
+    int64_t k = (int64_t)(t->hardest * (double)w->r->batch);
+    if (k == 0 || w->r->purpose != MODEL_TRAIN)
+        return loss;
+    value_id mask = build(b, OP_top_k_mask, IN(loss), ATTRS({.name = "k", .i = k}));
+    value_id extra = build(b, OP_scale, IN(build(b, OP_mul, IN(loss, mask), NO_ATTRS)),
+                           ATTRS({.name = "factor", .f = t->hardest_factor - 1.0}));
+    return build(b, OP_add, IN(loss, extra), NO_ATTRS);
+}
+
+static void note_coupling(struct writer *w, const struct loss_term *t)
+{
+    if (t->kind->coupling)
+        w->coupling = t->kind->coupling;
+    else if (t->hardest > 0)
+        w->coupling = "the hardest samples of a loss are chosen among all samples of a batch";
+    else if (t->over_std)
+        w->coupling = "over: batch_std divides by the deviation of all targets of a batch";
 }
 
 static void write_term(struct writer *w, const struct loss_term *t, value_id x, value_id y,
@@ -180,11 +184,10 @@ static void write_term(struct writer *w, const struct loss_term *t, value_id x, 
     if (!t->kind->of_classes)
         x = in_f32(w, x);
     value_id loss = t->kind->of_samples(w, t, x, y);
-    value_id total = one_number(w, counted(w, loss));
-    if (t->over_std) {
+    value_id total = one_number(w, weigh_hardest(w, t, counted(w, loss)));
+    if (t->over_std)
         total = build(b, OP_scale, IN(total, one_over_std(w, y)), NO_ATTRS);
-        w->coupling = "over: batch_std divides by the deviation of all targets of a batch";
-    }
+    note_coupling(w, t);
     losses_add(b, w->out, t->name, t->weight, total, count);
 }
 

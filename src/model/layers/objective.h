@@ -3,6 +3,7 @@
  *     loss: mse
  *     loss: {huber: {delta: 0.5}}
  *     loss: [{bce: {weight: 0.5}}, {dice: {weight: 0.5}}]
+ *     loss: [{huber: {hardest: 0.35, hardest_factor: 1.5}}, {variance: {weight: 0.5}}]
  *
  * A loss is a mean over a sample's elements, summed over the samples that count and divided by how
  * many those are: micro-batches add up to the batch. Where a loss takes something over all samples
@@ -23,10 +24,12 @@ struct loss_term {
     const struct loss_kind *kind;
     const char *name; /* of its sum */
     double weight;
-    double number;    /* what the kind is shaped by: beta, delta, gamma, smooth */
-    double alpha;     /* focal */
-    bool over_std;    /* divided by the standard deviation of the batch's targets */
-    double smoothing; /* cross_entropy: of labels */
+    double number;                  /* what the kind is shaped by: beta, delta, gamma, smooth */
+    double alpha;                   /* focal */
+    bool over_std;                  /* divided by the standard deviation of the batch's targets */
+    double hardest, hardest_factor; /* in training that share of a batch's samples, those with the
+                                       largest losses, counts so many times; 0: all count once */
+    double smoothing;               /* cross_entropy: of labels */
 };
 
 struct objective {

@@ -101,6 +101,26 @@ const char *writer_enter(struct writer *w, const char *name)
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
+static struct model_param *find_param(const struct writer *w, const char *name)
+{
+    for (int i = 0; i < w->out->n_params; i++) {
+        if (strcmp(w->out->params[i].name, name) == 0)
+            return &w->out->params[i];
+    }
+    return NULL;
+}
+
+/* The parameter that a module has had since it was first written. */
+static value_id param_again(struct writer *w, const struct model_param *param)
+{
+    const struct model_param *there = find_param(w, param->name);
+    if (there && shape_equal(&there->shape, &param->shape))
+        return there->value;
+    w->b->status =
+        FAIL(ERR_CONFIG, "'%s' has another shape where its weights are used again", param->name);
+    return VALUE_NONE;
+}
+
 value_id writer_param(struct writer *w, const char *suffix, struct model_param param)
 {
     struct hf_piece *piece;
@@ -109,6 +129,8 @@ value_id writer_param(struct writer *w, const char *suffix, struct model_param p
     param.name = name_of(w, suffix);
     if (w->b->status != OK)
         return VALUE_NONE;
+    if (w->repeats)
+        return param_again(w, &param);
     *piece = (struct hf_piece){param.name, param.shape.dim[0]};
     param.pieces = piece;
     param.n_pieces = 1;
@@ -178,12 +200,44 @@ value_id writer_linear(struct writer *w, value_id x, const struct linear_layer *
     return build(w->b, OP_linear, in, l->bias ? 3 : 2, NO_ATTRS);
 }
 
-static value_id running_average(struct writer *w, value_id running, value_id batch,
-                                const struct batch_norm_layer *l, int64_t count, bool of_variance)
+static value_id norm_weight(struct writer *w, int64_t n)
 {
-    return build(w->b, OP_running_average, IN(running, batch),
-                 ATTRS({.name = "momentum", .f = l->momentum}, {.name = "epsilon", .f = l->epsilon},
-                       {.name = "count", .i = count}, {.name = "of_variance", .i = of_variance}));
+    return writer_param(w, "weight",
+                        (struct model_param){.shape = shape_of(1, n), .init = INIT_ONE});
+}
+
+static value_id norm_bias(struct writer *w, int64_t n)
+{
+    return writer_param(w, "bias", (struct model_param){.shape = shape_of(1, n)});
+}
+
+value_id writer_layer_norm(struct writer *w, value_id x, double epsilon)
+{
+    int64_t n = writer_channels(w, x);
+    value_id weight = norm_weight(w, n), bias = norm_bias(w, n);
+    return build(w->b, OP_layer_norm, IN(x, weight, bias),
+                 ATTRS({.name = "epsilon", .f = epsilon}));
+}
+
+value_id writer_group_norm(struct writer *w, value_id x, int64_t groups, double epsilon)
+{
+    int64_t n = writer_channels(w, x);
+    value_id weight = norm_weight(w, n), bias = norm_bias(w, n);
+    return build(w->b, OP_group_norm, IN(x, weight, bias),
+                 ATTRS({.name = "groups", .i = groups}, {.name = "epsilon", .f = epsilon}));
+}
+
+/* Moves running statistics on from what the calls before have made of them. */
+static void move_running(struct writer *w, const char *suffix, value_id batch,
+                         const struct batch_norm_layer *l, int64_t count, bool of_variance)
+{
+    struct model_param *p = find_param(w, name_of(w, suffix));
+    if (!p)
+        return;
+    p->latest =
+        build(w->b, OP_running_average, IN(p->latest, batch),
+              ATTRS({.name = "momentum", .f = l->momentum}, {.name = "epsilon", .f = l->epsilon},
+                    {.name = "count", .i = count}, {.name = "of_variance", .i = of_variance}));
 }
 
 value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm_layer *l)
@@ -192,7 +246,7 @@ value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm
     struct shape shape = shape_of(1, writer_channels(w, x));
     const struct attr_set epsilon = {.name = "epsilon", .f = l->epsilon};
     struct model_param one = {.shape = shape, .init = INIT_ONE}, zero = {.shape = shape};
-    value_id gamma = writer_param(w, "weight", one), beta = writer_param(w, "bias", zero);
+    value_id gamma = norm_weight(w, shape.dim[0]), beta = norm_bias(w, shape.dim[0]);
     one.buffer = zero.buffer = true;
     value_id mean = writer_param(w, "running_mean", zero);
     value_id var = writer_param(w, "running_var", one);
@@ -207,8 +261,8 @@ value_id writer_batch_norm(struct writer *w, value_id x, const struct batch_norm
     }
     value_id y = build(b, OP_batch_norm, IN(x, gamma, beta), &epsilon, 1);
     value_id batch_mean = build_output(b, 1), batch_rstd = build_output(b, 2);
-    (void)running_average(w, mean, batch_mean, l, count, false);
-    (void)running_average(w, var, batch_rstd, l, count, true);
+    move_running(w, "running_mean", batch_mean, l, count, false);
+    move_running(w, "running_var", batch_rstd, l, count, true);
     return y;
 }
 

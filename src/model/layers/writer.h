@@ -33,6 +33,7 @@ struct writer {
     const struct model_request *r;
     struct model_graph *out;
     const char *prefix;
+    struct weight_init init;                       /* of modules (modules.h) */
     struct model_field fields[WRITER_MOST_FIELDS]; /* inputs made so far */
     value_id values[WRITER_MOST_FIELDS];
     int n_fields;
@@ -44,6 +45,9 @@ struct writer {
     /* Channels of an image whose values were put in a row: what reads the row has the order of a
      * checkpoint's columns from it. 0: nothing was. */
     int64_t flat_channels;
+    /* The modules written now were written before, with the same names: they have the weights they
+     * had, and running statistics go on from where they are. */
+    bool repeats;
     bool has_batch_norm;
     const char *coupling;       /* as in struct sample_facts */
     const struct layer *failed; /* the innermost layer whose writing failed; NULL: none */
@@ -82,6 +86,11 @@ value_id writer_weight(struct writer *w, const char *suffix, struct shape shape,
 value_id writer_bias(struct writer *w, int64_t n, int64_t fan_in, const struct weight_init *init);
 /* Any other: a vector of norms, say. */
 value_id writer_param(struct writer *w, const char *suffix, struct model_param param);
+
+#define NORM_EPSILON 1e-5
+/* y = (x - mean) / deviation by row, or by a sample's group of channels; with weight and bias. */
+value_id writer_layer_norm(struct writer *w, value_id x, double epsilon);
+value_id writer_group_norm(struct writer *w, value_id x, int64_t groups, double epsilon);
 
 /* By channel, over all else: in training with the statistics of the batch, which also move the
  * running ones ("running_mean", "running_var"); otherwise with those. */

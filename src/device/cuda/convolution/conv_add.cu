@@ -1,4 +1,4 @@
-/* conv_add.cu: what an engine of cuDNN leaves to others: a sum with what was there, a bias. */
+/* conv_add.cu: what an engine of cuDNN leaves to others: a sum with what was there, f32, a bias. */
 #include "device/cuda/convolution/conv_cudnn.h"
 #include "device/cuda/support/map.cuh"
 
@@ -24,6 +24,23 @@ enum status conv_add(const struct kernel_ctx *x, enum dtype dtype, void *to, con
                      int64_t n)
 {
     CUDA_DISPATCH_FLOAT(dtype, T, launch<T>(x, (T *)to, (const T *)from, n, n));
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+template <typename T> static __global__ void widen(float *to, const T *from, int64_t n, bool adds)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+        to[i] = adds ? to[i] + to_f32(from[i]) : to_f32(from[i]);
+}
+
+enum status conv_widen(const struct kernel_ctx *x, enum dtype dtype, void *to, const void *from,
+                       int64_t n, bool adds)
+{
+    CUDA_DISPATCH_FLOAT(dtype, T,
+                        widen<T><<<grid_for(n, MAP_THREADS), MAP_THREADS, 0, cuda_stream(x)>>>(
+                            (float *)to, (const T *)from, n, adds));
     CUDA_TRY(cudaGetLastError());
     return OK;
 }

@@ -25,27 +25,41 @@ static void release_entries(void *data)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* All that a call asks for in one graph, where cuDNN can; else the convolution alone. What is
- * written in place has to be added by the engine, unless there is room to write it aside. */
+/* The forms that a graph may have, the best first. What is written in place has to be added by the
+ * engine, unless there is room to write it aside. Engines that give f32 for factors in 16 bits take
+ * four times as long and more, and some add up in too few parts: such a gradient is made in 16
+ * bits, as PyTorch makes it. */
+static int forms_of(const struct conv_shape *whole, bool in_parts, enum conv_form forms[2])
+{
+    int n = 0;
+    bool aside = conv_aside_bytes(whole) > 0;
+    if (conv_widens(whole)) {
+        forms[n++] = CONV_ROUNDED;
+        return n;
+    }
+    if (!in_parts || !aside)
+        forms[n++] = CONV_WHOLE;
+    if (whole->has_bias || aside)
+        forms[n++] = CONV_BARE;
+    return n;
+}
+
 static struct conv_plan *new_plan(const struct cuda_libraries *l, const struct conv_shape *whole)
 {
     struct conv_shape part = *whole;
     struct conv_plan *plan = NULL;
+    enum conv_form forms[2];
     part.dims.window.batch = conv_part_batch(whole);
-    bool in_parts = part.dims.window.batch < whole->dims.window.batch;
-    bool aside = conv_aside_bytes(whole) > 0;
-    struct conv_wish wish = {.form = aside && in_parts ? CONV_BARE : CONV_WHOLE,
-                             .most_bytes = conv_allowance(&l->gpu, whole) - conv_aside_bytes(whole),
-                             .tf32 = l->tf32};
-    if (conv_plan_new(&plan, l->cudnn, &part, &wish) == OK)
-        return plan;
-    log_debug("convolution: no plan: %s", status_message());
-    if (wish.form == CONV_BARE || !(whole->has_bias || aside))
-        return NULL;
-    wish.form = CONV_BARE;
-    if (conv_plan_new(&plan, l->cudnn, &part, &wish) == OK)
-        return plan;
-    log_debug("convolution by itself: no plan: %s", status_message());
+    int n = forms_of(whole, part.dims.window.batch < whole->dims.window.batch, forms);
+    for (int i = 0; i < n; i++) {
+        const struct conv_wish wish = {.form = forms[i],
+                                       .most_bytes =
+                                           conv_allowance(&l->gpu, whole) - conv_aside_bytes(whole),
+                                       .tf32 = l->tf32};
+        if (conv_plan_new(&plan, l->cudnn, &part, &wish) == OK)
+            return plan;
+        log_debug("convolution, form %d: no plan: %s", (int)forms[i], status_message());
+    }
     return NULL;
 }
 
@@ -112,28 +126,31 @@ static struct conv_tensors tensors_of_part(const struct run *r, int64_t i)
     return t;
 }
 
-/* What the graph left out. */
-static enum status finish_part(const struct run *r, const struct conv_tensors *t, bool is_aside)
+/* What the graph left out; `adds`: the output holds something already. */
+static enum status finish_part(const struct run *r, const struct conv_tensors *t, bool adds)
 {
     const struct conv_shape *part = conv_plan_shape(r->e->plan);
-    int64_t features = part->dims.features;
-    if (conv_plan_form(r->e->plan) == CONV_WHOLE)
+    int64_t features = part->dims.features, n_w = conv_w_elems(part);
+    enum conv_form form = conv_plan_form(r->e->plan);
+    if (form == CONV_ROUNDED)
+        return conv_widen(r->x, part->dtype, r->t.w, r->aside, n_w, adds);
+    if (form == CONV_WHOLE)
         return OK;
     if (part->has_bias)
         return conv_add_bias(r->x, part->out_dtype, t->y, t->bias, conv_y_elems(part) / features,
                              features);
-    return is_aside ? conv_add(r->x, part->out_dtype, r->t.w, r->aside, conv_w_elems(part)) : OK;
+    return t->w == r->aside ? conv_add(r->x, part->out_dtype, r->t.w, r->aside, n_w) : OK;
 }
 
 static enum status run_part(const struct run *r, int64_t i)
 {
     struct conv_tensors t = tensors_of_part(r, i);
-    bool is_aside =
-        conv_plan_form(r->e->plan) == CONV_BARE && r->aside && (i > 0 || r->e->shape.adds);
-    if (is_aside)
+    enum conv_form form = conv_plan_form(r->e->plan);
+    bool adds = r->e->shape.adds || i > 0;
+    if (r->aside && (form == CONV_ROUNDED || (form == CONV_BARE && adds)))
         t.w = r->aside;
     TRY(conv_plan_run(r->e->plan, cuda_libraries_of(&r->x->env)->cudnn, &t, r->x->workspace));
-    return finish_part(r, &t, is_aside);
+    return finish_part(r, &t, adds);
 }
 
 /* Inputs are x w bias, dy w, x dy. */

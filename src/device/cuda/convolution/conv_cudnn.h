@@ -22,6 +22,9 @@ enum status cuda_conv_run(const struct kernel_ctx *x, const struct op_call *c) M
 /* conv_add.cu: what engines leave to others. to = from + what it holds, n elements. */
 enum status conv_add(const struct kernel_ctx *x, enum dtype dtype, void *to, const void *from,
                      int64_t n) MUST_CHECK;
+/* to, in f32, = from, in `dtype`, or what it holds and that. */
+enum status conv_widen(const struct kernel_ctx *x, enum dtype dtype, void *to, const void *from,
+                       int64_t n, bool adds) MUST_CHECK;
 /* y[n_rows, n] += bias[n] */
 enum status conv_add_bias(const struct kernel_ctx *x, enum dtype dtype, void *y, const void *bias,
                           int64_t n_rows, int64_t n) MUST_CHECK;

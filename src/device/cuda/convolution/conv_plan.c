@@ -74,7 +74,8 @@ static void build_graph(struct dnn_graph *g, const struct conv_shape *s, enum co
     const struct conv_dims *d = &s->dims;
     const struct window *w = &d->window;
     enum dtype x_type = s->kind == CONV_GRAD_INPUT ? s->out_dtype : s->dtype;
-    enum dtype w_type = s->kind == CONV_GRAD_WEIGHT ? s->out_dtype : s->dtype;
+    bool makes_w = s->kind == CONV_GRAD_WEIGHT && form != CONV_ROUNDED;
+    enum dtype w_type = makes_w ? s->out_dtype : s->dtype;
     enum dtype y_type = s->kind == CONV_FORWARD ? s->out_dtype : s->dtype;
     bool with_bias = form == CONV_WHOLE && s->has_bias;
     struct dnn_tensor x = channels_last(g, s, SLOT_X, x_type, w->batch, d->channels, w->size);

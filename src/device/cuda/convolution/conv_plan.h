@@ -15,8 +15,9 @@ extern "C" {
 
 /* How the graph of a plan looks: what it does itself of the work around the convolution. */
 enum conv_form {
-    CONV_WHOLE, /* all of it: the bias is added, the result is added to what the output holds */
-    CONV_BARE,  /* the convolution alone: the rest is done after it */
+    CONV_WHOLE,   /* all of it: the bias is added, the result is added to what the output holds */
+    CONV_BARE,    /* the convolution alone: the rest is done after it */
+    CONV_ROUNDED, /* a weight gradient alone, in the type of its factors: it is widened after it */
 };
 
 struct conv_plan;

@@ -9,7 +9,7 @@ struct channel_extent channel_extent_of(const struct op_call *c)
 {
     const struct shape *x = &c->in[0].shape;
     bool by_group = c->op == OP_group_norm || c->op == OP_group_norm_grad;
-    bool by_sample = by_group || c->op == OP_dropout;
+    bool by_sample = by_group || c->op == OP_dropout || c->op == OP_film || c->op == OP_film_grad;
     struct channel_extent e = {.n_samples = by_sample ? x->dim[0] : 1, .channels = shape_last(x)};
     e.groups = by_group ? call_int(c, GROUP_NORM_GROUPS) : e.channels;
     e.width = e.channels / e.groups;

@@ -1,5 +1,5 @@
 /* channel_norm.h: how calls that treat channels as wholes are cut: batch_norm, group_norm and their
- * gradients, dropout of channels.
+ * gradients, film, dropout of channels.
  *
  * x is [n_samples, n_places, groups, width]: of a batch norm one sample, and a group is a channel.
  * A block takes the rows of a band of a sample and some vectors of channels, `lanes` of them side

@@ -70,6 +70,11 @@ int64_t conv_out_bytes(const struct conv_shape *s)
     return n * dtype_size(s->out_dtype);
 }
 
+bool conv_widens(const struct conv_shape *s)
+{
+    return s->kind == CONV_GRAD_WEIGHT && s->out_dtype == DTYPE_F32 && s->dtype != DTYPE_F32;
+}
+
 /* ---- cuDNN ----------------------------------------------------------------------------------- */
 
 const char *conv_known_limit(const struct gpu_model *gpu, const struct conv_shape *s)
@@ -91,7 +96,7 @@ int64_t conv_part_batch(const struct conv_shape *s)
     return n;
 }
 
-enum { ALLOWANCE_BASE = 1 << 20, ALLOWANCE_SPLIT = 64 << 20 };
+enum { ALLOWANCE_BASE = 4 << 20, ALLOWANCE_SPLIT = 64 << 20, ALLOWANCE_COPIES = 256 << 20 };
 
 /* Bytes of a tensor whose channels are filled up to whole vectors, which is what engines want and
  * make copies for; 0: they have it already. */
@@ -108,6 +113,10 @@ int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
     int64_t weights = conv_w_elems(s) * (int64_t)sizeof(float), n = ALLOWANCE_BASE + weights;
     n += filled_bytes(conv_x_elems(s) / n_parts, s->dims.channels, size);
     n += filled_bytes(conv_y_elems(s) / n_parts, s->dims.features, size);
+    /* Without tensor cores engines want channels first, and copy what has them last. For a weight
+     * gradient that gains nothing. */
+    if (s->dtype == DTYPE_F32 && s->kind != CONV_GRAD_WEIGHT)
+        n += MIN((conv_x_elems(s) + conv_y_elems(s)) / n_parts * size, (int64_t)ALLOWANCE_COPIES);
     /* The sum over all places is split, with a result for each part. */
     if (s->kind == CONV_GRAD_WEIGHT)
         n += MIN(gpu->n_multiprocessors * weights, (int64_t)ALLOWANCE_SPLIT);
@@ -117,7 +126,7 @@ int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
 int64_t conv_aside_bytes(const struct conv_shape *s)
 {
     bool several = conv_part_batch(s) < s->dims.window.batch;
-    bool aside = s->kind == CONV_GRAD_WEIGHT && (s->adds || several);
+    bool aside = s->kind == CONV_GRAD_WEIGHT && (s->adds || several || conv_widens(s));
     return aside ? align_up(conv_out_bytes(s), ARENA_ALIGN) : 0;
 }
 

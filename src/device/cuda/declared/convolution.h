@@ -31,6 +31,8 @@ int64_t conv_x_elems(const struct conv_shape *s);
 int64_t conv_w_elems(const struct conv_shape *s);
 int64_t conv_y_elems(const struct conv_shape *s);
 int64_t conv_out_bytes(const struct conv_shape *s); /* of what the kind makes */
+/* A weight gradient in f32 of factors in 16 bits. */
+bool conv_widens(const struct conv_shape *s);
 
 /* ---- cuDNN ----------------------------------------------------------------------------------- */
 
@@ -44,8 +46,8 @@ int64_t conv_part_batch(const struct conv_shape *s);
 /* The workspace that a call is given when it is planned, in bytes: by its shape and the GPU, so
  * that a plan needs no library to be exact. cuDNN chooses among the engines that do with it. */
 int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s);
-/* Of it, at its end: room for a weight gradient that is added to another, or that comes in parts,
- * for engines that cannot add. */
+/* Of it, at its end: room for a weight gradient that is added to another, that comes in parts, or
+ * that is widened, for engines that cannot do that. */
 int64_t conv_aside_bytes(const struct conv_shape *s);
 
 /* ---- the plain kernels ----------------------------------------------------------------------- */

@@ -4,6 +4,8 @@
  * far from 0 costs no digits. */
 #include "device/cuda/kernels/channel_norm.cuh"
 
+#include <type_traits>
+
 #include "device/cuda/kernels/channel_rows.cuh"
 #include "device/cuda/support/any.cuh"
 
@@ -31,25 +33,32 @@ static __device__ __forceinline__ int64_t channel_group(const struct channel_arg
 
 /* ---- sums over bands ------------------------------------------------------------------------- */
 
-/* One sum of every thread, added up over the lines of the block, line after line, into
- * to[channel]. */
-template <int N>
-static __device__ void channel_sum_lines(const struct channel_cut &cut, int64_t n_left,
-                                         const double (&sum)[N], double *to)
-{
-    __shared__ double lines[CHANNEL_THREADS * N];
-    const int n = cut.lanes * N;
-    __syncthreads();
+/* Rows of a thread that are on their way at once: as they lie in memory they take few registers. */
+template <typename T, int N, int U> struct channel_lines {
+    pack<T, N> v[U];
+
+    __device__ __forceinline__ void load(const void *from, const struct channel_args &a,
+                                         const struct channel_spot &s, int64_t row)
+    {
 #pragma unroll
-    for (int k = 0; k < N; k++)
-        lines[threadIdx.x * N + k] = sum[k];
-    __syncthreads();
-    for (int i = threadIdx.x; i < n && i < n_left; i += CHANNEL_THREADS) {
-        double total = 0.0;
-        for (int line = 0; line < cut.lines; line++)
-            total += lines[line * n + i];
-        to[i] = total;
+        for (int u = 0; u < U; u++)
+            v[u] = *reinterpret_cast<const pack<T, N> *>((const T *)from +
+                                                         channel_at(a.e, s, row + u * a.cut.lines));
     }
+};
+
+/* Calls some(row, number) for the thread's rows of its band: U of them, and one by one what is left
+ * over. */
+template <int U, typename F>
+static __device__ __forceinline__ void channel_each_row(const struct channel_args &a,
+                                                        const struct channel_spot &s, F some)
+{
+    const int64_t step = a.cut.lines;
+    int64_t row = s.first + s.line;
+    for (; row + (U - 1) * step < s.last; row += U * step)
+        some(row, std::integral_constant<int, U>());
+    for (; row < s.last; row += step)
+        some(row, std::integral_constant<int, 1>());
 }
 
 /* sum x' and sum x'^2, x' = x - first row; of a gradient sum dy and sum dy (x - mean). */
@@ -57,25 +66,19 @@ template <bool GRAD, typename T, int N>
 static __device__ void channel_add_rows(const struct channel_args &a, const struct channel_spot &s,
                                         const float (&from)[N], double (&sum)[CHANNEL_SUMS][N])
 {
-    const T *x = (const T *)a.x, *dy = (const T *)a.dy;
-    const int64_t step = a.cut.lines;
-    for (int64_t row = s.first + s.line; row < s.last; row += CHANNEL_AHEAD * step) {
-        float v[CHANNEL_AHEAD][N], d[CHANNEL_AHEAD][N], part[CHANNEL_SUMS][N] = {};
+    channel_each_row<GRAD ? 4 : 8>(a, s, [&](int64_t row, auto number) {
+        constexpr int U = decltype(number)::value;
+        channel_lines<T, N, U> x, dy;
+        float part[CHANNEL_SUMS][N] = {};
+        x.load(a.x, a, s, row);
+        if constexpr (GRAD)
+            dy.load(a.dy, a, s, row);
 #pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step >= s.last)
-                break;
-            load_f32(v[u], x + channel_at(a.e, s, row + u * step));
-            if constexpr (GRAD)
-                load_f32(d[u], dy + channel_at(a.e, s, row + u * step));
-        }
-#pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step >= s.last)
-                break;
+        for (int u = 0; u < U; u++) {
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                const float h = v[u][k] - from[k], first = GRAD ? d[u][k] : h;
+                const float h = to_f32(x.v[u].v[k]) - from[k];
+                const float first = GRAD ? to_f32(dy.v[u].v[k]) : h;
                 part[0][k] += first;
                 part[1][k] += first * h;
             }
@@ -85,7 +88,7 @@ static __device__ void channel_add_rows(const struct channel_args &a, const stru
             sum[0][k] += (double)part[0][k];
             sum[1][k] += (double)part[1][k];
         }
-    }
+    });
 }
 
 template <bool GRAD, typename T, int N>
@@ -207,7 +210,6 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
     normalise_kernel(const struct channel_args a)
 {
     const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
-    const T *x = (const T *)a.x;
     float mean[N], scale[N], beta[N];
     if (!s.is_there)
         return;
@@ -221,24 +223,19 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
         scale[k] = rstd * gamma;
         beta[k] = a.beta.data ? any_get_f32(a.beta, channel) : 0.0f;
     }
-    const int64_t step = a.cut.lines;
-    for (int64_t row = s.first + s.line; row < s.last; row += CHANNEL_AHEAD * step) {
-        float v[CHANNEL_AHEAD][N];
+    channel_each_row<CHANNEL_AHEAD>(a, s, [&](int64_t row, auto number) {
+        constexpr int U = decltype(number)::value;
+        channel_lines<T, N, U> lines;
+        lines.load(a.x, a, s, row);
 #pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step < s.last)
-                load_f32(v[u], x + channel_at(a.e, s, row + u * step));
-        }
-#pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step >= s.last)
-                break;
+        for (int u = 0; u < U; u++) {
+            float y[N];
 #pragma unroll
             for (int k = 0; k < N; k++)
-                v[u][k] = (v[u][k] - mean[k]) * scale[k] + beta[k];
-            store_f32((T *)a.out + channel_at(a.e, s, row + u * step), v[u]);
+                y[k] = (to_f32(lines.v[u].v[k]) - mean[k]) * scale[k] + beta[k];
+            store_f32((T *)a.out + channel_at(a.e, s, row + u * a.cut.lines), y);
         }
-    }
+    });
 }
 
 /* dx = rstd (gamma dy - share 0 - h share 1); out may be dy or x. */
@@ -247,7 +244,6 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
     normalise_grad_kernel(const struct channel_args a)
 {
     const struct channel_spot s = channel_spot_of<N>(a.e, a.cut);
-    const T *x = (const T *)a.x, *dy = (const T *)a.dy;
     float mean[N], scale[N], shift[N], slope[N];
     if (!s.is_there)
         return;
@@ -261,26 +257,21 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
         shift[k] = rstd * a.shares[group * CHANNEL_SUMS];
         slope[k] = rstd * rstd * a.shares[group * CHANNEL_SUMS + 1];
     }
-    const int64_t step = a.cut.lines;
-    for (int64_t row = s.first + s.line; row < s.last; row += CHANNEL_AHEAD * step) {
-        float v[CHANNEL_AHEAD][N], d[CHANNEL_AHEAD][N];
+    channel_each_row<CHANNEL_AHEAD>(a, s, [&](int64_t row, auto number) {
+        constexpr int U = decltype(number)::value;
+        channel_lines<T, N, U> x, dy;
+        x.load(a.x, a, s, row);
+        dy.load(a.dy, a, s, row);
 #pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step >= s.last)
-                break;
-            load_f32(v[u], x + channel_at(a.e, s, row + u * step));
-            load_f32(d[u], dy + channel_at(a.e, s, row + u * step));
-        }
-#pragma unroll
-        for (int u = 0; u < CHANNEL_AHEAD; u++) {
-            if (row + u * step >= s.last)
-                break;
+        for (int u = 0; u < U; u++) {
+            float dx[N];
 #pragma unroll
             for (int k = 0; k < N; k++)
-                v[u][k] = scale[k] * d[u][k] - shift[k] - (v[u][k] - mean[k]) * slope[k];
-            store_f32((T *)a.out + channel_at(a.e, s, row + u * step), v[u]);
+                dx[k] = scale[k] * to_f32(dy.v[u].v[k]) - shift[k] -
+                        (to_f32(x.v[u].v[k]) - mean[k]) * slope[k];
+            store_f32((T *)a.out + channel_at(a.e, s, row + u * a.cut.lines), dx);
         }
-    }
+    });
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */

@@ -39,6 +39,27 @@ static __device__ __forceinline__ int64_t channel_at(const struct channel_extent
     return (s.sample * e.n_places + row) * e.channels + s.channel;
 }
 
+/* One sum of every thread, added up over the lines of the block, line after line, into
+ * to[channel]. */
+template <int N>
+static __device__ void channel_sum_lines(const struct channel_cut &cut, int64_t n_left,
+                                         const double (&sum)[N], double *to)
+{
+    __shared__ double lines[CHANNEL_THREADS * N];
+    const int n = cut.lanes * N;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        lines[threadIdx.x * N + k] = sum[k];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n && i < n_left; i += CHANNEL_THREADS) {
+        double total = 0.0;
+        for (int line = 0; line < cut.lines; line++)
+            total += lines[line * n + i];
+        to[i] = total;
+    }
+}
+
 static inline unsigned channel_blocks(const struct channel_extent *e, const struct channel_cut *cut)
 {
     return grid_for(e->n_samples * cut->n_bands * cut->n_tiles, 1);

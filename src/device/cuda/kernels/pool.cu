@@ -27,24 +27,26 @@ static __device__ __forceinline__ I number_in_window(const struct window_axes<I>
 /* The first of equals; NaN is larger than anything. */
 template <typename T, int N, typename I>
 static __global__ void __launch_bounds__(WINDOW_THREADS)
-    max_kernel(T *y, uint8_t *index, const T *x, const struct window_axes<I> w, int64_t n_items)
+    max_kernel(T *y, uint8_t *index, const T *x, const struct window_axes<I> w)
 {
-    for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
-        const struct window_place<I> p = window_place_of<false>(w, item);
-        const reach<I> r0 = windows::reads(w.axis[0], p.at[0]);
-        const reach<I> r1 = windows::reads(w.axis[1], p.at[1]);
+    reach<I> r0, r1;
+    auto row = [&](const struct window_place<I> &p) {
+        r0 = windows::reads(w.axis[0], p.at[0]);
+        r1 = windows::reads(w.axis[1], p.at[1]);
+    };
+    auto item = [&](const struct window_place<I> &p) {
         const reach<I> r2 = windows::reads(w.axis[2], p.at[2]);
         float best[N];
         pack<uint8_t, N> where = {};
         bool is_first = true;
         for (I d = r0.first; d < r0.last; d++) {
             for (I h = r1.first; h < r1.last; h++) {
-                const int64_t row = window_row<false>(w, p, d, h);
+                const int64_t line = window_row<false>(w, p, d, h);
                 for (I i = r2.first; i < r2.last; i++) {
                     const I at[WINDOW_AXES] = {d, h, i};
                     const uint8_t number = (uint8_t)number_in_window(w, at, p.at);
                     float v[N];
-                    load_f32(v, x + (row + (int64_t)i * w.n_vectors) * N);
+                    load_f32(v, x + (line + (int64_t)i * w.n_vectors) * N);
 #pragma unroll
                     for (int e = 0; e < N; e++) {
                         if (is_first || v[e] > best[e] || (isnan(v[e]) && !isnan(best[e]))) {
@@ -56,27 +58,29 @@ static __global__ void __launch_bounds__(WINDOW_THREADS)
                 }
             }
         }
-        store_f32(y + item * N, best);
-        *reinterpret_cast<pack<uint8_t, N> *>(index + item * N) = where;
-    }
+        store_f32(y + p.item * N, best);
+        *reinterpret_cast<pack<uint8_t, N> *>(index + p.item * N) = where;
+    };
+    window_each<false>(w, row, item);
 }
 
 template <typename T, int N, typename I>
 static __global__ void __launch_bounds__(WINDOW_THREADS)
-    max_grad_kernel(T *dx, const T *dy, const uint8_t *index, const struct window_axes<I> w,
-                    int64_t n_items)
+    max_grad_kernel(T *dx, const T *dy, const uint8_t *index, const struct window_axes<I> w)
 {
-    for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
-        const struct window_place<I> p = window_place_of<true>(w, item);
-        const reach<I> r0 = windows::readers(w.axis[0], p.at[0]);
-        const reach<I> r1 = windows::readers(w.axis[1], p.at[1]);
+    reach<I> r0, r1;
+    auto row = [&](const struct window_place<I> &p) {
+        r0 = windows::readers(w.axis[0], p.at[0]);
+        r1 = windows::readers(w.axis[1], p.at[1]);
+    };
+    auto item = [&](const struct window_place<I> &p) {
         const reach<I> r2 = windows::readers(w.axis[2], p.at[2]);
         float sum[N] = {};
         for (I d = r0.first; d < r0.last; d++) {
             for (I h = r1.first; h < r1.last; h++) {
-                const int64_t row = window_row<true>(w, p, d, h);
+                const int64_t line = window_row<true>(w, p, d, h);
                 for (I i = r2.first; i < r2.last; i++) {
-                    const int64_t at = (row + (int64_t)i * w.n_vectors) * N;
+                    const int64_t at = (line + (int64_t)i * w.n_vectors) * N;
                     const I o[WINDOW_AXES] = {d, h, i};
                     const uint8_t number = (uint8_t)number_in_window(w, p.at, o);
                     const pack<uint8_t, N> where =
@@ -89,23 +93,24 @@ static __global__ void __launch_bounds__(WINDOW_THREADS)
                 }
             }
         }
-        store_f32(dx + item * N, sum);
-    }
+        store_f32(dx + p.item * N, sum);
+    };
+    window_each<true>(w, row, item);
 }
 
 template <bool GRAD, typename T, int N, typename I>
 static void launch_max(const struct kernel_ctx *x, const struct op_call *c, const struct window *w)
 {
-    int64_t n_items = shape_elems(&c->out[0].shape) / N;
-    struct window_axes<I> axes = window_axes_of<I>(w, shape_last(&c->out[0].shape) / N, false);
+    struct window_axes<I> axes =
+        window_axes_of<I>(w, shape_last(&c->out[0].shape) / N, GRAD, false);
     T *to = (T *)c->out[0].data;
     const T *from = (const T *)c->in[0].data;
     if constexpr (GRAD)
-        max_grad_kernel<T, N, I><<<window_blocks(n_items), WINDOW_THREADS, 0, cuda_stream(x)>>>(
-            to, from, (const uint8_t *)c->in[1].data, axes, n_items);
+        max_grad_kernel<T, N, I><<<window_blocks(axes), window_block(axes), 0, cuda_stream(x)>>>(
+            to, from, (const uint8_t *)c->in[1].data, axes);
     else
-        max_kernel<T, N, I><<<window_blocks(n_items), WINDOW_THREADS, 0, cuda_stream(x)>>>(
-            to, (uint8_t *)c->out[1].data, from, axes, n_items);
+        max_kernel<T, N, I><<<window_blocks(axes), window_block(axes), 0, cuda_stream(x)>>>(
+            to, (uint8_t *)c->out[1].data, from, axes);
 }
 
 template <bool GRAD, typename T, int N>

@@ -1,9 +1,10 @@
 /* window.cuh: what kernels over the places of [N, D, H, W, C] share: which place and channels a
  * thread works on, and sums over windows, where each axis is a linear map of its own.
  *
- * A thread makes one vector of channels at one place of the result. Sizes below WINDOW_SMALL and
- * results of fewer than 2^31 vectors are worked out in 32 bits: 64-bit divisions would take longer
- * than the memory.
+ * A thread makes one vector of channels at one place of the result, then the next along the same
+ * row (n, d, h): what belongs to the row is worked out once, as divisions take longer than the
+ * memory. Sizes below WINDOW_SMALL and results of fewer than 2^31 vectors are worked out in 32
+ * bits for the same reason.
  */
 #ifndef SNUG_DEVICE_CUDA_KERNELS_WINDOW_CUH
 #define SNUG_DEVICE_CUDA_KERNELS_WINDOW_CUH
@@ -65,30 +66,41 @@ template <typename I> using reach = typename window_types<I>::reach;
 template <typename I> struct window_axes {
     window_axis<I> axis[WINDOW_AXES];
     I n_vectors; /* of channels */
+    I row_items; /* vectors in a row of the result */
+    int64_t n_rows;
 };
 
-/* Where a thread is: `rest` is the sample. */
+/* Where a thread is: `rest` is the sample, `item` its vector among all of the result. */
 template <typename I> struct window_place {
     I at[WINDOW_AXES], vector;
-    int64_t rest;
+    int64_t rest, item;
 };
 
-/* Item i of a result over the places of y (GRAD: of x). */
-template <bool GRAD, typename I>
-static __device__ __forceinline__ struct window_place<I>
-window_place_of(const struct window_axes<I> &w, int64_t item) {
-    struct window_place<I> p;
-    I i = (I)item;
-    p.vector = i % w.n_vectors;
-    i /= w.n_vectors;
+/* Calls row(place) for each row of the result, then item(place) for the thread's vectors in it.
+ * The result has the places of y (GRAD: of x). */
+template <bool GRAD, typename I, typename ROW, typename ITEM>
+static __device__ __forceinline__ void window_each(const struct window_axes<I> &w, ROW row,
+                                                   ITEM item)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < w.n_rows; r += step) {
+        struct window_place<I> p;
+        I i = (I)r;
 #pragma unroll
-    for (int a = WINDOW_AXES - 1; a >= 0; a--) {
-        const I n = GRAD ? w.axis[a].size : w.axis[a].out;
-        p.at[a] = i % n;
-        i /= n;
+        for (int a = WINDOW_AXES - 2; a >= 0; a--) {
+            const I n = GRAD ? w.axis[a].size : w.axis[a].out;
+            p.at[a] = i % n;
+            i /= n;
+        }
+        p.rest = i;
+        row(p);
+        for (I k = (I)threadIdx.x; k < w.row_items; k += (I)blockDim.x) {
+            p.at[WINDOW_AXES - 1] = k / w.n_vectors;
+            p.vector = k % w.n_vectors;
+            p.item = r * w.row_items + k;
+            item(p);
+        }
     }
-    p.rest = i;
-    return p;
 }
 
 /* The first of a row of places in the other tensor, in vectors. */
@@ -104,48 +116,73 @@ static __device__ __forceinline__ int64_t window_row(const struct window_axes<I>
 
 /* ---- sums of shares -------------------------------------------------------------------------- */
 
+static constexpr int WINDOW_KEPT = 4; /* shares of an axis that are worked out once */
+
+/* What a place takes along one axis: from the places of `r`, each by its share. M is the map. */
+template <class M, bool GRAD, typename I> struct window_shares {
+    reach<I> r;
+    float kept[WINDOW_KEPT];
+
+    static __device__ __forceinline__ float of(const window_axis<I> &a, I at, I i)
+    {
+        return GRAD ? M::share(a, i, at) : M::share(a, at, i);
+    }
+    __device__ __forceinline__ void set(const window_axis<I> &a, I at)
+    {
+        r = GRAD ? M::readers(a, at) : M::reads(a, at);
+#pragma unroll
+        for (int k = 0; k < WINDOW_KEPT; k++)
+            kept[k] = r.first + k < r.last ? of(a, at, r.first + k) : 0.0f;
+    }
+    __device__ __forceinline__ float get(const window_axis<I> &a, I at, I i) const
+    {
+        const I k = i - r.first;
+        float share = 0.0f;
+        if (k >= WINDOW_KEPT)
+            return of(a, at, i);
+#pragma unroll
+        for (int j = 0; j < WINDOW_KEPT; j++)
+            share = k == j ? kept[j] : share; /* indexed by a variable, they would be in memory */
+        return share;
+    }
+};
+
 /* y[o] is the sum of all x[i] by the product of their shares along the axes; dx[i] that of all
- * dy[o]. M is the map. */
+ * dy[o]. */
 template <class M, bool GRAD, typename T, int N, typename I>
 static __global__ void __launch_bounds__(WINDOW_THREADS)
-    window_sum_kernel(T *to, const T *from, const struct window_axes<I> w, int64_t n_items)
+    window_sum_kernel(T *to, const T *from, const struct window_axes<I> w)
 {
-    enum { KEPT = 4 }; /* shares of the last axis, which every row needs again */
-    for (int64_t item = grid_thread(); item < n_items; item += grid_threads()) {
-        const struct window_place<I> p = window_place_of<GRAD>(w, item);
-        reach<I> r[WINDOW_AXES];
-        float kept[KEPT], sum[N] = {};
-#pragma unroll
-        for (int a = 0; a < WINDOW_AXES; a++)
-            r[a] = GRAD ? M::readers(w.axis[a], p.at[a]) : M::reads(w.axis[a], p.at[a]);
-        auto share = [&](int a, I i) {
-            return GRAD ? M::share(w.axis[a], i, p.at[a]) : M::share(w.axis[a], p.at[a], i);
-        };
-#pragma unroll
-        for (int k = 0; k < KEPT; k++)
-            kept[k] = r[2].first + k < r[2].last ? share(2, r[2].first + k) : 0.0f;
-        for (I d = r[0].first; d < r[0].last; d++) {
-            const float share_d = share(0, d);
-            for (I h = r[1].first; h < r[1].last; h++) {
-                const float share_h = share_d * share(1, h);
-                const int64_t row = window_row<GRAD>(w, p, d, h);
+    struct window_shares<M, GRAD, I> s[WINDOW_AXES];
+    auto row = [&](const struct window_place<I> &p) {
+        s[0].set(w.axis[0], p.at[0]);
+        s[1].set(w.axis[1], p.at[1]);
+    };
+    auto item = [&](const struct window_place<I> &p) {
+        float sum[N] = {};
+        s[2].set(w.axis[2], p.at[2]);
+        for (I d = s[0].r.first; d < s[0].r.last; d++) {
+            const float share_d = s[0].get(w.axis[0], p.at[0], d);
+            for (I h = s[1].r.first; h < s[1].r.last; h++) {
+                const float share_h = share_d * s[1].get(w.axis[1], p.at[1], h);
+                const int64_t at = window_row<GRAD>(w, p, d, h);
                 float along[N] = {};
-                for (I i = r[2].first; i < r[2].last; i++) {
-                    const I k = i - r[2].first;
-                    const float s = k < KEPT ? kept[k] : share(2, i);
+                for (I i = s[2].r.first; i < s[2].r.last; i++) {
+                    const float share = s[2].get(w.axis[2], p.at[2], i);
                     float v[N];
-                    load_f32(v, from + (row + (int64_t)i * w.n_vectors) * N);
+                    load_f32(v, from + (at + (int64_t)i * w.n_vectors) * N);
 #pragma unroll
                     for (int e = 0; e < N; e++)
-                        along[e] += s * v[e];
+                        along[e] += share * v[e];
                 }
 #pragma unroll
                 for (int e = 0; e < N; e++)
                     sum[e] += share_h * along[e];
             }
         }
-        store_f32(to + item * N, sum);
-    }
+        store_f32(to + p.item * N, sum);
+    };
+    window_each<GRAD>(w, row, item);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -160,40 +197,55 @@ static inline bool window_is_small(const struct window *w, int64_t n_items)
     return small;
 }
 
+/* `grad`: the result has the places of x. */
 template <typename I>
 static inline struct window_axes<I> window_axes_of(const struct window *w, int64_t n_vectors,
-                                                   bool flag) {
+                                                   bool grad, bool flag) {
+    const int64_t *of = grad ? w->size : w->out;
     struct window_axes<I> r = {
     };
     for (int a = 0; a < WINDOW_AXES; a++)
         r.axis[a] = {(I)w->size[a],   (I)w->out[a],        (I)w->kernel[a],
                      (I)w->stride[a], (I)w->pad_before[a], flag};
     r.n_vectors = (I)n_vectors;
+    r.row_items = (I)(of[WINDOW_AXES - 1] * n_vectors);
+    r.n_rows = w->batch * of[0] * of[1];
     return r;
 }
 
-static inline unsigned
-window_blocks(int64_t n_items)
+/* Threads along a row, as many as it has vectors for, and rows beside each other. */
+template <typename I>
+static inline dim3 window_block(const struct window_axes<I> &w)
 {
-    return grid_for(n_items, WINDOW_THREADS);
+    unsigned along = WARP;
+    while (along < WINDOW_THREADS && (I)along < w.row_items)
+        along *= 2;
+    return dim3(along, WINDOW_THREADS / along);
+}
+
+template <typename I> static inline unsigned window_blocks(const struct window_axes<I> &w)
+{
+    return grid_for(w.n_rows, window_block(w).y);
+}
+
+template <class M, bool GRAD, typename T, int N, typename I>
+static inline void window_sum_sized(const struct kernel_ctx *x, const struct op_call *c,
+                                    const struct window *w, bool flag)
+{
+    struct window_axes<I> axes = window_axes_of<I>(w, shape_last(&c->out[0].shape) / N, GRAD, flag);
+    window_sum_kernel<M, GRAD, T, N, I>
+        <<<window_blocks(axes), window_block(axes), 0, cuda_stream(x)>>>(
+            (T *)c->out[0].data, (const T *)c->in[0].data, axes);
 }
 
 template <class M, bool GRAD, typename T, int N>
 static inline void window_sum_launch(const struct kernel_ctx *x, const struct op_call *c,
                                      const struct window *w, bool flag)
 {
-    int64_t n_items = shape_elems(&c->out[0].shape) / N;
-    int64_t n_vectors = shape_last(&c->out[0].shape) / N;
-    T *to = (T *)c->out[0].data;
-    const T *from = (const T *)c->in[0].data;
-    if (window_is_small(w, n_items))
-        window_sum_kernel<M, GRAD, T, N, int32_t>
-            <<<window_blocks(n_items), WINDOW_THREADS, 0, cuda_stream(x)>>>(
-                to, from, window_axes_of<int32_t>(w, n_vectors, flag), n_items);
+    if (window_is_small(w, shape_elems(&c->out[0].shape) / N))
+        window_sum_sized<M, GRAD, T, N, int32_t>(x, c, w, flag);
     else
-        window_sum_kernel<M, GRAD, T, N, int64_t>
-            <<<window_blocks(n_items), WINDOW_THREADS, 0, cuda_stream(x)>>>(
-                to, from, window_axes_of<int64_t>(w, n_vectors, flag), n_items);
+        window_sum_sized<M, GRAD, T, N, int64_t>(x, c, w, flag);
 }
 
 /* Whether channels come in whole vectors of 16 bytes at aligned addresses. */

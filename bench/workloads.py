@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Networks that are no language models (and the mixture of experts) beside PyTorch: milliseconds a step, memory, what was predicted.
+
+    bench/workloads.py [--peer PROGRAM] [--steps N] [PATTERN ...]
+
+Runs BUILD (build-cuda)/snug; PATTERN (a shell pattern) chooses cases. PROGRAM is a PyTorch program that takes a case in
+the words of the table below and prints a JSON line with "ms" and "device_gib". One file,
+bench/results/DATE-HARDWARE-workloads.json (OUT: another folder), has it all.
+"""
+import argparse
+import datetime
+import fnmatch
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+COMMON = "device=cuda eval_strategy=no save_strategy=no report_to=none overwrite_output_dir=true warmup_steps=1 logging_steps=1 gradient_accumulation_steps=1"
+MIXED = "fp16=false bf16=true"  # what PyTorch's autocast does: bf16 products, f32 weights and states
+FULL = f"configs/colab_optimized_full.yaml {MIXED} per_device_train_batch_size=20"
+SMALL = f"configs/colab_optimized.yaml {MIXED} per_device_train_batch_size=16"
+WIDE = "configs/wide_autoencoder.yaml per_device_train_batch_size=2"
+EXPERTS = f"configs/moe_small.yaml {MIXED} per_device_train_batch_size=12 max_seq_length=256 model.dropout=0 label_smoothing_factor=0 max_grad_norm=0"
+# Ours, and PyTorch's of the same work.
+CASES = {
+    "per-frame-cnn-full": (FULL, "w2,B=20,T=5,W=640,compile=1"),
+    "per-frame-cnn-full-9gib": (f"{FULL} device_memory=9GiB", "w2,B=20,T=5,W=640,ckpt=1"),
+    "per-frame-cnn-small-4gib": (f"{SMALL} device_memory=4GiB", "w2,B=16,T=5,W=640,size=small,compile=1"),
+    "wide-autoencoder": (f"{WIDE} max_grad_norm=0", "w3,B=2,mode=bf16"),
+    "wide-autoencoder-clip-44gib": (f"{WIDE} max_grad_norm=1.0 device_memory=44.1GiB", None),
+    "wide-autoencoder-33gib": (f"{WIDE} max_grad_norm=0 device_memory=33GiB", None),
+    "experts-small": (EXPERTS, "w4,B=12,T=256"),
+    "experts-small-6gib": (f"{EXPERTS} device_memory=6GiB", None),
+}
+
+
+def ours(settings, steps):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "snug"), "train", *settings.split(), *COMMON.split(),
+                   f"max_steps={steps}", f"output_dir={folder}", "--json", "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"settings": settings, "error": done.stderr.strip()[-600:], "exit": done.returncode}
+    run = json.loads(done.stdout)
+    predicted, measured = run["predicted"], run["measured"]
+    return {"settings": settings, "step_ms": measured["step_ms"], "predicted_step_ms": predicted["step_ms"], "device_bytes": measured["device_bytes"],
+            "predicted_device_bytes": predicted["device_bytes"], "arena_bytes": measured["arena_bytes"],
+            "predicted_arena_bytes": predicted["arena_bytes"], "decisions": run["decisions"], "losses": run["losses"]}
+
+
+def theirs(program, case, steps):
+    done = subprocess.run([sys.executable, program, f"{case},steps={steps}"], capture_output=True, text=True, check=False)
+    return json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
+
+
+def show(name, mine, peer):
+    if "error" in mine:
+        print(f"{name:28} {mine['error']}", flush=True)
+    else:
+        time, memory = (mine[f"predicted_{k}"] / mine[k] - 1 for k in ("step_ms", "device_bytes"))
+        print(f"{name:28} {mine['step_ms']:8.1f} ms (predicted {time:+.1%})  {mine['device_bytes'] / 2**30:6.2f} GiB (predicted {memory:+.2%})", flush=True)
+    if peer:
+        print(f"{'':20} PyTorch {peer.get('ms', peer.get('error'))} ms, {peer.get('device_gib')} GiB", flush=True)
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--peer")
+    options.add_argument("--steps", type=int, default=16)
+    options.add_argument("--date", default=str(datetime.date.today()))
+    options.add_argument("--hardware", default="h200")
+    options.add_argument("patterns", nargs="*", default=["*"])
+    o = options.parse_args()
+    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}}
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-workloads.json"
+    for name, (settings, case) in CASES.items():
+        if not any(fnmatch.fnmatch(name, p) for p in o.patterns):
+            continue
+        peer = theirs(o.peer, case, o.steps) if o.peer and case else None
+        result["cases"][name] = {"ours": ours(settings, o.steps), "peer": peer}
+        show(name, result["cases"][name]["ours"], peer)
+        path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+main()

@@ -1,0 +1,119 @@
+/* peft.c: the tensors of an adapter's folder. */
+#include "io/peft.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/str.h"
+
+#define PEFT_WEIGHTS_FILE "adapter_model.safetensors"
+
+static enum status file_in(struct str *path, const char *folder, const char *name)
+{
+    str_addf(path, "%s/%s", folder, name);
+    return str_status(path);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* An adapter's own have theirs already. */
+static enum status rename_pieces(struct pool *pool, struct model_param *p)
+{
+    struct hf_piece *pieces;
+    if (p->adapter)
+        return OK;
+    TRY(pool_try(pool, &pieces, (size_t)p->n_pieces * sizeof(*pieces)));
+    for (int k = 0; k < p->n_pieces; k++) {
+        pieces[k] = p->pieces[k];
+        pieces[k].name = pool_printf(pool, PEFT_PREFIX "%s", p->pieces[k].name);
+        TRY(pool_status(pool));
+    }
+    p->pieces = pieces;
+    p->tied_name = NULL;
+    return OK;
+}
+
+enum status peft_table_make(struct peft_table *t, const struct model_param *params, int n_params)
+{
+    enum status status;
+    *t = (struct peft_table){0};
+    pool_init(&t->pool);
+    TRY_GOTO(pool_try(&t->pool, &t->params, (size_t)(n_params + 1) * sizeof(*t->params)), out);
+    TRY_GOTO(pool_try(&t->pool, &t->index, (size_t)(n_params + 1) * sizeof(*t->index)), out);
+    for (int i = 0; i < n_params; i++) {
+        if (params[i].frozen)
+            continue;
+        t->params[t->n] = params[i];
+        TRY_GOTO(rename_pieces(&t->pool, &t->params[t->n]), out);
+        t->index[t->n++] = i;
+    }
+out:
+    if (status != OK)
+        peft_table_release(t);
+    return status;
+}
+
+void peft_table_release(struct peft_table *t)
+{
+    pool_release(&t->pool);
+    *t = (struct peft_table){0};
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+enum status peft_open(struct weights **out, const char *folder, const struct peft_table *t)
+{
+    struct str path = {0};
+    *out = NULL;
+    enum status status = file_in(&path, folder, PEFT_WEIGHTS_FILE);
+    if (status == OK && !file_exists(path.text))
+        status = FAIL(ERR_DATA,
+                      "%s: missing; an adapter's folder holds it beside "
+                      "adapter_config.json",
+                      path.text);
+    if (status == OK)
+        status = weights_open_file(out, path.text, t->params, t->n);
+    str_release(&path);
+    return status;
+}
+
+enum status peft_load(const char *folder, const struct model_param *params, int n_params,
+                      const struct tensor *dst, const struct tensor_stage *stage, struct team *team)
+{
+    struct peft_table t;
+    struct weights *w = NULL;
+    TRY(peft_table_make(&t, params, n_params));
+    enum status status = peft_open(&w, folder, &t);
+    for (int i = 0; i < t.n && status == OK; i++) {
+        struct tensor host = stage_tensor(stage, &dst[t.index[i]]);
+        status = weights_read(w, i, &host, team);
+        if (status == OK)
+            status = stage_store(stage, &dst[t.index[i]]);
+    }
+    weights_close(w);
+    peft_table_release(&t);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+enum status peft_save(const char *folder, const struct model_param *params, int n_params,
+                      const struct tensor *src, const struct tensor_stage *stage,
+                      const struct weights_save_options *options)
+{
+    struct peft_table t;
+    struct weights_save_options o = *options;
+    struct tensor *tensors = NULL;
+    enum status status;
+    TRY(peft_table_make(&t, params, n_params));
+    o.file = PEFT_WEIGHTS_FILE;
+    TRY_GOTO(mem_try_array(&tensors, (size_t)t.n + 1, sizeof(*tensors)), out);
+    for (int i = 0; i < t.n; i++)
+        tensors[i] = src[t.index[i]];
+    TRY_GOTO(weights_save(folder, t.params, t.n, tensors, stage, &o), out);
+out:
+    mem_free(tensors);
+    peft_table_release(&t);
+    return status;
+}

@@ -1,0 +1,58 @@
+/* modules.h: what networks written in C are put together from: layers under the name of a module,
+ * so that their parameters are called as PyTorch calls them ("stem.weight" of module "stem").
+ *
+ * A module that is written again while writer.repeats is set has the weights it had.
+ */
+#ifndef SNUG_MODEL_LAYERS_MODULES_H
+#define SNUG_MODEL_LAYERS_MODULES_H
+
+#include "model/layers/convolution.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* With weights that begin as writer.init says, and biases. */
+value_id module_linear(struct writer *w, const char *name, value_id x, int64_t n_out);
+/* One number for all axes; conv_of gives what module_conv takes, to be changed where axes differ.
+ */
+struct conv_layer conv_of(int64_t n_out, int64_t kernel, int64_t stride, int64_t padding);
+value_id module_conv(struct writer *w, const char *name, value_id x, struct conv_layer l);
+value_id module_conv_transpose(struct writer *w, const char *name, value_id x, struct conv_layer l);
+
+value_id module_batch_norm(struct writer *w, const char *name, value_id x);
+value_id module_group_norm(struct writer *w, const char *name, value_id x, int64_t groups);
+value_id module_layer_norm(struct writer *w, const char *name, value_id x);
+
+/* ---- without weights ------------------------------------------------------------------------- */
+
+value_id writer_op(struct writer *w, enum op_id op, value_id x);
+value_id writer_op2(struct writer *w, enum op_id op, value_id a, value_id b);
+value_id writer_scaled(struct writer *w, value_id x, double factor);
+value_id writer_leaky_relu(struct writer *w, value_id x, double slope);
+value_id writer_max_pool(struct writer *w, value_id x, int64_t kernel, int64_t stride,
+                         int64_t padding);
+/* To the sizes of the axes between batch and channels; linear interpolation. */
+value_id writer_resize(struct writer *w, value_id x, const int64_t *sizes);
+/* Over all axes between batch and channels: [B, .., C] -> [B, C]. */
+value_id writer_global_mean(struct writer *w, value_id x);
+/* Places [start, start + length) of an axis; concat along one. */
+value_id writer_slice(struct writer *w, value_id x, int64_t axis, int64_t start, int64_t length);
+value_id writer_concat(struct writer *w, const value_id *parts, int n, int64_t axis);
+/* sum over t of weights[b, t] x[b, t, c]: [B, T, C] and [B, T] -> [B, C]. */
+value_id writer_weighted_sum(struct writer *w, value_id x, value_id weights);
+
+/* ---- of a network as a whole ----------------------------------------------------------------- */
+
+/* Writes the network once as for training, to see that it can be and what its samples are. */
+enum status model_try(struct model *m,
+                      void (*write)(struct writer *w, const void *config)) MUST_CHECK;
+/* The build function of a model whose graph is what `write` writes. */
+enum status model_write(const struct model *m, struct builder *b, const struct model_request *r,
+                        struct model_graph *out,
+                        void (*write)(struct writer *w, const void *config)) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
