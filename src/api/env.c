@@ -49,7 +49,7 @@ static enum status look(struct machine *m, const struct snug_env_options *o)
     host_memory_read("", &m->memory);
     TRY(rates_view_take(&m->rates, o));
     gpu_view_take(&m->gpu);
-    return device_open_cpu(&m->device, 0);
+    return device_open_cpu_cached(&m->device, 0, o->cache_folder);
 }
 
 static const char *compiler(void)

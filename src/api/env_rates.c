@@ -51,7 +51,7 @@ enum status rates_view_take(struct rates_view *v, const struct snug_env_options 
     *v = (struct rates_view){0};
     if (o->measure && o->cache_folder)
         forget_figures(o->cache_folder);
-    TRY(device_open_cpu(&d, 0));
+    TRY(device_open_cpu_cached(&d, 0, o->cache_folder));
     TRY(look(v, &d, o));
     if (device_count_cuda() == 0 || device_open_cuda_cached(&d, 0, o->cache_folder) != OK)
         return OK;

@@ -98,6 +98,11 @@ int device_count_cuda(void)
 }
 #endif
 
+enum status device_open_cpu(struct device *d, int n_threads)
+{
+    return device_open_cpu_cached(d, n_threads, NULL);
+}
+
 enum status device_open_cuda(struct device *d, int index)
 {
     return device_open_cuda_cached(d, index, NULL);

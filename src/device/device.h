@@ -179,6 +179,9 @@ struct device {
 
 /* n_threads 0: all processors this process may use. */
 enum status device_open_cpu(struct device *d, int n_threads) MUST_CHECK;
+/* The same with a folder that keeps the measured rates (figures.h); NULL: none. */
+enum status device_open_cpu_cached(struct device *d, int n_threads,
+                                   const char *cache_folder) MUST_CHECK;
 /* The GPU of that index (CUDA's order). ERR_UNSUPPORTED, with the reason, when there is none, when
  * its driver is too old, or when this build has no code for it or no CUDA at all. */
 enum status device_open_cuda(struct device *d, int index) MUST_CHECK;

@@ -3,16 +3,18 @@
 #include "base/log.h"
 #include "device/card/card.h"
 
-static enum status open_cpu(struct device *d, const struct config *cfg, int n_threads)
+static enum status open_cpu(struct device *d, const struct config *cfg, const char *cache_folder,
+                            int n_threads)
 {
-    return device_open_cpu(d, cfg->num_threads > 0 ? (int)cfg->num_threads : n_threads);
+    int wanted = cfg->num_threads > 0 ? (int)cfg->num_threads : n_threads;
+    return device_open_cpu_cached(d, wanted, cache_folder);
 }
 
 static enum status open_any(struct device *d, const struct config *cfg, const char *cache_folder,
                             int n_threads)
 {
     if (cfg->device == CONFIG_DEVICE_CPU)
-        return open_cpu(d, cfg, n_threads);
+        return open_cpu(d, cfg, cache_folder, n_threads);
     enum status status = device_open_cuda_cached(d, 0, cache_folder);
     if (status == OK)
         return OK;
@@ -24,7 +26,7 @@ static enum status open_any(struct device *d, const struct config *cfg, const ch
 #ifdef SNUG_HAVE_CUDA
     log_warn("device: auto is the CPU here: %s", status_message());
 #endif
-    return open_cpu(d, cfg, n_threads);
+    return open_cpu(d, cfg, cache_folder, n_threads);
 }
 
 /* ---- compile, tf32, deterministic ----------------------------------------------------------- */

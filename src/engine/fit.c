@@ -29,8 +29,11 @@ enum status engine_require_fit(const struct engine *e)
 
 enum status engine_require_room(const struct engine *e)
 {
+    struct surroundings around;
     struct budget now;
-    budget_read(&now, e->device, &e->settings.limits, e->forecast.budget.needs);
+    surroundings_read(&around, e->device);
+    budget_make(&now, &around, !e->device->ops->memory_is_apart, &e->settings.limits,
+                e->forecast.budget.needs);
     enum tier t = budget_short(&now);
     return t == TIER_COUNT ? OK : refuse(e, &now, t, false);
 }

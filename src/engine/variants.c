@@ -105,6 +105,7 @@ struct trials {
     int64_t limit;                /* bytes of it that there are */
     struct variant built;         /* whose graphs `trial` has */
     struct engine trial;          /* no graphs: all zero */
+    struct surroundings around;   /* of all trials */
     struct stage_request *stages; /* of the trial */
 };
 
@@ -206,6 +207,7 @@ static enum status plan_trial(struct trials *t, const struct variant *v, int64_t
     TRY(settings_from_config(&s, &c, t->e->device));
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
+    t->trial.work.around = &t->around;
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(&f, &t->trial.work, &s.limits);
     *n_bytes = f.budget.needs[t->tier];
@@ -292,6 +294,7 @@ void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, stru
     if (!e->config ||
         mem_try_array(&t.stages, (size_t)e->request.n_stages, sizeof(*t.stages)) != OK)
         return;
+    surroundings_read(&t.around, e->device);
     c = *e->config;
     for (int i = 0; i < N_CHANGES; i++)
         harshness[i] = changes[i].harshness;

@@ -3,28 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static void read_rooms(struct budget *b, struct device *d)
-{
-    if (!d->ops->room || d->ops->room(d, &b->room) != OK)
-        b->room = (struct device_room){.total_bytes = INT64_MAX, .free_bytes = INT64_MAX};
-    if (b->is_shared)
-        b->host = b->room;
-    else
-        room_of_host(&b->host);
-}
-
 /* What a memory has for this process when `taken` of it is spoken for. */
 static int64_t left_of(const struct device_room *r, int64_t taken)
 {
     return r->free_bytes == INT64_MAX ? INT64_MAX : MAX(room_available(r) - taken, (int64_t)0);
 }
 
-void budget_read(struct budget *b, struct device *d, const struct limits *limits,
-                 const int64_t needs[TIER_COUNT])
+void budget_make(struct budget *b, const struct surroundings *around, bool is_shared,
+                 const struct limits *limits, const int64_t needs[TIER_COUNT])
 {
-    *b = (struct budget){.is_shared = !d->ops->memory_is_apart};
+    *b = (struct budget){.is_shared = is_shared, .room = around->room, .host = around->host};
     memcpy(b->needs, needs, sizeof(b->needs));
-    read_rooms(b, d);
     b->had[TIER_DEVICE] = left_of(&b->room, b->is_shared ? needs[TIER_HOST] : 0);
     b->had[TIER_HOST] = left_of(&b->host, b->is_shared ? needs[TIER_DEVICE] : 0);
     b->had[TIER_DISK] = INT64_MAX;

@@ -7,7 +7,7 @@
 #ifndef SNUG_SEARCH_BUDGET_H
 #define SNUG_SEARCH_BUDGET_H
 
-#include "device/device.h"
+#include "search/surroundings.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,8 +29,8 @@ struct budget {
     struct device_room host;     /* of the host's; the same one where it is shared */
 };
 
-void budget_read(struct budget *b, struct device *d, const struct limits *limits,
-                 const int64_t needs[TIER_COUNT]);
+void budget_make(struct budget *b, const struct surroundings *around, bool is_shared,
+                 const struct limits *limits, const int64_t needs[TIER_COUNT]);
 
 /* The first tier that needs more than it may take (`n_bytes`), or than can be had now (`had`);
  * TIER_COUNT: none. */

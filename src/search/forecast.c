@@ -1,8 +1,5 @@
 #include "search/forecast.h"
 
-#include "base/alloc.h"
-#include "base/host_memory.h"
-
 const char *forecast_source(const struct forecast *f)
 {
     if (f->estimated)
@@ -38,9 +35,9 @@ static int64_t passing_bytes(const struct workload *w)
 }
 
 /* What the process will hold beside its arenas and data. */
-static int64_t beside_bytes(const struct workload *w)
+static int64_t beside_bytes(const struct workload *w, const struct surroundings *around)
 {
-    int64_t n_bytes = process_resident() + process_code_left() + w->result_bytes + passing_bytes(w);
+    int64_t n_bytes = around->resident_bytes + w->result_bytes + passing_bytes(w);
     for (int i = 0; w->program_bytes && i < w->n_stages; i++)
         n_bytes += w->program_bytes(w->stages[i].program);
     return n_bytes;
@@ -49,13 +46,13 @@ static int64_t beside_bytes(const struct workload *w)
 /* What the process holds beside its arenas, and how much of the device it takes in all. Planning
  * and reading data come before there are arenas: of these only what is more than the run's counts.
  */
-static void forecast_process(struct forecast *f, const struct workload *w)
+static void forecast_process(struct forecast *f, const struct workload *w,
+                             const struct surroundings *around)
 {
     const struct device_ops *ops = w->device->ops;
-    mem_trim(); /* what planning left behind does not stay */
     f->data_bytes = w->data_bytes;
-    f->beside_bytes = beside_bytes(w);
-    f->before_bytes = process_peak();
+    f->beside_bytes = beside_bytes(w, around);
+    f->before_bytes = around->peak_bytes;
     if (ops->memory_is_apart) {
         f->context_bytes = ops->context_bytes(w->device);
         f->process_bytes = f->arena_bytes + f->context_bytes;
@@ -71,7 +68,8 @@ static void forecast_process(struct forecast *f, const struct workload *w)
     f->resident_bytes = f->process_bytes;
 }
 
-static void forecast_fit(struct forecast *f, const struct workload *w, const struct limits *limits)
+static void forecast_fit(struct forecast *f, const struct workload *w,
+                         const struct surroundings *around, const struct limits *limits)
 {
     bool apart = w->device->ops->memory_is_apart;
     const int64_t needs[TIER_COUNT] = {
@@ -79,10 +77,24 @@ static void forecast_fit(struct forecast *f, const struct workload *w, const str
         [TIER_HOST] = MAX(f->beside_bytes + MAX(f->host_bytes, f->data_bytes), f->before_bytes),
         [TIER_DISK] = f->disk_bytes,
     };
-    budget_read(&f->budget, w->device, limits, needs);
+    budget_make(&f->budget, around, !apart, limits, needs);
     enum tier over = budget_over(&f->budget);
     f->fits = over == TIER_COUNT;
     f->binding = f->fits ? TIER_DEVICE : over;
+}
+
+/* What depends on the machine and on what else the process holds. */
+static void forecast_around(struct forecast *f, const struct workload *w,
+                            const struct limits *limits)
+{
+    struct surroundings now;
+    const struct surroundings *around = w->around;
+    if (!around) {
+        surroundings_read(&now, w->device);
+        around = &now;
+    }
+    forecast_process(f, w, around);
+    forecast_fit(f, w, around, limits);
 }
 
 void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits)
@@ -92,8 +104,7 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
     f->n_trained = model_count_trained(&w->stages[0].io);
     f->n_frozen = model_count_frozen(&w->stages[0].io);
     forecast_arenas(f, w);
-    forecast_process(f, w);
-    forecast_fit(f, w, limits);
+    forecast_around(f, w, limits);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -137,7 +148,6 @@ enum status forecast_time(struct forecast *f, struct workload *w, const struct l
     f->estimated = w->device->is_absent;
     f->n_calls = s->prediction.n_calls;
     f->n_by_rate = s->prediction.n_by_rate;
-    forecast_process(f, w); /* timing may have taken more, for a moment, than the run will */
-    forecast_fit(f, w, limits);
+    forecast_around(f, w, limits); /* timing may have taken more, for a moment, than the run will */
     return OK;
 }

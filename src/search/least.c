@@ -40,8 +40,8 @@ static enum status measure(struct workload *w, const struct limits *limits,
     return OK;
 }
 
-enum status search_least(struct workload *w, const struct limits *limits,
-                         const struct search_bounds *bounds, struct decisions *d)
+static enum status find_least(struct workload *w, const struct limits *limits,
+                              const struct search_bounds *bounds, struct decisions *d)
 {
     const struct decisions configured = *d;
     bool lacks_host;
@@ -57,4 +57,18 @@ enum status search_least(struct workload *w, const struct limits *limits,
     }
     TRY(workload_decide(w, d));
     return workload_emit(w);
+}
+
+enum status search_least(struct workload *w, const struct limits *limits,
+                         const struct search_bounds *bounds, struct decisions *d)
+{
+    const struct surroundings *before = w->around;
+    struct surroundings now;
+    if (!before) {
+        surroundings_read(&now, w->device);
+        w->around = &now;
+    }
+    enum status status = find_least(w, limits, bounds, d);
+    w->around = before;
+    return status;
 }

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "program/predict.h"
 #include "search/decisions.h"
+#include "search/surroundings.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,7 +55,8 @@ struct workload {
     int64_t load_bytes;   /* while weights are read into them */
     int64_t save_bytes;   /* while a checkpoint is written */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
-    struct pool pool;                                  /* decisions that were found for it */
+    const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
+    struct pool pool;                  /* decisions that were found for it */
 
     /* of workload_emit */
     struct storage storage;

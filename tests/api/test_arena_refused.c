@@ -31,13 +31,15 @@ static enum status give_or_refuse(struct device *d, enum tier t, int64_t n_bytes
                           : room_refuse_host("the device arena", n_bytes, "injected");
 }
 
-enum status __real_device_open_cpu(struct device *d, int n_threads);
-enum status __wrap_device_open_cpu(struct device *d, int n_threads);
+enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
+                                          const char *cache_folder);
+enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads,
+                                          const char *cache_folder);
 
-/* The linker puts it in the place of device_open_cpu (--wrap). */
-enum status __wrap_device_open_cpu(struct device *d, int n_threads)
+/* The linker puts it in the place of device_open_cpu_cached (--wrap). */
+enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
 {
-    TRY(__real_device_open_cpu(d, n_threads));
+    TRY(__real_device_open_cpu_cached(d, n_threads, cache_folder));
     ops = *d->ops;
     give = ops.memory_alloc;
     ops.memory_alloc = give_or_refuse;

@@ -65,14 +65,16 @@ static void skip_under_a_sanitizer(void)
         skip();
 }
 
-/* The whole process kept to what was predicted before data was read, and that to the budgets. */
+/* The whole process kept to what was predicted before data was read, and that to the budgets. All
+ * code of the program and of the C library is in the prediction; some of it never runs. */
 static void expect_promises_kept(const json_t *j, int64_t host_budget)
 {
     int64_t predicted = json_int_at(j, "predicted.device_bytes");
     int64_t measured = json_int_at(j, "measured.device_bytes");
     int64_t needs = json_int_at(j, "budget.device_needs") + json_int_at(j, "budget.host_needs");
+    const int64_t idle_code = 4 * MIB;
     if (measured > predicted + MIB || predicted > needs + MIB ||
-        (double)measured < 0.98 * (double)predicted - (double)MIB)
+        (double)measured < 0.98 * (double)predicted - (double)idle_code)
         fail_msg("measured %lld, predicted %lld, planned %lld", (long long)measured,
                  (long long)predicted, (long long)needs);
     assert_true(json_int_at(j, "budget.host_needs") <= host_budget);

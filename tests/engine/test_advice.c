@@ -203,6 +203,33 @@ static void evaluation_gets_advice_of_its_own(void **state)
     assert_null(strstr(a.remedies[0].text, "optim"));
 }
 
+static int n_looks;
+
+static enum status count_looks(struct device *d, struct device_room *out)
+{
+    (void)d;
+    n_looks++;
+    room_of_host(out);
+    return OK;
+}
+
+/* Dozens of plans are tried; the system's files about memory are not read for each. */
+static void the_machine_is_looked_at_once_for_all_trials(void **state)
+{
+    (void)state;
+    const struct device_ops *real = device.ops;
+    struct device_ops counting = *real;
+    struct planned p;
+    struct advice advice;
+    counting.room = count_looks;
+    plan(&p, SETTINGS(SMALL, BATCH), true);
+    device.ops = &counting;
+    engine_advise(&p.engine, TIER_DEVICE, 1 << 20, &advice);
+    device.ops = real;
+    drop(&p);
+    assert_int_equal(n_looks, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test(when_nothing_helps_the_largest_part_is_named),
         cmocka_unit_test(the_host_gets_advice_too),
         cmocka_unit_test(evaluation_gets_advice_of_its_own),
+        cmocka_unit_test(the_machine_is_looked_at_once_for_all_trials),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, open_device, NULL);

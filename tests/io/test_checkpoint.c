@@ -39,10 +39,11 @@ struct fixture {
 
 static void fill_random(const struct tensor *t, uint64_t seed)
 {
-    struct rng r = {.key = 7, .stream = seed};
-    unsigned char *at = t->data;
-    for (int64_t i = 0; i < tensor_bytes(t); i++)
-        at[i] = (unsigned char)rng_next(&r);
+    int64_t n = tensor_bytes(t);
+    for (int64_t i = 0; i < n; i += 16) {
+        struct philox4 bits = philox(7, seed, (uint64_t)i);
+        memcpy((char *)t->data + i, &bits, (size_t)MIN(n - i, (int64_t)sizeof(bits)));
+    }
 }
 
 static struct tensor new_tensor(enum dtype dtype, struct shape shape)
@@ -80,9 +81,10 @@ static void add_states(struct fixture *f)
 static void set_step(struct fixture *f, int64_t step)
 {
     for (int i = 0; i < f->golden.built.n_params; i++) {
-        struct rng r = {.key = (uint64_t)step, .stream = (uint64_t)i};
-        for (int64_t e = 0; e < shape_elems(&f->params[i].shape); e++)
-            ((float *)f->params[i].data)[e] = (float)(rng_double(&r) - 0.5);
+        float *to = f->params[i].data;
+        int64_t n = shape_elems(&f->params[i].shape);
+        for (int64_t e = 0; e < n; e++)
+            to[e] = rng_uniform(philox((uint64_t)step, (uint64_t)i, (uint64_t)e).v[0]) - 0.5f;
     }
     for (int i = 0; i < N_STATES; i++)
         fill_random(&f->states[i].tensor, (uint64_t)(step * 100 + i));

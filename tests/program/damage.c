@@ -10,7 +10,9 @@
 
 #include "support/golden.h"
 
-enum { N_STEPS = 2 };
+/* Under sanitizers every damage is judged by the check, but few of those that it accepts are run:
+ * they go through the same kernels and the same memory again. */
+enum { N_STEPS = 2, RUN_EVERY = SNUG_ASAN ? 16 : 1 };
 
 static void defer_updates(struct plan *p, const struct graph *g)
 {
@@ -70,8 +72,7 @@ void damage_judge(struct tally *c, const char *what, int at, int detail)
         c->n_rejected++;
         return;
     }
-    c->n_harmless++;
-    if (run(c->t) != c->want)
+    if (c->n_harmless++ % RUN_EVERY == 0 && run(c->t) != c->want)
         fail_msg("%s (%d, %d) was accepted and changes the result", what, at, detail);
 }
 

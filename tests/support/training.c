@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "support/golden.h"
@@ -195,12 +197,7 @@ uint64_t training_digest(struct training *t)
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
         const unsigned char *p = executor_storage_pointer(t->engine.executor, e);
-        uint64_t h = 1469598103934665603u;
-        for (const char *c = e->name; *c; c++)
-            h = (h ^ (unsigned char)*c) * 1099511628211u;
-        for (int64_t k = 0; k < e->n_bytes; k++)
-            h = (h ^ p[k]) * 1099511628211u;
-        sum += h;
+        sum += XXH64(p, (size_t)e->n_bytes, hash_text(e->name));
     }
     return sum;
 }

@@ -123,22 +123,6 @@ struct snug_config *trial_config(const char *const *overrides)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-enum status __real_cpu_measure(struct device *d);
-enum status __wrap_cpu_measure(struct device *d);
-
-/* How fast the CPU is, is found out at every opening; hundreds of short runs would spend most of
- * their time on that. Programs with trials are linked with --wrap=cpu_measure. */
-enum status __wrap_cpu_measure(struct device *d)
-{
-    static struct device_rates measured;
-    if (!(measured.matmul_flops > 0)) {
-        TRY(__real_cpu_measure(d));
-        measured = d->rates;
-    }
-    d->rates = measured;
-    return OK;
-}
-
 static const struct snug_settings *settings(void)
 {
     static char cache[SCRATCH_PATH];

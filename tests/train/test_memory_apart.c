@@ -28,13 +28,15 @@ enum { N_STEPS = 6, HALF = 3 };
 
 static bool is_apart;
 
-enum status __real_device_open_cpu(struct device *d, int n_threads);
-enum status __wrap_device_open_cpu(struct device *d, int n_threads);
+enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
+                                          const char *cache_folder);
+enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads,
+                                          const char *cache_folder);
 
-/* The linker puts it in the place of device_open_cpu (--wrap). */
-enum status __wrap_device_open_cpu(struct device *d, int n_threads)
+/* The linker puts it in the place of device_open_cpu_cached (--wrap). */
+enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
 {
-    TRY(__real_device_open_cpu(d, n_threads));
+    TRY(__real_device_open_cpu_cached(d, n_threads, cache_folder));
     if (is_apart)
         apart_device_make(d);
     return OK;

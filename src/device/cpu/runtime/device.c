@@ -20,6 +20,7 @@
 #include "device/cpu/runtime/rates.h"
 #include "device/cpu/runtime/time.h"
 #include "device/device.h"
+#include "device/figures.h"
 
 static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
 {
@@ -123,7 +124,7 @@ static const char *instructions(void)
 #endif
 }
 
-enum status device_open_cpu(struct device *d, int n_threads)
+enum status device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
 {
     *d = (struct device){.ops = &cpu_ops};
     d->env.n_threads = n_threads > 0 ? n_threads : usable_processors();
@@ -135,7 +136,8 @@ enum status device_open_cpu(struct device *d, int n_threads)
     d->limits = (struct timing_limits){.call_s = 0.2, .total_s = 3.0, .n_bytes = 256 << 20};
     d->cache_bytes = MAX(sysconf(_SC_LEVEL2_CACHE_SIZE), 0) * d->env.n_threads;
     TRY(team_new(&d->env.team, d->env.n_threads));
-    enum status status = cpu_measure(d);
+    enum status status =
+        device_figures(d, cache_folder, &(struct figures_source){cpu_measure, NULL});
     if (status != OK)
         device_close(d);
     return status;

@@ -4,6 +4,7 @@
 #include "device/cpu/runtime/rates.h"
 
 #include "base/machine.h"
+#include "base/sanitizer.h"
 #include "device/cpu/products/gemm.h"
 #include "device/cpu/products/gemm_amx.h"
 #include "device/cpu/support/block.h"
@@ -22,12 +23,13 @@ struct round {
     void *workspace;
     float *dst; /* dst = 1.5 src */
     const float *src;
+    bool disturbed; /* of a rate there was no round without others */
 };
 
 typedef void round_work(const struct round *r);
 
 /* Seconds of the fastest round. */
-static double fastest(const struct round *r, round_work *work)
+static double fastest(struct round *r, round_work *work)
 {
     struct team *team = r->d->env.team;
     double best = 1e30, begin = now_s();
@@ -38,6 +40,7 @@ static double fastest(const struct round *r, round_work *work)
         best = MIN(best, now_s() - start);
         quiet = quiet || team_delay_s(team) - delay <= 0.0;
     }
+    r->disturbed |= !quiet;
     return best;
 }
 
@@ -70,13 +73,21 @@ static double matmul_rate(struct round *r, enum dtype dtype, void *const matrice
     return best;
 }
 
+static UNSANITIZED void stream_floats(float *restrict dst, const float *restrict src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = src[i] * 1.5f;
+}
+
 static void stream_some(const void *job, int64_t first, int64_t last, int thread)
 {
-    float *restrict dst = ((const struct round *)job)->dst;
-    const float *restrict src = ((const struct round *)job)->src;
+    float *dst = ((const struct round *)job)->dst + first;
+    const float *src = ((const struct round *)job)->src + first;
+    const size_t n_bytes = (size_t)(last - first) * sizeof(*src);
     (void)thread;
-    for (int64_t i = first; i < last; i++)
-        dst[i] = src[i] * 1.5f;
+    sanitizer_expect(dst, n_bytes);
+    sanitizer_expect(src, n_bytes);
+    stream_floats(dst, src, last - first);
 }
 
 static void stream(const struct round *r)
@@ -84,7 +95,7 @@ static void stream(const struct round *r)
     team_run(r->d->env.team, STREAM, CPU_PIECE, stream_some, r);
 }
 
-enum status cpu_measure(struct device *d)
+enum status cpu_measure(struct device *d, bool *undisturbed)
 {
     const int64_t matrix = (int64_t)N * N;
     const int64_t n_floats = 2 * STREAM; /* the matrices lie where the streams will */
@@ -107,5 +118,6 @@ enum status cpu_measure(struct device *d)
     rates->links[TIER_DEVICE][TIER_HOST] = rates->links[TIER_HOST][TIER_DEVICE] = link;
     rates->launch_s = 2e-6;
     d->ops->memory_free(d, TIER_HOST, scratch, n_bytes);
+    *undisturbed = !r.disturbed;
     return OK;
 }

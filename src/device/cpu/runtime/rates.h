@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* Fills in d->rates, in well under a second, on scratch memory that is given back. */
-enum status cpu_measure(struct device *d) MUST_CHECK;
+/* Fills in d->rates, in well under a second, on scratch memory that is given back. *undisturbed:
+ * each rate had a round without other programs in the way. */
+enum status cpu_measure(struct device *d, bool *undisturbed) MUST_CHECK;
 
 #ifdef __cplusplus
 }

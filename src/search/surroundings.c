@@ -1,0 +1,17 @@
+#include "search/surroundings.h"
+
+#include "base/alloc.h"
+#include "base/host_memory.h"
+
+void surroundings_read(struct surroundings *s, struct device *d)
+{
+    mem_trim(); /* what planning left behind does not stay */
+    s->resident_bytes = process_resident() + process_code_left();
+    s->peak_bytes = process_peak();
+    if (!d->ops->room || d->ops->room(d, &s->room) != OK)
+        s->room = (struct device_room){.total_bytes = INT64_MAX, .free_bytes = INT64_MAX};
+    if (d->ops->memory_is_apart)
+        room_of_host(&s->host);
+    else
+        s->host = s->room;
+}
