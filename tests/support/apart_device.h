@@ -13,6 +13,9 @@ extern "C" {
 /* Makes an open CPU device into one. One device tier at a time. */
 void apart_device_make(struct device *d);
 
+/* Whether a CPU opened by the library is to be one (support/opened_apart.c). */
+extern bool cpu_opens_apart;
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,22 +15,6 @@
 #include "support/trial.h"
 #include "train/session.h"
 
-/* ---- the device ------------------------------------------------------------------------------ */
-
-static bool is_apart;
-
-enum status __real_device_open_cpu(struct device *d, int n_threads);
-enum status __wrap_device_open_cpu(struct device *d, int n_threads);
-
-/* The linker puts it in the place of device_open_cpu (--wrap). */
-enum status __wrap_device_open_cpu(struct device *d, int n_threads)
-{
-    TRY(__real_device_open_cpu(d, n_threads));
-    if (is_apart)
-        apart_device_make(d);
-    return OK;
-}
-
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 static void train(const struct golden_adapter *a, int n_micro, const char *extra,
@@ -106,19 +90,19 @@ static void plans_change_no_bit_of_any_loss(void **state)
     for (const struct golden_adapter *a = planned; a->name; a++) {
         struct trained plain, other;
         train(a, 1, NULL, &plain);
-        is_apart = true;
+        cpu_opens_apart = true;
         for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
             train(a, 1, plans[i], &other);
             expect_equal(&plain, &other);
         }
-        is_apart = false;
+        cpu_opens_apart = false;
     }
 }
 
 static void a_smaller_budget_changes_no_bit_either(void **state)
 {
     (void)state;
-    is_apart = true;
+    cpu_opens_apart = true;
     for (const struct golden_adapter *a = planned; a->name; a++) {
         struct trained plain, less;
         char budget[64];
@@ -129,7 +113,7 @@ static void a_smaller_budget_changes_no_bit_either(void **state)
         expect_equal(&plain, &less);
         assert_true(less.predicted[TIER_DEVICE] <= n_bytes);
     }
-    is_apart = false;
+    cpu_opens_apart = false;
 }
 
 /* ---- frozen weights that live on the host ------------------------------------------------------
@@ -174,9 +158,9 @@ static void frozen_weights_are_fetched_and_never_written_back(void **state)
     (void)state;
     expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
     expect_ok(config_resolve(cfg, 1));
-    is_apart = true;
+    cpu_opens_apart = true;
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .untimed = true}));
-    is_apart = false;
+    cpu_opens_apart = false;
     struct copies n = count_copies(s.train);
     assert_true(n.in > 0);
     assert_int_equal(n.out, 0);

@@ -24,24 +24,6 @@
 
 enum { N_STEPS = 6, HALF = 3 };
 
-/* ---- the device ------------------------------------------------------------------------------ */
-
-static bool is_apart;
-
-enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-
-/* The linker puts it in the place of device_open_cpu_cached (--wrap). */
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
-{
-    TRY(__real_device_open_cpu_cached(d, n_threads, cache_folder));
-    if (is_apart)
-        apart_device_make(d);
-    return OK;
-}
-
 /* ---- a run ----------------------------------------------------------------------------------- */
 
 static const char *precision;
@@ -137,7 +119,7 @@ static void run_all(bool apart, struct results *out)
 {
     struct scratch s;
     *out = (struct results){0};
-    is_apart = apart;
+    cpu_opens_apart = apart;
     scratch_init(&s);
     train(&s, HALF, NULL, out->losses);
     train(&s, N_STEPS, "resume_from_checkpoint=last", out->losses + HALF);
@@ -147,7 +129,7 @@ static void run_all(bool apart, struct results *out)
     export_weights(&s, config, out);
     snug_config_free(config);
     scratch_release(&s);
-    is_apart = false;
+    cpu_opens_apart = false;
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -187,9 +169,9 @@ static void the_host_cannot_read_device_memory(void **state)
     void *p;
     int how;
     float out = 1, back = 0;
-    is_apart = true;
+    cpu_opens_apart = true;
     assert_int_equal(device_open_cpu(&d, 1), OK);
-    is_apart = false;
+    cpu_opens_apart = false;
     assert_int_equal(d.ops->memory_alloc(&d, TIER_DEVICE, 4096, &p), OK);
     pid_t child = fork();
     if (child == 0) {

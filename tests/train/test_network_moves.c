@@ -18,22 +18,6 @@
 
 enum { STEPS = 4 };
 
-static bool is_apart;
-
-enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-
-/* The linker puts it in the place of device_open_cpu_cached (--wrap). */
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
-{
-    TRY(__real_device_open_cpu_cached(d, n_threads, cache_folder));
-    if (is_apart)
-        apart_device_make(d);
-    return OK;
-}
-
 struct results {
     double losses[STEPS], eval_loss;
     char *weights; /* of the last checkpoint, as a file */
@@ -120,9 +104,9 @@ static void what_is_moved_changes_no_bit_of_a_network(void **state)
     (void)state;
     for (size_t n = 0; n < ARRAY_LEN(networks); n++) {
         struct results first, x;
-        is_apart = false;
+        cpu_opens_apart = false;
         run(networks[n], ways[0], &first);
-        is_apart = true;
+        cpu_opens_apart = true;
         for (size_t i = n == 0 ? 0 : ARRAY_LEN(ways) - 1; i < ARRAY_LEN(ways); i++) {
             run(networks[n], ways[i], &x); /* the others in the one way that moves most */
             assert_memory_equal(first.losses, x.losses, sizeof(x.losses));
