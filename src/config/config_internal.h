@@ -187,6 +187,11 @@ void config_add_fields(const struct config_dataset *d, json_t *out);
  * left out (resolve.c). */
 enum status config_resolve_all(struct config *cfg, int64_t n_ranks) MUST_CHECK;
 
+/* What the keys of the schedule come to (resolve_schedule.c). */
+enum status config_resolve_warmup(struct config *cfg) MUST_CHECK;
+enum status config_resolve_min_lr(struct config *cfg) MUST_CHECK;
+enum status config_resolve_schedule(struct config *cfg) MUST_CHECK;
+
 /* Refuses keys of an inline model that are wrong or unknown to its architecture (model.c).
  */
 enum status config_check_model(const struct config *cfg, int *reads_text) MUST_CHECK;

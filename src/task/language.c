@@ -9,7 +9,8 @@ static double perplexity(const struct model_graph *io, const double *sums)
     return exp(losses_mean(io, 0, sums));
 }
 
-static const struct task_metric metrics[] = {{.name = "perplexity", .value = perplexity}};
+static const struct task_metric metrics[] = {
+    {.name = "perplexity", .value = perplexity, .is_logged = true}};
 
 static enum status check(const struct task *t, const struct config *cfg)
 {

@@ -544,7 +544,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
             "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");
-    refuses("lr_scheduler_type: polynomial\n", ERR_UNSUPPORTED, "nearest is linear");
+    refuses("lr_scheduler_type: rex\n", ERR_UNSUPPORTED, "nearest is linear");
     refuses("gradient_checkpointing: offload\n", ERR_UNSUPPORTED, "activation_offloading: true");
     refuses("datasets: [{path: x, split: test}]\n", ERR_UNSUPPORTED, "split: not available");
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
