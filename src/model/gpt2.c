@@ -147,6 +147,7 @@ static value_id build_embedding(struct parts *p, value_id *table)
                       ? p->positions
                       : build(b, OP_iota, NULL, 0, ATTRS({.name = "length", .i = p->r->seq_len}));
     value_id x = build(b, OP_embedding, IN(*table, p->tokens), NO_ATTRS);
+    x = parts_embedding_noise(p, x);
     value_id y = build(b, OP_embedding, IN(places, at), NO_ATTRS); /* [T, C], or [B, T, C] */
     x = build_name(b, build(b, OP_add, IN(x, y), NO_ATTRS), "embed");
     return parts_dropout(p, x, c->embed_dropout);

@@ -192,6 +192,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     if (c->traits->embedding_grows)
         x = build(b, OP_scale, IN(x), ATTRS({.name = "factor", .f = sqrt((double)m->hidden)}));
+    x = parts_embedding_noise(&p, x);
     struct routing routing = routing_none();
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;

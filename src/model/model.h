@@ -83,6 +83,7 @@ struct model_request {
     /* loss */
     int64_t loss_chunks; /* 0: the kernel chooses */
     double label_smoothing, z_loss;
+    double embedding_noise; /* TRAIN: NEFTune's alpha; 0: none */
 };
 
 enum { MODEL_MOST_SUMS = 24, MODEL_MOST_LOSSES = 16 };

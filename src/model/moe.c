@@ -150,6 +150,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
     value_id inv_freq = parts_inv_freq(&p, "inv_freq", &c->rope, m->hidden / c->heads);
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
+    x = parts_embedding_noise(&p, x);
     x = parts_dropout(&p, x, c->dropout);
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;

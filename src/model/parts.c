@@ -1,6 +1,7 @@
 /* parts.c: see parts.h. */
 #include "model/parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/adapted_linear.h"
@@ -247,6 +248,16 @@ value_id parts_dropout(struct parts *p, value_id x, double rate)
         return x;
     return build(p->b, OP_dropout, IN(x, random_state(p)),
                  ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++p->n_dropouts}));
+}
+
+value_id parts_embedding_noise(struct parts *p, value_id x)
+{
+    if (!drops(p, p->r->embedding_noise))
+        return x;
+    double n = (double)p->r->seq_len * (double)p->m->hidden;
+    return build(p->b, OP_add_noise, IN(x, random_state(p)),
+                 ATTRS({.name = "magnitude", .f = p->r->embedding_noise / sqrt(n)},
+                       {.name = "seed", .i = ++p->n_dropouts}));
 }
 
 value_id parts_head_input(struct parts *p, value_id x)

@@ -91,6 +91,10 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
 /* x itself unless training with a rate above 0. */
 value_id parts_dropout(struct parts *p, value_id x, double rate);
 
+/* Embeddings of tokens with noise, as large as alpha / sqrt(T C), when training with it (Jain et
+ * al., "NEFTune: Noisy Embeddings Improve Instruction Finetuning"); else x itself. */
+value_id parts_embedding_noise(struct parts *p, value_id x);
+
 /* The hidden states the head will see: all [B, T, C], or the last [B, C] when decoding. */
 value_id parts_head_input(struct parts *p, value_id x);
 /* Loss or logits of normalised hidden states with the head's weight [V, C]; logits are under a soft

@@ -170,7 +170,8 @@ void key_allow_resume_changes(void)
 static double saved_loss(const char *folder, const char *load_best)
 {
     struct snug_evaluation e;
-    trial_evaluate_saved(&e, OVERRIDES(WATCHED, trial_path("output_dir", folder), load_best));
+    trial_evaluate_saved(
+        &e, OVERRIDES(WATCHED, trial_path("output_dir", folder), "save_strategy=steps", load_best));
     return e.loss;
 }
 

@@ -194,7 +194,7 @@ void key_lr_plateau_patience(void)
 {
     struct trial t;
     PLATEAU(&t, "lr_plateau_patience=1", "lr_plateau_threshold=0.1");
-    expect_rates(&t, (const double[]){1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01});
+    expect_rates(&t, (const double[]){1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.001});
     REFUSED("goes by evaluations", "lr_scheduler_type=reduce_lr_on_plateau");
 }
 
