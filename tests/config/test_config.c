@@ -540,7 +540,6 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("adapter: qlora\n", ERR_UNSUPPORTED, "nearest is lora");
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
-    refuses("packing: false\n", ERR_UNSUPPORTED, "always packed");
     refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: lora");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
