@@ -78,6 +78,7 @@ struct model_request {
     enum model_purpose purpose;
     int64_t batch, seq_len;
     int64_t cache_len; /* DECODE */
+    bool packed;       /* TRAIN, EVAL: samples share rows; "positions" says where they begin */
     enum dtype dtype;  /* of parameters and activations as built (F32; passes may change it) */
     /* loss */
     int64_t loss_chunks; /* 0: the kernel chooses */

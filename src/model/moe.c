@@ -106,8 +106,8 @@ static value_id attention(struct parts *p, value_id x, value_id inv_freq)
                                      {"self_attn.v_proj", hidden}),
                               .std = c->init_std,
                               .bias = true});
-    const value_id in[] = {qkv, inv_freq, p->out->positions}; /* VALUE_NONE: 0 .. T-1 */
-    qkv = build(p->b, OP_rotary, in, p->out->positions == VALUE_NONE ? 2 : 3,
+    const value_id in[] = {qkv, inv_freq, p->positions}; /* VALUE_NONE: 0 .. T-1 */
+    qkv = build(p->b, OP_rotary, in, p->positions == VALUE_NONE ? 2 : 3,
                 ATTRS({.name = "heads", .i = c->heads}, {.name = "kv_heads", .i = c->heads},
                       {.name = "head_dim", .i = head_dim},
                       {.name = "scale", .f = c->rope.attention_factor}));

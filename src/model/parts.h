@@ -21,6 +21,7 @@ struct parts {
     const struct model_request *r;
     struct model_graph *out;
     value_id tokens;       /* i32 [B, T] input */
+    value_id positions;    /* i32 [T], or [B, T] where samples share rows; VALUE_NONE: 0 .. T-1 */
     value_id targets;      /* i32 [B, T] input, -100 = ignored; VALUE_NONE: no loss is wanted */
     const char *hf_root;   /* "transformer.", "model." */
     const char *hf_layers; /* "h", "layers" */

@@ -550,7 +550,7 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
     refuses("datasets: [{path: x, type: parquet}]\n", ERR_UNSUPPORTED, "nearest is jsonl");
 
-    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: true\n"
+    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: false\n"
                               "disable_tqdm: true\ntf32: no\nlora_r:\nfinetuning_type: full\n");
     config_free(cfg);
 }
