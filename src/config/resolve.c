@@ -320,9 +320,8 @@ static enum status resolve_precision(struct config *cfg)
     if (cfg->bf16 == CONFIG_TRISTATE_TRUE && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) and fp16 (%s) are both true: keep one",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
-    if (cfg->bf16 == CONFIG_TRISTATE_AUTO && cfg->fp16)
-        return FAIL(ERR_CONFIG, "bf16 (%s) is auto and fp16 (%s) is true: set bf16: false",
-                    config_where(cfg, "bf16"), config_where(cfg, "fp16"));
+    if (cfg->fp16) /* it says what `bf16: auto` leaves open */
+        cfg->bf16 = CONFIG_TRISTATE_FALSE;
     if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
         return FAIL(ERR_CONFIG,
                     "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
