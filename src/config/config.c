@@ -119,6 +119,11 @@ static size_t row_of_field(const struct config *cfg, const void *field)
     return i;
 }
 
+const char *config_name_of(const struct config *cfg, const void *field)
+{
+    return config_keys[row_of_field(cfg, field)].name;
+}
+
 enum config_state config_state_of(const struct config *cfg, const void *field)
 {
     return (enum config_state)cfg->source->state[row_of_field(cfg, field)];

@@ -197,6 +197,8 @@ enum status config_resolve_schedule(struct config *cfg) MUST_CHECK;
 enum status config_check_model(const struct config *cfg, int *reads_text) MUST_CHECK;
 
 enum config_state config_state_of(const struct config *cfg, const void *field);
+/* The key whose value a field of the config is. */
+const char *config_name_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);
 
 /* Value text, shared by printing and docs (print.c). */

@@ -265,9 +265,8 @@ static enum status resolve_precision(struct config *cfg)
     if (cfg->bf16 == CONFIG_TRISTATE_TRUE && cfg->fp16)
         return FAIL(ERR_CONFIG, "bf16 (%s) and fp16 (%s) are both true: keep one",
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
-    if (cfg->bf16 == CONFIG_TRISTATE_AUTO && cfg->fp16)
-        return FAIL(ERR_CONFIG, "bf16 (%s) is auto and fp16 (%s) is true: set bf16: false",
-                    config_where(cfg, "bf16"), config_where(cfg, "fp16"));
+    if (cfg->fp16) /* it says what `bf16: auto` leaves open */
+        cfg->bf16 = CONFIG_TRISTATE_FALSE;
     if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
         return FAIL(ERR_CONFIG,
                     "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
@@ -323,20 +322,24 @@ static enum status resolve_logging(struct config *cfg)
     return OK;
 }
 
-/* Keys of an adapter without one would do nothing. */
-static enum status check_adapter(struct config *cfg)
+/* Keys of an adapter without one would do nothing; what they are by default is not written down. */
+static enum status resolve_adapter(struct config *cfg)
 {
-    static const char *const keys[] = {
-        "lora_r",       "lora_alpha",    "lora_dropout",      "lora_target_modules",
-        "use_rslora",   "use_dora",      "lora_bias",         "lora_modules_to_save",
-        "rank_pattern", "alpha_pattern", "lora_target_linear"};
+    const void *const fields[] = {
+        &cfg->lora_r,        &cfg->lora_alpha,         &cfg->lora_dropout,
+        &cfg->use_rslora,    &cfg->use_dora,           &cfg->lora_target_modules,
+        &cfg->lora_bias,     &cfg->rank_pattern,       &cfg->lora_modules_to_save,
+        &cfg->alpha_pattern, &cfg->lora_target_linear,
+    };
     if (cfg->adapter != CONFIG_ADAPTER_NONE || cfg->adapter_name_or_path)
         return OK;
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (config_is_set(cfg, keys[i]))
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const char *name = config_name_of(cfg, fields[i]);
+        if (config_is_set(cfg, name))
             return FAIL(ERR_CONFIG,
                         "%s: %s is of an adapter, and there is none: write adapter: lora too",
-                        config_where(cfg, keys[i]), keys[i]);
+                        config_where(cfg, name), name);
+        config_mark_derived(cfg, fields[i]);
     }
     return OK;
 }
@@ -395,7 +398,7 @@ static const struct {
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
-    {check_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
+    {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},
     {resolve_logging, "output_dir logging_dir report_to"},
     {resolve_evaluation, "eval_strategy eval_on_start eval_datasets val_set_size"},
