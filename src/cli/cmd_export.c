@@ -60,8 +60,9 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_export = {
     .name = "export",
-    .usage = "export CONFIG|FOLDER -o DIR [--checkpoint PATH|last|none] [--dtype f32|bf16|f16]\n"
-             "            [--merge] [--force] [--json]",
+    .usage =
+        "export CONFIG|FOLDER -o DIR [--checkpoint PATH|last|best|none] [--dtype f32|bf16|f16]\n"
+        "            [--merge] [--force] [--json]",
     .summary = "write a model as a Hugging Face folder",
     .text = "Writes config.json, model.safetensors (sharded when large) and the tokenizer files\n"
             "of the model it came from: a folder that transformers and other tools load. A run\n"
