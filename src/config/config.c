@@ -134,6 +134,11 @@ void config_mark_derived(struct config *cfg, const void *field)
     cfg->source->state[row_of_field(cfg, field)] = STATE_DERIVED;
 }
 
+void config_mark_idle(struct config *cfg, const void *field)
+{
+    cfg->source->state[row_of_field(cfg, field)] = STATE_IDLE;
+}
+
 void config_mark_wrong(struct config *cfg, const struct config_key *key)
 {
     cfg->source->state[key - config_keys] = STATE_WRONG;
@@ -172,7 +177,8 @@ const char *config_where(const struct config *cfg, const char *key)
 {
     const char *path;
     const struct config_key *row = find_row(key, &path);
-    if (!row || cfg->source->state[row - config_keys] == STATE_DEFAULT)
+    if (!row || cfg->source->state[row - config_keys] == STATE_DEFAULT ||
+        cfg->source->state[row - config_keys] == STATE_IDLE)
         return "default";
     if (cfg->source->state[row - config_keys] == STATE_DERIVED)
         return "derived";

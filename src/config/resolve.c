@@ -322,7 +322,7 @@ static enum status resolve_logging(struct config *cfg)
     return OK;
 }
 
-/* Keys of an adapter without one would do nothing; what they are by default is not written down. */
+/* Keys of an adapter do nothing without one. */
 static enum status resolve_adapter(struct config *cfg)
 {
     const void *const fields[] = {
@@ -339,7 +339,7 @@ static enum status resolve_adapter(struct config *cfg)
             return FAIL(ERR_CONFIG,
                         "%s: %s is of an adapter, and there is none: write adapter: lora too",
                         config_where(cfg, name), name);
-        config_mark_derived(cfg, fields[i]);
+        config_mark_idle(cfg, fields[i]);
     }
     return OK;
 }

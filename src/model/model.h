@@ -26,7 +26,9 @@ struct hf_piece {
     int64_t rows;     /* rows of our tensor it fills (its out-features) */
 };
 
-enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM };
+/* COUNTS: log 1, log 2, .. along the last axis; STEPS: x with log(1 + e^x) spread evenly in its
+ * logarithm from 0.001 to 0.1 (both of state spaces). */
+enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_COUNTS, INIT_STEPS };
 
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
