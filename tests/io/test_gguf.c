@@ -311,10 +311,11 @@ static uint32_t crc_of_numbers(const json_t *list)
 static void byte_level_tokenizers_are_what_llama_cpp_makes_of_them(void **state)
 {
     static const struct {
-        const char *name, *pre;
+        const char *name, *pre, *config;
         bool adds_bos;
-    } cases[] = {
-        {"gpt2", "gpt-2", false}, {"llama3", "llama-bpe", true}, {"qwen2", "qwen2", false}};
+    } cases[] = {{"gpt2", "gpt-2", "{}", false},
+                 {"llama3", "llama-bpe", "{\"bos_token\": \"<|begin_of_text|>\"}", true},
+                 {"qwen2", "qwen2", "{}", false}};
     json_t *all = golden_listing("tokenizers");
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
