@@ -22,7 +22,7 @@ MIXED = "fp16=false bf16=true"  # what PyTorch's autocast does: bf16 products, f
 FULL = f"configs/colab_optimized_full.yaml {MIXED} per_device_train_batch_size=20"
 SMALL = f"configs/colab_optimized.yaml {MIXED} per_device_train_batch_size=16"
 WIDE = "configs/wide_autoencoder.yaml per_device_train_batch_size=2"
-EXPERTS = f"configs/moe_small.yaml {MIXED} per_device_train_batch_size=12 max_seq_length=256 model.dropout=0 label_smoothing_factor=0 max_grad_norm=0"
+EXPERTS = f"configs/ava_small.yaml {MIXED} per_device_train_batch_size=12 max_seq_length=256 model.dropout=0 label_smoothing_factor=0 max_grad_norm=0"
 # Ours, and PyTorch's of the same work.
 CASES = {
     "per-frame-cnn-full": (FULL, "w2,B=20,T=5,W=640,compile=1"),

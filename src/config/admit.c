@@ -191,6 +191,28 @@ static enum status keep_opposite(struct config *cfg, const struct config_key *ke
     return value ? keep(cfg, key, node, is_override) : OK;
 }
 
+static bool is_pair_of_betas(const char *name)
+{
+    return strcmp(name, "adam_betas") == 0 || strcmp(name, "betas") == 0 ||
+           strcmp(name, "optimizer.params.betas") == 0;
+}
+
+/* adam_betas: [0.9, 0.95] is adam_beta1: 0.9 and adam_beta2: 0.95. */
+static enum status keep_betas(struct config *cfg, struct config_node *list, int is_override)
+{
+    static const char *const names[] = {"adam_beta1", "adam_beta2"};
+    struct config_node *next, *beta = list->first;
+    if (list->kind != NODE_LIST || list->n != ARRAY_LEN(names))
+        return FAIL(ERR_CONFIG, "%s: %s: expected the two decays of AdamW's moments, [0.9, 0.999]",
+                    list->where, config_node_name(list));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++, beta = next) {
+        next = beta->next;
+        beta->written = list->written;
+        TRY(keep(cfg, config_find_key(names[i]), beta, is_override));
+    }
+    return OK;
+}
+
 static enum status admit_node(struct config *cfg, struct config_node *node, int is_override)
 {
     char name[2 * CONFIG_MAX_KEY];
@@ -199,6 +221,8 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
     node->written = node->key;
     if (node->kind == NODE_MAP && config_has_alias_below(name))
         return admit_below(cfg, node, name, is_override);
+    if (is_pair_of_betas(name) && !is_accepted(node, "false"))
+        return keep_betas(cfg, node, is_override);
     const struct config_key *key = config_find_key(name);
     const struct config_refusal *row = key ? NULL : config_find_refusal(name);
     if (row && row->of_model)

@@ -81,6 +81,13 @@ static void spread_block(uint64_t seed, uint64_t stream, int64_t i_block, float 
     }
 }
 
+static float step_of(float x)
+{
+    float least = logf(0.001f), most = logf(0.1f);
+    float step = expf(least + 0.5f * (x + 1.0f) * (most - least));
+    return step + logf(-expm1f(-step)); /* the inverse of log(1 + e^x) */
+}
+
 static void store(enum dtype dtype, void *dst, int64_t i, float x)
 {
     if (dtype == DTYPE_F32)
@@ -104,8 +111,9 @@ struct filling {
 static void fill_blocks(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct filling *f = job;
-    bool normal = f->p->init == INIT_NORMAL, spread = f->p->init == INIT_UNIFORM;
-    float scale = normal ? (float)f->p->std : spread ? (float)f->p->bound : 1.0f;
+    bool normal = f->p->init == INIT_NORMAL, steps = f->p->init == INIT_STEPS;
+    bool spread = f->p->init == INIT_UNIFORM || steps;
+    float scale = normal ? (float)f->p->std : spread && !steps ? (float)f->p->bound : 1.0f;
     float same = f->p->init == INIT_ONE ? 1.0f : 0.0f;
     int64_t before = f->begin / BLOCK;
     (void)thread;
@@ -117,6 +125,10 @@ static void fill_blocks(const void *job, int64_t first, int64_t last, int thread
             draw_block(f->seed, f->stream, block, x);
         else if (spread)
             spread_block(f->seed, f->stream, block, x);
+        for (int i = 0; i < BLOCK && steps; i++)
+            x[i] = step_of(x[i]);
+        for (int i = 0; i < BLOCK && f->p->init == INIT_COUNTS; i++)
+            x[i] = logf((float)((block * BLOCK + i) % shape_last(&f->p->shape) + 1));
         int64_t begin = MAX(f->begin, block * BLOCK), end = MIN(f->end, (block + 1) * BLOCK);
         for (int64_t e = begin; e < end; e++)
             store(f->dtype, f->dst, e - f->begin, scale * x[e - block * BLOCK]);

@@ -26,7 +26,9 @@ struct hf_piece {
     int64_t rows;     /* rows of our tensor it fills (its out-features) */
 };
 
-enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM };
+/* COUNTS: log 1, log 2, .. along the last axis; STEPS: x with log(1 + e^x) spread evenly in its
+ * logarithm from 0.001 to 0.1 (both of state spaces). */
+enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_COUNTS, INIT_STEPS };
 
 struct model_param {
     const char *name; /* ours; unique, stable: checkpoints and programs refer to it */
@@ -78,10 +80,12 @@ struct model_request {
     enum model_purpose purpose;
     int64_t batch, seq_len;
     int64_t cache_len; /* DECODE */
+    bool packed;       /* TRAIN, EVAL: samples share rows; "positions" says where they begin */
     enum dtype dtype;  /* of parameters and activations as built (F32; passes may change it) */
     /* loss */
     int64_t loss_chunks; /* 0: the kernel chooses */
     double label_smoothing, z_loss;
+    double embedding_noise; /* TRAIN: NEFTune's alpha; 0: none */
 };
 
 enum { MODEL_MOST_SUMS = 24, MODEL_MOST_LOSSES = 16 };

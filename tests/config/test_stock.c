@@ -96,6 +96,32 @@ static void a_dump_of_training_arguments_is_a_config(void **state)
 
 #define MODEL "model: {model_type: gpt2}\n"
 
+static void a_pair_of_betas_is_both_of_them(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        MODEL "adam_betas: [0.8, 0.95]\n",
+        MODEL "deepspeed: {optimizer: {type: AdamW, params: {betas: [0.8, 0.95]}}}\n"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct config *cfg = accepts(texts[i]);
+        assert_true(cfg->adam_beta1 == 0.8 && cfg->adam_beta2 == 0.95);
+        config_free(cfg);
+    }
+    refuses(MODEL "adam_betas: [0.8]\n", "adam_betas: expected the two decays");
+    refuses(MODEL "adam_betas: [0.8, 1.0]\n", "adam_betas: \"1.0\" is out of range");
+    refuses(MODEL "adam_betas: [0.8, 0.9]\nadam_beta1: 0.7\n", "the same setting as adam_betas");
+}
+
+/* What a file leaves open, the command line may say. */
+static void half_precision_goes_before_a_precision_that_is_left_open(void **state)
+{
+    (void)state;
+    struct config *cfg = accepts(MODEL "bf16: auto\nfp16: true\n");
+    assert_int_equal(cfg->bf16, CONFIG_TRISTATE_FALSE);
+    config_free(cfg);
+    refuses(MODEL "bf16: true\nfp16: true\n", "are both true: keep one");
+}
+
 static void harmless_keys_act_as_they_say(void **state)
 {
     (void)state;
@@ -306,8 +332,8 @@ static void zero_optimization_acts_where_it_offloads(void **state)
             "zero_optimization.offload_optimiser: unknown key");
     refuses(MODEL "offload_param: false\nzero_optimization: {offload_param: {device: cpu}}\n",
             "the same setting as offload_param");
-    refuses(MODEL "deepspeed: {optimizer: {type: AdamW, params: {betas: [0.9, 0.95]}}}\n",
-            "write adam_beta1 and adam_beta2");
+    refuses(MODEL "deepspeed: {optimizer: {type: AdamW, params: {betas: 0.9}}}\n",
+            "expected the two decays of AdamW's moments");
 }
 
 int main(void)
@@ -319,6 +345,8 @@ int main(void)
         cmocka_unit_test(zero_optimization_acts_where_it_offloads),
         cmocka_unit_test(a_dump_of_training_arguments_is_a_config),
         cmocka_unit_test(harmless_keys_act_as_they_say),
+        cmocka_unit_test(a_pair_of_betas_is_both_of_them),
+        cmocka_unit_test(half_precision_goes_before_a_precision_that_is_left_open),
         cmocka_unit_test(an_axolotl_file_is_refused_for_what_changes_the_result_alone),
         cmocka_unit_test(a_llama_factory_file_is_a_config),
     };

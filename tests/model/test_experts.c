@@ -27,7 +27,7 @@ static enum status parse(struct model **m, const char *text)
     ", \"intermediate_size\": " #inner ", \"vocab_size\": " #vocab                                 \
     ", \"max_position_embeddings\": 4096"
 
-/* As published, or by the formula of the layers; the last is the decoder of configs/moe_small.yaml.
+/* As published, or by the formula of the layers; the last is the decoder of configs/ava_small.yaml.
  */
 static const struct {
     const char *config;

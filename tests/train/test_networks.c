@@ -112,7 +112,14 @@ static void networks_train_as_pytorch_trains_them(void **state)
                  {"wide_autoencoder", "per_device_train_batch_size=8", 0.0001},
                  {"frame_cnn", "per_device_train_batch_size=8", 0.002},
                  {"three_branch", "per_device_train_batch_size=3", 0.01},
-                 {"frames", "per_device_train_batch_size=7", 0.05}};
+                 {"frames", "per_device_train_batch_size=7", 0.05},
+                 {"multi_scale", "per_device_train_batch_size=6", 0.002},
+                 {"gnn", "per_device_train_batch_size=6", 0.002},
+                 {"ssm", "per_device_train_batch_size=6", 0.002},
+                 {"lstm", "per_device_train_batch_size=6", 0.002},
+                 {"plain_cnn", "per_device_train_batch_size=6", 0.05},
+                 {"sequences", "per_device_train_batch_size=4", 0.05},
+                 {"graphs", "per_device_train_batch_size=4", 0.05}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct network_run x;

@@ -10,16 +10,17 @@ static value_id project(struct writer *w, value_id x)
     return writer_concat(w, parts, 3, 2);
 }
 
-static value_id attend(struct writer *w, value_id x, const struct encoder_layer *l)
+value_id module_attention(struct writer *w, const char *name, value_id x, int64_t heads,
+                          double dropout)
 {
     int64_t d = writer_channels(w, x);
-    const char *before = writer_enter(w, "attn");
+    const char *before = writer_enter(w, name);
     value_id in[2] = {project(w, x), VALUE_NONE};
-    bool drops = w->r->purpose == MODEL_TRAIN && l->dropout > 0;
+    bool drops = w->r->purpose == MODEL_TRAIN && dropout > 0;
     const struct attr_set attrs[] = {
-        {.name = "heads", .i = l->heads},        {.name = "kv_heads", .i = l->heads},
-        {.name = "head_dim", .i = d / l->heads}, {.name = "causal", .i = false},
-        {.name = "dropout", .f = l->dropout},    {.name = "seed", .i = w->n_dropouts + 1}};
+        {.name = "heads", .i = heads},        {.name = "kv_heads", .i = heads},
+        {.name = "head_dim", .i = d / heads}, {.name = "causal", .i = false},
+        {.name = "dropout", .f = dropout},    {.name = "seed", .i = w->n_dropouts + 1}};
     if (drops) {
         in[1] = writer_random_state(w);
         w->n_dropouts++;
@@ -27,6 +28,12 @@ static value_id attend(struct writer *w, value_id x, const struct encoder_layer 
     x = build(w->b, OP_attention, in, drops ? 2 : 1, attrs, drops ? 6 : 4);
     x = module_linear(w, "out", x, d);
     w->prefix = before;
+    return x;
+}
+
+static value_id attend(struct writer *w, value_id x, const struct encoder_layer *l)
+{
+    x = module_attention(w, "attn", x, l->heads, l->dropout);
     return writer_dropout(w, x, l->dropout, false);
 }
 

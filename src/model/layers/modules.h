@@ -33,6 +33,45 @@ struct encoder_layer {
 value_id module_encoder(struct writer *w, const char *name, value_id x,
                         const struct encoder_layer *l);
 
+/* The first half of it alone: x [B, T, d], heads of d / heads channels each. */
+value_id module_attention(struct writer *w, const char *name, value_id x, int64_t heads,
+                          double dropout);
+
+/* A recurrent network over the steps of x [B, T, C] -> [B, T, hidden]; twice as wide where it is
+ * walked both ways. Parameters as PyTorch's nn.LSTM and nn.GRU have them. */
+struct recurrent_layer {
+    bool is_gru;
+    int64_t hidden, n_layers;
+    bool both_ways;
+    double dropout; /* between layers */
+};
+value_id module_recurrent(struct writer *w, const char *name, value_id x,
+                          const struct recurrent_layer *l);
+
+/* A selective state space over the steps of x [B, T, C] -> the same, with parameters as Mamba has
+ * them ("Mamba", Gu and Dao 2023). */
+struct state_space_layer {
+    int64_t states, kernel, expand;
+};
+value_id module_state_space(struct writer *w, const char *name, value_id x,
+                            const struct state_space_layer *l);
+
+/* Attention of the nodes x [B, N, C] to those that edges come from, and what they make of each
+ * other
+ * -> [B, N, heads width], with parameters as PyTorch Geometric's GATConv has them ("Graph Attention
+ * Networks", Velickovic et al. 2018). */
+struct graph_edges {
+    value_id from, to;
+};
+struct graph_layer {
+    int64_t heads, width;
+    double dropout; /* of the weights of edges */
+};
+/* Neighbours of a grid, up and down and to both sides, and every node to itself. */
+struct graph_edges writer_grid(struct writer *w, int64_t height, int64_t width);
+value_id module_graph_attention(struct writer *w, const char *name, value_id x,
+                                struct graph_edges edges, const struct graph_layer *l);
+
 /* ---- without weights ------------------------------------------------------------------------- */
 
 value_id writer_op(struct writer *w, enum op_id op, value_id x);

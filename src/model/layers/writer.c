@@ -94,7 +94,10 @@ static const char *name_of(struct writer *w, const char *suffix)
 
 const char *writer_enter(struct writer *w, const char *name)
 {
-    const char *before = w->prefix, *inside = pool_printf(&w->b->g->pool, "%s%s.", before, name);
+    const char *before = w->prefix, *inside;
+    if (!name[0])
+        return before;
+    inside = pool_printf(&w->b->g->pool, "%s%s.", before, name);
     if (!inside && w->b->status == OK)
         w->b->status = pool_status(&w->b->g->pool);
     w->prefix = inside ? inside : "";

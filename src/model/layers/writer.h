@@ -72,7 +72,7 @@ value_id writer_find(const struct writer *w, const char *name);
 /* From here on nodes belong to a new block. */
 void writer_start_block(struct writer *w);
 
-/* The names inside module `name`: returns the prefix to be put back. */
+/* The names inside module `name` ("": those outside): returns the prefix to be put back. */
 const char *writer_enter(struct writer *w, const char *name);
 
 /* x [.., I] -> [.., n_out]. */

@@ -54,6 +54,10 @@ kernel_declines cuda_route_declines, cuda_grouped_declines, cuda_grouped_plain_d
     cuda_group_sum_rows_declines;
 kernel_workspace cuda_route_workspace, cuda_router_grad_workspace, cuda_square_lse_workspace;
 
+/* sequences.c */
+kernel_declines cuda_scan_declines;
+kernel_workspace cuda_edges_workspace, cuda_scan_grad_workspace;
+
 /* attention.c */
 kernel_declines cuda_attention_cudnn_declines, cuda_attention_tensor_cores_declines,
     cuda_attention_tiles_declines, cuda_attention_plain_declines, cuda_attention_cached_declines;
