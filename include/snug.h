@@ -462,20 +462,28 @@ enum snug_status snug_data_json(const struct snug_data *d, int64_t n_samples,
 
 struct snug_export_options {
     const char *checkpoint; /* see snug_generator_open */
-    const char *out_dir;
-    const char *dtype; /* "f32", "bf16", "f16"; NULL: f32, or bf16 when the config says bf16 */
-    bool force;        /* replace a folder that is not empty */
-    bool merge;        /* an adapter is added to the weights, instead of written by itself */
+    const char *out_dir;    /* the folder, or the GGUF file */
+    const char *format;     /* "hf", "gguf"; NULL: GGUF where out_dir ends in .gguf */
+    /* "f32", "bf16", "f16", of GGUF also "q8_0", "q4_0", "q4_k_m"; NULL: f32, or bf16 when the
+     * config says bf16 */
+    const char *dtype;
+    bool force; /* replace a folder that is not empty, or a file */
+    bool merge; /* an adapter is added to the weights, instead of written by itself */
 };
 
 struct snug_exported {
     int64_t n_params, n_tensors;
     const char *dtype;
-    char *weights; /* folder they came from (freed with snug_free); NULL: initialised */
+    char *weights;  /* folder they came from (freed with snug_free); NULL: initialised */
+    bool is_gguf;   /* and then: */
+    bool is_merged; /* there was an adapter, which is in it */
+    bool has_tokenizer;
+    int64_t n_bytes; /* of the weights in the file */
+    int64_t n_wider; /* tensors whose rows are no whole blocks of the type: they have a wider one */
 };
 
 /* Writes a Hugging Face model folder; of a model with an adapter, unless that is merged, the
- * adapter alone in PEFT's format. */
+ * adapter alone in PEFT's format. Or a GGUF file, which always is a whole model. */
 enum snug_status snug_export(const struct snug_config *config, const struct snug_settings *settings,
                              const struct snug_export_options *options,
                              struct snug_exported *out) SNUG_MUST_CHECK;

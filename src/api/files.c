@@ -3,12 +3,14 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "base/log.h"
 #include "data/source.h"
 #include "engine/adapter_config.h"
 #include "engine/model_open.h"
 #include "engine/parameter_stream.h"
 #include "engine/weights_origin.h"
 #include "io/export.h"
+#include "io/gguf_export.h"
 #include "io/peft.h"
 #include "task/language.h"
 
@@ -68,15 +70,40 @@ out:
 
 /* ---- export ---------------------------------------------------------------------------------- */
 
-static enum status parse_dtype(const struct config *cfg, const char *text, enum dtype *dtype)
+/* The type as trained, where none is asked for. */
+static const char *dtype_or_trained(const struct config *cfg, const char *text)
 {
-    *dtype = cfg->bf16 == CONFIG_TRISTATE_TRUE ? DTYPE_BF16 : cfg->fp16 ? DTYPE_F16 : DTYPE_F32;
-    if (!text)
-        return OK;
+    return text ? text : cfg->bf16 == CONFIG_TRISTATE_TRUE ? "bf16" : cfg->fp16 ? "f16" : "f32";
+}
+
+static enum status parse_dtype(const char *text, enum dtype *dtype)
+{
+    enum gguf_recipe recipe;
     if (dtype_parse(text, dtype) &&
         (*dtype == DTYPE_F32 || *dtype == DTYPE_BF16 || *dtype == DTYPE_F16))
         return OK;
-    return FAIL(ERR_USAGE, "dtype '%s': write f32, bf16 or f16", text);
+    return gguf_recipe_parse(text, &recipe)
+               ? FAIL(ERR_USAGE,
+                      "dtype '%s' is of GGUF files: name one (-o model.gguf); a folder has f32, "
+                      "bf16 or f16",
+                      text)
+               : FAIL(ERR_USAGE, "dtype '%s': write f32, bf16 or f16", text);
+}
+
+static enum status parse_recipe(const char *text, enum gguf_recipe *recipe)
+{
+    return gguf_recipe_parse(text, recipe)
+               ? OK
+               : FAIL(ERR_USAGE, "dtype '%s': of GGUF there are f32, bf16, f16, q8_0, q4_0, q4_k_m",
+                      text);
+}
+
+static enum status parse_format(const struct snug_export_options *o, bool *is_gguf)
+{
+    *is_gguf = o->format ? strcmp(o->format, "gguf") == 0 : str_ends_with(o->out_dir, ".gguf");
+    if (!o->format || *is_gguf || strcmp(o->format, "hf") == 0)
+        return OK;
+    return FAIL(ERR_USAGE, "format '%s': write hf (a folder) or gguf (a file)", o->format);
 }
 
 /* What is written: all of a model with an adapter, of which that alone is stored; or the model
@@ -159,7 +186,7 @@ static enum status write_export(const struct exporting *e, struct parameter_stre
 {
     struct chosen chosen;
     enum dtype dtype;
-    enum status status = parse_dtype(e->cfg, e->options->dtype, &dtype);
+    enum status status = parse_dtype(dtype_or_trained(e->cfg, e->options->dtype), &dtype);
     if (status != OK)
         return status;
     TRY_GOTO(choose(&chosen, stream, adapter), out);
@@ -184,6 +211,66 @@ out:
     return status;
 }
 
+/* The file's own name, without its ending: what programs show. */
+static char *stem_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *stem = mem_strdup(name);
+    if (stem && str_ends_with(stem, ".gguf"))
+        stem[strlen(stem) - 5] = '\0';
+    return stem;
+}
+
+static enum status write_gguf_content(const struct exporting *e,
+                                      const struct parameter_stream *stream,
+                                      const struct gguf_content *content)
+{
+    struct gguf_export *g;
+    TRY(gguf_export_new(&g, content));
+    e->out->dtype = gguf_recipe_name(content->recipe);
+    e->out->n_tensors = gguf_export_n_tensors(g);
+    e->out->n_bytes = gguf_export_file_bytes(g);
+    e->out->n_wider = gguf_export_n_wider(g);
+    e->out->has_tokenizer = gguf_export_has_tokenizer(g);
+    if (gguf_export_caveats(g)[0])
+        log_warn("%s", gguf_export_caveats(g));
+    enum status status =
+        require_fit(e->cfg, parameter_stream_bytes(stream, DTYPE_F32) + gguf_export_bytes(g));
+    if (status == OK)
+        status = gguf_export_write(g, e->options->out_dir, e->options->force);
+    gguf_export_free(g);
+    return status;
+}
+
+static enum status write_gguf(const struct exporting *e, struct parameter_stream *stream)
+{
+    struct chosen chosen = {0};
+    enum gguf_recipe recipe;
+    enum status status = parse_recipe(dtype_or_trained(e->cfg, e->options->dtype), &recipe);
+    char *name = stem_of(e->options->out_dir);
+    if (status == OK && !name)
+        status = FAIL(ERR_MEMORY, "%s: out of memory", e->options->out_dir);
+    if (status == OK)
+        status = choose(&chosen, stream, false);
+    struct gguf_content content = {.model = e->model,
+                                   .params = chosen.params,
+                                   .n_params = chosen.n,
+                                   .tensors = chosen.tensors,
+                                   .stage = &stream->stage,
+                                   .team = stream->team,
+                                   .recipe = recipe,
+                                   .name = name,
+                                   .extras_folder = extras_folder(e)};
+    if (status == OK) {
+        count_chosen(&chosen, false, e->out);
+        status = write_gguf_content(e, stream, &content);
+    }
+    mem_free(name);
+    mem_free(chosen.params);
+    mem_free(chosen.tensors);
+    return status;
+}
+
 static enum status export_from(const struct exporting *e)
 {
     bool has_adapter = e->model->adapter != NULL;
@@ -191,12 +278,16 @@ static enum status export_from(const struct exporting *e)
     struct parameter_stream_options o = {.model = e->model,
                                          .seed = (uint64_t)e->cfg->seed,
                                          .n_threads = (int)e->cfg->num_threads,
-                                         .merge = has_adapter && e->options->merge};
+                                         .merge =
+                                             has_adapter && (e->options->merge || e->out->is_gguf)};
     if (e->options->merge && !has_adapter)
         return FAIL(ERR_USAGE, "there is no adapter to merge: the config has none");
+    e->out->is_merged = o.merge;
     TRY(weight_folders(&o.folders, e->model, e->out->weights, e->model_folder, e->adapter_folder));
     TRY(parameter_stream_open(&stream, &o));
-    enum status status = write_export(e, &stream, has_adapter && !e->options->merge);
+    enum status status = e->out->is_gguf
+                             ? write_gguf(e, &stream)
+                             : write_export(e, &stream, has_adapter && !e->options->merge);
     parameter_stream_close(&stream);
     return status;
 }
@@ -208,6 +299,7 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
     struct exporting e = {.cfg = config->config, .options = options, .out = out};
     enum status status;
     *out = (struct snug_exported){0};
+    TRY_GOTO(parse_format(options, &out->is_gguf), out);
     TRY_GOTO(open_model(e.cfg, hub_folder, &e.model, &e.model_folder), out);
     TRY_GOTO(adapter_from_config(e.model, e.cfg, hub_folder, &e.adapter_folder), out);
     TRY_GOTO(weights_origin(e.cfg, e.model, e.model_folder,

@@ -230,7 +230,8 @@ enum snug_status snug_exported_json(const struct snug_exported *e, const char *o
 {
     struct str s = {0};
     json_t *root =
-        json_pack("{s:s, s:I, s:I, s:s, s:s?}", "path", out_dir, "params", (json_int_t)e->n_params,
-                  "tensors", (json_int_t)e->n_tensors, "dtype", e->dtype, "weights", e->weights);
+        json_pack("{s:s, s:s, s:I, s:I, s:s, s:s?}", "path", out_dir, "format",
+                  e->is_gguf ? "gguf" : "hf", "params", (json_int_t)e->n_params, "tensors",
+                  (json_int_t)e->n_tensors, "dtype", e->dtype, "weights", e->weights);
     return hand_out(&s, json_text_take(root, JSON_INDENT(2), &s), text);
 }

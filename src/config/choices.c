@@ -81,20 +81,20 @@ static const struct config_choice schedule[] = {
     {"constant", CONFIG_SCHEDULE_CONSTANT, NULL},
     {"constant_with_warmup", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
     {"cosine_with_min_lr", CONFIG_SCHEDULE_COSINE_WITH_MIN_LR, NULL},
+    {"cosine_with_restarts", CONFIG_SCHEDULE_COSINE_WITH_RESTARTS, NULL},
+    {"polynomial", CONFIG_SCHEDULE_POLYNOMIAL, NULL},
+    {"inverse_sqrt", CONFIG_SCHEDULE_INVERSE_SQRT, NULL},
+    {"warmup_stable_decay", CONFIG_SCHEDULE_WARMUP_STABLE_DECAY, NULL},
+    {"reduce_lr_on_plateau", CONFIG_SCHEDULE_REDUCE_ON_PLATEAU, NULL},
+    {"wsd", CONFIG_SCHEDULE_WARMUP_STABLE_DECAY, NULL},
+    {"reducelronplateau", CONFIG_SCHEDULE_REDUCE_ON_PLATEAU, NULL},
     {"warmupdecaylr", CONFIG_SCHEDULE_LINEAR, NULL}, /* DeepSpeed's */
     {"warmuplr", CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP, NULL},
     REFUSE("warmupcosinelr", "cosine with warmup_steps"),
     REFUSE("onecycle", "cosine with warmup_steps"),
     REFUSE("lrrangetest", "linear"),
-    REFUSE("cosine_with_restarts", "cosine"),
     REFUSE("cosine_warmup_with_min_lr", "cosine_with_min_lr with warmup_steps"),
-    REFUSE("polynomial", "linear"),
-    REFUSE("inverse_sqrt", "linear"),
-    REFUSE("reduce_lr_on_plateau", "linear"),
-    REFUSE("reducelronplateau", "cosine"),
-    REFUSE("warmup_stable_decay", "constant_with_warmup"),
     REFUSE("greedy", "linear"),
-    REFUSE("wsd", "constant_with_warmup"),
     REFUSE("rex", "linear"),
     REFUSE("one_cycle", "cosine"),
     REFUSE("onecycle", "cosine"),
@@ -102,6 +102,13 @@ static const struct config_choice schedule[] = {
     REFUSE("warmupdecaylr", "linear with warmup_steps"),
     REFUSE("warmupcosinelr", "cosine with warmup_steps"),
     REFUSE("lrrangetest", "linear"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice curve[] = {
+    {"linear", CONFIG_CURVE_LINEAR, NULL},
+    {"cosine", CONFIG_CURVE_COSINE, NULL},
+    {"1-sqrt", CONFIG_CURVE_ONE_MINUS_SQRT, NULL},
     {NULL, 0, NULL},
 };
 
@@ -301,10 +308,10 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),       SET(schedule),     SET(dtype),         SET(device),
-        SET(interval),    SET(log_format),   SET(report),        SET(dataset_type),
-        SET(token_dtype), SET(compile),      SET(log_level),     SET(offload),
-        SET(adapter),     SET(adapter_bias), SET(chat_template), SET(overflow),
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),       SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),  SET(compile),
+        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias), SET(chat_template),
+        SET(overflow),   SET(curve),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -119,6 +119,11 @@ static size_t row_of_field(const struct config *cfg, const void *field)
     return i;
 }
 
+const char *config_name_of(const struct config *cfg, const void *field)
+{
+    return config_keys[row_of_field(cfg, field)].name;
+}
+
 enum config_state config_state_of(const struct config *cfg, const void *field)
 {
     return (enum config_state)cfg->source->state[row_of_field(cfg, field)];
@@ -127,6 +132,11 @@ enum config_state config_state_of(const struct config *cfg, const void *field)
 void config_mark_derived(struct config *cfg, const void *field)
 {
     cfg->source->state[row_of_field(cfg, field)] = STATE_DERIVED;
+}
+
+void config_mark_idle(struct config *cfg, const void *field)
+{
+    cfg->source->state[row_of_field(cfg, field)] = STATE_IDLE;
 }
 
 void config_mark_wrong(struct config *cfg, const struct config_key *key)
@@ -167,7 +177,8 @@ const char *config_where(const struct config *cfg, const char *key)
 {
     const char *path;
     const struct config_key *row = find_row(key, &path);
-    if (!row || cfg->source->state[row - config_keys] == STATE_DEFAULT)
+    if (!row || cfg->source->state[row - config_keys] == STATE_DEFAULT ||
+        cfg->source->state[row - config_keys] == STATE_IDLE)
         return "default";
     if (cfg->source->state[row - config_keys] == STATE_DERIVED)
         return "derived";

@@ -133,7 +133,13 @@ const char *config_rule_words(char *out, size_t size, const struct config_interv
 
 /* WRONG: what the user gave could not be taken; the field holds its default, so that the rest can
  * be looked at. */
-enum config_state { STATE_DEFAULT, STATE_SET, STATE_DERIVED, STATE_WRONG };
+enum config_state {
+    STATE_DEFAULT,
+    STATE_SET,
+    STATE_DERIVED, /* follows from other keys */
+    STATE_IDLE,    /* of something this run has not: neither shown nor written down */
+    STATE_WRONG
+};
 
 struct config_source {
     struct pool pool;
@@ -187,12 +193,20 @@ void config_add_fields(const struct config_dataset *d, json_t *out);
  * left out (resolve.c). */
 enum status config_resolve_all(struct config *cfg, int64_t n_ranks) MUST_CHECK;
 
+/* What the keys of the schedule come to (resolve_schedule.c). */
+enum status config_resolve_warmup(struct config *cfg) MUST_CHECK;
+enum status config_resolve_min_lr(struct config *cfg) MUST_CHECK;
+enum status config_resolve_schedule(struct config *cfg) MUST_CHECK;
+
 /* Refuses keys of an inline model that are wrong or unknown to its architecture (model.c).
  */
 enum status config_check_model(const struct config *cfg, int *reads_text) MUST_CHECK;
 
 enum config_state config_state_of(const struct config *cfg, const void *field);
+/* The key whose value a field of the config is. */
+const char *config_name_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);
+void config_mark_idle(struct config *cfg, const void *field);
 
 /* Value text, shared by printing and docs (print.c). */
 void config_add_double(struct str *out, double x);

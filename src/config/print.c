@@ -299,7 +299,8 @@ void config_add_datasets(struct str *out, const char *name, const json_t *array)
 static void add_row(struct str *out, const struct config *cfg, const struct config_key *key,
                     const json_t *value)
 {
-    if (json_is_null(value) || (key->type == TYPE_DATASETS && json_array_size(value) == 0))
+    if (cfg->source->state[key - config_keys] == STATE_IDLE || json_is_null(value) ||
+        (key->type == TYPE_DATASETS && json_array_size(value) == 0))
         return;
     if (cfg->source->state[key - config_keys] == STATE_DERIVED) {
         /* a comment: it follows from the rest, and would tie it down if it were read back */

@@ -30,14 +30,6 @@ static void derive_text(struct config *cfg, const char **field, const char *valu
     config_mark_derived(cfg, field);
 }
 
-static void derive_double(struct config *cfg, double *field, double value)
-{
-    if (is_set(cfg, field))
-        return;
-    *field = value;
-    config_mark_derived(cfg, field);
-}
-
 static const char *ranks_word(int64_t n)
 {
     return n == 1 ? "rank" : "ranks";
@@ -218,53 +210,6 @@ static enum status resolve_length(struct config *cfg)
     return OK;
 }
 
-static enum status resolve_warmup(struct config *cfg)
-{
-    if (cfg->warmup_steps > 0 && cfg->warmup_ratio > 0)
-        return FAIL(ERR_CONFIG, "warmup_steps %.17g (%s) and warmup_ratio %.17g (%s): keep one",
-                    cfg->warmup_steps, config_where(cfg, "warmup_steps"), cfg->warmup_ratio,
-                    config_where(cfg, "warmup_ratio"));
-    if (cfg->warmup_steps > 1 && floor(cfg->warmup_steps) != cfg->warmup_steps)
-        return FAIL(ERR_CONFIG,
-                    "%s: warmup_steps %.17g: below 1 it is a fraction of all steps, otherwise a "
-                    "whole number",
-                    config_where(cfg, "warmup_steps"), cfg->warmup_steps);
-    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT &&
-        (cfg->warmup_steps > 0 || cfg->warmup_ratio > 0))
-        return FAIL(ERR_CONFIG,
-                    "%s: lr_scheduler_type constant has no warm-up; write constant_with_warmup",
-                    config_where(cfg, cfg->warmup_steps > 0 ? "warmup_steps" : "warmup_ratio"));
-    return OK;
-}
-
-static enum status resolve_min_lr(struct config *cfg)
-{
-    const char *schedule = config_choice_name("schedule", (int)cfg->lr_scheduler_type);
-    int is_cosine = cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE ||
-                    cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR;
-    int has_min = is_set(cfg, &cfg->min_lr), has_ratio = is_set(cfg, &cfg->cosine_min_lr_ratio);
-    if (has_min && has_ratio)
-        return FAIL(ERR_CONFIG, "min_lr (%s) and cosine_min_lr_ratio (%s) are both given: keep one",
-                    config_where(cfg, "min_lr"), config_where(cfg, "cosine_min_lr_ratio"));
-    if ((has_min || has_ratio) && !is_cosine)
-        return FAIL(ERR_CONFIG,
-                    "%s: %s belongs to the cosine schedules; lr_scheduler_type is %s (%s)",
-                    config_where(cfg, has_min ? "min_lr" : "cosine_min_lr_ratio"),
-                    has_min ? "min_lr" : "cosine_min_lr_ratio", schedule,
-                    config_where(cfg, "lr_scheduler_type"));
-    if (cfg->lr_scheduler_type == CONFIG_SCHEDULE_COSINE_WITH_MIN_LR && !has_min && !has_ratio)
-        return FAIL(ERR_CONFIG, "%s: cosine_with_min_lr needs min_lr or cosine_min_lr_ratio",
-                    config_where(cfg, "lr_scheduler_type"));
-    derive_double(cfg, &cfg->min_lr, has_ratio ? cfg->cosine_min_lr_ratio * cfg->learning_rate : 0);
-    if (cfg->min_lr > cfg->learning_rate)
-        return FAIL(ERR_CONFIG, "min_lr %.17g (%s) is above learning_rate %.17g (%s)", cfg->min_lr,
-                    config_where(cfg, "min_lr"), cfg->learning_rate,
-                    config_where(cfg, "learning_rate"));
-    derive_double(cfg, &cfg->cosine_min_lr_ratio,
-                  cfg->learning_rate > 0 ? cfg->min_lr / cfg->learning_rate : 0);
-    return OK;
-}
-
 static enum status resolve_optimizer(struct config *cfg)
 {
     if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
@@ -377,20 +322,24 @@ static enum status resolve_logging(struct config *cfg)
     return OK;
 }
 
-/* Keys of an adapter without one would do nothing. */
-static enum status check_adapter(struct config *cfg)
+/* Keys of an adapter do nothing without one. */
+static enum status resolve_adapter(struct config *cfg)
 {
-    static const char *const keys[] = {
-        "lora_r",       "lora_alpha",    "lora_dropout",      "lora_target_modules",
-        "use_rslora",   "use_dora",      "lora_bias",         "lora_modules_to_save",
-        "rank_pattern", "alpha_pattern", "lora_target_linear"};
+    const void *const fields[] = {
+        &cfg->lora_r,        &cfg->lora_alpha,         &cfg->lora_dropout,
+        &cfg->use_rslora,    &cfg->use_dora,           &cfg->lora_target_modules,
+        &cfg->lora_bias,     &cfg->rank_pattern,       &cfg->lora_modules_to_save,
+        &cfg->alpha_pattern, &cfg->lora_target_linear,
+    };
     if (cfg->adapter != CONFIG_ADAPTER_NONE || cfg->adapter_name_or_path)
         return OK;
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (config_is_set(cfg, keys[i]))
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const char *name = config_name_of(cfg, fields[i]);
+        if (config_is_set(cfg, name))
             return FAIL(ERR_CONFIG,
                         "%s: %s is of an adapter, and there is none: write adapter: lora too",
-                        config_where(cfg, keys[i]), keys[i]);
+                        config_where(cfg, name), name);
+        config_mark_idle(cfg, fields[i]);
     }
     return OK;
 }
@@ -410,6 +359,24 @@ static enum status resolve_evaluation(struct config *cfg)
     return OK;
 }
 
+/* What goes by evaluations needs some. */
+static enum status resolve_best(struct config *cfg)
+{
+    const char *wants = cfg->load_best_model_at_end        ? "load_best_model_at_end"
+                        : cfg->early_stopping_patience > 0 ? "early_stopping_patience"
+                                                           : NULL;
+    if (wants && cfg->eval_strategy == CONFIG_INTERVAL_NO)
+        return FAIL(ERR_CONFIG, "%s: %s goes by evaluations: set eval_strategy: steps or epoch",
+                    config_where(cfg, wants), wants);
+    if (cfg->load_best_model_at_end && cfg->save_strategy == CONFIG_INTERVAL_NO)
+        return FAIL(ERR_CONFIG,
+                    "%s: load_best_model_at_end takes the weights from a checkpoint: leave "
+                    "save_strategy: no (%s) out",
+                    config_where(cfg, "load_best_model_at_end"),
+                    config_where(cfg, "save_strategy"));
+    return OK;
+}
+
 /* What there is to settle, with the keys each step looks at. */
 static const struct {
     enum status (*resolve)(struct config *cfg);
@@ -422,17 +389,20 @@ static const struct {
     {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
                  "max_seq_length"},
     {resolve_length, "max_steps num_train_epochs datasets"},
-    {resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
-    {resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
+    {config_resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
+    {config_resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
+    {config_resolve_schedule, "lr_scheduler_type lr_num_cycles lr_end lr_decay_steps learning_rate "
+                              "eval_strategy"},
     {resolve_optimizer, "optim momentum nesterov optim_state_dtype"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
-    {check_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
+    {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},
     {resolve_logging, "output_dir logging_dir report_to"},
     {resolve_evaluation, "eval_strategy eval_on_start eval_datasets val_set_size"},
+    {resolve_best, "eval_strategy save_strategy load_best_model_at_end early_stopping_patience"},
 };
 
 static int has_wrong_key(const struct config *cfg, const char *keys)

@@ -47,6 +47,10 @@ struct chat_template;
  * there is none. */
 enum status chat_template_open(struct chat_template **out, const char *family,
                                const char *tokenizer_name, const struct tokenizer *t) MUST_CHECK;
+/* *jinja (freed by the caller with mem_free) = the text of a tokenizer's template, from the first
+ * of the files beside it that has one, which is *path; NULL: there is none. */
+enum status chat_template_read(const char *tokenizer_name, char **jinja,
+                               struct str *path) MUST_CHECK;
 /* The same from the text of a template. */
 enum status chat_template_parse(struct chat_template **out, const char *jinja, const char *what,
                                 const struct tokenizer *t) MUST_CHECK;

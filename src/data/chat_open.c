@@ -80,48 +80,50 @@ static const char *configured(const json_t *config)
     return json_text(value);
 }
 
-static enum status parse_config(struct chat_template **out, const char *path,
-                                const struct tokenizer *t)
+static enum status read_config(char **jinja, const char *path)
 {
     json_t *config;
     TRY(json_read_file(&config, path, ERR_DATA));
-    const char *jinja = configured(config);
-    enum status status = jinja ? chat_template_parse(out, jinja, path, t) : OK;
+    const char *text = configured(config);
+    *jinja = text ? mem_strdup(text) : NULL;
     json_decref(config);
-    return status;
+    return text && !*jinja ? FAIL(ERR_MEMORY, "%s: out of memory", path) : OK;
 }
 
-static enum status parse_file(struct chat_template **out, const char *path,
-                              const struct tokenizer *t)
+static enum status read_file(char **jinja, const char *path)
 {
-    char *text;
     size_t n_bytes;
-    TRY(file_read(path, &text, &n_bytes));
-    enum status status = chat_template_parse(out, text, path, t);
-    mem_free(text);
-    return status;
+    return file_read(path, jinja, &n_bytes);
 }
 
-/* Of the files beside a tokenizer, the first one that has a template. */
-static enum status find_template(struct chat_template **out, const char *tokenizer_name,
-                                 const struct tokenizer *t)
+enum status chat_template_read(const char *tokenizer_name, char **jinja, struct str *path)
 {
     static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
     const char *slash = strrchr(tokenizer_name, '/');
-    struct str path = {0};
-    enum status status = OK;
-    for (size_t i = 0; i < ARRAY_LEN(names) && status == OK && !*out; i++) {
-        str_clear(&path);
+    *jinja = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(names) && !*jinja; i++) {
+        str_clear(path);
         if (file_is_folder(tokenizer_name))
-            str_addf(&path, "%s/%s", tokenizer_name, names[i]);
+            str_addf(path, "%s/%s", tokenizer_name, names[i]);
         else
-            str_addf(&path, "%.*s%s", slash ? (int)(slash - tokenizer_name + 1) : 0, tokenizer_name,
+            str_addf(path, "%.*s%s", slash ? (int)(slash - tokenizer_name + 1) : 0, tokenizer_name,
                      names[i]);
-        TRY_GOTO(str_status(&path), out);
-        if (file_is_regular(path.text))
-            status = (i == 0 ? parse_file : parse_config)(out, path.text, t);
+        TRY(str_status(path));
+        if (file_is_regular(path->text))
+            TRY((i == 0 ? read_file : read_config)(jinja, path->text));
     }
-out:
+    return OK;
+}
+
+static enum status find_template(struct chat_template **out, const char *tokenizer_name,
+                                 const struct tokenizer *t)
+{
+    struct str path = {0};
+    char *jinja = NULL;
+    enum status status = chat_template_read(tokenizer_name, &jinja, &path);
+    if (status == OK && jinja)
+        status = chat_template_parse(out, jinja, path.text, t);
+    mem_free(jinja);
     str_release(&path);
     return status;
 }

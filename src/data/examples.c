@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/packs.h"
 #include "data/permutation.h"
-
-enum { ITEM_TOKENS, ITEM_TARGETS };
+#include "data/windows.h"
 
 /* A set in the order that the seed gives it: those to train on first, those held out behind. */
 struct part {
@@ -23,7 +23,9 @@ struct examples {
     int64_t n_samples, seq_len;
     int32_t padding;
     uint64_t seed;
-    int32_t *scratch; /* [2, seq_len]: an example and its labels */
+    int32_t *scratch;   /* [2, seq_len]: an example and its labels */
+    struct packs packs; /* n 0: each has a row to itself */
+    int64_t n_tokens;   /* of packed ones */
 };
 
 /* How many are held out of the first n of n_total: shares of sets add up to that of all. */
@@ -66,6 +68,39 @@ static enum status fill_parts(struct examples *x, const struct examples_options 
     return OK;
 }
 
+/* Sample i of all is which example of which source. */
+static enum status find(const struct examples *x, int64_t i, const struct part **part,
+                        int64_t *first, int64_t *n)
+{
+    size_t k = 0;
+    while (k + 1 < x->n_parts && x->parts[k + 1].begin <= i)
+        k++;
+    const struct part *p = *part = &x->parts[k];
+    uint64_t place = (uint64_t)(p->first + (i - p->begin) % p->n_own);
+    int64_t example = (int64_t)permute(x->seed, p->stream, (uint64_t)p->n_all, place);
+    TRY(source_example(p->source, example, first, n));
+    *n = MIN(*n, x->seq_len);
+    return OK;
+}
+
+static enum status make_packs(struct examples *x)
+{
+    int32_t *lengths;
+    enum status status;
+    TRY(mem_try_array(&lengths, (size_t)x->n_samples, sizeof(*lengths)));
+    for (int64_t i = 0; i < x->n_samples; i++) {
+        const struct part *part;
+        int64_t first, n;
+        TRY_GOTO(find(x, i, &part, &first, &n), out);
+        lengths[i] = (int32_t)MAX(n, (int64_t)1);
+        x->n_tokens += n;
+    }
+    status = packs_make(&x->packs, lengths, x->n_samples, x->seq_len);
+out:
+    mem_free(lengths);
+    return status;
+}
+
 enum status examples_open(struct examples **out, const struct examples_options *o)
 {
     struct examples *x;
@@ -79,6 +114,8 @@ enum status examples_open(struct examples **out, const struct examples_options *
     TRY_GOTO(mem_try_array(&x->parts, o->n_sets, sizeof(*x->parts)), out);
     TRY_GOTO(mem_try_array(&x->scratch, 2 * (size_t)o->seq_len, sizeof(*x->scratch)), out);
     TRY_GOTO(fill_parts(x, o), out);
+    if (o->packed)
+        TRY_GOTO(make_packs(x), out);
     *out = x;
 out:
     if (status != OK)
@@ -90,49 +127,63 @@ void examples_free(struct examples *x)
 {
     if (!x)
         return;
+    packs_release(&x->packs);
     mem_free(x->parts);
     mem_free(x->scratch);
     mem_free(x);
 }
 
-/* Sample i of all is which example of which source. */
-static enum status find(const struct examples *x, int64_t i, const struct part **part,
-                        int64_t *first, int64_t *n)
-{
-    size_t k = 0;
-    while (k + 1 < x->n_parts && x->parts[k + 1].begin <= i)
-        k++;
-    const struct part *p = *part = &x->parts[k];
-    uint64_t place = (uint64_t)(p->first + (i - p->begin) % p->n_own);
-    int64_t example = (int64_t)permute(x->seed, p->stream, (uint64_t)p->n_all, place);
-    return source_example(p->source, example, first, n);
-}
-
+/* What lies in a row from token n on does not count; each is a sample by itself. */
 static void blank_from(const struct examples *x, struct batch *b, int64_t row, int64_t n)
 {
     int32_t *tokens = batch_row(b, ITEM_TOKENS, row), *targets = batch_row(b, ITEM_TARGETS, row);
-    for (int64_t k = n; k < x->seq_len; k++)
+    for (int64_t k = n; k < x->seq_len; k++) {
         tokens[k] = x->padding;
-    for (int64_t k = MAX(n - 1, (int64_t)0); k < x->seq_len; k++)
         targets[k] = LABEL_IGNORED;
+    }
+    if (x->packs.n > 0)
+        memset((int32_t *)batch_row(b, ITEM_POSITIONS, row) + n, 0,
+               (size_t)(x->seq_len - n) * sizeof(int32_t));
+}
+
+/* Sample i from token `at` of the row on; *n is its length. */
+static enum status read_at(const struct examples *x, int64_t i, struct batch *b, int64_t row,
+                           int64_t at, int64_t *n)
+{
+    const struct part *part;
+    int64_t first;
+    int32_t *targets = (int32_t *)batch_row(b, ITEM_TARGETS, row) + at;
+    int32_t *labels = x->scratch + x->seq_len;
+    TRY(find(x, i, &part, &first, n));
+    TRY(source_read(part->source, first, *n, x->scratch, labels));
+    memcpy((int32_t *)batch_row(b, ITEM_TOKENS, row) + at, x->scratch,
+           (size_t)*n * sizeof(*x->scratch));
+    for (int64_t k = 0; k < *n; k++) {
+        targets[k] = k + 1 < *n ? labels[k + 1] : LABEL_IGNORED;
+        b->n_valid += targets[k] != LABEL_IGNORED;
+    }
+    return OK;
 }
 
 static enum status read_example(void *user, int64_t i, struct batch *b, int64_t row)
 {
+    int64_t n;
+    TRY(read_at(user, i, b, row, 0, &n));
+    blank_from(user, b, row, n);
+    return OK;
+}
+
+static enum status read_pack(void *user, int64_t i, struct batch *b, int64_t row)
+{
     const struct examples *x = user;
-    const struct part *part;
-    int64_t first, n;
-    int32_t *tokens = batch_row(b, ITEM_TOKENS, row), *targets = batch_row(b, ITEM_TARGETS, row);
-    int32_t *labels = x->scratch + x->seq_len;
-    TRY(find(x, i, &part, &first, &n));
-    n = MIN(n, x->seq_len);
-    TRY(source_read(part->source, first, n, x->scratch, labels));
-    memcpy(tokens, x->scratch, (size_t)n * sizeof(*tokens));
-    for (int64_t k = 0; k + 1 < n; k++) {
-        targets[k] = labels[k + 1];
-        b->n_valid += targets[k] != LABEL_IGNORED;
+    int32_t *positions = batch_row(b, ITEM_POSITIONS, row);
+    int64_t at = 0, n;
+    for (int64_t k = x->packs.begin[i]; k < x->packs.begin[i + 1]; k++, at += n) {
+        TRY(read_at(x, x->packs.members[k], b, row, at, &n));
+        for (int64_t p = 0; p < n; p++)
+            positions[at + p] = (int32_t)p;
     }
-    blank_from(x, b, row, n);
+    blank_from(x, b, row, at);
     return OK;
 }
 
@@ -143,14 +194,21 @@ static void blank_example(void *user, struct batch *b, int64_t row)
 
 struct dataset examples_dataset(struct examples *x)
 {
+    bool packed = x->packs.n > 0;
     return (struct dataset){
         .user = x,
-        .n_samples = x->n_samples,
-        .noun = "examples",
+        .n_samples = packed ? x->packs.n : x->n_samples,
+        .noun = packed ? "rows" : "examples",
         .size = x->seq_len,
         .size_noun = "tokens",
+        .advice = packed ? "packing: false" : NULL,
         .is_split = true,
-        .read = read_example,
+        .read = packed ? read_pack : read_example,
         .blank = blank_example,
     };
+}
+
+struct packing_counts examples_packing(const struct examples *x)
+{
+    return (struct packing_counts){x->n_samples, x->packs.n, x->n_tokens};
 }

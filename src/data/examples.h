@@ -1,4 +1,5 @@
-/* examples.h: examples as rows: each by itself, cut or filled up to the length of a row.
+/* examples.h: examples as rows: each by itself, cut or filled up to the length of a row, or,
+ * packed, several to a row, as many as fit (packs.h), each with positions of its own.
  *
  * Several sources are seen as one, each as often as its weight says: in an epoch, 2 is twice and
  * 0.5 a half of it. Which examples are held out for evaluation, and which half is seen, is drawn by
@@ -26,6 +27,7 @@ struct examples_options {
     int32_t padding; /* what rows are filled up with */
     double held_out; /* below 1: a part of the examples; from 1 on: their number */
     int wants_held;  /* those, each once; else the others */
+    int packed;      /* batches have positions: windows_describe() */
     uint64_t seed;
 };
 
@@ -37,6 +39,12 @@ enum status examples_open(struct examples **out, const struct examples_options *
 void examples_free(struct examples *x);
 
 struct dataset examples_dataset(struct examples *x);
+
+/* Of packed ones: how many there are, in how many rows, and their tokens. */
+struct packing_counts {
+    int64_t n_examples, n_rows, n_tokens;
+};
+struct packing_counts examples_packing(const struct examples *x);
 
 #ifdef __cplusplus
 }

@@ -5,19 +5,19 @@
 
 #include "base/alloc.h"
 
-enum { ITEM_TOKENS, ITEM_TARGETS };
-
 struct windows {
     const struct source *source;
     int64_t seq_len;
     int32_t *scratch; /* [2, seq_len + 1]: a window and its labels */
 };
 
-void windows_describe(struct batch *b, int64_t n_rows, int64_t seq_len)
+void windows_describe(struct batch *b, int64_t n_rows, int64_t seq_len, bool packed)
 {
     struct shape shape = shape_of(2, n_rows, seq_len);
     batch_add(b, "tokens", DTYPE_I32, shape);
     batch_add(b, "targets", DTYPE_I32, shape);
+    if (packed)
+        batch_add(b, "positions", DTYPE_I32, shape);
 }
 
 enum status windows_open(struct windows **out, const struct source *source, int64_t seq_len)
@@ -52,6 +52,14 @@ void windows_free(struct windows *w)
     mem_free(w);
 }
 
+/* Where other data of the run has several samples to a row, a window is one. */
+static void number_tokens(const struct windows *w, struct batch *b, int64_t row)
+{
+    int32_t *positions = b->n_items > ITEM_POSITIONS ? batch_row(b, ITEM_POSITIONS, row) : NULL;
+    for (int64_t k = 0; positions && k < w->seq_len; k++)
+        positions[k] = (int32_t)k;
+}
+
 static enum status read_window(void *user, int64_t i, struct batch *b, int64_t row)
 {
     const struct windows *w = user;
@@ -63,6 +71,7 @@ static enum status read_window(void *user, int64_t i, struct batch *b, int64_t r
     memcpy(targets, labels + 1, (size_t)length * sizeof(*targets));
     for (int64_t k = 0; k < length; k++)
         b->n_valid += targets[k] != LABEL_IGNORED;
+    number_tokens(w, b, row);
     return OK;
 }
 
@@ -74,6 +83,7 @@ static void blank_window(void *user, struct batch *b, int64_t row)
         tokens[k] = 0;
         targets[k] = LABEL_IGNORED;
     }
+    number_tokens(w, b, row);
 }
 
 struct dataset windows_dataset(struct windows *w)

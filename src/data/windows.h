@@ -15,9 +15,12 @@ extern "C" {
 
 struct windows;
 
+/* The items of a batch, in their order. */
+enum { ITEM_TOKENS, ITEM_TARGETS, ITEM_POSITIONS };
+
 /* Adds the items "tokens" and "targets", i32 [n_rows, seq_len]; targets are LABEL_IGNORED where
- * they do not count. */
-void windows_describe(struct batch *b, int64_t n_rows, int64_t seq_len);
+ * they do not count. Packed: and "positions", of each token in its own sample. */
+void windows_describe(struct batch *b, int64_t n_rows, int64_t seq_len, bool packed);
 
 /* ERR_DATA when the source has not one window. It must outlive the windows. */
 enum status windows_open(struct windows **out, const struct source *source,

@@ -30,6 +30,7 @@ static enum status open_task(struct engine *e, const struct engine_options *o)
     e->task.model = e->model = e->own_model;
     if (!o->task)
         e->task.def = task_for(e->model);
+    e->task.packed = e->task.def->packs && e->task.def->packs(e->config);
     return OK;
 }
 

@@ -116,6 +116,7 @@ static enum status build_train(struct stage *s, const struct task *task,
                                     .dtype = DTYPE_F32,
                                     .loss_chunks = n->loss_chunks,
                                     .label_smoothing = n->label_smoothing,
+                                    .embedding_noise = n->embedding_noise,
                                     .z_loss = n->z_loss};
     struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;

@@ -42,6 +42,7 @@ static enum status numerics_from(struct numerics *n, const struct config *cfg,
     n->optimizer = optimizer_from(cfg, &n->precision);
     n->loss_chunks = cfg->lmhead_chunks == CONFIG_AUTO ? 0 : cfg->lmhead_chunks;
     n->label_smoothing = cfg->label_smoothing_factor;
+    n->embedding_noise = cfg->neftune_noise_alpha;
     n->z_loss = cfg->z_loss;
     n->unfused = cfg->compile == CONFIG_COMPILE_NONE;
     n->deterministic = cfg->deterministic ? config_where(cfg, "deterministic") : NULL;

@@ -22,6 +22,7 @@ struct numerics {
     struct optimizer_options optimizer; /* precision, n_micro and nominal_count aside: graphs.c */
     int64_t loss_chunks;                /* 0: the kernel chooses */
     double label_smoothing, z_loss;     /* of the loss that is trained */
+    double embedding_noise;             /* NEFTune's alpha */
     bool unfused;                       /* the graph is not rewritten */
     const char *deterministic; /* where it was asked for that the same bits come out in every run;
                                 * NULL: nowhere */

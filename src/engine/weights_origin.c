@@ -57,12 +57,13 @@ enum status weights_origin(const struct config *cfg, const struct model *model,
     *folder = NULL;
     if (spec && strcmp(spec, "none") == 0)
         return own_model(model_folder, folder);
-    TRY(checkpoint_find(cfg->output_dir, spec ? spec : "auto", folder));
+    const char *wanted = spec ? spec : cfg->load_best_model_at_end ? "best" : "auto";
+    TRY(checkpoint_find(cfg->output_dir, wanted, folder));
     if (!*folder) {
         TRY(refuse_lost_weights(cfg->output_dir));
         return own_model(model_folder, folder);
     }
-    bool verified = !spec || strcmp(spec, "last") == 0;
+    bool verified = !spec || strcmp(spec, "last") == 0 || strcmp(spec, "best") == 0;
     enum status status = OK;
     if (verified || is_checkpoint(*folder))
         status = check_checkpoint(*folder, model, verified ? CHECKPOINT_QUICK : CHECKPOINT_FULL);

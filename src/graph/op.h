@@ -110,6 +110,7 @@ enum index_kind {
     INDEX_ANY,         /* each below a limit */
     INDEX_OFFSETS,     /* rising from 0 to the limit: where groups of rows begin, and their end */
     INDEX_PERMUTATION, /* of the places of the input itself */
+    INDEX_POSITIONS,   /* places in samples of `limit` tokens: 0, 1, 2, ... and again */
 };
 
 struct index_rule {
@@ -175,8 +176,9 @@ struct op_def {
     /* Integer inputs are indices below this: how far those of a timing may spread. NULL: only 0 is
      * sure to be valid. */
     int64_t (*index_limit)(const struct op_call *c);
-    /* Bit i: input i holds offsets of groups of the rows of input 0, or a permutation. */
-    uint32_t offset_inputs, permutation_inputs;
+    /* Bit i: input i holds offsets of groups of the rows of input 0, or a permutation, or places of
+     * tokens in their samples, which lie side by side in its rows. */
+    uint32_t offset_inputs, permutation_inputs, position_inputs;
     bool workspace_is_logits; /* names the workspace in memory reports */
     bool nondeterministic;
 
@@ -203,6 +205,8 @@ static inline HOST_DEVICE int64_t index_value(struct index_rule r, int64_t i, in
     uint64_t below = r.limit > 1 ? (uint64_t)r.limit : 1;
     if (r.kind == INDEX_OFFSETS)
         return n > 1 ? (int64_t)((double)r.limit * (double)i / (double)(n - 1)) : 0;
+    if (r.kind == INDEX_POSITIONS)
+        return (int64_t)((uint64_t)i % below);
     return r.kind == INDEX_PERMUTATION ? n - 1 - i : (int64_t)(random % below);
 }
 

@@ -59,6 +59,9 @@ struct checkpoint_content {
     enum dtype weights_dtype;               /* of the matrices: what config.json says */
     const struct checkpoint_tensor *states; /* [n_states] */
     size_t n_states;
+    bool only_weights;                /* states are not saved: no run can go on from it */
+    int64_t best_step;                /* the step whose checkpoint rotation spares; 0: none */
+    double best_value;                /* of the metric there; for trainer_state.json */
     const struct tensor_stage *stage; /* how to read both */
     const char *run;                  /* id of the run it belongs to; NULL: none */
     json_t *state;       /* an object: whatever the trainer needs back (RNG, cursor, scaler, ...) */
@@ -90,6 +93,7 @@ int64_t checkpoint_save_bytes(const struct model_param *params, int n_params);
 enum status checkpoint_recover(const char *output_dir) MUST_CHECK;
 
 /* *path (freed by the caller with mem_free) = the checkpoint that `spec` means:
+ *   "best"  the one that the newest says is the best, where it does; else as "auto"
  *   "last"  the newest complete one of the newest run in output_dir, its checksums verified; none
  * is ERR_CHECKPOINT "auto"  the same, but none is OK and *path is NULL other   a path, as it is or
  * inside output_dir; not verified: checkpoint_open does Incomplete or damaged ones are passed over
@@ -154,6 +158,8 @@ enum status checkpoint_read_params(const struct checkpoint *c, const struct mode
 enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
                                   const struct tensor *dst,
                                   const struct tensor_stage *stage) MUST_CHECK;
+/* Whether it was saved with only_weights. */
+bool checkpoint_has_states(const struct checkpoint *c);
 /* All of them; the checkpoint must hold these and no others, or the optimizer is another one. */
 enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,

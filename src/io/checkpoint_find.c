@@ -88,6 +88,28 @@ static enum status find_newest(struct pool *pool, const char *output_dir, const 
     return OK;
 }
 
+/* *found = the one that the newest says is the best; the newest where it says nothing, or that one
+ * is not there any more. */
+static enum status find_best(struct pool *pool, const char *output_dir, const char **found)
+{
+    json_t *state = NULL;
+    TRY(find_newest(pool, output_dir, found));
+    if (!*found)
+        return OK;
+    TRY(checkpoint_peek(*found, &state));
+    int64_t step = json_integer_value(json_object_get(json_object_get(state, "best"), "step"));
+    json_decref(state);
+    const char *folder = checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, step);
+    TRY(pool_status(pool));
+    if (step <= 0 || strcmp(folder, *found) == 0)
+        return OK;
+    if (try_open(folder) == OK)
+        *found = folder;
+    else
+        log_warn("%s, the best one, is passed over: %s", folder, status_message());
+    return OK;
+}
+
 /* *found = a path the user gave, as it is or inside output_dir. */
 static enum status find_given(struct pool *pool, const char *output_dir, const char *spec,
                               const char **found)
@@ -98,8 +120,9 @@ static enum status find_given(struct pool *pool, const char *output_dir, const c
     if (*found)
         return OK;
     return FAIL(ERR_CHECKPOINT,
-                "'%s': no such checkpoint here or in %s; give the folder of one, or 'last'", spec,
-                output_dir);
+                "'%s': no such checkpoint here or in %s; give the folder of one, 'last' or "
+                "'best'",
+                spec, output_dir);
 }
 
 enum status checkpoint_find(const char *output_dir, const char *spec, char **path)
@@ -107,10 +130,12 @@ enum status checkpoint_find(const char *output_dir, const char *spec, char **pat
     *path = NULL;
     struct pool pool;
     const char *found = NULL;
-    bool automatic = strcmp(spec, "auto") == 0, last = strcmp(spec, "last") == 0;
+    bool best = strcmp(spec, "best") == 0, automatic = best || strcmp(spec, "auto") == 0;
+    bool newest = strcmp(spec, "auto") == 0 || strcmp(spec, "last") == 0;
     pool_init(&pool);
-    enum status status = automatic || last ? find_newest(&pool, output_dir, &found)
-                                           : find_given(&pool, output_dir, spec, &found);
+    enum status status = best     ? find_best(&pool, output_dir, &found)
+                         : newest ? find_newest(&pool, output_dir, &found)
+                                  : find_given(&pool, output_dir, spec, &found);
     if (status == OK && !found && !automatic)
         status = FAIL(ERR_CHECKPOINT,
                       "%s: no complete checkpoint in it; train first, without resuming, or name "

@@ -21,6 +21,13 @@ static enum status as_checkpoint(enum status status)
     return status == ERR_DATA || status == ERR_IO ? ERR_CHECKPOINT : status;
 }
 
+/* The manifest lists what was written. */
+bool checkpoint_has_states(const struct checkpoint *c)
+{
+    const json_t *files = json_object_get(c->root, "files");
+    return json_object_get(files, CHECKPOINT_OPTIMIZER_FILE) != NULL;
+}
+
 static enum status open_parts(struct checkpoint *c, const char *path, enum checkpoint_check check)
 {
     c->folder = mem_strdup(path);
@@ -28,6 +35,8 @@ static enum status open_parts(struct checkpoint *c, const char *path, enum check
         return FAIL(ERR_MEMORY, "%s: out of memory", path);
     TRY(checkpoint_read_state_file(&c->root, path));
     TRY(checkpoint_verify(c->root, path, check));
+    if (!checkpoint_has_states(c))
+        return OK;
     struct str file = {0};
     str_addf(&file, "%s/" CHECKPOINT_OPTIMIZER_FILE, path);
     enum status status = str_status(&file);
@@ -195,6 +204,11 @@ enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,
                                    const struct tensor_stage *stage)
 {
+    if (!c->states)
+        return FAIL(ERR_CHECKPOINT,
+                    "%s: was saved with save_only_model: true; there are no optimizer states to go "
+                    "on with: start a new run from its weights (model_name_or_path: %s)",
+                    c->folder, c->folder);
     size_t n_stored = st_reader_count(c->states);
     for (size_t i = 0; i < n_states; i++)
         TRY(checkpoint_read_state(c, states[i].name, &states[i].tensor, stage));

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/temporary.h"
 #include "io/checkpoint_internal.h"
@@ -49,10 +50,14 @@ static enum status write_trainer_state(const char *folder, int64_t step,
                                        const struct checkpoint_content *c)
 {
     json_t *history = c->log_history ? json_incref(c->log_history) : json_array();
-    json_t *root = json_pack("{s:n, s:n, s:f, s:I, s:b, s:b, s:b, s:o}", "best_metric",
-                             "best_model_checkpoint", "epoch", c->epoch, "global_step",
-                             (json_int_t)step, "is_hyper_param_search", 0, "is_local_process_zero",
-                             1, "is_world_process_zero", 1, "log_history", history);
+    bool has_best = c->best_step > 0;
+    json_t *best = has_best ? json_sprintf("checkpoint-%lld", (long long)c->best_step) : NULL;
+    json_t *root =
+        json_pack("{s:o, s:o?, s:f, s:I, s:b, s:b, s:b, s:o}", "best_metric",
+                  has_best ? json_finite(c->best_value) : json_null(), "best_model_checkpoint",
+                  has_best ? best : json_null(), "epoch", c->epoch, "global_step", (json_int_t)step,
+                  "is_hyper_param_search", 0, "is_local_process_zero", 1, "is_world_process_zero",
+                  1, "log_history", history);
     enum status status = json_file_write(folder, CHECKPOINT_TRAINER_FILE, root);
     json_decref(root);
     return status;
@@ -62,7 +67,8 @@ static enum status write_trainer_state(const char *folder, int64_t step,
 static enum status write_files(const char *folder, int64_t step, const struct checkpoint_content *c)
 {
     TRY(write_model(folder, c));
-    TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
+    if (!c->only_weights)
+        TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
     TRY(write_trainer_state(folder, step, c));
     return checkpoint_write_state(folder, c->run, step, c->state);
 }
@@ -144,7 +150,8 @@ out:
     return status;
 }
 
-static enum status rotate(const char *output_dir, int64_t step_written, int64_t keep)
+static enum status rotate(const char *output_dir, int64_t step_written, int64_t best_step,
+                          int64_t keep)
 {
     struct pool pool;
     struct checkpoint_entries list;
@@ -154,7 +161,8 @@ static enum status rotate(const char *output_dir, int64_t step_written, int64_t 
     for (size_t i = 0; i < list.n; i++)
         n_excess += list.items[i].ours;
     for (size_t i = 0; i < list.n && n_excess > 0 && status == OK; i++) {
-        if (!list.items[i].ours || list.items[i].step == step_written)
+        if (!list.items[i].ours || list.items[i].step == step_written ||
+            list.items[i].step == best_step)
             continue;
         status = checkpoint_remove(output_dir, list.items[i].step);
         n_excess--;
@@ -179,7 +187,7 @@ enum status checkpoint_save(const char *output_dir, int64_t step,
     TRY_GOTO(write_and_place(&p, output_dir, step, content), out);
     if (file_exists(p.aside))
         clear_aside(&p);
-    if (keep > 0 && rotate(output_dir, step, keep) != OK)
+    if (keep > 0 && rotate(output_dir, step, content->best_step, keep) != OK)
         log_warn("old checkpoints could not be removed (tried again at the next save): %s",
                  status_message());
 out:

@@ -143,11 +143,12 @@ static value_id build_embedding(struct parts *p, value_id *table)
     value_id places =
         parts_param(p, "positions.weight", parts_hf_name(p, "wpe.weight"),
                     shape_of(2, m->language.context, m->hidden), INIT_NORMAL, c->init_std);
-    value_id at = p->r->purpose == MODEL_DECODE
-                      ? p->out->positions
+    value_id at = p->positions != VALUE_NONE
+                      ? p->positions
                       : build(b, OP_iota, NULL, 0, ATTRS({.name = "length", .i = p->r->seq_len}));
     value_id x = build(b, OP_embedding, IN(*table, p->tokens), NO_ATTRS);
-    value_id y = build(b, OP_embedding, IN(places, at), NO_ATTRS); /* [T, C] */
+    x = parts_embedding_noise(p, x);
+    value_id y = build(b, OP_embedding, IN(places, at), NO_ATTRS); /* [T, C], or [B, T, C] */
     x = build_name(b, build(b, OP_add, IN(x, y), NO_ATTRS), "embed");
     return parts_dropout(p, x, c->embed_dropout);
 }

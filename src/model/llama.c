@@ -97,8 +97,8 @@ static value_id rotate(struct parts *p, value_id qkv, const struct tables *table
     bool local = c->traits->has_local_rope && c->layers[b->block].slides;
     const struct rope *rope = local ? &c->local_rope : &c->rope;
     /* Positions VALUE_NONE: 0 .. T-1 */
-    const value_id in[] = {qkv, local ? tables->local : tables->full, p->out->positions};
-    qkv = build(b, OP_rotary, in, p->out->positions == VALUE_NONE ? 2 : 3,
+    const value_id in[] = {qkv, local ? tables->local : tables->full, p->positions};
+    qkv = build(b, OP_rotary, in, p->positions == VALUE_NONE ? 2 : 3,
                 ATTRS({.name = "heads", .i = c->heads}, {.name = "kv_heads", .i = c->kv_heads},
                       {.name = "head_dim", .i = c->head_dim},
                       {.name = "scale", .f = rope->attention_factor}));
@@ -192,6 +192,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
     if (c->traits->embedding_grows)
         x = build(b, OP_scale, IN(x), ATTRS({.name = "factor", .f = sqrt((double)m->hidden)}));
+    x = parts_embedding_noise(&p, x);
     struct routing routing = routing_none();
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;

@@ -80,10 +80,12 @@ struct model_request {
     enum model_purpose purpose;
     int64_t batch, seq_len;
     int64_t cache_len; /* DECODE */
+    bool packed;       /* TRAIN, EVAL: samples share rows; "positions" says where they begin */
     enum dtype dtype;  /* of parameters and activations as built (F32; passes may change it) */
     /* loss */
     int64_t loss_chunks; /* 0: the kernel chooses */
     double label_smoothing, z_loss;
+    double embedding_noise; /* TRAIN: NEFTune's alpha; 0: none */
 };
 
 enum { MODEL_MOST_SUMS = 24, MODEL_MOST_LOSSES = 16 };

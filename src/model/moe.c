@@ -108,8 +108,8 @@ static value_id attention(struct parts *p, value_id x, value_id inv_freq)
                                      {"self_attn.v_proj", hidden}),
                               .std = c->init_std,
                               .bias = true});
-    const value_id in[] = {qkv, inv_freq, p->out->positions}; /* VALUE_NONE: 0 .. T-1 */
-    qkv = build(p->b, OP_rotary, in, p->out->positions == VALUE_NONE ? 2 : 3,
+    const value_id in[] = {qkv, inv_freq, p->positions}; /* VALUE_NONE: 0 .. T-1 */
+    qkv = build(p->b, OP_rotary, in, p->positions == VALUE_NONE ? 2 : 3,
                 ATTRS({.name = "heads", .i = c->heads}, {.name = "kv_heads", .i = c->heads},
                       {.name = "head_dim", .i = head_dim},
                       {.name = "scale", .f = c->rope.attention_factor}));
@@ -152,6 +152,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
     value_id inv_freq = parts_inv_freq(&p, "inv_freq", &c->rope, m->hidden / c->heads);
     value_id x = build_name(b, build(b, OP_embedding, IN(table, p.tokens), NO_ATTRS), "embed");
+    x = parts_embedding_noise(&p, x);
     x = parts_dropout(&p, x, c->dropout);
     for (int i = 0; i < m->n_layers; i++) {
         b->block = i;

@@ -1,6 +1,7 @@
 /* parts.c: see parts.h. */
 #include "model/parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/adapted_linear.h"
@@ -38,16 +39,18 @@ void parts_begin(struct parts *p)
     const struct model_request *r = p->r;
     *out = (struct model_graph){
         .position = VALUE_NONE, .positions = VALUE_NONE, .rng = VALUE_NONE, .logits = VALUE_NONE};
-    p->targets = VALUE_NONE;
+    p->targets = p->positions = VALUE_NONE;
     out->n_blocks = (int)p->m->n_layers;
     struct shape batch = shape_of(2, r->batch, r->seq_len);
     p->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL)
         p->targets = build_value(p->b, "targets", ROLE_INPUT, DTYPE_I32, batch);
+    if (r->packed)
+        p->positions = build_value(p->b, "positions", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_DECODE) {
         out->position =
             build_value(p->b, "position", ROLE_INPUT, DTYPE_I32, shape_of(1, INT64_C(1)));
-        out->positions =
+        out->positions = p->positions =
             build_value(p->b, "positions", ROLE_INPUT, DTYPE_I32, shape_of(1, r->seq_len));
         out->caches = pool_alloc(&p->b->g->pool, sizeof(*out->caches) * (size_t)out->n_blocks);
     }
@@ -225,11 +228,16 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
         if (b->status == OK)
             p->out->caches[b->block] = cache;
         y = build(b, OP_attention_cached, IN(qkv, cache, p->out->position), attrs, n_attrs - 2);
-    } else if (drops(p, s->dropout)) {
-        p->n_dropouts++;
-        y = build(b, OP_attention, IN(qkv, random_state(p)), attrs, n_attrs);
     } else {
-        y = build(b, OP_attention, IN(qkv), attrs, n_attrs - 2);
+        bool any = drops(p, s->dropout);
+        p->n_dropouts += any;
+        const value_id in[] = {qkv, any ? random_state(p) : VALUE_NONE,
+                               r->packed ? p->positions : VALUE_NONE};
+        y = build(b, OP_attention, in,
+                  r->packed ? 3
+                  : any     ? 2
+                            : 1,
+                  attrs, any ? n_attrs : n_attrs - 2);
     }
     return build_name(b, y, parts_name(p, "attention"));
 }
@@ -240,6 +248,16 @@ value_id parts_dropout(struct parts *p, value_id x, double rate)
         return x;
     return build(p->b, OP_dropout, IN(x, random_state(p)),
                  ATTRS({.name = "p", .f = rate}, {.name = "seed", .i = ++p->n_dropouts}));
+}
+
+value_id parts_embedding_noise(struct parts *p, value_id x)
+{
+    if (!drops(p, p->r->embedding_noise))
+        return x;
+    double n = (double)p->r->seq_len * (double)p->m->hidden;
+    return build(p->b, OP_add_noise, IN(x, random_state(p)),
+                 ATTRS({.name = "magnitude", .f = p->r->embedding_noise / sqrt(n)},
+                       {.name = "seed", .i = ++p->n_dropouts}));
 }
 
 value_id parts_head_input(struct parts *p, value_id x)

@@ -21,6 +21,7 @@ struct parts {
     const struct model_request *r;
     struct model_graph *out;
     value_id tokens;       /* i32 [B, T] input */
+    value_id positions;    /* i32 [T], or [B, T] where samples share rows; VALUE_NONE: 0 .. T-1 */
     value_id targets;      /* i32 [B, T] input, -100 = ignored; VALUE_NONE: no loss is wanted */
     const char *hf_root;   /* "transformer.", "model." */
     const char *hf_layers; /* "h", "layers" */
@@ -89,6 +90,10 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
 
 /* x itself unless training with a rate above 0. */
 value_id parts_dropout(struct parts *p, value_id x, double rate);
+
+/* Embeddings of tokens with noise, as large as alpha / sqrt(T C), when training with it (Jain et
+ * al., "NEFTune: Noisy Embeddings Improve Instruction Finetuning"); else x itself. */
+value_id parts_embedding_noise(struct parts *p, value_id x);
 
 /* The hidden states the head will see: all [B, T, C], or the last [B, C] when decoding. */
 value_id parts_head_input(struct parts *p, value_id x);

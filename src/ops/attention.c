@@ -19,8 +19,9 @@ static enum status grad(struct builder *b, const struct node *n, const value_id 
                         const bool *wants, value_id *d_in)
 {
     TRY(no_grad_through(n, d_out, 1, 1));
-    const value_id in[] = {d_out[0], n->in[0], n->out[0], n->out[1], node_input(n, 1)};
-    if (wants[0]) /* with the random state where there is one */
+    const value_id in[] = {d_out[0],  n->in[0],         n->out[0],
+                           n->out[1], node_input(n, 1), node_input(n, 2)};
+    if (wants[0]) /* with the random state and the positions where there are any */
         d_in[0] = build_with(b, OP_attention_grad, in, 3 + n->n_in, n->attrs);
     return builder_status(b);
 }
@@ -46,6 +47,10 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,5,24] {heads=2, softcap=0.8}"},
     {.text = "f32[1,67,36] {heads=2, kv_heads=1, scale=2.0, window=20, softcap=1.5}"},
     {.text = "f32[1,19,12], i64[2]~1000 {heads=1, dropout=0.25, seed=2, softcap=0.5}"},
+    {.text = "f32[2,21,24], _, i32[2,21] {heads=2}"},
+    {.text = "f32[2,203,32], _, i32[2,203] {heads=4, kv_heads=2, window=30}"},
+    {.text =
+         "f32[1,67,36], i64[2]~1000, i32[1,67] {heads=2, kv_heads=1, dropout=0.3, softcap=1.5}"},
 };
 static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_dim=4}",
                                       "f32[2,5,24] {heads=0}",
@@ -60,21 +65,26 @@ static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_di
                                       "f32[2,5,24], i64[2] {heads=2, dropout=0.1, seed=1048576}",
                                       "f32[2,5,24], i64[3] {heads=2, dropout=0.1}",
                                       "f32[2,5,24], i32[2] {heads=2, dropout=0.1}",
-                                      "f32[2,5,24] {heads=2, softcap=-1.0}"};
+                                      "f32[2,5,24] {heads=2, softcap=-1.0}",
+                                      "f32[2,5,24], _, i32[5] {heads=2}",
+                                      "f32[2,5,24], _, i64[2,5] {heads=2}",
+                                      "f32[2,5,24], _, i32[2,5] {heads=2, causal=false}"};
 
 const struct op_def op_def_attention = {
     .name = "attention",
     .synopsis = "s[i,j] = scale q[i] k[j], softcap tanh(s / softcap) where that is not 0; "
                 "out[i] = sum_j drop(softmax_j(s[i,j])) v[j] per head, j <= i when causal and "
-                "j > i - window when window > 0; lse[i] = log sum_j exp(s[i,j])",
+                "j > i - window when window > 0, and j >= i - positions[i] where they are given: "
+                "keys of its own sample; lse[i] = log sum_j exp(s[i,j])",
     .min_in = 1,
-    .max_in = 2,
+    .max_in = 3,
     .n_out = 2,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .grad = grad,
-    .no_grad_inputs = 1u << 1,
+    .no_grad_inputs = 1u << 1 | 1u << 2,
+    .position_inputs = 1u << 2,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,
     .module = MODULE_ATTENTION,

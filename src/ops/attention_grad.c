@@ -45,6 +45,11 @@ static const struct op_sample samples[] = {
              "{heads=2, kv_heads=1, window=20, softcap=1.5}"},
     {.text = "f32[1,18,4], f32[1,18,12], f32[1,18,4], f32[1,1,18]+, i64[2]~1000 "
              "{heads=1, causal=false, dropout=0.1, softcap=0.5}"},
+    {.text = "f32[2,21,8], f32[2,21,24], f32[2,21,8], f32[2,2,21]+, _, i32[2,21] {heads=2}"},
+    {.text = "f32[2,203,16], f32[2,203,32], f32[2,203,16], f32[2,4,203]+, _, i32[2,203] "
+             "{heads=4, kv_heads=2, window=30}"},
+    {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+, i64[2]~1000, i32[1,67] "
+             "{heads=2, kv_heads=1, dropout=0.3, softcap=1.5}"},
 };
 static const char *const rejects[] = {
     "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,5,2] {heads=2}",
@@ -52,7 +57,8 @@ static const char *const rejects[] = {
     "f32[2,5,8], f32[2,5,24], f32[2,4,8], f32[2,2,5] {heads=2}",
     "bf16[2,5,8], bf16[2,5,24], bf16[2,5,8], bf16[2,2,5] {heads=2}",
     "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5] {heads=2, dropout=0.1}",
-    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5], i64[1] {heads=2, dropout=0.1}"};
+    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5], i64[1] {heads=2, dropout=0.1}",
+    "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5], _, i32[2,4] {heads=2}"};
 
 const struct op_def op_def_attention_grad = {
     .name = "attention_grad",
@@ -60,12 +66,13 @@ const struct op_def op_def_attention_grad = {
                 "1 - (s / softcap)^2 where that is not 0: "
                 "dq = ds k, dk = ds^T q, dv = drop(p)^T dout",
     .min_in = 4,
-    .max_in = 5,
+    .max_in = 6,
     .n_out = 1,
     .attrs = attrs,
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .position_inputs = 1u << 5,
     OP_NO_ACCUMULATE,
     .recompute = RECOMPUTE_NORMAL,
     .flops = flops,

@@ -126,7 +126,20 @@ static inline double softcap_slope(double capped, double cap)
     return cap > 0.0 ? 1.0 - capped / cap * (capped / cap) : 1.0;
 }
 
-/* The checks of attention and its gradient: qkv is input i, the random state input i_rng. */
+/* Where several samples share a row: input i, the place of each token in its own sample. It rises
+ * by one from token to token and begins again at 0. */
+static inline enum status MUST_CHECK need_positions(const struct op_call *c, int i,
+                                                    const struct qkv_dims *d)
+{
+    struct shape s = shape_of(2, d->batch, d->n_tokens);
+    if (!call_has(c, i))
+        return OK;
+    TRY(need_dtype(c, i, DTYPE_I32));
+    return need_shape(c, i, &s);
+}
+
+/* The checks of attention and its gradient: qkv is input i, the random state input i_rng, positions
+ * come behind it. */
 static inline enum status MUST_CHECK attention_check(const struct op_call *c, int i, int i_rng,
                                                      struct qkv_dims *d)
 {
@@ -139,7 +152,9 @@ static inline enum status MUST_CHECK attention_check(const struct op_call *c, in
     TRY(need_dropout(c, i_rng, call_float(c, ATTENTION_DROPOUT), call_int(c, ATTENTION_SEED)));
     if (call_float(c, ATTENTION_DROPOUT) > 0.0 && !call_has(c, i_rng))
         return REJECT(c, "dropout needs a random state, input %d", i_rng);
-    return OK;
+    if (call_has(c, i_rng + 1) && !call_bool(c, ATTENTION_CAUSAL))
+        return REJECT(c, "positions need causal attention");
+    return need_positions(c, i_rng + 1, d);
 }
 
 /* Pairs of a query and a key of one head that are not masked. */

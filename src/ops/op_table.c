@@ -57,5 +57,7 @@ struct index_rule call_index_rule(const struct op_call *c, int i)
         return (struct index_rule){INDEX_OFFSETS, c->in[0].shape.dim[0]};
     if (mask_has(d->permutation_inputs, i))
         return (struct index_rule){INDEX_PERMUTATION, 0};
+    if (mask_has(d->position_inputs, i)) /* one sample to a row: the most there can be to do */
+        return (struct index_rule){INDEX_POSITIONS, shape_last(&c->in[i].shape)};
     return (struct index_rule){INDEX_ANY, d->index_limit ? d->index_limit(c) : 1};
 }

@@ -13,13 +13,16 @@ static enum status infer(const struct op_call *c)
     if (d.head_dim % 2 != 0)
         return REJECT(c, "head_dim %lld must be even", (long long)d.head_dim);
     struct shape tokens = shape_of(1, d.n_tokens);
+    bool by_row = call_has(c, 2) && c->in[2].shape.rank == 2; /* of each row of tokens its own */
     TRY(need_dtype(c, 1, dtype_accumulator(c->in[0].dtype)));
     TRY(need_rank(c, 1, 1));
     int64_t n_pairs = c->in[1].shape.dim[0];
     if (n_pairs < 1 || n_pairs > d.head_dim / 2)
         return REJECT(c, "inv_freq has %lld pairs, a head %lld", (long long)n_pairs,
                       (long long)d.head_dim / 2);
-    if (call_has(c, 2)) {
+    if (by_row)
+        TRY(need_positions(c, 2, &d));
+    if (call_has(c, 2) && !by_row) {
         TRY(need_dtype(c, 2, DTYPE_I32));
         TRY(need_shape(c, 2, &tokens));
     }
@@ -57,13 +60,16 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,5,128], f32[12], i32[5]~70 {heads=2, kv_heads=1, scale=1.5}"},
     {.text = "f32[1,3,40], f32[3] {heads=2, kv_heads=1, inverse=true}"},
     {.text = "bf16[2,3,128], f32[8] {heads=2, kv_heads=1}", .tolerance = 1e-2},
+    {.text = "f32[2,5,128], f32[16], i32[2,5]~70 {heads=2, kv_heads=1, scale=1.5}"},
+    {.text = "f32[3,7,40], f32[3], i32[3,7]~900 {heads=2, kv_heads=1, inverse=true}"},
 };
 static const char *const rejects[] = {"f32[2,3,18], f32[1] {heads=2, head_dim=3}",
                                       "f32[2,3,24], f32[4] {heads=2}",
                                       "f32[2,3,24], f32[0] {heads=2}",
                                       "f32[2,3,24], i32[2]~4 {heads=2}",
                                       "f32[2,3,24], f32[2], i32[2]~4 {heads=2}",
-                                      "f32[2,3,24], f32[2], f32[3] {heads=2}"};
+                                      "f32[2,3,24], f32[2], f32[3] {heads=2}",
+                                      "f32[2,3,24], f32[2], i32[3,2]~4 {heads=2}"};
 
 const struct op_def op_def_rotary = {
     .name = "rotary",

@@ -79,16 +79,44 @@ enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
 
 /* ---- learning-rate schedules ----------------------------------------------------------------- */
 
-enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+enum schedule_kind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_LINEAR,
+    SCHEDULE_COSINE,
+    SCHEDULE_RESTARTS,     /* of a cosine */
+    SCHEDULE_POLYNOMIAL,   /* from peak to floor */
+    SCHEDULE_INVERSE_SQRT, /* of the steps */
+    SCHEDULE_STABLE,       /* between warm-up and fall */
+};
+
+enum schedule_curve { CURVE_LINEAR, CURVE_COSINE, CURVE_ONE_MINUS_SQRT };
 
 struct schedule {
     enum schedule_kind kind;
     double peak, floor; /* learning rates */
     int64_t n_warmup, n_steps;
+    double cycles;                /* waves of COSINE and STABLE, falls of RESTARTS */
+    double power;                 /* POLYNOMIAL */
+    int64_t timescale;            /* INVERSE_SQRT; 0: the warm-up's steps, or 10000 */
+    int64_t n_stable, n_decay;    /* STABLE; n_stable -1: what the others leave */
+    enum schedule_curve up, down; /* STABLE */
 };
 
 /* The learning rate of step i (0-based), as Hugging Face's schedulers give it. */
 double schedule_at(const struct schedule *s, int64_t i_step);
+
+/* Instead of a schedule: the rate falls when evaluations stop improving, as PyTorch's
+ * ReduceLROnPlateau lets it, relative threshold. */
+struct plateau {
+    double factor, threshold, floor;
+    int64_t patience, cooldown;
+    bool greater_is_better;
+};
+struct plateau_state {
+    double lr, best; /* best NAN: there was no evaluation yet */
+    int64_t n_bad, n_cooling;
+};
+void plateau_step(const struct plateau *p, struct plateau_state *s, double metric);
 
 #ifdef __cplusplus
 }

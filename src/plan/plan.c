@@ -113,6 +113,12 @@ int64_t plan_form_unit(const struct plan *p, const struct graph *g, value_id v)
     return op_get(n->op)->by_rows ? common_multiple(f->granule, node_granule(g, n)) : 0;
 }
 
+int64_t plan_slice_bytes(int64_t slice_bytes, int64_t n_bytes)
+{
+    enum { SLICES_MOST = 256 };
+    return MIN(n_bytes, MAX(slice_bytes, n_bytes / SLICES_MOST + 1));
+}
+
 /* Would the producer, run again when the backward pass first asks for v, find its inputs as they
  * were? Inputs that are themselves dropped are made again first. */
 static bool inputs_last(const struct plan *p, const struct graph *g, value_id v)

@@ -64,6 +64,10 @@ bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum t
  * makes v and whole granules for all that read it; 0: v cannot be made so (FORM). */
 int64_t plan_form_unit(const struct plan *p, const struct graph *g, value_id v);
 
+/* Bytes of a slice of n_bytes, where slices are of slice_bytes: more than any memory holds is not
+ * cut into more slices than are planned in seconds. */
+int64_t plan_slice_bytes(int64_t slice_bytes, int64_t n_bytes);
+
 /* May v be made again without making another block's forward pass run again too? */
 bool plan_may_drop(const struct plan *p, const struct graph *g, value_id v);
 

@@ -100,7 +100,8 @@ static int64_t slice_limit(const struct emitter *e, int64_t most, bool formed)
 {
     enum { FORMED_PARTS = 8 };
     int64_t limit = formed ? ceil_div(most, FORMED_PARTS) : most;
-    return e->plan->slice_bytes > 0 ? MIN(limit, e->plan->slice_bytes) : limit;
+    int64_t slice_bytes = e->plan->slice_bytes;
+    return slice_bytes > 0 ? MIN(limit, plan_slice_bytes(slice_bytes, most)) : limit;
 }
 
 /* Elements of a slice: no more than fit its limit, in slices of one size. Those of any size to

@@ -148,9 +148,16 @@ static enum status on_eval(void *user, const struct eval_record *r)
     if (o->config->log_format == CONFIG_LOG_JSON)
         return show_json(line_eval(r));
     char count[BYTES_TEXT], time[BYTES_TEXT];
-    log_info("eval  step %lld  loss %.4f over %s %s (%lld batches, %s)", (long long)r->step,
-             r->result.loss, format_count(count, r->result.n_units), r->result.unit->many,
-             (long long)r->result.n_batches, format_duration(time, r->result.seconds));
+    struct str values = {0};
+    for (int i = 0; i < r->result.n_values; i++) {
+        if (r->result.values[i].is_logged)
+            str_addf(&values, "  %s %.4g", r->result.values[i].name, r->result.values[i].value);
+    }
+    log_info("eval  step %lld  loss %.4f%s over %s %s (%lld batches, %s)", (long long)r->step,
+             r->result.loss, str_text(&values), format_count(count, r->result.n_units),
+             r->result.unit->many, (long long)r->result.n_batches,
+             format_duration(time, r->result.seconds));
+    str_release(&values);
     return OK;
 }
 

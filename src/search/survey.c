@@ -253,7 +253,7 @@ static struct touch *touch_of(struct surveyor *x, int phase, int place, enum hom
 static int64_t bytes_at_once(const struct surveyor *x, node_id k, int64_t n_bytes)
 {
     bool in_slices = x->base->slice_bytes > 0 && node_sliceable(x->g, graph_node(x->g, k)) > 0;
-    return in_slices ? MIN(n_bytes, x->base->slice_bytes) : n_bytes;
+    return in_slices ? plan_slice_bytes(x->base->slice_bytes, n_bytes) : n_bytes;
 }
 
 /* A root that a node reads: fetched once in a phase, and sent back when it was written. */

@@ -9,7 +9,8 @@ static double perplexity(const struct model_graph *io, const double *sums)
     return exp(losses_mean(io, 0, sums));
 }
 
-static const struct task_metric metrics[] = {{.name = "perplexity", .value = perplexity}};
+static const struct task_metric metrics[] = {
+    {.name = "perplexity", .value = perplexity, .is_logged = true}};
 
 static enum status check(const struct task *t, const struct config *cfg)
 {
@@ -28,14 +29,15 @@ static enum status check(const struct task *t, const struct config *cfg)
 
 static void describe(const struct task *t, const struct batch_sizes *sizes, struct batch *out)
 {
-    (void)t;
-    windows_describe(out, sizes->rows, sizes->length);
+    windows_describe(out, sizes->rows, sizes->length, t->packed);
 }
 
 static enum status build_graph(const struct task *t, struct builder *b,
                                const struct model_request *r, struct model_graph *out)
 {
-    return model_build(t->model, b, r, out);
+    struct model_request request = *r;
+    request.packed = t->packed && (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL);
+    return model_build(t->model, b, &request, out);
 }
 
 static int64_t units(const struct task *t, int64_t length)
@@ -72,6 +74,7 @@ const struct task_def task_language = {
     .n_metrics = ARRAY_LEN(metrics),
     .data = &language_data,
     .check = check,
+    .packs = language_packs,
     .describe = describe,
     .build = build_graph,
     .n_blocks = n_blocks,

@@ -35,6 +35,8 @@ const struct source *language_source(const void *data);
 /* ---- inside task/ ---------------------------------------------------------------------------- */
 
 extern const struct task_data_def language_data;
+/* Records are packed where the config asks for it; texts are one stream anyway. */
+bool language_packs(const struct config *cfg);
 
 #ifdef __cplusplus
 }

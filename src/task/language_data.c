@@ -171,6 +171,14 @@ static int32_t padding(const struct language_data *x)
     return id >= 0 && id < x->options.task->model->language.vocab_size ? id : 0;
 }
 
+static void tell_packing(const struct examples *x, const char *what, int64_t length)
+{
+    struct packing_counts c = examples_packing(x);
+    log_info("%s: %lld examples packed into %lld rows of %lld tokens, %.1f %% of them filled", what,
+             (long long)c.n_examples, (long long)c.n_rows, (long long)length,
+             100.0 * (double)c.n_tokens / ((double)c.n_rows * (double)length));
+}
+
 static enum status open_examples(struct language_data *x, const struct source_list *from, bool eval)
 {
     const struct config *cfg = x->config;
@@ -186,10 +194,13 @@ static enum status open_examples(struct language_data *x, const struct source_li
         .padding = padding(x),
         .held_out = is_split ? cfg->val_set_size : 0,
         .wants_held = eval && is_split,
+        .packed = x->options.task->packed,
         .seed = (uint64_t)cfg->data_seed,
     };
     enum status status = examples_open(&x->examples[eval], &o);
     mem_free(sets);
+    if (status == OK && o.packed)
+        tell_packing(x->examples[eval], eval ? "evaluation" : "training", o.seq_len);
     return status;
 }
 

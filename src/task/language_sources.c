@@ -73,6 +73,14 @@ static bool is_examples(const struct config_dataset *d)
     return source_has_examples(&o, &fields);
 }
 
+bool language_packs(const struct config *cfg)
+{
+    const struct source_list_options lists[] = {{.datasets = &cfg->datasets},
+                                                {.datasets = &cfg->eval_datasets}};
+    return cfg->packing == CONFIG_TRISTATE_TRUE &&
+           (source_list_has_examples(&lists[0]) || source_list_has_examples(&lists[1]));
+}
+
 bool source_list_has_examples(const struct source_list_options *o)
 {
     bool any = false;
@@ -102,12 +110,6 @@ static enum status need_one_kind(const struct source_list_options *o, bool has_e
 static enum status check_packing(const struct source_list_options *o, bool has_examples)
 {
     enum config_tristate packing = o->config->packing;
-    if (has_examples && packing == CONFIG_TRISTATE_TRUE)
-        return FAIL(
-            ERR_UNSUPPORTED,
-            "%s: packing: records have a row each in this version; write packing: false, or "
-            "leave it out",
-            config_where(o->config, "packing"));
     if (!has_examples && packing == CONFIG_TRISTATE_FALSE)
         return FAIL(ERR_UNSUPPORTED,
                     "%s: packing: texts are one stream, cut into rows; write packing: true, or "

@@ -25,8 +25,10 @@ static const struct task_metric metrics[] = {
 
 static enum status check_keys(const struct config *cfg)
 {
-    static const char *const of_text[] = {"max_seq_length", "tokenizer", "z_loss", "lmhead_chunks",
-                                          "label_smoothing_factor"};
+    static const char *const of_text[] = {
+        "max_seq_length",        "tokenizer", "z_loss",
+        "lmhead_chunks",         "packing",   "neftune_noise_alpha",
+        "label_smoothing_factor"};
     for (size_t i = 0; i < ARRAY_LEN(of_text); i++) {
         if (config_is_set(cfg, of_text[i]))
             return FAIL(ERR_CONFIG,

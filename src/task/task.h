@@ -50,6 +50,7 @@ enum { MOST_METRIC_VALUES = 24 };
 struct task {
     const struct task_def *def;
     const struct model *model; /* borrowed; NULL: the task builds its network by itself */
+    bool packed;               /* samples share rows, and batches say where each begins */
 };
 
 struct task_data_options {
@@ -98,6 +99,8 @@ struct task_def {
 
     /* ERR_CONFIG for a config that the task cannot be done with. */
     enum status (*check)(const struct task *t, const struct config *cfg);
+    /* Whether samples are to share rows, by the config and its data. NULL: they never do. */
+    bool (*packs)(const struct config *cfg);
     /* The items of a batch, into a batch without any. */
     void (*describe)(const struct task *t, const struct batch_sizes *sizes, struct batch *out);
     /* Whether samples of a batch know of each other, so that rows which do not count would be seen

@@ -8,9 +8,9 @@
 
 /* ---- the record of a run --------------------------------------------------------------------- */
 
-enum status train_state_init(struct train_state *t)
+enum status train_state_init(struct train_state *t, const struct config *cfg)
 {
-    *t = (struct train_state){.saved_step = -1};
+    *t = (struct train_state){.saved_step = -1, .best = best_begin(cfg)};
     return history_init(&t->history);
 }
 
@@ -27,12 +27,12 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
 {
     struct loader_cursor c;
     loader_get_cursor(s->loader, &c);
-    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:O}", "step",
-                     (json_int_t)t->step, "updates", (json_int_t)t->n_updates, "micro_steps",
-                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_units, "cursor",
-                     "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
-                     (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
-                     (json_int_t)c.sample_size, "settings", start->settings);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:O}", "step", (json_int_t)t->step,
+        "updates", (json_int_t)t->n_updates, "micro_steps", (json_int_t)t->n_micro_steps, "tokens",
+        (json_int_t)t->n_units, "cursor", "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch,
+        "next_window", (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
+        (json_int_t)c.sample_size, "best", best_json(&t->best), "settings", start->settings);
 }
 
 static const char *tokenizer_of(const struct session *s)
@@ -65,6 +65,9 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         .stage = s->engine.stage,
         .states = states.list.items,
         .n_states = states.list.n,
+        .only_weights = s->config->save_only_model,
+        .best_step = s->config->load_best_model_at_end ? t->best.step : 0,
+        .best_value = t->best.value,
         .run = start->id,
         .state = state,
         .epoch = epoch,
@@ -129,6 +132,7 @@ static enum status unpack_state(struct session *s, const struct checkpoint *chec
         TRY(get_count(o, "updates", &t->n_updates));
     TRY(get_count(o, "micro_steps", &t->n_micro_steps));
     TRY(get_count(o, "tokens", &t->n_units));
+    TRY(best_read(&t->best, json_object_get(o, "best")));
     TRY(get_count(cursor, "epoch", &c.epoch));
     TRY(get_count(cursor, "next_window", &c.next_sample));
     TRY(get_count(cursor, "n_windows", &c.n_samples));
@@ -174,4 +178,36 @@ enum status train_resume(struct session *s, const struct run_start *start, struc
         return status_prefix(status, "%s", checkpoint_path(c));
     log_info("resumed from %s at step %lld", checkpoint_path(c), (long long)t->step);
     return OK;
+}
+
+/* ---- the best -------------------------------------------------------------------------------- */
+
+static enum status read_params(struct session *s, const char *path)
+{
+    struct engine *e = &s->engine;
+    struct checkpoint *c;
+    TRY(checkpoint_open(&c, path, CHECKPOINT_FULL));
+    enum status status = checkpoint_read_params(c, e->params, e->n_params, e->param_tensors,
+                                                e->stage, e->device->env.team);
+    checkpoint_close(c);
+    mem_trim();
+    return status;
+}
+
+enum status train_load_best(struct session *s, const struct train_state *t)
+{
+    struct str path = {0};
+    if (!s->config->load_best_model_at_end || t->best.step == 0)
+        return OK;
+    str_addf(&path, "%s/checkpoint-%lld", s->config->output_dir, (long long)t->best.step);
+    enum status status = str_status(&path);
+    if (status == OK && t->best.step != t->step)
+        status = read_params(s, path.text);
+    if (status == OK)
+        log_info("the best evaluation was after step %lld (%s %.6g): the run ends with the weights "
+                 "of %s",
+                 (long long)t->best.step, s->config->metric_for_best_model, t->best.value,
+                 path.text);
+    str_release(&path);
+    return status;
 }

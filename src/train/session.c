@@ -73,7 +73,8 @@ static enum status plan(struct session *s)
     r.data_bytes = s->data_bytes;
     r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
     r.saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
-    r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint;
+    r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint ||
+              s->config->load_best_model_at_end;
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);

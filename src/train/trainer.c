@@ -11,6 +11,8 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "train/rate.h"
+#include "train/resume.h"
 #include "train/step.h"
 
 struct loop {
@@ -192,11 +194,13 @@ static enum status tell_step(struct loop *l, const struct step_record *r)
 
 /* ---- between steps --------------------------------------------------------------------------- */
 
-static enum status evaluate(struct loop *l)
+/* *is_best: it is the best so far. Before the first step nothing counts. */
+static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
 {
     struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
     TRY(step_finish(&l->stepper));
     TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
+    *is_best = r.step > 0 && best_take(&l->state.best, l->s->config, &r.result, r.step, is_due);
     history_add(&l->state.history, &(struct history_entry){.is_eval = true,
                                                            .step = r.step,
                                                            .epoch = r.epoch,
@@ -270,12 +274,20 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
     bool ends_early = requested(l, "STOP") || out_of_time;
     bool last = l->state.step >= l->n_steps || ends_early;
     enum status stop = stopped(l);
-    if (stop == OK && (due(l, cfg->eval_strategy, cfg->eval_steps, epoch_ended) ||
-                       (last && cfg->eval_strategy != CONFIG_INTERVAL_NO)))
-        TRY(evaluate(l));
+    bool eval_due = due(l, cfg->eval_strategy, cfg->eval_steps, epoch_ended), is_best = false;
+    if (stop == OK && (eval_due || (last && cfg->eval_strategy != CONFIG_INTERVAL_NO)))
+        TRY(evaluate(l, eval_due, &is_best));
+    if (stop == OK && !last && best_stops(&l->state.best, cfg)) {
+        log_info("step %lld: %lld evaluations in a row were no better than %.6g: the run ends here "
+                 "(early_stopping_patience)",
+                 (long long)l->state.step, (long long)l->state.best.n_worse, l->state.best.value);
+        last = true;
+    }
     bool keep = cfg->save_strategy != CONFIG_INTERVAL_NO;
-    if (requested(l, "SAVE") || due(l, cfg->save_strategy, cfg->save_steps, epoch_ended) ||
-        stop != OK || ends_early || (last && keep)) {
+    bool keeps_best = is_best && cfg->load_best_model_at_end;
+    if (keeps_best || requested(l, "SAVE") ||
+        due(l, cfg->save_strategy, cfg->save_steps, epoch_ended) || stop != OK || ends_early ||
+        (last && keep)) {
         /* FAIL keeps one message: say the reason for stopping again after saving. */
         TRY(save(l));
         stop = stopped(l);
@@ -299,7 +311,8 @@ static void note_labels(struct loop *l)
 static enum status train_step(struct loop *l, bool *done)
 {
     struct loader_cursor before, after;
-    double lr = schedule_at(&l->schedule, l->state.step);
+    double lr = rate_has_plateau(l->s->config) ? l->state.best.plateau.lr
+                                               : schedule_at(&l->schedule, l->state.step);
     loader_get_cursor(l->s->loader, &before);
     double seconds;
     TRY(run_profiled(l, lr, &seconds));
@@ -343,25 +356,6 @@ enum status train_total_steps(const struct session *s, int64_t *n_steps)
             (long long)loader_n_batches(s->loader), steps, (long long)TRAIN_MOST_STEPS);
     *n_steps = MAX((int64_t)steps, (int64_t)1);
     return OK;
-}
-
-static struct schedule schedule_for(const struct config *cfg, int64_t n_steps)
-{
-    static const enum schedule_kind kinds[] = {
-        [CONFIG_SCHEDULE_LINEAR] = SCHEDULE_LINEAR,
-        [CONFIG_SCHEDULE_COSINE] = SCHEDULE_COSINE,
-        [CONFIG_SCHEDULE_CONSTANT] = SCHEDULE_CONSTANT,
-        [CONFIG_SCHEDULE_CONSTANT_WITH_WARMUP] = SCHEDULE_CONSTANT,
-        [CONFIG_SCHEDULE_COSINE_WITH_MIN_LR] = SCHEDULE_COSINE,
-    };
-    bool plain = cfg->lr_scheduler_type == CONFIG_SCHEDULE_CONSTANT;
-    return (struct schedule){
-        .kind = kinds[cfg->lr_scheduler_type],
-        .peak = cfg->learning_rate,
-        .floor = isnan(cfg->min_lr) ? 0.0 : cfg->min_lr,
-        .n_warmup = plain ? 0 : config_warmup_steps(cfg, n_steps),
-        .n_steps = n_steps,
-    };
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -419,12 +413,14 @@ static enum status run_loop(struct loop *l)
     else if (cfg->save_strategy == CONFIG_INTERVAL_NO)
         log_info("save_strategy: no: nothing is saved unless the run is stopped before its end");
     TRY(session_start_loader(l->s, false));
+    bool is_best;
     if (cfg->eval_on_start && l->s->eval)
-        TRY(evaluate(l));
+        TRY(evaluate(l, false, &is_best));
     l->started = now_s();
     while (!done)
         TRY(train_step(l, &done));
-    return step_finish(&l->stepper);
+    TRY(step_finish(&l->stepper));
+    return train_load_best(l->s, &l->state);
 }
 
 enum status train_run(struct session *s, const struct run_start *start,
@@ -434,8 +430,9 @@ enum status train_run(struct session *s, const struct run_start *start,
     *result = (struct train_result){0};
     enum status status;
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
-    l.schedule = schedule_for(s->config, l.n_steps);
-    TRY_GOTO(train_state_init(&l.state), out);
+    l.schedule = rate_schedule(s->config, l.n_steps);
+    TRY_GOTO(best_check(s), out);
+    TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
     size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);

@@ -540,18 +540,17 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("adapter: qlora\n", ERR_UNSUPPORTED, "nearest is lora");
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
-    refuses("packing: false\n", ERR_UNSUPPORTED, "always packed");
     refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: lora");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
             "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");
-    refuses("lr_scheduler_type: polynomial\n", ERR_UNSUPPORTED, "nearest is linear");
+    refuses("lr_scheduler_type: rex\n", ERR_UNSUPPORTED, "nearest is linear");
     refuses("gradient_checkpointing: offload\n", ERR_UNSUPPORTED, "activation_offloading: true");
     refuses("datasets: [{path: x, split: test}]\n", ERR_UNSUPPORTED, "split: not available");
     refuses("report_to: wandb\n", ERR_UNSUPPORTED, "nearest is tensorboard");
     refuses("datasets: [{path: x, type: parquet}]\n", ERR_UNSUPPORTED, "nearest is jsonl");
 
-    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: true\n"
+    struct config *cfg = load("zero_stage: 0\nload_in_4bit: false\npacking: false\n"
                               "disable_tqdm: true\ntf32: no\nlora_r:\nfinetuning_type: full\n");
     config_free(cfg);
 }

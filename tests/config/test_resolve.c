@@ -235,7 +235,7 @@ static void every_shipped_config_loads_and_resolves(void **state)
         (void)snprintf(path, sizeof(path), "%s/configs/%s", SNUG_SOURCE_DIR, entry->d_name);
         if (config_load(&cfg, path, NULL, 0) != OK || config_resolve(cfg, 1) != OK)
             fail_msg("%s", status_message());
-        assert_true(json_object_get(cfg->model, "model_type") ||
+        assert_true(cfg->model_name_or_path || json_object_get(cfg->model, "model_type") ||
                     json_object_get(cfg->model, "layers"));
         config_free(cfg);
         n_found++;

@@ -65,11 +65,12 @@ static const struct attention_case cases[] = {
 };
 
 /* Forward and backward of one shape; returns how many kernels were wrong. */
-static int check_case(struct device *d, const struct attention_case *s, enum dtype dtype)
+static int check_case(struct device *d, const struct attention_case *s, enum dtype dtype,
+                      int sample)
 {
     struct attention_calls t;
     double limit = attention_limit(dtype);
-    attention_calls_open(&t, s, dtype);
+    attention_calls_open_packed(&t, s, dtype, sample);
     int n_bad = device_call_check_kernels(d, cuda_kernels(OP_attention), &t.forward.call, t.want,
                                           limit, t.label);
     n_bad += device_call_check_kernels(d, cuda_kernels(OP_attention_grad), &t.backward.call,
@@ -84,7 +85,27 @@ static void attention_and_its_gradient_equal_the_reference(void **state)
     int n_bad = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         for (size_t k = 0; k < ARRAY_LEN(dtypes); k++)
-            n_bad += check_case(*state, &cases[i], dtypes[k]);
+            n_bad += check_case(*state, &cases[i], dtypes[k], 0);
+    }
+    assert_int_equal(n_bad, 0);
+}
+
+/* Samples that share rows: shorter and longer than tiles, in every kernel. */
+static void samples_that_share_rows_see_themselves_only(void **state)
+{
+    static const struct attention_case packed[] = {
+        {2, 67, 2, 1, 9, 0, true, 0.0, 0.0, 0.0},    {2, 330, 4, 2, 64, 0, true, 0.0, 0.0, 0.0},
+        {1, 257, 3, 1, 64, 30, true, 0.0, 0.0, 0.0}, {2, 300, 8, 2, 128, 0, true, 0.0, 0.0, 0.0},
+        {1, 256, 2, 2, 128, 0, true, 0.0, 0.0, 0.0}, {1, 200, 2, 1, 64, 0, true, 0.0, 0.2, 0.0},
+        {1, 200, 2, 1, 128, 0, true, 0.2, 0.0, 2.0}, {1, 150, 2, 1, 200, 0, true, 0.0, 0.0, 0.0},
+        {1, 60, 1, 1, 300, 0, true, 0.0, 0.0, 0.0},
+    };
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static const int samples[] = {5, 40, 1000};
+    int n_bad = 0;
+    for (size_t i = 0; i < ARRAY_LEN(packed); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(dtypes); k++)
+            n_bad += check_case(*state, &packed[i], dtypes[k], samples[(i + k) % 3]);
     }
     assert_int_equal(n_bad, 0);
 }
@@ -96,6 +117,7 @@ int main(void)
         return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(attention_and_its_gradient_equal_the_reference, &d),
+        cmocka_unit_test_prestate(samples_that_share_rows_see_themselves_only, &d),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(&d);

@@ -295,7 +295,7 @@ static void count_letters(const struct dataset *d, int seen[128])
 {
     struct batch b = {0};
     int32_t memory[2 * LENGTH + 2 * BATCH_ALIGN] __attribute__((aligned(BATCH_ALIGN)));
-    windows_describe(&b, 1, LENGTH);
+    windows_describe(&b, 1, LENGTH, false);
     batch_place(&b, memory);
     memset(seen, 0, 128 * sizeof(*seen));
     for (int64_t i = 0; i < d->n_samples; i++) {

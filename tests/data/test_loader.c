@@ -56,7 +56,7 @@ static void fixture_close(struct fixture *f)
 static struct batch sequences(int64_t n_rows)
 {
     struct batch b = {0};
-    windows_describe(&b, n_rows, SEQ);
+    windows_describe(&b, n_rows, SEQ, false);
     return b;
 }
 

@@ -159,3 +159,88 @@ void key_allow_resume_changes(void)
     assert_int_equal(t.n_steps, 1);
     assert_int_equal(t.steps[0].step, 3);
 }
+
+/* ---- the best -------------------------------------------------------------------------------- */
+
+/* Losses fall: taken the other way round, the first evaluation is the best. */
+#define WATCHED                                                                              \
+    trial_text(), "val_set_size=4", "eval_strategy=steps", "eval_steps=2", "save_steps=100", \
+        "shuffle=false"
+
+static double saved_loss(const char *folder, const char *load_best)
+{
+    struct snug_evaluation e;
+    trial_evaluate_saved(
+        &e, OVERRIDES(WATCHED, trial_path("output_dir", folder), "save_strategy=steps", load_best));
+    return e.loss;
+}
+
+void key_load_best_model_at_end(void)
+{
+    struct trial t;
+    RUN_IN(&t, "best", WATCHED, "max_steps=6", "load_best_model_at_end=true",
+           "greater_is_better=true", "save_total_limit=1");
+    assert_true(t.evals[0].loss > t.evals[1].loss && t.evals[1].loss > t.evals[2].loss);
+    expect_saves(&t, STEPS(2, 6));
+    assert_true(trial_has_file(&t, "checkpoint-2")); /* though only one is to be kept */
+    assert_true(saved_loss("best", "load_best_model_at_end=true") == t.evals[0].loss);
+    assert_true(saved_loss("best", "load_best_model_at_end=false") == t.evals[2].loss);
+    REFUSED("goes by evaluations", "load_best_model_at_end=true", "save_strategy=steps");
+    REFUSED("from a checkpoint", WATCHED, "load_best_model_at_end=true");
+}
+
+/* Weights as they are in memory after the run: those of the best evaluation. */
+void key_metric_for_best_model(void)
+{
+    struct trial t;
+    RUN_IN(&t, "metric", WATCHED, "max_steps=6", "load_best_model_at_end=true",
+           "metric_for_best_model=perplexity");
+    expect_saves(&t, STEPS(2, 4, 6)); /* it gets better each time */
+    REFUSED("evaluations have no 'accuracy', but eval_loss, eval_perplexity", WATCHED,
+            "save_strategy=steps", "load_best_model_at_end=true",
+            "metric_for_best_model=eval_accuracy");
+}
+
+void key_greater_is_better(void)
+{
+    struct trial t;
+    RUN_IN(&t, "greater", WATCHED, "max_steps=6", "load_best_model_at_end=true",
+           "greater_is_better=true", "metric_for_best_model=eval_perplexity");
+    expect_saves(&t, STEPS(2, 6));
+}
+
+/* A run that goes on from a checkpoint counts on from there. */
+void key_early_stopping_patience(void)
+{
+    struct trial t;
+    TRAIN(&t, WATCHED, "max_steps=20", "learning_rate=0", "early_stopping_patience=3");
+    expect_evals(&t, STEPS(2, 4, 6, 8)); /* the first is the best, three are no better */
+    assert_int_equal(t.n_steps, 8);
+    RUN_IN(&t, "patient", WATCHED, "max_steps=6", "learning_rate=0", "early_stopping_patience=3");
+    RUN_IN(&t, "patient", WATCHED, "max_steps=20", "learning_rate=0", "early_stopping_patience=3",
+           "resume_from_checkpoint=last");
+    expect_evals(&t, STEPS(8));
+    assert_int_equal(t.n_steps, 2);
+    REFUSED("goes by evaluations", "early_stopping_patience=3");
+}
+
+void key_early_stopping_threshold(void)
+{
+    struct trial t;
+    TRAIN(&t, WATCHED, "max_steps=20", "early_stopping_patience=2");
+    assert_int_equal(t.n_steps, 20); /* better each time, */
+    TRAIN(&t, WATCHED, "max_steps=20", "early_stopping_patience=2", "early_stopping_threshold=9");
+    assert_int_equal(t.n_steps, 6); /* but not by that much */
+}
+
+void key_save_only_model(void)
+{
+    struct trial t;
+    RUN_IN(&t, "weights", "max_steps=2", "save_only_model=true");
+    assert_true(trial_has_file(&t, "checkpoint-2/model.safetensors"));
+    assert_false(trial_has_file(&t, "checkpoint-2/optimizer.safetensors"));
+    REFUSED("save_only_model", trial_path("output_dir", "weights"), "save_strategy=steps",
+            "max_steps=3", "resume_from_checkpoint=last");
+    RUN_IN(&t, "full", "max_steps=2");
+    assert_true(trial_has_file(&t, "checkpoint-2/optimizer.safetensors"));
+}

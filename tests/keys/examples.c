@@ -12,6 +12,7 @@
 #include "support/trial.h"
 
 #define EPOCH "max_steps=-1", "num_train_epochs=1"
+#define ROOMY "max_seq_length=176", "model.max_position_embeddings=176"
 #define LONG  "max_seq_length=96", "model.max_position_embeddings=96"
 
 static const char *write_chats(int n)
@@ -79,13 +80,27 @@ void key_excess_length_strategy(void)
     assert_int_equal(e.n_tokens, 5);
 }
 
+/* Four records of 76 tokens: a row each, or two rows; the losses and updates of a step that sees
+ * all of them are the same. */
 void key_packing(void)
 {
-    struct trial t;
-    const char *data = write_chats(4);
-    REFUSED("records have a row each", LONG, data, "chat_template=chatml", "packing=true");
+    struct trial t, apart, packed, tight;
+    struct snug_evaluation e, f;
     REFUSED("texts are one stream", trial_text(), "packing=false");
+    TRAIN(&t, trial_text(), "packing=true");
+    const char *data = write_chats(4);
     TRAIN(&t, LONG, data, EPOCH, "chat_template=chatml", "packing=false");
     assert_int_equal(t.n_steps, 4 / TRIAL_BATCH);
-    TRAIN(&t, trial_text(), "packing=true");
+    TRAIN(&apart, ROOMY, data, "chat_template=chatml", "gradient_accumulation_steps=2");
+    TRAIN(&packed, ROOMY, data, "chat_template=chatml", "packing=true");
+    TRAIN(&tight, ROOMY, data, "chat_template=chatml", "packing=true",
+          "gradient_checkpointing=true");
+    assert_int_equal(packed.n_steps, apart.n_steps);
+    for (int i = 0; i < packed.n_steps; i++)
+        expect_within(packed.steps[i].loss, apart.steps[i].loss, 1e-6);
+    assert_true(trial_same_losses(&packed, &tight));
+    EVALUATE(&e, ROOMY, data, "chat_template=chatml");
+    EVALUATE(&f, ROOMY, data, "chat_template=chatml", "packing=true");
+    assert_int_equal(f.n_tokens, e.n_tokens);
+    expect_within(f.loss, e.loss, 1e-6);
 }

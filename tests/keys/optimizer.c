@@ -221,3 +221,20 @@ void key_z_loss(void)
     assert_true(a.evals[0].loss == b.evals[0].loss);
     expect_within(b.steps[0].loss - a.steps[0].loss, 0.5 * log_sum * log_sum, 0.02);
 }
+
+/* Other losses, the same ones again, also where the embeddings are made a second time; evaluations
+ * take no noise. */
+void key_neftune_noise_alpha(void)
+{
+    struct trial plain, noisy, again;
+    struct snug_evaluation a, b;
+    TRAIN(&plain, "learning_rate=0");
+    TRAIN(&noisy, "learning_rate=0", "neftune_noise_alpha=5");
+    TRAIN(&again, "learning_rate=0", "neftune_noise_alpha=5", "gradient_checkpointing=true");
+    assert_true(noisy.steps[0].loss != plain.steps[0].loss);
+    expect_within(noisy.steps[0].loss, plain.steps[0].loss, 0.2);
+    assert_true(trial_same_losses(&noisy, &again));
+    EVALUATE(&a, trial_text());
+    EVALUATE(&b, trial_text(), "neftune_noise_alpha=5");
+    assert_true(a.loss == b.loss);
+}

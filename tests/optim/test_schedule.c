@@ -10,9 +10,12 @@
 #include "base/compiler.h"
 #include "optim/optimizer.h"
 
-static const struct schedule constant = {SCHEDULE_CONSTANT, 2e-3, 0.0, 4, 20};
-static const struct schedule linear = {SCHEDULE_LINEAR, 2e-3, 0.0, 4, 20};
-static const struct schedule cosine = {SCHEDULE_COSINE, 2e-3, 0.0, 4, 20};
+static const struct schedule constant = {
+    .kind = SCHEDULE_CONSTANT, .peak = 2e-3, .n_warmup = 4, .n_steps = 20};
+static const struct schedule linear = {
+    .kind = SCHEDULE_LINEAR, .peak = 2e-3, .n_warmup = 4, .n_steps = 20};
+static const struct schedule cosine = {
+    .kind = SCHEDULE_COSINE, .peak = 2e-3, .n_warmup = 4, .n_steps = 20, .cycles = 0.5};
 
 static void expect_rate(const struct schedule *s, int64_t i_step, double want)
 {

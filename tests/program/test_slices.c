@@ -128,6 +128,31 @@ static void no_more_than_a_slice_of_anything_is_staged_by_an_update(void **state
     training_release(&t);
 }
 
+/* Tensors that no memory holds are planned too, if only to say so: slices of a few bytes stand for
+ * them. */
+static void nothing_is_cut_into_more_slices_than_can_be_planned(void **state)
+{
+    enum { MOST = 256 };
+    (void)state;
+    struct training t;
+    int n_most = 0;
+    training_init(&t, &(struct training_options){
+                          .config = config, .batch = 1, .seq_len = 4, .precision = &kinds[0]});
+    training_go_away(&t);
+    t.stage->plan.slice_bytes = 16;
+    training_emit(&t);
+    const struct program *p = t.stage->program;
+    for (size_t k = 0, n = 0; k < p->instrs.n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind != INSTR_COMPUTE || i->slice.n == 0)
+            continue;
+        n = i->slice.first == 0 ? 1 : n + 1;
+        n_most = MAX(n_most, (int)n);
+    }
+    assert_in_range(n_most, MOST, 2 * MOST); /* whole granules */
+    training_release(&t);
+}
+
 /* Bytes that a section fetches from the host. */
 static int64_t fetched(const struct training_options *o, int64_t slice_bytes, int *n_slices)
 {
@@ -169,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_in_slices_give_the_same_bits_in_less_memory),
         cmocka_unit_test(slices_fetch_nothing_twice),
+        cmocka_unit_test(nothing_is_cut_into_more_slices_than_can_be_planned),
         cmocka_unit_test(no_more_than_a_slice_of_anything_is_staged_by_an_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

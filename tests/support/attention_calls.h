@@ -28,6 +28,9 @@ void attention_attrs(struct host_call *h, const struct attention_case *s);
 /* Runs the reference: seconds for a hundred million pairs times head_dim. Do not move it. */
 void attention_calls_open(struct attention_calls *t, const struct attention_case *s,
                           enum dtype dtype);
+/* The same with samples that share rows, of about `sample` tokens. */
+void attention_calls_open_packed(struct attention_calls *t, const struct attention_case *s,
+                                 enum dtype dtype, int sample);
 void attention_calls_close(struct attention_calls *t);
 /* Largest error over the largest value: f32 arithmetic; 16-bit storage and probabilities. */
 double attention_limit(enum dtype d);

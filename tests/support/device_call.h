@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-enum { CALL_MAX_TENSORS = 5, CALL_MAX_ATTRS = 12 };
+enum { CALL_MAX_TENSORS = 6, CALL_MAX_ATTRS = 12 };
 
 /* A call with its tensors in host memory. Bound to itself: do not move it. */
 struct host_call {

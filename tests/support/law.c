@@ -106,8 +106,24 @@ static int64_t uneven_offset(int64_t limit, int64_t i, int64_t n)
     return (int64_t)((double)limit * share * share);
 }
 
+/* Places in samples that lie side by side in rows: of one token, of a few, of many. */
+static void fill_positions(const struct tensor *t)
+{
+    int64_t n = shape_elems(&t->shape), length = shape_last(&t->shape), position = 0;
+    for (int64_t k = 0; k < n; k++) {
+        uint32_t bits = philox(20240607, 0, (uint64_t)k).v[0];
+        bool begins = k % length == 0 || bits % (k % length < length / 3 ? 3 : 40) == 0;
+        position = begins ? 0 : position + 1;
+        ref_set(t, k, (double)position);
+    }
+}
+
 void law_case_fill_input(const struct law_case *c, int i, const struct tensor *t)
 {
+    if (c->def->position_inputs >> i & 1u) {
+        fill_positions(t);
+        return;
+    }
     bool offsets = c->def->offset_inputs >> i & 1u;
     bool permutation = c->def->permutation_inputs >> i & 1u;
     int64_t n = shape_elems(&t->shape), limit = c->sample.in[0].shape.dim[0];

@@ -18,6 +18,13 @@ void scratch_init(struct scratch *s)
         fail_msg("cannot make %s", s->folder);
 }
 
+void scratch_init_in_memory(struct scratch *s)
+{
+    (void)snprintf(s->folder, sizeof(s->folder), "/dev/shm/snug-test-XXXXXX");
+    if (!mkdtemp(s->folder))
+        scratch_init(s);
+}
+
 void scratch_release(struct scratch *s)
 {
     assert_int_equal(file_remove_tree(s->folder), OK);

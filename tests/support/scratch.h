@@ -15,6 +15,9 @@ struct scratch {
 };
 
 void scratch_init(struct scratch *s);    /* fails the test when it cannot */
+/* Where there is a file system in memory, there: for tests that wait for the disk thousands of
+ * times, and where nothing depends on its being one. */
+void scratch_init_in_memory(struct scratch *s);
 void scratch_release(struct scratch *s); /* removes everything */
 
 /* folder/name into out; returns out. */

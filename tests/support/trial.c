@@ -239,18 +239,29 @@ void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides
     expect_nothing_left(before);
 }
 
-void trial_evaluate(struct snug_evaluation *e, const char *const *overrides)
+static void evaluate(struct snug_evaluation *e, const char *checkpoint,
+                     const char *const *overrides)
 {
     struct snug_run *run;
     n_trials++;
     int64_t before = mem_live();
     struct snug_config *config = trial_config(overrides);
     expect_public_ok(snug_run_open(&run, config, settings(), SNUG_EVALUATE));
-    expect_public_ok(snug_run_evaluate(run, "none", e));
+    expect_public_ok(snug_run_evaluate(run, checkpoint, e));
     e->weights = NULL; /* the run's */
     snug_run_close(run);
     snug_config_free(config);
     expect_nothing_left(before);
+}
+
+void trial_evaluate(struct snug_evaluation *e, const char *const *overrides)
+{
+    evaluate(e, "none", overrides);
+}
+
+void trial_evaluate_saved(struct snug_evaluation *e, const char *const *overrides)
+{
+    evaluate(e, NULL, overrides);
 }
 
 void trial_refused(const char *part, const char *const *overrides)

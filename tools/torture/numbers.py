@@ -10,7 +10,7 @@ from torture import CONFIG, HERE, Torture
 
 ODD = ["0", "-1", "1", "2", "3", "7", "0.5", "1e-320", "1e308", "-1e308", "2147483647", "2147483648",
        "4294967297", "9223372036854775807", "9223372036854775808", "9" * 60, "nan", "inf", "-inf", "''",
-       "1e6", "0x10", "1e400", "1_000"]
+       "1e6", "0x10", "1e400", "1_000", "-0.0", "65537", "1e19"]
 MODEL_KEYS = {
     "llama": ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
               "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",

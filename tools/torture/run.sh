@@ -7,4 +7,5 @@ failed=0
 for script in kills io_errors allocations numbers; do
     "$here/$script.py" "${1:-build}" || failed=1
 done
+"${1:-build}/search_test_random_graphs" 1000 || failed=1 # make test plans for fewer
 exit $failed

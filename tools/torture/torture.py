@@ -51,7 +51,9 @@ class Result:
         self.code, self.out, self.err = code, out, err
 
     def errors(self):
-        return [line for line in self.err.splitlines() if line.startswith("error: ")]
+        """Lines of errors; what is indented below one belongs to it."""
+        return [line for line in self.err.splitlines()
+                if line.startswith("error: ") and not line.startswith("error:   ")]
 
     def shown(self):
         """The command line that shows it again."""

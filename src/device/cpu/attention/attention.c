@@ -25,6 +25,8 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, i
     int64_t window = call_int(c, ATTENTION_WINDOW);
     int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
     int64_t last = call_bool(c, ATTENTION_CAUSAL) ? i : d->n_tokens - 1;
+    if (call_has(c, 2))
+        first = MAX(first, i - (int64_t)ref_get(&c->in[2], row + i));
     double top = (double)-INFINITY, sum = 0.0;
     for (int64_t j = first; j <= last; j++) {
         p[j] = score(c, d, (row + i) * d->width + head * d->head_dim,
@@ -80,7 +82,8 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
         .v = {&c->in[0], row * d->width + (kv + d->kv_heads) * d->head_dim, d->width},
         .mask = {.causal = call_bool(c, ATTENTION_CAUSAL),
                  .window = call_int(c, ATTENTION_WINDOW),
-                 .n_keys = d->n_tokens},
+                 .n_keys = d->n_tokens,
+                 .positions = mask_positions(c, 2, batch, d->n_tokens)},
         .head_dim = d->head_dim,
         .scale = (float)attention_scale(c, ATTENTION_SCALE, d),
         .cap = (float)call_float(c, ATTENTION_CAP),

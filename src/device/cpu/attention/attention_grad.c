@@ -39,6 +39,8 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, d
     int64_t window = call_int(c, ATTENTION_WINDOW);
     int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
     int64_t last = call_bool(c, ATTENTION_CAUSAL) ? i : d->n_tokens - 1;
+    if (call_has(c, 5))
+        first = MAX(first, i - (int64_t)ref_get(&c->in[5], row + i));
     int64_t dout = ((row + i) * d->heads + head) * d->head_dim, i_head = batch * d->heads + head;
     struct attention_dropout drop = attention_dropout_of(c, 4, d->n_tokens);
     double delta = 0.0;

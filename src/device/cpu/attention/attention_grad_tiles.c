@@ -25,7 +25,7 @@
 struct problem {
     const struct op_call *c;
     struct qkv_dims d;
-    struct attention_mask mask;
+    struct attention_mask mask;     /* mask_of has a batch entry's */
     int64_t group, width, n_padded; /* query heads per unit; tile width; tokens in whole tiles */
     float scale, cap;               /* cap 0: none */
     bool by_unit;
@@ -58,6 +58,13 @@ static struct problem problem_of(const struct op_call *c, const struct kernel_en
     int64_t n_units = s.d.batch * s.d.kv_heads;
     s.by_unit = n_units >= 4 * env->n_threads || n_units % env->n_threads == 0;
     return s;
+}
+
+static struct attention_mask mask_of(const struct problem *s, int64_t batch)
+{
+    struct attention_mask m = s->mask;
+    m.positions = mask_positions(s->c, 5, batch, s->d.n_tokens);
+    return m;
 }
 
 static int64_t dq_floats(const struct problem *s)
@@ -175,10 +182,11 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
 {
     const float *lse = (const float *)s->c->in[3].data + i_head * s->d.n_tokens;
     const float *delta = s->delta + i_head * s->d.n_tokens;
+    const struct attention_mask mask = mask_of(s, i_head / s->d.heads);
     struct tile_draws draws;
     bool drops = s->dropout.rng != NULL;
     if (drops)
-        tile_draw(&draws, &s->dropout, &s->mask, &(struct tile_place){i_head, i, n, k, n_k});
+        tile_draw(&draws, &s->dropout, &mask, &(struct tile_place){i_head, i, n, k, n_k});
     for (int64_t strip = 0; strip < n; strip += s->math->strip) {
         int64_t end = MIN(strip + s->math->strip, n), seen = n_seen(s, i + end - 1, k, n_k);
         int64_t at = strip * s->width, to = strip * CPU_TILE;
@@ -187,8 +195,8 @@ static void scores(const struct problem *s, const struct scratch *w, int64_t i_h
         s->math->product(end - strip, seen, s->d.head_dim, w->dout + at, s->width, w->v_across,
                          CPU_TILE, 1.0f, 0, w->ds + to, CPU_TILE);
         for (int64_t r = strip; r < end; r++) {
-            int64_t first = MAX(mask_first(&s->mask, i + r) - k, 0);
-            int64_t last = MIN(mask_last(&s->mask, i + r) + 1 - k, n_k);
+            int64_t first = MAX(mask_first(&mask, i + r) - k, 0);
+            int64_t last = MIN(mask_last(&mask, i + r) + 1 - k, n_k);
             if (first >= last)
                 first = last = 0;
             if (drops)
@@ -234,6 +242,7 @@ static void add_queries(const struct problem *s, const struct scratch *w, int64_
 static void key_tile(const struct problem *s, const struct scratch *w, int64_t batch, int64_t kv,
                      int64_t k, bool all_dq)
 {
+    const struct attention_mask mask = mask_of(s, batch);
     int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
     load_keys(s, w, batch, kv, k, n_k);
     memset(w->dk, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
@@ -242,7 +251,7 @@ static void key_tile(const struct problem *s, const struct scratch *w, int64_t b
         int64_t head = kv * s->group + g;
         for (int64_t i = 0; i < s->d.n_tokens; i += CPU_TILE) {
             int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
-            if (!mask_meets(&s->mask, i, n, k, n_k))
+            if (!mask_meets(&mask, i, n, k, n_k))
                 continue;
             load_queries(s, w, batch, head, i, n);
             scores(s, w, batch * s->d.heads + head, i, n, k, n_k);
@@ -261,12 +270,13 @@ static void key_tile(const struct problem *s, const struct scratch *w, int64_t b
 static void query_tile(const struct problem *s, const struct scratch *w, int64_t batch,
                        int64_t head, int64_t i)
 {
+    const struct attention_mask mask = mask_of(s, batch);
     int64_t n = MIN(s->d.n_tokens - i, CPU_TILE);
     load_queries(s, w, batch, head, i, n);
     memset(w->dq, 0, (size_t)(CPU_TILE * s->width) * sizeof(float));
     for (int64_t k = 0; k < s->d.n_tokens; k += CPU_TILE) {
         int64_t n_k = MIN(s->d.n_tokens - k, CPU_TILE);
-        if (!mask_meets(&s->mask, i, n, k, n_k))
+        if (!mask_meets(&mask, i, n, k, n_k))
             continue;
         load_keys(s, w, batch, head / s->group, k, n_k);
         scores(s, w, batch * s->d.heads + head, i, n, k, n_k);

@@ -34,16 +34,19 @@ static inline int64_t cpu_attention_grain(double task_work)
     return (int64_t)(1e5 / (task_work + 1.0));
 }
 
-/* Which keys a query sees. The query at position p sees keys first .. last. */
+/* Which keys a query sees. The query at position p sees keys first .. last, neither of which falls
+ * as p rises. */
 struct attention_mask {
     bool causal;
     int64_t window; /* 0: none */
     int64_t n_keys;
+    const int32_t *positions; /* of the row's tokens in their samples; NULL: it is one sample */
 };
 
 static inline int64_t mask_first(const struct attention_mask *m, int64_t p)
 {
-    return m->window > 0 && p - m->window + 1 > 0 ? p - m->window + 1 : 0;
+    int64_t first = m->window > 0 && p - m->window + 1 > 0 ? p - m->window + 1 : 0;
+    return m->positions ? MAX(first, p - m->positions[p]) : first;
 }
 
 static inline int64_t mask_last(const struct attention_mask *m, int64_t p)
@@ -52,6 +55,13 @@ static inline int64_t mask_last(const struct attention_mask *m, int64_t p)
 }
 
 /* Does any query of positions [p, p + n_p) see any key of [k, k + n_k)? */
+/* Rows of positions that a call has as input i; NULL: it has none. */
+static inline const int32_t *mask_positions(const struct op_call *c, int i, int64_t batch,
+                                            int64_t n_tokens)
+{
+    return call_has(c, i) ? (const int32_t *)c->in[i].data + batch * n_tokens : NULL;
+}
+
 static inline bool mask_meets(const struct attention_mask *m, int64_t p, int64_t n_p, int64_t k,
                               int64_t n_k)
 {

@@ -9,6 +9,12 @@
 
 enum { MAX_HEAD_DIM = 512 }; /* of the fast kernel: its buffers are on the stack */
 
+/* Are there positions for every row, or once for all batch entries? */
+static bool by_row(const struct op_call *c)
+{
+    return call_has(c, 2) && c->in[2].shape.rank == 2;
+}
+
 static enum status reference(const struct kernel_ctx *x, const struct op_call *c)
 {
     (void)x;
@@ -17,7 +23,8 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
     double scale = call_float(c, ROTARY_SCALE), sign = call_bool(c, ROTARY_INVERSE) ? -1.0 : 1.0;
     for (int64_t i = 0; i < d.batch * d.n_tokens * n_all; i++) {
         int64_t token = i / n_all % d.n_tokens, head = i % n_all;
-        double position = call_has(c, 2) ? ref_get(&c->in[2], token) : (double)token;
+        int64_t at_row = by_row(c) ? i / n_all : token;
+        double position = call_has(c, 2) ? ref_get(&c->in[2], at_row) : (double)token;
         for (int64_t j = 0; j < half; j++) {
             int64_t at = i * d.head_dim + j;
             double a = ref_get(&c->in[0], at), b = ref_get(&c->in[0], at + half);
@@ -59,31 +66,37 @@ static inline void cosine_and_sine(double angle, float *cosine, float *sine)
 
 struct turning {
     const struct op_call *c;
-    float *table;
+    float *table; /* of all tokens; NULL: each row makes its own */
 };
 
-/* table[token] = cosines of the token's angles, then sines: both times scale, [T, 2, pairs]. */
+/* Cosines of the angles of a position, then sines: both times scale, [2, pairs]. */
+static void fill_angles(const struct op_call *c, double position, float *table)
+{
+    int64_t half = c->in[1].shape.dim[0];
+    const float *inv_freq = c->in[1].data;
+    float scale = (float)call_float(c, ROTARY_SCALE);
+    float sign = call_bool(c, ROTARY_INVERSE) ? -scale : scale;
+    float *restrict cosines = table, *restrict sines = table + half;
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        float cosine, sine;
+        cosine_and_sine(position * (double)inv_freq[i], &cosine, &sine);
+        cosines[i] = scale * cosine;
+        sines[i] = sign * sine;
+    }
+}
+
+/* table[token]: its angles, [T, 2, pairs]. */
 static void fill_table(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct op_call *c = ((const struct turning *)job)->c;
     float *table = ((const struct turning *)job)->table;
     int64_t half = c->in[1].shape.dim[0];
     const int32_t *positions = call_has(c, 2) ? c->in[2].data : NULL;
-    const float *inv_freq = c->in[1].data;
-    float scale = (float)call_float(c, ROTARY_SCALE);
-    float sign = call_bool(c, ROTARY_INVERSE) ? -scale : scale;
     (void)thread;
-    for (int64_t token = first; token < last; token++) {
-        double position = positions ? (double)positions[token] : (double)token;
-        float *restrict cosines = table + token * 2 * half, *restrict sines = cosines + half;
-#pragma omp simd
-        for (int64_t i = 0; i < half; i++) {
-            float cosine, sine;
-            cosine_and_sine(position * (double)inv_freq[i], &cosine, &sine);
-            cosines[i] = scale * cosine;
-            sines[i] = sign * sine;
-        }
-    }
+    for (int64_t token = first; token < last; token++)
+        fill_angles(c, positions ? (double)positions[token] : (double)token,
+                    table + token * 2 * half);
 }
 
 /* The first n pairs of a head; to may be from. */
@@ -101,7 +114,9 @@ static void rotate(const float *from, float *to, const float *restrict table, in
 static int64_t table_workspace(const struct op_call *c, const struct kernel_env *env)
 {
     (void)env;
-    return qkv_dims_of(c, 0).n_tokens * 2 * c->in[1].shape.dim[0] * (int64_t)sizeof(float);
+    return by_row(c)
+               ? 0
+               : qkv_dims_of(c, 0).n_tokens * 2 * c->in[1].shape.dim[0] * (int64_t)sizeof(float);
 }
 
 static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
@@ -113,13 +128,17 @@ static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
     int64_t half = c->in[1].shape.dim[0], n_turned = 2 * half;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
+        float own[MAX_HEAD_DIM];
+        const float *angles = table ? table + row % d.n_tokens * n_turned : own;
+        if (!table)
+            fill_angles(c, (double)((const int32_t *)c->in[2].data)[row], own);
         for (int64_t head = 0; head < n_all; head++) {
             float in[MAX_HEAD_DIM], out[MAX_HEAD_DIM];
             int64_t at = row * d.width + head * d.head_dim;
             const float *from = block_read(&c->in[0], at, d.head_dim, in);
             if (head < n_rotated) {
                 float *to = block_open(&c->out[0], at, out);
-                rotate(from, to, table + row % d.n_tokens * n_turned, half);
+                rotate(from, to, angles, half);
                 if (to != from)
                     memcpy(to + n_turned, from + n_turned,
                            (size_t)(d.head_dim - n_turned) * sizeof(float));
@@ -134,8 +153,9 @@ static void turn_rows(const void *job, int64_t first, int64_t last, int thread)
 static enum status with_table(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct qkv_dims d = qkv_dims_of(c, 0);
-    struct turning t = {c, x->workspace};
-    cpu_loop(x, d.n_tokens, c->in[1].shape.dim[0], fill_table, &t);
+    struct turning t = {c, by_row(c) ? NULL : x->workspace};
+    if (t.table)
+        cpu_loop(x, d.n_tokens, c->in[1].shape.dim[0], fill_table, &t);
     cpu_loop(x, d.batch * d.n_tokens, d.width, turn_rows, &t);
     return OK;
 }

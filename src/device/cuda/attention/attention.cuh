@@ -21,19 +21,19 @@ struct attention_args {
     bool causal;
     uint8_t dtype;     /* enum dtype */
     int64_t width;     /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
-    int64_t out_width; /* heads * head_dim */
     const void *qkv;   /* [B, T, width] */
     void *out;         /* [B, T, out_width]; written forwards, read backwards */
     float *lse;        /* [B, H, T]; written forwards, read backwards */
     const void *dout;  /* [B, T, out_width] */
     void *dqkv;        /* [B, T, width] */
     float *delta;      /* [B, H, T]: sum over a head of dout * out */
+    const int32_t *positions; /* [B, T]: places in samples that share a row; NULL: a row is one */
     struct attention_dropout dropout;
 };
 static_assert(sizeof(struct attention_args) <= 128, "");
 
-/* Of an attention call; qkv is input i, the random state input i_rng. The other pointers are the
- * caller's to set. */
+/* Of an attention call; qkv is input i, the random state input i_rng, positions come behind it. The
+ * other pointers are the caller's to set. */
 static inline struct attention_args attention_args_of(const struct op_call *c, int i, int i_rng)
 {
     struct qkv_dims d = qkv_dims_of(c, i);
@@ -50,11 +50,17 @@ static inline struct attention_args attention_args_of(const struct op_call *c, i
     a.scale = (float)attention_scale(c, ATTENTION_SCALE, &d);
     a.cap = (float)call_float(c, ATTENTION_CAP);
     a.width = d.width;
-    a.out_width = d.heads * d.head_dim;
     a.dtype = (uint8_t)c->in[i].dtype;
     a.qkv = c->in[i].data;
     a.dropout = attention_dropout_of(c, i_rng, d.n_tokens);
+    a.positions = call_has(c, i_rng + 1) ? (const int32_t *)c->in[i_rng + 1].data : NULL;
     return a;
+}
+
+/* Elements between rows of outputs. */
+static __device__ __forceinline__ int64_t out_width(const struct attention_args &a)
+{
+    return (int64_t)a.heads * a.head_dim;
 }
 
 /* ---- which pairs count ----------------------------------------------------------------------- */
@@ -65,20 +71,58 @@ static __device__ __forceinline__ bool pair_visible(const struct attention_args 
            (a.window == 0 || j > i - a.window);
 }
 
-/* Keys [first, last) that queries [i, i + n) see, rounded out to nothing in particular. */
-static __device__ __forceinline__ void keys_of(const struct attention_args &a, int i, int n,
-                                               int *first, int *last)
+/* The first key of query i's own sample, 0 past the last query; it never falls from one query to
+ * the next. */
+static __device__ __forceinline__ int sample_of(const struct attention_args &a, int batch, int i)
 {
-    *first = a.window > 0 && i - a.window + 1 > 0 ? i - a.window + 1 : 0;
+    return i < a.n_tokens ? i - a.positions[(int64_t)batch * a.n_tokens + i] : 0;
+}
+
+/* The first key that query i sees. */
+static __device__ __forceinline__ int first_key(const struct attention_args &a, int batch, int i)
+{
+    int first = a.window > 0 && i - a.window + 1 > 0 ? i - a.window + 1 : 0;
+    return a.positions ? max(first, sample_of(a, batch, i)) : first;
+}
+
+/* The same as pair_visible, of a query whose first key is known. */
+static __device__ __forceinline__ bool pair_visible_from(const struct attention_args &a, int i,
+                                                         int j, int first)
+{
+    return i < a.n_tokens && j < a.n_tokens && (!a.causal || j <= i) && j >= first;
+}
+
+/* Keys [first, last) that queries [i, i + n) see, rounded out to nothing in particular. */
+static __device__ __forceinline__ void keys_of(const struct attention_args &a, int batch, int i,
+                                               int n, int *first, int *last)
+{
+    *first = first_key(a, batch, i);
     *last = a.causal && i + n < a.n_tokens ? i + n : a.n_tokens;
 }
 
+/* Where samples share a row: the first query from i on, before `last`, whose sample begins after
+ * key j. */
+static __device__ inline int samples_end(const struct attention_args &a, int batch, int i, int last,
+                                         int j)
+{
+    while (i < last) {
+        int middle = i + (last - i) / 2;
+        if (sample_of(a, batch, middle) > j)
+            last = middle;
+        else
+            i = middle + 1;
+    }
+    return last;
+}
+
 /* Queries [first, last) that see keys [j, j + n). */
-static __device__ __forceinline__ void queries_of(const struct attention_args &a, int j, int n,
-                                                  int *first, int *last)
+static __device__ __forceinline__ void queries_of(const struct attention_args &a, int batch, int j,
+                                                  int n, int *first, int *last)
 {
     *first = a.causal ? j : 0;
     *last = a.window > 0 && j + n - 1 < a.n_tokens - a.window ? j + n - 1 + a.window : a.n_tokens;
+    if (a.positions)
+        *last = samples_end(a, batch, *first, *last, j + n - 1);
 }
 
 /* True when every pair of queries [i, i + n_i) and keys [j, j + n_j) counts. */
@@ -120,7 +164,7 @@ static __device__ __forceinline__ int64_t value_at(const struct attention_args &
 static __device__ __forceinline__ int64_t out_at(const struct attention_args &a, int batch,
                                                  int head)
 {
-    return (int64_t)batch * a.n_tokens * a.out_width + (int64_t)head * a.head_dim;
+    return (int64_t)batch * a.n_tokens * out_width(a) + (int64_t)head * a.head_dim;
 }
 static __device__ __forceinline__ int64_t statistic_at(const struct attention_args &a, int batch,
                                                        int head)

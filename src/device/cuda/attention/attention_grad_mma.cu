@@ -12,7 +12,8 @@
  * they are the left operands of the sums. In the keys' role lse and delta belong to columns and lie
  * in shared memory, and the block walks every head of its group. With DROPOUT, what was dropped
  * counts neither in dp nor in the p of dv. With CAPPED, scores go under their cap, and ds has the
- * cap's slope as a factor.
+ * cap's slope as a factor. With PACKED, samples share rows, and where a query's own begins is one
+ * more statistic of it.
  *
  * A causal block of keys walks as many tiles as there are queries after it, times the group. With
  * few key/value heads that is long beside the whole kernel (half of it for 8 rows of 2048 tokens, 4
@@ -27,14 +28,20 @@ enum { SCORES = ROWS / 8 }; /* products across a tile */
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-/* Shared memory: own pair, two stages of the other pair, two stages of lse and delta. */
+/* Of a query: lse and delta, and with PACKED the first key of its sample. */
+template <bool PACKED> static HOST_DEVICE constexpr int statistics_floats()
+{
+    return (PACKED ? 3 : 2) * ROWS;
+}
+
+/* Shared memory: own pair, two stages of the other pair, two stages of statistics. */
 template <int D> static HOST_DEVICE constexpr int tile_bytes()
 {
     return ROWS * D * 2;
 }
-template <int D> static HOST_DEVICE constexpr int shared_bytes()
+template <int D, bool PACKED> static HOST_DEVICE constexpr int shared_bytes()
 {
-    return 6 * tile_bytes<D>() + 2 * 2 * ROWS * (int)sizeof(float);
+    return 6 * tile_bytes<D>() + 2 * statistics_floats<PACKED>() * (int)sizeof(float);
 }
 
 /* Blocks per multiprocessor that the registers are divided among: short heads leave room for a
@@ -50,7 +57,7 @@ struct other {
 };
 
 /* Copies of the other side's tile under way into a stage; `statistics` is written at once. */
-template <typename T, int D, bool KEYS>
+template <typename T, int D, bool KEYS, bool PACKED>
 static __device__ __forceinline__ void fetch(const struct attention_args &a, int batch,
                                              struct other o, uint32_t stage, float *statistics)
 {
@@ -60,13 +67,15 @@ static __device__ __forceinline__ void fetch(const struct attention_args &a, int
         tile_copy<T, D, ROWS, THREADS>(stage, qkv + query_at(a, batch, o.head), a.width, o.row,
                                        a.n_tokens);
         tile_copy<T, D, ROWS, THREADS>(stage + tile_bytes<D>(),
-                                       (const T *)a.dout + out_at(a, batch, o.head), a.out_width,
+                                       (const T *)a.dout + out_at(a, batch, o.head), out_width(a),
                                        o.row, a.n_tokens);
         int i = o.row + (int)threadIdx.x % ROWS;
         bool inside = i < a.n_tokens;
         const float *from = (int)threadIdx.x < ROWS ? a.lse : a.delta;
         float x = inside ? from[statistic_at(a, batch, o.head) + i] : 0.0f;
         statistics[threadIdx.x] = (int)threadIdx.x < ROWS ? x * LOG2_E : x;
+        if (PACKED && (int)threadIdx.x < ROWS)
+            ((int *)statistics)[2 * ROWS + threadIdx.x] = sample_of(a, batch, i);
     } else {
         tile_copy<T, D, ROWS, THREADS>(stage, qkv + key_at(a, batch, kv), a.width, o.row,
                                        a.n_tokens);
@@ -91,7 +100,7 @@ static __device__ __forceinline__ void fetch_own(const struct attention_args &a,
         tile_copy<T, D, ROWS, THREADS>(own_1, qkv + query_at(a, batch, head), a.width, first,
                                        a.n_tokens);
         tile_copy<T, D, ROWS, THREADS>(own_2, (const T *)a.dout + out_at(a, batch, head),
-                                       a.out_width, first, a.n_tokens);
+                                       out_width(a), first, a.n_tokens);
     }
 }
 
@@ -145,18 +154,32 @@ static __device__ __forceinline__ void accumulate(float (&sum)[D / 8][4],
     }
 }
 
-/* s and dp become p and ds. `own_lse` and `own_delta` are of rows g and g + 8 (queries' role),
- * `statistics` of the columns (keys' role: ROWS of lse, ROWS of delta). lse is in base 2. Bit
- * 4 n + x of `kept` is of s[n][x]. */
-template <bool KEYS, bool DROPOUT, bool CAPPED>
+/* Does every pair count? In the keys' role `statistics` are of the queries, in the queries' role
+ * `sample` is of the lane's two rows. */
+template <bool KEYS, bool PACKED>
+static __device__ __forceinline__ bool all_count(const struct attention_args &a, int own, int other,
+                                                 const int (&sample)[2], const float *statistics)
+{
+    bool all = KEYS ? all_visible(a, other, ROWS, own, 16) : all_visible(a, own, 16, other, ROWS);
+    if constexpr (PACKED && KEYS) /* of the last query */
+        return all && ((const int *)statistics)[3 * ROWS - 1] <= own;
+    else if constexpr (PACKED)
+        return __all_sync(0xffffffffu, all && sample[0] <= other && sample[1] <= other);
+    return all;
+}
+
+/* s and dp become p and ds. `own_lse`, `own_delta` and `own_sample` are of rows g and g + 8
+ * (queries' role), `statistics` of the columns (keys' role: ROWS of lse, ROWS of delta, ROWS of
+ * samples). lse is in base 2. Bit 4 n + x of `kept` is of s[n][x]. */
+template <bool KEYS, bool DROPOUT, bool CAPPED, bool PACKED>
 static __device__ __forceinline__ void
 pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SCORES][4], int own,
            int other, const float (&own_lse)[2], const float (&own_delta)[2],
-           const float *statistics, uint32_t kept)
+           const int (&own_sample)[2], const float *statistics, uint32_t kept)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     const float scale = CAPPED ? LOG2_E : a.scale * LOG2_E;
-    bool all = KEYS ? all_visible(a, other, ROWS, own, 16) : all_visible(a, own, 16, other, ROWS);
+    bool all = all_count<KEYS, PACKED>(a, own, other, own_sample, statistics);
 #pragma unroll
     for (int n = 0; n < SCORES; n++) {
 #pragma unroll
@@ -166,6 +189,11 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
             float delta = KEYS ? statistics[ROWS + column] : own_delta[x / 2];
             bool visible = all || (KEYS ? pair_visible(a, other + column, row)
                                         : pair_visible(a, row, other + column));
+            if constexpr (PACKED) {
+                int sample = KEYS ? ((const int *)statistics)[2 * ROWS + column]
+                                  : own_sample[x / 2];
+                visible = visible && (KEYS ? row : other + column) >= sample;
+            }
             float slope = a.scale;
             if constexpr (CAPPED) {
                 const float score = map_softcap<true>(s[n][x] * a.scale, a.cap);
@@ -214,7 +242,7 @@ static __device__ __forceinline__ void store_rows(const struct attention_args &a
     }
 }
 
-template <typename T, int D, bool KEYS, bool DROPOUT, bool CAPPED>
+template <typename T, int D, bool KEYS, bool DROPOUT, bool CAPPED, bool PACKED>
 static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -233,9 +261,9 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     int own_first = tile * ROWS, row = (int)threadIdx.x / WARP * 16, own = own_first + row;
     float sum_1[D / 8][4] = {}, sum_2[KEYS ? D / 8 : 1][4] = {}, lse[2] = {}, delta[2] = {};
     if (KEYS)
-        queries_of(a, own_first, ROWS, &first, &last);
+        queries_of(a, batch, own_first, ROWS, &first, &last);
     else
-        keys_of(a, own_first, ROWS, &first, &last);
+        keys_of(a, batch, own_first, ROWS, &first, &last);
     struct dropout_key key = {};
     if constexpr (DROPOUT) {
         first -= first % DROPOUT_SQUARE;
@@ -244,18 +272,25 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     fetch_own<T, D, KEYS>(a, batch, head, own_first, own_1, own_2);
     if (!KEYS)
         own_statistics(a, batch, head, own, lse, delta);
+    int sample[2] = {};
+    if constexpr (PACKED && !KEYS) {
+        int g = (int)threadIdx.x % WARP / 4;
+        sample[0] = sample_of(a, batch, own + g);
+        sample[1] = sample_of(a, batch, own + 8 + g);
+    }
     int per_head = (last - first + ROWS - 1) / ROWS,
         n_others = KEYS ? per_head * a.group : per_head;
     struct other o = {KEYS ? head * a.group : head, first};
-    fetch<T, D, KEYS>(a, batch, o, stages, statistics);
+    constexpr int n_statistics = statistics_floats<PACKED>();
+    fetch<T, D, KEYS, PACKED>(a, batch, o, stages, statistics);
     copies_commit();
     for (int n = 0; n < n_others; n++) {
         uint32_t here = stages + n % 2 * 2 * tile_bytes<D>();
         if (n + 1 < n_others) {
             struct other next = {o.head + ((n + 1) % per_head == 0 ? 1 : 0),
                                  first + (n + 1) % per_head * ROWS};
-            fetch<T, D, KEYS>(a, batch, next, stages + (n + 1) % 2 * 2 * tile_bytes<D>(),
-                              statistics + (n + 1) % 2 * 2 * ROWS);
+            fetch<T, D, KEYS, PACKED>(a, batch, next, stages + (n + 1) % 2 * 2 * tile_bytes<D>(),
+                                      statistics + (n + 1) % 2 * n_statistics);
         }
         copies_commit();
         copies_wait<1>();
@@ -269,8 +304,8 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
                                                    KEYS ? other_row : own, KEYS ? own : other_row));
         multiply<T, D>(s, own_1, here, row);
         multiply<T, D>(dp, own_2, here + tile_bytes<D>(), row);
-        pair_grads<KEYS, DROPOUT, CAPPED>(a, s, dp, own, other_row, lse, delta,
-                                          statistics + n % 2 * 2 * ROWS, kept);
+        pair_grads<KEYS, DROPOUT, CAPPED, PACKED>(a, s, dp, own, other_row, lse, delta, sample,
+                                                  statistics + n % 2 * n_statistics, kept);
         if constexpr (KEYS) {
             pack_rows<T>(m, s);
             accumulate<T, D>(sum_2, m, here + tile_bytes<D>());
@@ -290,38 +325,42 @@ static __global__ void __launch_bounds__(THREADS, blocks<D>()) mma_grad(struct a
     }
 }
 
-template <typename T, int D, bool DROPOUT, bool CAPPED>
+template <typename T, int D, bool DROPOUT, bool CAPPED, bool PACKED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_tiles = ceil_div(a->n_tokens, ROWS) * a->batch;
     if (n_tiles == 0)
         return OK;
     TRY(cuda_attention_delta(s, a));
-    TRY(cuda_allow_shared(mma_grad<T, D, true, DROPOUT, CAPPED>, shared_bytes<D>()));
-    TRY(cuda_allow_shared(mma_grad<T, D, false, DROPOUT, CAPPED>, shared_bytes<D>()));
-    mma_grad<T, D, true, DROPOUT, CAPPED>
-        <<<(unsigned)(n_tiles * a->kv_heads), THREADS, shared_bytes<D>(), s>>>(*a);
+    constexpr int n_bytes = shared_bytes<D, PACKED>();
+    TRY(cuda_allow_shared(mma_grad<T, D, true, DROPOUT, CAPPED, PACKED>, n_bytes));
+    TRY(cuda_allow_shared(mma_grad<T, D, false, DROPOUT, CAPPED, PACKED>, n_bytes));
+    mma_grad<T, D, true, DROPOUT, CAPPED, PACKED>
+        <<<(unsigned)(n_tiles * a->kv_heads), THREADS, n_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
-    mma_grad<T, D, false, DROPOUT, CAPPED>
-        <<<(unsigned)(n_tiles * a->heads), THREADS, shared_bytes<D>(), s>>>(*a);
+    mma_grad<T, D, false, DROPOUT, CAPPED, PACKED>
+        <<<(unsigned)(n_tiles * a->heads), THREADS, n_bytes, s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT, bool CAPPED>
+template <bool DROPOUT, bool CAPPED, bool PACKED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED>(s, a)
-                    : launch<__half, 64, DROPOUT, CAPPED>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED>(s, a)
-                : launch<__half, 128, DROPOUT, CAPPED>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED, PACKED>(s, a)
+                    : launch<__half, 64, DROPOUT, CAPPED, PACKED>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED, PACKED>(s, a)
+                : launch<__half, 128, DROPOUT, CAPPED, PACKED>(s, a);
 }
 
 enum status cuda_attention_grad_mma(cudaStream_t s, const struct attention_args *a)
 {
+    if (a->positions)
+        return launch_for<false, false, true>(s, a);
     if (a->cap > 0.0f)
-        return launch_for<false, true>(s, a);
-    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
+        return launch_for<false, true, false>(s, a);
+    return a->dropout.rng ? launch_for<true, false, false>(s, a)
+                          : launch_for<false, false, false>(s, a);
 }

@@ -21,12 +21,12 @@ template <int DP, int BQ, int BK, int MATRICES> static constexpr int shared_floa
 /* s and dp become p and ds for query i and keys j, j + 16, ... */
 template <bool CAPPED, int C>
 static __device__ __forceinline__ void pair_grads(const struct attention_args &a, float (&s)[C],
-                                                  float (&dp)[C], int i, int j, float lse,
-                                                  float delta)
+                                                  float (&dp)[C], int i, int j, int first,
+                                                  float lse, float delta)
 {
 #pragma unroll
     for (int c = 0; c < C; c++) {
-        bool visible = pair_visible(a, i, j + TILE_SIDE * c);
+        bool visible = pair_visible_from(a, i, j + TILE_SIDE * c, first);
         float score = s[c] * a.scale, scale = a.scale;
         if constexpr (CAPPED) {
             score = map_softcap<false>(score, a.cap);
@@ -41,8 +41,9 @@ static __device__ __forceinline__ void pair_grads(const struct attention_args &a
 template <int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>
 static __device__ __forceinline__ void
 tile_grads(const struct attention_args &a, const float *q, const float *dout, const float *k,
-           const float *v, int i, int j, int64_t statistic, float *p, float *ds)
+           const float *v, int i, int j, int batch, int head, float *p, float *ds)
 {
+    int64_t statistic = statistic_at(a, batch, head);
     constexpr int R = BQ / TILE_SIDE, C = BK / TILE_SIDE;
     int tx = threadIdx.x % TILE_SIDE, ty = threadIdx.x / TILE_SIDE;
     float s[R][C] = {}, dp[R][C] = {};
@@ -60,7 +61,8 @@ tile_grads(const struct attention_args &a, const float *q, const float *dout, co
             multiplier[c] = DROPOUT ? ds[row * (BK + 1) + tx + TILE_SIDE * c] : 1.0f;
             dp[r][c] *= multiplier[c];
         }
-        pair_grads<CAPPED>(a, s[r], dp[r], i + row, j + tx, lse, delta);
+        pair_grads<CAPPED>(a, s[r], dp[r], i + row, j + tx, first_key(a, batch, i + row), lse,
+                           delta);
 #pragma unroll
         for (int c = 0; c < C; c++) {
             int at = row * (BK + 1) + tx + TILE_SIDE * c;
@@ -86,8 +88,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct a
     const T *qkv = (const T *)a.qkv;
     float dq[R][E] = {};
     tile_load<T, DP, BQ>(q, qkv + query_at(a, batch, head), a.width, i, a);
-    tile_load<T, DP, BQ>(dout, (const T *)a.dout + out_at(a, batch, head), a.out_width, i, a);
-    keys_of(a, i, BQ, &first, &last);
+    tile_load<T, DP, BQ>(dout, (const T *)a.dout + out_at(a, batch, head), out_width(a), i, a);
+    keys_of(a, batch, i, BQ, &first, &last);
     if (DROPOUT)
         first -= first % DROPOUT_SQUARE;
     for (int j = first; j < last; j += BK) {
@@ -97,7 +99,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct a
             tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout, row, i, j);
         __syncthreads();
         tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
-                                                statistic_at(a, batch, head), nullptr, ds);
+                                                batch, head, nullptr, ds);
         __syncthreads();
         tile_product<DP, BK>(dq, ds, BK + 1, 1, k, ty, tx);
         __syncthreads();
@@ -121,18 +123,18 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_key_grad(struct att
     float dk[R][E] = {}, dv[R][E] = {};
     tile_load<T, DP, BK>(k, qkv + key_at(a, batch, kv), a.width, j, a);
     tile_load<T, DP, BK>(v, qkv + value_at(a, batch, kv), a.width, j, a);
-    queries_of(a, j, BK, &first, &last);
+    queries_of(a, batch, j, BK, &first, &last);
     for (int head = kv * a.group; head < (kv + 1) * a.group; head++) {
         const T *dout_head = (const T *)a.dout + out_at(a, batch, head);
         for (int i = first; i < last; i += BQ) {
             tile_load<T, DP, BQ>(q, qkv + query_at(a, batch, head), a.width, i, a);
-            tile_load<T, DP, BQ>(dout, dout_head, a.out_width, i, a);
+            tile_load<T, DP, BQ>(dout, dout_head, out_width(a), i, a);
             if (DROPOUT)
                 tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout,
                                                        (int64_t)batch * a.heads + head, i, j);
             __syncthreads();
             tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
-                                                    statistic_at(a, batch, head), p, ds);
+                                                    batch, head, p, ds);
             __syncthreads();
             tile_product<DP, BQ>(dk, ds, 1, BK + 1, q, ty, tx);
             tile_product<DP, BQ>(dv, p, 1, BK + 1, dout, ty, tx);

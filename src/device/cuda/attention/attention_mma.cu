@@ -7,6 +7,7 @@
  * With CAPPED, scores are scaled and go under their cap first.
  * With DROPOUT, dropped probabilities become 0 once they are summed; the sums of the others are
  * divided by the share kept at the end.
+ * With PACKED, samples share rows: keys before a query's own sample do not count.
  */
 #include "device/cuda/attention/attention.cuh"
 #include "device/cuda/support/mma.cuh"
@@ -33,6 +34,28 @@ template <int D> static HOST_DEVICE constexpr int shared_bytes()
 struct place {
     int i, j;
 };
+
+/* With PACKED: the first keys of the samples of the lane's queries, and of the first and the last
+ * query of the warp that there are. */
+struct samples {
+    int of[ROWS][2];
+    int lowest, highest;
+};
+
+static __device__ __forceinline__ struct samples samples_of(const struct attention_args &a,
+                                                            int batch, int i)
+{
+    int g = (int)threadIdx.x % WARP / 4;
+    struct samples s;
+#pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+        s.of[m][0] = sample_of(a, batch, i + 16 * m + g);
+        s.of[m][1] = sample_of(a, batch, i + 16 * m + 8 + g);
+    }
+    s.lowest = sample_of(a, batch, i);
+    s.highest = sample_of(a, batch, min(i + 16 * ROWS, a.n_tokens) - 1);
+    return s;
+}
 
 template <typename T, int D>
 static __device__ __forceinline__ void score_tile(float (&s)[ROWS][SCORES][4], uint32_t q,
@@ -71,8 +94,10 @@ static __device__ __forceinline__ void cap_tile(const struct attention_args &a,
     }
 }
 
+template <bool PACKED>
 static __device__ __forceinline__ void mask_tile(const struct attention_args &a,
-                                                 float (&s)[ROWS][SCORES][4], struct place at)
+                                                 float (&s)[ROWS][SCORES][4], struct place at,
+                                                 const struct samples &samples)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -81,7 +106,9 @@ static __device__ __forceinline__ void mask_tile(const struct attention_args &a,
         for (int n = 0; n < SCORES; n++) {
 #pragma unroll
             for (int x = 0; x < 4; x++) {
-                if (!pair_visible(a, at.i + 16 * m + g + x / 2 * 8, at.j + 8 * n + 2 * t + x % 2))
+                int j = at.j + 8 * n + 2 * t + x % 2;
+                if (!pair_visible(a, at.i + 16 * m + g + x / 2 * 8, j) ||
+                    (PACKED && j < samples.of[m][x / 2]))
                     s[m][n][x] = -INFINITY;
             }
         }
@@ -186,7 +213,7 @@ store_rows(const struct attention_args &a, int batch, int head, int i,
                 sum *= a.dropout.kept;
 #pragma unroll
             for (int d = 0; d < D / 8; d++)
-                *(uint32_t *)(to + row * a.out_width + 8 * d + 2 * t) =
+                *(uint32_t *)(to + row * out_width(a) + 8 * d + 2 * t) =
                     pack_pair<T>(out[m][d][2 * h] / sum, out[m][d][2 * h + 1] / sum);
         }
     }
@@ -200,7 +227,7 @@ static __device__ __forceinline__ bool any_visible(const struct attention_args &
     return !after && !before;
 }
 
-template <typename T, int D, bool DROPOUT, bool CAPPED>
+template <typename T, int D, bool DROPOUT, bool CAPPED, bool PACKED>
 static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attention_args a)
 {
     extern __shared__ float4 shared[];
@@ -217,7 +244,10 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
 #pragma unroll
     for (int m = 0; m < ROWS; m++)
         top[m][0] = top[m][1] = -INFINITY;
-    keys_of(a, tile * BQ, BQ, &first, &last);
+    keys_of(a, batch, tile * BQ, BQ, &first, &last);
+    struct samples samples = {};
+    if constexpr (PACKED)
+        samples = samples_of(a, batch, tile * BQ + own);
     struct dropout_key key = {};
     if constexpr (DROPOUT) {
         first -= first % DROPOUT_SQUARE;
@@ -238,13 +268,13 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
         copies_wait<1>();
         __syncthreads();
         struct place at = {tile * BQ + own, j};
-        if (any_visible(a, at)) {
+        if (any_visible(a, at) && (!PACKED || j + BK > samples.lowest)) {
             float s[ROWS][SCORES][4] = {};
             score_tile<T, D>(s, q, keys, own);
             if constexpr (CAPPED)
                 cap_tile(a, s);
-            if (!all_visible(a, at.i, 16 * ROWS, j, BK))
-                mask_tile(a, s, at);
+            if (!all_visible(a, at.i, 16 * ROWS, j, BK) || (PACKED && j < samples.highest))
+                mask_tile<PACKED>(a, s, at, samples);
 #pragma unroll
             for (int m = 0; m < ROWS; m++)
                 softmax_rows<D>(s[m], top[m], total[m], out[m], CAPPED ? LOG2_E : a.scale * LOG2_E);
@@ -257,32 +287,36 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_forward(struct attentio
     store_rows<T, D, DROPOUT>(a, batch, head, tile * BQ + own, out, top, total);
 }
 
-template <typename T, int D, bool DROPOUT, bool CAPPED>
+template <typename T, int D, bool DROPOUT, bool CAPPED, bool PACKED>
 static enum status launch(cudaStream_t s, const struct attention_args *a)
 {
     int64_t n_blocks = ceil_div(a->n_tokens, BQ) * a->batch * a->heads;
     if (n_blocks == 0)
         return OK;
-    TRY(cuda_allow_shared(mma_forward<T, D, DROPOUT, CAPPED>, shared_bytes<D>()));
-    mma_forward<T, D, DROPOUT, CAPPED><<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
+    TRY(cuda_allow_shared(mma_forward<T, D, DROPOUT, CAPPED, PACKED>, shared_bytes<D>()));
+    mma_forward<T, D, DROPOUT, CAPPED, PACKED>
+        <<<(unsigned)n_blocks, THREADS, shared_bytes<D>(), s>>>(*a);
     CUDA_TRY(cudaGetLastError());
     return OK;
 }
 
-template <bool DROPOUT, bool CAPPED>
+template <bool DROPOUT, bool CAPPED, bool PACKED>
 static enum status launch_for(cudaStream_t s, const struct attention_args *a)
 {
     bool bf16 = a->dtype == DTYPE_BF16;
     if (a->head_dim == 64)
-        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED>(s, a)
-                    : launch<__half, 64, DROPOUT, CAPPED>(s, a);
-    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED>(s, a)
-                : launch<__half, 128, DROPOUT, CAPPED>(s, a);
+        return bf16 ? launch<__nv_bfloat16, 64, DROPOUT, CAPPED, PACKED>(s, a)
+                    : launch<__half, 64, DROPOUT, CAPPED, PACKED>(s, a);
+    return bf16 ? launch<__nv_bfloat16, 128, DROPOUT, CAPPED, PACKED>(s, a)
+                : launch<__half, 128, DROPOUT, CAPPED, PACKED>(s, a);
 }
 
 enum status cuda_attention_mma(cudaStream_t s, const struct attention_args *a)
 {
+    if (a->positions)
+        return launch_for<false, false, true>(s, a);
     if (a->cap > 0.0f)
-        return launch_for<false, true>(s, a);
-    return a->dropout.rng ? launch_for<true, false>(s, a) : launch_for<false, false>(s, a);
+        return launch_for<false, true, false>(s, a);
+    return a->dropout.rng ? launch_for<true, false, false>(s, a)
+                          : launch_for<false, false, false>(s, a);
 }

@@ -23,7 +23,7 @@ template <typename T> static __global__ void plain_forward(struct attention_args
     const T *v = qkv + value_at(a, batch, head / a.group);
     float top = -INFINITY, total = 0.0f;
     int first, last;
-    keys_of(a, i, 1, &first, &last);
+    keys_of(a, batch, i, 1, &first, &last);
     for (int e = threadIdx.x; e < a.head_dim; e += THREADS)
         sums[e] = 0.0f;
     for (int from = first; from < last; from += CHUNK) {
@@ -60,7 +60,7 @@ template <typename T> static __global__ void plain_forward(struct attention_args
         }
         __syncthreads();
     }
-    T *out = (T *)a.out + out_at(a, batch, head) + i * a.out_width;
+    T *out = (T *)a.out + out_at(a, batch, head) + i * out_width(a);
     for (int e = threadIdx.x; e < a.head_dim; e += THREADS)
         out[e] = from_f32<T>(sums[e] / total);
     if (threadIdx.x == 0)
@@ -75,7 +75,7 @@ template <typename T> static __global__ void delta_kernel(struct attention_args 
         return;
     int i = (int)(row % a.n_tokens), head = (int)(row / a.n_tokens % a.heads);
     int batch = (int)(row / a.n_tokens / a.heads);
-    int64_t at = out_at(a, batch, head) + i * a.out_width;
+    int64_t at = out_at(a, batch, head) + i * out_width(a);
     float sum = head_dot((const T *)a.dout + at, (const T *)a.out + at, a.head_dim);
     if (threadIdx.x % WARP == 0)
         a.delta[row] = sum;
@@ -106,11 +106,11 @@ template <typename T> static __global__ void plain_query_grad(struct attention_a
     const T *q = qkv + query_at(a, batch, head) + i * a.width;
     const T *k = qkv + key_at(a, batch, head / a.group);
     const T *v = qkv + value_at(a, batch, head / a.group);
-    const T *dout = (const T *)a.dout + out_at(a, batch, head) + i * a.out_width;
+    const T *dout = (const T *)a.dout + out_at(a, batch, head) + i * out_width(a);
     float lse = a.lse[statistic_at(a, batch, head) + i];
     float delta = a.delta[statistic_at(a, batch, head) + i];
     int first, last;
-    keys_of(a, i, 1, &first, &last);
+    keys_of(a, batch, i, 1, &first, &last);
     for (int e = threadIdx.x; e < a.head_dim; e += THREADS)
         sums[e] = 0.0f;
     for (int from = first; from < last; from += CHUNK) {
@@ -148,7 +148,7 @@ template <typename T> static __global__ void plain_key_grad(struct attention_arg
     const T *k = qkv + key_at(a, batch, kv) + j * a.width;
     const T *v = qkv + value_at(a, batch, kv) + j * a.width;
     int first, last;
-    queries_of(a, j, 1, &first, &last);
+    queries_of(a, batch, j, 1, &first, &last);
     for (int e = threadIdx.x; e < 2 * a.head_dim; e += THREADS)
         sums[e] = 0.0f;
     for (int head = kv * a.group; head < (kv + 1) * a.group; head++) {
@@ -161,7 +161,7 @@ template <typename T> static __global__ void plain_key_grad(struct attention_arg
                 float p, d,
                     multiplier =
                         pair_multiplier(a.dropout, (int64_t)batch * a.heads + head, from + i, j);
-                pair(a, q + (from + i) * a.width, k, v, dout + (from + i) * a.out_width,
+                pair(a, q + (from + i) * a.width, k, v, dout + (from + i) * out_width(a),
                      a.lse[statistic + from + i], a.delta[statistic + from + i], multiplier, &p,
                      &d);
                 if (threadIdx.x % WARP == 0) {
@@ -174,7 +174,7 @@ template <typename T> static __global__ void plain_key_grad(struct attention_arg
                 float of_key = sums[e], of_value = sums[a.head_dim + e];
                 for (int i = 0; i < n; i++) {
                     of_key = fmaf(ds[i], to_f32(q[(from + i) * a.width + e]), of_key);
-                    of_value = fmaf(ps[i], to_f32(dout[(from + i) * a.out_width + e]), of_value);
+                    of_value = fmaf(ps[i], to_f32(dout[(from + i) * out_width(a) + e]), of_value);
                 }
                 sums[e] = of_key;
                 sums[a.head_dim + e] = of_value;

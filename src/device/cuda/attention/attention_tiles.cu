@@ -14,7 +14,8 @@ template <int DP, int BQ, int BK> static constexpr int shared_floats()
  * by. A row that has seen no key yet has top -inf: then nothing is subtracted. */
 template <bool CAPPED, int C>
 static __device__ __forceinline__ float softmax_step(const struct attention_args &a, float (&s)[C],
-                                                     int i, int j, float *top, float *total)
+                                                     int i, int j, int first, float *top,
+                                                     float *total)
 {
     float above = *top, sum = 0.0f;
 #pragma unroll
@@ -22,7 +23,7 @@ static __device__ __forceinline__ float softmax_step(const struct attention_args
         s[c] *= a.scale;
         if constexpr (CAPPED)
             s[c] = map_softcap<false>(s[c], a.cap);
-        s[c] = pair_visible(a, i, j + TILE_SIDE * c) ? s[c] : -INFINITY;
+        s[c] = pair_visible_from(a, i, j + TILE_SIDE * c, first) ? s[c] : -INFINITY;
         above = fmaxf(above, s[c]);
     }
     above = side_max(above);
@@ -49,13 +50,15 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
     int batch = row / a.heads, head = row % a.heads, i = tile * BQ, first, last;
     const T *qkv = (const T *)a.qkv;
     float top[R], total[R], out[R][E] = {};
+    int first_of[R]; /* the first key of each of the thread's queries */
 #pragma unroll
     for (int r = 0; r < R; r++) {
+        first_of[r] = first_key(a, batch, i + ty + TILE_SIDE * r);
         top[r] = -INFINITY;
         total[r] = 0.0f;
     }
     tile_load<T, DP, BQ>(q, qkv + query_at(a, batch, head), a.width, i, a);
-    keys_of(a, i, BQ, &first, &last);
+    keys_of(a, batch, i, BQ, &first, &last);
     if (DROPOUT)
         first -= first % DROPOUT_SQUARE;
     for (int j = first; j < last; j += BK) {
@@ -68,7 +71,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int q_row = ty + TILE_SIDE * r;
-            float shrink = softmax_step<CAPPED>(a, s[r], i + q_row, j + tx, &top[r], &total[r]);
+            float shrink = softmax_step<CAPPED>(a, s[r], i + q_row, j + tx, first_of[r], &top[r], &total[r]);
 #pragma unroll
             for (int c = 0; c < C; c++) {
                 float *to = &p[q_row * (BK + 1) + tx + TILE_SIDE * c];
@@ -93,7 +96,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
         if (tx == 0 && q_row < a.n_tokens)
             a.lse[statistic_at(a, batch, head) + q_row] = top[r] + logf(total[r]);
     }
-    tile_store((T *)a.out + out_at(a, batch, head), a.out_width, i, out, a, ty, tx);
+    tile_store((T *)a.out + out_at(a, batch, head), out_width(a), i, out, a, ty, tx);
 }
 
 template <typename T, int DP, int BQ, int BK, bool DROPOUT, bool CAPPED>

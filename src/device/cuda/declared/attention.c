@@ -15,6 +15,12 @@ static struct qkv_dims dims_of(const struct op_call *c)
     return qkv_dims_of(c, c->op == OP_attention_grad ? 1 : 0);
 }
 
+/* Do samples share rows? Positions come behind the random state. */
+static bool is_packed(const struct op_call *c)
+{
+    return call_has(c, c->op == OP_attention_grad ? 5 : 2);
+}
+
 /* Grids are one-dimensional and token counts are ints: what no kernel here takes. */
 static const char *size_declines(const struct qkv_dims *d)
 {
@@ -60,6 +66,9 @@ const char *cuda_attention_tensor_cores_declines(const struct op_call *c,
         return "takes a positive scale only";
     if (call_float(c, ATTENTION_CAP) > 0.0 && call_float(c, ATTENTION_DROPOUT) > 0.0)
         return "takes either a cap on scores or dropout";
+    if (is_packed(c) &&
+        (call_float(c, ATTENTION_CAP) > 0.0 || call_float(c, ATTENTION_DROPOUT) > 0.0))
+        return "takes samples that share rows without a cap on scores and without dropout";
     const char *why = cuda_declines_unless_half(c, env);
     return why ? why : cuda_attention_tiles_declines(c, env);
 }
@@ -89,6 +98,8 @@ const char *cuda_attention_cudnn_declines(const struct op_call *c, const struct 
         return "drops by draws of its own";
     if (call_float(c, ATTENTION_CAP) > 0.0)
         return "has no cap on scores";
+    if (is_packed(c))
+        return "takes one sample to a row";
     const char *why = cuda_declines_unless_half(c, env);
     if (why)
         return why;

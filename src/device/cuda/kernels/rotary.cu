@@ -16,7 +16,7 @@ enum { THREADS = 128, MOST_PAIRS = ROTARY_MOST_PAIRS, AHEAD = 2, BLOCKS = 8 };
 
 struct rotary_args {
     int64_t n_rows; /* batch * n_tokens */
-    int64_t n_tokens, width;
+    int64_t n_tokens, width; /* positions go round after so many rows: all, where each has its own */
     int n_all, n_rotated, half; /* heads of a row, how many of them turn, pairs of a head that do */
     int head_dim;
     float scale, sign;
@@ -188,6 +188,8 @@ static struct rotary_args rotary_args_of(const struct op_call *c)
     a.sign = call_bool(c, ROTARY_INVERSE) ? -a.scale : a.scale;
     a.inv_freq = (const float *)c->in[1].data;
     a.positions = call_has(c, 2) ? (const int32_t *)c->in[2].data : NULL;
+    if (a.positions && c->in[2].shape.rank == 2)
+        a.n_tokens = a.n_rows;
     return a;
 }
 
