@@ -27,18 +27,23 @@ static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_
     return n->unfused ? OK : rewrite_apply(g, stage);
 }
 
-/* The gradient that arrives at each loss: the seed times its weight. */
-static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots)
+/* The gradient that arrives at each loss: the seed times its weight. One without a weight is told
+ * and not minimised. */
+static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots,
+                               size_t *n_roots)
 {
     struct builder b;
     builder_init(&b, s->graph);
     b.pass = PASS_BACKWARD;
     for (int i = 0; i < s->io.n_losses; i++) {
         const struct model_loss *l = &s->io.losses[i];
-        roots[i] = (struct autodiff_root){s->io.sums[l->sum].value, seed};
+        struct autodiff_root *root = &roots[*n_roots];
+        if (!(l->weight > 0 || l->weight < 0))
+            continue;
+        *root = (struct autodiff_root){s->io.sums[l->sum].value, seed};
         if (l->weight != 1.0)
-            roots[i].seed =
-                build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+            root->seed = build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+        ++*n_roots;
     }
     return builder_status(&b);
 }
@@ -48,7 +53,7 @@ static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_r
 static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
                                    struct optimizer_param *params)
 {
-    size_t n = (size_t)s->io.n_params;
+    size_t n = (size_t)s->io.n_params, n_roots = 0;
     value_id seed;
     struct autodiff_root roots[MODEL_MOST_LOSSES];
     for (size_t i = 0; i < n; i++) {
@@ -59,8 +64,8 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));
     TRY(optimizer_scale_seed(s->graph, scaling, seed, &seed));
-    TRY(seed_losses(s, seed, roots));
-    TRY(optimizer_gradients(s->graph, roots, (size_t)s->io.n_losses, params, n));
+    TRY(seed_losses(s, seed, roots, &n_roots));
+    TRY(optimizer_gradients(s->graph, roots, n_roots, params, n));
     for (int i = 0; i < s->io.n_sums; i++)
         s->io.sums[i].value = adopted_value(s->graph, s->io.sums[i].value);
     return adopt_forward(s->graph);
