@@ -194,6 +194,10 @@ enum status config_check_model(const struct config *cfg, int *reads_text) MUST_C
 enum config_state config_state_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);
 
+/* quantization.c: steps of config_resolve_all. */
+enum status config_resolve_quantization(struct config *cfg) MUST_CHECK;
+enum status config_resolve_compute_dtype(struct config *cfg) MUST_CHECK;
+
 /* Value text, shared by printing and docs (print.c). */
 void config_add_double(struct str *out, double x);
 void config_add_json(struct str *out, const json_t *value); /* on one line */
