@@ -76,6 +76,15 @@ static int is_good(const char *cached, const char *text)
     return 1;
 }
 
+/* Pipes are written into where they stand, which waits for a reader. */
+static enum status refuse_what_is_no_file(const char *cached)
+{
+    struct stat st;
+    if (stat(cached, &st) == 0 && !S_ISREG(st.st_mode))
+        return FAIL(ERR_IO, "%s is not a regular file: remove it", cached);
+    return OK;
+}
+
 enum status source_cache(const struct source_options *options, const char *path,
                          enum source_kind kind, char out[CACHE_PATH])
 {
@@ -85,7 +94,9 @@ enum status source_cache(const struct source_options *options, const char *path,
     if (is_good(out, path))
         return OK;
     log_debug("tokenising %s into %s", path, out);
-    enum status status = make_file(options, path, kind, out);
+    enum status status = refuse_what_is_no_file(out);
+    if (status == OK)
+        status = make_file(options, path, kind, out);
     if (status == ERR_IO)
         return status_prefix(status, "tokenised text is kept in dataset_prepared_path, now %s",
                              options->cache_folder);

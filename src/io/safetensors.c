@@ -308,8 +308,10 @@ static enum status parse_bytes_of(struct st_reader *r, const char *path, const u
     json_t *header;
     enum status status = json_read_text(&header, (const char *)bytes + ST_PREFIX_BYTES,
                                         (size_t)n_header, "header", ERR_DATA);
-    if (status != OK)
+    if (status == ERR_DATA)
         return status_prefix(status, "%s: damaged header, copy the file again", path);
+    if (status != OK)
+        return status_prefix(status, "%s", path);
     json_t *metadata = json_object_get(header, "__metadata__");
     if (metadata)
         TRY_GOTO(parse_metadata(r, &src, metadata), out);

@@ -1,4 +1,5 @@
 /* Sources: text, JSONL, token files, folders, the cache, synthetic streams, and bad input. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -408,6 +409,38 @@ static void a_cache_that_cannot_be_written_is_named_and_leaves_nothing(void **st
     }
 }
 
+/* The only file of a folder. */
+static void only_file(const char *folder, char path[SCRATCH_PATH])
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    path[0] = '\0';
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (e->d_name[0] != '.')
+            (void)snprintf(path, SCRATCH_PATH, "%s/%s", folder, e->d_name);
+    closedir(d);
+    assert_true(path[0] != '\0');
+}
+
+/* A writer would wait for whoever reads from it. */
+static void a_pipe_in_the_place_of_tokens_is_named(void **state)
+{
+    struct fixture *s = *state;
+    struct source *source;
+    char tokens[SCRATCH_PATH];
+    const char *path = write_file(s, "a.txt", "some text");
+    assert_int_equal(open_path(s, path, &source), OK);
+    source_free(source);
+    only_file(s->cache.folder, tokens);
+    assert_int_equal(unlink(tokens), 0);
+    assert_int_equal(mkfifo(tokens, 0600), 0);
+    alarm(10);
+    assert_int_equal(open_path(s, path, &source), ERR_IO);
+    alarm(0);
+    expect_message("is not a regular file: remove it");
+    expect_message("dataset_prepared_path");
+}
+
 static void synthetic_streams_are_functions_of_seed_and_position(void **state)
 {
     (void)state;
@@ -501,6 +534,7 @@ int main(void)
         TEST(a_long_document_gives_the_ids_of_the_whole),
         TEST(a_word_without_an_end_needs_memory_to_spare),
         TEST(a_cache_that_cannot_be_written_is_named_and_leaves_nothing),
+        TEST(a_pipe_in_the_place_of_tokens_is_named),
         TEST(synthetic_streams_are_functions_of_seed_and_position),
         TEST(the_synthetic_chain_can_be_learned),
         TEST(running_out_of_memory_anywhere_is_a_clean_error),

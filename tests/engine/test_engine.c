@@ -259,6 +259,41 @@ static void weights_at_home_on_the_host_are_the_same(void **state)
     device_close(&apart);
 }
 
+/* ---- forecast -------------------------------------------------------------------------------- */
+
+static void only_training_has_useful_flops_of_a_step(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        struct opened x;
+        bool trains = commands[i].stages[0].purpose == STAGE_TRAIN;
+        plan(&x, &commands[i], &device, NULL);
+        assert_true(trains ? x.engine.forecast.step_flops > 1e3
+                           : x.engine.forecast.step_flops == 0);
+        drop(&x);
+    }
+}
+
+/* As on a GPU: what the device holds is its arena and what its driver takes, and the process is
+ * apart. */
+static void memory_that_is_apart_is_counted_apart(void **state)
+{
+    struct device apart;
+    (void)state;
+    expect_ok(device_open_cpu(&apart, 1));
+    apart_device_make(&apart);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        struct opened x;
+        plan(&x, &commands[i], &apart, NULL);
+        const struct forecast *f = &x.engine.forecast;
+        assert_true(f->arena_bytes > 0);
+        assert_int_equal(f->process_bytes, f->arena_bytes + f->context_bytes);
+        assert_true(f->resident_bytes >= f->host_bytes + f->beside_bytes);
+        drop(&x);
+    }
+    device_close(&apart);
+}
+
 /* ---- timing ---------------------------------------------------------------------------------- */
 
 static void no_kernel_is_timed_unless_a_forecast_wants_it(void **state)
@@ -289,6 +324,8 @@ int main(void)
         cmocka_unit_test(every_command_uses_the_memory_that_was_predicted),
         cmocka_unit_test(every_command_loads_the_same_weights),
         cmocka_unit_test(weights_reach_a_device_whose_memory_is_apart),
+        cmocka_unit_test(only_training_has_useful_flops_of_a_step),
+        cmocka_unit_test(memory_that_is_apart_is_counted_apart),
         cmocka_unit_test(weights_at_home_on_the_host_are_the_same),
         cmocka_unit_test(no_kernel_is_timed_unless_a_forecast_wants_it),
     };

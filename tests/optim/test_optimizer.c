@@ -265,6 +265,30 @@ static void the_norm_belongs_to_no_block(void **state)
     graph_free(n.g);
 }
 
+/* Sums over micro-steps are of the blocks their gradients are of; those of the losses of none. */
+static void sums_of_losses_belong_to_no_block(void **state)
+{
+    struct net n;
+    struct optimizer_options o = adamw_with(precision_f32());
+    int n_sums = 0;
+    (void)state;
+    o.n_micro = 4;
+    net_init(&n);
+    for (size_t k = 0; k < n.g->nodes.n; k++)
+        n.g->nodes.items[k].block = 1;
+    expect_ok(net_finish(&n, &o));
+    for (size_t k = 0; k < n.g->nodes.n; k++) {
+        const struct node *node = graph_node(n.g, (node_id)k);
+        const struct value *root = graph_value(n.g, value_root(n.g, node->out[0]));
+        if (node->op != OP_accumulate)
+            continue;
+        n_sums += root->role == ROLE_METRIC;
+        assert_int_equal(node->block, root->role == ROLE_METRIC ? BLOCK_NONE : 1);
+    }
+    assert_true(n_sums > 0);
+    graph_free(n.g);
+}
+
 /* ---- frozen parameters ----------------------------------------------------------------------- */
 
 static void a_frozen_parameter_gets_no_gradient_no_state_and_no_master(void **state)
@@ -347,6 +371,7 @@ int main(void)
         cmocka_unit_test(sgd_keeps_a_buffer_only_with_momentum),
         cmocka_unit_test(decay_and_rounding_seeds_are_each_parameters_own),
         cmocka_unit_test(the_norm_belongs_to_no_block),
+        cmocka_unit_test(sums_of_losses_belong_to_no_block),
         cmocka_unit_test(a_frozen_parameter_gets_no_gradient_no_state_and_no_master),
         cmocka_unit_test(nothing_is_built_behind_the_first_trained_parameter),
         cmocka_unit_test(accumulation_and_norm_leave_frozen_parameters_out),

@@ -232,6 +232,8 @@ static void a_scale_that_cannot_come_down_ends_the_run_with_advice(void **state)
     assert_int_equal(train_half(s.folder, "initial_scale_power=50", "min_loss_scale=1e12", &r),
                      ERR_NUMERIC);
     expect_message("min_loss_scale");
+    /* From 2^50 down to 2^40 it is halved, and then 20 steps have the least, which is below. */
+    assert_int_equal(r.n_skipped, 10 + 20);
     train_result_release(&r);
     scratch_release(&s);
 }

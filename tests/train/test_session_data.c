@@ -107,6 +107,18 @@ static void the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped(void **state)
     }
 }
 
+/* Evaluations that end early are comparable: they read the same samples, in their order. */
+static void training_is_shuffled_and_evaluation_is_not(void **state)
+{
+    struct fixture f;
+    (void)state;
+    write_sequences(&f);
+    open_session(&f, "bytes", "a.txt", "shuffle=true");
+    assert_true(session_loader_options(&f.session, false).shuffle);
+    assert_false(session_loader_options(&f.session, true).shuffle);
+    close_session(&f);
+}
+
 static void every_end_of_text_that_the_folder_names_stops_generation(void **state)
 {
     (void)state;
@@ -146,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_models_end_of_text_serves_a_tokenizer_without_one),
+        cmocka_unit_test(training_is_shuffled_and_evaluation_is_not),
         cmocka_unit_test(the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped),
         cmocka_unit_test(every_end_of_text_that_the_folder_names_stops_generation),
     };

@@ -1,0 +1,97 @@
+/* A training step as the search sees it: places in the order of the forward pass, each with its
+ * first phases. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "search/survey.h"
+#include "support/golden.h"
+#include "support/training.h"
+
+enum { MOST_PLACES = 8 };
+
+/* The first phase of a pass in a place; -1: it has none. */
+static int first_phase(const struct survey *s, int place, enum pass pass)
+{
+    for (node_id k = 0; (size_t)k < s->graph->nodes.n; k++) {
+        int phase = s->phase_of[k];
+        if (phase >= 0 && s->phases[phase].place == place && graph_node(s->graph, k)->pass == pass)
+            return phase;
+    }
+    return -1;
+}
+
+static void open_survey(struct training *t, struct survey *s)
+{
+    static const struct decisions everything_kept = {0};
+    training_init(t, &(struct training_options){.golden = "llama", .batch = 2, .seq_len = 8});
+    expect_ok(survey_init(s, &t->engine.work, NULL, &everything_kept));
+    assert_in_range(s->n_places, 4, MOST_PLACES); /* two blocks, what is before and behind */
+}
+
+static void each_place_knows_the_first_phase_of_each_pass(void **state)
+{
+    struct training t;
+    struct survey s;
+    int n_backward = 0;
+    (void)state;
+    open_survey(&t, &s);
+    for (int p = 0; p < s.n_places; p++) {
+        assert_int_equal(s.places[p].forward, first_phase(&s, p, PASS_FORWARD));
+        assert_int_equal(s.places[p].backward, first_phase(&s, p, PASS_BACKWARD));
+        n_backward += s.places[p].backward > s.places[p].forward;
+    }
+    assert_true(n_backward > 1);
+    survey_release(&s);
+    training_release(&t);
+}
+
+static void places_come_in_the_order_of_the_forward_pass(void **state)
+{
+    struct training t;
+    struct survey s;
+    int n_times[MOST_PLACES] = {0};
+    (void)state;
+    open_survey(&t, &s);
+    for (int i = 0; i < s.n_places; i++) {
+        assert_in_range(s.order[i], 0, s.n_places - 1);
+        n_times[s.order[i]]++;
+        if (i > 0)
+            assert_true(s.places[s.order[i]].forward > s.places[s.order[i - 1]].forward);
+    }
+    for (int p = 0; p < s.n_places; p++)
+        assert_int_equal(n_times[p], 1);
+    survey_release(&s);
+    training_release(&t);
+}
+
+/* Addresses take no more than what is live at once: the program keeps everything. */
+static void the_highest_peak_is_that_of_the_program(void **state)
+{
+    struct training t;
+    struct survey s;
+    int64_t peaks[256], most = 0;
+    (void)state;
+    open_survey(&t, &s);
+    assert_true(s.n_phases > 0 && s.n_phases <= 256);
+    const struct program *p = t.engine.work.stages[0].program;
+    expect_ok(survey_peaks(&s, p, peaks));
+    for (int i = 0; i < s.n_phases; i++)
+        most = MAX(most, peaks[i]);
+    assert_int_equal(most + s.storage_bytes[TIER_DEVICE], t.engine.work.n_bytes[TIER_DEVICE]);
+    survey_release(&s);
+    training_release(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_place_knows_the_first_phase_of_each_pass),
+        cmocka_unit_test(places_come_in_the_order_of_the_forward_pass),
+        cmocka_unit_test(the_highest_peak_is_that_of_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
