@@ -64,7 +64,8 @@ static void a_checkpoint_holds_what_is_trained_and_no_more(void **state)
 
 static void a_resumed_run_gives_the_losses_of_the_whole(void **state)
 {
-    static const char *const kinds[] = {"seed=7", "bf16=true", "use_dora=true", "lora_dropout=0.3"};
+    static const char *const kinds[] = {"seed=7", "bf16=true", "use_dora=true", "lora_dropout=0.3",
+                                        "load_in_4bit=true"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct trial whole, part, rest;
@@ -109,7 +110,7 @@ static void resuming_beside_other_weights_is_refused(void **state)
 
 static void frozen_weights_on_the_host_change_no_bit(void **state)
 {
-    static const char *const kinds[] = {"lora_r=8", "use_dora=true"};
+    static const char *const kinds[] = {"lora_r=8", "use_dora=true", "load_in_4bit=true"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct trial here, away, squeezed;
