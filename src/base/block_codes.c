@@ -94,7 +94,8 @@ void code4_decode(enum block_code k, const uint8_t *codes, int64_t n, float scal
 
 float int8_encode(const float *x, int64_t n, uint8_t *codes)
 {
-    float scale = largest(x, n), factor = scale > 0.0f ? 127.0f / scale : 0.0f;
+    float scale = largest(x, n), inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    float factor = 127.0f * inverse; /* as PyTorch divides a number by a tensor */
     for (int64_t i = 0; i < n; i++)
         codes[i] = (uint8_t)(int8_t)rintf(x[i] * factor);
     return scale;

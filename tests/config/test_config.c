@@ -535,12 +535,13 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
             "demo.yaml:1: offload_optimizer.device: nvme|this build has no disk tier");
     refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
             "offload_optimizer.ratio: not available");
-    refuses("load-in-4bit: true\n", ERR_UNSUPPORTED, "load-in-4bit: not available");
+    refuses("quantization-method: awq\n", ERR_UNSUPPORTED, "quantization-method: not available");
+    refuses("bnb_4bit_quant_storage: bfloat16\n", ERR_UNSUPPORTED, "codes are bytes");
     refuses("loraplus_lr_ratio: 8\n", ERR_UNSUPPORTED, "loraplus_lr_ratio: not available");
-    refuses("adapter: qlora\n", ERR_UNSUPPORTED, "nearest is lora");
+    refuses("adapter: oft\n", ERR_UNSUPPORTED, "nearest is lora");
     refuses("torch_compile_backend: inductor\n", ERR_UNSUPPORTED, "torch_compile_backend");
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
-    refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: lora");
+    refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: qlora");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
     refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
             "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");

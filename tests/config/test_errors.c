@@ -40,7 +40,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
     const char *overrides[] = {"no_such_key=1", "max_steps=lots"};
     refuses("model: {model_type: gpt2, n_layers: 2, n_head: 0}\n"
             "learning_rte: 1\n"
-            "load_in_8bit: true\n"
+            "quantization_method: gptq\n"
             "peft_use_x: 8\n"
             "seed: -3\n"
             "optim: lion_8bit\n"
@@ -51,7 +51,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
             overrides, ARRAY_LEN(overrides), 15);
     expect_message("demo.yaml:1: key 'n_layers' is not known here; did you mean 'n_layer'?");
     expect_message("demo.yaml:1: key 'n_head' is 0");
-    expect_message("\ndemo.yaml:3: load_in_8bit: not available");
+    expect_message("\ndemo.yaml:3: quantization_method: not available");
     expect_message("demo.yaml:5: seed: \"-3\" is out of range");
     expect_message("demo.yaml:7: pth: unknown key of a dataset; did you mean path");
     expect_message("demo.yaml:7: typ: unknown key of a dataset; did you mean type");

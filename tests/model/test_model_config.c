@@ -130,8 +130,13 @@ static const struct {
     {"{\"model_type\": \"gpt2\", \"eos_token_id\": \"<end>\"}", "token id", ERR_CONFIG},
     {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", "add_cross_attention",
      ERR_UNSUPPORTED},
-    {"{\"model_type\": \"gpt2\", \"quantization_config\": {\"load_in_4bit\": true}}",
-     "quantization_config", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gpt2\", \"quantization_config\": {\"quant_method\": \"gptq\"}}",
+     "quantised by gptq cannot be loaded", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gpt2\", \"quantization_config\": {\"quant_method\": \"awq\"}}",
+     "quantised by awq cannot be loaded", ERR_UNSUPPORTED},
+    {"{\"model_type\": \"gpt2\", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", "
+     "\"load_in_4bit\": true, \"bnb_4bit_quant_storage\": \"bfloat16\"}}",
+     "codes stored as bfloat16", ERR_UNSUPPORTED},
     {"{\"model_type\": \"llama\", \"vocab_size\": 97}", "'hidden_size' is missing", ERR_CONFIG},
     {"{\"model_type\": \"mistral\", \"vocab_size\": 97, \"hidden_size\": 32, "
      "\"num_hidden_layers\": 2, \"intermediate_size\": 64, \"max_position_embeddings\": 64, "

@@ -36,9 +36,11 @@ static void expect_losses_of_peft(const struct golden_adapter *a, const struct t
     expect_near(a->name, t->losses, want, tolerance);
 }
 
-/* Packed products of which parts are adapted, with the head trained; and DoRA. */
-static const struct golden_adapter planned[] = {
-    {"llama_patterns", "llama"}, {"mistral_dora", "mistral"}, {NULL, NULL}};
+/* Packed products of which parts are adapted, with the head trained; DoRA; weights in codes. */
+static const struct golden_adapter planned[] = {{"llama_patterns", "llama"},
+                                                {"mistral_dora", "mistral"},
+                                                {"llama_qlora", "llama_nf4"},
+                                                {NULL, NULL}};
 
 static void twenty_steps_give_the_losses_of_peft(void **state)
 {
@@ -70,6 +72,18 @@ static void bf16_follows_the_f32_losses(void **state)
         train(a, 1, "bf16=true", &t);
         expect_losses_of_peft(a, &t, 2e-2);
     }
+}
+
+/* Codes are the same whether they are made here or were stored so. */
+static void weights_quantised_when_loaded_are_those_that_were_stored(void **state)
+{
+    const char *adapter = "adapter_name_or_path=tests/golden/adapters/llama_qlora";
+    struct trained stored, made;
+    (void)state;
+    train_golden("cpu", "llama_nf4", 1, adapter, NULL, &stored);
+    train_golden("cpu", "llama", 1, adapter, "load_in_4bit=true", &made);
+    assert_memory_equal(stored.losses, made.losses, sizeof(made.losses));
+    assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
 }
 
 static void expect_equal(const struct trained *a, const struct trained *b)
@@ -191,6 +205,7 @@ int main(void)
         cmocka_unit_test(twenty_steps_give_the_losses_of_peft),
         cmocka_unit_test(micro_batches_and_unfused_ops_give_them_too),
         cmocka_unit_test(bf16_follows_the_f32_losses),
+        cmocka_unit_test(weights_quantised_when_loaded_are_those_that_were_stored),
         cmocka_unit_test(plans_change_no_bit_of_any_loss),
         cmocka_unit_test(a_smaller_budget_changes_no_bit_either),
         cmocka_unit_test(frozen_weights_are_fetched_and_never_written_back),
