@@ -399,8 +399,8 @@ static void unknown_keys_name_the_line_and_the_nearest(void **state)
     refuses("micro_batch_sise: 1\n", ERR_CONFIG, "did you mean per_device_train_batch_size?");
     refuses("qqqqqqqqqqqqqqqq: 1\n", ERR_CONFIG,
             "demo.yaml:1: qqqqqqqqqqqqqqqq: unknown key|CONFIG.md");
-    refuses("lr_scheduler_kwargs: {num_cycles: 2}\n", ERR_CONFIG,
-            "demo.yaml:1: lr_scheduler_kwargs.num_cycles: unknown key");
+    refuses("lr_scheduler_kwargs: {warmup_lr_rate: 2}\n", ERR_CONFIG,
+            "demo.yaml:1: lr_scheduler_kwargs.warmup_lr_rate: unknown key");
     refuses("datasets: [{path: x, tipe: text}]\n", ERR_CONFIG,
             "demo.yaml:1: tipe: unknown key of a dataset; did you mean type");
 }
