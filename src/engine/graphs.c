@@ -2,6 +2,7 @@
 
 #include "autodiff/autodiff.h"
 #include "model/losses.h"
+#include "precision/quantize.h"
 #include "rewrite/rewrite.h"
 
 /* Inputs that meet weights have their dtype: activations follow from both. */
@@ -9,7 +10,8 @@ static enum status set_precision(struct stage *s, const struct precision *p)
 {
     for (int i = 0; i < s->io.n_features; i++)
         TRY(precision_set_dtype(s->graph, s->io.features[i], p->weights));
-    return precision_apply(s->graph, p);
+    TRY(precision_apply(s->graph, p));
+    return quantize_apply(s->graph, &s->io);
 }
 
 static enum status build_network(struct stage *s, const struct task *task, const char *name,
@@ -27,18 +29,23 @@ static enum status fuse(struct graph *g, const struct numerics *n, enum rewrite_
     return n->unfused ? OK : rewrite_apply(g, stage);
 }
 
-/* The gradient that arrives at each loss: the seed times its weight. */
-static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots)
+/* The gradient that arrives at each loss: the seed times its weight. One without a weight is told
+ * and not minimised. */
+static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_root *roots,
+                               size_t *n_roots)
 {
     struct builder b;
     builder_init(&b, s->graph);
     b.pass = PASS_BACKWARD;
     for (int i = 0; i < s->io.n_losses; i++) {
         const struct model_loss *l = &s->io.losses[i];
-        roots[i] = (struct autodiff_root){s->io.sums[l->sum].value, seed};
+        struct autodiff_root *root = &roots[*n_roots];
+        if (!(l->weight > 0 || l->weight < 0))
+            continue;
+        *root = (struct autodiff_root){s->io.sums[l->sum].value, seed};
         if (l->weight != 1.0)
-            roots[i].seed =
-                build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+            root->seed = build(&b, OP_scale, IN(seed), ATTRS({.name = "factor", .f = l->weight}));
+        ++*n_roots;
     }
     return builder_status(&b);
 }
@@ -48,7 +55,7 @@ static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_r
 static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
                                    struct optimizer_param *params)
 {
-    size_t n = (size_t)s->io.n_params;
+    size_t n = (size_t)s->io.n_params, n_roots = 0;
     value_id seed;
     struct autodiff_root roots[MODEL_MOST_LOSSES];
     for (size_t i = 0; i < n; i++) {
@@ -59,8 +66,8 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));
     TRY(optimizer_scale_seed(s->graph, scaling, seed, &seed));
-    TRY(seed_losses(s, seed, roots));
-    TRY(optimizer_gradients(s->graph, roots, (size_t)s->io.n_losses, params, n));
+    TRY(seed_losses(s, seed, roots, &n_roots));
+    TRY(optimizer_gradients(s->graph, roots, n_roots, params, n));
     for (int i = 0; i < s->io.n_sums; i++)
         s->io.sums[i].value = adopted_value(s->graph, s->io.sums[i].value);
     return adopt_forward(s->graph);
@@ -102,6 +109,20 @@ optimizer_for(const struct task *task, const struct stage_request *r, const stru
     return o;
 }
 
+/* Codes are not trained: without an adapter there would be nothing left to train them by. */
+static enum status check_trained(const struct task *task)
+{
+    const struct model *m = task->model;
+    if (!m || m->adapter || m->quantization.code == CODE_NONE)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "weights in %s are not trained: write adapter: qlora, which trains small matrices "
+                "beside them%s",
+                block_code_name(m->quantization.code),
+                m->stored_quantized ? ", or take the unquantised model"
+                                    : ", or leave out load_in_4bit and load_in_8bit");
+}
+
 static enum status build_train(struct stage *s, const struct task *task,
                                const struct stage_request *r, const struct numerics *n)
 {
@@ -116,6 +137,7 @@ static enum status build_train(struct stage *s, const struct task *task,
     struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;
     enum status status;
+    TRY(check_trained(task));
     TRY(build_network(s, task, "train", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
@@ -157,7 +179,8 @@ static enum status build_decode(struct stage *s, const struct task *task,
                                     .dtype = n->precision.weights};
     TRY(build_network(s, task, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
     TRY(graph_add_output(s->graph, "logits", s->io.logits));
-    return fuse(s->graph, n, REWRITE_FORWARD);
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    return quantize_apply(s->graph, &s->io);
 }
 
 enum status stage_build(struct stage *s, const struct task *task, const struct stage_request *r,

@@ -1,11 +1,13 @@
 /* experts.c: see experts.h. */
 #include "model/experts.h"
 
+#include <math.h>
+
 #include "model/losses.h"
 
 struct routing routing_none(void)
 {
-    return (struct routing){VALUE_NONE, VALUE_NONE, VALUE_NONE, VALUE_NONE};
+    return (struct routing){VALUE_NONE, VALUE_NONE, VALUE_NONE, VALUE_NONE, VALUE_NONE};
 }
 
 static enum dtype wide_dtype(const struct parts *p)
@@ -121,10 +123,15 @@ static void note_routing(struct parts *p, const struct experts *e, struct routin
     double n = (double)n_tokens(p), layers = (double)e->n_layers_with;
     if (p->targets == VALUE_NONE)
         return;
+    value_id loads =
+        build(b, OP_group_sizes, IN(offsets), ATTRS({.name = "dtype", .i = wide_dtype(p)}));
+    double slots = (double)e->per_token * n;
+    r->evenness =
+        plus(p, r->evenness,
+             build(b, OP_balance_loss, IN(loads, loads, label_count(p)),
+                   ATTRS({.name = "factor", .f = (double)e->n / (slots * slots * layers)})));
     if (e->balance > 0) {
         value_id sums = build(b, OP_sum_rows, IN(probabilities), NO_ATTRS);
-        value_id loads =
-            build(b, OP_group_sizes, IN(offsets), ATTRS({.name = "dtype", .i = wide_dtype(p)}));
         double factor = (double)e->n / ((double)e->per_token * n * n * layers);
         if (e->balance_by_layer) {
             r->balance = plus(p, r->balance,
@@ -158,6 +165,8 @@ void experts_losses(struct parts *p, const struct experts *e, const struct routi
         losses_add(b, out, "balance_loss", e->balance, balance, count);
     if (r->z_loss != VALUE_NONE)
         losses_add(b, out, "router_z_loss", e->z_loss, r->z_loss, count);
+    if (r->evenness != VALUE_NONE)
+        losses_add(b, out, "expert_load", 0.0, r->evenness, count);
 }
 
 /* ---- layer ---------------------------------------------------------------------------------- */
@@ -222,8 +231,14 @@ value_id experts_build(struct parts *p, const struct experts *e, value_id x, str
         build(b, OP_route, IN(probabilities),
               ATTRS({.name = "k", .i = e->per_token}, {.name = "normalize", .i = e->normalize},
                     {.name = "epsilon", .f = e->epsilon}));
-    value_id order = build_output(b, 2), place = build_output(b, 3), offsets = build_output(b, 4);
+    value_id ids = build_output(b, 1), order = build_output(b, 2), place = build_output(b, 3);
+    value_id offsets = build_output(b, 4);
     build_name(b, weights, parts_name(p, "router.weights"));
+    if (e->capacity > 0) {
+        double even = (double)(n_tokens(p) * e->per_token) / (double)e->n;
+        weights = build(b, OP_capacity, IN(weights, ids, place, offsets),
+                        ATTRS({.name = "rows", .i = (int64_t)ceil(e->capacity * even)}));
+    }
     note_routing(p, e, r, z, probabilities, offsets);
     value_id y = build(b, OP_dispatch, IN(x, order, place), NO_ATTRS);
     y = build_rows(p, e, build_name(b, y, parts_name(p, "experts.rows")), offsets);

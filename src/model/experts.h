@@ -50,6 +50,9 @@ struct experts {
     double dropout;         /* inside experts */
     double std;             /* of the initial weights */
     double balance, z_loss; /* factors of the losses; 0: none */
+    /* Rows that an expert takes, times what an even load would be; later tokens go without it. 0:
+     * as many as come. */
+    double capacity;
     bool balance_by_layer;
     bool *in_layer; /* [n_layers]: this layer has experts */
     int64_t n_layers_with;
@@ -66,6 +69,7 @@ int experts_export(const struct experts *e, const struct model *m, const struct 
 /* Sums over the layers so far; VALUE_NONE before the first. */
 struct routing {
     value_id probabilities, loads, balance, z_loss;
+    value_id evenness; /* of loads: what is reported, and no loss */
 };
 struct routing routing_none(void);
 

@@ -37,6 +37,7 @@ static void parse_experts(struct model *m, struct moe_config *c, struct keys *k)
     e->std = c->init_std;
     e->balance = keys_float(k, "router_aux_loss_coef", 0.01, 0, 1e6);
     e->z_loss = keys_float(k, "router_z_loss_coef", 0.001, 0, 1e6);
+    e->capacity = keys_float(k, "capacity_factor", 0, 0, 1e6);
     e->balance_by_layer = true;
     e->n_layers_with = m->n_layers;
     if (keys_good(k) && e->per_token > e->n)
@@ -77,15 +78,16 @@ static json_t *export_config(const struct model *m)
 {
     const struct moe_config *c = m->config;
     const struct experts *e = &c->experts;
-    json_t *o = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b}", "vocab_size",
-        (json_int_t)m->language.vocab_size, "max_position_embeddings",
-        (json_int_t)m->language.context, "hidden_size", (json_int_t)m->hidden, "num_hidden_layers",
-        (json_int_t)m->n_layers, "num_attention_heads", (json_int_t)c->heads, "intermediate_size",
-        (json_int_t)e->width, "num_experts", (json_int_t)e->n, "num_experts_per_tok",
-        (json_int_t)e->per_token, "layer_norm_eps", c->norm_epsilon, "initializer_range",
-        c->init_std, "dropout", c->dropout, "router_aux_loss_coef", e->balance,
-        "router_z_loss_coef", e->z_loss, "tie_word_embeddings", m->language.tied);
+    json_t *o =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:b}",
+                  "vocab_size", (json_int_t)m->language.vocab_size, "max_position_embeddings",
+                  (json_int_t)m->language.context, "hidden_size", (json_int_t)m->hidden,
+                  "num_hidden_layers", (json_int_t)m->n_layers, "num_attention_heads",
+                  (json_int_t)c->heads, "intermediate_size", (json_int_t)e->width, "num_experts",
+                  (json_int_t)e->n, "num_experts_per_tok", (json_int_t)e->per_token,
+                  "layer_norm_eps", c->norm_epsilon, "initializer_range", c->init_std, "dropout",
+                  c->dropout, "router_aux_loss_coef", e->balance, "router_z_loss_coef", e->z_loss,
+                  "capacity_factor", e->capacity, "tie_word_embeddings", m->language.tied);
     if (o && rope_export(&c->rope, o) == OK)
         return o;
     json_decref(o);

@@ -21,6 +21,7 @@ extern "C" {
 enum { ROUTE_EXPERTS_PER_TOKEN, ROUTE_NORMALIZE, ROUTE_EPSILON };
 enum { ROUTE_GRAD_NORMALIZE, ROUTE_GRAD_EPSILON };
 enum { COMBINE_SLOTS };
+enum { CAPACITY_ROWS };
 enum { BALANCE_FACTOR };
 
 /* Input i: i32 offsets of one group or more. */

@@ -12,8 +12,11 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "data/hdf5.h"
+#include "data/manifest.h"
 #include "data/npy.h"
 #include "io/safetensors.h"
+#include "task/sample_manifest.h"
 
 enum { LABEL_NONE = -100, MOST_AXES = 8 };
 
@@ -26,12 +29,14 @@ struct column {
     int rank;
     int64_t dims[MOST_AXES];
     int64_t offset;
-    int64_t channels; /* above 0: rows lie as [channels, ..] */
+    int64_t channels;     /* above 0: rows lie as [channels, ..] */
+    struct hdf5_set *set; /* of an HDF5 file, which is read through its library */
 };
 
 struct place {
-    int64_t first, n; /* samples */
-    struct column *columns;
+    int64_t first, n;       /* samples */
+    struct column *columns; /* NULL: the samples are listed */
+    struct sample_manifest *list;
 };
 
 struct sample_files {
@@ -95,6 +100,15 @@ out:
     return status;
 }
 
+static enum status use_hdf5(const char *path, const char *name, struct column *c)
+{
+    TRY(hdf5_open(&c->set, path, name, &c->rank, c->dims));
+    c->kind = 'f'; /* rows come as doubles */
+    c->item_bytes = sizeof(double);
+    c->tensor = mem_strdup(name);
+    return c->tensor ? OK : FAIL(ERR_MEMORY, "%s: out of memory", path);
+}
+
 static enum status find_column(const struct config_dataset *d, const struct model_field *f,
                                struct column *c)
 {
@@ -110,16 +124,19 @@ static enum status find_column(const struct config_dataset *d, const struct mode
         c->path = str_take(&path);
     str_release(&path);
     TRY(status);
+    if (hdf5_is_named(c->path))
+        return use_hdf5(c->path, f->name, c);
     if (str_ends_with(c->path, ".npy"))
         TRY(use_npy(c->path, c));
     else if (str_ends_with(c->path, ".safetensors"))
         TRY(use_safetensors(c->path, f->name, c));
     else
-        return FAIL(
-            ERR_UNSUPPORTED,
-            "%s: %s: samples are read from a .safetensors file with a tensor for each of the "
-            "network's fields, or a folder with a .npy file for each",
-            d->where, d->path);
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: %s: samples are read from a .safetensors or .h5 file with a tensor for "
+                    "each of the "
+                    "network's fields, a folder with a .npy file for each, or a .jsonl file that "
+                    "lists them",
+                    d->where, d->path);
     return file_in_open(&c->file, c->path);
 }
 
@@ -170,15 +187,29 @@ static void close_place(struct place *p, int n_columns)
     for (int i = 0; i < n_columns && p->columns; i++) {
         mem_free(p->columns[i].path);
         mem_free(p->columns[i].tensor);
+        hdf5_close(p->columns[i].set);
         file_in_close(&p->columns[i].file);
     }
+    sample_manifest_close(p->list);
     mem_free(p->columns);
+}
+
+static enum status open_list(struct sample_files *s, const struct config_dataset *d,
+                             struct place *p)
+{
+    TRY(sample_manifest_open(&p->list, d->path, s->facts));
+    p->first = s->n_samples;
+    p->n = sample_manifest_count(p->list);
+    s->n_samples += p->n;
+    return OK;
 }
 
 static enum status open_place(struct sample_files *s, const struct config_dataset *d,
                               struct place *p)
 {
     const struct sample_facts *facts = s->facts;
+    if (manifest_is_named(d->path))
+        return open_list(s, d, p);
     TRY(mem_try_array(&p->columns, (size_t)facts->n_fields, sizeof(*p->columns)));
     for (int f = 0; f < facts->n_fields; f++)
         p->columns[f].file.fd = -1;
@@ -241,8 +272,8 @@ void sample_files_close(struct sample_files *s)
         return;
     if (s->n_skipped > 0)
         log_warn("%" PRId64
-                 " reads of samples with numbers that are not finite, or labels that are "
-                 "no class, were skipped",
+                 " reads of samples with numbers that are not finite, labels that are no class, or "
+                 "images that cannot be read were skipped",
                  s->n_skipped);
     for (size_t i = 0; i < s->places.n; i++)
         close_place(&s->places.items[i], s->facts->n_fields);
@@ -296,20 +327,29 @@ static int64_t place_of(const struct column *c, int64_t n, int64_t e)
     return c->channels ? e % c->channels * (n / c->channels) + e / c->channels : e;
 }
 
-static enum status fail_element(const struct column *c, const struct model_field *f, int64_t i,
-                                int64_t e, double x)
+/* A sample in words: "data.h5: 'input': sample 3", or the line that lists it. */
+static void name_sample(struct str *out, const struct place *p, int f,
+                        const struct model_field *field, int64_t i)
+{
+    if (p->list)
+        str_addf(out, "%s: '%s'", sample_manifest_where(p->list, i), field->name);
+    else
+        str_addf(out, "%s: '%s': sample %" PRId64, p->columns[f].path, field->name, i);
+}
+
+static enum status fail_element(const char *sample, const struct model_field *f, int64_t e,
+                                double x)
 {
     char element[32];
     (void)snprintf(element, sizeof(element), ", element %" PRId64, e);
     if (f->n_classes)
         return FAIL(ERR_DATA,
-                    "%s: '%s': sample %" PRId64 "%s: label %.9g; the network has %" PRId64
-                    " classes, 0 to %" PRId64 ". Mend it, or set skip_bad_samples: true",
-                    c->path, f->name, i, shape_elems(&f->shape) > 1 ? element : "", x, f->n_classes,
+                    "%s%s: label %.9g; the network has %" PRId64 " classes, 0 to %" PRId64
+                    ". Mend it, or set skip_bad_samples: true",
+                    sample, shape_elems(&f->shape) > 1 ? element : "", x, f->n_classes,
                     f->n_classes - 1);
-    return FAIL(ERR_DATA,
-                "%s: '%s': sample %" PRId64 "%s is %s. Mend it, or set skip_bad_samples: true",
-                c->path, f->name, i, element, isnan(x) ? "NaN" : "infinite");
+    return FAIL(ERR_DATA, "%s%s is %s. Mend it, or set skip_bad_samples: true", sample, element,
+                isnan(x) ? "NaN" : "infinite");
 }
 
 /* A label below 0 of a sample that has one label says that it does not count. */
@@ -327,21 +367,50 @@ static bool take(const struct model_field *f, double x, void *out, int64_t e, bo
     return is_class || is_none;
 }
 
-static enum status read_row(struct sample_files *s, const struct column *c,
-                            const struct model_field *f, int64_t i, void *out, bool *counts)
+static enum status leave_out(struct sample_files *s, const struct model_field *f, void *out,
+                             bool *counts)
 {
-    int64_t n = shape_elems(&f->shape), n_bytes = n * c->item_bytes;
-    TRY(file_in_read(&c->file, c->offset + i * n_bytes, s->row, (size_t)n_bytes));
+    memset(out, f->n_classes ? 0xFF : 0, (size_t)shape_elems(&f->shape) * sizeof(float));
+    s->n_skipped++;
+    *counts = false;
+    return OK;
+}
+
+/* The field as it is in its file, into s->row; of a list: as doubles. */
+static enum status fetch(struct sample_files *s, const struct place *p, int f, int64_t i)
+{
+    const struct model_field *field = &s->facts->fields[f];
+    if (p->list)
+        return sample_manifest_read(p->list, field, i, (double *)(void *)s->row);
+    const struct column *c = &p->columns[f];
+    int64_t n_bytes = shape_elems(&field->shape) * c->item_bytes;
+    if (c->set)
+        return hdf5_read_row(c->set, i, (double *)(void *)s->row);
+    return file_in_read(&c->file, c->offset + i * n_bytes, s->row, (size_t)n_bytes);
+}
+
+static enum status read_field(struct sample_files *s, const struct place *p, int f, int64_t i,
+                              void *out, bool *counts)
+{
+    static const struct column doubles = {.kind = 'f', .item_bytes = sizeof(double)};
+    const struct model_field *field = &s->facts->fields[f];
+    const struct column *c = p->list ? &doubles : &p->columns[f];
+    int64_t n = shape_elems(&field->shape);
+    enum status status = fetch(s, p, f, i);
+    if (status == ERR_DATA && s->skips_bad)
+        return leave_out(s, field, out, counts);
+    TRY(status);
     for (int64_t e = 0; e < n; e++) {
         double x = element(c, s->row + place_of(c, n, e) * c->item_bytes);
-        if (take(f, x, out, e, counts))
+        if (take(field, x, out, e, counts))
             continue;
-        if (!s->skips_bad)
-            return fail_element(c, f, i, e, x);
-        memset(out, f->n_classes ? 0xFF : 0, (size_t)n * sizeof(float));
-        s->n_skipped++;
-        *counts = false;
-        return OK;
+        if (s->skips_bad)
+            return leave_out(s, field, out, counts);
+        struct str sample = {0};
+        name_sample(&sample, p, f, field, i);
+        status = fail_element(str_text(&sample), field, e, x);
+        str_release(&sample);
+        return status;
     }
     return OK;
 }
@@ -352,7 +421,7 @@ static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
     const struct place *p = s->places.items;
     while (i >= p->first + p->n)
         p++;
-    return read_row(s, &p->columns[f], &s->facts->fields[f], i - p->first, out, counts);
+    return read_field(s, p, f, i - p->first, out, counts);
 }
 
 struct sample_source sample_files_source(struct sample_files *s)
@@ -375,14 +444,22 @@ static uint64_t hash_column(const struct column *c, int64_t row_bytes)
     return h;
 }
 
+static uint64_t hash_place(struct place *p, const struct sample_facts *facts)
+{
+    uint64_t h = 0;
+    for (int f = 0; f < facts->n_fields && !p->list; f++) {
+        const struct column *c = &p->columns[f];
+        h = h * 31 + (c->set
+                          ? hash_text(c->tensor) + (uint64_t)c->dims[0]
+                          : hash_column(c, shape_elems(&facts->fields[f].shape) * c->item_bytes));
+    }
+    return p->list ? sample_manifest_hash(p->list) : h;
+}
+
 uint64_t sample_files_hash(const struct sample_files *s)
 {
     uint64_t h = 0;
-    for (size_t i = 0; i < s->places.n; i++) {
-        for (int f = 0; f < s->facts->n_fields; f++) {
-            const struct column *c = &s->places.items[i].columns[f];
-            h = h * 31 + hash_column(c, shape_elems(&s->facts->fields[f].shape) * c->item_bytes);
-        }
-    }
+    for (size_t i = 0; i < s->places.n; i++)
+        h = h * 31 + hash_place(&s->places.items[i], s->facts);
     return h;
 }

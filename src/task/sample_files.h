@@ -1,7 +1,9 @@
 /* sample_files.h: samples out of files: a tensor for every field, whose first axis counts samples.
  *
  *     data.safetensors     a tensor named as each field
+ *     data.h5              a data set named as each field
  *     data/                a file <field>.npy for each
+ *     list.jsonl           a record for each sample (sample_manifest.h)
  *
  * Several such places are read one after the other. Numbers may be of any plain type. Images may
  * lie with their channels first: they are turned as they are read. Rows are read from the file when

@@ -38,10 +38,11 @@ static enum status check_types(const struct config_datasets *all)
 {
     for (size_t i = 0; i < all->n; i++) {
         const struct config_dataset *d = &all->items[i];
-        if (is_made_up(d) ? i > 0 || all->n > 1 : d->type != CONFIG_DATASET_AUTO)
+        bool is_read = d->type == CONFIG_DATASET_AUTO || d->type == CONFIG_DATASET_JSONL;
+        if (is_made_up(d) ? i > 0 || all->n > 1 : !is_read)
             return FAIL(ERR_CONFIG,
                         "%s: a network's samples are type: synthetic or random, alone, or files of "
-                        "tensors: path: data.safetensors, without a type",
+                        "tensors or lists of them: path: data.safetensors, without a type",
                         d->where);
     }
     return OK;

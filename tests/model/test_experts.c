@@ -110,6 +110,39 @@ static void configs_that_cannot_be_are_refused(void **state)
     }
 }
 
+/* ---- capacity ------------------------------------------------------------------------------- */
+
+/* Rows beyond it are left out of what a token becomes: as many as an expert has at most are kept.
+ */
+static void experts_take_what_their_capacity_says(void **state)
+{
+    static const char text[] =
+        "{\"model_type\": \"moe\", \"hidden_size\": 32, \"num_hidden_layers\": 1,"
+        "\"num_attention_heads\": 2, \"intermediate_size\": 8, \"vocab_size\": 11,"
+        "\"max_position_embeddings\": 16, \"num_experts\": 4, \"capacity_factor\": 1.25}";
+    struct model *m;
+    struct graph *g;
+    struct builder b;
+    struct model_graph built;
+    struct model_request r = {.purpose = MODEL_TRAIN, .batch = 2, .seq_len = 9, .dtype = DTYPE_F32};
+    int n_found = 0;
+    (void)state;
+    expect_ok(parse(&m, text));
+    expect_ok(graph_new(&g, "capacity"));
+    builder_init(&b, g);
+    expect_ok(model_build(m, &b, &r, &built));
+    for (size_t i = 0; i < g->nodes.n; i++) {
+        const struct node *n = &g->nodes.items[i];
+        if (n->op != OP_capacity)
+            continue;
+        assert_int_equal(n->attrs[0].i, 12); /* 1.25 x 18 tokens x 2 / 4 experts, rounded up */
+        n_found++;
+    }
+    assert_int_equal(n_found, 1);
+    graph_free(g);
+    model_free(m);
+}
+
 /* ---- the balance loss ------------------------------------------------------------------------ */
 
 /* As in transformers: a factor alone does not ask for it. */
@@ -131,7 +164,7 @@ static void the_balance_loss_is_asked_for_by_output_router_logits(void **state)
         expect_ok(graph_new(&g, "losses"));
         builder_init(&b, g);
         expect_ok(model_build(m, &b, &r, &built));
-        assert_int_equal(built.n_losses, 1 + i);
+        assert_int_equal(built.n_losses, 2 + i); /* the last is what loads are like */
         if (i)
             assert_true(built.losses[1].weight == 0.1);
         graph_free(g);
@@ -144,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_counted_all_and_active),
         cmocka_unit_test(configs_that_cannot_be_are_refused),
+        cmocka_unit_test(experts_take_what_their_capacity_says),
         cmocka_unit_test(the_balance_loss_is_asked_for_by_output_router_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,24 @@ static void the_frame_cnn_has_the_parameters_of_its_document(void **state)
                      143886);
 }
 
+static void the_variants_of_the_frame_cnn_have_the_parameters_of_theirs(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t n;
+    } due[] = {{"model: {model_type: frame_cnn, architecture: multi_scale}", 3392781},
+               {"model: {model_type: frame_cnn, architecture: {name: gnn}}", 1559821},
+               {"model: {model_type: frame_cnn, architecture: ssm}", 941581},
+               {"model: {model_type: frame_cnn, architecture: lstm}", 1556493},
+               {"model: {model_type: frame_cnn, architecture: cnn}", 468481}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(due); i++) {
+        int64_t n = count_params(due[i].text);
+        if (n != due[i].n)
+            fail_msg("%s: %lld parameters", due[i].text, (long long)n);
+    }
+}
+
 static void the_three_branches_have_the_parameters_of_their_document(void **state)
 {
     static const char all[] = "model: {model_type: three_branch, siamese: cnn, tracks: true}";
@@ -145,6 +163,7 @@ int main(void)
         cmocka_unit_test(parameters_are_counted_without_buffers),
         cmocka_unit_test(the_wide_autoencoder_has_the_parameters_of_its_document),
         cmocka_unit_test(the_frame_cnn_has_the_parameters_of_its_document),
+        cmocka_unit_test(the_variants_of_the_frame_cnn_have_the_parameters_of_theirs),
         cmocka_unit_test(the_three_branches_have_the_parameters_of_their_document),
         cmocka_unit_test(mistakes_are_told_with_the_entry_and_its_line),
     };

@@ -73,6 +73,49 @@ static void branches_are_made_again_in_micro_batches_too(void **state)
     network_finish(&b);
 }
 
+#define VARIANT(name)                                                                       \
+    "model: {model_type: frame_cnn, temporal_frames: 3, image_height: 8, image_width: 16, " \
+    "width_divisor: 16, architecture: " name "}\n"
+
+/* Graphs, scans, recurrent cells and their dropout are made again to the bit. */
+static void variants_made_again_change_no_bit(void **state)
+{
+    static const char *const texts[] = {VARIANT("multi_scale"), VARIANT("gnn"), VARIANT("ssm"),
+                                        VARIANT("lstm"), VARIANT("cnn")};
+    static const char *const ways[] = {"gradient_checkpointing=false",
+                                       "gradient_checkpointing=true"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        expect_same_bits(texts[i], ways, ARRAY_LEN(ways));
+}
+
+/* What a document's network crashed with: compiled and checkpointed at once. */
+static void compiled_networks_are_made_again_to_the_bit(void **state)
+{
+    static const char *const texts[] = {
+        frame_cnn, three_branch, VARIANT("gnn"), VARIANT("ssm"),
+        "model: {model_type: wide_autoencoder, width_divisor: 64, frames: 2, frame_height: 4, "
+        "frame_width: 5, n_voxels: 40, n_mels: 4, text_dim: 12}\n"};
+    static const char *const modes[] = {"compile=default", "compile=reduce-overhead",
+                                        "compile=max-autotune"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct network_run kept, again;
+        const char *const plain[] = {"max_steps=2", "per_device_train_batch_size=3",
+                                     modes[i % ARRAY_LEN(modes)], "gradient_checkpointing=false",
+                                     NULL};
+        const char *const checkpointed[] = {"max_steps=2", "per_device_train_batch_size=3",
+                                            modes[i % ARRAY_LEN(modes)],
+                                            "gradient_checkpointing=true", NULL};
+        network_train(&kept, texts[i], plain);
+        network_train(&again, texts[i], checkpointed);
+        assert_memory_equal(kept.losses, again.losses, sizeof(again.losses));
+        network_expect_same(&kept, &again);
+        network_finish(&kept);
+        network_finish(&again);
+    }
+}
+
 static void a_frame_is_a_block_and_so_may_be_the_sequence(void **state)
 {
     static const char *const segments[] = {"model.segments=frame", "model.segments=sequence"};
@@ -178,6 +221,8 @@ int main(void)
         cmocka_unit_test(frames_made_again_change_no_bit),
         cmocka_unit_test(branches_made_again_change_no_bit),
         cmocka_unit_test(branches_are_made_again_in_micro_batches_too),
+        cmocka_unit_test(variants_made_again_change_no_bit),
+        cmocka_unit_test(compiled_networks_are_made_again_to_the_bit),
         cmocka_unit_test(a_frame_is_a_block_and_so_may_be_the_sequence),
         cmocka_unit_test(micro_batches_are_refused_with_the_loss_that_looks_at_all_samples),
         cmocka_unit_test(budgets_hold_by_making_frames_again),

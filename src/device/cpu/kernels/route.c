@@ -177,6 +177,19 @@ static enum status grad_rows(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
+/* ---- capacity ------------------------------------------------------------------------------ */
+
+static enum status capacity_reference(const struct kernel_ctx *x, const struct op_call *c)
+{
+    const int32_t *ids = c->in[1].data, *place = c->in[2].data, *offsets = c->in[3].data;
+    (void)x;
+    for (int64_t i = 0; i < shape_elems(&c->in[0].shape); i++) {
+        bool fits = place[i] - offsets[ids[i]] < call_int(c, CAPACITY_ROWS);
+        ref_set(&c->out[0], i, fits ? ref_get(&c->in[0], i) : 0.0);
+    }
+    return OK;
+}
+
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 const struct kernel cpu_kernels_route[] = {
@@ -188,5 +201,10 @@ const struct kernel cpu_kernels_route[] = {
 const struct kernel cpu_kernels_route_grad[] = {
     {"rows", grad_declines, NULL, grad_rows},
     {"reference", NULL, NULL, grad_reference},
+    KERNEL_END,
+};
+
+const struct kernel cpu_kernels_capacity[] = {
+    {"reference", NULL, NULL, capacity_reference},
     KERNEL_END,
 };

@@ -232,6 +232,30 @@ static enum status route_grad_rows(const struct kernel_ctx *x, const struct op_c
     return OK;
 }
 
+/* ---- capacity -------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS)
+    capacity_kernel(struct any y, struct any x, const int32_t *ids, const int32_t *place,
+                    const int32_t *offsets, int64_t n, int64_t most)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+        const bool fits = place[i] - offsets[ids[i]] < most;
+        any_set_f32(y, i, fits ? any_get_f32(x, i) : 0.0f);
+    }
+}
+
+static enum status capacity_elements(const struct kernel_ctx *x, const struct op_call *c)
+{
+    int64_t n = shape_elems(&c->in[0].shape);
+    capacity_kernel<<<grid_for(n, THREADS), THREADS, 0, cuda_stream(x)>>>(
+        any_of(&c->out[0]), any_of(&c->in[0]), (const int32_t *)c->in[1].data,
+        (const int32_t *)c->in[2].data, (const int32_t *)c->in[3].data, n,
+        call_int(c, CAPACITY_ROWS));
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+CUDA_RUN(capacity, elements, capacity_elements)
 CUDA_RUN(route, rows, route_rows)
 
 CUDA_RUN(route_grad, rows, route_grad_rows)
