@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Networks that are no language models (and the mixture of experts) beside PyTorch: milliseconds a step, memory, what was predicted.
+"""Networks that are no language models, the mixture of experts, and fine-tuning, beside PyTorch: milliseconds a step
+(tokens a second where the batch has tokens), memory, what was predicted.
 
-    bench/workloads.py [--peer PROGRAM] [--steps N] [PATTERN ...]
+    bench/workloads.py [--peers FOLDER] [--steps N] [PATTERN ...]
 
-Runs BUILD (build-cuda)/snug; PATTERN (a shell pattern) chooses cases. PROGRAM is a PyTorch program that takes a case in
-the words of the table below and prints a JSON line with "ms" and "device_gib". One file,
+Runs BUILD (build-cuda)/snug; PATTERN (a shell pattern) chooses cases. FOLDER has PyTorch's programs: each takes a case
+in the words of the table below and prints a JSON line with "ms" or "tok_s" and "device_gib". One file,
 bench/results/DATE-HARDWARE-workloads.json (OUT: another folder), has it all.
 """
 import argparse
@@ -17,22 +18,33 @@ import subprocess
 import sys
 import tempfile
 
-COMMON = "device=cuda eval_strategy=no save_strategy=no report_to=none overwrite_output_dir=true warmup_steps=1 logging_steps=1 gradient_accumulation_steps=1"
-MIXED = "fp16=false bf16=true"  # what PyTorch's autocast does: bf16 products, f32 weights and states
+COMMON = "device=cuda eval_strategy=no save_strategy=no report_to=none overwrite_output_dir=true warmup_ratio=0 warmup_steps=1 logging_steps=1"
+ONE = "gradient_accumulation_steps=1"
+MIXED = f"fp16=false bf16=true {ONE}"  # what PyTorch's autocast does: bf16 products, f32 weights and states
 FULL = f"configs/colab_optimized_full.yaml {MIXED} per_device_train_batch_size=20"
 SMALL = f"configs/colab_optimized.yaml {MIXED} per_device_train_batch_size=16"
-WIDE = "configs/wide_autoencoder.yaml per_device_train_batch_size=2"
+WIDE = f"configs/wide_autoencoder.yaml per_device_train_batch_size=2 {ONE}"
 EXPERTS = f"configs/ava_small.yaml {MIXED} per_device_train_batch_size=12 max_seq_length=256 model.dropout=0 label_smoothing_factor=0 max_grad_norm=0"
-# Ours, and PyTorch's of the same work.
+BRANCHES = f"configs/tasks.yml {MIXED} per_device_train_batch_size=2"
+# Llama-3-8B's shape, adapters of rank 16 on all seven products, 2 x 4 x 2048 tokens a step.
+LORA = "configs/lora-8b.yaml"
+LORA_TOKENS = 2 * 4 * 2048
+CODED = f"{LORA} adapter=qlora load_in_4bit=true bnb_4bit_use_double_quant=true"
+# Ours, and PyTorch's program and case of the same work.
 CASES = {
-    "per-frame-cnn-full": (FULL, "w2,B=20,T=5,W=640,compile=1"),
-    "per-frame-cnn-full-9gib": (f"{FULL} device_memory=9GiB", "w2,B=20,T=5,W=640,ckpt=1"),
-    "per-frame-cnn-small-4gib": (f"{SMALL} device_memory=4GiB", "w2,B=16,T=5,W=640,size=small,compile=1"),
-    "wide-autoencoder": (f"{WIDE} max_grad_norm=0", "w3,B=2,mode=bf16"),
+    "per-frame-cnn-full": (FULL, ("torch_workloads.py", "w2,B=20,T=5,W=640,compile=1")),
+    "per-frame-cnn-full-9gib": (f"{FULL} device_memory=9GiB", ("torch_workloads.py", "w2,B=20,T=5,W=640,ckpt=1")),
+    "per-frame-cnn-small-4gib": (f"{SMALL} device_memory=4GiB", ("torch_workloads.py", "w2,B=16,T=5,W=640,size=small,compile=1")),
+    "wide-autoencoder": (f"{WIDE} max_grad_norm=0", ("torch_workloads.py", "w3,B=2,mode=bf16")),
     "wide-autoencoder-clip-44gib": (f"{WIDE} max_grad_norm=1.0 device_memory=44.1GiB", None),
     "wide-autoencoder-33gib": (f"{WIDE} max_grad_norm=0 device_memory=33GiB", None),
-    "experts-small": (EXPERTS, "w4,B=12,T=256"),
+    "experts-small": (EXPERTS, ("torch_workloads.py", "w4,B=12,T=256")),
     "experts-small-6gib": (f"{EXPERTS} device_memory=6GiB", None),
+    "three-branch-39gib": (f"{BRANCHES} device_memory=39GiB", ("torch_workloads.py", "w1,B=2,T=16,compile=1")),
+    "lora-8b-26gib": (f"{LORA} device_memory=26GiB", ("torch_lora.py", "llama-8b,2,4,16,1,0")),
+    "lora-8b-nf4-16gib": (f"{CODED} device_memory=16GiB", None),
+    "lora-8b-nf4-8gib": (f"{CODED} device_memory=8GiB", None),
+    "lora-8b-nf4-6gib": (f"{CODED} device_memory=6GiB", None),
 }
 
 
@@ -50,8 +62,9 @@ def ours(settings, steps):
             "predicted_arena_bytes": predicted["arena_bytes"], "decisions": run["decisions"], "losses": run["losses"]}
 
 
-def theirs(program, case, steps):
-    done = subprocess.run([sys.executable, program, f"{case},steps={steps}"], capture_output=True, text=True, check=False)
+def theirs(folder, program, case, steps):
+    case += f",{steps}" if program == "torch_lora.py" else f",steps={steps}"
+    done = subprocess.run([sys.executable, program, case], cwd=folder, capture_output=True, text=True, check=False)
     return json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
 
 
@@ -60,14 +73,16 @@ def show(name, mine, peer):
         print(f"{name:28} {mine['error']}", flush=True)
     else:
         time, memory = (mine[f"predicted_{k}"] / mine[k] - 1 for k in ("step_ms", "device_bytes"))
-        print(f"{name:28} {mine['step_ms']:8.1f} ms (predicted {time:+.1%})  {mine['device_bytes'] / 2**30:6.2f} GiB (predicted {memory:+.2%})", flush=True)
+        rate = f"{mine['tokens_per_second']:,.0f} tok/s" if mine.get("tokens_per_second") else f"{mine['step_ms']:.1f} ms"
+        print(f"{name:28} {rate:>14} (predicted {time:+.1%})  {mine['device_bytes'] / 2**30:6.2f} GiB (predicted {memory:+.2%})", flush=True)
     if peer:
-        print(f"{'':20} PyTorch {peer.get('ms', peer.get('error'))} ms, {peer.get('device_gib')} GiB", flush=True)
+        rate = next((f"{peer[k]} {word}" for k, word in (("tok_s", "tok/s"), ("ms", "ms"), ("error", "")) if k in peer), "nothing")
+        print(f"{'':20} PyTorch {rate}, {peer.get('device_gib')} GiB", flush=True)
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--peer")
+    options.add_argument("--peers")
     options.add_argument("--steps", type=int, default=16)
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
@@ -78,8 +93,11 @@ def main():
     for name, (settings, case) in CASES.items():
         if not any(fnmatch.fnmatch(name, p) for p in o.patterns):
             continue
-        peer = theirs(o.peer, case, o.steps) if o.peer and case else None
-        result["cases"][name] = {"ours": ours(settings, o.steps), "peer": peer}
+        peer = theirs(o.peers, *case, o.steps) if o.peers and case else None
+        mine = ours(settings, o.steps)
+        if name.startswith("lora") and "step_ms" in mine:
+            mine["tokens_per_second"] = 1e3 * LORA_TOKENS / mine["step_ms"]
+        result["cases"][name] = {"ours": mine, "peer": peer}
         show(name, result["cases"][name]["ours"], peer)
         path.write_text(json.dumps(result, indent=1) + "\n")
 

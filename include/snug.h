@@ -364,9 +364,10 @@ struct snug_generation {
 
 /* Plans a prefill and a decode program inside device_memory, and loads weights.
  * `checkpoint` says which: a folder (a checkpoint, or any model folder), "last" (the newest
- * complete one in output_dir), "none" (the model as configured), or NULL: the newest complete one
- * if there is one, else the model as configured. The request's prompt and max_new_tokens size the
- * key/value cache. */
+ * complete one in output_dir), "best" (the one after its best evaluation), "none" (the model as
+ * configured), or NULL: the newest complete one if there is one (the best one with
+ * load_best_model_at_end), else the model as configured. The request's prompt and max_new_tokens
+ * size the key/value cache. */
 enum snug_status snug_generator_open(struct snug_generator **out, const struct snug_config *config,
                                      const struct snug_settings *settings, const char *checkpoint,
                                      const struct snug_generate_request *request) SNUG_MUST_CHECK;
@@ -436,6 +437,8 @@ struct snug_data_summary {
     int64_t shortest, longest;
     int64_t bin_tokens; /* of the histogram: samples of 1 to bin_tokens are in the first, */
     int64_t bins[SNUG_DATA_BINS]; /* and so on */
+    int64_t n_rows;     /* that they are packed into (packing: true); 0: each has its own */
+    int64_t row_tokens; /* of a row: max_seq_length */
 };
 
 /* Reads, tokenises and keeps the data as training does. */

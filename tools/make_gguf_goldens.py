@@ -33,7 +33,8 @@ MODELS = ["gpt2", "llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qw
 EDITS = {"gemma2": {"query_pre_attn_scalar": 16}, "gemma3": {"query_pre_attn_scalar": 16},
          "smollm3": {"no_rope_layers": [1, 1], "layer_types": ["full_attention"] * 2, "use_sliding_window": False}}
 TOKENIZERS = ["gpt2", "llama3", "qwen2"]
-LEFT_OUT = ("GGUF.", "general.name", "general.size_label")
+# The last one is read for longrope alone.
+LEFT_OUT = ("GGUF.", "general.name", "general.size_label", "phi3.rope.scaling.original_context_length")
 
 
 def converted(name, folder):

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "data/packs.h"
 #include "data/source_survey.h"
 #include "engine/model_open.h"
 #include "task/language.h"
@@ -16,6 +17,7 @@ struct snug_data {
     struct tokenizer *tokenizer;
     struct source_list sources;
     int64_t seq_len;
+    bool is_packed;
     struct snug_data_summary summary;
     char family[64];
     int32_t *tokens, *labels; /* of one sample */
@@ -75,6 +77,28 @@ static enum status count_lengths(struct snug_data *d)
     return OK;
 }
 
+/* The rows that training packs them into, were each seen once. */
+static enum status count_rows(struct snug_data *d)
+{
+    struct snug_data_summary *m = &d->summary;
+    struct packs packs = {0};
+    int32_t *lengths;
+    enum status status;
+    TRY(mem_try_array(&lengths, (size_t)MAX(m->n_samples, (int64_t)1), sizeof(*lengths)));
+    for (int64_t i = 0; i < m->n_samples; i++) {
+        const struct source *s;
+        int64_t first, n;
+        TRY_GOTO(find(d, i, &s, &first, &n), out);
+        lengths[i] = (int32_t)MIN(MAX(n, (int64_t)1), d->seq_len);
+    }
+    TRY_GOTO(packs_make(&packs, lengths, m->n_samples, d->seq_len), out);
+    m->n_rows = packs.n;
+out:
+    packs_release(&packs);
+    mem_free(lengths);
+    return status;
+}
+
 static enum status summarise(struct snug_data *d)
 {
     struct snug_data_summary *m = &d->summary;
@@ -94,6 +118,9 @@ static enum status summarise(struct snug_data *d)
         m->n_dropped += c.n_dropped;
         m->n_unlabelled += c.n_unlabelled;
     }
+    m->row_tokens = d->seq_len;
+    if (d->is_packed)
+        TRY(count_rows(d));
     return count_lengths(d);
 }
 
@@ -135,6 +162,7 @@ static enum status open_data(struct snug_data *d, const struct config *cfg,
     };
     TRY(source_list_open(&d->sources, &o));
     d->seq_len = cfg->max_seq_length;
+    d->is_packed = d->sources.has_examples && cfg->packing == CONFIG_TRISTATE_TRUE;
     TRY(mem_try_array(&d->tokens, 2 * ((size_t)d->seq_len + 1), sizeof(*d->tokens)));
     d->labels = d->tokens + d->seq_len + 1;
     if (d->sources.has_examples)
@@ -285,13 +313,15 @@ enum snug_status snug_data_json(const struct snug_data *d, int64_t n_samples, ch
     for (int64_t i = 0; i < MIN(n_samples, m->n_samples) && status == OK; i++)
         status = add_sample(d, i, samples);
     json_t *root =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?, s:o}",
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+                  "s:s?, s:o}",
                   "noun", m->noun, "n_samples", (json_int_t)m->n_samples, "n_tokens",
                   (json_int_t)m->n_tokens, "n_labels", (json_int_t)m->n_labels, "n_looked_at",
                   (json_int_t)m->n_looked_at, "n_read", (json_int_t)m->n_read, "n_truncated",
                   (json_int_t)m->n_truncated, "n_dropped", (json_int_t)m->n_dropped, "n_unlabelled",
                   (json_int_t)m->n_unlabelled, "shortest", (json_int_t)m->shortest, "longest",
-                  (json_int_t)m->longest, "bin_tokens", (json_int_t)m->bin_tokens, "bins",
+                  (json_int_t)m->longest, "bin_tokens", (json_int_t)m->bin_tokens, "n_rows",
+                  (json_int_t)m->n_rows, "row_tokens", (json_int_t)m->row_tokens, "bins",
                   pack_bins(m), "chat_template", m->templates, "samples", samples);
     struct str s = {0};
     enum status packed = json_text_take(root, JSON_INDENT(2), &s);

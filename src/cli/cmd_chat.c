@@ -154,7 +154,7 @@ const struct command cmd_chat = {
     .name = "chat",
     .usage = "chat CONFIG|FOLDER [--prompt TEXT|-] [--system TEXT] [--max-new-tokens N]\n"
              "        [--context N] [--temperature X] [--top-k K] [--top-p P] [--seed N]\n"
-             "        [--stop TEXT] [--checkpoint PATH|last|none] [--json]",
+             "        [--stop TEXT] [--checkpoint PATH|last|best|none] [--json]",
     .summary = "talk to a model in its chat template",
     .text = "Messages are lines of standard input, or one is given with --prompt; answers stream\n"
             "to stdout until the model ends its turn. How conversations are written is the\n"

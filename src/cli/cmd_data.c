@@ -88,6 +88,10 @@ static void show_summary_of(const struct snug_data_summary *m)
     show_line(0, "%s %s of %lld to %lld tokens, %s in all, %.1f%% of them learnt",
               format_count(samples, m->n_samples), m->noun, (long long)m->shortest,
               (long long)m->longest, format_count(tokens, m->n_tokens), share);
+    if (m->n_rows > 0)
+        show_line(0, "packed into %s rows of %lld tokens, %.1f%% of them filled",
+                  format_count(samples, m->n_rows), (long long)m->row_tokens,
+                  100.0 * (double)m->n_tokens / ((double)m->n_rows * (double)m->row_tokens));
     if (m->templates)
         show_line(0, "chat template: %s", m->templates);
     show_counts(m);

@@ -56,7 +56,7 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_eval = {
     .name = "eval",
-    .usage = "eval CONFIG|FOLDER [key=value ...] [--checkpoint PATH|last|none] [--json]",
+    .usage = "eval CONFIG|FOLDER [key=value ...] [--checkpoint PATH|last|best|none] [--json]",
     .summary = "mean loss of a model over evaluation data",
     .text = "Evaluates on eval_datasets, or on the part that val_set_size holds out, or, when the\n"
             "config has neither, on the training data. eval_max_batches bounds it. FOLDER is a\n"

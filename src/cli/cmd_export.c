@@ -79,8 +79,9 @@ static enum snug_status run(struct cli *cli)
 
 const struct command cmd_export = {
     .name = "export",
-    .usage = "export CONFIG|FOLDER -o DIR|FILE.gguf [--checkpoint PATH|last|none] [--dtype TYPE]\n"
-             "            [--format hf|gguf] [--merge] [--force] [--json]",
+    .usage =
+        "export CONFIG|FOLDER -o DIR|FILE.gguf [--checkpoint PATH|last|best|none] [--dtype TYPE]\n"
+        "            [--format hf|gguf] [--merge] [--force] [--json]",
     .summary = "write a model as a Hugging Face folder or a GGUF file",
     .text = "Writes config.json, model.safetensors (sharded when large) and the tokenizer files\n"
             "of the model it came from: a folder that transformers and other tools load. A run\n"

@@ -80,7 +80,7 @@ const struct command cmd_generate = {
     .name = "generate",
     .usage = "generate CONFIG|FOLDER [--prompt TEXT|-] [--max-new-tokens N] [--temperature X]\n"
              "            [--top-k K] [--top-p P] [--seed N] [--stop TEXT]\n"
-             "            [--checkpoint PATH|last|none] [--json]",
+             "            [--checkpoint PATH|last|best|none] [--json]",
     .summary = "continue a text with a model",
     .text = "Streams text to stdout until the model ends it, max-new-tokens are made, or the\n"
             "model's context is full. Weights, key/value cache and everything else are planned\n"

@@ -131,10 +131,29 @@ static const struct config_choice adapter[] = {
     {"lora", CONFIG_ADAPTER_LORA, NULL},
     {"full", CONFIG_ADAPTER_NONE, NULL}, /* LLaMA-Factory */
     {"false", CONFIG_ADAPTER_NONE, NULL},
-    REFUSE("qlora", "lora"),
+    {"qlora", CONFIG_ADAPTER_QLORA, NULL},
     REFUSE("freeze", "none with freeze and unfreeze"),
     REFUSE("oft", "lora"),
     REFUSE("llama_adapter", "lora"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice quant_type[] = {
+    {"nf4", CONFIG_QUANT_TYPE_NF4, NULL},
+    {"fp4", CONFIG_QUANT_TYPE_FP4, NULL},
+    REFUSE("int4", "nf4"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice compute_dtype[] = {
+    {"auto", CONFIG_COMPUTE_DTYPE_AUTO, NULL},
+    {"bf16", CONFIG_COMPUTE_DTYPE_BF16, NULL},
+    {"fp16", CONFIG_COMPUTE_DTYPE_F16, NULL},
+    {"f32", CONFIG_COMPUTE_DTYPE_F32, NULL},
+    {"bfloat16", CONFIG_COMPUTE_DTYPE_BF16, NULL},
+    {"float16", CONFIG_COMPUTE_DTYPE_F16, NULL},
+    {"float32", CONFIG_COMPUTE_DTYPE_F32, NULL},
+    {"fp32", CONFIG_COMPUTE_DTYPE_F32, NULL},
     {NULL, 0, NULL},
 };
 
@@ -308,10 +327,10 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),       SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),  SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias), SET(chat_template),
-        SET(overflow),   SET(curve),
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),        SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
+        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
+        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -208,6 +208,10 @@ const char *config_name_of(const struct config *cfg, const void *field);
 void config_mark_derived(struct config *cfg, const void *field);
 void config_mark_idle(struct config *cfg, const void *field);
 
+/* quantization.c: steps of config_resolve_all. */
+enum status config_resolve_quantization(struct config *cfg) MUST_CHECK;
+enum status config_resolve_compute_dtype(struct config *cfg) MUST_CHECK;
+
 /* Value text, shared by printing and docs (print.c). */
 void config_add_double(struct str *out, double x);
 void config_add_json(struct str *out, const json_t *value); /* on one line */

@@ -394,6 +394,8 @@ static const struct {
     {config_resolve_schedule, "lr_scheduler_type lr_num_cycles lr_end lr_decay_steps learning_rate "
                               "eval_strategy"},
     {resolve_optimizer, "optim momentum nesterov optim_state_dtype"},
+    {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
+    {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},

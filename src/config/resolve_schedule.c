@@ -80,34 +80,47 @@ enum status config_resolve_min_lr(struct config *cfg)
     return OK;
 }
 
-/* Keys of single schedules: with another they would do nothing. */
-static const struct {
-    const char *name, *owner;
-    unsigned set;
-} owned[] = {
-    {"lr_num_cycles", "the cosine schedules and warmup_stable_decay", WAVES | RESTARTS | WSD},
-    {"lr_end", "polynomial", POLYNOMIAL},
-    {"lr_power", "polynomial", POLYNOMIAL},
-    {"lr_timescale", "inverse_sqrt", INVERSE},
-    {"lr_decay_steps", "warmup_stable_decay", WSD},
-    {"lr_stable_steps", "warmup_stable_decay", WSD},
-    {"lr_warmup_type", "warmup_stable_decay", WSD},
-    {"lr_decay_type", "warmup_stable_decay", WSD},
-    {"lr_plateau_factor", "reduce_lr_on_plateau", PLATEAU},
-    {"lr_plateau_patience", "reduce_lr_on_plateau", PLATEAU},
-    {"lr_plateau_threshold", "reduce_lr_on_plateau", PLATEAU},
-    {"lr_plateau_cooldown", "reduce_lr_on_plateau", PLATEAU},
-};
+/* Keys of single schedules: with another they would do nothing, and are neither shown nor written
+ * down. */
+static enum status check_owned(struct config *cfg)
+{
+    const struct {
+        const void *field;
+        const char *owner;
+        unsigned set;
+    } owned[] = {
+        {&cfg->lr_num_cycles, "the cosine schedules and warmup_stable_decay",
+         WAVES | RESTARTS | WSD},
+        {&cfg->lr_end, "polynomial", POLYNOMIAL},
+        {&cfg->lr_power, "polynomial", POLYNOMIAL},
+        {&cfg->lr_timescale, "inverse_sqrt", INVERSE},
+        {&cfg->lr_decay_steps, "warmup_stable_decay", WSD},
+        {&cfg->lr_stable_steps, "warmup_stable_decay", WSD},
+        {&cfg->lr_warmup_type, "warmup_stable_decay", WSD},
+        {&cfg->lr_decay_type, "warmup_stable_decay", WSD},
+        {&cfg->lr_plateau_factor, "reduce_lr_on_plateau", PLATEAU},
+        {&cfg->lr_plateau_patience, "reduce_lr_on_plateau", PLATEAU},
+        {&cfg->lr_plateau_threshold, "reduce_lr_on_plateau", PLATEAU},
+        {&cfg->lr_plateau_cooldown, "reduce_lr_on_plateau", PLATEAU},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++) {
+        const char *name = config_name_of(cfg, owned[i].field);
+        if (is_schedule(cfg, owned[i].set))
+            continue;
+        if (is_set(cfg, owned[i].field))
+            return FAIL(ERR_CONFIG, "%s: %s belongs to %s; lr_scheduler_type is %s",
+                        config_where(cfg, name), name, owned[i].owner,
+                        config_choice_name("schedule", (int)cfg->lr_scheduler_type));
+        config_mark_idle(cfg, owned[i].field);
+    }
+    return OK;
+}
 
 enum status config_resolve_schedule(struct config *cfg)
 {
-    for (size_t i = 0; i < ARRAY_LEN(owned); i++) {
-        if (config_is_set(cfg, owned[i].name) && !is_schedule(cfg, owned[i].set))
-            return FAIL(ERR_CONFIG, "%s: %s belongs to %s; lr_scheduler_type is %s",
-                        config_where(cfg, owned[i].name), owned[i].name, owned[i].owner,
-                        config_choice_name("schedule", (int)cfg->lr_scheduler_type));
-    }
-    derive_double(cfg, &cfg->lr_num_cycles, is_schedule(cfg, RESTARTS) ? 1 : 0.5);
+    TRY(check_owned(cfg));
+    if (is_schedule(cfg, WAVES | RESTARTS | WSD))
+        derive_double(cfg, &cfg->lr_num_cycles, is_schedule(cfg, RESTARTS) ? 1 : 0.5);
     if (is_schedule(cfg, POLYNOMIAL) && cfg->lr_end >= cfg->learning_rate)
         return FAIL(ERR_CONFIG, "%s: lr_end %.17g must be below learning_rate %.17g (%s)",
                     config_where(cfg, "lr_end"), cfg->lr_end, cfg->learning_rate,

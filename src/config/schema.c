@@ -154,7 +154,7 @@ const struct config_refusal *config_find_refusal(const char *name)
  * alias is answered by its canonical name, which is what the documentation speaks of. */
 const struct config_key *config_suggest_key(const char *name)
 {
-    enum { MAX_WORDS = 256, MAX_ALIAS = 64 };
+    enum { MAX_WORDS = 512, MAX_ALIAS = 64 };
     const char *words[MAX_WORDS];
     char aliases[MAX_WORDS][MAX_ALIAS];
     size_t n = 0;

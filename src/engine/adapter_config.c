@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/quantization_config.h"
 #include "io/hf_dir.h"
 #include "io/peft.h"
 
@@ -123,6 +124,7 @@ enum status adapter_from_config(struct model *model, const struct config *cfg,
 {
     struct adapter *a;
     *folder = NULL;
+    TRY(quantization_from_config(model, cfg));
     TRY(copy_names(&model->pool, &cfg->freeze, &model->freezing.frozen));
     TRY(copy_names(&model->pool, &cfg->unfreeze, &model->freezing.trained));
     if (cfg->adapter == CONFIG_ADAPTER_NONE && !cfg->adapter_name_or_path)

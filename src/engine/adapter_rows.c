@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "engine/coded_params.h"
 #include "io/weights_convert.h"
 
 enum { RUN = 1024 };
@@ -23,19 +24,33 @@ static void measure(const struct tensor *w, int64_t first, int64_t n, double *le
     }
 }
 
+/* The weight in host memory; *decoded: its numbers, where it is kept as codes. */
+static enum status fetch_base(struct engine *e, const struct tensor *to, int base, float **decoded,
+                              struct tensor *w)
+{
+    const struct model_param *p = &e->params[base];
+    if (!param_is_coded(p))
+        return stage_fetch(e->stage, &to[base], w);
+    TRY(mem_try_array(decoded, (size_t)shape_elems(&p->shape) + 1, sizeof(**decoded)));
+    *w = (struct tensor){DTYPE_F32, p->shape, *decoded};
+    return coded_param_read(e, base, *decoded);
+}
+
 static enum status measure_one(struct engine *e, const struct tensor *to,
                                const struct model_adapter *a)
 {
     double *lengths;
+    float *decoded = NULL;
     struct tensor w;
+    enum status status;
     TRY(mem_try_array(&lengths, (size_t)a->rows, sizeof(*lengths)));
-    enum status status = stage_fetch(e->stage, &to[a->base], &w);
-    if (status == OK) {
-        measure(&w, a->first, a->rows, lengths);
-        struct tensor m = stage_tensor(e->stage, &to[a->magnitude]);
-        weights_from_double(m.dtype, lengths, a->rows, m.data);
-        status = stage_store(e->stage, &to[a->magnitude]);
-    }
+    TRY_GOTO(fetch_base(e, to, a->base, &decoded, &w), out);
+    measure(&w, a->first, a->rows, lengths);
+    struct tensor m = stage_tensor(e->stage, &to[a->magnitude]);
+    weights_from_double(m.dtype, lengths, a->rows, m.data);
+    TRY_GOTO(stage_store(e->stage, &to[a->magnitude]), out);
+out:
+    mem_free(decoded);
     mem_free(lengths);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "autodiff/autodiff.h"
 #include "model/losses.h"
+#include "precision/quantize.h"
 #include "rewrite/rewrite.h"
 
 /* Inputs that meet weights have their dtype: activations follow from both. */
@@ -9,7 +10,8 @@ static enum status set_precision(struct stage *s, const struct precision *p)
 {
     for (int i = 0; i < s->io.n_features; i++)
         TRY(precision_set_dtype(s->graph, s->io.features[i], p->weights));
-    return precision_apply(s->graph, p);
+    TRY(precision_apply(s->graph, p));
+    return quantize_apply(s->graph, &s->io);
 }
 
 static enum status build_network(struct stage *s, const struct task *task, const char *name,
@@ -107,6 +109,20 @@ optimizer_for(const struct task *task, const struct stage_request *r, const stru
     return o;
 }
 
+/* Codes are not trained: without an adapter there would be nothing left to train them by. */
+static enum status check_trained(const struct task *task)
+{
+    const struct model *m = task->model;
+    if (!m || m->adapter || m->quantization.code == CODE_NONE)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "weights in %s are not trained: write adapter: qlora, which trains small matrices "
+                "beside them%s",
+                block_code_name(m->quantization.code),
+                m->stored_quantized ? ", or take the unquantised model"
+                                    : ", or leave out load_in_4bit and load_in_8bit");
+}
+
 static enum status build_train(struct stage *s, const struct task *task,
                                const struct stage_request *r, const struct numerics *n)
 {
@@ -121,6 +137,7 @@ static enum status build_train(struct stage *s, const struct task *task,
     struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;
     enum status status;
+    TRY(check_trained(task));
     TRY(build_network(s, task, "train", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
@@ -162,7 +179,8 @@ static enum status build_decode(struct stage *s, const struct task *task,
                                     .dtype = n->precision.weights};
     TRY(build_network(s, task, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
     TRY(graph_add_output(s->graph, "logits", s->io.logits));
-    return fuse(s->graph, n, REWRITE_FORWARD);
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    return quantize_apply(s->graph, &s->io);
 }
 
 enum status stage_build(struct stage *s, const struct task *task, const struct stage_request *r,

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/host_memory.h"
 #include "base/machine.h"
+#include "engine/coded_params.h"
 #include "engine/merge.h"
 #include "engine/parameter_table.h"
 #include "model/init.h"
@@ -17,6 +18,21 @@ static int place_in(const int *index, int n, int i)
     return -1;
 }
 
+/* As the run has it: coded, and decoded again. */
+static enum status read_coded(const struct parameter_stream *s, const struct model_param *p,
+                              int stored, float *buffer)
+{
+    struct coded_matrix m;
+    const struct coded_origin o = {.weights = stored >= 0 ? s->weights : NULL,
+                                   .stored = stored,
+                                   .seed = s->seed,
+                                   .team = s->team};
+    TRY(coded_param_make(&m, p, &o));
+    coded_matrix_decode(&m, buffer, s->team);
+    coded_matrix_release(&m);
+    return OK;
+}
+
 enum status parameter_stream_read(const struct parameter_stream *s, int i, float *buffer)
 {
     const struct model_param *p = &s->io.params[i];
@@ -25,6 +41,8 @@ enum status parameter_stream_read(const struct parameter_stream *s, int i, float
     int stored = s->weights ? place_in(s->index, s->n_stored, i) : -1;
     if (trained >= 0)
         return weights_read(s->adapter, trained, &to, s->team);
+    if (param_is_coded(p))
+        return read_coded(s, p, stored, buffer);
     if (stored >= 0)
         return weights_read(s->weights, stored, &to, s->team);
     return init_param(p, s->seed, DTYPE_F32, 0, shape_elems(&p->shape), buffer, s->team);

@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "engine/adapter_config.h"
 #include "engine/adapter_rows.h"
+#include "engine/coded_params.h"
 #include "io/peft.h"
 #include "io/weights.h"
 #include "model/init.h"
@@ -84,10 +85,15 @@ enum status engine_find_states(const struct engine *e, struct engine_states *out
 /* Those that are the adapter's, or those that are not, drawn from the seed. */
 static enum status draw(struct engine *e, const struct tensor *to, bool adapter)
 {
+    const struct coded_origin origin = {.seed = e->settings.seed, .team = e->device->env.team};
     for (int i = 0; i < e->n_params; i++) {
-        struct tensor t = stage_tensor(e->stage, &to[i]);
         if (e->params[i].adapter != adapter)
             continue;
+        if (param_is_coded(&e->params[i])) {
+            TRY(coded_param_load(e, i, &origin));
+            continue;
+        }
+        struct tensor t = stage_tensor(e->stage, &to[i]);
         TRY(init_param(&e->params[i], e->settings.seed, t.dtype, 0, shape_elems(&t.shape), t.data,
                        e->device->env.team));
         TRY(stage_store(e->stage, &to[i]));
@@ -95,25 +101,41 @@ static enum status draw(struct engine *e, const struct tensor *to, bool adapter)
     return OK;
 }
 
+/* Parameter i, which is number `stored` of the folder's. */
+static enum status load_param(struct engine *e, const struct weights *w, int stored, int i,
+                              const struct tensor *to)
+{
+    const struct coded_origin origin = {
+        .weights = w, .stored = stored, .team = e->device->env.team};
+    if (param_is_coded(&e->params[i]))
+        return coded_param_load(e, i, &origin);
+    struct tensor host = stage_tensor(e->stage, to);
+    TRY(weights_read(w, stored, &host, e->device->env.team));
+    return stage_store(e->stage, to);
+}
+
 /* Those that are not the adapter's, which a model's folder holds. */
 static enum status load_model(struct engine *e, const char *folder, const struct tensor *to)
 {
     struct model_param *params;
-    struct tensor *tensors = NULL;
+    struct weights *w = NULL;
+    int *index = NULL, n = 0;
     enum status status;
-    int n = 0;
     TRY_GOTO(mem_try_array(&params, (size_t)MAX(e->n_params, 1), sizeof(*params)), out);
-    TRY_GOTO(mem_try_array(&tensors, (size_t)MAX(e->n_params, 1), sizeof(*tensors)), out);
+    TRY_GOTO(mem_try_array(&index, (size_t)MAX(e->n_params, 1), sizeof(*index)), out);
     for (int i = 0; i < e->n_params; i++) {
         if (e->params[i].adapter)
             continue;
         params[n] = e->params[i];
-        tensors[n++] = to[i];
+        index[n++] = i;
     }
-    TRY_GOTO(weights_load_staged(folder, params, n, tensors, e->stage, e->device->env.team), out);
+    TRY_GOTO(weights_open(&w, folder, params, n), out);
+    for (int k = 0; k < n; k++)
+        TRY_GOTO(load_param(e, w, k, index[k], &to[index[k]]), out);
 out:
+    weights_close(w);
     mem_free(params);
-    mem_free(tensors);
+    mem_free(index);
     return status;
 }
 

@@ -15,7 +15,9 @@ extern "C" {
  * from the seed. model_folder is where the config's own model lies (or NULL). `spec`:
  *
  *   NULL     the newest complete checkpoint in output_dir; without any checkpoint the config's
- *            model; with checkpoints of which none is complete ERR_CHECKPOINT
+ *            model; with checkpoints of which none is complete ERR_CHECKPOINT; with
+ *            load_best_model_at_end as "best"
+ *   "best"   the one that the newest says is the best; else as NULL
  *   "last"   the newest complete checkpoint in output_dir; none is ERR_CHECKPOINT
  *   "none"   the config's model
  *   other    that folder: a checkpoint (verified whole) or any Hugging Face model folder

@@ -81,8 +81,10 @@ struct alias_rule {
 
 enum recompute_class {
     RECOMPUTE_NORMAL,
-    RECOMPUTE_CHEAP, /* memory-bound: worth dropping and making again */
-    RECOMPUTE_NEVER, /* has effects or reads what changes (updates, fills) */
+    RECOMPUTE_CHEAP,  /* memory-bound: worth dropping and making again */
+    RECOMPUTE_NEVER,  /* has effects or reads what changes (updates, fills) */
+    RECOMPUTE_ALWAYS, /* of storage alone, which holds the same in less: never kept for the backward
+                         pass, and made for each of its readers there */
 };
 
 /* Parts of a block, as people name them. */

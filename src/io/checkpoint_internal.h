@@ -56,8 +56,8 @@ bool checkpoint_is_ours(const char *folder);
 /* ---- the state file (checkpoint_manifest.c) ---- */
 
 /* Hashes every file in the folder and writes state.json; `run` may be NULL. */
-enum status checkpoint_write_state(const char *folder, const char *run, int64_t step,
-                                   json_t *state) MUST_CHECK;
+enum status checkpoint_write_state(const char *folder, const char *run, int64_t step, json_t *state,
+                                   bool only_weights) MUST_CHECK;
 
 /* *root = state.json, whole and of a version we know; the caller drops it. */
 enum status checkpoint_read_state_file(json_t **root, const char *folder) MUST_CHECK;

@@ -5,6 +5,7 @@
  *       "format": "snug-checkpoint", "version": 1,
  *       "run": "20261115-170912-403127-8f3ac21b", "step": 500,
  *       "state": {...},                 the trainer's
+ *       "only_weights": true,           where there are no optimizer states
  *       "files": {"config.json": {"size": 816, "xxh64": "..."}, ...}
  *     }
  *
@@ -28,7 +29,7 @@
 /* How the file starts; the digits follow. */
 static const char opening[] = "{\n  \"xxh64\": \"";
 static const char zeros[] = "0000000000000000";
-static const char format_name[] = "snug-checkpoint";
+static const char manifest_format[] = "snug-checkpoint";
 enum { VERSION = 1 };
 
 /* ---- writing ---- */
@@ -113,14 +114,17 @@ out:
     return status;
 }
 
-enum status checkpoint_write_state(const char *folder, const char *run, int64_t step, json_t *state)
+enum status checkpoint_write_state(const char *folder, const char *run, int64_t step, json_t *state,
+                                   bool only_weights)
 {
     BUG_ON(!json_is_object(state));
     json_t *root = json_pack("{s:s, s:s, s:i, s:s*, s:I, s:O, s:{}}", "xxh64", zeros, "format",
-                             format_name, "version", VERSION, "run", run, "step", (json_int_t)step,
+                             manifest_format, "version", VERSION, "run", run, "step", (json_int_t)step,
                              "state", state, "files");
-    if (!root)
+    if (!root || (only_weights && json_object_set_new(root, "only_weights", json_true()) != 0)) {
+        json_decref(root);
         return FAIL(ERR_MEMORY, "%s: out of memory for " CHECKPOINT_STATE_FILE, folder);
+    }
     enum status status = list_into(json_object_get(root, "files"), folder);
     if (status == OK)
         status = write_text(folder, root);
@@ -153,7 +157,7 @@ static enum status check_root(const json_t *root, const char *path)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
-    if (!format || strcmp(format, format_name) != 0)
+    if (!format || strcmp(format, manifest_format) != 0)
         return FAIL(ERR_CHECKPOINT, "%s: not the state of a checkpoint", path);
     if (version != VERSION)
         return FAIL(ERR_CHECKPOINT,

@@ -21,11 +21,9 @@ static enum status as_checkpoint(enum status status)
     return status == ERR_DATA || status == ERR_IO ? ERR_CHECKPOINT : status;
 }
 
-/* The manifest lists what was written. */
 bool checkpoint_has_states(const struct checkpoint *c)
 {
-    const json_t *files = json_object_get(c->root, "files");
-    return json_object_get(files, CHECKPOINT_OPTIMIZER_FILE) != NULL;
+    return !json_is_true(json_object_get(c->root, "only_weights"));
 }
 
 static enum status open_parts(struct checkpoint *c, const char *path, enum checkpoint_check check)

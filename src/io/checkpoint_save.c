@@ -70,7 +70,7 @@ static enum status write_files(const char *folder, int64_t step, const struct ch
     if (!c->only_weights)
         TRY(checkpoint_write_tensors(folder, c->states, c->n_states, c->stage));
     TRY(write_trainer_state(folder, step, c));
-    return checkpoint_write_state(folder, c->run, step, c->state);
+    return checkpoint_write_state(folder, c->run, step, c->state, c->only_weights);
 }
 
 int64_t checkpoint_save_bytes(const struct model_param *params, int n_params)

@@ -15,6 +15,7 @@
 #define SNUG_IO_WEIGHTS_H
 
 #include "base/team.h"
+#include "io/coded_matrix.h"
 #include "io/file_hash.h"
 #include "io/safetensors.h"
 #include "model/model.h"
@@ -26,7 +27,8 @@ extern "C" {
 
 struct weights;
 
-/* Finds every tensor and checks names, shapes and dtypes (F32, F16, BF16, F64). A missing tensor,
+/* Finds every tensor and checks names, shapes and dtypes (F32, F16, BF16, F64, or the codes of
+ * bitsandbytes with what belongs to them). A missing tensor,
  * a wrong shape, or a tensor the model has no place for is ERR_DATA. Names may lack the first part
  * ("transformer.", "model."); masks and rotary tables are passed over; a tied head must equal the
  * embedding. params is borrowed until weights_close. */
@@ -41,6 +43,11 @@ void weights_close(struct weights *w); /* NULL is fine */
  * team may be NULL: the caller alone. */
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
                          struct team *team) MUST_CHECK;
+
+/* Parameter i, which its table says is kept as codes, into m, a matrix of its layout: coded as it
+ * is read, or as it is where the file has these codes. */
+enum status weights_read_coded(const struct weights *w, int i, struct coded_matrix *m,
+                               struct team *team) MUST_CHECK;
 
 /* Both for all parameters: dst[i] is where params[i] goes. */
 enum status weights_load(const char *folder, const struct model_param *params, int n_params,

@@ -7,6 +7,7 @@
 #include "io/file_hash.h"
 #include "io/hf_dir.h"
 #include "io/weights.h"
+#include "io/weights_coded.h"
 #include "io/weights_convert.h"
 
 struct weights {
@@ -15,6 +16,7 @@ struct weights {
     int n_params;
     /* [sum of n_pieces] in the order of the table; first[i] is where parameter i's begin */
     const struct st_tensor **tensors;
+    struct coded_tensor *coded; /* the same: those that are stored as codes; else all zero */
     int *first;
     bool *used;          /* [st_reader_count] */
     unsigned char *slab; /* [n_slab]: what is read of a file at a time */
@@ -33,11 +35,21 @@ static int64_t slab_bytes(const struct model_param *p)
     return MAX(least, MIN(shape_elems(&p->shape) * dtype_size(DTYPE_F64), (int64_t)SLAB_BYTES));
 }
 
+/* A matrix that is coded; it is read whole first where the file has its columns as rows. */
+static int64_t code_bytes(const struct model_param *p)
+{
+    if (p->quantization.code == CODE_NONE)
+        return 0;
+    struct quant_layout l = param_quant_layout(p);
+    int64_t whole = p->transposed ? shape_elems(&p->shape) * (int64_t)sizeof(float) : 0;
+    return coded_matrix_bytes(&l) + whole;
+}
+
 int64_t weights_load_bytes(const struct model_param *params, int n_params)
 {
     int64_t most = 0;
     for (int i = 0; i < n_params; i++)
-        most = MAX(most, slab_bytes(&params[i]));
+        most = MAX(most, slab_bytes(&params[i]) + code_bytes(&params[i]));
     return most;
 }
 
@@ -81,8 +93,8 @@ static enum status check_tensor(const struct st_tensor *t, const struct shape *d
     enum dtype dtype;
     if (!weights_memory_dtype(t->dtype, &dtype))
         return FAIL(ERR_DATA,
-                    "%s: tensor '%s' is %s; weights must be F32, BF16, F16 or F64 (quantised "
-                    "checkpoints cannot be loaded)",
+                    "%s: tensor '%s' is %s; weights must be F32, BF16, F16 or F64, or quantised "
+                    "by bitsandbytes",
                     t->file, t->name, st_dtype_name(t->dtype));
     struct shape s = {.rank = MIN(t->rank, MAX_RANK)};
     for (int i = 0; i < s.rank; i++)
@@ -128,6 +140,28 @@ static enum status check_tied(struct weights *w, const struct model_param *p,
     return OK;
 }
 
+/* What belongs to tensor t, which piece k of parameter i is stored as. */
+static enum status find_codes(struct weights *w, int i, int k, const struct st_tensor *t)
+{
+    const struct model_param *p = &w->params[i];
+    struct coded_tensor *c = &w->coded[w->first[i] + k];
+    struct shape matrix = param_piece_shape(p, k);
+    TRY(coded_tensor_open(c, w->reader, t, &matrix));
+    const struct st_tensor *const all[] = {c->codes, c->absmax,    c->groups,
+                                           c->map,   c->others[0], c->others[1]};
+    for (size_t n = 0; n < ARRAY_LEN(all); n++)
+        mark_used(w, all[n]);
+    struct quantization due = p->quantization;
+    if (due.code == CODE_NONE || (due.code == c->q.code && due.nested == c->q.nested))
+        return OK;
+    return FAIL(ERR_DATA,
+                "%s: tensor '%s' is stored in %s%s, but %s%s is asked for: leave out the keys that "
+                "ask for it",
+                t->file, t->name, block_code_name(c->q.code),
+                c->q.nested ? " with double quantisation" : "", block_code_name(due.code),
+                due.nested ? " with double quantisation" : "");
+}
+
 static enum status find_param(struct weights *w, int i)
 {
     const struct model_param *p = &w->params[i];
@@ -136,8 +170,12 @@ static enum status find_param(struct weights *w, int i)
         if (!t)
             TRY(st_reader_get(w->reader, p->pieces[k].name, &t)); /* fails, naming the nearest */
         struct shape due = file_shape(p, k);
-        TRY(check_tensor(t, &due));
         w->tensors[w->first[i] + k] = t;
+        if (coded_tensor_is(t)) {
+            TRY(find_codes(w, i, k, t));
+            continue;
+        }
+        TRY(check_tensor(t, &due));
         mark_used(w, t);
     }
     return check_tied(w, p, w->tensors[w->first[i]]);
@@ -183,6 +221,7 @@ static enum status open_all(struct weights *w, const char *where, bool is_file)
         n_pieces += w->params[i].n_pieces;
     }
     TRY(mem_try_array(&w->tensors, (size_t)n_pieces + 1, sizeof(*w->tensors)));
+    TRY(mem_try_array(&w->coded, (size_t)n_pieces + 1, sizeof(*w->coded)));
     TRY(is_file ? st_reader_open_file(&w->reader, where) : hf_dir_open_weights(&w->reader, where));
     TRY(mem_try_array(&w->used, st_reader_count(w->reader) + 1, sizeof(*w->used)));
     for (int i = 0; i < w->n_params; i++)
@@ -225,6 +264,7 @@ void weights_close(struct weights *w)
         return;
     st_reader_close(w->reader);
     mem_free(w->tensors);
+    mem_free(w->coded);
     mem_free(w->first);
     mem_free(w->used);
     mem_free(w->slab);
@@ -261,18 +301,25 @@ static void read_runs(const void *job, int64_t first, int64_t last, int thread)
     }
 }
 
-static enum status read_plain(const struct weights *w, struct reading *r, struct team *team)
+/* `n` elements of the file from `begin` on. */
+static enum status read_range(const struct weights *w, struct reading *r, int64_t begin, int64_t n,
+                              struct team *team)
 {
     int64_t size = dtype_size(r->from), slab = w->n_slab / size;
+    int64_t offset = r->t->offset + begin * size;
     if (r->from == r->to)
-        return file_read_part(r->t->file, r->t->offset, r->dst, (size_t)r->t->n_bytes);
-    for (r->first = 0; r->first < r->t->n_elems; r->first += slab) {
-        r->n = MIN(slab, r->t->n_elems - r->first);
-        TRY(file_read_part(r->t->file, r->t->offset + r->first * size, w->slab,
-                           (size_t)(r->n * size)));
+        return file_read_part(r->t->file, offset, r->dst, (size_t)(n * size));
+    for (r->first = 0; r->first < n; r->first += slab) {
+        r->n = MIN(slab, n - r->first);
+        TRY(file_read_part(r->t->file, offset + r->first * size, w->slab, (size_t)(r->n * size)));
         team_run(team, (r->n + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
     }
     return OK;
+}
+
+static enum status read_plain(const struct weights *w, struct reading *r, struct team *team)
+{
+    return read_range(w, r, 0, r->t->n_elems, team);
 }
 
 enum { TILE_IN = 16, TILE_OUT = 128 };
@@ -359,6 +406,30 @@ static enum status read_piece(const struct weights *w, const struct model_param 
     return p->transposed ? read_transposed(w, r, team) : read_plain(w, r, team);
 }
 
+/* A tensor that is stored as codes, in numbers. */
+static enum status decode_piece(const struct coded_tensor *c, const struct shape *s,
+                                const struct reading *r, struct team *team)
+{
+    struct quant_layout l = {.q = c->q, .n_columns = s->dim[1], .n_pieces = 1, .rows = {s->dim[0]}};
+    struct coded_matrix m;
+    int64_t n = shape_elems(s);
+    float *x = NULL;
+    enum status status;
+    TRY(coded_matrix_init(&m, &l));
+    TRY_GOTO(mem_try_array(&x, (size_t)n + 1, sizeof(*x)), out);
+    TRY_GOTO(coded_tensor_read(c, &m, 0), out);
+    coded_matrix_decode(&m, x, team);
+    struct reading from = *r;
+    from.from = DTYPE_F32;
+    from.slab = (const unsigned char *)x;
+    from.n = n;
+    team_run(team, (n + RUN - 1) / RUN, PIECE / RUN, read_runs, &from);
+out:
+    mem_free(x);
+    coded_matrix_release(&m);
+    return status;
+}
+
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
                          struct team *team)
 {
@@ -370,9 +441,71 @@ enum status weights_read(const struct weights *w, int i, const struct tensor *ds
     for (int k = 0; k < p->n_pieces; k++) {
         const struct st_tensor *t = w->tensors[w->first[i] + k];
         struct reading r = {.t = t, .to = dst->dtype, .dst = at, .slab = w->slab};
-        BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
-        TRY(read_piece(w, p, &r, team));
-        at += t->n_elems * dtype_size(dst->dtype);
+        struct shape s = param_piece_shape(p, k);
+        if (coded_tensor_is(t)) {
+            TRY(decode_piece(&w->coded[w->first[i] + k], &s, &r, team));
+        } else {
+            BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
+            TRY(read_piece(w, p, &r, team));
+        }
+        at += shape_elems(&s) * dtype_size(dst->dtype);
+    }
+    return OK;
+}
+
+/* ---- codes ---- */
+
+struct coding {
+    const struct weights *w;
+    int i;        /* parameter */
+    float *whole; /* of the piece, where it must be read so; else NULL */
+    struct team *team;
+};
+
+static enum status read_run(void *user, int i_piece, int64_t first, int64_t n, float *x)
+{
+    const struct coding *c = user;
+    const struct weights *w = c->w;
+    struct reading r = {.t = w->tensors[w->first[c->i] + i_piece],
+                        .to = DTYPE_F32,
+                        .dst = (unsigned char *)x,
+                        .slab = w->slab};
+    BUG_ON(!weights_memory_dtype(r.t->dtype, &r.from));
+    if (!c->whole)
+        return read_range(w, &r, first, n, c->team);
+    memcpy(x, c->whole + first, (size_t)n * sizeof(*x));
+    return OK;
+}
+
+/* A piece whose columns are rows of the file. */
+static enum status code_transposed(struct coding *c, struct coded_matrix *m, int k)
+{
+    const struct weights *w = c->w;
+    struct reading r = {.t = w->tensors[w->first[c->i] + k], .to = DTYPE_F32, .slab = w->slab};
+    BUG_ON(!weights_memory_dtype(r.t->dtype, &r.from));
+    TRY(mem_try_array(&c->whole, (size_t)r.t->n_elems + 1, sizeof(*c->whole)));
+    r.dst = (unsigned char *)c->whole;
+    enum status status = read_piece(w, &w->params[c->i], &r, c->team);
+    if (status == OK)
+        status = coded_matrix_fill(m, k, read_run, c, c->team);
+    mem_free(c->whole);
+    c->whole = NULL;
+    return status;
+}
+
+enum status weights_read_coded(const struct weights *w, int i, struct coded_matrix *m,
+                               struct team *team)
+{
+    const struct model_param *p = &w->params[i];
+    struct coding c = {.w = w, .i = i, .team = team};
+    for (int k = 0; k < p->n_pieces; k++) {
+        const struct st_tensor *t = w->tensors[w->first[i] + k];
+        if (coded_tensor_is(t))
+            TRY(coded_tensor_read(&w->coded[w->first[i] + k], m, k));
+        else if (p->transposed)
+            TRY(code_transposed(&c, m, k));
+        else
+            TRY(coded_matrix_fill(m, k, read_run, &c, team));
     }
     return OK;
 }

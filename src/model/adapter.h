@@ -70,7 +70,8 @@ struct freezing {
     struct name_list trained; /* of those, or of all where `frozen` is empty */
 };
 
-/* Marks what of a built model's parameters is frozen, in its table and in the graph. ERR_CONFIG
+/* Marks what of a built model's parameters is frozen, in its table and in the graph, and what of
+ * that is kept as codes. ERR_CONFIG
  * when a name means no parameter, or some of what one parameter is made of but not the rest. */
 enum status model_mark_frozen(const struct model *m, struct builder *b,
                               struct model_graph *g) MUST_CHECK;

@@ -138,6 +138,17 @@ static enum status ask_all(const struct model *m, const struct name_list *names,
     return status;
 }
 
+/* Whether the model keeps this parameter as codes, if it is not trained. */
+static bool is_coded(const struct model *m, const struct model_param *p)
+{
+    bool coded = m->quantization.code != CODE_NONE && p->linear && !p->adapter;
+    for (int k = 0; k < p->n_pieces && coded; k++) {
+        for (size_t i = 0; i < m->unquantized.n && coded; i++)
+            coded = !module_has(p->pieces[k].name, m->unquantized.items[i]);
+    }
+    return coded && p->n_pieces <= MAX_ATTR_INTS;
+}
+
 /* trained[i] of an adapter's model: its matrices, and what it says is trained whole. */
 static enum status find_trained_beside(const struct model *m, struct model_graph *g, bool *trained)
 {
@@ -155,7 +166,8 @@ static enum status find_trained(const struct model *m, struct model_graph *g, bo
     if (m->adapter)
         return find_trained_beside(m, g, trained);
     for (int i = 0; i < g->n_params; i++)
-        trained[i] = (f->frozen.n > 0 || f->trained.n == 0) && !g->params[i].buffer;
+        trained[i] = (f->frozen.n > 0 || f->trained.n == 0) && !g->params[i].buffer &&
+                     !is_coded(m, &g->params[i]);
     TRY(ask_all(m, &f->frozen, "freeze", is_named, g, frozen));
     for (int i = 0; i < g->n_params; i++)
         trained[i] = trained[i] && !frozen[i];
@@ -203,6 +215,8 @@ enum status model_mark_frozen(const struct model *m, struct builder *b, struct m
     enum status status = find_trained(m, g, trained);
     for (int i = 0; i < g->n_params && status == OK; i++) {
         g->params[i].frozen = !trained[i];
+        if (!trained[i] && is_coded(m, &g->params[i]))
+            g->params[i].quantization = m->quantization;
         if (!trained[i] && !g->params[i].buffer)
             graph_value(b->g, g->params[i].value)->role = ROLE_FROZEN;
     }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "model/quantization_config.h"
 
 #define MODEL(name) extern const struct model_def model_def_##name;
 #include "model/models.def"
@@ -91,11 +92,8 @@ static enum status locate(enum status status, const struct key_origin *origin, c
 static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
 {
     TRY(locate(find_def(m, config), origin, "model_type"));
-    const json_t *quantization = json_object_get(config, "quantization_config");
-    if (quantization && !json_is_null(quantization))
-        return locate(FAIL(ERR_UNSUPPORTED, "key 'quantization_config': weights stored quantised "
-                                            "cannot be loaded; use the unquantised model"),
-                      origin, "quantization_config");
+    TRY(locate(model_parse_quantization(m, json_object_get(config, "quantization_config")), origin,
+               "quantization_config"));
     m->source = json_deep_copy(config);
     if (!m->source)
         return FAIL(ERR_MEMORY, "out of memory for a config");
@@ -192,6 +190,8 @@ json_t *model_export_config(const struct model *m)
     /* They speak of the software and the place the config came from. */
     json_object_del(config, "transformers_version");
     json_object_del(config, "_name_or_path");
+    /* What is written is not quantised. */
+    json_object_del(config, "quantization_config");
     if (!bad && model_config_set_dtype(config, DTYPE_F32) == OK)
         return config;
     json_decref(config);
@@ -281,4 +281,14 @@ struct shape param_piece_shape(const struct model_param *p, int k)
 int64_t param_row_elems(const struct model_param *p)
 {
     return shape_inner(&p->shape, p->n_experts ? 2 : 1);
+}
+
+struct quant_layout param_quant_layout(const struct model_param *p)
+{
+    struct quant_layout l = {
+        .q = p->quantization, .n_columns = p->shape.dim[1], .n_pieces = p->n_pieces};
+    BUG_ON(p->shape.rank != 2 || p->n_pieces > MAX_ATTR_INTS);
+    for (int k = 0; k < p->n_pieces; k++)
+        l.rows[k] = p->pieces[k].rows;
+    return l;
 }

@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "graph/builder.h"
+#include "graph/quantized.h"
 #include "model/adapter.h"
 #include "model/key_origin.h"
 
@@ -36,14 +37,17 @@ struct model_param {
     value_id latest; /* of a buffer: what the forward pass has made of it so far */
     struct shape shape;
     enum init_kind init;
-    double std;      /* INIT_NORMAL */
-    double bound;    /* INIT_UNIFORM: between -bound and bound */
-    bool decay;      /* weight decay applies (matrices, not norms and biases) */
-    bool frozen;     /* not trained (adapter.h says which) */
-    bool adapter;    /* of the adapter: not in the files of the model itself */
-    bool buffer;     /* no parameter but a state of the network (running statistics), which the
-                      * forward pass writes: kept with the weights, never trained, not counted */
-    bool table;      /* rows are looked up, and nothing is multiplied by it */
+    double std;   /* INIT_NORMAL */
+    double bound; /* INIT_UNIFORM: between -bound and bound */
+    bool decay;   /* weight decay applies (matrices, not norms and biases) */
+    bool frozen;  /* not trained (adapter.h says which) */
+    bool adapter; /* of the adapter: not in the files of the model itself */
+    bool buffer;  /* no parameter but a state of the network (running statistics), which the
+                   * forward pass writes: kept with the weights, never trained, not counted */
+    bool table;   /* rows are looked up, and nothing is multiplied by it */
+    bool linear;  /* the weight of a linear layer of a block */
+    /* Kept as codes and scales; its value then stands for the codes (precision/quantize.h). */
+    struct quantization quantization;
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
     /* Above 0: a row (all axes but the first) is [.., channels] here and [channels, ..] in the
      * checkpoint, as PyTorch lays out convolutions and what follows a flattened image. */
@@ -180,6 +184,11 @@ struct model {
     /* set by the caller, in the model's pool: what is trained of it */
     const struct adapter *adapter; /* NULL: it has none */
     struct freezing freezing;
+    /* How weights of linear layers are kept that are not trained. Set by parse where the folder
+     * holds them so, but for the modules that it names; else by the caller. */
+    struct quantization quantization;
+    struct name_list unquantized;
+    bool stored_quantized; /* the folder says so */
 };
 
 /* All that is wrong with the config is one error. */
@@ -207,6 +216,8 @@ int64_t model_count_frozen(const struct model_graph *g);
 /* What piece k of a parameter looks like, and the elements of one of its rows. */
 struct shape param_piece_shape(const struct model_param *p, int k);
 int64_t param_row_elems(const struct model_param *p);
+/* How a parameter that is kept as codes lies in memory. */
+struct quant_layout param_quant_layout(const struct model_param *p);
 
 #ifdef __cplusplus
 }

@@ -115,6 +115,7 @@ static value_id linear_param(struct parts *p, const struct linear_spec *s, bool 
                                                    .init = is_bias ? INIT_ZERO : INIT_NORMAL,
                                                    .std = is_bias ? 0 : s->std,
                                                    .transposed = !is_bias && s->transposed,
+                                                   .linear = !is_bias,
                                                    .pieces = pieces,
                                                    .n_pieces = s->n_pieces});
 }

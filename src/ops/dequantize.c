@@ -102,7 +102,7 @@ const struct op_def op_def_dequantize = {
     .infer = infer,
     .no_grad = true,
     OP_NO_ACCUMULATE,
-    .recompute = RECOMPUTE_CHEAP,
+    .recompute = RECOMPUTE_ALWAYS,
     .samples = samples,
     .n_samples = ARRAY_LEN(samples),
     .rejects = rejects,

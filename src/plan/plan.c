@@ -62,6 +62,16 @@ static void find_facts(struct plan *p, const struct graph *g)
         p->facts[value_view_root(g, g->outputs.items[i].value)].is_output = true;
 }
 
+/* What is made for every reader is no decision. */
+static void drop_copies(struct plan *p, const struct graph *g)
+{
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, (node_id)k);
+        if (n->pass == PASS_FORWARD && op_get(n->op)->recompute == RECOMPUTE_ALWAYS)
+            p->treat[n->out[0]] = RECOMPUTE;
+    }
+}
+
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
 {
     size_t n = MAX(g->values.n, (size_t)1);
@@ -71,6 +81,7 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
     TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     find_facts(p, g);
+    drop_copies(p, g);
     return OK;
 }
 
@@ -144,10 +155,10 @@ bool plan_allows(const struct plan *p, const struct graph *g, value_id v, enum t
         return true;
     if (!is_plain_forward_value(p, g, v))
         return false;
-    if (t == MOVE)
-        return true;
-    const struct plan_fact *f = &p->facts[v];
     const struct node *n = graph_node(g, graph_value(g, v)->producer);
+    if (t == MOVE)
+        return op_get(n->op)->recompute != RECOMPUTE_ALWAYS;
+    const struct plan_fact *f = &p->facts[v];
     return op_get(n->op)->recompute != RECOMPUTE_NEVER && !f->is_output && !f->read_at_update &&
            inputs_last(p, g, v);
 }

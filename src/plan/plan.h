@@ -51,7 +51,8 @@ struct plan {
     node_id blocks_begin; /* the first forward node of a block; NODE_NONE: there is none */
 };
 
-/* Everything kept, everything at home on the device. */
+/* Everything kept but what is made for each of its readers (RECOMPUTE_ALWAYS), everything at home
+ * on the device. */
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MUST_CHECK;
 void plan_release(struct plan *p);
 

@@ -2,7 +2,8 @@
  *
  * Nodes are emitted in graph order. A backward node that reads a value the plan dropped makes its
  * producer be emitted again first, and that one's dropped inputs before it: recompute is on demand,
- * so what is recomputed lives only from there to its last use. Buffers are created as values
+ * so what is recomputed lives only from there to its last use; what costs next to nothing
+ * (RECOMPUTE_ALWAYS) is made for each reader. Buffers are created as values
  * appear; their lifetimes are the instructions that touch them, and addresses come later (place.c).
  */
 #include "program/emit.h"
@@ -133,9 +134,10 @@ enum status emit_ensure(struct emitter *e, value_id v, bool backward)
 {
     value_id root = value_root(e->g, v), held = value_view_root(e->g, v);
     const struct value *x = graph_value(e->g, held);
-    bool forward_value =
-        x->producer != NODE_NONE && graph_node(e->g, x->producer)->pass == PASS_FORWARD;
-    if (backward && forward_value && e->plan->treat[held] == RECOMPUTE && !e->again[root])
+    const struct node *maker = x->producer != NODE_NONE ? graph_node(e->g, x->producer) : NULL;
+    bool dropped = maker && maker->pass == PASS_FORWARD && e->plan->treat[held] == RECOMPUTE;
+    bool stale = !e->again[root] || (maker && op_get(maker->op)->recompute == RECOMPUTE_ALWAYS);
+    if (backward && dropped && stale)
         return emit_node(e, x->producer, true);
     if (e->where[root] >= 0)
         return OK;

@@ -141,8 +141,9 @@ static void count_recomputed(struct plan *p, const struct graph *g)
     int last = BLOCK_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
+        enum recompute_class cost = op_get(n->op)->recompute;
         if (n->pass != PASS_FORWARD || n->block == BLOCK_NONE || n->block == last ||
-            op_get(n->op)->recompute == RECOMPUTE_CHEAP || p->treat[n->out[0]] != RECOMPUTE)
+            cost == RECOMPUTE_CHEAP || cost == RECOMPUTE_ALWAYS || p->treat[n->out[0]] != RECOMPUTE)
             continue;
         last = n->block;
         p->n_blocks_recomputed++;

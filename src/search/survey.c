@@ -131,10 +131,12 @@ static void note_output(const struct surveyor *x, struct unit *u, value_id v)
     u->drop_by_default |= x->configured->treat[v] == RECOMPUTE;
 }
 
-/* Bytes of a node's outputs where all of them are memory of their own; else 0. */
+/* Bytes of a node's outputs where all of them are memory of their own that may be kept; else 0. */
 static int64_t own_bytes(const struct graph *g, const struct node *n)
 {
     int64_t n_bytes = 0;
+    if (op_get(n->op)->recompute == RECOMPUTE_ALWAYS)
+        return 0; /* nothing is to be decided about it */
     for (int i = 0; i < n->n_out; i++) {
         if (value_root(g, n->out[i]) != n->out[i])
             return 0;

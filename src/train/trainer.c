@@ -277,7 +277,7 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
     bool eval_due = due(l, cfg->eval_strategy, cfg->eval_steps, epoch_ended), is_best = false;
     if (stop == OK && (eval_due || (last && cfg->eval_strategy != CONFIG_INTERVAL_NO)))
         TRY(evaluate(l, eval_due, &is_best));
-    if (stop == OK && !last && best_stops(&l->state.best, cfg)) {
+    if (stop == OK && eval_due && !last && best_stops(&l->state.best, cfg)) {
         log_info("step %lld: %lld evaluations in a row were no better than %.6g: the run ends here "
                  "(early_stopping_patience)",
                  (long long)l->state.step, (long long)l->state.best.n_worse, l->state.best.value);

@@ -123,8 +123,13 @@ static void data_shows_what_is_learnt(void **state)
     assert_null(strstr(p.out, "dogs"));
     expect_stderr(&p, "chat template: zephyr");
     process_release(&p);
+    PROCESS_RUN(&p, &scratch, "data", config, "max_seq_length=160", "packing=true");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "packed into 1 rows of 160 tokens");
+    process_release(&p);
     PROCESS_RUN(&p, &scratch, "data", config, "max_seq_length=32", "--json");
     json_t *root = expect_json(&p);
+    assert_int_equal(json_int_at(root, "n_rows"), 0);
     assert_int_equal(json_int_at(root, "n_samples"), 2);
     assert_int_equal(json_int_at(root, "n_truncated"), 2);
     assert_int_equal(json_int_at(root, "longest"), 32);

@@ -437,6 +437,7 @@ static void a_rehearsal_evaluates_saves_and_reads_back(void **state)
     PROCESS_RUN(&p, &scratch, "train", config, "--fast-dev-run", "2", "val_set_size=8", "--json");
     expect_exit(&p, 0);
     expect_stderr(&p, "eval  step 2");
+    expect_stderr(&p, "  perplexity ");
     expect_stderr(&p, "reads back whole");
     json_t *j = expect_json(&p);
     assert_int_equal(json_int_at(j, "steps"), 2);

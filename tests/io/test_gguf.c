@@ -150,9 +150,10 @@ static void models_are_what_llama_cpp_makes_of_them(void **state)
 static void wide_fixture(struct fixture *f, bool tied)
 {
     json_t *config =
-        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "model_type", "llama", "hidden_size",
-                  256, "num_hidden_layers", 8, "num_attention_heads", 4, "num_key_value_heads", 2,
-                  "intermediate_size", 256, "vocab_size", 64, "tie_word_embeddings", (int)tied);
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "model_type", "llama",
+                  "hidden_size", 256, "num_hidden_layers", 8, "num_attention_heads", 4,
+                  "num_key_value_heads", 2, "intermediate_size", 256, "vocab_size", 64,
+                  "max_position_embeddings", 32, "tie_word_embeddings", (int)tied);
     assert_non_null(config);
     fixture_init(f, config, NULL);
     json_decref(config);

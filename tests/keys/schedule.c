@@ -196,6 +196,15 @@ void key_lr_plateau_patience(void)
     PLATEAU(&t, "lr_plateau_patience=1", "lr_plateau_threshold=0.1");
     expect_rates(&t, (const double[]){1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.001});
     REFUSED("goes by evaluations", "lr_scheduler_type=reduce_lr_on_plateau");
+    /* A run that goes on from a checkpoint goes on with what was counted. */
+    PLATEAU(&t, "lr_plateau_patience=1", "lr_plateau_threshold=0.1", "save_strategy=steps",
+            trial_path("output_dir", "plateau"), "max_steps=4");
+    PLATEAU(&t, "lr_plateau_patience=1", "lr_plateau_threshold=0.1", "save_strategy=steps",
+            trial_path("output_dir", "plateau"), "resume_from_checkpoint=last");
+    assert_int_equal(t.n_steps, 4);
+    expect_within(t.steps[0].learning_rate, 1e-5, 1e-12);
+    expect_within(t.steps[1].learning_rate, 1e-6, 1e-12);
+    expect_within(t.steps[3].learning_rate, 1e-7, 1e-12);
 }
 
 void key_lr_plateau_factor(void)

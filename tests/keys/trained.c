@@ -39,7 +39,10 @@ void key_adapter(void)
     /* An adapter adds nothing until it is trained, and then it does. */
     assert_true(lora.steps[0].loss == all.steps[0].loss);
     assert_true(lora.steps[2].loss != all.steps[2].loss);
-    REFUSED("nearest is lora", "adapter=qlora");
+    struct trial qlora;
+    PLAN(&qlora, "adapter=qlora");
+    assert_int_equal(qlora.plan.n_trainable, lora.plan.n_trainable);
+    assert_true(qlora.plan.breakdown[SNUG_MEMORY_FROZEN] < lora.plan.breakdown[SNUG_MEMORY_FROZEN]);
 }
 
 void key_lora_r(void)
@@ -168,6 +171,78 @@ void key_adapter_name_or_path(void)
     assert_true(b.steps[0].loss != a.steps[0].loss);
     REFUSED("has its own; leave it out", folder, "lora_r=4");
     REFUSED("no such folder", "adapter_name_or_path=/no/such/adapter");
+}
+
+/* ---- quantised weights ----------------------------------------------------------------------- */
+
+static int64_t frozen_bytes(const char *const *overrides)
+{
+    struct trial t;
+    trial_plan(&t, SNUG_TRAIN, overrides);
+    return t.plan.breakdown[SNUG_MEMORY_FROZEN];
+}
+
+#define FROZEN(...) frozen_bytes(OVERRIDES(__VA_ARGS__))
+
+void key_load_in_4bit(void)
+{
+    struct trial whole, four;
+    TRAIN(&whole, "adapter=lora", "learning_rate=0.01");
+    TRAIN(&four, "adapter=lora", "learning_rate=0.01", "load_in_4bit=true");
+    assert_true(four.plan.breakdown[SNUG_MEMORY_FROZEN] < whole.plan.breakdown[SNUG_MEMORY_FROZEN]);
+    assert_true(four.steps[0].loss != whole.steps[0].loss);
+    expect_within(four.steps[0].loss, whole.steps[0].loss, 0.05);
+    assert_true(four.steps[2].loss != four.steps[0].loss);
+    REFUSED("weights in nf4 are not trained", "load_in_4bit=true");
+    REFUSED("not in both", "adapter=lora", "load_in_4bit=true", "load_in_8bit=true");
+}
+
+void key_load_in_8bit(void)
+{
+    struct trial whole, eight;
+    TRAIN(&whole, "adapter=lora");
+    TRAIN(&eight, "adapter=lora", "load_in_8bit=true");
+    assert_true(eight.steps[0].loss != whole.steps[0].loss);
+    expect_within(eight.steps[0].loss, whole.steps[0].loss, 0.01);
+    assert_true(FROZEN("adapter=qlora") < FROZEN("adapter=lora", "load_in_8bit=true"));
+    REFUSED("not in both", "adapter=qlora", "load_in_8bit=true");
+}
+
+void key_quantization_bit(void)
+{
+    assert_int_equal(FROZEN("adapter=lora", "quantization_bit=4"), FROZEN("adapter=qlora"));
+    assert_int_equal(FROZEN("adapter=lora", "quantization_bit=8"),
+                     FROZEN("adapter=lora", "load_in_8bit=true"));
+    REFUSED("4 or 8 bits", "adapter=lora", "quantization_bit=3");
+}
+
+void key_bnb_4bit_quant_type(void)
+{
+    struct trial a, b;
+    TRAIN(&a, "adapter=qlora", "bnb_4bit_quant_type=nf4");
+    TRAIN(&b, "adapter=qlora", "quantization_type=fp4");
+    assert_int_equal(a.plan.breakdown[SNUG_MEMORY_FROZEN], b.plan.breakdown[SNUG_MEMORY_FROZEN]);
+    assert_true(a.steps[0].loss != b.steps[0].loss);
+    REFUSED("write load_in_4bit: true too", "adapter=lora", "bnb_4bit_quant_type=nf4");
+}
+
+void key_bnb_4bit_use_double_quant(void)
+{
+    struct trial a, b;
+    TRAIN(&a, "adapter=qlora", "bnb_4bit_use_double_quant=true");
+    TRAIN(&b, "adapter=qlora", "double_quantization=false");
+    assert_true(a.steps[0].loss != b.steps[0].loss);
+    expect_within(a.steps[0].loss, b.steps[0].loss, 0.01);
+}
+
+void key_bnb_4bit_compute_dtype(void)
+{
+    struct trial a, b;
+    TRAIN(&a, "adapter=qlora", "bnb_4bit_compute_dtype=bfloat16");
+    TRAIN(&b, "adapter=qlora", "bf16=true");
+    assert_string_equal(a.precision, "bf16 with f32 masters");
+    assert_true(trial_same_losses(&a, &b));
+    REFUSED("says another", "adapter=qlora", "bnb_4bit_compute_dtype=float32", "bf16=true");
 }
 
 /* ---- frozen parameters ----------------------------------------------------------------------- */

@@ -19,14 +19,14 @@ struct attention_args {
     float scale;
     float cap; /* on scores; 0: none */
     bool causal;
-    uint8_t dtype;     /* enum dtype */
-    int64_t width;     /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
-    const void *qkv;   /* [B, T, width] */
-    void *out;         /* [B, T, out_width]; written forwards, read backwards */
-    float *lse;        /* [B, H, T]; written forwards, read backwards */
-    const void *dout;  /* [B, T, out_width] */
-    void *dqkv;        /* [B, T, width] */
-    float *delta;      /* [B, H, T]: sum over a head of dout * out */
+    uint8_t dtype;            /* enum dtype */
+    int64_t width;            /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
+    const void *qkv;          /* [B, T, width] */
+    void *out;                /* [B, T, out_width]; written forwards, read backwards */
+    float *lse;               /* [B, H, T]; written forwards, read backwards */
+    const void *dout;         /* [B, T, out_width] */
+    void *dqkv;               /* [B, T, width] */
+    float *delta;             /* [B, H, T]: sum over a head of dout * out */
     const int32_t *positions; /* [B, T]: places in samples that share a row; NULL: a row is one */
     struct attention_dropout dropout;
 };

@@ -190,8 +190,8 @@ pair_grads(const struct attention_args &a, float (&s)[SCORES][4], float (&dp)[SC
             bool visible = all || (KEYS ? pair_visible(a, other + column, row)
                                         : pair_visible(a, row, other + column));
             if constexpr (PACKED) {
-                int sample = KEYS ? ((const int *)statistics)[2 * ROWS + column]
-                                  : own_sample[x / 2];
+                int sample =
+                    KEYS ? ((const int *)statistics)[2 * ROWS + column] : own_sample[x / 2];
                 visible = visible && (KEYS ? row : other + column) >= sample;
             }
             float slope = a.scale;

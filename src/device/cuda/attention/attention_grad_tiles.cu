@@ -98,8 +98,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_query_grad(struct a
         if (DROPOUT)
             tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout, row, i, j);
         __syncthreads();
-        tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
-                                                batch, head, nullptr, ds);
+        tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j, batch, head, nullptr, ds);
         __syncthreads();
         tile_product<DP, BK>(dq, ds, BK + 1, 1, k, ty, tx);
         __syncthreads();
@@ -133,8 +132,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_key_grad(struct att
                 tile_multipliers<BQ, BK, TILE_THREADS>(ds, a.dropout,
                                                        (int64_t)batch * a.heads + head, i, j);
             __syncthreads();
-            tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j,
-                                                    batch, head, p, ds);
+            tile_grads<DP, BQ, BK, DROPOUT, CAPPED>(a, q, dout, k, v, i, j, batch, head, p, ds);
             __syncthreads();
             tile_product<DP, BQ>(dk, ds, 1, BK + 1, q, ty, tx);
             tile_product<DP, BQ>(dv, p, 1, BK + 1, dout, ty, tx);

@@ -71,7 +71,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) tiles_forward(struct atte
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int q_row = ty + TILE_SIDE * r;
-            float shrink = softmax_step<CAPPED>(a, s[r], i + q_row, j + tx, first_of[r], &top[r], &total[r]);
+            float shrink =
+                softmax_step<CAPPED>(a, s[r], i + q_row, j + tx, first_of[r], &top[r], &total[r]);
 #pragma unroll
             for (int c = 0; c < C; c++) {
                 float *to = &p[q_row * (BK + 1) + tx + TILE_SIDE * c];

@@ -3,7 +3,9 @@
  * As the other updates (update.cuh), with 8 elements to a thread: a warp has the 256 elements
  * of one block of codes, and finds the block's largest m and v by shuffles. Decoding is a look into
  * a table of 256 numbers, encoding one into a table of cells (base/dynamic_map.h); both are copied
- * to shared memory by each block of the grid, which is as large as the GPU holds at once.
+ * to shared memory by each block of the grid, which is as large as the GPU holds at once. What
+ * binds is instructions, not memory: three blocks to a multiprocessor hide each other's waiting,
+ * and warps whose elements all exist ask nothing about them.
  */
 #include "base/dynamic_map.h"
 #include "device/cuda/kernels/adamw_rule.cuh"
@@ -67,20 +69,20 @@ static __device__ __forceinline__ void coded_fetch(struct coded_raw &r, const co
 }
 
 /* Elements that do not exist are 0. */
-static __device__ __forceinline__ void decode8(float (&x)[8], const struct coded_raw &r,
-                                               const struct coded_tensor &t,
-                                               const struct update_place &p, int s,
-                                               const float *value)
+template <bool WHOLE>
+static __device__ __forceinline__ void
+decode8(float (&x)[8], const struct coded_raw &r, const struct coded_tensor &t,
+        const struct update_place &p, int s, const float *value)
 {
     const uint32_t word[2] = {r.codes[s].x, r.codes[s].y};
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         uint32_t code = 0;
-        if (p.whole)
+        if (WHOLE || p.whole)
             code = word[k / 4] >> (8 * (k % 4)) & 0xffu;
         else if (k < p.n_left)
             code = t.codes[s][p.at + k];
-        x[k] = k < p.n_left ? value[code] * r.absmax[s] : 0.0f;
+        x[k] = WHOLE || k < p.n_left ? value[code] * r.absmax[s] : 0.0f;
     }
 }
 
@@ -96,6 +98,7 @@ static __device__ __forceinline__ float largest_of_warp(const float (&x)[8])
     return most;
 }
 
+template <bool WHOLE>
 static __device__ __forceinline__ void encode8(const float (&x)[8], const struct coded_tensor &t,
                                                const struct update_place &p, int s,
                                                const uint32_t *cell)
@@ -108,27 +111,29 @@ static __device__ __forceinline__ void encode8(const float (&x)[8], const struct
         uint32_t rank = dynamic_rank(cell[dynamic_cell(bits)], bits);
         uint32_t code = s == M ? dynamic_signed(rank, bits) : rank;
         word[k / 4] |= code << (8 * (k % 4));
-        if (!p.whole && k < p.n_left)
+        if (!WHOLE && !p.whole && k < p.n_left)
             t.codes[s][p.at + k] = (uint8_t)code;
     }
-    if (p.whole)
+    if (WHOLE || p.whole)
         *(uint2 *)(t.codes[s] + p.at) = make_uint2(word[0], word[1]);
-    if (threadIdx.x % WARP == 0 && p.n_left > 0)
+    if (threadIdx.x % WARP == 0 && (WHOLE || p.n_left > 0))
         t.absmax[s][p.at / DYNAMIC_BLOCK] = most;
 }
 
-template <typename DTYPES>
+/* WHOLE: every thread of the warp has all its elements, in vectors. */
+template <typename DTYPES, bool WHOLE>
 static __device__ __forceinline__ void
 coded_update8(const coded_args &a, const struct coded_shared &shared, const struct coded_rule &rule,
               const struct update_place &p, const struct coded_raw &raw, int32_t step)
 {
     const struct coded_tensor &t = a.tensor[p.i_tensor];
     const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
+    const bool whole = WHOLE || p.whole;
     float x[8], g[8], m[8], v[8];
-    load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, p.whole);
-    load8(x, raw.target, t.target, target, p.at, p.n_left, p.whole);
-    decode8(m, raw, t, p, M, shared.map[M].value);
-    decode8(v, raw, t, p, V, shared.map[V].value);
+    load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, whole);
+    load8(x, raw.target, t.target, target, p.at, p.n_left, whole);
+    decode8<WHOLE>(m, raw, t, p, M, shared.map[M].value);
+    decode8<WHOLE>(v, raw, t, p, V, shared.map[V].value);
     const float keep = rule.keep_of(t.weight_decay);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
@@ -141,11 +146,11 @@ coded_update8(const coded_args &a, const struct coded_shared &shared, const stru
     const bool random = target == DTYPE_BF16 && t.seed != 0;
     if (random)
         draw8(parts, t.seed, step, t.first_element + p.at);
-    store8(t.target, target, p.at, p.n_left, p.whole, x, random, parts.target);
+    store8(t.target, target, p.at, p.n_left, whole, x, random, parts.target);
     if (image != DTYPE_NONE && t.image)
-        store8(t.image, image, p.at, p.n_left, p.whole, x, false, parts.target);
-    encode8(m, t, p, M, shared.map[M].cell);
-    encode8(v, t, p, V, shared.map[V].cell);
+        store8(t.image, image, p.at, p.n_left, whole, x, false, parts.target);
+    encode8<WHOLE>(m, t, p, M, shared.map[M].cell);
+    encode8<WHOLE>(v, t, p, V, shared.map[V].cell);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
@@ -161,7 +166,7 @@ static __device__ __forceinline__ void copy_map(struct dynamic_map *to,
 
 /* scale = 0 (nothing counted, or the norm was not finite; see clip_scale) changes nothing. */
 template <typename DTYPES>
-static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
+static __global__ void __launch_bounds__(UPDATE_THREADS, 3)
     coded_kernel(__grid_constant__ const coded_args a)
 {
     __shared__ struct coded_shared shared;
@@ -186,7 +191,10 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
             move_to(next, a, next_chunk);
             coded_fetch<DTYPES>(next_raw, a, next);
         }
-        coded_update8<DTYPES>(a, shared, rule, here, raw, step);
+        if (__all_sync(0xffffffffu, here.whole))
+            coded_update8<DTYPES, true>(a, shared, rule, here, raw, step);
+        else
+            coded_update8<DTYPES, false>(a, shared, rule, here, raw, step);
         here = next;
         raw = next_raw;
         chunk = next_chunk;

@@ -5,13 +5,20 @@
 #include "device/cuda/kernels/update.cuh"
 #include "ops/update_support.h"
 
-/* Square root and quotient good to two units in the last place of f32: the exact ones would take as
- * long as the memory. */
+/* Square root and quotient good to two units in the last place of f32, with what is too small for a
+ * normal number taken as 0: the exact ones would take as long as the memory. */
 static __device__ __forceinline__ float quick_sqrt(float x)
 {
     float y;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+static __device__ __forceinline__ float quick_quotient(float x, float y)
+{
+    float q;
+    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(q) : "f"(x), "f"(y));
+    return q;
 }
 
 /* base^n by squaring: a handful of f64 products where pow would take hundreds. */
@@ -65,7 +72,7 @@ struct adamw_rule {
     {
         float g = grad * scale;
         float m = beta1 * state[0] + rate1 * g, v = beta2 * state[1] + rate2 * (g * g);
-        p = p * keep - __fdividef(step_size * m, quick_sqrt(v) * correction + epsilon);
+        p = p * keep - quick_quotient(step_size * m, quick_sqrt(v) * correction + epsilon);
         state[0] = m;
         state[1] = v;
     }

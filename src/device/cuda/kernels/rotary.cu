@@ -16,7 +16,8 @@ enum { THREADS = 128, MOST_PAIRS = ROTARY_MOST_PAIRS, AHEAD = 2, BLOCKS = 8 };
 
 struct rotary_args {
     int64_t n_rows; /* batch * n_tokens */
-    int64_t n_tokens, width; /* positions go round after so many rows: all, where each has its own */
+    int64_t n_tokens,
+        width; /* positions go round after so many rows: all, where each has its own */
     int n_all, n_rotated, half; /* heads of a row, how many of them turn, pairs of a head that do */
     int head_dim;
     float scale, sign;

@@ -1,0 +1,64 @@
+#include "engine/quantization_config.h"
+
+static struct quantization asked_for(const struct config *cfg)
+{
+    bool fp4 = cfg->bnb_4bit_quant_type == CONFIG_QUANT_TYPE_FP4;
+    if (cfg->load_in_8bit)
+        return (struct quantization){.code = CODE_INT8};
+    if (!cfg->load_in_4bit)
+        return (struct quantization){0};
+    return (struct quantization){.code = fp4 ? CODE_FP4 : CODE_NF4,
+                                 .nested = cfg->bnb_4bit_use_double_quant};
+}
+
+/* Keys of 4 bits without them would do nothing. */
+static enum status check_keys(const struct config *cfg, struct quantization q)
+{
+    static const char *const keys[] = {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant",
+                                       "bnb_4bit_compute_dtype"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (config_is_set(cfg, keys[i]) && q.code != CODE_NF4 && q.code != CODE_FP4)
+            return FAIL(ERR_CONFIG, "%s: %s is of weights in 4 bits: write load_in_4bit: true too",
+                        config_where(cfg, keys[i]), keys[i]);
+    }
+    return OK;
+}
+
+static enum status fail_stored(const struct config *cfg, const char *key, struct quantization q)
+{
+    return FAIL(ERR_CONFIG,
+                "%s: %s: the model's weights are stored in %s%s, and stay so; leave it out",
+                config_where(cfg, key), key, block_code_name(q.code),
+                q.nested ? " with double quantisation" : "");
+}
+
+/* What the config says of weights that are stored as codes already. */
+static enum status check_stored(const struct config *cfg, struct quantization q)
+{
+    bool is_8bit = q.code == CODE_INT8;
+    if (cfg->load_in_8bit && !is_8bit)
+        return fail_stored(cfg, "load_in_8bit", q);
+    if (cfg->load_in_4bit && is_8bit)
+        return fail_stored(cfg, cfg->adapter == CONFIG_ADAPTER_QLORA ? "adapter" : "load_in_4bit",
+                           q);
+    if (config_is_set(cfg, "bnb_4bit_quant_type") &&
+        (cfg->bnb_4bit_quant_type == CONFIG_QUANT_TYPE_FP4) != (q.code == CODE_FP4))
+        return fail_stored(cfg, "bnb_4bit_quant_type", q);
+    if (config_is_set(cfg, "bnb_4bit_use_double_quant") &&
+        (cfg->bnb_4bit_use_double_quant != 0) != q.nested)
+        return fail_stored(cfg, "bnb_4bit_use_double_quant", q);
+    return check_keys(cfg, q);
+}
+
+enum status quantization_from_config(struct model *model, const struct config *cfg)
+{
+    if (model->stored_quantized)
+        return check_stored(cfg, model->quantization);
+    struct quantization q = asked_for(cfg);
+    TRY(check_keys(cfg, q));
+    if (q.code != CODE_NONE && model->samples.n_fields > 0)
+        return FAIL(ERR_UNSUPPORTED, "%s: networks of layers are not quantised",
+                    config_where(cfg, cfg->load_in_8bit ? "load_in_8bit" : "load_in_4bit"));
+    model->quantization = q;
+    return OK;
+}

@@ -1,0 +1,63 @@
+#include "model/quantization_config.h"
+
+#include <string.h>
+
+static const char *text_of(const json_t *config, const char *key, const char *preset)
+{
+    const json_t *x = json_object_get(config, key);
+    return json_is_string(x) ? json_string_value(x) : preset;
+}
+
+static bool is_true(const json_t *config, const char *key)
+{
+    return json_is_true(json_object_get(config, key));
+}
+
+static enum status read_4bit(struct model *m, const json_t *config)
+{
+    const char *type = text_of(config, "bnb_4bit_quant_type", "fp4");
+    const char *storage = text_of(config, "bnb_4bit_quant_storage", "uint8");
+    if (strcmp(type, "nf4") != 0 && strcmp(type, "fp4") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "key 'quantization_config': bnb_4bit_quant_type '%s' is neither nf4 nor fp4",
+                    type);
+    if (strcmp(storage, "uint8") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "key 'quantization_config': codes stored as %s cannot be loaded, only as uint8",
+                    storage);
+    m->quantization.code = strcmp(type, "nf4") == 0 ? CODE_NF4 : CODE_FP4;
+    m->quantization.nested = is_true(config, "bnb_4bit_use_double_quant");
+    return OK;
+}
+
+static enum status read_skipped(struct model *m, const json_t *names)
+{
+    const char **items;
+    size_t n = json_array_size(names), i;
+    json_t *name;
+    TRY(pool_try(&m->pool, &items, (n + 1) * sizeof(*items)));
+    json_array_foreach(names, i, name)
+    {
+        items[i] = pool_strdup(&m->pool, json_is_string(name) ? json_string_value(name) : "");
+    }
+    m->unquantized = (struct name_list){items, n};
+    return pool_status(&m->pool);
+}
+
+enum status model_parse_quantization(struct model *m, const json_t *config)
+{
+    if (!config || json_is_null(config))
+        return OK;
+    const char *method = text_of(config, "quant_method", "bitsandbytes");
+    if (strcmp(method, "bitsandbytes") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "key 'quantization_config': weights quantised by %s cannot be loaded; take the "
+                    "unquantised model (load_in_4bit quantises it), or one by bitsandbytes",
+                    method);
+    if (is_true(config, "load_in_4bit") || is_true(config, "_load_in_4bit"))
+        TRY(read_4bit(m, config));
+    else if (is_true(config, "load_in_8bit") || is_true(config, "_load_in_8bit"))
+        m->quantization.code = CODE_INT8;
+    m->stored_quantized = m->quantization.code != CODE_NONE;
+    return read_skipped(m, json_object_get(config, "llm_int8_skip_modules"));
+}
