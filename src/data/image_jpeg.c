@@ -39,7 +39,7 @@ static void read_rows(struct jpeg_decompress_struct *info, const struct image_ca
 
 enum status image_read_jpeg(const struct image_call *c)
 {
-    struct jpeg_decompress_struct info;
+    struct jpeg_decompress_struct info = {0}; /* which may be destroyed whatever comes first */
     struct jpeg_failure failure;
     volatile enum status status = OK;
     if (c->channels == 4)

@@ -228,12 +228,13 @@ static void write_all(struct writer *w, const void *config)
         w,
         &(struct model_field){.name = "images",
                               .shape = shape_of(4, m->n_frames, m->height, m->width, INT64_C(1))});
-    value_id scalars = writer_input(
-        w, &(struct model_field){.name = "scalars", .shape = shape_of(1, (int64_t)SCALARS)});
     images = writer_op(w, OP_nan_to_zero, images);
     w->init = xavier;
-    if (m->over != OVER_NOTHING)
+    if (m->over != OVER_NOTHING) {
+        value_id scalars = writer_input(
+            w, &(struct model_field){.name = "scalars", .shape = shape_of(1, (int64_t)SCALARS)});
         write_film(w, m, writer_op(w, OP_nan_to_zero, scalars), film);
+    }
     w->init = fan_out;
     x = m->over == OVER_NOTHING ? one_image(w, m, images) : frames(w, m, images, film);
     w->init = xavier;

@@ -102,12 +102,13 @@ static void parse_parts(struct keys *k, struct three_branch *m)
 {
     const char *siamese = keys_text(k, "siamese", "none");
     const char *segments = keys_text(k, "segments", "frame");
-    m->siamese = strcmp(siamese, "cnn") == 0;
+    m->efficientnet = strcmp(siamese, "efficientnet") == 0;
+    m->siamese = m->efficientnet || strcmp(siamese, "cnn") == 0;
     m->tracks = keys_bool(k, "tracks", false);
     m->one_segment = strcmp(segments, "sequence") == 0;
     if (!m->siamese && strcmp(siamese, "none") != 0)
-        KEYS_FAIL(k, "siamese", ERR_CONFIG, "key 'siamese' is '%s'; there are none and cnn",
-                  siamese);
+        KEYS_FAIL(k, "siamese", ERR_CONFIG,
+                  "key 'siamese' is '%s'; there are none, cnn and efficientnet", siamese);
     if (!m->one_segment && strcmp(segments, "frame") != 0)
         KEYS_FAIL(k, "segments", ERR_CONFIG,
                   "key 'segments' is '%s'; what is made again is a frame or the sequence",
@@ -129,6 +130,10 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     own->grid[0] = keys_int(&k, "grid_height", 8, 1, 1 << 10);
     own->grid[1] = keys_int(&k, "grid_width", 14, 1, 1 << 10);
     parse_parts(&k, own);
+    for (int i = 0; i < 5 && own->efficientnet; i++) { /* it halves a frame five times */
+        own->grid[0] = ((i ? own->grid[0] : own->height) + 1) / 2;
+        own->grid[1] = ((i ? own->grid[1] : own->width) + 1) / 2;
+    }
     if (own->divisor & (own->divisor - 1))
         KEYS_FAIL(&k, "width_divisor", ERR_CONFIG,
                   "key 'width_divisor' is %lld; it must be 1, 2, 4, 8 or 16",

@@ -120,6 +120,11 @@ static void the_three_branches_have_the_parameters_of_their_document(void **stat
     }
     assert_int_equal(count_params("model: {model_type: three_branch, frames: 87}"), 16287278);
     assert_int_equal(count_params(all), 18544628);
+    static const char wide[] =
+        "model: {model_type: three_branch, siamese: efficientnet, tracks: true}";
+    assert_int_equal(count_below(wide, "siamese.encoder."), 3595388);
+    assert_int_equal(count_below(wide, "siamese."), 5240510 + 1840 * 256);
+    assert_int_equal(count_params(wide), 22180720);
 }
 
 static void mistakes_are_told_with_the_entry_and_its_line(void **state)

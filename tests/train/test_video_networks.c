@@ -93,11 +93,15 @@ static void variants_made_again_change_no_bit(void **state)
 static void compiled_networks_are_made_again_to_the_bit(void **state)
 {
     static const char *const texts[] = {
-        frame_cnn, three_branch, VARIANT("gnn"), VARIANT("ssm"),
+        frame_cnn,
+        three_branch,
+        VARIANT("gnn"),
+        VARIANT("ssm"),
+        "model: {model_type: three_branch, frames: 4, image_height: 16, image_width: 24, "
+        "width_divisor: 16, siamese: efficientnet}\n",
         "model: {model_type: wide_autoencoder, width_divisor: 64, frames: 2, frame_height: 4, "
         "frame_width: 5, n_voxels: 40, n_mels: 4, text_dim: 12}\n"};
-    static const char *const modes[] = {"compile=default", "compile=reduce-overhead",
-                                        "compile=max-autotune"};
+    static const char *const modes[] = {"compile=default", "compile=none"}; /* which a CPU has */
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct network_run kept, again;

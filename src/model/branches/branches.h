@@ -21,6 +21,7 @@ struct three_branch {
     double dropout;       /* all rates times this */
     int64_t grid[2];      /* places of a frame that the siamese branch makes tokens of */
     bool siamese, tracks; /* without them the fusion sees zeros in their place */
+    bool efficientnet;    /* the siamese branch sees frames by it, else by four convolutions */
     bool one_segment;     /* of the detector: all frames are one block, else each is */
 };
 
@@ -36,6 +37,9 @@ void branch_loss(struct writer *w, struct loss_term term, value_id output, const
 value_id branch_unet3d(struct writer *w, const struct three_branch *m, value_id video);
 /* The same clip -> [B, 256], from two of its frames; a mask of what changed, how much of it. */
 value_id branch_siamese(struct writer *w, const struct three_branch *m, value_id video);
+/* What it makes tokens of where m->efficientnet: [B, H, W, 3] -> [B, H / 32, W / 32, 320], rounded
+ * up. */
+value_id branch_efficientnet(struct writer *w, const struct three_branch *m, value_id x);
 /* video [B, T, H, W, 1] -> [B, 256]; heat, places, sizes and intensities in every frame. */
 value_id branch_detector(struct writer *w, const struct three_branch *m, value_id video);
 /* tracks [B, 10, 6] and which of them there are [B, 10] -> [B, 256]; a time, one of two kinds. */

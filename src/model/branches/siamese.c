@@ -4,19 +4,27 @@
 
 enum { STAGES = 4 };
 
-/* [B, H, W, 3] -> tokens [B, places, d]. */
-static value_id encode(struct writer *w, const struct three_branch *m, value_id x)
+/* [B, H, W, 3] -> [B, h, w, C], h x w being the grid. */
+static value_id see(struct writer *w, const struct three_branch *m, value_id x)
 {
     static const char *const convs[STAGES] = {"conv0", "conv1", "conv2", "conv3"};
     static const char *const norms[STAGES] = {"norm0", "norm1", "norm2", "norm3"};
-    const char *before = writer_enter(w, "encoder");
+    if (m->efficientnet)
+        return branch_efficientnet(w, m, x);
     for (int i = 0; i < STAGES; i++) {
         x = module_conv(w, convs[i], x, conv_of(branch_width(m, 32) << i, 3, 1, 1));
         x = writer_op(w, OP_relu, module_batch_norm(w, norms[i], x));
         if (i < STAGES - 1)
             x = writer_max_pool(w, x, 2, 2, 0);
     }
-    x = build(w->b, OP_adaptive_avg_pool, IN(x), ATTRS(window_attr("out", m->grid, 2)));
+    return build(w->b, OP_adaptive_avg_pool, IN(x), ATTRS(window_attr("out", m->grid, 2)));
+}
+
+/* [B, H, W, 3] -> tokens [B, places, d]. */
+static value_id encode(struct writer *w, const struct three_branch *m, value_id x)
+{
+    const char *before = writer_enter(w, "encoder");
+    x = see(w, m, x);
     w->prefix = before;
     x = module_linear(w, "proj", x, branch_width(m, 256));
     return build_reshape(w->b, x,
