@@ -75,7 +75,7 @@ static void branches_are_made_again_in_micro_batches_too(void **state)
 
 #define VARIANT(name)                                                                       \
     "model: {model_type: frame_cnn, temporal_frames: 3, image_height: 8, image_width: 16, " \
-    "width_divisor: 16, architecture: " name "}\n"
+    "width_divisor: 16, variance_lambda: 0, architecture: " name "}\n"
 
 /* Graphs, scans, recurrent cells and their dropout are made again to the bit. */
 static void variants_made_again_change_no_bit(void **state)

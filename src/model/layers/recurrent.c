@@ -59,7 +59,7 @@ static value_id one_way(struct writer *w, const struct walk *k, value_id x)
         return VALUE_NONE;
     const struct shape *s = build_shape(w->b, x);
     int64_t batch = s->dim[0], n_steps = s->dim[1];
-    value_id *ends, state[2];
+    value_id *ends = NULL, state[2];
     value_id w_in = weight(w, k, "weight_ih", s->dim[2]);
     value_id w_state = weight(w, k, "weight_hh", k->l->hidden);
     value_id b_in = weight(w, k, "bias_ih", 0), b_state = weight(w, k, "bias_hh", 0);

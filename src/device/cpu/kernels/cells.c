@@ -179,24 +179,25 @@ static enum status gru_grad_reference(const struct kernel_ctx *x, const struct o
 /* The gates of both inputs: x then z. */
 struct gru_gates {
     const float *x[GRU_GATES], *z[GRU_GATES];
-    float buffers[2 * GRU_GATES][CPU_BLOCK];
 };
 
-static void gru_read(struct gru_gates *v, const struct op_call *c, int64_t row, int64_t units,
-                     int64_t k, int64_t n)
+static void gru_read(struct gru_gates *v, float (*buffers)[CPU_BLOCK], const struct op_call *c,
+                     int64_t row, int64_t k, int64_t n)
 {
+    int64_t units = c->in[2].shape.dim[1];
     for (int g = 0; g < GRU_GATES; g++) {
-        v->x[g] = gate_read(&c->in[0], row, units, g, k, n, v->buffers[g]);
-        v->z[g] = gate_read(&c->in[1], row, units, g, k, n, v->buffers[GRU_GATES + g]);
+        v->x[g] = gate_read(&c->in[0], row, units, g, k, n, buffers[g]);
+        v->z[g] = gate_read(&c->in[1], row, units, g, k, n, buffers[GRU_GATES + g]);
     }
 }
 
 static void gru_block(const struct op_call *c, int64_t row, int64_t units, int64_t k, int64_t n)
 {
     struct gru_gates v;
+    float buffers[2 * GRU_GATES][CPU_BLOCK];
     float h_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
     int64_t at = row * units + k;
-    gru_read(&v, c, row, units, k, n);
+    gru_read(&v, buffers, c, row, k, n);
     const float *h = block_read(&c->in[2], at, n, h_buffer);
     float *y = block_open(&c->out[0], at, y_buffer);
 #pragma omp simd
@@ -211,10 +212,11 @@ static void gru_grad_block(const struct op_call *c, int64_t row, int64_t units, 
                            int64_t n)
 {
     struct gru_gates v;
+    float buffers[2 * GRU_GATES][CPU_BLOCK];
     float h_buffer[CPU_BLOCK], d_buffer[CPU_BLOCK], y_buffer[CPU_BLOCK];
     float dx[GRU_GATES][CPU_BLOCK], dz[CPU_BLOCK];
     int64_t at = row * units + k;
-    gru_read(&v, c, row, units, k, n);
+    gru_read(&v, buffers, c, row, k, n);
     const float *h = block_read(&c->in[2], at, n, h_buffer);
     const float *d = block_read(&c->in[3], at, n, d_buffer);
     float *dh = block_open(&c->out[2], at, y_buffer);
