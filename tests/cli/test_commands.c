@@ -76,8 +76,8 @@ static void the_command_line_of_a_document_is_taken_as_it_stands(void **state)
                 "--checkpoint-every-layer", "--grad-accum-steps", "4", "--optimizer", "adamw8bit",
                 "--zero-stage", "2", "--max-gpu-mem", "1GiB", "--cpu-mem", "2GiB",
                 "--offload-folder", in_scratch("offload"), "--device-map", "auto", "--synthetic",
-                "device=cpu", "model.frames=4", "model.image_height=16",
-                "model.image_width=16", "model.width_divisor=16", "--json");
+                "device=cpu", "model.frames=4", "model.image_height=16", "model.image_width=16",
+                "model.width_divisor=16", "--json");
     expect_exit(&p, 0);
     expect_stderr(&p, "f16 with f32 masters and loss scaling");
     expect_stderr(&p, "2 samples x 4 accumulated");
