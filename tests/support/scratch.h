@@ -14,7 +14,7 @@ struct scratch {
     char folder[64];
 };
 
-void scratch_init(struct scratch *s);    /* fails the test when it cannot */
+void scratch_init(struct scratch *s); /* fails the test when it cannot */
 /* Where there is a file system in memory, there: for tests that wait for the disk thousands of
  * times, and where nothing depends on its being one. */
 void scratch_init_in_memory(struct scratch *s);
