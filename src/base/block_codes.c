@@ -171,7 +171,7 @@ void scales_encode(const float *scales, int64_t n, uint8_t *codes, float *groups
     table[0] = offset;
     fill_map(map);
     for (int64_t first = 0; first < n; first += SCALE_GROUP) {
-        float part[SCALE_GROUP];
+        float part[SCALE_GROUP] = {0};
         int64_t n_here = MIN((int64_t)SCALE_GROUP, n - first);
         bool whole = n_here == SCALE_GROUP;
         for (int64_t i = 0; i < n_here; i++)

@@ -11,15 +11,21 @@ static struct quantization asked_for(const struct config *cfg)
                                  .nested = cfg->bnb_4bit_use_double_quant};
 }
 
-/* Keys of 4 bits without them would do nothing. */
+/* Keys of 4 bits without them would do nothing. A value that is the default asks for nothing:
+ * printed configs hold them all. */
 static enum status check_keys(const struct config *cfg, struct quantization q)
 {
-    static const char *const keys[] = {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant",
-                                       "bnb_4bit_compute_dtype"};
+    const struct {
+        bool is_changed;
+        const char *name;
+    } keys[] = {
+        {cfg->bnb_4bit_quant_type != CONFIG_QUANT_TYPE_NF4, "bnb_4bit_quant_type"},
+        {!cfg->bnb_4bit_use_double_quant, "bnb_4bit_use_double_quant"},
+        {cfg->bnb_4bit_compute_dtype != CONFIG_COMPUTE_DTYPE_AUTO, "bnb_4bit_compute_dtype"}};
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (config_is_set(cfg, keys[i]) && q.code != CODE_NF4 && q.code != CODE_FP4)
+        if (keys[i].is_changed && q.code != CODE_NF4 && q.code != CODE_FP4)
             return FAIL(ERR_CONFIG, "%s: %s is of weights in 4 bits: write load_in_4bit: true too",
-                        config_where(cfg, keys[i]), keys[i]);
+                        config_where(cfg, keys[i].name), keys[i].name);
     }
     return OK;
 }
@@ -41,11 +47,9 @@ static enum status check_stored(const struct config *cfg, struct quantization q)
     if (cfg->load_in_4bit && is_8bit)
         return fail_stored(cfg, cfg->adapter == CONFIG_ADAPTER_QLORA ? "adapter" : "load_in_4bit",
                            q);
-    if (config_is_set(cfg, "bnb_4bit_quant_type") &&
-        (cfg->bnb_4bit_quant_type == CONFIG_QUANT_TYPE_FP4) != (q.code == CODE_FP4))
+    if (cfg->bnb_4bit_quant_type == CONFIG_QUANT_TYPE_FP4 && q.code == CODE_NF4)
         return fail_stored(cfg, "bnb_4bit_quant_type", q);
-    if (config_is_set(cfg, "bnb_4bit_use_double_quant") &&
-        (cfg->bnb_4bit_use_double_quant != 0) != q.nested)
+    if (!cfg->bnb_4bit_use_double_quant && q.nested)
         return fail_stored(cfg, "bnb_4bit_use_double_quant", q);
     return check_keys(cfg, q);
 }

@@ -119,8 +119,8 @@ enum status checkpoint_write_state(const char *folder, const char *run, int64_t 
 {
     BUG_ON(!json_is_object(state));
     json_t *root = json_pack("{s:s, s:s, s:i, s:s*, s:I, s:O, s:{}}", "xxh64", zeros, "format",
-                             manifest_format, "version", VERSION, "run", run, "step", (json_int_t)step,
-                             "state", state, "files");
+                             manifest_format, "version", VERSION, "run", run, "step",
+                             (json_int_t)step, "state", state, "files");
     if (!root || (only_weights && json_object_set_new(root, "only_weights", json_true()) != 0)) {
         json_decref(root);
         return FAIL(ERR_MEMORY, "%s: out of memory for " CHECKPOINT_STATE_FILE, folder);

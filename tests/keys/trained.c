@@ -228,7 +228,7 @@ void key_bnb_4bit_quant_type(void)
     TRAIN(&b, "adapter=qlora", "quantization_type=fp4");
     assert_int_equal(a.plan.breakdown[SNUG_MEMORY_FROZEN], b.plan.breakdown[SNUG_MEMORY_FROZEN]);
     assert_true(a.steps[0].loss != b.steps[0].loss);
-    REFUSED("write load_in_4bit: true too", "adapter=lora", "bnb_4bit_quant_type=nf4");
+    REFUSED("write load_in_4bit: true too", "adapter=lora", "bnb_4bit_quant_type=fp4");
 }
 
 void key_bnb_4bit_use_double_quant(void)
