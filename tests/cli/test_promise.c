@@ -191,9 +191,9 @@ static void an_export_keeps_to_host_memory_or_is_refused(void **state)
     expect_stderr(&p, "raise host_memory");
     process_release(&p);
     PROCESS_RUN(&p, &scratch, "export", config, "-o", folder, "--checkpoint", "none",
-                "host_memory=24MiB");
+                "host_memory=16MiB");
     expect_exit(&p, 0);
-    assert_true(p.peak_bytes < (int64_t)24 << 20); /* of a model of 28 MiB */
+    assert_true(p.peak_bytes < (int64_t)16 << 20); /* of a model of 28 MiB */
     process_release(&p);
 }
 
