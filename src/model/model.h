@@ -96,7 +96,7 @@ enum { MODEL_MOST_SUMS = 24, MODEL_MOST_LOSSES = 16 };
 
 /* One of the losses that training minimises the weighted sum of; it has the name of its sum. */
 struct model_loss {
-    double weight; /* 0: it is told, and not minimised */
+    double weight;  /* 0: it is told, and not minimised */
     int sum, count; /* in model_graph.sums: it is the one divided by the other */
 };
 

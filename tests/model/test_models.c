@@ -138,8 +138,8 @@ static void check_training(const char *name, const struct model_request *r, cons
     }
     for (int i = 0; i < g.built.n_params; i++)
         wanted[i] = g.built.params[i].value;
-    expect_ok(autodiff_roots(g.graph, roots, (size_t)n_roots, wanted,
-                             (size_t)g.built.n_params, grads));
+    expect_ok(
+        autodiff_roots(g.graph, roots, (size_t)n_roots, wanted, (size_t)g.built.n_params, grads));
     expect_ok(graph_check(g.graph));
     golden_start(&g);
     golden_fill(&g, golden_input(&g, "tokens"), "tokens");
