@@ -100,7 +100,7 @@ static struct affine fit_affine(const float *x, int most)
     }
     float span = greatest - least;
     struct affine best = {0, -least};
-    double best_error = INFINITY, error;
+    double best_error = HUGE_VAL, error;
     if (!(span > LEAST_SPAN))
         return best;
     group_weights(x, w);
