@@ -16,6 +16,8 @@ static const struct attr_def attrs[] = {
 
 enum { CODE, COLUMNS, ROWS, TO };
 
+static const int64_t most_elems = (int64_t)1 << 56; /* of a piece: sums of a few stay in 64 bits */
+
 struct quant_layout dequantize_layout(const struct op_call *c)
 {
     const struct attr *rows = &c->attrs[ROWS];
@@ -38,6 +40,8 @@ static enum status check_attrs(const struct op_call *c)
     for (int i = 0; i < rows->n_ints; i++) {
         if (rows->ints[i] < 1)
             return REJECT(c, "a piece has at least one row");
+        if (rows->ints[i] > most_elems / call_int(c, COLUMNS))
+            return REJECT(c, "a piece of that many elements cannot be counted");
     }
     if (!dtype_is_float((enum dtype)call_int(c, TO)))
         return REJECT(c, "dtype must be a float dtype");
@@ -88,6 +92,7 @@ static const char *const rejects[] = {
     "u8[96], f32[3] {code=4, columns=64, rows=[3]}",
     "u8[96], f32[3] {code=1, columns=0, rows=[3]}",
     "u8[96], f32[3] {code=1, columns=64, rows=[0]}",
+    "u8[96], f32[3] {code=1, columns=4611686018427387904, rows=[5]}",
     "u8[96], f32[3] {code=1, columns=64, rows=[3], dtype=i32}",
 };
 
