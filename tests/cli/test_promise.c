@@ -74,8 +74,9 @@ static void write_config(const char *model)
 /* ---- what was said and what was taken ---------------------------------------------------------
  */
 
-/* The system counts pages in batches, and pieces of libraries come in when they first run. */
-#define SLACK ((int64_t)512 << 10)
+/* The system counts pages in batches, and pieces of programs and libraries come in when they first
+ * run: more at once of files that were written a moment ago. */
+#define SLACK ((int64_t)1 << 20)
 
 static json_t *expect_kept(const struct process *p)
 {
