@@ -37,16 +37,26 @@ static enum status take_text(struct records *r, json_t **out)
     return *out ? OK : FAIL(ERR_DATA, "a field is not UTF-8");
 }
 
+static enum status add_column(struct records *r)
+{
+    json_t *name;
+    TRY(take_text(r, &name));
+    if (!json_text(name)) {
+        json_decref(name);
+        return FAIL(ERR_DATA, "a column's name holds a zero byte");
+    }
+    return json_array_append_new(r->header, name) == 0
+               ? OK
+               : FAIL(ERR_MEMORY, "out of memory for the header");
+}
+
 static enum status read_header(struct records *r)
 {
     int last = 0;
     r->header = json_array();
     while (!last) {
-        json_t *name;
         TRY(read_field(r, &last));
-        TRY(take_text(r, &name));
-        if (!json_text(name) || json_array_append_new(r->header, name) != 0)
-            return FAIL(ERR_DATA, "the header cannot be read");
+        TRY(add_column(r));
     }
     return OK;
 }
