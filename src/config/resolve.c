@@ -395,6 +395,9 @@ static const struct {
                               "eval_strategy"},
     {resolve_optimizer, "optim momentum nesterov optim_state_dtype"},
     {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
+    {config_resolve_preferences,
+     "rl dpo_beta dpo_loss label_smoothing_factor packing datasets z_loss "
+     "train_on_inputs"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "

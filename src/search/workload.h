@@ -19,10 +19,11 @@ extern "C" {
 #endif
 
 enum stage_purpose {
-    STAGE_TRAIN,   /* an optimizer step */
-    STAGE_EVAL,    /* the loss of a batch */
-    STAGE_PREFILL, /* several tokens into a key/value cache */
-    STAGE_DECODE,  /* one more token */
+    STAGE_TRAIN,     /* an optimizer step */
+    STAGE_EVAL,      /* the loss of a batch */
+    STAGE_PREFILL,   /* several tokens into a key/value cache */
+    STAGE_DECODE,    /* one more token */
+    STAGE_REFERENCE, /* what the network says of a batch before it is trained */
 };
 
 /* A graph, the decisions about it and what came of them. */

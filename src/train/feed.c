@@ -26,6 +26,20 @@ static bool is_listed(const char *name, const char *const *names)
     return false;
 }
 
+enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
+                           const struct batch *description)
+{
+    *f = (struct feed){.n_items = description->n_items};
+    for (int i = 0; i < description->n_items; i++) {
+        const struct batch_item *item = &description->items[i];
+        if (!program_input(p, item->name))
+            continue;
+        TRY(check_item(p, item));
+        f->inputs[i] = executor_input(x, handle, item->name);
+    }
+    return OK;
+}
+
 enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
                       const struct batch *description, const char *const *others)
 {
@@ -45,6 +59,9 @@ enum status feed_init(struct feed *f, struct executor *x, int handle, const stru
 void feed_copy(const struct feed *f, const struct batch *b)
 {
     BUG_ON(b->n_items != f->n_items);
-    for (int i = 0; i < f->n_items; i++)
-        memcpy(f->inputs[i], b->items[i].tensor.data, (size_t)tensor_bytes(&b->items[i].tensor));
+    for (int i = 0; i < f->n_items; i++) {
+        if (f->inputs[i])
+            memcpy(f->inputs[i], b->items[i].tensor.data,
+                   (size_t)tensor_bytes(&b->items[i].tensor));
+    }
 }

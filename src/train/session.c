@@ -62,6 +62,16 @@ static enum status add_stage(struct session *s, struct engine_request *r,
     return request_from_config(&s->stages[r->n_stages++], purpose, s->config, &s->engine.task);
 }
 
+/* Its batches are read into the ring of training, or of evaluation where there is no training. */
+static enum status add_reference(struct session *s, struct engine_request *r)
+{
+    struct stage_request *stage = &s->stages[r->n_stages++];
+    TRY(request_from_config(stage, STAGE_REFERENCE, s->config, &s->engine.task));
+    if (!s->options.train)
+        stage->batch = s->config->per_device_eval_batch_size;
+    return OK;
+}
+
 static enum status plan(struct session *s)
 {
     struct engine_request r = {.stages = s->stages, .reserves = s->rings};
@@ -69,6 +79,8 @@ static enum status plan(struct session *s)
         TRY(add_stage(s, &r, STAGE_TRAIN));
     if (s->options.evaluate)
         TRY(add_stage(s, &r, STAGE_EVAL));
+    if (s->engine.task.def->has_reference)
+        TRY(add_reference(s, &r));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
     r.data_bytes = s->data_bytes;
     r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
@@ -78,6 +90,7 @@ static enum status plan(struct session *s)
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
+    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
     return OK;
 }
 
@@ -135,6 +148,9 @@ static enum status open_feeds(struct session *s)
     struct loader_options eval = session_loader_options(s, true);
     if (s->train)
         TRY(feed_init(&s->feed, x, s->train->handle, s->train->program, &train.batch, step_inputs));
+    if (s->reference)
+        TRY(feed_init_some(&s->reference_feed, x, s->reference->handle, s->reference->program,
+                           s->train ? &train.batch : &eval.batch));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     return OK;
@@ -149,6 +165,11 @@ enum status session_start_with(struct session *s, const char *weights_folder)
 enum status session_start(struct session *s)
 {
     return session_start_with(s, s->engine.model_folder);
+}
+
+void *session_ring(const struct session *s, bool eval)
+{
+    return engine_reserve(&s->engine, eval ? EVAL_RING_NAME : RING_NAME, NULL);
 }
 
 enum status session_start_loader(struct session *s, bool eval)

@@ -34,16 +34,16 @@ struct session {
     int n_batches_planned;       /* micro-batches among which it was chosen; 0: it was given */
     struct session_options options;
     struct engine engine;
-    struct stage *train, *eval; /* of the engine; NULL: not wanted */
+    struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
 
     void *data;         /* of the task */
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed; /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed; /* batches into the programs */
 
     /* what the engine was asked for */
-    struct stage_request stages[2];
+    struct stage_request stages[3];
     struct reserve rings[2];
 };
 
@@ -58,6 +58,9 @@ void session_close(struct session *s);
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;
+
+/* The memory that it reads into, while it does not run. */
+void *session_ring(const struct session *s, bool eval);
 
 /* How batches are cut, and what they are. */
 struct loader_options session_loader_options(const struct session *s, bool eval);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "train/rate.h"
+#include "train/reference.h"
 #include "train/resume.h"
 #include "train/step.h"
 
@@ -148,10 +149,12 @@ static void record_losses(struct loop *l, struct step_record *r)
     for (int i = 0; i < io->n_sums; i++)
         sums[i] = output(l, io->sums[i].name);
     r->loss = losses_total(io, sums);
-    for (int i = 0; i < io->n_losses; i++)
-        l->losses[i] = (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true};
     r->losses = l->losses;
-    r->n_losses = io->n_losses > 1 ? io->n_losses : 0;
+    for (int i = 0; i < io->n_losses; i++) {
+        if (losses_is_told(io, i))
+            l->losses[r->n_losses++] =
+                (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true};
+    }
 }
 
 static struct step_record record_step(struct loop *l, double lr, double seconds)
@@ -434,6 +437,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     TRY_GOTO(best_check(s), out);
     TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
+    TRY_GOTO(reference_fill(s, !start->checkpoint), out);
     size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
     TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);
