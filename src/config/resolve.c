@@ -190,6 +190,17 @@ static enum status resolve_data(struct config *cfg)
     return OK;
 }
 
+/* Packed rows are full. */
+static enum status resolve_grouping(struct config *cfg)
+{
+    if (!cfg->group_by_length || cfg->packing != CONFIG_TRISTATE_TRUE)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "group_by_length (%s) and packing (%s): packed rows have one length; keep one of "
+                "the two",
+                config_where(cfg, "group_by_length"), config_where(cfg, "packing"));
+}
+
 static enum status resolve_length(struct config *cfg)
 {
     if (cfg->max_steps == 0)
@@ -388,6 +399,7 @@ static const struct {
                     "train_batch_size"},
     {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
                  "max_seq_length"},
+    {resolve_grouping, "group_by_length packing"},
     {resolve_length, "max_steps num_train_epochs datasets"},
     {config_resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
     {config_resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},

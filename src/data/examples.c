@@ -249,6 +249,21 @@ float *examples_reference(struct examples *x, int64_t *n)
     return x->reference;
 }
 
+/* ---- lengths --------------------------------------------------------------------------------- */
+
+static enum status length_of(void *user, int64_t i, int64_t *n)
+{
+    const struct examples *x = user;
+    *n = 1;
+    for (int64_t k = 0; k < x->n_each; k++) {
+        const struct part *part;
+        int64_t first, one;
+        TRY(find(x, i * x->n_each + k, &part, &first, &one));
+        *n = MAX(*n, one);
+    }
+    return OK;
+}
+
 /* ---- as a dataset ---------------------------------------------------------------------------- */
 
 static void blank_example(void *user, struct batch *b, int64_t row)
@@ -272,6 +287,7 @@ struct dataset examples_dataset(struct examples *x)
         .read = packed  ? read_pack
                 : pairs ? read_pair
                         : read_example,
+        .length = packed ? NULL : length_of,
         .blank = pairs ? blank_pair : blank_example,
     };
 }

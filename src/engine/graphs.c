@@ -105,7 +105,9 @@ optimizer_for(const struct task *task, const struct stage_request *r, const stru
     struct optimizer_options o = n->optimizer;
     o.precision = n->precision;
     o.n_micro = r->n_micro;
-    o.nominal_count = (double)request_units(r, task);
+    struct stage_request whole = *r;
+    whole.seq_len = r->full_len ? r->full_len : r->seq_len;
+    o.nominal_count = (double)request_units(&whole, task);
     return o;
 }
 

@@ -16,6 +16,7 @@ extern "C" {
 struct feed {
     int n_items;
     void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items; NULL: it goes nowhere */
+    int64_t row_bytes[BATCH_MOST_ITEMS]; /* of the last axis, as much of it as the program takes */
 };
 
 /* `others`, NULL-terminated: inputs that the caller fills. ERR_INTERNAL names what does not fit. */

@@ -426,6 +426,17 @@ static enum status run_loop(struct loop *l)
     return train_load_best(l->s, &l->state);
 }
 
+/* Instructions are timed by their places in one program. */
+static enum status check_profile(const struct session *s, const struct train_options *o)
+{
+    if (!o->profile || s->n_lengths == 1)
+        return OK;
+    return FAIL(ERR_UNSUPPORTED,
+                "%s: with group_by_length steps run several programs, and a profile is of one: "
+                "profile with group_by_length=false",
+                config_where(s->config, "group_by_length"));
+}
+
 enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result)
 {
@@ -435,6 +446,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
     l.schedule = rate_schedule(s->config, l.n_steps);
     TRY_GOTO(best_check(s), out);
+    TRY_GOTO(check_profile(s, o), out);
     TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
     TRY_GOTO(reference_fill(s, !start->checkpoint), out);
