@@ -23,7 +23,7 @@ _snug_setting() {
 
 _snug() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands='plan train eval generate chat data tokenize export env help'
+    local commands='plan train eval generate chat data tokenize export budget env help'
     local common='--json --no-color --quiet --verbose --help'
     local options
     COMPREPLY=()
