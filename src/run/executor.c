@@ -377,7 +377,7 @@ struct tensor_stage executor_stage(struct executor *x, const struct storage_entr
 
 int64_t executor_high_water(const struct executor *x, enum tier t)
 {
-    return align_up(x->high_water[t], ARENA_ALIGN);
+    return align_up(x->high_water[t], tier_align(t));
 }
 
 void executor_time_into(struct executor *x, int handle, struct timing *timing)
