@@ -202,6 +202,25 @@ static bool spill(const struct spill *x, const struct search_bounds *bounds, int
     return changes;
 }
 
+/* Can device and host hold what does not go there? What lives outside the passes is known before
+ * anything is searched for. */
+static enum status leaves_room(struct search *s, const struct forecast *f,
+                               const struct decisions *d, bool *out)
+{
+    struct decisions away = *d;
+    int64_t room[TIER_COUNT];
+    read_room(f, room);
+    for (int e = 0; e < EXTENT_COUNT; e++) {
+        if (d->disk[e] > 0)
+            away.n[e] = EXTENT_WHOLE;
+    }
+    TRY(workload_decide(s->w, &away));
+    TRY(workload_bound(s->w));
+    const int64_t *n_bytes = s->w->storage.n_bytes;
+    *out = n_bytes[TIER_DEVICE] + n_bytes[TIER_HOST] <= room[TIER_DEVICE] + room[TIER_HOST];
+    return OK;
+}
+
 /* With as little on disk as it takes. */
 static enum status search_disk(struct search *s, const struct forecast *f,
                                const struct search_bounds *bounds, struct decisions *d,
@@ -210,8 +229,11 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     const struct decisions configured = *d;
     int n_blocks = workload_stage(s->w, STAGE_TRAIN)->plan.n_blocks;
     for (size_t i = 0; i < ARRAY_LEN(spills) && s->w->device->disk && !*found; i++) {
+        bool worthwhile = false;
         *d = configured;
         if (spill(&spills[i], bounds, n_blocks, d))
+            TRY(leaves_room(s, f, d, &worthwhile));
+        if (worthwhile)
             TRY(search_all(s, f, bounds, d, report, found));
     }
     return OK;

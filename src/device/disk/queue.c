@@ -169,17 +169,20 @@ enum status disk_enqueue(struct disk *d, struct place to, struct place from, int
     return OK;
 }
 
+static bool has_event(const struct disk *d, int event)
+{
+    return d->queue && event >= 0 && event < d->queue->n_events;
+}
+
 void disk_record(struct disk *d, int event)
 {
-    struct queue_state *q = d->queue;
-    BUG_ON(!q || event < 0 || event >= q->n_events);
-    q->events[event] = q->n_added; /* by the thread that enqueues */
+    BUG_ON(!has_event(d, event));
+    d->queue->events[event] = d->queue->n_added; /* by the thread that enqueues */
 }
 
 enum status disk_wait(struct disk *d, int event)
 {
-    const struct queue_state *q = d->queue;
-    return q && event < q->n_events ? wait_until(d, q->events[event]) : OK;
+    return has_event(d, event) ? wait_until(d, d->queue->events[event]) : OK;
 }
 
 enum status disk_sync(struct disk *d)
