@@ -221,6 +221,21 @@ static enum status leaves_room(struct search *s, const struct forecast *f,
     return OK;
 }
 
+/* Does it fit when everything leaves that may? */
+static enum status may_fit(struct search *s, const struct search_bounds *bounds,
+                           const struct decisions *configured, bool *out)
+{
+    struct decisions least = *configured;
+    struct forecast f = {0};
+    *out = false;
+    if (!s->w->device->disk)
+        return OK;
+    TRY(search_least(s->w, s->limits, bounds, &least));
+    forecast_memory(&f, s->w, s->limits);
+    *out = f.fits;
+    return OK;
+}
+
 /* With as little on disk as it takes. */
 static enum status search_disk(struct search *s, const struct forecast *f,
                                const struct search_bounds *bounds, struct decisions *d,
@@ -228,7 +243,9 @@ static enum status search_disk(struct search *s, const struct forecast *f,
 {
     const struct decisions configured = *d;
     int n_blocks = workload_stage(s->w, STAGE_TRAIN)->plan.n_blocks;
-    for (size_t i = 0; i < ARRAY_LEN(spills) && s->w->device->disk && !*found; i++) {
+    bool hopeful;
+    TRY(may_fit(s, bounds, d, &hopeful));
+    for (size_t i = 0; i < ARRAY_LEN(spills) && hopeful && !*found; i++) {
         bool worthwhile = false;
         *d = configured;
         if (spill(&spills[i], bounds, n_blocks, d))

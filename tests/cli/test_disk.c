@@ -70,6 +70,9 @@ static const char *setting(const char *key, const char *name)
     setting("offload_folder", "disk"), "offload_optimizer=disk", "offload_param=disk", \
         "activation_offloading=disk", "gradient_checkpointing=true", "device_memory=560KiB"
 
+/* So that what leaves the device is more than planning takes. */
+#define WIDER "model.hidden_size=128", "model.intermediate_size=256"
+
 static int count_files(const char *name)
 {
     DIR *d = opendir(in_scratch(name));
@@ -136,6 +139,34 @@ static void states_many_times_the_memory_train_as_without_a_budget(void **state)
     assert_int_equal(count_files("disk"), 0);
     json_decref(kept);
     json_decref(disk);
+}
+
+/* What neither the device nor the host has room for goes there without being asked to. */
+static void what_is_left_over_goes_to_disk(void **state)
+{
+    struct process p;
+    char host[64];
+    (void)state;
+    PROCESS_RUN(&p, &scratch, "plan", config, setting("offload_folder", "disk"), "--json", "-q",
+                "device_memory=2MiB", WIDER);
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_int_at(j, "predicted.disk_bytes"), 0);
+    (void)snprintf(host, sizeof(host), "host_memory=%lld",
+                   (long long)(json_int_at(j, "budget.host_needs") -
+                               json_int_at(j, "predicted.host_bytes") / 3));
+    json_decref(j);
+    process_release(&p);
+    json_t *kept = TRAIN("kept", "max_steps=2", WIDER);
+    json_t *some = TRAIN("away", "max_steps=2", WIDER, setting("offload_folder", "disk"),
+                         "device_memory=2MiB", host);
+    assert_true(json_int_at(some, "predicted.disk_bytes") > 0);
+    assert_true(json_int_at(some, "predicted.disk_written_per_step") > 0);
+    assert_true(json_equal(json_at(kept, "losses"), json_at(some, "losses")));
+    expect_equal_bytes(some, "host_bytes");
+    expect_equal_bytes(some, "disk_bytes");
+    json_decref(kept);
+    json_decref(some);
 }
 
 /* The newest checkpoint there is. */
@@ -282,6 +313,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, drop_scratch)
     const struct CMUnitTest tests[] = {
         T(states_many_times_the_memory_train_as_without_a_budget),
+        T(what_is_left_over_goes_to_disk),
         T(killed_with_its_states_on_disk_it_goes_on_exactly),
         T(evaluation_reads_weights_from_disk),
         T(a_disk_without_room_is_refused_before_the_first_step),

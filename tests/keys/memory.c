@@ -201,12 +201,6 @@ void key_offload_folder(void)
     assert_true(u.plan.disk_written >= u.plan.disk_breakdown[SNUG_MEMORY_OPTIMIZER]);
     assert_true(u.plan.disk_read_rate > 0 && u.plan.disk_write_rate > 0);
     assert_true(trial_same_losses(&t, &u));
-    /* What neither device nor host has room for goes there without being asked to. */
-    PLAN(&u, LARGE, "device_memory=12MiB");
-    assert_true(u.plan.fits && u.plan.host_bytes > 8 << 20);
-    int64_t host = u.plan.host_needs - u.plan.host_bytes / 3 + (9 << 20); /* buffers of the disk */
-    PLAN(&u, LARGE, folder, "device_memory=12MiB", bytes("host_memory", host));
-    assert_true(u.plan.fits && u.plan.disk_bytes > 0);
     (void)scratch_path(trials_scratch(), "offload", path);
     assert_int_equal(rmdir(path), 0); /* it was made, and is empty */
 }
