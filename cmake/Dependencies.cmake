@@ -59,3 +59,14 @@ if(SNUG_FORMATS)
         endif()
     endforeach()
 endif()
+
+# The disk tier without threads, where the library is installed; the kernel is asked when a run starts.
+option(SNUG_URING "Use io_uring for the disk tier where liburing is installed" ON)
+if(SNUG_URING)
+    pkg_check_modules(URING QUIET IMPORTED_TARGET liburing)
+    if(URING_FOUND)
+        target_link_libraries(snug_dependencies INTERFACE PkgConfig::URING)
+        set_source_files_properties(src/device/disk/port.c src/api/env.c PROPERTIES
+            COMPILE_DEFINITIONS SNUG_HAS_URING)
+    endif()
+endif()

@@ -193,7 +193,10 @@ struct snug_forecast {
     int64_t arena_lower_bound; /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
-    bool device_budget_given, host_budget_given;     /* by the config; else what is free */
+    const char *disk_folder;                         /* of what is on disk; NULL: there is none */
+    int64_t disk_read, disk_written;                 /* bytes from and to disk in a step */
+    double disk_read_rate, disk_write_rate;          /* bytes per second, as measured */
+    bool device_budget_given, host_budget_given, disk_budget_given; /* else what is free */
     int64_t device_needs;  /* what counts against device_budget: on a GPU the context too */
     int64_t host_needs;    /* what counts against host_budget: all but the arena of the device */
     bool memory_is_shared; /* the device's memory is the host's: one room for both */
@@ -201,6 +204,7 @@ struct snug_forecast {
     int64_t breakdown[SNUG_MEMORY_COUNT];      /* of the arena, at its fullest instant */
     int64_t fragmentation;                     /* of the arena, at that instant */
     int64_t host_breakdown[SNUG_MEMORY_COUNT]; /* of the host's arena, at its own fullest instant */
+    int64_t disk_breakdown[SNUG_MEMORY_COUNT]; /* of what is on disk, likewise */
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
@@ -315,7 +319,7 @@ struct snug_train_result {
     double median_step_s, seconds;                 /* of one step; of all of them */
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
-    int64_t resident_bytes;                        /* likewise */
+    int64_t resident_bytes, disk_bytes;            /* likewise */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
 };

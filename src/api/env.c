@@ -22,7 +22,11 @@ static const struct feature {
     {"cuda", "NVIDIA GPUs", false},
 #endif
     {"mpi", "many processes", false},
-    {"io_uring", "the disk tier", false},
+#ifdef SNUG_HAS_URING
+    {"io_uring", "the disk tier without threads", true},
+#else
+    {"io_uring", "the disk tier without threads", false},
+#endif
     {"http", "the monitor's web page", false},
 };
 

@@ -209,6 +209,7 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .host_bytes = r->host_bytes,
         .device_bytes = r->device_bytes,
         .resident_bytes = r->resident_bytes,
+        .disk_bytes = r->disk_bytes,
         .last_checkpoint = r->last_checkpoint,
         .profile = r->profile,
     };

@@ -190,18 +190,12 @@ static const struct config_choice compile[] = {
 };
 
 static const struct config_choice offload[] = {
-    {"auto", CONFIG_OFFLOAD_AUTO, NULL},
-    {"true", CONFIG_OFFLOAD_TRUE, NULL},
-    {"false", CONFIG_OFFLOAD_FALSE, NULL},
-    {"cpu", CONFIG_OFFLOAD_TRUE, NULL},
-    {"yes", CONFIG_OFFLOAD_TRUE, NULL},
-    {"on", CONFIG_OFFLOAD_TRUE, NULL},
-    {"none", CONFIG_OFFLOAD_FALSE, NULL},
-    {"no", CONFIG_OFFLOAD_FALSE, NULL},
-    {"off", CONFIG_OFFLOAD_FALSE, NULL},
-    REFUSE("nvme", "cpu (this build has no disk tier)"),
-    REFUSE("disk", "cpu (this build has no disk tier)"),
-    {NULL, 0, NULL},
+    {"auto", CONFIG_OFFLOAD_AUTO, NULL},   {"true", CONFIG_OFFLOAD_TRUE, NULL},
+    {"false", CONFIG_OFFLOAD_FALSE, NULL}, {"disk", CONFIG_OFFLOAD_DISK, NULL},
+    {"nvme", CONFIG_OFFLOAD_DISK, NULL},   {"cpu", CONFIG_OFFLOAD_TRUE, NULL},
+    {"yes", CONFIG_OFFLOAD_TRUE, NULL},    {"on", CONFIG_OFFLOAD_TRUE, NULL},
+    {"none", CONFIG_OFFLOAD_FALSE, NULL},  {"no", CONFIG_OFFLOAD_FALSE, NULL},
+    {"off", CONFIG_OFFLOAD_FALSE, NULL},   {NULL, 0, NULL},
 };
 
 static const struct config_choice interval[] = {

@@ -233,6 +233,28 @@ static enum status resolve_optimizer(struct config *cfg)
     return OK;
 }
 
+/* What goes to disk goes into a folder that somebody has named. */
+static enum status resolve_disk(struct config *cfg)
+{
+    const struct {
+        const char *key;
+        int asks;
+    } keys[] = {
+        {"offload_optimizer", cfg->offload_optimizer == CONFIG_OFFLOAD_DISK},
+        {"offload_param", cfg->offload_param == CONFIG_OFFLOAD_DISK},
+        {"activation_offloading", cfg->activation_offloading == CONFIG_OFFLOAD_DISK},
+        {"disk_memory", cfg->disk_memory != CONFIG_AUTO && cfg->disk_memory != CONFIG_UNSET},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys) && !cfg->offload_folder; i++) {
+        if (keys[i].asks)
+            return FAIL(ERR_CONFIG,
+                        "%s: %s asks for disk, and no folder is named for it: set offload_folder "
+                        "(nvme_path)",
+                        config_where(cfg, keys[i].key), keys[i].key);
+    }
+    return OK;
+}
+
 /* Keys that say how the loss is scaled: only half precision scales it. A value that is the default
  * asks for nothing: printed configs hold them all. */
 static enum status resolve_loss_scale(struct config *cfg)
@@ -399,6 +421,8 @@ static const struct {
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
+    {resolve_disk,
+     "offload_folder disk_memory activation_offloading offload_optimizer offload_param"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
     {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},

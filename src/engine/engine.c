@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "device/disk/disk.h"
 #include "engine/adapter_config.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
@@ -34,16 +35,26 @@ static enum status open_task(struct engine *e, const struct engine_options *o)
     return OK;
 }
 
+static enum status open_disk(struct device *d, const struct config *cfg)
+{
+    enum status status = device_use_disk(d, cfg->offload_folder);
+    if (status != OK)
+        return status_prefix(status, "%s", config_where(cfg, "offload_folder"));
+    if (disk_is_memory(d->disk))
+        log_warn("%s: offload_folder: '%s' is in memory (tmpfs): what is kept there is no less of "
+                 "the machine's memory than what is not",
+                 config_where(cfg, "offload_folder"), cfg->offload_folder);
+    return OK;
+}
+
 static enum status open_device(struct engine *e, const struct engine_options *o)
 {
     const struct config *cfg = e->config;
-    if (cfg->offload_folder)
-        log_warn("%s: offload_folder: this build has no disk tier: what leaves the device goes to "
-                 "host memory, and nothing is written there",
-                 config_where(cfg, "offload_folder"));
     TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
                : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
+    if (cfg->offload_folder)
+        TRY(open_disk(e->device, cfg));
     if (!e->device->ops->time_calls || o->untimed)
         return OK;
     return kernel_times_open(&e->times, e->device, o->cache_folder);

@@ -59,7 +59,9 @@ static int64_t limit_from(int64_t n_bytes)
 static void settle(struct settings *s, enum extent e, enum config_offload word)
 {
     s->bounds.fixed[e] = word != CONFIG_OFFLOAD_AUTO;
-    s->decisions.n[e] = word == CONFIG_OFFLOAD_TRUE ? EXTENT_WHOLE : 0;
+    bool leaves = word == CONFIG_OFFLOAD_TRUE || word == CONFIG_OFFLOAD_DISK;
+    s->decisions.n[e] = leaves ? EXTENT_WHOLE : 0;
+    s->decisions.disk[e] = word == CONFIG_OFFLOAD_DISK ? EXTENT_WHOLE : 0;
 }
 
 static void settle_extents(struct settings *s, const struct config *cfg)

@@ -1,5 +1,6 @@
 #include "run/executor.h"
 
+#include "device/disk/disk.h"
 #include "run/batch.h"
 #include "run/capture.h"
 #include "run/poison.h"
@@ -377,7 +378,13 @@ struct tensor_stage executor_stage(struct executor *x, const struct storage_entr
 
 int64_t executor_high_water(const struct executor *x, enum tier t)
 {
-    return align_up(x->high_water[t], ARENA_ALIGN);
+    return align_up(x->high_water[t], tier_align(t));
+}
+
+int64_t executor_disk_bytes(const struct executor *x)
+{
+    const struct memory *m = &x->arenas[TIER_DISK];
+    return m->base ? disk_file_bytes(x->device->disk, m->base) : 0;
 }
 
 void executor_time_into(struct executor *x, int handle, struct timing *timing)

@@ -61,6 +61,9 @@ struct tensor_stage executor_stage(struct executor *x, const struct storage_entr
 /* Highest byte used so far in a tier's arena (end of the highest operand, aligned). */
 int64_t executor_high_water(const struct executor *x, enum tier t);
 
+/* Bytes of the file of the disk tier, as the file system says. */
+int64_t executor_disk_bytes(const struct executor *x);
+
 /* The next runs of the program's sections are written down (timing.h); NULL ends that. */
 void executor_time_into(struct executor *x, int handle, struct timing *timing);
 

@@ -106,6 +106,7 @@ static void measure_memory(const struct loop *l)
     result->host_bytes = executor_high_water(e->executor, TIER_HOST);
     result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));
     result->resident_bytes = process_peak();
+    result->disk_bytes = executor_disk_bytes(e->executor);
 }
 
 static void record_memory(const struct loop *l, struct step_record *r)

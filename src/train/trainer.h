@@ -69,6 +69,7 @@ struct train_result {
     double units_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     int64_t resident_bytes;   /* of the host's memory: the most that the process ever held */
+    int64_t disk_bytes;       /* of the file of the disk tier */
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */
     char *profile;            /* the table of the profile; NULL: none */

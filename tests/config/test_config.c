@@ -162,6 +162,8 @@ static void offloading_is_spelled_as_other_tools_do(void **state)
         {"offload_optimizer: {device: cpu, pin_memory: true, buffer_count: 4}\n"
          "offload_param: {device: none}\n",
          CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_FALSE, CONFIG_OFFLOAD_AUTO},
+        {"offload_optimizer: {device: nvme, nvme_path: /tmp/a}\noffload_param: disk\n",
+         CONFIG_OFFLOAD_DISK, CONFIG_OFFLOAD_DISK, CONFIG_OFFLOAD_AUTO},
         {"offload_optimizer: none\nlayer_offloading: true\nenable_activation_offloading: True\n",
          CONFIG_OFFLOAD_FALSE, CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_TRUE},
         {"activation_offloading: no\noffload_param: cpu\noffload_optimizer: auto\n",
@@ -531,8 +533,6 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
             "recompute_modules: not available");
     refuses("fsdp: full_shard\n", ERR_UNSUPPORTED,
             "demo.yaml:1: fsdp: not available in this version");
-    refuses("offload_optimizer: {device: nvme, nvme_path: /tmp}\n", ERR_UNSUPPORTED,
-            "demo.yaml:1: offload_optimizer.device: nvme|this build has no disk tier");
     refuses("offload_optimizer: {device: cpu, ratio: 0.5}\n", ERR_UNSUPPORTED,
             "offload_optimizer.ratio: not available");
     refuses("quantization-method: awq\n", ERR_UNSUPPORTED, "quantization-method: not available");

@@ -161,7 +161,9 @@ static void each_tier_has_its_limit(void **state)
 {
     struct settings s;
     (void)state;
-    config_free(read("device_memory: 1GiB\nhost_memory: 2GiB\ndisk_memory: 3GiB\n", &s));
+    config_free(read("device_memory: 1GiB\nhost_memory: 2GiB\ndisk_memory: 3GiB\n"
+                     "offload_folder: /tmp\n",
+                     &s));
     for (int t = 0; t < TIER_COUNT; t++)
         assert_int_equal(s.limits.n_bytes[t], (int64_t)(t + 1) << 30);
     config_free(read("host_memory: 0\n", &s));

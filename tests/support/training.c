@@ -196,8 +196,13 @@ uint64_t training_digest(struct training *t)
     uint64_t sum = 0; /* of the entries: homes differ, and with them the order */
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
-        const unsigned char *p = executor_storage_pointer(t->engine.executor, e);
-        sum += XXH64(p, (size_t)e->n_bytes, hash_text(e->name));
+        void *here = executor_storage_pointer(t->engine.executor, e), *read = NULL;
+        if (!here) {
+            expect_ok(mem_try_array(&read, (size_t)e->n_bytes + 1, 1));
+            expect_ok(executor_read_storage(t->engine.executor, e, read));
+        }
+        sum += XXH64(here ? here : read, (size_t)e->n_bytes, hash_text(e->name));
+        mem_free(read);
     }
     return sum;
 }
