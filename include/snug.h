@@ -334,6 +334,32 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
 enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
                                       char **text) SNUG_MUST_CHECK;
 
+/* ---- watching a run -------------------------------------------------------------------------- */
+
+/* A run in another process, by what it leaves in its output_dir while it trains: the last step, the
+ * instruction it is at, the memory planned for that; what others hold; how it stands. */
+struct snug_monitor;
+
+/* thresholds: "balanced", "aggressive", "conservative"; NULL: balanced. SNUG_ERR_IO where no run
+ * has trained. The settings are borrowed until it is closed. */
+enum snug_status snug_monitor_open(struct snug_monitor **out, const char *output_dir,
+                                   const struct snug_settings *settings,
+                                   const char *thresholds) SNUG_MUST_CHECK;
+void snug_monitor_close(struct snug_monitor *m); /* NULL is fine */
+/* Looks again. Growth is told from twenty looks. */
+enum snug_status snug_monitor_look(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* Plans what the run could be resumed with in less memory, for seconds or minutes; in the text and
+ * the object from then on. */
+enum snug_status snug_monitor_advise(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* What was seen last: one JSON object, or a drawing in characters. */
+enum snug_status snug_monitor_json(const struct snug_monitor *m, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_monitor_text(const struct snug_monitor *m, int n_columns, int n_rows,
+                                   bool colour, char **text) SNUG_MUST_CHECK;
+/* On the terminal of stdin and stdout until q is pressed or *stop is set. SNUG_ERR_UNSUPPORTED
+ * without ncurses. */
+enum snug_status snug_monitor_screen(struct snug_monitor *m, bool colour,
+                                     const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 
