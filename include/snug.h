@@ -360,6 +360,25 @@ enum snug_status snug_monitor_text(const struct snug_monitor *m, int n_columns, 
 enum snug_status snug_monitor_screen(struct snug_monitor *m, bool colour,
                                      const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
 
+/* The page of a run, for a browser. It listens on 127.0.0.1 unless told otherwise, and shows to
+ * whoever asks; what changes the run (save, pause, stop) takes the token, which is in the address.
+ */
+struct snug_server;
+
+/* address: "PORT" (0: any), "HOST:PORT"; NULL or "": 127.0.0.1:7007. The run need not have begun.
+ * SNUG_ERR_UNSUPPORTED without libmicrohttpd. The settings are borrowed until it is closed. */
+enum snug_status snug_server_open(struct snug_server **out, const char *output_dir,
+                                  const char *address, const struct snug_settings *settings,
+                                  const char *thresholds) SNUG_MUST_CHECK;
+const char *snug_server_url(const struct snug_server *s); /* with the token; owned by the server */
+/* Serves until *stop is set. */
+enum snug_status snug_server_run(struct snug_server *s,
+                                 const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+/* Serves the run that this process will train, in a process of its own: no client can slow it. To
+ * be called before anything is opened; ended by snug_server_close. */
+enum snug_status snug_server_start(struct snug_server *s) SNUG_MUST_CHECK;
+void snug_server_close(struct snug_server *s); /* NULL is fine */
+
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 

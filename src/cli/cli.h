@@ -28,7 +28,7 @@ struct args {
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns, n_samples, context;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *system, *stop_text,
-        *checkpoint, *output, *dtype, *export_format, *thresholds;
+        *checkpoint, *output, *dtype, *export_format, *thresholds, *serve;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */

@@ -1,11 +1,15 @@
 /* A run watched from another process: one look as text and as JSON, and what it can be asked for.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -138,6 +142,8 @@ static void what_would_need_less_is_planned_with_bytes_and_time(void **state)
     struct process train, p;
     start_long_run(&train);
     json_decref(look_until("state", "training"));
+    scratch_write_text(&scratch, "out/PAUSE", ""); /* so that planning has the machine */
+    json_decref(look_until("state", "paused"));
     PROCESS_RUN(&p, &scratch, "monitor", folder, "--json", "--advise");
     expect_exit(&p, 0);
     json_t *j = expect_json(&p);
@@ -170,6 +176,79 @@ static void a_folder_without_a_run_is_an_error(void **state)
     process_release(&p);
 }
 
+/* ---- the page ---- */
+
+static int connect_to(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* The losses of a run of 60 steps; with a crowd at its page, if wanted. */
+static void losses_of(bool served, double losses[60])
+{
+    enum { CROWD = 100 };
+    int clients[CROWD], n_clients = 0, port = 0;
+    struct process p;
+    char out[SCRATCH_PATH + 16];
+    (void)snprintf(out, sizeof(out), "output_dir=%s", folder);
+    const char *const args[] = {"train",
+                                config,
+                                out,
+                                "max_steps=60",
+                                "overwrite_output_dir=true",
+                                "--json",
+                                served ? "--serve=0" : NULL,
+                                NULL};
+    process_start(&p, &scratch, NULL, args);
+    for (int i = 0; served && port == 0 && i < 600; i++) {
+        char *text = NULL;
+        size_t n;
+        (void)usleep(20000);
+        if (file_read(p.err_path, &text, &n) == OK) {
+            const char *at = strstr(text, "http://127.0.0.1:");
+            port = at && strchr(at, '#') ? (int)strtol(at + 17, NULL, 10) : 0;
+        }
+        mem_free(text);
+    }
+    for (; served && n_clients < CROWD; n_clients++) {
+        clients[n_clients] = connect_to(port);
+        (void)!write(clients[n_clients], "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 42);
+    }
+    process_wait(&p);
+    expect_exit(&p, 0);
+    for (int i = 0; i < n_clients; i++)
+        (void)close(clients[i]);
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_array_size(json_at(j, "losses")), 60);
+    for (size_t i = 0; i < 60; i++)
+        losses[i] = json_number_value(json_array_get(json_at(j, "losses"), i));
+    json_decref(j);
+    process_release(&p);
+}
+
+static void a_crowd_at_the_page_changes_nothing_of_the_run(void **state)
+{
+    (void)state;
+    double alone[60], watched[60];
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "env", "--json");
+    json_t *j = expect_json(&p);
+    bool built = json_bool_at(j, "features.http") != 0;
+    json_decref(j);
+    process_release(&p);
+    if (!built)
+        skip();
+    losses_of(false, alone);
+    losses_of(true, watched);
+    assert_memory_equal(alone, watched, sizeof(alone));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +257,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_paused_run_is_ended_by_a_signal_and_saves, make_scratch,
                                         drop_scratch),
         cmocka_unit_test_setup_teardown(what_would_need_less_is_planned_with_bytes_and_time,
+                                        make_scratch, drop_scratch),
+        cmocka_unit_test_setup_teardown(a_crowd_at_the_page_changes_nothing_of_the_run,
                                         make_scratch, drop_scratch),
         cmocka_unit_test_setup_teardown(a_folder_without_a_run_is_an_error, make_scratch,
                                         drop_scratch),
