@@ -538,6 +538,23 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
 enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir,
                                     char **text) SNUG_MUST_CHECK;
 
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* What a config to start from is for; NULL: not said. */
+struct snug_init {
+    const char *preset; /* of snug_preset_name or snug_gpu_name */
+    const char *model;  /* "gpt2-124m" ..., a folder, ORG/NAME */
+    const char *data;   /* a file or folder */
+    const char *card;   /* of snug_gpu_name, or "cpu" */
+    const char *goal;   /* "pretrain", "finetune", "lora", "qlora" */
+    const char *output_dir;
+};
+/* A commented config, as YAML. */
+enum snug_status snug_init_config(const struct snug_init *in, char **text) SNUG_MUST_CHECK;
+/* Presets and what they are; NULL when i is past the last. */
+const char *snug_preset_name(size_t i);
+const char *snug_preset_text(size_t i);
+
 /* ---- the machine and this build -------------------------------------------------------------- */
 
 struct snug_env_options {
