@@ -89,6 +89,7 @@ train-qlora: deps program ## 4-bit weights with adapters inside a budget (STEPS=
 
 browser-test: deps program ## the pages of a plan and of a run in a headless Chromium: pointer, keys, touch (python3)
 	@tools/page_browser.py test $(BUILD)/snug
+	@tools/live_browser.py test $(BUILD)/snug
 
 bench: deps build ## matrix products, and a training step beside PyTorch where there is one
 	@bench/run.sh $(BUILD)
