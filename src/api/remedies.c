@@ -60,7 +60,7 @@ static bool try_setting(const struct trial *t, const char *setting, struct run_r
     const char *overrides[MOST_SETTINGS];
     struct snug_config *config;
     struct snug_run *run;
-    struct snug_forecast f;
+    struct snug_forecast f = {0};
     (void)snprintf(text, sizeof(text), "%s", setting);
     size_t n = split(text, overrides);
     if (snug_config_load(&config, t->path, overrides, n) != SNUG_OK)

@@ -24,8 +24,9 @@ void canvas_release(struct canvas *c)
 /* Bytes of the character that begins here. */
 static size_t character_bytes(const char *text)
 {
-    size_t n = 1;
-    while (n < 4 && ((unsigned char)text[n] & 0xC0) == 0x80)
+    unsigned char first = (unsigned char)text[0];
+    size_t most = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1, n = 1;
+    while (n < most && ((unsigned char)text[n] & 0xC0) == 0x80)
         n++;
     return n;
 }

@@ -291,7 +291,7 @@ static void find_alerts(struct watch *w)
 
 enum status watch_look(struct watch *w)
 {
-    enum { AT_ONCE = 16 << 20 };
+    enum { AT_ONCE = 1 << 30 };
     bool more = true;
     TRY(watch_glance(w));
     TRY(curve_read(&w->curve, w->folder, AT_ONCE, &more));
