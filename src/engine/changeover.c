@@ -24,6 +24,7 @@ static void surroundings_without(struct surroundings *s, const struct engine *e)
     s->peak_bytes = s->resident_bytes; /* the most of before was another budget's */
     give_back(&s->host, on_host);
     give_back(&s->room, apart ? arenas[TIER_DEVICE] : on_host);
+    give_back(&s->disk, arenas[TIER_DISK]);
 }
 
 enum status engine_replan(const struct engine *e, const struct limits *limits, struct engine *next)
