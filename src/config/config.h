@@ -40,7 +40,11 @@ enum config_optim {
     CONFIG_OPTIM_SGD,
     CONFIG_OPTIM_ADAMW_8BIT,
     CONFIG_OPTIM_PAGED_ADAMW, /* states may leave the device */
-    CONFIG_OPTIM_PAGED_ADAMW_8BIT
+    CONFIG_OPTIM_PAGED_ADAMW_8BIT,
+    CONFIG_OPTIM_LION,
+    CONFIG_OPTIM_LION_8BIT,
+    CONFIG_OPTIM_PAGED_LION,
+    CONFIG_OPTIM_PAGED_LION_8BIT
 };
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,
@@ -246,6 +250,9 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 /* What `optim` says beside the rule: states in 8-bit codes; states that may live on the host. */
 int config_optim_is_8bit(const struct config *cfg);
 int config_optim_is_paged(const struct config *cfg);
+int config_optim_is_lion(const struct config *cfg);
+/* States of each parameter that have a number, or a code, for every element of it. */
+int config_optim_moments(const struct config *cfg);
 
 /* What the config holds on the device although a plan could do without it there: blocks that
  * gradient_checkpointing does not name, and what an offloading key says `false` to. Whether there

@@ -213,7 +213,8 @@ static enum status resolve_length(struct config *cfg)
 static enum status resolve_optimizer(struct config *cfg)
 {
     if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
-        return FAIL(ERR_CONFIG, "%s: momentum belongs to optim sgd; for adamw set adam_beta1",
+        return FAIL(ERR_CONFIG,
+                    "%s: momentum belongs to optim sgd; for adamw and lion set adam_beta1",
                     config_where(cfg, "momentum"));
     if (cfg->nesterov && !(cfg->momentum > 0))
         return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
@@ -222,8 +223,9 @@ static enum status resolve_optimizer(struct config *cfg)
         return FAIL(
             ERR_CONFIG,
             "%s: optim: %s keeps its moments in 8-bit codes; leave optim_state_dtype out, or "
-            "write optim: adamw",
-            config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim));
+            "write optim: %s",
+            config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim),
+            config_optim_is_lion(cfg) ? "lion" : "adamw");
     if (config_optim_is_paged(cfg) && cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE)
         return FAIL(
             ERR_CONFIG,

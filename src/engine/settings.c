@@ -19,10 +19,17 @@ static struct loss_scaling scaling_from(const struct config *cfg, const struct p
     };
 }
 
+static enum optimizer_kind kind_from(const struct config *cfg)
+{
+    if (cfg->optim == CONFIG_OPTIM_SGD)
+        return OPTIMIZER_SGD;
+    return config_optim_is_lion(cfg) ? OPTIMIZER_LION : OPTIMIZER_ADAMW;
+}
+
 static struct optimizer_options optimizer_from(const struct config *cfg, const struct precision *p)
 {
     return (struct optimizer_options){
-        .kind = cfg->optim == CONFIG_OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+        .kind = kind_from(cfg),
         .beta1 = cfg->adam_beta1,
         .beta2 = cfg->adam_beta2,
         .epsilon = cfg->adam_epsilon,

@@ -133,6 +133,38 @@ static inline void out_adamw_coded(const struct op_call *c)
         out_like(c, o, o + 1);
 }
 
+/* ---- Lion: all its ops have the same attributes ---------------------------------------------- */
+
+enum { LION_BETA1, LION_BETA2, LION_WEIGHT_DECAY, LION_SEED };
+
+#define LION_ATTR_DEFS                                               \
+    {.name = "beta1", .type = ATTR_FLOAT, .value = {.f = 0.9}},      \
+        {.name = "beta2", .type = ATTR_FLOAT, .value = {.f = 0.99}}, \
+        {.name = "weight_decay", .type = ATTR_FLOAT},                \
+    {                                                                \
+        .name = "seed", .type = ATTR_INT                             \
+    }
+
+/* Inputs param, grad, the momentum (codes and scales, or numbers), lr, step, scale, and the
+ * attributes; *lr: the input that lr is. */
+static inline enum status need_lion(const struct op_call *c, int *lr)
+{
+    bool coded = call_has(c, 2) && c->in[2].dtype == DTYPE_U8;
+    *lr = coded ? 4 : 3;
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(coded ? need_coded(c, 2) : need_like_param(c, 2));
+    TRY(need_number(c, *lr));
+    TRY(need_step(c, *lr + 1));
+    TRY(need_number(c, *lr + 2));
+    double beta1 = call_float(c, LION_BETA1), beta2 = call_float(c, LION_BETA2);
+    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
+        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
+    if (!(call_float(c, LION_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "weight_decay must not be negative");
+    return OK;
+}
+
 #ifdef __cplusplus
 }
 #endif

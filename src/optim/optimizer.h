@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD, OPTIMIZER_LION };
 
 /* Dynamic loss scaling, as PyTorch's GradScaler and DeepSpeed do it; see ops/loss_scale_update.c.
  */
@@ -26,7 +26,7 @@ struct loss_scaling {
 
 struct optimizer_options {
     enum optimizer_kind kind;
-    double beta1, beta2, epsilon; /* adamw */
+    double beta1, beta2, epsilon; /* adamw, lion (which has no epsilon) */
     double momentum;              /* sgd; 0: plain */
     bool nesterov;
     double weight_decay;
@@ -44,6 +44,7 @@ struct optimizer_param {
     value_id value, grad; /* grad VALUE_NONE: the loss does not depend on it; left alone */
     bool decay;
     bool frozen; /* not trained: no gradient, no state, no master */
+    bool hidden; /* the weight of a linear layer between embedding and head */
 };
 
 /* Numbers that the host reads after a step, each added up over its micro-steps. */

@@ -45,6 +45,13 @@ static int adamw_attrs(const struct optimizer_options *o, struct attr_set attrs[
     return 3;
 }
 
+static int lion_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    attrs[0] = (struct attr_set){"beta1", .f = o->beta1};
+    attrs[1] = (struct attr_set){"beta2", .f = o->beta2};
+    return 2;
+}
+
 static int sgd_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
 {
     (void)o;
@@ -64,6 +71,11 @@ static const struct update_op adamw_ops[] = {
     {FORMAT_BF16, false, OP_adamw},        {FORMAT_BF16, true, OP_adamw_master},
     {FORMAT_BLOCK8, false, OP_adamw_8bit}, {FORMAT_BLOCK8, true, OP_adamw_8bit_master},
 };
+static const struct update_op lion_ops[] = {
+    {FORMAT_F32, false, OP_lion},         {FORMAT_F32, true, OP_lion_master},
+    {FORMAT_BF16, false, OP_lion},        {FORMAT_BF16, true, OP_lion_master},
+    {FORMAT_BLOCK8, false, OP_lion_8bit}, {FORMAT_BLOCK8, true, OP_lion_8bit_master},
+};
 static const struct update_op sgd_ops[] = {{FORMAT_NONE, false, OP_sgd}};
 static const struct update_op momentum_ops[] = {
     {FORMAT_F32, false, OP_sgd_momentum},
@@ -72,6 +84,7 @@ static const struct update_op momentum_ops[] = {
 
 static const struct update_rule adamw = {
     "adamw", {"m", "v"}, adamw_ops, ARRAY_LEN(adamw_ops), adamw_attrs};
+static const struct update_rule lion = {"lion", {"m"}, lion_ops, ARRAY_LEN(lion_ops), lion_attrs};
 static const struct update_rule sgd = {"sgd", {NULL}, sgd_ops, ARRAY_LEN(sgd_ops), sgd_attrs};
 static const struct update_rule momentum = {
     "sgd with momentum", {"momentum"}, momentum_ops, ARRAY_LEN(momentum_ops), momentum_attrs};
@@ -80,6 +93,8 @@ static const struct update_rule *rule_of(const struct optimizer_options *o)
 {
     if (o->kind == OPTIMIZER_ADAMW)
         return &adamw;
+    if (o->kind == OPTIMIZER_LION)
+        return &lion;
     return o->momentum == 0.0 ? &sgd : &momentum;
 }
 

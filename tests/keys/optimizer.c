@@ -74,8 +74,16 @@ void key_optim(void)
     int64_t coded = TRIAL_VOCAB * 16 * (2 * (int64_t)sizeof(float) - 3);
     assert_true(b.plan.breakdown[SNUG_MEMORY_OPTIMIZER] <
                 a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] - coded);
+    PLAN(&b, "optim=lion"); /* one moment */
+    assert_int_equal(2 * b.plan.breakdown[SNUG_MEMORY_OPTIMIZER],
+                     a.plan.breakdown[SNUG_MEMORY_OPTIMIZER]);
+    PLAN(&b, "optim=lion_8bit");
+    assert_true(2 * b.plan.breakdown[SNUG_MEMORY_OPTIMIZER] <
+                a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] - coded);
     TRAIN(&a, "optim=adamw");
     TRAIN(&b, "optim=sgd");
+    assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);
+    TRAIN(&b, "optim=lion");
     assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);
 }
 

@@ -226,6 +226,7 @@ static void resumed_runs_continue_bit_for_bit(void **state)
         {{"bf16=true", "optim_state_dtype=bf16"}, 2},
         {{"fp16=true", "initial_scale_power=25", "loss_scale_window=3"}, 3},
         {{"optim=sgd", "momentum=0.9", "bf16=true", "master_dtype=bf16"}, 4},
+        {{"optim=lion_8bit", "bf16=true"}, 2},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {

@@ -139,13 +139,17 @@ static void update_block(const void *job, int64_t at, int64_t n)
     float *block[UPDATE_STREAMS] = {NULL};
     uint32_t bits[CPU_BLOCK];
     const float *g = block_read(u->grad, at, n, g_buffer);
-    for (int i = 0; i < u->n_streams; i++)
-        block[i] = open_block(&u->streams[i], at, n, buffer[i]);
-    u->apply(u->rule, block, g, n);
+    for (int i = 0; i < u->n_streams; i++) {
+        if (!u->streams[i].is_image)
+            block[i] = open_block(&u->streams[i], at, n, buffer[i]);
+    }
+    u->apply(u->rule, block, g, at, n);
     if (any_random)
         draw_block(bits, &u->draw, at);
     for (int i = 0; i < u->n_streams; i++) {
-        if (is_random(&u->streams[i], u->draw.seed))
+        if (u->streams[i].is_image)
+            cpu_store_f32(u->streams[i].out->data, u->streams[i].out->dtype, at, block[0], n);
+        else if (is_random(&u->streams[i], u->draw.seed))
             round_block(&u->streams[i], at, block[i], bits, n);
         else if (u->streams[i].codes)
             encode_block(&u->streams[i], at, n, block[i]);

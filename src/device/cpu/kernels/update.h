@@ -32,10 +32,13 @@ struct update_stream {
     const struct tensor *in, *out;
     enum rounding rounding;           /* into bf16, when there is a seed */
     const struct update_codes *codes; /* NULL: elements are numbers */
+    bool is_image;                    /* it becomes the first stream, rounded to nearest */
 };
 
-/* block[i] is the block of stream i, to be changed where it is; g that of the gradient. */
-typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t n);
+/* block[i] is the block of stream i, to be changed where it is (an image has none); g that of the
+ * gradient. They are elements [at, at + n). */
+typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t at,
+                         int64_t n);
 
 /* What the random bits of an element depend on, beside its place in the call (base/rounding.h). */
 struct update_draw {

@@ -447,4 +447,33 @@ static bool update_aligned(const struct update_tensor *t)
            is_aligned(t->state[1], 16) && is_aligned(t->image, 16) && is_aligned(t->grad, 16);
 }
 
+/* One call of parameter, gradient, states, lr, step, scale and perhaps a master; the head has the
+ * rule's attributes and scalars. The last attribute is the seed. */
+template <typename RULE>
+static enum status update_add_call(struct update_launch<RULE> *l,
+                                   struct update_head<typename RULE::attrs> *h,
+                                   const struct op_call *c, float weight_decay)
+{
+    const int master_at = 2 + RULE::N_STATES + 3;
+    const bool master = c->n_in > master_at;
+    const int target = master ? master_at : 0;
+    struct update_tensor t = {};
+    h->target = c->in[target].dtype;
+    h->image = master ? c->in[0].dtype : DTYPE_NONE;
+    TRY(update_in_place(l->x, &c->in[target], &c->out[master ? c->n_out - 1 : 0], &t.target));
+    for (int s = 0; s < RULE::N_STATES; s++) {
+        h->state[s] = c->in[2 + s].dtype;
+        TRY(update_in_place(l->x, &c->in[2 + s], &c->out[1 + s], &t.state[s]));
+    }
+    if (master)
+        TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.image));
+    t.grad = c->in[1].data;
+    t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
+    t.seed = (uint64_t)call_int(c, op_get(c->op)->n_attrs - 1);
+    t.weight_decay = weight_decay;
+    h->vectors = update_aligned(&t);
+    return update_add(l, h, &t);
+}
+
 #endif
