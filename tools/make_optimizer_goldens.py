@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from transformers.optimization import Adafactor
 
 from make_adamw_8bit_golden import BLOCK, create_dynamic_map, f32, quantise
 
@@ -59,11 +60,70 @@ def lion_8bit(n):
     return torch.tensor(p), torch.tensor(codes, dtype=torch.uint8)
 
 
-RULES = {"lion": lion}
+def adafactor(**options):
+    def run(p, shape):
+        p = torch.nn.Parameter(p)
+        rule = Adafactor([p], lr=None if options.get("relative_step") else LR, weight_decay=DECAY,
+                         **{"scale_parameter": False, "relative_step": False, "warmup_init": False, **options})
+        for step in range(1, STEPS + 1):
+            p.grad = gradient(shape, step)
+            rule.step()
+        return p.detach()
+    return run
+
+
+def newton_schulz(x, steps):
+    """torch.optim._muon._zeropower_via_newtonschulz, in f32."""
+    transposed = x.shape[0] > x.shape[1]
+    x = x.T if transposed else x
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.T if transposed else x
+
+
+def adamw(p, shape):
+    p = torch.nn.Parameter(p)
+    rule = torch.optim.AdamW([p], lr=LR, betas=(0.9, 0.99), eps=1e-8, weight_decay=DECAY)
+    for step in range(1, STEPS + 1):
+        p.grad = gradient(shape, step)
+        rule.step()
+    return p.detach()
+
+
+def muon(momentum, nesterov, match_rms, ns_steps, rows=None):
+    def run(p, shape):
+        if len(shape) < 2:
+            return adamw(p, shape)
+        buf = torch.zeros(shape)
+        for step in range(1, STEPS + 1):
+            g = gradient(shape, step)
+            buf.lerp_(g, 1 - momentum)
+            update = g.lerp(buf, momentum) if nesterov else buf
+            parts = []
+            for x in update.split(rows or shape[0]):
+                a, b = x.shape
+                factor = 0.2 * math.sqrt(max(a, b)) if match_rms else math.sqrt(max(1, a / b))
+                parts.append(factor * newton_schulz(x, ns_steps))
+            p = p * (1 - LR * DECAY) - LR * torch.cat(parts)
+        return p
+    return run
+
+
+RULES = {
+    "lion": lion,
+    "adafactor": adafactor(),
+    "adafactor_relative": adafactor(decay_rate=-0.5, clip_threshold=0.7, scale_parameter=True, relative_step=True),
+    "adafactor_warmup": adafactor(scale_parameter=True, relative_step=True, warmup_init=True),
+    "muon": muon(0.95, True, False, 5),
+    "muon_rms": muon(0.8, False, True, 3),
+}
 
 
 def main():
     out = {f"{rule}.{name}": run(start(shape), shape) for rule, run in RULES.items() for name, shape in SHAPES.items()}
+    out["muon_pieces.tall"] = muon(0.95, True, False, 5, [4, 2, 6])(start(SHAPES["tall"]), SHAPES["tall"])
     out["lion_8bit.p"], out["lion_8bit.codes"] = lion_8bit(4096)
     out = {k: v.contiguous() for k, v in out.items()}
     save_file(out, sys.argv[1] if len(sys.argv) > 1 else "tests/golden/optimizers.safetensors",

@@ -18,6 +18,9 @@ static const struct config_choice optim[] = {
     {"lion_8bit", CONFIG_OPTIM_LION_8BIT, NULL},
     {"paged_lion", CONFIG_OPTIM_PAGED_LION, NULL},
     {"paged_lion_8bit", CONFIG_OPTIM_PAGED_LION_8BIT, NULL},
+    {"adafactor", CONFIG_OPTIM_ADAFACTOR, NULL},
+    {"muon", CONFIG_OPTIM_MUON, NULL},
+    {"muon_8bit", CONFIG_OPTIM_MUON_8BIT, NULL},
     {"sgd", CONFIG_OPTIM_SGD, NULL},
     {"adamw_torch", CONFIG_OPTIM_ADAMW, NULL},
     {"adamw_torch_fused", CONFIG_OPTIM_ADAMW, NULL},
@@ -38,7 +41,6 @@ static const struct config_choice optim[] = {
     REFUSE("adamw_torch_4bit", "adamw_8bit"),
     REFUSE("ao_adamw_4bit", "adamw_8bit"),
     REFUSE("adamw_anyprecision", "adamw with optim_state_dtype: bf16"),
-    REFUSE("adafactor", "adamw with optim_state_dtype: bf16"),
     REFUSE("adagrad", "adamw"),
     REFUSE("rmsprop", "adamw"),
     REFUSE("rmsprop_32bit", "adamw"),
@@ -47,17 +49,16 @@ static const struct config_choice optim[] = {
     REFUSE("rmsprop_bnb_32bit", "adamw"),
     REFUSE("galore_adamw", "adamw"),
     REFUSE("galore_adamw_8bit", "adamw"),
-    REFUSE("galore_adafactor", "adamw"),
+    REFUSE("galore_adafactor", "adafactor"),
     REFUSE("galore_adamw_layerwise", "adamw"),
     REFUSE("galore_adamw_8bit_layerwise", "adamw"),
-    REFUSE("galore_adafactor_layerwise", "adamw"),
+    REFUSE("galore_adafactor_layerwise", "adafactor"),
     REFUSE("q_galore_adamw8bit", "adamw"),
     REFUSE("apollo_adamw", "adamw"),
     REFUSE("apollo_adamw_layerwise", "adamw"),
     REFUSE("lomo", "sgd"),
     REFUSE("adalomo", "adamw"),
-    REFUSE("muon", "adamw"),
-    REFUSE("dion", "adamw"),
+    REFUSE("dion", "muon"),
     REFUSE("ademamix", "adamw"),
     REFUSE("ademamix_8bit", "adamw"),
     REFUSE("paged_ademamix_32bit", "adamw"),
@@ -67,7 +68,7 @@ static const struct config_choice optim[] = {
     REFUSE("schedule_free_sgd", "sgd"),
     REFUSE("stable_adamw", "adamw"),
     REFUSE("grokadamw", "adamw"),
-    REFUSE("came_pytorch", "adamw"),
+    REFUSE("came_pytorch", "adafactor"),
     REFUSE("optimi_adamw", "adamw"),
     REFUSE("onebitadam", "adamw"),
     REFUSE("zerooneadam", "adamw"),
@@ -103,6 +104,12 @@ static const struct config_choice schedule[] = {
     REFUSE("warmupdecaylr", "linear with warmup_steps"),
     REFUSE("warmupcosinelr", "cosine with warmup_steps"),
     REFUSE("lrrangetest", "linear"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice adjust_lr[] = {
+    {"match_rms_adamw", CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, NULL},
+    {"original", CONFIG_ADJUST_LR_ORIGINAL, NULL},
     {NULL, 0, NULL},
 };
 
@@ -331,7 +338,7 @@ const struct config_choice *config_choices(const char *set)
         SET(optim),      SET(schedule), SET(dtype),        SET(device),        SET(interval),
         SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
         SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
-        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype),
+        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
 #undef SET
     };
     const struct config_choice *rows = NULL;

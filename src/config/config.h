@@ -44,8 +44,12 @@ enum config_optim {
     CONFIG_OPTIM_LION,
     CONFIG_OPTIM_LION_8BIT,
     CONFIG_OPTIM_PAGED_LION,
-    CONFIG_OPTIM_PAGED_LION_8BIT
+    CONFIG_OPTIM_PAGED_LION_8BIT,
+    CONFIG_OPTIM_ADAFACTOR,
+    CONFIG_OPTIM_MUON,
+    CONFIG_OPTIM_MUON_8BIT
 };
+enum config_adjust_lr { CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, CONFIG_ADJUST_LR_ORIGINAL };
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,
     CONFIG_SCHEDULE_COSINE,
@@ -251,7 +255,8 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 int config_optim_is_8bit(const struct config *cfg);
 int config_optim_is_paged(const struct config *cfg);
 int config_optim_is_lion(const struct config *cfg);
-/* States of each parameter that have a number, or a code, for every element of it. */
+int config_optim_is_muon(const struct config *cfg);
+/* States of each matrix that have a number, or a code, for every element of it. */
 int config_optim_moments(const struct config *cfg);
 
 /* What the config holds on the device although a plan could do without it there: blocks that

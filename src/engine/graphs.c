@@ -64,7 +64,9 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
                                              .value = m->value,
                                              .decay = m->decay,
                                              .frozen = m->frozen,
-                                             .hidden = m->linear};
+                                             .hidden = m->linear,
+                                             .pieces = m->pieces,
+                                             .n_pieces = m->n_pieces};
     }
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));

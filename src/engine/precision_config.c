@@ -55,5 +55,7 @@ enum status precision_from_config(const struct config *cfg, const struct device 
         out->states = FORMAT_BF16; /* storage alone: updates compute in f32 */
     if (config_optim_is_8bit(cfg))
         out->states = FORMAT_BLOCK8;
+    if (cfg->optim == CONFIG_OPTIM_ADAFACTOR)
+        out->states = FORMAT_FACTORED;
     return OK;
 }

@@ -433,8 +433,7 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("datasets: [{type: random, n_tokens: few}]\n", ERR_CONFIG, "expected a whole number");
     refuses("datasets: [{type: random, path: x}]\n", ERR_CONFIG, "type: random reads no file");
     refuses("optim: adamv\n", ERR_CONFIG,
-            "expected one of adamw, adamw_8bit, paged_adamw, paged_adamw_8bit, lion, lion_8bit, "
-            "paged_lion, paged_lion_8bit, sgd, found \"adamv\"|did you mean");
+            "expected one of adamw, adamw_8bit, |sgd, found \"adamv\"|did you mean");
     refuses("save_strategy: sometimes\n", ERR_CONFIG, "expected one of no, steps, epoch");
     refuses("report_to: tensorboard board\n", ERR_CONFIG, "found \"tensorboard board\"");
     refuses("report_to: {a: tensorboard}\n", ERR_CONFIG, "found a mapping");

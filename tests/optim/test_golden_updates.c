@@ -51,10 +51,13 @@ static void clear_states(const struct update *u)
     }
 }
 
-static void update_init(struct update *u, const struct optimizer_options *o, struct shape shape)
+static void update_init_pieces(struct update *u, const struct optimizer_options *o,
+                               struct shape shape, const struct hf_piece *pieces, int n_pieces)
 {
     struct builder b;
-    *u = (struct update){.param = {.name = "p", .decay = true, .hidden = true}};
+    *u = (struct update){
+        .param = {
+            .name = "p", .decay = true, .hidden = true, .pieces = pieces, .n_pieces = n_pieces}};
     expect_ok(graph_new(&u->g, "update"));
     builder_init(&b, u->g);
     u->param.value = build_value(&b, "p", ROLE_PARAMETER, DTYPE_F32, shape);
@@ -69,6 +72,11 @@ static void update_init(struct update *u, const struct optimizer_options *o, str
     float *p = eval_tensor(u->eval, u->param.value).data;
     for (int64_t i = 0; i < shape_elems(&shape); i++)
         p[i] = start(i);
+}
+
+static void update_init(struct update *u, const struct optimizer_options *o, struct shape shape)
+{
+    update_init_pieces(u, o, shape, NULL, 0);
 }
 
 static void *input(const struct update *u, const char *name)
@@ -133,6 +141,8 @@ static struct optimizer_options rule_of(enum optimizer_kind kind)
                                       .beta1 = 0.9,
                                       .beta2 = 0.99,
                                       .epsilon = 1e-8,
+                                      .adafactor = {-0.8, 1.0, false, false, false},
+                                      .muon = {0.95, true, false, 5},
                                       .weight_decay = 0.1,
                                       .n_micro = 1,
                                       .nominal_count = 1.0,
@@ -189,11 +199,48 @@ static void lion_with_8_bits_is_that_of_bitsandbytes(void **state)
     update_release(&u);
 }
 
+static void adafactor_is_that_of_transformers(void **state)
+{
+    struct optimizer_options o = rule_of(OPTIMIZER_ADAFACTOR);
+    (void)state;
+    o.precision.states = FORMAT_FACTORED;
+    expect_goldens("adafactor", &o, 2e-6);
+    o.adafactor = (struct adafactor_options){-0.5, 0.7, true, true, false};
+    expect_goldens("adafactor_relative", &o, 2e-6);
+    o.adafactor = (struct adafactor_options){-0.8, 1.0, true, true, true};
+    expect_goldens("adafactor_warmup", &o, 2e-6);
+}
+
+/* The vector is AdamW's. */
+static void muon_is_that_of_pytorch(void **state)
+{
+    struct optimizer_options o = rule_of(OPTIMIZER_MUON);
+    (void)state;
+    expect_goldens("muon", &o, 1e-5);
+    o.muon = (struct muon_options){0.8, false, true, 3};
+    expect_goldens("muon_rms", &o, 1e-5);
+}
+
+/* q, k and v of one matrix are made orthogonal one by one. */
+static void pieces_of_a_matrix_are_matrices_to_muon(void **state)
+{
+    const struct hf_piece pieces[] = {{"a", 4}, {"b", 2}, {"c", 6}};
+    struct optimizer_options o = rule_of(OPTIMIZER_MUON);
+    struct update u;
+    (void)state;
+    update_init_pieces(&u, &o, shape_of(2, INT64_C(12), INT64_C(5)), pieces, ARRAY_LEN(pieces));
+    expect_golden("muon_pieces", "tall", run_steps(&u, STEPS), 60, 1e-5);
+    update_release(&u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lion_is_the_papers),
         cmocka_unit_test(lion_with_8_bits_is_that_of_bitsandbytes),
+        cmocka_unit_test(adafactor_is_that_of_transformers),
+        cmocka_unit_test(muon_is_that_of_pytorch),
+        cmocka_unit_test(pieces_of_a_matrix_are_matrices_to_muon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

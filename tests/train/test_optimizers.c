@@ -27,6 +27,12 @@ static const struct rule {
     {"lion, bf16", OPTIMIZER_LION, FORMAT_F32, true, 3e-4},
     {"lion_8bit", OPTIMIZER_LION, FORMAT_BLOCK8, false, 3e-4},
     {"lion_8bit, bf16", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4},
+    {"adafactor", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, false, 1e-3},
+    {"adafactor, bf16", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, true, 1e-3},
+    {"muon", OPTIMIZER_MUON, FORMAT_F32, false, 1e-3},
+    {"muon, bf16", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3},
+    {"muon_8bit", OPTIMIZER_MUON, FORMAT_BLOCK8, false, 1e-3},
+    {"muon_8bit, bf16", OPTIMIZER_MUON, FORMAT_BLOCK8, true, 1e-3},
 };
 
 struct run {
@@ -43,6 +49,8 @@ static void run_init(struct run *r, const struct rule *rule, int64_t n_micro)
                                               .beta1 = 0.9,
                                               .beta2 = 0.99,
                                               .epsilon = 1e-8,
+                                              .adafactor = {-0.8, 1.0, false, false, false},
+                                              .muon = {0.95, true, true, 5},
                                               .weight_decay = 0.1,
                                               .max_grad_norm = 1.0};
     struct training_options o = {.config = model,

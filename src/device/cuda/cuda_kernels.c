@@ -56,6 +56,8 @@ static const struct {
     {kernels_lion_master, BATCH(cuda_batch_lion)},
     {kernels_lion_8bit, BATCH(cuda_batch_lion_8bit)},
     {kernels_lion_8bit_master, BATCH(cuda_batch_lion_8bit)},
+    {kernels_muon_update, BATCH(cuda_batch_muon_update)},
+    {kernels_muon_update_master, BATCH(cuda_batch_muon_update)},
     {kernels_sgd, BATCH(cuda_batch_sgd)},
     {kernels_sgd_momentum, BATCH(cuda_batch_sgd_momentum)},
     {kernels_accumulate, BATCH(cuda_batch_accumulate)},

@@ -107,7 +107,7 @@ static uint8_t nearest(const struct update_codes *k, double x)
     return (uint8_t)(k->is_signed && x < 0 && best == DYNAMIC_ZERO ? best - 1 : best);
 }
 
-static void read_state(const struct update_stream *s, int64_t at, int64_t n, double *x)
+void update_read(const struct update_stream *s, int64_t at, int64_t n, double *x)
 {
     for (int64_t i = 0; i < n; i++) {
         x[i] = ref_get(s->in, at + i);
@@ -117,8 +117,8 @@ static void read_state(const struct update_stream *s, int64_t at, int64_t n, dou
     }
 }
 
-static void write_state(const struct update_stream *s, int64_t at, int64_t n, const double *x,
-                        const struct update_draw *draw)
+void update_write(const struct update_stream *s, int64_t at, int64_t n, const double *x,
+                  const struct update_draw *draw)
 {
     double most = 0.0;
     for (int64_t i = 0; i < n && !s->codes; i++)
@@ -148,7 +148,7 @@ static void reference_block(const struct reference *r, int64_t at, int64_t n)
     const struct call_streams *s = &r->streams;
     const struct update_draw draw = draw_of(r->c, r->lr);
     for (int k = 0; k < r->n_states; k++)
-        read_state(&s->list[1 + k], at, n, x[k]);
+        update_read(&s->list[1 + k], at, n, x[k]);
     for (int64_t i = 0; i < n; i++) {
         double p = ref_get(s->list[0].in, at + i), state[MOST_STATES] = {0};
         for (int k = 0; k < r->n_states; k++)
@@ -161,7 +161,7 @@ static void reference_block(const struct reference *r, int64_t at, int64_t n)
             ref_set(s->list[s->n - 1].out, at + i, ref_get(s->list[0].out, at + i));
     }
     for (int k = 0; k < r->n_states; k++)
-        write_state(&s->list[1 + k], at, n, x[k], &draw);
+        update_write(&s->list[1 + k], at, n, x[k], &draw);
 }
 
 enum status update_call_reference(const struct kernel_ctx *x, const struct op_call *c, int n_states,

@@ -32,6 +32,12 @@ typedef void update_element(const struct op_call *c, const void *rule, int64_t i
 enum status update_call_reference(const struct kernel_ctx *x, const struct op_call *c, int n_states,
                                   int lr, update_element *apply, const void *rule);
 
+/* Elements [at, at + n) of a state in f64, and back; at most a block of codes, from its first on.
+ */
+void update_read(const struct update_stream *s, int64_t at, int64_t n, double *x);
+void update_write(const struct update_stream *s, int64_t at, int64_t n, const double *x,
+                  const struct update_draw *draw);
+
 #ifdef __cplusplus
 }
 #endif
