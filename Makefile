@@ -46,7 +46,7 @@ fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, defaul
 torture: deps build ## kills, I/O errors, failed allocations, odd numbers: thousands of runs, minutes
 	@tools/torture/run.sh $(BUILD)
 
-clang: deps-all ## build everything with clang
+clang: deps-all ## build everything with clang, for its warnings
 	@$(CMAKE) --preset clang >/dev/null
 	@$(CMAKE) --build build-clang -j $(JOBS)
 

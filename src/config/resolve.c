@@ -171,7 +171,7 @@ static enum status resolve_data(struct config *cfg)
         cfg->datasets.n = 0;
     if (cfg->datasets.n == 0) {
         if (!cfg->synthetic)
-            config_remark(cfg, "no datasets are given: training on synthetic data");
+            config_remark(cfg, "no datasets are given: the data are synthetic");
         TRY(pool_try(&cfg->source->pool, &cfg->datasets.items, sizeof(*cfg->datasets.items)));
         cfg->datasets.items[0] = (struct config_dataset){
             .type = CONFIG_DATASET_SYNTHETIC, .text_field = "text", .where = "default"};
@@ -205,7 +205,7 @@ static enum status resolve_length(struct config *cfg)
             return FAIL(ERR_CONFIG, "%s: synthetic data has no end and so no epochs: set max_steps",
                         config_where(cfg, "max_steps"));
         derive_int(cfg, &cfg->max_steps, 100);
-        config_remark(cfg, "synthetic data has no end: stopping after max_steps = 100");
+        config_remark(cfg, "synthetic data has no end: max_steps is 100");
     }
     return OK;
 }
