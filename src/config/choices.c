@@ -107,6 +107,19 @@ static const struct config_choice schedule[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice master[] = {
+    {"f32", CONFIG_MASTER_F32, NULL},
+    {"bf16", CONFIG_MASTER_BF16, NULL},
+    {"24bit", CONFIG_MASTER_24BIT, NULL},
+    {"fp32", CONFIG_MASTER_F32, NULL},
+    {"float32", CONFIG_MASTER_F32, NULL},
+    {"bfloat16", CONFIG_MASTER_BF16, NULL},
+    REFUSE("fp16", "bf16"),
+    REFUSE("f16", "bf16"),
+    REFUSE("float16", "bf16"),
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice adjust_lr[] = {
     {"match_rms_adamw", CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, NULL},
     {"original", CONFIG_ADJUST_LR_ORIGINAL, NULL},
@@ -339,6 +352,7 @@ const struct config_choice *config_choices(const char *set)
         SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
         SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
         SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
+        SET(master),
 #undef SET
     };
     const struct config_choice *rows = NULL;

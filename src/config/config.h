@@ -77,6 +77,7 @@ enum config_adapter_bias {
     CONFIG_ADAPTER_BIAS_LORA_ONLY
 };
 enum config_dtype { CONFIG_F32, CONFIG_BF16 };
+enum config_master { CONFIG_MASTER_F32, CONFIG_MASTER_BF16, CONFIG_MASTER_24BIT };
 enum config_compile {
     CONFIG_COMPILE_AUTO,
     CONFIG_COMPILE_NONE,

@@ -308,11 +308,19 @@ static enum status resolve_precision(struct config *cfg)
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
     if (cfg->fp16) /* it says what `bf16: auto` leaves open */
         cfg->bf16 = CONFIG_TRISTATE_FALSE;
-    if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+    if (cfg->master_dtype != CONFIG_MASTER_F32 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
         return FAIL(ERR_CONFIG,
-                    "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
-                    "master_dtype: f32",
-                    config_where(cfg, "master_dtype"));
+                    "%s: master_dtype: %s is about bf16 weights, which are updated in place: set "
+                    "bf16: true, or master_dtype: f32",
+                    config_where(cfg, "master_dtype"),
+                    config_choice_name("master", (int)cfg->master_dtype));
+    if (cfg->master_dtype == CONFIG_MASTER_24BIT &&
+        (cfg->optim == CONFIG_OPTIM_SGD || cfg->optim == CONFIG_OPTIM_ADAFACTOR))
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: master_dtype: 24bit goes with adamw, lion and muon; with optim: %s write "
+                    "f32 or bf16",
+                    config_where(cfg, "master_dtype"),
+                    config_choice_name("optim", (int)cfg->optim));
     if (cfg->gradient_dtype == CONFIG_BF16 && cfg->fp16)
         return FAIL(ERR_CONFIG,
                     "%s: gradient_dtype: bf16 goes with bf16: true; with fp16 (%s) gradients are "
@@ -440,7 +448,7 @@ static const struct {
      "muon_nesterov muon_ns_steps muon_adjust_lr"},
     {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
-    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
+    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},

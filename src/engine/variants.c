@@ -42,8 +42,8 @@ static bool to_8bit_states(struct config *c, const struct engine *e)
 static bool to_bf16_masters(struct config *c, const struct engine *e)
 {
     (void)e;
-    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_BF16;
-    c->master_dtype = CONFIG_BF16;
+    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_MASTER_BF16;
+    c->master_dtype = CONFIG_MASTER_BF16;
     return can;
 }
 
@@ -163,7 +163,9 @@ static int64_t least_bytes(void *user, const struct variant *v)
         int n_moments = config_optim_moments(&c);
         bool all_gradients =
             c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
-        states = n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
+        states = n_params * (!x->masters        ? 0
+                             : x->split_masters ? 1
+                                                : dtype_size(DTYPE_F32)) +
                  n_moments * format_size(x->states, n_params);
         gradients = n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }

@@ -20,7 +20,7 @@ const char *format_name(enum format f)
 enum format format_of_dtype(enum dtype d)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        if (table[f].dtype == d && table[f].block == 0)
+        if (dtype_is_float(d) && table[f].dtype == d && table[f].block == 0)
             return (enum format)f;
     }
     return FORMAT_NONE;

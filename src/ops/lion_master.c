@@ -9,7 +9,7 @@ static enum status infer(const struct op_call *c)
     int lr;
     TRY(need_lion(c, &lr));
     TRY(need_float(c, 2));
-    TRY(need_master(c, lr + 3));
+    TRY(need_master_or_rest(c, lr + 3));
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     out_like(c, 2, lr + 3);
@@ -32,12 +32,17 @@ static const struct op_sample samples[] = {
     {.text = "bf16[5], f32[5], f32[5], f32[1]=0.01, i32[1]=2, f32[1]=0, f32[5]"},
     {.text = "bf16[2057], bf16[2057], bf16[2057], f32[1]=0.01, i32[1]=5, f32[1]=0.5, f32[2057] "
              "{seed=9}"},
+    {.text = "bf16[300]+, bf16[300], f32[300], f32[1]=0.01, i32[1]=5, f32[1]=0.5, u8[300]~256 "
+             "{seed=6}"},
+    {.text = "bf16[300]+, bf16[300], f32[300], f32[1]=0.01, i32[1]=5, f32[1]=0.5, u8[300]~256"},
 };
 static const char *const rejects[] = {
     "bf16[3], f32[4], f32[3], f32[1], i32[1], f32[1], f32[3]",
     "bf16[3], f32[3], f32[3], f32[1], i32[1], f32[1], f32[4]",
     "bf16[3], f32[3], f32[3], f32[1], i32[1], f32[1], bf16[3]",
     "bf16[3], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3] {beta2=1.5}",
+    "bf16[3], f32[3], f32[3], f32[1], i32[1], f32[1], u8[4]",
+    "f16[3], f32[3], f32[3], f32[1], i32[1], f32[1], u8[3]",
 };
 
 const struct op_def op_def_lion_master = {
@@ -50,6 +55,7 @@ const struct op_def op_def_lion_master = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .coded_outputs = 1u << 2, /* in bytes */
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     UPDATE_SLICES(3),

@@ -15,7 +15,7 @@ static enum status infer(const struct op_call *c)
     TRY(need_number(c, 4));
     if (!(call_float(c, 0) >= 0.0))
         return REJECT(c, "weight_decay must not be negative");
-    TRY(need_master(c, 5));
+    TRY(need_master_or_rest(c, 5));
     out_like(c, 0, 0);
     out_like(c, 1, 5);
     return OK;
@@ -33,11 +33,15 @@ static const struct op_sample samples[] = {
     {.text = "bf16[3,5], bf16[3,5], f32[1]=0.1, i32[1]=1, f32[1]+, f32[3,5] {weight_decay=0.1}"},
     {.text = "f16[1030], f32[1030], f32[1]=0.1, i32[1]=5, f32[1]+, f32[1030]"},
     {.text = "bf16[5], f32[5], f32[1]=0.1, i32[1]=1, f32[1]=0, f32[5]"},
+    {.text = "bf16[300]+, bf16[300], f32[1]=0.01, i32[1]=1, f32[1]+, u8[300]~256 {seed=6}"},
+    {.text = "bf16[300]+, bf16[300], f32[1]=0.01, i32[1]=1, f32[1]+, u8[300]~256"},
 };
 static const char *const rejects[] = {
     "bf16[3], f32[4], f32[1], i32[1], f32[1], f32[3]",
     "bf16[3], f32[3], f32[1], i32[1], f32[1], bf16[3]",
     "bf16[3], f32[3], f32[1], i32[1], f32[1], f32[4]",
+    "bf16[3], f32[3], f32[1], i32[1], f32[1], u8[4]",
+    "f16[3], f32[3], f32[1], i32[1], f32[1], u8[3]",
 };
 
 const struct op_def op_def_muon_update_master = {
@@ -50,6 +54,7 @@ const struct op_def op_def_muon_update_master = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .coded_outputs = 1u << 1, /* in bytes */
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     UPDATE_SLICES(2),

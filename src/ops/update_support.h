@@ -92,6 +92,17 @@ static inline enum status need_master(const struct op_call *c, int i)
     return OK;
 }
 
+/* Or, beside a bf16 parameter, what that lacks of 24 bits (base/split.h). */
+static inline enum status need_master_or_rest(const struct op_call *c, int i)
+{
+    if (!call_has(c, i) || c->in[i].dtype != DTYPE_U8)
+        return need_master(c, i);
+    if (c->in[0].dtype != DTYPE_BF16)
+        return REJECT(c, "what lacks of 24 bits goes with a bf16 parameter, not %s",
+                      dtype_name(c->in[0].dtype));
+    return need_shape(c, i, &c->in[0].shape);
+}
+
 /* ---- AdamW with states in codes: where its inputs are ---------------------------------------- */
 
 enum {

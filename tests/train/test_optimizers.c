@@ -1,5 +1,6 @@
 /* Every update rule in whole runs: it learns, takes the memory that was predicted, and leaves the
  * same bits wherever its states live, with several micro-steps too. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,17 +23,22 @@ static const struct rule {
     enum format states;
     bool bf16;
     double lr;
+    bool split; /* masters of 24 bits */
 } rules[] = {
-    {"lion", OPTIMIZER_LION, FORMAT_F32, false, 3e-4},
-    {"lion, bf16", OPTIMIZER_LION, FORMAT_F32, true, 3e-4},
-    {"lion_8bit", OPTIMIZER_LION, FORMAT_BLOCK8, false, 3e-4},
-    {"lion_8bit, bf16", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4},
-    {"adafactor", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, false, 1e-3},
-    {"adafactor, bf16", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, true, 1e-3},
-    {"muon", OPTIMIZER_MUON, FORMAT_F32, false, 1e-3},
-    {"muon, bf16", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3},
-    {"muon_8bit", OPTIMIZER_MUON, FORMAT_BLOCK8, false, 1e-3},
-    {"muon_8bit, bf16", OPTIMIZER_MUON, FORMAT_BLOCK8, true, 1e-3},
+    {"adamw, 24 bits", OPTIMIZER_ADAMW, FORMAT_F32, true, 1e-3, true},
+    {"adamw_8bit, 24 bits", OPTIMIZER_ADAMW, FORMAT_BLOCK8, true, 1e-3, true},
+    {"lion_8bit, 24 bits", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, true},
+    {"muon, 24 bits", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, true},
+    {"lion", OPTIMIZER_LION, FORMAT_F32, false, 3e-4, false},
+    {"lion, bf16", OPTIMIZER_LION, FORMAT_F32, true, 3e-4, false},
+    {"lion_8bit", OPTIMIZER_LION, FORMAT_BLOCK8, false, 3e-4, false},
+    {"lion_8bit, bf16", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, false},
+    {"adafactor", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, false, 1e-3, false},
+    {"adafactor, bf16", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, true, 1e-3, false},
+    {"muon", OPTIMIZER_MUON, FORMAT_F32, false, 1e-3, false},
+    {"muon, bf16", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, false},
+    {"muon_8bit", OPTIMIZER_MUON, FORMAT_BLOCK8, false, 1e-3, false},
+    {"muon_8bit, bf16", OPTIMIZER_MUON, FORMAT_BLOCK8, true, 1e-3, false},
 };
 
 struct run {
@@ -45,6 +51,7 @@ static void run_init(struct run *r, const struct rule *rule, int64_t n_micro)
 {
     r->precision = rule->bf16 ? precision_bf16() : precision_f32();
     r->precision.states = rule->states;
+    r->precision.split_masters = rule->split;
     r->optimizer = (struct optimizer_options){.kind = rule->kind,
                                               .beta1 = 0.9,
                                               .beta2 = 0.99,
@@ -52,7 +59,8 @@ static void run_init(struct run *r, const struct rule *rule, int64_t n_micro)
                                               .adafactor = {-0.8, 1.0, false, false, false},
                                               .muon = {0.95, true, true, 5},
                                               .weight_decay = 0.1,
-                                              .max_grad_norm = 1.0};
+                                              .max_grad_norm = 1.0,
+                                              .seed = rule->split ? 3 : 0};
     struct training_options o = {.config = model,
                                  .batch = 2,
                                  .seq_len = 24,
@@ -115,11 +123,55 @@ static void every_rule_leaves_the_same_bits_wherever_its_states_live(void **stat
     }
 }
 
+/* Beside bf16 weights: two bytes of moments with their scales, a byte of master. */
+static void adamw_of_8_bits_and_24_bit_masters_has_5_bytes_a_parameter(void **state)
+{
+    struct run r;
+    int64_t by_class[MEMORY_CLASS_COUNT], n_params = 0, n_large = 0;
+    (void)state;
+    run_init(&r, &rules[1], 1);
+    training_emit(&r.training);
+    const struct stage *s = r.training.stage;
+    for (int i = 0; i < s->io.n_params; i++) {
+        int64_t n = shape_elems(&graph_value(s->graph, s->io.params[i].value)->shape);
+        n_params += n;
+        n_large += n >= 4096 ? n : 0;
+    }
+    program_memory_at(s->program, &r.training.engine.work.storage, TIER_DEVICE,
+                      program_peak(s->program, TIER_DEVICE), by_class);
+    int64_t n_small = n_params - n_large; /* f32, and its moments too: norms */
+    int64_t have = by_class[MEMORY_WEIGHTS] + by_class[MEMORY_MASTERS] + by_class[MEMORY_OPTIMIZER];
+    assert_int_equal(by_class[MEMORY_MASTERS], n_large);
+    assert_true(have >= 5 * n_large + 12 * n_small);
+    assert_true((double)have < 5.04 * (double)n_large + 12.0 * (double)n_small + 4096.0);
+    training_release(&r.training);
+}
+
+/* Bytes behind bf16 weights learn what f32 behind them does. */
+static void masters_of_24_bits_learn_like_f32(void **state)
+{
+    double loss[2];
+    (void)state;
+    for (int split = 0; split <= 1; split++) {
+        struct rule rule = rules[0];
+        struct run r;
+        rule.split = split;
+        run_init(&r, &rule, 1);
+        run_steps(&r, 60);
+        loss[split] = loss_of(&r);
+        training_release(&r.training);
+    }
+    print_message("f32 masters %.5f, 24-bit masters %.5f\n", loss[0], loss[1]);
+    assert_true(fabs(loss[1] - loss[0]) < 0.01 * loss[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_learns_in_the_memory_that_was_predicted),
         cmocka_unit_test(every_rule_leaves_the_same_bits_wherever_its_states_live),
+        cmocka_unit_test(adamw_of_8_bits_and_24_bit_masters_has_5_bytes_a_parameter),
+        cmocka_unit_test(masters_of_24_bits_learn_like_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

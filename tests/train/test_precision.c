@@ -228,6 +228,7 @@ static void resumed_runs_continue_bit_for_bit(void **state)
         {{"optim=sgd", "momentum=0.9", "bf16=true", "master_dtype=bf16"}, 4},
         {{"optim=lion_8bit", "bf16=true"}, 2},
         {{"optim=adafactor", "bf16=true"}, 2},
+        {{"optim=adamw_8bit", "bf16=true", "master_dtype=24bit"}, 3},
         {{"optim=muon_8bit", "bf16=true"}, 2},
     };
     (void)state;

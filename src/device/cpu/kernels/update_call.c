@@ -49,12 +49,18 @@ static void streams_of(struct call_streams *s, const struct op_call *c, int n_st
         (struct update_stream){.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
     if (has_master)
         s->list[0] = (struct update_stream){.in = &c->in[master], .out = &c->out[c->n_out - 1]};
+    bool split = has_master && c->in[master].dtype == DTYPE_U8;
+    if (split) {
+        s->list[0].rounding = ROUND_PARAM;
+        s->list[0].upper_in = &c->in[0];
+        s->list[0].upper_out = &c->out[0];
+    }
     for (int i = 0; i < n_states; i++) {
         if (coded)
             maps[i] = dynamic_map_make(i == 0);
         add_state(s, c, i, coded, maps);
     }
-    if (has_master)
+    if (has_master && !split)
         s->list[s->n++] =
             (struct update_stream){.in = &c->in[0], .out = &c->out[0], .is_image = true};
 }
@@ -150,7 +156,7 @@ static void reference_block(const struct reference *r, int64_t at, int64_t n)
     for (int k = 0; k < r->n_states; k++)
         update_read(&s->list[1 + k], at, n, x[k]);
     for (int64_t i = 0; i < n; i++) {
-        double p = ref_get(s->list[0].in, at + i), state[MOST_STATES] = {0};
+        double p = update_get(&s->list[0], at + i), state[MOST_STATES] = {0};
         for (int k = 0; k < r->n_states; k++)
             state[k] = x[k][i];
         r->apply(r->c, r->rule, at + i, ref_get(&r->c->in[1], at + i), &p, state);

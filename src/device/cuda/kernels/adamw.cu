@@ -24,6 +24,8 @@ static update_launchable<adamw_rule> pick_adamw(const adamw_head &h)
     TRY_DTYPES(F32, BF16, BF16, BF16);
     TRY_DTYPES(F32, F32, F32, F16);
     TRY_DTYPES(F32, BF16, F32, F16);
+    TRY_DTYPES(U8, F32, F32, BF16);
+    TRY_DTYPES(U8, F32, BF16, BF16);
 #undef TRY_DTYPES
     return update_kernel<adamw_rule, any_dtypes>;
 }

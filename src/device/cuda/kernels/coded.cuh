@@ -49,6 +49,7 @@ template <typename RULE> struct coded_shared {
 /* A thread's vectors of one place. */
 struct coded_raw {
     struct raw8 target, grad;
+    struct raw8 image; /* where the target is what it lacks */
     uint2 codes[UPDATE_STATES];
     float absmax[UPDATE_STATES];
 };
@@ -63,6 +64,8 @@ coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct
     if (p.whole) {
         raw8_load(r.grad, t.grad, DTYPES::grad(a.head.grad), p.at);
         raw8_load(r.target, t.target, DTYPES::target(a.head.target), p.at);
+        if (DTYPES::target(a.head.target) == DTYPE_U8)
+            raw8_load(r.image, t.image, DTYPE_BF16, p.at);
     }
 #pragma unroll
     for (int s = 0; s < RULE::N_STATES; s++) {
@@ -137,7 +140,7 @@ static __device__ __forceinline__ void coded_update8(const struct update_args<RU
     const bool whole = WHOLE || p.whole;
     float x[8], g[8], state[N_STATES][8];
     load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, whole);
-    load8(x, raw.target, t.target, target, p.at, p.n_left, whole);
+    load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, whole);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         decode8<WHOLE>(state[s], raw, t, p, s, shared.map[s].value);
@@ -154,12 +157,10 @@ static __device__ __forceinline__ void coded_update8(const struct update_args<RU
             state[s][k] = e[s];
     }
     struct update_parts parts = {};
-    const bool random = target == DTYPE_BF16 && t.seed != 0;
+    const bool random = (target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0;
     if (random)
         draw8(parts, t.seed, step, t.first_element + p.at);
-    store8(t.target, target, p.at, p.n_left, whole, x, random, parts.target);
-    if (image != DTYPE_NONE && t.image)
-        store8(t.image, image, p.at, p.n_left, whole, x, false, parts.target);
+    store_target8(t.target, target, t.image, image, p.at, p.n_left, whole, x, random, parts.target);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         encode8<WHOLE>(state[s], t, p, s, shared.map[s].cell);
@@ -233,6 +234,8 @@ static update_launchable<RULE> pick_coded(const struct update_head<typename RULE
     TRY_DTYPES(F32, F32, BF16);
     TRY_DTYPES(F32, BF16, BF16);
     TRY_DTYPES(F32, F32, F16);
+    TRY_DTYPES(U8, F32, BF16);
+    TRY_DTYPES(U8, BF16, BF16);
 #undef TRY_DTYPES
     return coded_kernel<RULE, any_dtypes>;
 }
