@@ -241,6 +241,18 @@ static enum status resolve_rule_keys(struct config *cfg)
 static enum status resolve_optimizer(struct config *cfg)
 {
     TRY(resolve_rule_keys(cfg));
+    if (cfg->ema_decay > 0 && cfg->fp16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: ema_decay goes with f32 and bf16 weights; with fp16 (%s) leave it out",
+                    config_where(cfg, "ema_decay"), config_where(cfg, "fp16"));
+    if (cfg->lookahead_steps > 0 && cfg->master_dtype == CONFIG_MASTER_24BIT)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: lookahead_steps does not go with master_dtype: 24bit (%s); write f32 or "
+                    "bf16",
+                    config_where(cfg, "lookahead_steps"), config_where(cfg, "master_dtype"));
+    if (cfg->lookahead_steps == 0 && cfg->lookahead_alpha != 0.5)
+        return FAIL(ERR_CONFIG, "%s: lookahead_alpha needs lookahead_steps above 0",
+                    config_where(cfg, "lookahead_alpha"));
     if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
         return FAIL(ERR_CONFIG,
                     "%s: momentum belongs to optim sgd; for adamw and lion set adam_beta1",
@@ -445,7 +457,7 @@ static const struct {
     {resolve_optimizer,
      "optim momentum nesterov optim_state_dtype adafactor_scale_parameter adafactor_relative_step "
      "adafactor_warmup_init adafactor_clip_threshold adafactor_decay_rate muon_momentum "
-     "muon_nesterov muon_ns_steps muon_adjust_lr"},
+     "muon_nesterov muon_ns_steps muon_adjust_lr ema_decay lookahead_steps lookahead_alpha"},
     {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},

@@ -66,7 +66,8 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
                                              .frozen = m->frozen,
                                              .hidden = m->linear,
                                              .pieces = m->pieces,
-                                             .n_pieces = m->n_pieces};
+                                             .n_pieces = m->n_pieces,
+                                             .lr_factor = m->lr_factor};
     }
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));

@@ -48,6 +48,8 @@ static struct optimizer_options optimizer_from(const struct config *cfg, const s
                  .nesterov = cfg->muon_nesterov,
                  .match_rms_adamw = cfg->muon_adjust_lr == CONFIG_ADJUST_LR_MATCH_RMS_ADAMW,
                  .n_steps = cfg->muon_ns_steps},
+        .ema_decay = cfg->ema_decay,
+        .lookahead = {cfg->lookahead_steps, cfg->lookahead_alpha},
         .weight_decay = cfg->weight_decay,
         .max_grad_norm = cfg->max_grad_norm,
         .seed = precision_needs_chance(p) ? cfg->seed % INT32_MAX + 1 : 0,

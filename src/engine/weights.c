@@ -7,6 +7,7 @@
 #include "base/split.h"
 #include "engine/adapter_config.h"
 #include "engine/adapter_rows.h"
+#include "engine/averages.h"
 #include "engine/coded_params.h"
 #include "io/peft.h"
 #include "io/weights.h"
@@ -202,6 +203,8 @@ static enum status fill_masters_first(struct engine *e, const char *folder)
         if (status == OK)
             status = clear_rest(e, i);
     }
+    if (status == OK)
+        status = averages_start(e, masters);
     mem_free(masters);
     return status;
 }

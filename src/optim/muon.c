@@ -76,8 +76,8 @@ static value_id orthogonal_pieces(struct builder *b, const struct muon_options *
     return build(b, OP_concat, pieces, p->n_pieces, ATTRS({"axis", .i = 0}));
 }
 
-void muon_build(struct builder *b, const struct optimizer_options *o,
-                const struct optimizer_param *p, const struct knobs *k, size_t i_param)
+struct updated muon_build(struct builder *b, const struct optimizer_options *o,
+                          const struct optimizer_param *p, const struct knobs *k, size_t i_param)
 {
     struct param_role role = precision_role(&o->precision, graph_value(b->g, p->value), p->frozen);
     bool coded = role.states == FORMAT_BLOCK8, has_master = role.master != FORMAT_NONE;
@@ -85,7 +85,7 @@ void muon_build(struct builder *b, const struct optimizer_options *o,
     if (!coded && role.states != FORMAT_F32) {
         b->status =
             FAIL(ERR_UNSUPPORTED, "muon has no update for states in %s", format_name(role.states));
-        return;
+        return (struct updated){VALUE_NONE, VALUE_NONE};
     }
     int n = update_add_parts(b, "momentum", p, ROLE_STATE, role.states, in, 1);
     in[n++] = k->scale;
@@ -96,7 +96,9 @@ void muon_build(struct builder *b, const struct optimizer_options *o,
     direction = orthogonal_pieces(b, &o->muon, p, direction);
     value_id step[6] = {p->value, direction, k->lr, k->step, k->scale};
     n = has_master ? update_add_parts(b, "master", p, ROLE_MASTER, role.master, step, 5) : 5;
-    (void)build(b, has_master ? OP_muon_update_master : OP_muon_update, step, n,
-                ATTRS({"weight_decay", .f = p->decay ? o->weight_decay : 0.0},
-                      {"seed", .i = update_seed(o, i_param)}));
+    value_id param = build(b, has_master ? OP_muon_update_master : OP_muon_update, step, n,
+                           ATTRS({"weight_decay", .f = p->decay ? o->weight_decay : 0.0},
+                                 {"seed", .i = update_seed(o, i_param)}));
+    bool is_f32 = role.master == FORMAT_F32;
+    return (struct updated){param, is_f32 ? build_output(b, 1) : VALUE_NONE};
 }

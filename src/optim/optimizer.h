@@ -51,6 +51,11 @@ struct optimizer_options {
     bool nesterov;
     struct adafactor_options adafactor;
     struct muon_options muon;
+    double ema_decay; /* of averages of the weights; 0: none are kept */
+    struct {
+        int64_t period; /* steps; 0: there are no slow weights */
+        double rate;
+    } lookahead;
     double weight_decay;
     double max_grad_norm; /* 0: no clipping */
     int64_t n_micro;      /* micro-steps per update */
@@ -91,7 +96,8 @@ enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roo
 
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
  *             outputs the sums by their names, "grad_norm" f32[1]
- *             states  "m.<param>", "v.<param>", "momentum.<param>" as the rule has them, masters
+ *             states  "m.<param>", "v.<param>", "momentum.<param>" as the rule has them,
+ *                     averages "ema.<param>", slow weights "slow.<param>", masters
  * "master.<param>", each in the tensors its format consists of (graph/format.h) with loss scaling
  * also output  "loss_scale" f32[1], of the next step states  "scaler.scale" f32[1],
  * "scaler.good_steps", "scaler.applied_steps" and "scaler.tolerated" i32[1] A norm that is not

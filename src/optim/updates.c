@@ -161,22 +161,19 @@ static void fail_without_op(struct builder *b, const struct update_rule *r, enum
         FAIL(ERR_UNSUPPORTED, "%s has no update for states in %s", r->name, format_name(states));
 }
 
-void update_build(struct builder *b, const struct optimizer_options *o,
-                  const struct optimizer_param *p, const struct knobs *k, size_t i_param)
+static const struct updated nothing = {VALUE_NONE, VALUE_NONE};
+
+static struct updated rule_build(struct builder *b, const struct optimizer_options *o,
+                                 const struct optimizer_param *p, const struct knobs *k,
+                                 size_t i_param)
 {
-    if (b->status != OK)
-        return;
-    if (o->kind == OPTIMIZER_MUON && muon_takes(b, p)) {
-        muon_build(b, o, p, k, i_param);
-        return;
-    }
     const struct update_rule *r = rule_of(o);
     struct param_role role = precision_role(&o->precision, graph_value(b->g, p->value), p->frozen);
     enum format states = r->states[0] ? role.states : FORMAT_NONE;
     const struct update_op *op = find_op(r, states, role.master != FORMAT_NONE);
     if (!op) {
         fail_without_op(b, r, states);
-        return;
+        return nothing;
     }
     value_id in[MAX_INPUTS] = {p->value, p->grad};
     int n = 2;
@@ -191,5 +188,72 @@ void update_build(struct builder *b, const struct optimizer_options *o,
     int n_attrs = r->attrs(o, attrs);
     attrs[n_attrs++] = (struct attr_set){"weight_decay", .f = p->decay ? o->weight_decay : 0.0};
     attrs[n_attrs++] = (struct attr_set){"seed", .i = update_seed(o, i_param)};
-    (void)build(b, op->op, in, n, attrs, n_attrs);
+    value_id param = build(b, op->op, in, n, attrs, n_attrs);
+    bool is_f32 = op->has_master && role.master == FORMAT_F32;
+    return (struct updated){param,
+                            is_f32 ? build_output(b, op_get(op->op)->n_out - 1) : VALUE_NONE};
+}
+
+/* ---- averages -------------------------------------------------------------------------------- */
+
+static struct updated lookahead_build(struct builder *b, const struct optimizer_options *o,
+                                      const struct optimizer_param *p, const struct knobs *k,
+                                      struct updated u)
+{
+    value_id in[4] = {u.param};
+    bool has_master = u.master != VALUE_NONE;
+    int n = update_add_parts(b, "slow", p, ROLE_STATE, FORMAT_F32, in, 1);
+    in[n++] = k->step;
+    if (has_master)
+        in[n++] = u.master;
+    u.param = build(b, has_master ? OP_lookahead_master : OP_lookahead, in, n,
+                    ATTRS({"period", .i = o->lookahead.period}, {"rate", .f = o->lookahead.rate}));
+    u.master = has_master ? build_output(b, 2) : VALUE_NONE;
+    return u;
+}
+
+static void ema_build(struct builder *b, const struct optimizer_options *o,
+                      const struct optimizer_param *p, struct updated u)
+{
+    value_id in[2];
+    int n = update_add_parts(b, "ema", p, ROLE_STATE, FORMAT_F32, in, 0);
+    in[n++] = u.master != VALUE_NONE ? u.master : u.param;
+    (void)build(b, OP_ema, in, n, ATTRS({"decay", .f = o->ema_decay}));
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The learning rate of this parameter; what learns as all do reads the input itself. */
+static value_id lr_of(struct builder *b, const struct optimizer_param *p, struct knobs *k)
+{
+    if (p->lr_factor == 0.0 || p->lr_factor == 1.0)
+        return k->lr;
+    for (int i = 0; i < k->n_rates; i++) {
+        if (k->rates[i].factor == p->lr_factor)
+            return k->rates[i].lr;
+    }
+    int block = b->block;
+    b->block = BLOCK_NONE;
+    value_id lr = build(b, OP_scale, IN(k->lr), ATTRS({"factor", .f = p->lr_factor}));
+    b->block = block;
+    if (k->n_rates < MOST_RATES) {
+        k->rates[k->n_rates].factor = p->lr_factor;
+        k->rates[k->n_rates++].lr = lr;
+    }
+    return lr;
+}
+
+void update_build(struct builder *b, const struct optimizer_options *o,
+                  const struct optimizer_param *p, struct knobs *k, size_t i_param)
+{
+    if (b->status != OK)
+        return;
+    const struct knobs own = {.lr = lr_of(b, p, k), .step = k->step, .scale = k->scale};
+    bool is_muon = o->kind == OPTIMIZER_MUON && muon_takes(b, p);
+    struct updated u =
+        is_muon ? muon_build(b, o, p, &own, i_param) : rule_build(b, o, p, &own, i_param);
+    if (o->lookahead.period > 0 && b->status == OK)
+        u = lookahead_build(b, o, p, k, u);
+    if (o->ema_decay > 0 && b->status == OK)
+        ema_build(b, o, p, u);
 }

@@ -335,6 +335,74 @@ void key_muon_nesterov(void)
     expect_other_second_step("muon_nesterov=false");
 }
 
+/* ---- some learn faster, and averages --------------------------------------------------------- */
+
+/* A step of plain SGD of a parameter is `share` of what it is without the keys. */
+static void expect_rate(const char *name, double share, const char *const *keys)
+{
+    struct weights w[3];
+    GET(&w[0], name, "max_steps=1", sgd, still);
+    GET(&w[1], name, "max_steps=1", sgd, "learning_rate=0.5");
+    get(&w[2], name, "max_steps=1", keys);
+    expect_share(&w[2], &w[0], share, &w[1], &w[0]);
+    release(w, 3);
+}
+
+static const char embedding[] = "model.embed_tokens.weight", half[] = "learning_rate=0.5";
+
+void key_lr_multipliers(void)
+{
+    const char *const keys[] = {sgd, half, "lr_multipliers={\"*.o_proj.*\": 0.5, 0: 3}", NULL};
+    expect_rate(matrix, 1.5, keys);
+    expect_rate(norm, 1.0, keys);
+    REFUSED("'*.nothing' means no parameter", "lr_multipliers={\"*.nothing\": 2}");
+    REFUSED("which learn as one", "lr_multipliers={\"*.q_proj.*\": 2}");
+}
+
+void key_embedding_lr(void)
+{
+    const char *const keys[] = {sgd, half, "embedding_lr=0.125", NULL};
+    expect_rate(embedding, 0.25, keys);
+    expect_rate(matrix, 1.0, keys);
+}
+
+/* The matrix is in the first of the blocks. */
+void key_layerwise_lr_decay(void)
+{
+    const char *const keys[] = {sgd, half, "layerwise_lr_decay=0.5", NULL};
+    expect_rate(norm, 1.0, keys);
+    expect_rate(matrix, pow(0.5, 2), keys);
+    expect_rate(embedding, pow(0.5, 3), keys);
+}
+
+/* What is saved is a quarter of the way from the weights at first to those after the step, and
+ * training goes on with the weights themselves. */
+void key_ema_decay(void)
+{
+    struct trial a, b;
+    expect_rate(matrix, 0.25, OVERRIDES(sgd, half, "ema_decay=0.75"));
+    TRAIN(&a, trial_text(), "val_set_size=4", "eval_strategy=steps", "eval_steps=1", "max_steps=4");
+    TRAIN(&b, trial_text(), "val_set_size=4", "eval_strategy=steps", "eval_steps=1", "max_steps=4",
+          "ema_decay=0.9");
+    assert_true(trial_same_losses(&a, &b));
+    assert_true(a.evals[2].loss != b.evals[2].loss);
+    assert_true(b.plan.breakdown[SNUG_MEMORY_OPTIMIZER] >=
+                a.plan.breakdown[SNUG_MEMORY_OPTIMIZER] + (int64_t)sizeof(float) * a.plan.n_params);
+    REFUSED("ema_decay goes with f32 and bf16", "ema_decay=0.9", "fp16=true");
+}
+
+void key_lookahead_steps(void)
+{
+    expect_rate(matrix, 0.5, OVERRIDES(sgd, half, "lookahead_steps=1"));
+    expect_rate(matrix, 1.0, OVERRIDES(sgd, half, "lookahead_steps=2"));
+}
+
+void key_lookahead_alpha(void)
+{
+    expect_rate(matrix, 0.25, OVERRIDES(sgd, half, "lookahead_steps=1", "lookahead_alpha=0.25"));
+    REFUSED("lookahead_alpha needs lookahead_steps", "lookahead_alpha=0.25");
+}
+
 /* Both rules take lr x decay of a matrix off it, and nothing off a norm's weight. */
 static void expect_decay(const char *optim)
 {

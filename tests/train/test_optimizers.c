@@ -23,22 +23,25 @@ static const struct rule {
     enum format states;
     bool bf16;
     double lr;
-    bool split; /* masters of 24 bits */
+    bool split;    /* masters of 24 bits */
+    bool averages; /* of the weights, and slow ones */
 } rules[] = {
-    {"adamw, 24 bits", OPTIMIZER_ADAMW, FORMAT_F32, true, 1e-3, true},
-    {"adamw_8bit, 24 bits", OPTIMIZER_ADAMW, FORMAT_BLOCK8, true, 1e-3, true},
-    {"lion_8bit, 24 bits", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, true},
-    {"muon, 24 bits", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, true},
-    {"lion", OPTIMIZER_LION, FORMAT_F32, false, 3e-4, false},
-    {"lion, bf16", OPTIMIZER_LION, FORMAT_F32, true, 3e-4, false},
-    {"lion_8bit", OPTIMIZER_LION, FORMAT_BLOCK8, false, 3e-4, false},
-    {"lion_8bit, bf16", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, false},
-    {"adafactor", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, false, 1e-3, false},
-    {"adafactor, bf16", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, true, 1e-3, false},
-    {"muon", OPTIMIZER_MUON, FORMAT_F32, false, 1e-3, false},
-    {"muon, bf16", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, false},
-    {"muon_8bit", OPTIMIZER_MUON, FORMAT_BLOCK8, false, 1e-3, false},
-    {"muon_8bit, bf16", OPTIMIZER_MUON, FORMAT_BLOCK8, true, 1e-3, false},
+    {"adamw, 24 bits", OPTIMIZER_ADAMW, FORMAT_F32, true, 1e-3, true, false},
+    {"adamw_8bit, 24 bits", OPTIMIZER_ADAMW, FORMAT_BLOCK8, true, 1e-3, true, false},
+    {"lion_8bit, 24 bits", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, true, false},
+    {"muon, 24 bits", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, true, false},
+    {"adamw, averages", OPTIMIZER_ADAMW, FORMAT_F32, false, 1e-3, false, true},
+    {"adamw, bf16, averages", OPTIMIZER_ADAMW, FORMAT_F32, true, 1e-3, false, true},
+    {"lion", OPTIMIZER_LION, FORMAT_F32, false, 3e-4, false, false},
+    {"lion, bf16", OPTIMIZER_LION, FORMAT_F32, true, 3e-4, false, false},
+    {"lion_8bit", OPTIMIZER_LION, FORMAT_BLOCK8, false, 3e-4, false, false},
+    {"lion_8bit, bf16", OPTIMIZER_LION, FORMAT_BLOCK8, true, 3e-4, false, false},
+    {"adafactor", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, false, 1e-3, false, false},
+    {"adafactor, bf16", OPTIMIZER_ADAFACTOR, FORMAT_FACTORED, true, 1e-3, false, false},
+    {"muon", OPTIMIZER_MUON, FORMAT_F32, false, 1e-3, false, false},
+    {"muon, bf16", OPTIMIZER_MUON, FORMAT_F32, true, 1e-3, false, false},
+    {"muon_8bit", OPTIMIZER_MUON, FORMAT_BLOCK8, false, 1e-3, false, false},
+    {"muon_8bit, bf16", OPTIMIZER_MUON, FORMAT_BLOCK8, true, 1e-3, false, false},
 };
 
 struct run {
@@ -61,6 +64,11 @@ static void run_init(struct run *r, const struct rule *rule, int64_t n_micro)
                                               .weight_decay = 0.1,
                                               .max_grad_norm = 1.0,
                                               .seed = rule->split ? 3 : 0};
+    if (rule->averages) {
+        r->optimizer.ema_decay = 0.9;
+        r->optimizer.lookahead.period = 2;
+        r->optimizer.lookahead.rate = 0.8;
+    }
     struct training_options o = {.config = model,
                                  .batch = 2,
                                  .seq_len = 24,

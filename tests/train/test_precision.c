@@ -229,6 +229,8 @@ static void resumed_runs_continue_bit_for_bit(void **state)
         {{"optim=lion_8bit", "bf16=true"}, 2},
         {{"optim=adafactor", "bf16=true"}, 2},
         {{"optim=adamw_8bit", "bf16=true", "master_dtype=24bit"}, 3},
+        {{"bf16=true", "ema_decay=0.9", "lookahead_steps=3"}, 3},
+        {{"bf16=true", "master_dtype=bf16", "ema_decay=0.9", "layerwise_lr_decay=0.5"}, 4},
         {{"optim=muon_8bit", "bf16=true"}, 2},
     };
     (void)state;
