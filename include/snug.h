@@ -334,6 +334,13 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
 enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
                                       char **text) SNUG_MUST_CHECK;
 
+/* Other budgets ("device_memory=9GiB", "host_memory=auto") for the run that is at work in a folder:
+ * it changes over between two steps, and its losses stay the same to the bit. Waits for its answer;
+ * *answer (freed with snug_free) says in words what came of it. SNUG_ERR_FIT: nothing fits, and the
+ * run goes on as it was. *stop (NULL: never) ends the waiting. */
+enum snug_status snug_budget(const char *output_dir, const char *const *settings, size_t n_settings,
+                             volatile sig_atomic_t *stop, char **answer) SNUG_MUST_CHECK;
+
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 

@@ -70,7 +70,7 @@ struct command {
 
 /* One file each: cmd_<name>.c. */
 extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_chat, cmd_data,
-    cmd_tokenize, cmd_export, cmd_env, cmd_help;
+    cmd_tokenize, cmd_export, cmd_budget, cmd_env, cmd_help;
 
 /* main.c */
 extern const struct command *const commands[]; /* NULL-terminated */

@@ -89,6 +89,7 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     w->result_bytes = r->result_bytes;
     w->data_bytes = r->data_bytes;
     w->program_bytes = executor_load_bytes;
+    w->around = e->around;
     e->params = w->stages[0].io.params;
     e->n_params = w->stages[0].io.n_params;
     if (r->loads)
@@ -185,15 +186,21 @@ enum status engine_allocate(struct engine *e)
     return executor_new(&e->executor, e->device, e->work.n_bytes);
 }
 
-enum status engine_start(struct engine *e, const char *weights_folder)
+enum status engine_load_programs(struct engine *e)
 {
-    if (!e->executor)
-        TRY(engine_allocate(e));
     for (int i = 0; i < e->work.n_stages; i++) {
         struct stage *s = &e->work.stages[i];
         TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));
         TRY(load_constants(e, s->graph));
     }
+    return OK;
+}
+
+enum status engine_start(struct engine *e, const char *weights_folder)
+{
+    if (!e->executor)
+        TRY(engine_allocate(e));
+    TRY(engine_load_programs(e));
     TRY(engine_load_weights(e, weights_folder));
     mem_trim(); /* nor does what reading them took */
     return OK;

@@ -296,7 +296,10 @@ void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, stru
     if (!e->config ||
         mem_try_array(&t.stages, (size_t)e->request.n_stages, sizeof(*t.stages)) != OK)
         return;
-    surroundings_read(&t.around, e->device);
+    if (e->around)
+        t.around = *e->around;
+    else
+        surroundings_read(&t.around, e->device);
     c = *e->config;
     for (int i = 0; i < N_CHANGES; i++)
         harshness[i] = changes[i].harshness;

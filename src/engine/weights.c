@@ -209,9 +209,14 @@ static enum status fill_masters_first(struct engine *e, const char *folder)
     return status;
 }
 
-enum status engine_load_weights(struct engine *e, const char *folder)
+enum status engine_bind_params(struct engine *e)
 {
     open_stage(e);
-    TRY(find_params(e));
+    return find_params(e);
+}
+
+enum status engine_load_weights(struct engine *e, const char *folder)
+{
+    TRY(engine_bind_params(e));
     return fill_masters_first(e, folder);
 }

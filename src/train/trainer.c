@@ -271,6 +271,42 @@ static bool requested(const struct loop *l, const char *name)
     return true;
 }
 
+static enum status change_budget(struct loop *l, const struct budget_request *request)
+{
+    struct str answer = {0};
+    struct budget_record r;
+    enum status status = step_finish(&l->stepper);
+    if (status == OK)
+        status = elastic_change(l->s, request, &answer, &r);
+    if (status == OK) {
+        r.step = l->state.step;
+        budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
+    }
+    for (size_t i = 0; i < l->o->n_observers && status == OK; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_budget)
+            status = x->on_budget(x->user, &r);
+    }
+    str_release(&answer);
+    return status;
+}
+
+/* A profile is of one program. */
+static enum status take_budget(struct loop *l)
+{
+    const char *folder = l->s->config->output_dir;
+    struct budget_request request;
+    enum status status = OK;
+    if (!budget_request_take(folder, &request))
+        return OK;
+    if (l->o->profile)
+        budget_request_answer(folder, &request, false, "the run is being profiled");
+    else
+        status = change_budget(l, &request);
+    budget_request_release(&request);
+    return status;
+}
+
 static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
 {
     const struct config *cfg = l->s->config;
@@ -297,7 +333,7 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
         stop = stopped(l);
     }
     *done = last || stop != OK;
-    return stop;
+    return *done ? stop : take_budget(l);
 }
 
 static void note_labels(struct loop *l)

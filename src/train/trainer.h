@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include "train/elastic.h"
 #include "train/profile.h"
 #include "train/run_start.h"
 
@@ -50,6 +51,7 @@ struct train_observer {
     enum status (*on_step)(void *user, const struct step_record *r);
     enum status (*on_eval)(void *user, const struct eval_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+    enum status (*on_budget)(void *user, const struct budget_record *r);
 };
 
 enum { KEPT_STEPS = 1 << 16 };
