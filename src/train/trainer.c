@@ -12,6 +12,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "engine/averages.h"
 #include "train/rate.h"
 #include "train/resume.h"
 #include "train/step.h"
@@ -214,7 +215,10 @@ static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
     struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
     TRY(tell_phase(l, TRAIN_PHASE_EVAL));
     TRY(step_finish(&l->stepper));
-    TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
+    TRY(averages_swap(&l->s->engine));
+    enum status status = session_evaluate(l->s, l->s->config->eval_max_batches, &r.result);
+    TRY(averages_swap(&l->s->engine));
+    TRY(status);
     *is_best = r.step > 0 && best_take(&l->state.best, l->s->config, &r.result, r.step, is_due);
     history_add(&l->state.history, &(struct history_entry){.is_eval = true,
                                                            .step = r.step,
