@@ -193,7 +193,10 @@ struct snug_forecast {
     int64_t arena_lower_bound; /* no layout of this program can be smaller */
     const char *layout_method;
     int64_t device_budget, host_budget, disk_budget; /* SNUG_NO_BUDGET: none */
-    bool device_budget_given, host_budget_given;     /* by the config; else what is free */
+    const char *disk_folder;                         /* of what is on disk; NULL: there is none */
+    int64_t disk_read, disk_written;                 /* bytes from and to disk in a step */
+    double disk_read_rate, disk_write_rate;          /* bytes per second, as measured */
+    bool device_budget_given, host_budget_given, disk_budget_given; /* else what is free */
     int64_t device_needs;  /* what counts against device_budget: on a GPU the context too */
     int64_t host_needs;    /* what counts against host_budget: all but the arena of the device */
     bool memory_is_shared; /* the device's memory is the host's: one room for both */
@@ -201,6 +204,7 @@ struct snug_forecast {
     int64_t breakdown[SNUG_MEMORY_COUNT];      /* of the arena, at its fullest instant */
     int64_t fragmentation;                     /* of the arena, at that instant */
     int64_t host_breakdown[SNUG_MEMORY_COUNT]; /* of the host's arena, at its own fullest instant */
+    int64_t disk_breakdown[SNUG_MEMORY_COUNT]; /* of what is on disk, likewise */
     const char *fullest; /* which part of the step that is: "backward, block 3, attention_grad" */
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
@@ -315,7 +319,7 @@ struct snug_train_result {
     double median_step_s, seconds;                 /* of one step; of all of them */
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
-    int64_t resident_bytes;                        /* likewise */
+    int64_t resident_bytes, disk_bytes;            /* likewise */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
 };
@@ -333,6 +337,58 @@ enum snug_status snug_run_evaluate(struct snug_run *run, const char *checkpoint,
                                    struct snug_evaluation *out) SNUG_MUST_CHECK;
 enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
                                       char **text) SNUG_MUST_CHECK;
+
+/* Other budgets ("device_memory=9GiB", "host_memory=auto") for the run that is at work in a folder:
+ * it changes over between two steps, and its losses stay the same to the bit. Waits for its answer;
+ * *answer (freed with snug_free) says in words what came of it. SNUG_ERR_FIT: nothing fits, and the
+ * run goes on as it was. *stop (NULL: never) ends the waiting. */
+enum snug_status snug_budget(const char *output_dir, const char *const *settings, size_t n_settings,
+                             volatile sig_atomic_t *stop, char **answer) SNUG_MUST_CHECK;
+
+/* ---- watching a run -------------------------------------------------------------------------- */
+
+/* A run in another process, by what it leaves in its output_dir while it trains: the last step, the
+ * instruction it is at, the memory planned for that; what others hold; how it stands. */
+struct snug_monitor;
+
+/* thresholds: "balanced", "aggressive", "conservative"; NULL: balanced. SNUG_ERR_IO where no run
+ * has trained. The settings are borrowed until it is closed. */
+enum snug_status snug_monitor_open(struct snug_monitor **out, const char *output_dir,
+                                   const struct snug_settings *settings,
+                                   const char *thresholds) SNUG_MUST_CHECK;
+void snug_monitor_close(struct snug_monitor *m); /* NULL is fine */
+/* Looks again. Growth is told from twenty looks. */
+enum snug_status snug_monitor_look(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* Plans what the run could be resumed with in less memory, for seconds or minutes; in the text and
+ * the object from then on. */
+enum snug_status snug_monitor_advise(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* What was seen last: one JSON object, or a drawing in characters. */
+enum snug_status snug_monitor_json(const struct snug_monitor *m, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_monitor_text(const struct snug_monitor *m, int n_columns, int n_rows,
+                                   bool colour, char **text) SNUG_MUST_CHECK;
+/* On the terminal of stdin and stdout until q is pressed or *stop is set. SNUG_ERR_UNSUPPORTED
+ * without ncurses. */
+enum snug_status snug_monitor_screen(struct snug_monitor *m, bool colour,
+                                     const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+
+/* The page of a run, for a browser. It listens on 127.0.0.1 unless told otherwise, and shows to
+ * whoever asks; what changes the run (save, pause, stop) takes the token, which is in the address.
+ */
+struct snug_server;
+
+/* address: "PORT" (0: any), "HOST:PORT"; NULL or "": 127.0.0.1:7007. The run need not have begun.
+ * SNUG_ERR_UNSUPPORTED without libmicrohttpd. The settings are borrowed until it is closed. */
+enum snug_status snug_server_open(struct snug_server **out, const char *output_dir,
+                                  const char *address, const struct snug_settings *settings,
+                                  const char *thresholds) SNUG_MUST_CHECK;
+const char *snug_server_url(const struct snug_server *s); /* with the token; owned by the server */
+/* Serves until *stop is set. */
+enum snug_status snug_server_run(struct snug_server *s,
+                                 const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+/* Serves the run that this process will train, in a process of its own: no client can slow it. To
+ * be called before anything is opened; ended by snug_server_close. */
+enum snug_status snug_server_start(struct snug_server *s) SNUG_MUST_CHECK;
+void snug_server_close(struct snug_server *s); /* NULL is fine */
 
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
@@ -492,6 +548,23 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
                              struct snug_exported *out) SNUG_MUST_CHECK;
 enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir,
                                     char **text) SNUG_MUST_CHECK;
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* What a config to start from is for; NULL: not said. */
+struct snug_init {
+    const char *preset; /* of snug_preset_name or snug_gpu_name */
+    const char *model;  /* "gpt2-124m" ..., a folder, ORG/NAME */
+    const char *data;   /* a file or folder */
+    const char *card;   /* of snug_gpu_name, or "cpu" */
+    const char *goal;   /* "pretrain", "finetune", "lora", "qlora" */
+    const char *output_dir;
+};
+/* A commented config, as YAML. */
+enum snug_status snug_init_config(const struct snug_init *in, char **text) SNUG_MUST_CHECK;
+/* Presets and what they are; NULL when i is past the last. */
+const char *snug_preset_name(size_t i);
+const char *snug_preset_text(size_t i);
 
 /* ---- the machine and this build -------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "device/disk/disk.h"
 #include "engine/prospects.h"
 
 enum { DRAWING_COLUMNS = 72 };
@@ -12,8 +13,9 @@ enum { DRAWING_COLUMNS = 72 };
 static void name_precision(struct snug_run *r)
 {
     const struct precision *p = &r->session.engine.settings.numerics.precision;
-    const char *rest = p->loss_scaling ? " with f32 masters and loss scaling"
-                       : p->masters    ? " with f32 masters"
+    const char *rest = p->loss_scaling    ? " with f32 masters and loss scaling"
+                       : p->split_masters ? " with 24-bit masters"
+                       : p->masters       ? " with f32 masters"
                        : p->weights == DTYPE_BF16 && r->session.options.train
                            ? " with stochastic rounding"
                            : "";
@@ -125,6 +127,17 @@ static void tell_model(const struct snug_run *run, struct snug_forecast *out)
     out->tokens_per_step = cfg->train_batch_size * task->def->units(task, cfg->max_seq_length);
 }
 
+static void tell_disk(const struct device *d, const struct forecast *f, struct snug_forecast *out)
+{
+    if (!d->disk)
+        return;
+    out->disk_folder = disk_folder(d->disk);
+    out->disk_read = f->disk_read;
+    out->disk_written = f->disk_written;
+    out->disk_read_rate = d->rates.links[TIER_DISK][TIER_HOST].alone;
+    out->disk_write_rate = d->rates.links[TIER_HOST][TIER_DISK].alone;
+}
+
 static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
 {
     const struct forecast *f = &run->session.engine.forecast;
@@ -150,12 +163,15 @@ static void tell_memory(const struct snug_run *run, struct snug_forecast *out)
     out->disk_budget = b->n_bytes[TIER_DISK];
     out->device_budget_given = b->given[TIER_DEVICE];
     out->host_budget_given = b->given[TIER_HOST];
+    out->disk_budget_given = b->given[TIER_DISK];
+    tell_disk(run->session.engine.device, f, out);
     out->memory_is_shared = b->is_shared;
     out->device_room = (struct snug_room){b->room.whose, b->room.total_bytes, b->room.free_bytes};
     out->host_room = (struct snug_room){b->host.whose, b->host.total_bytes, b->host.free_bytes};
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
         out->breakdown[c] = f->breakdown[c];
         out->host_breakdown[c] = f->host_breakdown[c];
+        out->disk_breakdown[c] = f->disk_breakdown[c];
     }
     out->fragmentation = f->fragmentation;
     out->fullest = run->timeline.peak_place;

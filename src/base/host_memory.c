@@ -1,6 +1,7 @@
 /* host_memory.c: /proc/meminfo, /proc/self/status and the memory controllers, read as they are. */
 #include "base/host_memory.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -215,6 +216,15 @@ int64_t process_resident(void)
 int64_t process_peak(void)
 {
     return own_status("VmHWM");
+}
+
+void process_forget_peak(void)
+{
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, "5", 1); /* proc(5): the peak becomes what is resident now */
+    (void)close(fd);
 }
 
 int64_t process_anonymous(void)

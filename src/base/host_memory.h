@@ -28,6 +28,7 @@ int64_t process_locked_limit(void);
 /* What the system says of this process, in bytes; 0 where it does not say. */
 int64_t process_resident(void);  /* now */
 int64_t process_peak(void);      /* the most that was ever resident at once */
+void process_forget_peak(void);  /* from here on it is that of what comes, where the system can */
 int64_t process_anonymous(void); /* now, without pages of files, which the system can drop */
 int64_t process_code_left(void); /* code that is not resident: it has not run yet */
 

@@ -278,7 +278,7 @@ const char *suggest(const char *word, const char *const *candidates, size_t n)
 {
     char a[64], b[64];
     size_t n_a = normalise(a, sizeof(a), word);
-    size_t best = n_a / 3 + 2; /* further away than this is not a typing slip */
+    size_t best = n_a / 3 + 1; /* as far away as this is no typing slip */
     const char *nearest = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t d = distance(a, n_a, b, normalise(b, sizeof(b), candidates[i]));

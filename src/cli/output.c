@@ -83,6 +83,25 @@ static void show_host(const struct snug_forecast *f)
     }
 }
 
+/* What is on disk, how fast that is, and what it does to the disk. */
+static void show_disk(const struct snug_forecast *f)
+{
+    char name[32], read[BYTES_TEXT], written[BYTES_TEXT], day[BYTES_TEXT];
+    double per_day = f->step_s > 0 ? (double)f->disk_written * 86400 / f->step_s : 0;
+    show_row("disk", f->disk_bytes, -1, "bytes; a file that is gone when the process ends");
+    for (int c = 0; c < SNUG_MEMORY_COUNT; c++) {
+        (void)snprintf(name, sizeof(name), "- %s", snug_memory_name((enum snug_memory)c));
+        if (f->disk_breakdown[c] > 0)
+            show_row(name, f->disk_breakdown[c],
+                     (double)f->disk_breakdown[c] / (double)f->disk_bytes, "");
+    }
+    show_line(LABEL, "  in             %s: %.2f GB/s read, %.2f GB/s written (measured)",
+              f->disk_folder, f->disk_read_rate / 1e9, f->disk_write_rate / 1e9);
+    show_line(LABEL, "  wear           a step reads %s and writes %s: %s written a day",
+              format_bytes(read, f->disk_read), format_bytes(written, f->disk_written),
+              format_bytes(day, (int64_t)MIN(per_day, 9e18)));
+}
+
 static void show_memory(const struct snug_forecast *f)
 {
     char note[160];
@@ -106,7 +125,7 @@ static void show_memory(const struct snug_forecast *f)
     show_row("context", f->context_bytes, -1, "bytes; the process outside of these");
     show_row("process total", f->device_bytes, -1, "bytes; the most that the system will show");
     if (f->disk_bytes > 0)
-        show_row("disk", f->disk_bytes, -1, "bytes");
+        show_disk(f);
 }
 
 static void show_tier(const char *tier, int64_t needs, int64_t budget, bool is_given)
@@ -137,6 +156,8 @@ static void show_budget(const struct snug_forecast *f)
         show_tier("device", f->device_needs, f->device_budget, f->device_budget_given);
         show_tier("host", f->host_needs, f->host_budget, f->host_budget_given);
     }
+    if (f->disk_folder)
+        show_tier("disk", f->disk_bytes, f->disk_budget, f->disk_budget_given);
     show_room(&f->device_room);
     if (!f->memory_is_shared)
         show_room(&f->host_room);
@@ -242,6 +263,10 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     show_line(LABEL, "arena     predicted %s bytes, measured %s: %s",
               format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
               f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");
+    if (f.disk_bytes > 0)
+        show_line(LABEL, "disk      predicted %s bytes, measured %s: %s",
+                  format_count(predicted, f.disk_bytes), format_count(measured, r.disk_bytes),
+                  f.disk_bytes == r.disk_bytes ? "equal" : "NOT EQUAL (please report this)");
     show_line(LABEL, "process   predicted %s, measured %s (%+.1f%%)",
               format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
               100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));

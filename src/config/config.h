@@ -40,8 +40,16 @@ enum config_optim {
     CONFIG_OPTIM_SGD,
     CONFIG_OPTIM_ADAMW_8BIT,
     CONFIG_OPTIM_PAGED_ADAMW, /* states may leave the device */
-    CONFIG_OPTIM_PAGED_ADAMW_8BIT
+    CONFIG_OPTIM_PAGED_ADAMW_8BIT,
+    CONFIG_OPTIM_LION,
+    CONFIG_OPTIM_LION_8BIT,
+    CONFIG_OPTIM_PAGED_LION,
+    CONFIG_OPTIM_PAGED_LION_8BIT,
+    CONFIG_OPTIM_ADAFACTOR,
+    CONFIG_OPTIM_MUON,
+    CONFIG_OPTIM_MUON_8BIT
 };
+enum config_adjust_lr { CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, CONFIG_ADJUST_LR_ORIGINAL };
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,
     CONFIG_SCHEDULE_COSINE,
@@ -71,6 +79,7 @@ enum config_adapter_bias {
     CONFIG_ADAPTER_BIAS_LORA_ONLY
 };
 enum config_dtype { CONFIG_F32, CONFIG_BF16 };
+enum config_master { CONFIG_MASTER_F32, CONFIG_MASTER_BF16, CONFIG_MASTER_24BIT };
 enum config_compile {
     CONFIG_COMPILE_AUTO,
     CONFIG_COMPILE_NONE,
@@ -79,7 +88,12 @@ enum config_compile {
     CONFIG_COMPILE_MAX_AUTOTUNE
 };
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
-enum config_offload { CONFIG_OFFLOAD_AUTO, CONFIG_OFFLOAD_TRUE, CONFIG_OFFLOAD_FALSE };
+enum config_offload {
+    CONFIG_OFFLOAD_AUTO,
+    CONFIG_OFFLOAD_TRUE,
+    CONFIG_OFFLOAD_FALSE,
+    CONFIG_OFFLOAD_DISK
+};
 enum config_interval { CONFIG_INTERVAL_NO, CONFIG_INTERVAL_STEPS, CONFIG_INTERVAL_EPOCH };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON, CONFIG_LOG_QUIET };
 enum config_log_level {
@@ -248,6 +262,10 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 /* What `optim` says beside the rule: states in 8-bit codes; states that may live on the host. */
 int config_optim_is_8bit(const struct config *cfg);
 int config_optim_is_paged(const struct config *cfg);
+int config_optim_is_lion(const struct config *cfg);
+int config_optim_is_muon(const struct config *cfg);
+/* States of each matrix that have a number, or a code, for every element of it. */
+int config_optim_moments(const struct config *cfg);
 
 /* What the config holds on the device although a plan could do without it there: blocks that
  * gradient_checkpointing does not name, and what an offloading key says `false` to. Whether there

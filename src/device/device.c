@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include "device/disk/disk.h"
+
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -66,10 +68,29 @@ struct link_rate link_rate_of(int64_t large, double large_s, int64_t small, doub
                               .latency_s = makes_sense ? small_s - (double)small * per_byte : 0};
 }
 
+/* Bytes go straight between a file and memory that the host can follow; else by way of the host. */
+enum status device_use_disk(struct device *d, const char *folder)
+{
+    struct disk_rates r;
+    TRY(disk_open(&d->disk, folder));
+    bool direct = device_host_reaches(d, TIER_DEVICE);
+    TRY(disk_measure(d->disk, true, &r)); /* arenas are not aligned as blocks are */
+    const struct link_rate in = {r.read, r.read / 2, r.read_s};
+    const struct link_rate out = {r.written, r.written / 2, r.written_s};
+    d->rates.links[TIER_DISK][TIER_HOST] = in;
+    d->rates.links[TIER_HOST][TIER_DISK] = out;
+    if (direct) {
+        d->rates.links[TIER_DISK][TIER_DEVICE] = in;
+        d->rates.links[TIER_DEVICE][TIER_DISK] = out;
+    }
+    return OK;
+}
+
 void device_close(struct device *d)
 {
     if (d->ops)
         d->ops->close(d);
+    disk_close(d->disk);
     *d = (struct device){0};
 }
 

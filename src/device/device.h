@@ -42,7 +42,15 @@ struct place {
 enum queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_DISK, QUEUE_COMM, QUEUE_COUNT };
 const char *queue_name(enum queue q);
 
-enum { ARENA_ALIGN = 256 }; /* of every buffer in every tier */
+enum {
+    ARENA_ALIGN = 256,       /* of every buffer in memory */
+    DISK_ARENA_ALIGN = 4096, /* of every one on disk, where blocks are what is read and written */
+};
+
+static inline int64_t tier_align(enum tier t)
+{
+    return t == TIER_DISK ? DISK_ARENA_ALIGN : ARENA_ALIGN;
+}
 
 static inline int64_t align_up(int64_t n, int64_t to)
 {
@@ -84,6 +92,7 @@ struct device_tuning {
 };
 
 struct device;
+struct disk; /* disk/disk.h */
 
 /* The same call over several pieces of memory, so that a timing finds its operands where a program
  * finds them: not in a cache. */
@@ -173,7 +182,9 @@ struct device {
     bool is_absent;      /* it is planned for, nothing runs on it (card/card.h) */
     struct device_tuning tuning;
     char description[128];
+    char address[32];   /* of a GPU, on its bus: as the driver's tools know it; "": it has none */
     char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */
+    struct disk *disk;  /* owned; NULL: it has no disk tier */
     void *state;
 };
 
@@ -193,6 +204,8 @@ enum status device_open_cuda_cached(struct device *d, int index,
 int device_count_cuda(void);
 /* Before anything is planned for it. ERR_UNSUPPORTED, with the reason, where it cannot. */
 enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
+/* Gives it a disk tier, in files of that folder, and measures how fast it is. */
+enum status device_use_disk(struct device *d, const char *folder) MUST_CHECK;
 void device_close(struct device *d);
 
 /* Whether the host may follow the addresses of a tier; where not, bytes go in and out by copies. */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "device/disk/disk.h"
 #include "engine/adapter_config.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
@@ -35,16 +36,26 @@ static enum status open_task(struct engine *e, const struct engine_options *o)
     return OK;
 }
 
+static enum status open_disk(struct device *d, const struct config *cfg)
+{
+    enum status status = device_use_disk(d, cfg->offload_folder);
+    if (status != OK)
+        return status_prefix(status, "%s", config_where(cfg, "offload_folder"));
+    if (disk_is_memory(d->disk))
+        log_warn("%s: offload_folder: '%s' is in memory (tmpfs): what is kept there is no less of "
+                 "the machine's memory than what is not",
+                 config_where(cfg, "offload_folder"), cfg->offload_folder);
+    return OK;
+}
+
 static enum status open_device(struct engine *e, const struct engine_options *o)
 {
     const struct config *cfg = e->config;
-    if (cfg->offload_folder)
-        log_warn("%s: offload_folder: this build has no disk tier: what leaves the device goes to "
-                 "host memory, and nothing is written there",
-                 config_where(cfg, "offload_folder"));
     TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
                : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
+    if (cfg->offload_folder)
+        TRY(open_disk(e->device, cfg));
     if (!e->device->ops->time_calls || o->untimed)
         return OK;
     return kernel_times_open(&e->times, e->device, o->cache_folder);
@@ -90,6 +101,7 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     w->result_bytes = r->result_bytes;
     w->data_bytes = r->data_bytes;
     w->program_bytes = executor_load_bytes;
+    w->around = e->around;
     e->params = w->stages[0].io.params;
     e->n_params = w->stages[0].io.n_params;
     if (r->loads)
@@ -188,15 +200,21 @@ enum status engine_allocate(struct engine *e)
     return executor_new(&e->executor, e->device, e->work.n_bytes);
 }
 
-enum status engine_start(struct engine *e, const char *weights_folder)
+enum status engine_load_programs(struct engine *e)
 {
-    if (!e->executor)
-        TRY(engine_allocate(e));
     for (int i = 0; i < e->work.n_stages; i++) {
         struct stage *s = &e->work.stages[i];
         TRY(executor_load(e->executor, s->program, &e->work.storage, &s->handle));
         TRY(load_constants(e, s->graph));
     }
+    return OK;
+}
+
+enum status engine_start(struct engine *e, const char *weights_folder)
+{
+    if (!e->executor)
+        TRY(engine_allocate(e));
+    TRY(engine_load_programs(e));
     TRY(engine_load_weights(e, weights_folder));
     mem_trim(); /* nor does what reading them took */
     return OK;

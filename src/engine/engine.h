@@ -48,9 +48,10 @@ struct engine {
     const struct config *config; /* borrowed; NULL: settings came without one */
     struct settings settings;
     struct task task;
-    const struct model *model;  /* the task's: of the caller, or `own_model`; or NULL */
-    struct device *device;      /* of the caller, or `own_device` */
-    struct kernel_times *times; /* NULL: kernels are not timed */
+    const struct model *model;         /* the task's: of the caller, or `own_model`; or NULL */
+    struct device *device;             /* of the caller, or `own_device` */
+    struct kernel_times *times;        /* NULL: kernels are not timed */
+    const struct surroundings *around; /* borrowed, while it is planned; NULL: as the system says */
 
     /* from engine_build on */
     struct engine_request request;
@@ -62,6 +63,7 @@ struct engine {
 
     /* from engine_start on */
     struct executor *executor;
+    bool averages_are_weights;        /* while averages_swap has them so (averages.h) */
     struct tensor *param_tensors;     /* in the order of params; read and written through `stage` */
     const struct tensor_stage *stage; /* `staging`, or the host's */
     struct tensor_stage staging;
@@ -110,6 +112,9 @@ enum status engine_allocate(struct engine *e) MUST_CHECK;
  * drawn from the seed when that is NULL. A model with an adapter also takes the folder of one: the
  * rest is then the config's model. */
 enum status engine_start(struct engine *e, const char *weights_folder) MUST_CHECK;
+
+/* The first half of that. */
+enum status engine_load_programs(struct engine *e) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */
 struct stage *engine_stage(const struct engine *e, enum stage_purpose purpose);

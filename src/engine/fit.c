@@ -29,11 +29,12 @@ enum status engine_require_fit(const struct engine *e)
 
 enum status engine_require_room(const struct engine *e)
 {
-    struct surroundings around;
+    struct surroundings read;
     struct budget now;
-    surroundings_read(&around, e->device);
-    budget_make(&now, &around, !e->device->ops->memory_is_apart, &e->settings.limits,
-                e->forecast.budget.needs);
+    if (!e->around)
+        surroundings_read(&read, e->device);
+    budget_make(&now, e->around ? e->around : &read, !e->device->ops->memory_is_apart,
+                &e->settings.limits, e->forecast.budget.needs);
     enum tier t = budget_short(&now);
     return t == TIER_COUNT ? OK : refuse(e, &now, t, false);
 }

@@ -18,6 +18,9 @@ extern "C" {
  * from the seed when that is NULL. */
 enum status engine_load_weights(struct engine *e, const char *folder) MUST_CHECK;
 
+/* Finds them alone: e->param_tensors. */
+enum status engine_bind_params(struct engine *e) MUST_CHECK;
+
 /* States and masters of the stage that trains, as checkpoints keep them. */
 struct engine_states {
     VEC(struct checkpoint_tensor) list; /* released with vec_release */

@@ -122,6 +122,18 @@ out:
     return status;
 }
 
+bool run_folder_is_busy(const char *path)
+{
+    struct str name = {0};
+    str_addf(&name, "%s/" LOCK_NAME, path);
+    int fd = name.failed ? -1 : open(name.text, O_RDONLY | O_CLOEXEC);
+    bool busy = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        (void)close(fd);
+    str_release(&name);
+    return busy;
+}
+
 void run_folder_close(struct run_folder *f)
 {
     if (f->path && f->lock >= 0)

@@ -61,6 +61,9 @@ enum status run_folder_find_other(const struct run_folder *f, const char *id,
  * somebody else's is renamed. */
 enum status run_folder_clear(const struct run_folder *f) MUST_CHECK;
 
+/* Whether a run is at work in a folder; false also where there is none, or no lock to tell. */
+bool run_folder_is_busy(const char *path);
+
 /* Notes that the folder belongs to this run. */
 enum status run_folder_claim(struct run_folder *f, const char *id) MUST_CHECK;
 

@@ -68,7 +68,7 @@ static enum status check_buffer(const struct program *p, const struct storage *s
     const struct buffer *b = &p->buffers.items[i];
     bool whole = b->first == 0 && b->last == MAX((int32_t)p->instrs.n - 1, 0);
     if (b->tier < 0 || b->tier >= TIER_COUNT || b->n_bytes < 0 || b->offset < 0 ||
-        b->offset % ARENA_ALIGN || b->n_bytes > p->n_bytes[b->tier] - b->offset)
+        b->offset % tier_align(b->tier) || b->n_bytes > p->n_bytes[b->tier] - b->offset)
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') is outside its arena", p->name, i, b->name);
     if (b->first < 0 || b->last < b->first || (size_t)b->last >= MAX(p->instrs.n, (size_t)1))
         return FAIL(ERR_PROGRAM, "%s: buffer %d ('%s') has no lifetime", p->name, i, b->name);

@@ -81,11 +81,6 @@ static enum status emit_root(struct emitter *e, value_id v)
     enum tier tier = persistent || x->role == ROLE_GRADIENT ? e->plan->home[v] : TIER_DEVICE;
     enum memory_class kind = emit_class(e, v, false);
     int32_t b;
-    if (tier == TIER_DISK)
-        return FAIL(ERR_UNSUPPORTED,
-                    "'%s' cannot live on disk: this version keeps storage on the "
-                    "device or on the host",
-                    x->name);
     TRY(emit_buffer(e, x->name, kind, tier, value_bytes(e->g, v), v, &b));
     e->p->buffers.items[b].carried = !persistent;
     if (persistent) {

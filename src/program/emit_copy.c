@@ -7,6 +7,12 @@
  * `wait a` orders the copy after every earlier use of both ends by compute; `wait b` comes at once
  * when compute needs the data (copies in; overlap.c moves all but this wait to the front), and when
  * plan.behind_bytes are under way where it only needs the memory back (copies out).
+ *
+ * What is on disk comes and goes by way of the host where the host cannot follow the device's
+ * addresses: two copies with memory of the host between them,
+ *
+ *     compute: record a    disk: wait a, copy, record c    in: wait c, copy, record b    compute:
+ * wait b
  */
 #include "program/emit.h"
 
@@ -19,12 +25,10 @@ struct transfer {
     int after;
 };
 
-static enum status copy(struct emitter *e, const struct transfer *t, int *done)
+/* The copy alone, behind t->after. */
+static enum status hop(struct emitter *e, const struct transfer *t, int *done)
 {
-    int start = e->p->n_events++;
     *done = e->p->n_events++;
-    TRY(emit_event(e, INSTR_RECORD, QUEUE_COMPUTE, start));
-    TRY(emit_event(e, INSTR_WAIT, t->queue, start));
     if (t->after >= 0)
         TRY(emit_event(e, INSTR_WAIT, t->queue, t->after));
     TRY(emit_operand_range(e, t->src, ACCESS_READ, t->value, t->range));
@@ -32,6 +36,49 @@ static enum status copy(struct emitter *e, const struct transfer *t, int *done)
     struct instr i = {.kind = INSTR_COPY, .queue = t->queue, .node = NODE_NONE};
     TRY(emit_instr(e, i, 2));
     return emit_event(e, INSTR_RECORD, t->queue, *done);
+}
+
+/* The copy behind everything that compute has done so far. */
+static enum status copy(struct emitter *e, const struct transfer *t, int *done)
+{
+    int start = e->p->n_events++;
+    TRY(emit_event(e, INSTR_RECORD, QUEUE_COMPUTE, start));
+    TRY(emit_event(e, INSTR_WAIT, t->queue, start));
+    return hop(e, t, done);
+}
+
+static bool is_on_disk(const struct emitter *e, int32_t buffer)
+{
+    return e->p->buffers.items[buffer].tier == TIER_DISK;
+}
+
+static bool goes_by_host(const struct emitter *e, const struct transfer *t)
+{
+    return (is_on_disk(e, t->src) || is_on_disk(e, t->dst)) &&
+           !device_host_reaches(e->device, TIER_DEVICE);
+}
+
+/* Memory of the host for what is between the disk and the device. */
+static enum status make_halfway(struct emitter *e, const struct transfer *t, int32_t *out)
+{
+    const struct buffer *src = &e->p->buffers.items[t->src];
+    TRY(emit_buffer(e, src->name, MEMORY_STAGING, TIER_HOST, t->range.n_bytes, src->value, out));
+    e->p->buffers.items[*out].value_at = t->range.at;
+    return OK;
+}
+
+/* From disk, if by way of the host, or from the host. */
+static enum status copy_here(struct emitter *e, struct transfer t, int *done)
+{
+    struct transfer first = t;
+    t.queue = first.queue = is_on_disk(e, t.src) ? QUEUE_DISK : QUEUE_IN;
+    if (!goes_by_host(e, &t))
+        return copy(e, &t, done);
+    TRY(make_halfway(e, &t, &first.dst));
+    TRY(copy(e, &first, &t.after));
+    t.src = first.dst;
+    t.queue = QUEUE_IN;
+    return hop(e, &t, done);
 }
 
 static struct byte_range all_of(const struct emitter *e, value_id v)
@@ -47,11 +94,10 @@ static enum status copy_in(struct emitter *e, struct transfer t, value_id root,
     const char *name = e->p->buffers.items[t.src].name;
     TRY(emit_buffer(e, name, kind, TIER_DEVICE, t.range.n_bytes, root, &t.dst));
     e->p->buffers.items[t.dst].value_at = t.range.at;
-    t.queue = QUEUE_IN;
     t.after = e->ready[root];
     struct fetch f = {
         .first = (int32_t)e->p->instrs.n, .after = t.after, .n_bytes = t.range.n_bytes};
-    TRY(copy(e, &t, &done));
+    TRY(copy_here(e, t, &done));
     f.n = (int32_t)e->p->instrs.n - f.first;
     TRY(vec_push(&e->fetches, f));
     e->where[root] = t.dst;
@@ -88,23 +134,43 @@ void emit_drop_parts(struct emitter *e)
     e->parts.n = 0;
 }
 
-/* The device buffer stays as it is until compute has waited for the copy. */
-static enum status copy_out(struct emitter *e, const struct transfer *t, int *done)
+/* What a copy reads stays as it is until compute has waited for it. */
+static enum status keep_source(struct emitter *e, const struct transfer *t, int done)
 {
-    TRY(copy(e, t, done));
-    struct pending_copy c = {t->src, *done, t->range.n_bytes};
+    struct pending_copy c = {t->src, done, t->range.n_bytes};
     return vec_push(&e->pending, c);
+}
+
+static enum status copy_out(struct emitter *e, struct transfer t, int *done)
+{
+    struct transfer first = t;
+    t.queue = first.queue = is_on_disk(e, t.dst) ? QUEUE_DISK : QUEUE_OUT;
+    if (!goes_by_host(e, &t)) {
+        TRY(copy(e, &t, done));
+        return keep_source(e, &t, *done);
+    }
+    int there;
+    first.queue = QUEUE_OUT;
+    first.after = -1;
+    TRY(make_halfway(e, &t, &first.dst));
+    TRY(copy(e, &first, &there));
+    TRY(keep_source(e, &first, there));
+    t.src = first.dst;
+    if (t.after >= 0)
+        TRY(emit_event(e, INSTR_WAIT, t.queue, t.after));
+    t.after = there;
+    TRY(hop(e, &t, done));
+    return keep_source(e, &t, *done);
 }
 
 static enum status leave(struct emitter *e, value_id root, int32_t dst)
 {
-    struct transfer t = {.queue = QUEUE_OUT,
-                         .src = e->where[root],
+    struct transfer t = {.src = e->where[root],
                          .dst = dst,
                          .value = e->now[root],
                          .range = all_of(e, root),
                          .after = e->ready[root]};
-    return copy_out(e, &t, &e->ready[root]);
+    return copy_out(e, t, &e->ready[root]);
 }
 
 enum status emit_move_out(struct emitter *e, value_id root)
@@ -128,13 +194,12 @@ enum status emit_write_back(struct emitter *e, value_id root)
 enum status emit_write_part(struct emitter *e, value_id root, value_id value,
                             struct byte_range range, int *done)
 {
-    struct transfer t = {.queue = QUEUE_OUT,
-                         .src = e->where[root],
+    struct transfer t = {.src = e->where[root],
                          .dst = e->home[root],
                          .value = value,
                          .range = range,
                          .after = e->ready[root]};
-    return copy_out(e, &t, done);
+    return copy_out(e, t, done);
 }
 
 void emit_unstage_all(struct emitter *e)
@@ -235,13 +300,12 @@ enum status emit_output_copies(struct emitter *e)
         TRY(emit_ensure(e, o->value, true));
         TRY(find_port(e, false, o->name, o->value, &port));
         value_id held = value_view_root(e->g, o->value);
-        struct transfer t = {.queue = QUEUE_OUT,
-                             .src = e->where[value_root(e->g, o->value)],
+        struct transfer t = {.src = e->where[value_root(e->g, o->value)],
                              .dst = port,
                              .value = held,
                              .range = all_of(e, held),
                              .after = -1};
-        TRY(copy_out(e, &t, &done));
+        TRY(copy_out(e, t, &done));
     }
     return OK;
 }

@@ -42,7 +42,7 @@ static enum status place_tier(struct program *p, const struct storage *storage, 
     enum status status;
     TRY(items_find(&x, p, tier));
     struct layout_result r;
-    TRY_GOTO(layout_solve(x.items, x.n, ARENA_ALIGN, &r), out);
+    TRY_GOTO(layout_solve(x.items, x.n, tier_align(tier), &r), out);
     for (size_t k = 0; k < x.n; k++)
         p->buffers.items[x.index[k]].offset = storage->n_bytes[tier] + x.items[k].offset;
     p->n_storage[tier] = storage->n_bytes[tier];
@@ -60,7 +60,8 @@ enum status program_bound(struct program *p, const struct storage *storage)
         struct tier_items x;
         int64_t live;
         TRY(items_find(&x, p, (enum tier)t));
-        enum status status = layout_lower_bound(x.items, x.n, ARENA_ALIGN, &live, NULL);
+        enum status status =
+            layout_lower_bound(x.items, x.n, tier_align((enum tier)t), &live, NULL);
         items_release(&x);
         TRY(status);
         p->n_bytes[t] = p->lower_bound[t] = storage->n_bytes[t] + live;

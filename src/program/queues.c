@@ -32,10 +32,11 @@ struct run {
 
 /* ---- before it begins ------------------------------------------------------------------------ */
 
-/* Where kernels run when they are called, all queues are one. */
+/* Where kernels run when they are called, all queues are one, but the disk's. */
 static int lane_of(const struct run *r, int32_t k)
 {
-    return r->device->ops->queue ? (int)r->instrs[k].queue : 0;
+    bool apart = r->device->ops->queue || r->instrs[k].queue == QUEUE_DISK;
+    return apart ? (int)r->instrs[k].queue : 0;
 }
 
 static void link_lanes(struct run *r)

@@ -48,13 +48,13 @@ void program_memory_at(const struct program *p, const struct storage *storage, e
     for (size_t i = 0; i < storage->entries.n; i++) {
         const struct storage_entry *e = &storage->entries.items[i];
         if (e->tier == tier)
-            by_class[e->kind] += align_up(e->n_bytes, ARENA_ALIGN);
+            by_class[e->kind] += align_up(e->n_bytes, tier_align(e->tier));
     }
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
         bool alive = b->first <= instr && instr <= b->last;
         if (b->tier == tier && b->storage < 0 && b->merged_into < 0 && alive)
-            by_class[b->kind] += align_up(b->n_bytes, ARENA_ALIGN);
+            by_class[b->kind] += align_up(b->n_bytes, tier_align(b->tier));
     }
 }
 
@@ -82,7 +82,7 @@ int32_t program_peak(const struct program *p, enum tier tier)
         const struct buffer *b = &p->buffers.items[i];
         if (b->tier != tier || b->storage >= 0 || b->merged_into >= 0)
             continue;
-        int64_t n_bytes = align_up(b->n_bytes, ARENA_ALIGN);
+        int64_t n_bytes = align_up(b->n_bytes, tier_align(b->tier));
         changes[n++] = (struct change){b->first, n_bytes};
         changes[n++] = (struct change){b->last + 1, -n_bytes};
     }

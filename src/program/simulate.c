@@ -350,7 +350,8 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
 static enum status check_high_water(const struct simulator *s, const struct storage *storage)
 {
     for (int t = 0; t < TIER_COUNT; t++) {
-        int64_t reached = align_up(MAX(s->high_water[t], storage->n_bytes[t]), ARENA_ALIGN);
+        int64_t reached =
+            align_up(MAX(s->high_water[t], storage->n_bytes[t]), tier_align((enum tier)t));
         if (reached != s->p->n_bytes[t])
             return FAIL(ERR_PROGRAM, "%s: %s reaches %lld bytes, but %lld were predicted",
                         s->p->name, tier_name((enum tier)t), (long long)reached,

@@ -73,7 +73,7 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
                               .offset = s->n_bytes[tier]};
     TRY(pool_status(&s->pool));
     TRY(vec_push(&s->entries, e));
-    s->n_bytes[tier] += align_up(n_bytes, ARENA_ALIGN);
+    s->n_bytes[tier] += align_up(n_bytes, tier_align(tier));
     *index = (int32_t)s->entries.n - 1;
     return index_last(s);
 }

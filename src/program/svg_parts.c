@@ -87,13 +87,17 @@ static const char *part_fill(const struct lane_span *s)
         [PASS_BEGIN] = "#9a9a9a", [PASS_FORWARD] = "#4c86c6", [PASS_BACKWARD] = "#d98a3d",
         [PASS_NORM] = "#8c6d46",  [PASS_UPDATE] = "#8a63b8",  [LANE_RECOMPUTE] = "#7fbf6a",
         [LANE_COPY] = "#2f9c95"};
+    if (s->part == LANE_COPY && s->queue == QUEUE_DISK)
+        return "#7a7f3a";
     return s->part == LANE_COPY && s->queue == QUEUE_OUT ? "#c4648f" : fills[s->part];
 }
 
 static const char *part_word(const struct lane_span *s)
 {
     if (s->part == LANE_COPY)
-        return s->queue == QUEUE_OUT ? "copies out" : "copies in";
+        return s->queue == QUEUE_DISK  ? "to, from disk"
+               : s->queue == QUEUE_OUT ? "copies out"
+                                       : "copies in";
     return s->part == LANE_RECOMPUTE ? "recompute" : pass_name((enum pass)s->part);
 }
 

@@ -27,13 +27,13 @@ static void sweep(const struct program *p, const struct storage *storage, enum t
     for (size_t i = 0; i < storage->entries.n; i++) {
         const struct storage_entry *e = &storage->entries.items[i];
         if (e->tier == tier)
-            at[0].by_class[e->kind] += align_up(e->n_bytes, ARENA_ALIGN);
+            at[0].by_class[e->kind] += align_up(e->n_bytes, tier_align(e->tier));
     }
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
         if (b->tier != tier || b->storage >= 0 || b->merged_into >= 0)
             continue;
-        int64_t n_bytes = align_up(b->n_bytes, ARENA_ALIGN);
+        int64_t n_bytes = align_up(b->n_bytes, tier_align(b->tier));
         at[b->first].by_class[b->kind] += n_bytes;
         if ((size_t)b->last + 1 < n)
             at[b->last + 1].by_class[b->kind] -= n_bytes;

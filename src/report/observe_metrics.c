@@ -47,10 +47,18 @@ static enum status on_save(void *user, int64_t step, const char *path, double se
     return write_line(user, line_save(step, path, seconds));
 }
 
+static enum status on_budget(void *user, const struct budget_record *r)
+{
+    return write_line(user, line_budget(r));
+}
+
 struct train_observer observe_metrics(struct observe_metrics *o)
 {
-    return (struct train_observer){
-        .user = o, .on_step = on_step, .on_eval = on_eval, .on_save = on_save};
+    return (struct train_observer){.user = o,
+                                   .on_step = on_step,
+                                   .on_eval = on_eval,
+                                   .on_save = on_save,
+                                   .on_budget = on_budget};
 }
 
 enum status observe_metrics_end(struct observe_metrics *o, const struct train_result *r,

@@ -173,9 +173,27 @@ static enum status on_save(void *user, int64_t step, const char *path, double se
     return OK;
 }
 
+static enum status on_budget(void *user, const struct budget_record *r)
+{
+    const struct observe_terminal *o = user;
+    if (o->config->log_format == CONFIG_LOG_QUIET)
+        return OK;
+    if (o->config->log_format == CONFIG_LOG_JSON)
+        return show_json(line_budget(r));
+    if (r->changed)
+        log_info("budget step %lld  %s: %s", (long long)r->step, r->wanted, r->text);
+    else
+        log_warn("step %lld: %s is refused, and the run goes on as it was: %s", (long long)r->step,
+                 r->wanted, r->text);
+    return OK;
+}
+
 struct train_observer observe_terminal(struct observe_terminal *o, const struct config *cfg)
 {
     *o = (struct observe_terminal){.config = cfg};
-    return (struct train_observer){
-        .user = o, .on_step = on_step, .on_eval = on_eval, .on_save = on_save};
+    return (struct train_observer){.user = o,
+                                   .on_step = on_step,
+                                   .on_eval = on_eval,
+                                   .on_save = on_save,
+                                   .on_budget = on_budget};
 }

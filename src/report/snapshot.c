@@ -177,7 +177,7 @@ static void add_event(struct snapshot *s, const struct moment *m, const char *ac
 {
     const struct span *x = &s->spans.items[m->span];
     open_event(&s->pickle, action, address_of(x->tier, x->offset),
-               align_up(x->n_bytes, ARENA_ALIGN), s->clock[m->at]);
+               align_up(x->n_bytes, tier_align(x->tier)), s->clock[m->at]);
     pickle_set_text(&s->pickle, "category", memory_class_name(x->kind));
     add_frames(s, x);
     pickle_close_dict(&s->pickle);
@@ -231,7 +231,7 @@ static int64_t add_blocks(struct snapshot *s, enum tier t)
         const struct span *x = &s->spans.items[i];
         if (x->tier != t || !is_whole(s, x))
             continue;
-        int64_t n_bytes = align_up(x->n_bytes, ARENA_ALIGN);
+        int64_t n_bytes = align_up(x->n_bytes, tier_align(x->tier));
         if (x->offset > end)
             add_block(s, t, end, x->offset - end, NULL);
         add_block(s, t, x->offset, n_bytes, x);

@@ -21,11 +21,16 @@
 
 enum { DEAD = 0xA5 };
 
+static bool has_addresses(enum tier t)
+{
+    return t != TIER_DISK;
+}
+
 /* Lives for part of the program only; ports, storage and carried values are never filled. */
 static bool is_transient(const struct program *p, const struct buffer *b)
 {
     bool whole = b->first == 0 && (size_t)b->last + 1 >= p->instrs.n;
-    return b->storage < 0 && !b->carried && b->merged_into < 0 && !whole;
+    return has_addresses(b->tier) && b->storage < 0 && !b->carried && b->merged_into < 0 && !whole;
 }
 
 /* Buckets of buffers by first or last instruction. */
@@ -76,7 +81,7 @@ static void forbid_transients(const struct poison *x)
 {
     for (int t = 0; t < TIER_COUNT; t++) {
         int64_t first = x->p->n_storage[t];
-        if (x->p->n_bytes[t] > first)
+        if (x->p->n_bytes[t] > first && has_addresses((enum tier)t))
             FORBID((char *)x->arenas[t].base + first, (size_t)(x->p->n_bytes[t] - first));
     }
 }
@@ -87,7 +92,7 @@ static void forbid_padding(const struct poison *x)
     for (size_t i = 0; i < x->storage->entries.n; i++) {
         const struct storage_entry *e = &x->storage->entries.items[i];
         int64_t n_padding = align_up(e->n_bytes, ARENA_ALIGN) - e->n_bytes;
-        if (n_padding > 0)
+        if (n_padding > 0 && has_addresses(e->tier))
             FORBID((char *)x->arenas[e->tier].base + e->offset + e->n_bytes, (size_t)n_padding);
     }
 }
@@ -100,7 +105,8 @@ void poison_enter(const struct poison *x)
     forbid_padding(x);
     for (size_t i = 0; i < x->p->buffers.n; i++) {
         const struct buffer *b = &x->p->buffers.items[i];
-        if (b->storage < 0 && b->merged_into < 0 && b->n_bytes > 0 && !is_transient(x->p, b))
+        if (has_addresses(b->tier) && b->storage < 0 && b->merged_into < 0 && b->n_bytes > 0 &&
+            !is_transient(x->p, b))
             PERMIT(address(x, b), (size_t)b->n_bytes);
     }
 }
@@ -128,7 +134,7 @@ void poison_after(const struct poison *x, int32_t at)
 void poison_leave(const struct poison *x)
 {
     for (int t = 0; x->born_at && t < TIER_COUNT; t++) {
-        if (x->p->n_bytes[t] > 0)
+        if (x->p->n_bytes[t] > 0 && has_addresses((enum tier)t))
             PERMIT(x->arenas[t].base, (size_t)x->p->n_bytes[t]);
     }
 }

@@ -12,11 +12,12 @@ static int64_t left_of(const struct device_room *r, int64_t taken)
 void budget_make(struct budget *b, const struct surroundings *around, bool is_shared,
                  const struct limits *limits, const int64_t needs[TIER_COUNT])
 {
-    *b = (struct budget){.is_shared = is_shared, .room = around->room, .host = around->host};
+    *b = (struct budget){
+        .is_shared = is_shared, .room = around->room, .host = around->host, .disk = around->disk};
     memcpy(b->needs, needs, sizeof(b->needs));
     b->had[TIER_DEVICE] = left_of(&b->room, b->is_shared ? needs[TIER_HOST] : 0);
     b->had[TIER_HOST] = left_of(&b->host, b->is_shared ? needs[TIER_DEVICE] : 0);
-    b->had[TIER_DISK] = INT64_MAX;
+    b->had[TIER_DISK] = b->disk.free_bytes;
     for (int t = 0; t < TIER_COUNT; t++) {
         b->given[t] = limits->n_bytes[t] != LIMIT_OPEN;
         b->n_bytes[t] = b->given[t] ? limits->n_bytes[t] : b->had[t];
@@ -46,7 +47,7 @@ enum tier budget_short(const struct budget *b)
 
 static const struct device_room *room_of(const struct budget *b, enum tier t)
 {
-    return t == TIER_DEVICE ? &b->room : &b->host;
+    return t == TIER_DEVICE ? &b->room : t == TIER_HOST ? &b->host : &b->disk;
 }
 
 void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct str *out)
@@ -60,7 +61,7 @@ void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct 
     enum tier other = t == TIER_DEVICE ? TIER_HOST : TIER_DEVICE;
     str_add(out, "but ");
     room_add_text(room_of(b, t), out);
-    if (b->is_shared)
+    if (b->is_shared && t != TIER_DISK)
         str_addf(out, ", and %s of that go to %s", format_bytes(bytes, b->needs[other]),
                  t == TIER_DEVICE ? "what the process holds beside the arena" : "the arena");
     str_addf(out, " (%s_memory: %s is what can be had)", tier_name(t),
@@ -72,6 +73,8 @@ const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char 
     const char *whose = room_of(b, t)->whose;
     if (is_given)
         (void)snprintf(out, 320, "raise %s_memory", tier_name(t));
+    else if (t == TIER_DISK)
+        (void)snprintf(out, 320, "free some of it, or name an offload_folder with more");
     else if (strncmp(whose, "cgroup", 6) == 0 || strncmp(whose, "ulimit", 6) == 0)
         (void)snprintf(out, 320, "raise the limit of %s", whose);
     else

@@ -27,6 +27,7 @@ struct budget {
     int64_t had[TIER_COUNT];     /* what can be had of each now, whatever was given */
     struct device_room room;     /* of the device's memory */
     struct device_room host;     /* of the host's; the same one where it is shared */
+    struct device_room disk;     /* of the disk tier's folder */
 };
 
 void budget_make(struct budget *b, const struct surroundings *around, bool is_shared,

@@ -7,9 +7,10 @@ struct phase_work {
     double seconds; /* of compute */
     int64_t n_in, n_out, largest_in;
     int copies_in, copies_out;
-    int after;   /* a phase whose copies out come before its copies in; -1: none */
-    double ends; /* compute */
-    double left; /* its copies out are done */
+    double disk_s; /* of copies to and from disk */
+    int after;     /* a phase whose copies out come before its copies in; -1: none */
+    double ends;   /* compute */
+    double left;   /* its copies out are done */
 };
 
 /* Of a phase's compute, what is left when the last of its fetches is there. */
@@ -40,8 +41,26 @@ static void add_out(struct phase_work *w, int64_t n_bytes, int n_copies)
     w->copies_out += n_copies;
 }
 
-static void add_place(const struct clocks *c, int place, int option)
+/* Bytes to or from disk; where they go by way of the host, that link is much the faster one. */
+static void add_disk(const struct clocks *c, struct phase_work *w, int64_t n_in, int64_t n_out,
+                     int n_copies)
 {
+    const struct device_rates *r = &c->device->rates;
+    const struct link_rate *in = &r->links[TIER_DISK][TIER_HOST],
+                           *out = &r->links[TIER_HOST][TIER_DISK];
+    if (in->alone > 0 && out->alone > 0)
+        w->disk_s += (double)n_in / in->alone + (double)n_out / out->alone +
+                     n_copies * MAX(in->latency_s, out->latency_s);
+}
+
+static bool is_on_disk(const struct clocks *c, const struct outline *o, enum extent e, int place)
+{
+    return decisions_tier(o->decisions, e, place, c->survey->n_places - 2) == TIER_DISK;
+}
+
+static void add_place(const struct clocks *c, const struct outline *outline, int place, int option)
+{
+    bool on_disk = is_on_disk(c, outline, EXTENT_MOVED, place);
     const struct place_facts *p = &c->survey->places[place];
     const struct option *o = &c->options[place].items[option];
     if (p->backward >= 0)
@@ -51,6 +70,11 @@ static void add_place(const struct clocks *c, int place, int option)
         int back = x->back >= 0 ? x->back : p->backward;
         if (!(o->moved >> u & 1) || back < 0 || x->gone < 0)
             continue;
+        if (on_disk) {
+            add_disk(c, &c->work[x->gone], 0, x->n_movable, 1);
+            add_disk(c, &c->work[back], x->n_movable, 0, 1);
+            continue;
+        }
         add_out(&c->work[x->gone], x->n_movable, 1);
         add_in(&c->work[back], x->n_movable, 1, x->n_movable, x->gone);
     }
@@ -73,10 +97,14 @@ static void gather(const struct clocks *c, const struct outline *o)
     for (int q = 0; q < s->n_phases; q++)
         c->work[q] = (struct phase_work){.seconds = s->phases[q].seconds, .after = -1};
     for (int p = 0; p < s->n_places; p++)
-        add_place(c, p, o->option[p]);
+        add_place(c, o, p, o->option[p]);
     for (int i = 0; i < s->n_touches; i++) {
         const struct touch *t = &s->touches[i];
-        if (o->away[t->place][t->home])
+        if (!o->away[t->place][t->home])
+            continue;
+        if (is_on_disk(c, o, home_extent(t->home), t->place))
+            add_disk(c, &c->work[t->phase], t->n_in, t->n_out, t->copies_in + t->copies_out);
+        else
             add_touch(c, t);
     }
 }
@@ -85,7 +113,7 @@ static void gather(const struct clocks *c, const struct outline *o)
 
 /* The clocks of a section, and the windows that the ring leaves them. */
 struct run {
-    double compute, in, out;
+    double compute, in, out, disk;
     int oldest; /* phase whose fetches count as ahead of compute, and all after it */
     int64_t ahead;
     int trailing; /* phase whose copies out compute has not waited for */
@@ -146,6 +174,9 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
         begins = MAX(begins, c->work[r->trailing].left);
         r->behind -= c->work[r->trailing++].n_out;
     }
+    r->disk += w->disk_s;
+    if (o->ring_bytes == 0)
+        begins += w->disk_s;
     double there = fetch(c, o, r, q, &begins);
     w->ends = MAX(begins + w->seconds, there + tail * w->seconds);
     if (w->n_out > 0) {
@@ -159,16 +190,18 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
     r->compute = w->ends;
 }
 
-/* Where kernels run when they are called, copies are part of the line. */
-static double in_line(const struct clocks *c, int q)
+/* Where kernels run when they are called, copies are part of the line, but the disk's; of those a
+ * phase waits for what its ring has no room for. */
+static double in_line(const struct clocks *c, const struct outline *o, int q)
 {
     const struct phase_work *w = &c->work[q];
     const struct device_rates *rates = &c->device->rates;
     const struct link_rate *in = &rates->links[TIER_HOST][TIER_DEVICE];
     const struct link_rate *out = &rates->links[TIER_DEVICE][TIER_HOST];
     double start = MAX(in->latency_s, rates->launch_s);
-    return w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) +
-           start * (w->copies_in + w->copies_out);
+    double seconds = w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) +
+                     start * (w->copies_in + w->copies_out);
+    return o->ring_bytes == 0 ? seconds + w->disk_s : MAX(seconds, w->disk_s);
 }
 
 double clocks_step(const struct clocks *c, const struct outline *o)
@@ -180,12 +213,12 @@ double clocks_step(const struct clocks *c, const struct outline *o)
     for (int q = 0; q < s->n_phases; q++) {
         int section = s->phases[q].section;
         if (!c->device->ops->queue) {
-            step += in_line(c, q) * s->section_times[section];
+            step += in_line(c, o, q) * s->section_times[section];
             continue;
         }
         run_phase(c, o, &r, q);
         if (q + 1 == s->n_phases || s->phases[q + 1].section != section) {
-            step += MAX(r.compute, MAX(r.in, r.out)) * s->section_times[section];
+            step += MAX(MAX(r.compute, r.disk), MAX(r.in, r.out)) * s->section_times[section];
             r = (struct run){.oldest = q + 1, .trailing = q + 1};
         }
     }

@@ -16,6 +16,7 @@ struct outline {
     const int *option;                    /* [n_places] */
     const bool (*away)[HOME_CLASS_COUNT]; /* [n_places] */
     int64_t ring_bytes;
+    const struct decisions *decisions; /* what of it is on disk */
 };
 
 struct clocks {

@@ -76,14 +76,33 @@ static bool waits_away(const struct decisions *d, const struct plan *p, int plac
                      d->n[EXTENT_GRADIENTS]);
 }
 
-static bool is_away(const struct decisions *d, const struct plan *p, int place, enum home_class c)
+enum extent home_extent(enum home_class c)
 {
     static const enum extent extents[HOME_CLASS_COUNT] = {
         [HOME_WEIGHTS] = EXTENT_WEIGHTS,
         [HOME_STATES] = EXTENT_STATES,
         [HOME_GRADIENTS] = EXTENT_GRADIENTS,
     };
-    return d->places ? d->places[place].away[c] : is_within(p, place, d->n[extents[c]]);
+    return extents[c];
+}
+
+static bool is_away(const struct decisions *d, const struct plan *p, int place, enum home_class c)
+{
+    return d->places ? d->places[place].away[c] : is_within(p, place, d->n[home_extent(c)]);
+}
+
+enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
+{
+    return MIN(place, n_blocks) < d->disk[e] ? TIER_DISK : TIER_HOST;
+}
+
+bool decisions_use_disk(const struct decisions *d)
+{
+    for (int e = 0; e < EXTENT_COUNT; e++) {
+        if (d->disk[e] > 0)
+            return true;
+    }
+    return false;
 }
 
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
@@ -96,20 +115,24 @@ void decisions_apply_homes(const struct decisions *d, struct plan *p, const stru
         if (x->producer != NODE_NONE || c == HOME_CLASS_COUNT ||
             p->facts[v].first_reader == NODE_NONE)
             continue;
-        if (is_away(d, p, place_of_root(p, g, v), c) && decisions_is_large(d, g, v))
-            p->home[v] = TIER_HOST;
+        int place = place_of_root(p, g, v);
+        if (is_away(d, p, place, c) && decisions_is_large(d, g, v))
+            p->home[v] = decisions_tier(d, home_extent(c), place, p->n_blocks);
     }
 }
 
 /* ---- what is saved --------------------------------------------------------------------------- */
 
 static void move_outputs(const struct decisions *d, struct plan *p, const struct graph *g,
-                         const struct node *n)
+                         node_id k)
 {
+    const struct node *n = graph_node(g, k);
+    enum extent e = n->pass == PASS_FORWARD ? EXTENT_MOVED : EXTENT_GRADIENTS;
+    enum tier tier = decisions_tier(d, e, place_of_node(p, g, k), p->n_blocks);
     for (int i = 0; i < n->n_out; i++) {
         value_id v = n->out[i];
         if (p->treat[v] == KEEP && decisions_is_large(d, g, v) && plan_allows(p, g, v, MOVE))
-            plan_move(p, v, TIER_HOST);
+            plan_move(p, v, tier);
     }
 }
 
@@ -120,15 +143,16 @@ static void apply_moves(const struct decisions *d, struct plan *p, const struct 
         int place = place_of_node(p, g, k);
         if ((n->pass == PASS_FORWARD && !d->places && is_within(p, place, d->n[EXTENT_MOVED])) ||
             (n->pass == PASS_BACKWARD && waits_away(d, p, place)))
-            move_outputs(d, p, g, n);
+            move_outputs(d, p, g, k);
     }
 }
 
 static void treat_outputs(const struct decisions *d, struct plan *p, const struct graph *g,
-                          const struct node *n, enum treatment t)
+                          node_id k, enum treatment t)
 {
+    const struct node *n = graph_node(g, k);
     if (t == MOVE)
-        move_outputs(d, p, g, n);
+        move_outputs(d, p, g, k);
     for (int i = 0; t == RECOMPUTE && i < n->n_out; i++) {
         if (plan_may_drop(p, g, n->out[i]))
             p->treat[n->out[i]] = RECOMPUTE;
@@ -178,7 +202,7 @@ static enum status apply_saved_sets(const struct decisions *d, struct plan *p,
         int place = place_of_node(p, g, k);
         const struct saved_set *set = d->places[place].saved;
         if (n_seen[place] < set->n_nodes)
-            treat_outputs(d, p, g, n, set->treat[n_seen[place]++]);
+            treat_outputs(d, p, g, k, set->treat[n_seen[place]++]);
     }
     count_recomputed(p, g);
     return OK;
@@ -299,6 +323,35 @@ static const char *const extent_words[EXTENT_COUNT] = {
     [EXTENT_WEIGHTS] = "weights of ",
 };
 
+/* Blocks, and what belongs to none, whose part of a class is on disk. */
+static int count_on_disk(const struct decisions *d, enum extent e, int n_blocks)
+{
+    int n = 0;
+    if (!d->places || e == EXTENT_MOVED)
+        return MIN(d->disk[e], d->n[e]);
+    for (int p = 0; p <= n_blocks; p++) {
+        bool away = false;
+        for (int c = 0; c < HOME_CLASS_COUNT; c++)
+            away |= home_extent((enum home_class)c) == e && d->places[p].away[c];
+        n += away && p < d->disk[e];
+    }
+    return n;
+}
+
+static void add_where(const struct decisions *d, enum extent e, int n_blocks, struct str *out)
+{
+    int n = count_on_disk(d, e, n_blocks);
+    if (n == 0) {
+        str_add(out, " on the host");
+    } else if (n >= MIN(d->n[e], n_blocks + 1)) {
+        str_add(out, " on disk");
+    } else {
+        str_add(out, " away, ");
+        add_count(out, n, n_blocks);
+        str_add(out, "' on disk, the rest on the host");
+    }
+}
+
 void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out)
 {
     char ring[BYTES_TEXT];
@@ -311,7 +364,10 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
             continue;
         str_addf(&text, "%s%s", text.n ? "; " : "", extent_words[e]);
         add_count(&text, n, n_blocks);
-        str_add(&text, e == EXTENT_RECOMPUTED ? " recomputed" : " on the host");
+        if (e == EXTENT_RECOMPUTED)
+            str_add(&text, " recomputed");
+        else
+            add_where(d, (enum extent)e, n_blocks, &text);
     }
     if (d->form_bytes > 0)
         str_addf(&text, "%slarge gradients made in slices, never whole", text.n ? "; " : "");

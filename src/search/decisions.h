@@ -22,9 +22,9 @@ extern "C" {
 enum extent {
     EXTENT_MOVED,      /* what the forward pass saves goes to the host until it is read */
     EXTENT_RECOMPUTED, /* only what leaves the block is saved; the rest is made again */
-    EXTENT_STATES,     /* masters and optimizer states are at home on the host */
+    EXTENT_STATES,     /* masters and optimizer states are at home on the host, or on disk */
     EXTENT_GRADIENTS,  /* gradients that wait for the norm, and sums over micro-steps */
-    EXTENT_WEIGHTS,    /* weights are at home on the host */
+    EXTENT_WEIGHTS,    /* weights are */
     EXTENT_COUNT
 };
 
@@ -57,7 +57,7 @@ enum status saved_set_copy(const struct saved_set *s, struct pool *pool,
 
 struct place_choice {
     const struct saved_set *saved;
-    bool away[HOME_CLASS_COUNT]; /* at home on the host */
+    bool away[HOME_CLASS_COUNT]; /* at home on the host, or on disk */
 };
 
 /* All zero: everything is kept, on the device. */
@@ -67,6 +67,9 @@ struct decisions {
     struct block_set recompute;
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
+    /* Of what these have away, so many blocks', counted from the first, are on disk instead of on
+     * the host; what belongs to no block comes last. */
+    int disk[EXTENT_COUNT];
     bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
@@ -75,8 +78,8 @@ struct decisions {
     /* Gradients that are larger, and made from much less than they are, are made in slices where
      * they are read, and never whole; 0: they are. */
     int64_t form_bytes;
-    /* Chosen place by place, instead of by the fields above but the last four; the extents are
-     * then how many places there are of each. NULL: they are not. Borrowed. */
+    /* Chosen place by place, instead of by the fields above but `disk` and the last four; the
+     * extents are then how many places there are of each. NULL: they are not. Borrowed. */
     const struct place_choice *places;
     int n_places; /* blocks + 2 */
 };
@@ -91,6 +94,12 @@ int place_of_node(const struct plan *p, const struct graph *g, node_id k);
 int place_of_root(const struct plan *p, const struct graph *g, value_id v);
 /* The class of what lives outside the passes; HOME_CLASS_COUNT: none that could be away. */
 enum home_class home_class_of(enum role role);
+/* The extent that says how much of a class is away. */
+enum extent home_extent(enum home_class c);
+/* Where what an extent has away of a place goes. */
+enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks);
+/* Is anything on disk? */
+bool decisions_use_disk(const struct decisions *d);
 /* Is it worth a copy? */
 bool decisions_is_large(const struct decisions *d, const struct graph *g, value_id v);
 

@@ -20,6 +20,9 @@ static void forecast_arenas(struct forecast *f, const struct workload *w)
     fullest = workload_fullest(w, TIER_HOST)->program;
     program_memory_at(fullest, &w->storage, TIER_HOST, program_peak(fullest, TIER_HOST),
                       f->host_breakdown);
+    fullest = workload_fullest(w, TIER_DISK)->program;
+    program_memory_at(fullest, &w->storage, TIER_DISK, program_peak(fullest, TIER_DISK),
+                      f->disk_breakdown);
     f->fragmentation = f->arena_bytes;
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         f->fragmentation -= f->breakdown[c];
@@ -134,6 +137,25 @@ enum status forecast_seconds(const struct workload *w, const struct kernel_times
     return OK;
 }
 
+/* What a step moves to and from disk: the one wears it out. */
+static void forecast_traffic(struct forecast *f, const struct stage *s)
+{
+    const struct program *p = s->program;
+    f->disk_read = f->disk_written = 0;
+    for (size_t x = 0; x < p->sections.n; x++) {
+        const struct section *section = &p->sections.items[x];
+        int64_t n_runs = section_runs(section, s->n_micro);
+        for (int32_t k = section->first; k < section->first + section->n; k++) {
+            const struct instr *i = &p->instrs.items[k];
+            const struct operand *o = &p->operands.items[i->first_operand];
+            if (i->kind != INSTR_COPY)
+                continue;
+            f->disk_read += o[0].tier == TIER_DISK ? n_runs * o[0].n_bytes : 0;
+            f->disk_written += o[1].tier == TIER_DISK ? n_runs * o[1].n_bytes : 0;
+        }
+    }
+}
+
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times)
 {
@@ -145,6 +167,7 @@ enum status forecast_time(struct forecast *f, struct workload *w, const struct l
     prediction_release(&s->prediction);
     TRY(predict(&s->prediction, s->program, w->device, times));
     TRY(predict_step(&s->prediction, s->program, w->device, s->n_micro, &f->step_s));
+    forecast_traffic(f, s);
     f->estimated = w->device->is_absent;
     f->n_calls = s->prediction.n_calls;
     f->n_by_rate = s->prediction.n_by_rate;

@@ -21,12 +21,14 @@ struct forecast {
     int64_t process_bytes;  /* the most that the system will show on the device */
     int64_t resident_bytes; /* the most that it will show of the host's memory, for the process */
     double step_s;
-    bool estimated;         /* step_s, of a device that is not here */
-    int n_calls, n_by_rate; /* kernels a step calls, and how many of them were not timed */
-    double step_flops;      /* useful ones: recompute not counted */
+    bool estimated;                  /* step_s, of a device that is not here */
+    int n_calls, n_by_rate;          /* kernels a step calls, and how many of them were not timed */
+    int64_t disk_read, disk_written; /* bytes from and to disk in a step */
+    double step_flops;               /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT];      /* device tier, at the fullest instant */
     int64_t fragmentation;                      /* arena - what is alive at that instant */
     int64_t host_breakdown[MEMORY_CLASS_COUNT]; /* host tier, at its own fullest instant */
+    int64_t disk_breakdown[MEMORY_CLASS_COUNT]; /* disk tier, likewise */
     bool fits;
     enum tier binding; /* the tier over its budget, or the fullest one */
     struct budget budget;

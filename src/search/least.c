@@ -19,24 +19,29 @@ static const unsigned ways[] = {
 };
 
 static struct decisions with(const struct decisions *d, const struct search_bounds *bounds,
-                             unsigned way)
+                             unsigned way, bool on_disk)
 {
     struct decisions more = *d;
     for (int e = 0; e < EXTENT_COUNT; e++) {
-        if ((way & BIT(e)) && !bounds->fixed[e])
-            more.n[e] = EXTENT_WHOLE;
+        if (!(way & BIT(e)) || bounds->fixed[e])
+            continue;
+        more.n[e] = EXTENT_WHOLE;
+        if (on_disk)
+            more.disk[e] = EXTENT_WHOLE;
     }
     return more;
 }
 
 static enum status measure(struct workload *w, const struct limits *limits,
-                           const struct decisions *d, bool *lacks_host)
+                           const struct decisions *d, bool *lacks_other)
 {
     struct forecast f = {0};
     TRY(workload_decide(w, d));
     TRY(workload_bound(w));
     forecast_memory(&f, w, limits);
-    *lacks_host = f.budget.needs[TIER_HOST] > f.budget.n_bytes[TIER_HOST];
+    *lacks_other = false;
+    for (int t = TIER_HOST; t < TIER_COUNT; t++)
+        *lacks_other |= f.budget.needs[t] > f.budget.n_bytes[t];
     return OK;
 }
 
@@ -44,13 +49,15 @@ static enum status find_least(struct workload *w, const struct limits *limits,
                               const struct search_bounds *bounds, struct decisions *d)
 {
     const struct decisions configured = *d;
-    bool lacks_host;
-    TRY(measure(w, limits, d, &lacks_host));
-    int64_t least = w->n_bytes[TIER_DEVICE];
-    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-        struct decisions more = with(&configured, bounds, ways[i]);
-        TRY(measure(w, limits, &more, &lacks_host));
-        if (w->n_bytes[TIER_DEVICE] < least && !lacks_host) {
+    const size_t n_ways = ARRAY_LEN(ways) * (w->device->disk ? 2 : 1); /* to the host first */
+    bool lacks_other;
+    TRY(measure(w, limits, d, &lacks_other));
+    int64_t least = lacks_other && w->device->disk ? INT64_MAX : w->n_bytes[TIER_DEVICE];
+    for (size_t i = 0; i < n_ways; i++) {
+        struct decisions more =
+            with(&configured, bounds, ways[i % ARRAY_LEN(ways)], i >= ARRAY_LEN(ways));
+        TRY(measure(w, limits, &more, &lacks_other));
+        if (w->n_bytes[TIER_DEVICE] < least && !lacks_other) {
             least = w->n_bytes[TIER_DEVICE];
             *d = more;
         }

@@ -7,7 +7,7 @@
 #define WORTH 0.01
 
 struct choice {
-    int64_t away; /* bytes that are at home on the host */
+    int64_t away; /* bytes that are at home elsewhere */
     struct decisions d;
     double seconds; /* HUGE_VAL: none fits so far */
 };
@@ -38,7 +38,8 @@ static enum status try_rings(struct workload *w, const struct limits *limits,
 enum status search_choose_ring(struct workload *w, const struct limits *limits,
                                const struct kernel_times *times, struct decisions *d)
 {
-    struct choice best = {.away = w->n_bytes[TIER_HOST], .d = *d, .seconds = HUGE_VAL};
+    struct choice best = {
+        .away = w->n_bytes[TIER_HOST] + w->n_bytes[TIER_DISK], .d = *d, .seconds = HUGE_VAL};
     struct decisions fewer = *d;
     fewer.small_bytes = SMALL_BYTES; /* small tensors stay where there is room for them */
     TRY(try_rings(w, limits, times, &fewer, &best));

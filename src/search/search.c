@@ -169,6 +169,93 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     return f->fits ? OK : measure(s, d, f);
 }
 
+/* ---- to disk --------------------------------------------------------------------------------- */
+
+/* What goes there when the host is full: states first, which cross once in a step; then what
+ * crosses more often. Shares are of the blocks, in quarters. */
+static const struct spill {
+    int quarters[EXTENT_COUNT];
+} spills[] = {
+    {{[EXTENT_STATES] = 1}},
+    {{[EXTENT_STATES] = 2}},
+    {{[EXTENT_STATES] = 3}},
+    {{[EXTENT_STATES] = 4}},
+    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4}},
+    {{[EXTENT_STATES] = 4, [EXTENT_WEIGHTS] = 2}},
+    {{[EXTENT_STATES] = 4, [EXTENT_WEIGHTS] = 4}},
+    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4, [EXTENT_WEIGHTS] = 4}},
+    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4, [EXTENT_WEIGHTS] = 4, [EXTENT_MOVED] = 4}},
+};
+
+/* *d with that much on disk; false: the config has said all there is to say about it. */
+static bool spill(const struct spill *x, const struct search_bounds *bounds, int n_blocks,
+                  struct decisions *d)
+{
+    bool changes = false;
+    for (int e = 0; e < EXTENT_COUNT; e++) {
+        int n = x->quarters[e] == 4 ? EXTENT_WHOLE : (n_blocks * x->quarters[e] + 3) / 4;
+        if (bounds->fixed[e] || n <= d->disk[e])
+            continue;
+        d->disk[e] = n;
+        changes = true;
+    }
+    return changes;
+}
+
+/* Can device and host hold what does not go there? What lives outside the passes is known before
+ * anything is searched for. */
+static enum status leaves_room(struct search *s, const struct forecast *f,
+                               const struct decisions *d, bool *out)
+{
+    struct decisions away = *d;
+    int64_t room[TIER_COUNT];
+    read_room(f, room);
+    for (int e = 0; e < EXTENT_COUNT; e++) {
+        if (d->disk[e] > 0)
+            away.n[e] = EXTENT_WHOLE;
+    }
+    TRY(workload_decide(s->w, &away));
+    TRY(workload_bound(s->w));
+    const int64_t *n_bytes = s->w->storage.n_bytes;
+    *out = n_bytes[TIER_DEVICE] + n_bytes[TIER_HOST] <= room[TIER_DEVICE] + room[TIER_HOST];
+    return OK;
+}
+
+/* Does it fit when everything leaves that may? */
+static enum status may_fit(struct search *s, const struct search_bounds *bounds,
+                           const struct decisions *configured, bool *out)
+{
+    struct decisions least = *configured;
+    struct forecast f = {0};
+    *out = false;
+    if (!s->w->device->disk)
+        return OK;
+    TRY(search_least(s->w, s->limits, bounds, &least));
+    forecast_memory(&f, s->w, s->limits);
+    *out = f.fits;
+    return OK;
+}
+
+/* With as little on disk as it takes. */
+static enum status search_disk(struct search *s, const struct forecast *f,
+                               const struct search_bounds *bounds, struct decisions *d,
+                               struct search_report *report, bool *found)
+{
+    const struct decisions configured = *d;
+    int n_blocks = workload_stage(s->w, STAGE_TRAIN)->plan.n_blocks;
+    bool hopeful;
+    TRY(may_fit(s, bounds, d, &hopeful));
+    for (size_t i = 0; i < ARRAY_LEN(spills) && hopeful && !*found; i++) {
+        bool worthwhile = false;
+        *d = configured;
+        if (spill(&spills[i], bounds, n_blocks, d))
+            TRY(leaves_room(s, f, d, &worthwhile));
+        if (worthwhile)
+            TRY(search_all(s, f, bounds, d, report, found));
+    }
+    return OK;
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
@@ -187,6 +274,10 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     if (!workload_stage(w, STAGE_TRAIN))
         return plan_use(&s, bounds, d);
     TRY(search_all(&s, &f, bounds, d, report, &found));
+    if (!found) {
+        *d = configured;
+        TRY(search_disk(&s, &f, bounds, d, report, &found));
+    }
     if (found)
         return OK;
     *d = configured;

@@ -8,12 +8,9 @@ static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.
 /* Rings are these parts of what the device has for the plan. */
 static const int64_t ring_parts[] = {4, 6, 8, 12, 16, 24, 32, 64, INT64_MAX};
 
-static const enum extent home_extents[HOME_CLASS_COUNT] = {EXTENT_WEIGHTS, EXTENT_STATES,
-                                                           EXTENT_GRADIENTS};
-
 bool space_is_open(const struct space *s, enum home_class c)
 {
-    return !s->bounds.fixed[home_extents[c]];
+    return !s->bounds.fixed[home_extent(c)];
 }
 
 /* ---- probes ---------------------------------------------------------------------------------- */
@@ -236,23 +233,24 @@ static bool all_gradients_away(const struct space *s, const struct candidate *c)
     return gradients->n_blocks == s->n_blocks && gradients->ends && s->chains[1][0].choices;
 }
 
-/* Bytes that stay on the device whatever is saved, and what is on the host for it. */
-static int64_t place_homes(struct space *s, const struct candidate *c, int64_t *on_host)
+/* Bytes that are in each tier whatever is saved. */
+static void place_homes(struct space *s, const struct candidate *c, int64_t n_bytes[TIER_COUNT])
 {
-    int64_t on_device = s->survey.storage_bytes[TIER_DEVICE];
-    *on_host = s->survey.host_bytes;
+    n_bytes[TIER_DEVICE] = s->survey.storage_bytes[TIER_DEVICE];
+    n_bytes[TIER_HOST] = s->survey.host_bytes;
+    n_bytes[TIER_DISK] = 0;
     for (int p = 0; p < s->survey.n_places; p++) {
         for (int h = 0; h < HOME_CLASS_COUNT; h++) {
-            int64_t n_bytes = s->survey.places[p].n_bytes[h];
-            s->away[p][h] = n_bytes > 0 && is_away(s, &c->homes[h], p);
+            int64_t n = s->survey.places[p].n_bytes[h];
+            enum extent e = home_extent((enum home_class)h);
+            s->away[p][h] = n > 0 && is_away(s, &c->homes[h], p);
             if (!s->away[p][h])
                 continue;
-            *on_host += n_bytes;
+            n_bytes[decisions_tier(&s->base, e, p, s->n_blocks)] += n;
             if (h != HOME_GRADIENTS || !all_gradients_away(s, c))
-                on_device -= n_bytes;
+                n_bytes[TIER_DEVICE] -= n;
         }
     }
-    return on_device;
 }
 
 static bool any_away(const struct homes *h)
@@ -262,9 +260,10 @@ static bool any_away(const struct homes *h)
 
 bool space_expand(struct space *s, const struct candidate *c)
 {
-    int64_t on_host, on_device = place_homes(s, c, &on_host);
+    int64_t n_bytes[TIER_COUNT];
+    place_homes(s, c, n_bytes);
     const struct chain *chain = &s->chains[all_gradients_away(s, c)][c->price];
-    int64_t left = s->room[TIER_DEVICE] - on_device - 2 * c->ring_bytes + c->extra;
+    int64_t left = s->room[TIER_DEVICE] - n_bytes[TIER_DEVICE] - 2 * c->ring_bytes + c->extra;
     for (int h = 0; h < HOME_CLASS_COUNT; h++)
         left -= any_away(&c->homes[h]) ? s->staged[h] : 0;
     if (!chain_choose(chain, left, s->link_option))
@@ -272,16 +271,18 @@ bool space_expand(struct space *s, const struct candidate *c)
     for (int i = 0; i < s->survey.n_places; i++) {
         int p = s->survey.order[i];
         s->option[p] = s->link_option[i];
-        on_host += s->options[p].items[s->option[p]].n_moved;
+        n_bytes[decisions_tier(&s->base, EXTENT_MOVED, p, s->n_blocks)] +=
+            s->options[p].items[s->option[p]].n_moved;
     }
-    return on_host <= s->room[TIER_HOST];
+    return n_bytes[TIER_HOST] <= s->room[TIER_HOST] && n_bytes[TIER_DISK] <= s->room[TIER_DISK];
 }
 
 double space_estimate(const struct space *s, const struct candidate *c)
 {
     const struct outline o = {.option = s->option,
                               .away = (const bool(*)[HOME_CLASS_COUNT])s->away,
-                              .ring_bytes = c->ring_bytes};
+                              .ring_bytes = c->ring_bytes,
+                              .decisions = &s->base};
     return clocks_step(&s->clocks, &o);
 }
 
@@ -338,7 +339,7 @@ enum { SMALL_SHARE = 16 };
 static int list_homes(const struct space *s, enum home_class c, struct homes out[16])
 {
     int counts[8] = {0}, n = 0, n_counts = home_counts(s, counts);
-    bool settled = !space_is_open(s, c), away = s->base.n[home_extents[c]] > 0;
+    bool settled = !space_is_open(s, c), away = s->base.n[home_extent(c)] > 0;
     if (settled || class_bytes(s, c) == 0) {
         out[0] =
             (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};
@@ -361,7 +362,8 @@ static enum status visit_rings(struct space *s, struct candidate *c,
                                void *user)
 {
     /* Where copies are waited for, a ring has no use: only the last, of nothing. */
-    size_t first = s->work->device->ops->queue ? 0 : ARRAY_LEN(ring_parts) - 1;
+    bool waits = !s->work->device->ops->queue && !decisions_use_disk(&s->base);
+    size_t first = waits ? ARRAY_LEN(ring_parts) - 1 : 0;
     for (size_t r = first; r < ARRAY_LEN(ring_parts); r++) {
         c->ring_bytes = s->room[TIER_DEVICE] / ring_parts[r];
         for (c->price = 0; c->price < s->n_prices; c->price++) {

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/host_memory.h"
+#include "device/disk/disk.h"
 
 void surroundings_read(struct surroundings *s, struct device *d)
 {
@@ -14,4 +15,7 @@ void surroundings_read(struct surroundings *s, struct device *d)
         room_of_host(&s->host);
     else
         s->host = s->room;
+    s->disk = (struct device_room){.whose = "no offload_folder", .is_host = true};
+    if (d->disk)
+        disk_room(d->disk, &s->disk);
 }

@@ -16,6 +16,7 @@ struct surroundings {
     int64_t peak_bytes;      /* the most it ever held */
     struct device_room room; /* of the device's memory */
     struct device_room host; /* of the host's; the same one where they are one memory */
+    struct device_room disk; /* of the disk tier's folder; nothing where there is none */
 };
 
 /* Gives back what planning has freed, and looks. */

@@ -93,7 +93,8 @@ static enum status emit(struct search *s, const struct candidate *c)
 static bool fits(const struct search *s)
 {
     return s->w->n_bytes[TIER_DEVICE] <= s->space.room[TIER_DEVICE] &&
-           s->w->n_bytes[TIER_HOST] <= s->space.room[TIER_HOST];
+           s->w->n_bytes[TIER_HOST] <= s->space.room[TIER_HOST] &&
+           s->w->n_bytes[TIER_DISK] <= s->space.room[TIER_DISK];
 }
 
 enum status search_try(struct search *s, const struct candidate *c, double *seconds, int64_t *slack)

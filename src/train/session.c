@@ -1,5 +1,7 @@
 #include "train/session.h"
 
+#include "base/host_memory.h"
+#include "engine/changeover.h"
 #include "train/micro_batch.h"
 #include "train/trainer.h"
 
@@ -226,6 +228,40 @@ enum status session_start_loader(struct session *s, bool eval)
     int64_t n_bytes;
     void *ring = engine_reserve(&s->engine, eval ? EVAL_RING_NAME : RING_NAME, &n_bytes);
     return loader_start(eval ? s->eval_loader : s->loader, ring, (size_t)n_bytes);
+}
+
+/* The ring of the loader lies in the arena that goes. */
+static enum status change_over(struct session *s, struct engine *next, const char *folder,
+                               bool *lost)
+{
+    struct engine *e = &s->engine;
+    loader_stop(s->loader);
+    enum status status = engine_change_over(e, next, folder);
+    *lost = e->executor == NULL;
+    if (*lost)
+        return status;
+    s->train = engine_stage(e, STAGE_TRAIN);
+    s->eval = engine_stage(e, STAGE_EVAL);
+    s->reference = engine_stage(e, STAGE_REFERENCE);
+    enum status found = open_feeds(s);
+    if (found == OK)
+        found = session_start_loader(s, false);
+    *lost = found != OK;
+    return found != OK ? found : status;
+}
+
+enum status session_change_limits(struct session *s, const struct limits *limits,
+                                  const char *folder, bool *lost)
+{
+    struct engine next;
+    *lost = false;
+    TRY(engine_replan(&s->engine, limits, &next));
+    enum status status = change_over(s, &next, folder, lost);
+    engine_discard(&next);
+    mem_trim(); /* neither the old programs nor planning stay */
+    if (status == OK)
+        process_forget_peak(); /* that of other arenas */
+    return status;
 }
 
 void session_close(struct session *s)

@@ -65,6 +65,12 @@ enum status session_start(struct session *s) MUST_CHECK;
 enum status session_start_with(struct session *s, const char *weights_folder) MUST_CHECK;
 void session_close(struct session *s);
 
+/* Between two steps, while the training loader runs: programs for other limits take the place of
+ * those there are, and every step after it gives the bits that it would have given. On failure the
+ * session goes on as it was, unless *lost. `folder`: see engine_change_over. */
+enum status session_change_limits(struct session *s, const struct limits *limits,
+                                  const char *folder, bool *lost) MUST_CHECK;
+
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;
 

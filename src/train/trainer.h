@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include "train/elastic.h"
 #include "train/profile.h"
 #include "train/run_start.h"
 
@@ -44,12 +45,17 @@ struct eval_record {
     struct evaluation result;
 };
 
+/* What a run is at, once it has begun; TRAIN_PHASE_PAUSE: it waits between two steps. */
+enum train_phase { TRAIN_PHASE_STEPS, TRAIN_PHASE_EVAL, TRAIN_PHASE_SAVE, TRAIN_PHASE_PAUSE };
+
 /* Called between steps, in the order things happen; any may be NULL. */
 struct train_observer {
     void *user;
     enum status (*on_step)(void *user, const struct step_record *r);
     enum status (*on_eval)(void *user, const struct eval_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+    enum status (*on_budget)(void *user, const struct budget_record *r);
+    enum status (*on_phase)(void *user, enum train_phase phase, int64_t step);
 };
 
 enum { KEPT_STEPS = 1 << 16 };
@@ -67,6 +73,7 @@ struct train_result {
     double units_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     int64_t resident_bytes;   /* of the host's memory: the most that the process ever held */
+    int64_t disk_bytes;       /* of the file of the disk tier */
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */
     char *profile;            /* the table of the profile; NULL: none */

@@ -215,6 +215,7 @@ static void near_misses_are_suggested(void **state)
     assert_string_equal(suggest("bacth_size", keys, 4), "batch_size");
     assert_string_equal(suggest("sede", keys, 4), "seed");
     assert_null(suggest("optimizer", keys, 4));
+    assert_null(suggest("sad", keys, 4)); /* two letters of three are another word */
     assert_null(suggest("anything", keys, 0));
     char longest[300];
     memset(longest, 'a', sizeof(longest) - 1);

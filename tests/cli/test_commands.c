@@ -83,7 +83,7 @@ static void the_command_line_of_a_document_is_taken_as_it_stands(void **state)
     expect_stderr(&p, "2 samples x 4 accumulated");
     expect_stderr(&p, "zero-stage (one device has nothing to share");
     expect_stderr(&p, "device-map (where tensors live is planned");
-    expect_stderr(&p, "offload_folder: this build has no disk tier");
+    expect_stderr(&p, "disk   memory  0 B of");
     json_t *j = expect_json(&p);
     assert_int_equal(json_int_at(j, "budget.device_bytes"), INT64_C(1) << 30);
     json_decref(j);

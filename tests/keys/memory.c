@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -117,24 +118,6 @@ void key_host_memory(void)
     REFUSED("does not fit: host memory", bytes("host_memory", t.plan.host_needs / 2));
 }
 
-/* Nothing is put on disk yet: the budget is noted, and there is no folder to spend it in. */
-void key_disk_memory(void)
-{
-    struct trial t;
-    PLAN(&t, "disk_memory=3GiB");
-    assert_int_equal(t.plan.disk_budget, INT64_C(3) << 30);
-    assert_int_equal(t.plan.disk_bytes, 0);
-}
-
-void key_offload_folder(void)
-{
-    struct trial t;
-    char path[SCRATCH_PATH];
-    PLAN(&t, trial_path("offload_folder", "offload"));
-    assert_int_equal(t.plan.disk_bytes, 0);
-    assert_false(file_exists(scratch_path(trials_scratch(), "offload", path)));
-}
-
 /* ---- what leaves the device ------------------------------------------------------------------ */
 
 /* Blocks whose weights and activations are just large enough to be worth a copy, and steps enough
@@ -188,6 +171,38 @@ static void expect_offloading(const char *key, enum snug_memory what)
 void key_activation_offloading(void)
 {
     expect_offloading("activation_offloading", SNUG_MEMORY_ACTIVATIONS);
+}
+
+/* What neither memory has room for. */
+void key_disk_memory(void)
+{
+    struct trial t, u;
+    const char *folder = trial_path("offload_folder", "offload");
+    PLAN(&t, LARGE, folder, "offload_optimizer=disk", "disk_memory=3GiB");
+    assert_int_equal(t.plan.disk_budget, INT64_C(3) << 30);
+    assert_true(t.plan.fits && t.plan.disk_budget_given && t.plan.disk_bytes > 0);
+    PLAN(&u, LARGE, folder, "offload_optimizer=disk", bytes("disk_memory", t.plan.disk_bytes - 1));
+    assert_false(u.plan.fits);
+    REFUSED("does not fit: disk memory", LARGE, folder, "offload_optimizer=disk",
+            bytes("disk_memory", t.plan.disk_bytes - 1));
+    REFUSED("no folder is named for it: set offload_folder", "disk_memory=3GiB");
+}
+
+/* Losses are those of the run that keeps everything in memory, and nothing stays in the folder. */
+void key_offload_folder(void)
+{
+    struct trial t, u;
+    char path[SCRATCH_PATH];
+    const char *folder = trial_path("offload_folder", "offload");
+    TRAIN(&t, LARGE);
+    assert_true(t.plan.disk_bytes == 0 && !t.plan.disk_folder);
+    TRAIN(&u, LARGE, folder, "offload_optimizer=disk");
+    assert_true(u.plan.disk_breakdown[SNUG_MEMORY_OPTIMIZER] > 0);
+    assert_true(u.plan.disk_written >= u.plan.disk_breakdown[SNUG_MEMORY_OPTIMIZER]);
+    assert_true(u.plan.disk_read_rate > 0 && u.plan.disk_write_rate > 0);
+    assert_true(trial_same_losses(&t, &u));
+    (void)scratch_path(trials_scratch(), "offload", path);
+    assert_int_equal(rmdir(path), 0); /* it was made, and is empty */
 }
 
 void key_offload_optimizer(void)

@@ -30,11 +30,12 @@ void damage_open(struct training *t, const struct setup *s)
 {
     training_init(t, &s->options);
     struct plan *plan = &t->stage->plan;
+    enum tier away = s->away ? s->away : TIER_HOST;
     plan_recompute_block(plan, t->stage->graph, 0);
-    plan_move_block(plan, t->stage->graph, 1, TIER_HOST);
-    plan_set_home(plan, t->stage->graph, ROLE_STATE, TIER_HOST);
-    plan_set_home(plan, t->stage->graph, ROLE_PARAMETER, TIER_HOST);
-    plan_set_home(plan, t->stage->graph, ROLE_GRADIENT, TIER_HOST);
+    plan_move_block(plan, t->stage->graph, 1, away);
+    plan_set_home(plan, t->stage->graph, ROLE_STATE, away);
+    plan_set_home(plan, t->stage->graph, ROLE_PARAMETER, away);
+    plan_set_home(plan, t->stage->graph, ROLE_GRADIENT, away);
     plan->ahead_bytes = plan->behind_bytes = s->ring_bytes;
     plan->slice_bytes = s->slice_bytes;
     for (value_id v = 0; s->forms && (size_t)v < t->stage->graph->values.n; v++) {

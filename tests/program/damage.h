@@ -15,6 +15,8 @@ struct setup {
     int64_t ring_bytes;  /* fetched ahead, and leaving behind */
     int64_t slice_bytes; /* of updates; 0: whole */
     bool forms;          /* gradients that can be are never whole */
+    int one_in;          /* of the events, for the brute force: so many; 0: all */
+    enum tier away;      /* where all that leaves goes; 0: the host */
     bool defer_updates;  /* gradients of block 1 are carried on the host, others on the device */
 };
 

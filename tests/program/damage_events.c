@@ -107,7 +107,7 @@ void damage_events(const struct setup *setup)
     p->n_events++;
     for (int32_t k = 0; k < s->n; k++) {
         struct instr old = p->instrs.items[k];
-        if (old.kind != INSTR_WAIT && old.kind != INSTR_RECORD)
+        if ((old.kind != INSTR_WAIT && old.kind != INSTR_RECORD) || k % MAX(setup->one_in, 1) != 0)
             continue;
         p->instrs.items[k] = damage_nothing(p);
         /* A wait that nothing recorded is an error in itself. */

@@ -1,10 +1,11 @@
-/* Random graphs under random plans: the check accepts them, memory is what was predicted, and the
- * bits are those of the program that keeps everything. */
+/* Random graphs under random plans, some of them with homes on disk: the check accepts them, memory
+ * is what was predicted, and the bits are those of the program that keeps everything. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,11 +13,19 @@
 #include "run/executor.h"
 #include "support/golden.h"
 #include "support/random_graph.h"
+#include "support/scratch.h"
 
 /* Under sanitizers fewer: they take ten times as long. */
-enum { N_GRAPHS = SNUG_ASAN ? 200 : 1000, PLANS_PER_GRAPH = 3, N_STEPS = 3, MAX_RESULTS = 4 };
+enum {
+    N_GRAPHS = SNUG_ASAN ? 200 : 1000,
+    PLANS_PER_GRAPH = 3,
+    N_STEPS = 3,
+    MAX_RESULTS = 4,
+    DISK_EVERY = 20
+}; /* files take longer than memory */
 
 static struct device device;
+static struct scratch scratch;
 static uint64_t current_seed; /* printed at the end: where a failure happened */
 
 struct run {
@@ -27,7 +36,9 @@ struct run {
 static int open_device(void **state)
 {
     (void)state;
-    return device_open_cpu(&device, 2) == OK ? 0 : -1;
+    scratch_init(&scratch);
+    return device_open_cpu(&device, 2) == OK && device_use_disk(&device, scratch.folder) == OK ? 0
+                                                                                               : -1;
 }
 
 static int close_device(void **state)
@@ -35,6 +46,7 @@ static int close_device(void **state)
     (void)state;
     print_message("last seed %llu\n", (unsigned long long)current_seed);
     device_close(&device);
+    scratch_release(&scratch);
     return 0;
 }
 
@@ -59,14 +71,14 @@ static void fill_storage(struct engine *e)
 {
     for (size_t i = 0; i < e->storage->entries.n; i++) {
         const struct storage_entry *s = &e->storage->entries.items[i];
-        void *to = executor_storage_pointer(e->x, s);
+        char *to = calloc(1, (size_t)s->n_bytes + 1);
         uint64_t key = 0; /* by name: the order of entries is not ours */
         for (const char *c = s->name; *c; c++)
             key = key * 31 + (unsigned char)*c;
         if (s->kind == MEMORY_WEIGHTS)
-            fill_floats(to, s->n_bytes / 4, key, 3);
-        else
-            memset(to, 0, (size_t)s->n_bytes);
+            fill_floats((float *)to, s->n_bytes / 4, key, 3);
+        expect_ok(executor_write_storage(e->x, s, to));
+        free(to);
     }
 }
 
@@ -125,12 +137,14 @@ static uint64_t digest(const struct engine *e)
     uint64_t sum = 0;
     for (size_t i = 0; i < e->storage->entries.n; i++) {
         const struct storage_entry *s = &e->storage->entries.items[i];
-        const unsigned char *p = executor_storage_pointer(e->x, s);
+        unsigned char *p = calloc(1, (size_t)s->n_bytes + 1);
+        expect_ok(executor_read_storage(e->x, s, p));
         uint64_t h = 1469598103934665603u;
         for (const char *c = s->name; *c; c++)
             h = (h ^ (unsigned char)*c) * 1099511628211u;
         for (int64_t k = 0; k < s->n_bytes; k++)
             h = (h ^ p[k]) * 1099511628211u;
+        free(p);
         sum += h;
     }
     return sum;
@@ -191,6 +205,7 @@ static int64_t execute(const struct random_graph *r, const struct plan *plan, st
     out->digest = digest(&e);
     for (int t = 0; t < TIER_COUNT; t++)
         assert_int_equal(executor_high_water(e.x, (enum tier)t), p->n_bytes[t]);
+    assert_int_equal(executor_disk_bytes(e.x), p->n_bytes[TIER_DISK]);
     int64_t n_slices = count_slices(p);
     executor_free(e.x);
     program_free(p);
@@ -201,7 +216,7 @@ static int64_t execute(const struct random_graph *r, const struct plan *plan, st
 /* ---- properties ------------------------------------------------------------------------------ */
 
 struct tally {
-    int64_t n_nodes, treated[FORM + 1], n_finite, n_slices, n_deferred;
+    int64_t n_nodes, treated[FORM + 1], n_finite, n_slices, n_deferred, n_on_disk;
 };
 
 static void try_graph(uint64_t seed, struct tally *tally)
@@ -217,6 +232,10 @@ static void try_graph(uint64_t seed, struct tally *tally)
     for (uint64_t k = 0; k < PLANS_PER_GRAPH; k++) {
         expect_ok(plan_init(&plan, r.g, r.n_micro));
         random_plan(&plan, r.g, seed * 100 + k);
+        if (seed % DISK_EVERY == 0)
+            random_plan_disk(&plan, r.g, seed * 100 + k);
+        for (size_t v = 0; v < r.g->values.n; v++)
+            tally->n_on_disk += plan.home[v] == TIER_DISK;
         for (size_t v = 0; v < r.g->values.n; v++)
             tally->treated[plan.treat[v]]++;
         plan.defer_updates = k % 2 && plan_may_defer(&plan, r.g);
@@ -243,6 +262,7 @@ static void random_plans_of_random_graphs_give_the_same_bits(void **state)
     print_message("%lld nodes; %lld values recomputed, %lld moved, %lld never whole; %lld slices\n",
                   (long long)t.n_nodes, (long long)t.treated[RECOMPUTE], (long long)t.treated[MOVE],
                   (long long)t.treated[FORM], (long long)t.n_slices);
+    assert_true(t.n_on_disk > N_GRAPHS / DISK_EVERY);
     assert_true(t.n_deferred > N_GRAPHS / 10);
     assert_true(t.n_finite > N_GRAPHS * 9 / 10); /* losses and gradients that mean something */
     assert_true(t.treated[RECOMPUTE] > 1000 && t.treated[MOVE] > 1000 && t.n_slices > 1000);

@@ -88,6 +88,15 @@ static const struct kernel *kernels(enum op_id op)
     return own ? lists[op] : NULL;
 }
 
+/* As on a GPU: what the process takes of it when it is opened, and no more from then on. */
+static int64_t at_opening;
+
+static int64_t context_bytes(struct device *d)
+{
+    (void)d;
+    return at_opening;
+}
+
 void apart_device_make(struct device *d)
 {
     static struct device_ops ops;
@@ -97,6 +106,8 @@ void apart_device_make(struct device *d)
     ops.memory_alloc = memory_alloc;
     ops.memory_free = memory_free;
     ops.copy = copy;
+    ops.context_bytes = context_bytes;
+    at_opening = cpu->context_bytes(d);
     ops.kernels = kernels;
     ops.fill = NULL; /* kernels are not timed */
     ops.time_calls = NULL;

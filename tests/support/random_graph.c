@@ -323,3 +323,12 @@ void random_plan(struct plan *p, const struct graph *g, uint64_t seed)
     static const int64_t slices[] = {0, 64, 200, 1024, 4096};
     p->slice_bytes = slices[rng_below(&rng, ARRAY_LEN(slices))];
 }
+
+void random_plan_disk(struct plan *p, const struct graph *g, uint64_t seed)
+{
+    struct rng rng = {.key = seed, .stream = 3};
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        if (p->home[v] == TIER_HOST && rng_below(&rng, 2))
+            p->home[v] = TIER_DISK;
+    }
+}

@@ -22,6 +22,8 @@ void random_graph_release(struct random_graph *r);
 
 /* Any treatment the plan allows for each value, any home for each root. */
 void random_plan(struct plan *p, const struct graph *g, uint64_t seed);
+/* Half of what a plan has on the host goes to disk. */
+void random_plan_disk(struct plan *p, const struct graph *g, uint64_t seed);
 
 #ifdef __cplusplus
 }

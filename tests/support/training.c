@@ -43,7 +43,7 @@ static void read_model(struct training *t)
 /* AdamW as the golden models are trained with it. */
 static struct settings settings_of(const struct training_options *o)
 {
-    return (struct settings){
+    struct settings s = {
         .numerics = {.precision = o->precision ? *o->precision
                                   : o->bf16    ? precision_bf16()
                                                : precision_f32(),
@@ -58,6 +58,9 @@ static struct settings settings_of(const struct training_options *o)
         .limits = {.n_bytes = {LIMIT_OPEN, LIMIT_OPEN, LIMIT_OPEN}},
         .seed = 7,
     };
+    if (o->optimizer)
+        s.numerics.optimizer = *o->optimizer;
+    return s;
 }
 
 void training_init(struct training *t, const struct training_options *o)
@@ -196,8 +199,13 @@ uint64_t training_digest(struct training *t)
     uint64_t sum = 0; /* of the entries: homes differ, and with them the order */
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
-        const unsigned char *p = executor_storage_pointer(t->engine.executor, e);
-        sum += XXH64(p, (size_t)e->n_bytes, hash_text(e->name));
+        void *here = executor_storage_pointer(t->engine.executor, e), *read = NULL;
+        if (!here) {
+            expect_ok(mem_try_array(&read, (size_t)e->n_bytes + 1, 1));
+            expect_ok(executor_read_storage(t->engine.executor, e, read));
+        }
+        sum += XXH64(here ? here : read, (size_t)e->n_bytes, hash_text(e->name));
+        mem_free(read);
     }
     return sum;
 }

@@ -1,5 +1,5 @@
 /* Networks with running statistics on a device whose memory the host cannot address: what is moved
- * there and back, or lives on the host, changes no bit. */
+ * there and back, or lives on the host or on disk, changes no bit. */
 #include <setjmp.h>
 #include <snug.h>
 #include <stdarg.h>
@@ -67,7 +67,8 @@ static void run(const char *network, const char *const *settings, struct results
     struct snug_run *x;
     struct snug_train_result r;
     struct snug_evaluation e;
-    char text[2048], path[SCRATCH_PATH], file[SCRATCH_PATH + 64], folder[SCRATCH_PATH + 16];
+    char text[2048], path[SCRATCH_PATH], file[SCRATCH_PATH + 64], folder[SCRATCH_PATH + 16],
+        disk[SCRATCH_PATH + 32];
     const char *overrides[8];
     size_t n = 0;
     scratch_init(&s);
@@ -75,6 +76,8 @@ static void run(const char *network, const char *const *settings, struct results
     scratch_write_text(&s, "net.yaml", text);
     (void)snprintf(folder, sizeof(folder), "output_dir=%s/out", s.folder);
     overrides[n++] = folder;
+    (void)snprintf(disk, sizeof(disk), "offload_folder=%s/disk", s.folder);
+    overrides[n++] = disk;
     while (*settings)
         overrides[n++] = *settings++;
     check(snug_config_load(&config, scratch_path(&s, "net.yaml", path), overrides, n));
@@ -100,6 +103,7 @@ static void what_is_moved_changes_no_bit_of_a_network(void **state)
         {"activation_offloading=true", NULL},
         {"offload_optimizer=true", NULL},
         {"offload_optimizer=true", "offload_param=true", "gradient_checkpointing=true", NULL},
+        {"offload_optimizer=disk", "offload_param=nvme", "activation_offloading=disk", NULL},
     };
     (void)state;
     for (size_t n = 0; n < ARRAY_LEN(networks); n++) {

@@ -1,7 +1,8 @@
 /* device.c: the CPU as a device.
  *
- * Queues run in program order on the calling thread (kernels share their loops with a team), so
- * events need no work: the simulator has already proved that they order every use. Arenas are
+ * Queues run in program order on the calling thread (kernels share their loops with a team), all
+ * but the disk's, which has a thread of its own (disk/queue.c): only its events need any work, the
+ * simulator has proved that they order every use. Arenas are
  * anonymous mappings of exactly the planned size: a page becomes resident when it is first touched.
  */
 #include <cblas.h>
@@ -20,14 +21,18 @@
 #include "device/cpu/runtime/rates.h"
 #include "device/cpu/runtime/time.h"
 #include "device/device.h"
+#include "device/disk/disk.h"
 #include "device/figures.h"
 
 static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
 {
-    (void)d;
     *out = NULL;
     if (n_bytes == 0)
         return OK;
+    if (t == TIER_DISK)
+        return d->disk ? disk_alloc(d->disk, n_bytes, out)
+                       : FAIL(ERR_INTERNAL, "%lld bytes of a disk tier that is not there",
+                              (long long)n_bytes);
     void *p =
         mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
@@ -40,33 +45,43 @@ static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, 
 
 static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
 {
-    (void)d;
-    (void)t;
-    if (p)
+    if (p && t == TIER_DISK)
+        disk_free(d->disk, p);
+    else if (p)
         (void)munmap(p, (size_t)n_bytes);
 }
 
 static enum status copy(struct device *d, enum queue q, struct place to, struct place from,
                         int64_t n_bytes)
 {
-    (void)d;
     (void)q;
+    if (to.memory->tier == TIER_DISK || from.memory->tier == TIER_DISK)
+        return disk_enqueue(d->disk, to, from, n_bytes);
     memcpy(place_address(to), place_address(from), (size_t)n_bytes);
     return OK;
 }
 
-static enum status no_event(struct device *d, enum queue q, int event)
+static enum status prepare(struct device *d, int n_events)
 {
-    (void)d;
-    (void)q;
-    (void)event;
+    return d->disk ? disk_prepare(d->disk, n_events) : OK;
+}
+
+static enum status record(struct device *d, enum queue q, int event)
+{
+    if (q == QUEUE_DISK)
+        disk_record(d->disk, event);
     return OK;
 }
 
-static enum status no_sync(struct device *d)
+/* Whatever the event stands for on other queues has happened: they run where they are called. */
+static enum status wait(struct device *d, enum queue q, int event)
 {
-    (void)d;
-    return OK;
+    return d->disk && q != QUEUE_DISK ? disk_wait(d->disk, event) : OK;
+}
+
+static enum status sync_disk(struct device *d)
+{
+    return d->disk ? disk_sync(d->disk) : OK;
 }
 
 static int64_t used_bytes(struct device *d)
@@ -99,9 +114,10 @@ static const struct device_ops cpu_ops = {
     .memory_alloc = memory_alloc,
     .memory_free = memory_free,
     .copy = copy,
-    .record = no_event,
-    .wait = no_event,
-    .sync = no_sync,
+    .prepare = prepare,
+    .record = record,
+    .wait = wait,
+    .sync = sync_disk,
     .fill = cpu_fill,
     .time_calls = cpu_time_calls,
     .context_bytes = context_bytes,

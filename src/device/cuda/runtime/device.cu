@@ -3,6 +3,9 @@
  * The device tier is one cudaMalloc, the host tier one mapping registered with CUDA (pinned, of
  * exactly the planned size). Queues are streams; events are made when a program is loaded.
  *
+ * Copies to and from the disk are functions of the host that the disk's stream calls, in recordings
+ * too.
+ *
  * A recording is a CUDA graph. The compute stream is captured; another stream joins the capture
  * when it is first used (it waits for `fork`, recorded at the start) and is tied back at the end.
  */
@@ -15,6 +18,7 @@
 #include "device/cuda/products/gemm.h"
 #include "device/cuda/products/gemm_search.h"
 #include "device/cuda/runtime/state.cuh"
+#include "device/disk/disk.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -94,15 +98,20 @@ static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, 
     if (n_bytes == 0)
         return OK;
     if (t == TIER_DISK)
-        return FAIL(ERR_UNSUPPORTED, "this build has no disk tier");
+        return d->disk ? disk_alloc(d->disk, n_bytes, out)
+                       : FAIL(ERR_INTERNAL, "%lld bytes of a disk tier that is not there",
+                              (long long)n_bytes);
     return t == TIER_DEVICE ? alloc_device(d, n_bytes, out) : alloc_host(d, n_bytes, out);
 }
 
 static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
 {
-    (void)d;
     if (!p)
         return;
+    if (t == TIER_DISK) {
+        disk_free(d->disk, p);
+        return;
+    }
     if (t == TIER_DEVICE) {
         (void)cudaFree(p);
         return;
@@ -133,6 +142,12 @@ static enum status copy(struct device *d, enum queue q, struct place to, struct 
 {
     cudaStream_t stream;
     TRY(cuda_queue_stream(cuda_state_of(d), q, &stream));
+    if (to.memory->tier == TIER_DISK || from.memory->tier == TIER_DISK) {
+        struct disk_task *task;
+        TRY(disk_task(d->disk, to, from, n_bytes, &task));
+        CUDA_TRY(cudaLaunchHostFunc(stream, disk_task_run, task));
+        return OK;
+    }
     CUDA_TRY(cudaMemcpyAsync(place_address(to), place_address(from), (size_t)n_bytes,
                              cudaMemcpyDefault, stream));
     return OK;
@@ -186,7 +201,7 @@ static enum status sync(struct device *d)
     struct cuda_state *s = cuda_state_of(d);
     for (int q = 0; q < QUEUE_COUNT; q++)
         CUDA_TRY(cudaStreamSynchronize(s->streams[q]));
-    return OK;
+    return d->disk ? disk_sync(d->disk) : OK;
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */

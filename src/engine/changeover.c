@@ -1,0 +1,115 @@
+#include "engine/changeover.h"
+
+#include "engine/carrier.h"
+#include "engine/weights.h"
+
+/* ---- other programs -------------------------------------------------------------------------- */
+
+static void give_back(struct device_room *r, int64_t n_bytes)
+{
+    if (r->free_bytes == INT64_MAX)
+        return;
+    r->free_bytes += n_bytes;
+    r->own_bytes = MAX(r->own_bytes - n_bytes, (int64_t)0);
+}
+
+/* What there will be around the new programs: the arenas of the old ones are gone by then. */
+static void surroundings_without(struct surroundings *s, const struct engine *e)
+{
+    const int64_t *arenas = e->work.n_bytes;
+    bool apart = e->device->ops->memory_is_apart;
+    int64_t on_host = arenas[TIER_HOST] + (apart ? 0 : arenas[TIER_DEVICE]);
+    surroundings_read(s, e->device);
+    s->resident_bytes = MAX(s->resident_bytes - on_host, (int64_t)0);
+    s->peak_bytes = s->resident_bytes; /* the most of before was another budget's */
+    give_back(&s->host, on_host);
+    give_back(&s->room, apart ? arenas[TIER_DEVICE] : on_host);
+    give_back(&s->disk, arenas[TIER_DISK]);
+}
+
+enum status engine_replan(const struct engine *e, const struct limits *limits, struct engine *next)
+{
+    struct surroundings around;
+    *next = (struct engine){.config = e->config,
+                            .task = e->task,
+                            .model = e->model,
+                            .device = e->device,
+                            .times = e->times,
+                            .around = &around};
+    surroundings_without(&around, e);
+    enum status status = settings_from_config(&next->settings, e->config, e->device);
+    next->settings.limits = *limits;
+    if (status == OK)
+        status = engine_plan(next, &e->request);
+    if (status == OK)
+        status = engine_require_fit(next);
+    if (status == OK)
+        status = engine_require_room(next);
+    next->around = next->work.around = NULL; /* from here on it is as the system says */
+    if (status != OK)
+        engine_discard(next);
+    return status;
+}
+
+void engine_discard(struct engine *next)
+{
+    workload_release(&next->work);
+    *next = (struct engine){0};
+}
+
+/* ---- from the ones to the others ------------------------------------------------------------- */
+
+/* All that engine_plan made. */
+static void swap_plans(struct engine *a, struct engine *b)
+{
+#define SWAP(field)                                 \
+    do {                                            \
+        struct engine before = {.field = a->field}; \
+        a->field = b->field;                        \
+        b->field = before.field;                    \
+    } while (0)
+    SWAP(settings);
+    SWAP(request);
+    SWAP(work);
+    SWAP(report);
+    SWAP(forecast);
+    SWAP(params);
+    SWAP(n_params);
+#undef SWAP
+}
+
+static void leave(struct engine *e)
+{
+    executor_free(e->executor);
+    e->executor = NULL;
+}
+
+static enum status enter(struct engine *e, const struct carrier *c)
+{
+    TRY(engine_allocate(e));
+    TRY(engine_load_programs(e));
+    TRY(engine_bind_params(e));
+    return carrier_unload(c, e->executor, &e->work.storage);
+}
+
+enum status engine_change_over(struct engine *e, struct engine *next, const char *folder)
+{
+    struct carrier c;
+    TRY(carrier_load(&c, folder, e->executor, &e->work.storage));
+    leave(e);
+    swap_plans(e, next);
+    enum status status = enter(e, &c);
+    if (status != OK) {
+        struct str reason = {0};
+        str_add(&reason, status_message());
+        leave(e);
+        swap_plans(e, next);
+        enum status back = enter(e, &c);
+        if (back != OK)
+            leave(e);
+        status = FAIL(back == OK ? status : back, "%s", str_text(&reason));
+        str_release(&reason);
+    }
+    carrier_close(&c);
+    return status;
+}

@@ -1,0 +1,136 @@
+/* The check of programs whose storage, sums and saved values are on disk: one copy where the host
+ * can follow the device's addresses, two with memory of the host between them where it cannot. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "program/damage.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+
+static struct scratch scratch;
+static struct device device, apart;
+static struct device_ops apart_ops;
+
+static int open_devices(void **state)
+{
+    (void)state;
+    scratch_init(&scratch);
+    expect_ok(device_open_cpu(&device, 1));
+    expect_ok(device_use_disk(&device, scratch.folder));
+    apart = device; /* for planning: nothing runs on it */
+    apart_ops = *device.ops;
+    apart_ops.memory_is_apart = true;
+    apart.ops = &apart_ops;
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    device_close(&device);
+    scratch_release(&scratch);
+    return 0;
+}
+
+static struct setup on_disk(const struct device *d, int64_t ring_bytes)
+{
+    return (struct setup){.options = {.golden = "gpt2", .batch = 1, .seq_len = 4, .device = d},
+                          .ring_bytes = ring_bytes,
+                          .away = TIER_DISK};
+}
+
+static int count_copies(const struct program *p, enum tier from, enum tier to)
+{
+    int n = 0;
+    for (size_t k = 0; k < p->instrs.n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        const struct operand *o = &p->operands.items[i->first_operand];
+        n += i->kind == INSTR_COPY && o[0].tier == from && o[1].tier == to &&
+             (from != TIER_DISK || i->queue == QUEUE_DISK);
+    }
+    return n;
+}
+
+static void what_is_on_disk_goes_by_the_host_where_it_must(void **state)
+{
+    struct training t;
+    (void)state;
+    struct setup s = on_disk(&device, 0);
+    damage_open(&t, &s);
+    int n = count_copies(t.stage->program, TIER_DISK, TIER_DEVICE);
+    assert_true(n > 0 && count_copies(t.stage->program, TIER_DEVICE, TIER_DISK) > 0);
+    assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_HOST), 0);
+    training_release(&t);
+    s = on_disk(&apart, 0);
+    damage_open(&t, &s);
+    assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_HOST), n);
+    assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_DEVICE), 0);
+    assert_int_equal(count_copies(t.stage->program, TIER_DEVICE, TIER_DISK), 0);
+    assert_true(count_copies(t.stage->program, TIER_HOST, TIER_DISK) > 0);
+    training_release(&t);
+}
+
+/* By way of the host: that has all the events that one copy has, and those between the two. */
+static void every_missing_event_that_matters_is_noticed(void **state)
+{
+    (void)state;
+    struct setup s = on_disk(&apart, 4 << 10);
+    s.one_in = 7;
+    damage_events(&s);
+}
+
+static void damaged_programs_are_rejected_or_harmless(void **state)
+{
+    (void)state;
+    struct setup s = on_disk(&device, 4 << 10);
+    damage_program(&s, drop_each_instruction, "dropped instructions");
+}
+
+/* Each fetch from disk, as it stands, before the copy that put there what it reads. */
+static void fetch_each_too_early(struct tally *c)
+{
+    struct program *p = c->t->stage->program;
+    const struct section *s = &p->sections.items[0];
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr fetch = p->instrs.items[k];
+        const struct operand *o = &p->operands.items[fetch.first_operand];
+        int32_t put = -1;
+        for (int32_t i = s->first; fetch.kind == INSTR_COPY && o[0].tier == TIER_DISK && i < k;
+             i++) {
+            const struct instr *copy = &p->instrs.items[i];
+            const struct operand *x = &p->operands.items[copy->first_operand];
+            if (copy->kind == INSTR_COPY && x[1].tier == TIER_DISK && x[1].offset == o[0].offset)
+                put = i;
+        }
+        if (put < 0)
+            continue;
+        for (int32_t i = k; i > put; i--)
+            p->instrs.items[i] = p->instrs.items[i - 1];
+        p->instrs.items[put] = fetch;
+        damage_expect_rejected(c, "a fetch that comes too early", k);
+        for (int32_t i = put; i < k; i++)
+            p->instrs.items[i] = p->instrs.items[i + 1];
+        p->instrs.items[k] = fetch;
+    }
+}
+
+static void what_is_not_there_yet_is_not_fetched(void **state)
+{
+    (void)state;
+    struct setup s = on_disk(&device, 0);
+    damage_program(&s, fetch_each_too_early, "fetched too early");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_on_disk_goes_by_the_host_where_it_must),
+        cmocka_unit_test(every_missing_event_that_matters_is_noticed),
+        cmocka_unit_test(damaged_programs_are_rejected_or_harmless),
+        cmocka_unit_test(what_is_not_there_yet_is_not_fetched),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,188 @@
+/* Budgets that change while a run goes on: every loss is that of the undisturbed run to the bit,
+ * the arena is what was predicted after each change, what does not fit is refused and changes
+ * nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "support/apart_device.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "support/train_session.h"
+
+enum { N_STEPS = 16, N_CHANGES = 10 };
+
+/* ---- a run that is asked ----------------------------------------------------------------------*/
+
+struct asked {
+    const struct scratch *scratch;
+    struct rng rng;
+    int64_t needs;          /* bytes of the device without a budget */
+    int64_t whole, last;    /* of these, of the arena; as it is now */
+    bool asks;              /* budgets change, as chance has it */
+    const char *once;       /* or this is asked for after the second step */
+    int n_changed, n_other; /* times it did; of these, to an arena of another size */
+    int n_refused;
+    bool is_pending;
+};
+
+static void ask(struct asked *a, const char *setting)
+{
+    char text[128];
+    (void)snprintf(text, sizeof(text), "id-1\n%s\n", setting);
+    scratch_write_text(a->scratch, "out/BUDGET", text);
+    a->is_pending = true;
+}
+
+static enum status on_step(void *user, const struct step_record *r)
+{
+    struct asked *a = user;
+    char setting[64];
+    assert_false(a->is_pending);
+    if (r->arena_bytes != r->arena_predicted)
+        fail_msg("step %d: arena of %lld bytes, %lld predicted", (int)r->step,
+                 (long long)r->arena_bytes, (long long)r->arena_predicted);
+    if (a->once && r->step == 2)
+        ask(a, a->once);
+    if (!a->asks || r->step == r->n_steps || rng_below(&a->rng, 8) == 0)
+        return OK;
+    int64_t percent = 45 + (int64_t)rng_below(&a->rng, 60);
+    (void)snprintf(setting, sizeof(setting), "device_memory=%lld",
+                   (long long)(a->needs - a->whole * (100 - percent) / 100));
+    ask(a, rng_below(&a->rng, 5) == 0 ? "device_memory=auto" : setting);
+    return OK;
+}
+
+static enum status on_budget(void *user, const struct budget_record *r)
+{
+    struct asked *a = user;
+    char path[SCRATCH_PATH], *text;
+    size_t n;
+    a->is_pending = false;
+    a->n_changed += r->changed;
+    a->n_refused += !r->changed;
+    a->n_other += r->changed && r->forecast->arena_bytes != a->last;
+    a->last = r->forecast->arena_bytes;
+    assert_int_equal(file_read(scratch_path(a->scratch, "out/BUDGET.answer", path), &text, &n), OK);
+    assert_non_null(strstr(text, r->changed ? "id-1\nchanged\n" : "id-1\nrefused\n"));
+    mem_free(text);
+    return OK;
+}
+
+static const char config_text[] =
+    "model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64,"
+    " num_hidden_layers: 3, num_attention_heads: 2, num_key_value_heads: 1,"
+    " max_position_embeddings: 96}\n"
+    "tokenizer: bytes\n"
+    "datasets: [{type: synthetic, n_tokens: 9000}]\n"
+    "max_seq_length: 48\n"
+    "per_device_train_batch_size: 4\n"
+    "num_threads: 1\n"
+    "device: cpu\n"
+    "save_strategy: \"no\"\n"
+    "report_to: none\n";
+
+static void run(struct asked *a, const char *const *more, size_t n_more, double losses[N_STEPS])
+{
+    char path[SCRATCH_PATH], out[SCRATCH_PATH + 16];
+    const char *overrides[8] = {out, "max_steps=16"};
+    struct train_observer observer = {.user = a, .on_step = on_step, .on_budget = on_budget};
+    struct train_result result;
+    struct config *cfg;
+    struct session s;
+    (void)snprintf(out, sizeof(out), "output_dir=%s/out", a->scratch->folder);
+    memcpy(overrides + 2, more, n_more * sizeof(*more));
+    scratch_write_text(a->scratch, "tiny.yaml", config_text);
+    expect_ok(
+        config_load(&cfg, scratch_path(a->scratch, "tiny.yaml", path), overrides, 2 + n_more));
+    expect_ok(config_resolve(cfg, 1));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
+    a->whole = a->last = s.engine.forecast.arena_bytes;
+    a->needs = s.engine.forecast.budget.needs[TIER_DEVICE];
+    expect_ok(session_data(&s));
+    expect_ok(session_start(&s));
+    expect_ok(train_session(&s, &(struct train_options){.observers = &observer, .n_observers = 1},
+                            &result));
+    assert_int_equal(result.n_steps, N_STEPS);
+    memcpy(losses, result.losses, N_STEPS * sizeof(*losses));
+    train_result_release(&result);
+    session_close(&s);
+    config_free(cfg);
+}
+
+static void expect_same_bits(const char *const *more, size_t n_more, uint64_t seed)
+{
+    double plain[N_STEPS], elastic[N_STEPS];
+    struct scratch scratch;
+    scratch_init(&scratch);
+    struct asked a = {.scratch = &scratch};
+    run(&a, more, n_more, plain);
+    a = (struct asked){.scratch = &scratch, .rng.key = seed, .asks = true};
+    run(&a, more, n_more, elastic);
+    for (int i = 0; i < N_STEPS; i++) {
+        if (memcmp(&plain[i], &elastic[i], sizeof(plain[i])) != 0)
+            fail_msg("step %d of %s: %.17g, undisturbed %.17g", i + 1, more[0], elastic[i],
+                     plain[i]);
+    }
+    if (a.n_changed < N_CHANGES || a.n_other < N_CHANGES / 2)
+        fail_msg("%d changes, %d of them to another arena", a.n_changed, a.n_other);
+    scratch_release(&scratch);
+}
+
+/* ---- tests -----------------------------------------------------------------------------------*/
+
+static void losses_do_not_depend_on_changes(void **state)
+{
+    static const char *const cases[][3] = {
+        {"bf16=true", "gradient_accumulation_steps=3", "max_grad_norm=1.0"},
+        {"optim=adamw_8bit", "max_grad_norm=0", "model.attention_dropout=0.1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        expect_same_bits(cases[i], 3, 11 + i);
+}
+
+static void nor_where_the_device_has_a_memory_of_its_own(void **state)
+{
+    static const char *const more[] = {"bf16=true", "max_grad_norm=1.0"};
+    (void)state;
+    cpu_opens_apart = true;
+    expect_same_bits(more, 2, 3);
+    cpu_opens_apart = false;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    static const char *const more[] = {"seed=3"};
+    double plain[N_STEPS], refused[N_STEPS];
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct asked a = {.scratch = &scratch};
+    run(&a, more, 1, plain);
+    a = (struct asked){.scratch = &scratch, .once = "device_memory=100KiB"};
+    run(&a, more, 1, refused);
+    assert_int_equal(a.n_changed, 0);
+    assert_int_equal(a.n_refused, 1);
+    assert_memory_equal(refused, plain, sizeof(plain));
+    scratch_release(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_do_not_depend_on_changes),
+        cmocka_unit_test(nor_where_the_device_has_a_memory_of_its_own),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
