@@ -152,8 +152,10 @@ static void no_step_is_estimated_below_what_its_fetches_take(void **state)
     double least = link_seconds(&s, &device);
     assert_true(least > 0);
     for (int64_t ring = 0; ring < 1 << 20; ring = 2 * ring + 4096) {
-        const struct outline o = {
-            .option = option, .away = (const bool(*)[HOME_CLASS_COUNT])away, .ring_bytes = ring};
+        const struct outline o = {.option = option,
+                                  .away = (const bool(*)[HOME_CLASS_COUNT])away,
+                                  .ring_bytes = ring,
+                                  .decisions = &everything_kept};
         assert_true(clocks_step(&clocks, &o) > 0.99 * least);
     }
     survey_release(&s);
