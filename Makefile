@@ -4,10 +4,11 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu browser-test bench install clean
+.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu browser-test bench install clean \
+	verify-install test-cpu test-smoke monitor-memory train-deepspeed train-accelerate train-qlora
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 build: ## the program (build/snug), the library (build/libsnug.a) and the tests
 	@$(CMAKE) --preset release -B $(BUILD) >/dev/null
@@ -61,8 +62,34 @@ cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS,
 check-gpu: deps ## build for the GPU of this machine, say what it is, and try it
 	@tools/check-gpu.sh
 
-browser-test: deps program ## the page of `snug plan --html` in a headless Chromium: pointer, keys, touch (python3)
+verify-install: deps program ## is everything there? what this build and machine are, and a rehearsal of a small run
+	@$(BUILD)/snug env
+	@mkdir -p $(BUILD)/verify-install
+	@$(BUILD)/snug init $(BUILD)/verify-install/tiny.yaml --preset cpu --output-dir $(BUILD)/verify-install/out --force --quiet
+	@$(BUILD)/snug train $(BUILD)/verify-install/tiny.yaml --fast-dev-run 2
+
+test-cpu: deps build ## every test that needs no GPU
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -E '^cuda/'
+
+test-smoke: deps program ## the three-branch network, small, on made-up clips: two steps, a checkpoint, read back
+	@tools/train-as.sh smoke $(BUILD)
+
+monitor-memory: deps program ## watch the newest run (RUN=output_dir chooses): its memory, speed, health
+	@run=$${RUN:-$$(ls -td out/*/.snug-live $(BUILD)/*/*/.snug-live 2>/dev/null | head -1 | xargs -r dirname)}; \
+		[ -n "$$run" ] || { echo "no run has trained under out/ yet; RUN=output_dir names one"; exit 1; }; $(BUILD)/snug monitor "$$run"
+
+train-deepspeed: deps program ## the plan that ZeRO-2 with offload stands for: states on the host (STEPS=20)
+	@tools/train-as.sh deepspeed $(BUILD)
+
+train-accelerate: deps program ## the plan that device_map=auto stands for: the planner places everything (STEPS=20)
+	@tools/train-as.sh accelerate $(BUILD)
+
+train-qlora: deps program ## 4-bit weights with adapters inside a budget (STEPS=20)
+	@tools/train-as.sh qlora $(BUILD)
+
+browser-test: deps program ## the pages of a plan and of a run in a headless Chromium: pointer, keys, touch (python3)
 	@tools/page_browser.py test $(BUILD)/snug
+	@tools/live_browser.py test $(BUILD)/snug
 
 bench: deps build ## matrix products, and a training step beside PyTorch where there is one
 	@bench/run.sh $(BUILD)

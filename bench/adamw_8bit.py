@@ -150,4 +150,5 @@ def main():
     return 0 if all(abs(p["relative_difference"]) < LIMIT for p in pairs.values()) else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

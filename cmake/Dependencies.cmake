@@ -70,3 +70,24 @@ if(SNUG_URING)
             COMPILE_DEFINITIONS SNUG_HAS_URING)
     endif()
 endif()
+
+# What shows a run while it trains, where it is installed. Both are loaded when they are needed: with what they depend
+# on they are larger than this program.
+option(SNUG_WATCH "The full screen of snug monitor (ncurses) and its page (libmicrohttpd), where they are installed" ON)
+if(SNUG_WATCH)
+    pkg_check_modules(NCURSESW QUIET IMPORTED_TARGET ncursesw)
+    pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd)
+    set(NCURSESW_SOURCES src/watch/screen.c)
+    set(MICROHTTPD_SOURCES src/watch/http.c)
+    foreach(part NCURSESW MICROHTTPD)
+        if(${part}_FOUND)
+            list(GET ${part}_LINK_LIBRARIES 0 library)
+            file(GLOB library ${library}.[0-9] ${library}.[0-9][0-9]) # the name may be a linker's script
+            list(GET library 0 library)
+            get_filename_component(library ${library} NAME)
+            set_source_files_properties(${${part}_SOURCES} PROPERTIES
+                COMPILE_DEFINITIONS "SNUG_HAS_${part};SNUG_${part}_LIBRARY=\"${library}\"")
+            target_link_libraries(snug_dependencies INTERFACE ${CMAKE_DL_LIBS})
+        endif()
+    endforeach()
+endif()

@@ -7,8 +7,8 @@ file(STRINGS src/graph/ops.def rows REGEX "^OP\\(")
 file(GLOB SNUG_SOURCES CONFIGURE_DEPENDS
     src/base/*.c src/graph/*.c src/rewrite/*.c src/autodiff/*.c src/model/*.c src/model/layers/*.c src/model/branches/*.c src/config/*.c src/precision/*.c
     src/optim/*.c src/device/*.c src/device/cpu/*.c src/device/cpu/*/*.c src/device/card/*.c src/device/disk/*.c
-    src/device/cuda/cuda_kernels.c src/device/cuda/declared/*.c src/plan/*.c src/program/*.c src/search/*.c src/run/*.c
-    src/dist/*.c src/data/*.c src/io/*.c src/task/*.c src/engine/*.c src/train/*.c src/report/*.c src/api/*.c)
+    src/device/cuda/cuda_kernels.c src/device/cuda/declared/*.c src/device/cuda/runtime/nvml.c src/plan/*.c src/program/*.c src/search/*.c src/run/*.c
+    src/dist/*.c src/data/*.c src/io/*.c src/task/*.c src/engine/*.c src/train/*.c src/report/*.c src/watch/*.c src/api/*.c)
 
 function(require_family row device family extension)
     file(GLOB found src/device/${device}/*/${family}.${extension})

@@ -345,6 +345,51 @@ enum snug_status snug_evaluation_json(const struct snug_evaluation *evaluation,
 enum snug_status snug_budget(const char *output_dir, const char *const *settings, size_t n_settings,
                              volatile sig_atomic_t *stop, char **answer) SNUG_MUST_CHECK;
 
+/* ---- watching a run -------------------------------------------------------------------------- */
+
+/* A run in another process, by what it leaves in its output_dir while it trains: the last step, the
+ * instruction it is at, the memory planned for that; what others hold; how it stands. */
+struct snug_monitor;
+
+/* thresholds: "balanced", "aggressive", "conservative"; NULL: balanced. SNUG_ERR_IO where no run
+ * has trained. The settings are borrowed until it is closed. */
+enum snug_status snug_monitor_open(struct snug_monitor **out, const char *output_dir,
+                                   const struct snug_settings *settings,
+                                   const char *thresholds) SNUG_MUST_CHECK;
+void snug_monitor_close(struct snug_monitor *m); /* NULL is fine */
+/* Looks again. Growth is told from twenty looks. */
+enum snug_status snug_monitor_look(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* Plans what the run could be resumed with in less memory, for seconds or minutes; in the text and
+ * the object from then on. */
+enum snug_status snug_monitor_advise(struct snug_monitor *m) SNUG_MUST_CHECK;
+/* What was seen last: one JSON object, or a drawing in characters. */
+enum snug_status snug_monitor_json(const struct snug_monitor *m, char **text) SNUG_MUST_CHECK;
+enum snug_status snug_monitor_text(const struct snug_monitor *m, int n_columns, int n_rows,
+                                   bool colour, char **text) SNUG_MUST_CHECK;
+/* On the terminal of stdin and stdout until q is pressed or *stop is set. SNUG_ERR_UNSUPPORTED
+ * without ncurses. */
+enum snug_status snug_monitor_screen(struct snug_monitor *m, bool colour,
+                                     const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+
+/* The page of a run, for a browser. It listens on 127.0.0.1 unless told otherwise, and shows to
+ * whoever asks; what changes the run (save, pause, stop) takes the token, which is in the address.
+ */
+struct snug_server;
+
+/* address: "PORT" (0: any), "HOST:PORT"; NULL or "": 127.0.0.1:7007. The run need not have begun.
+ * SNUG_ERR_UNSUPPORTED without libmicrohttpd. The settings are borrowed until it is closed. */
+enum snug_status snug_server_open(struct snug_server **out, const char *output_dir,
+                                  const char *address, const struct snug_settings *settings,
+                                  const char *thresholds) SNUG_MUST_CHECK;
+const char *snug_server_url(const struct snug_server *s); /* with the token; owned by the server */
+/* Serves until *stop is set. */
+enum snug_status snug_server_run(struct snug_server *s,
+                                 const volatile sig_atomic_t *stop) SNUG_MUST_CHECK;
+/* Serves the run that this process will train, in a process of its own: no client can slow it. To
+ * be called before anything is opened; ended by snug_server_close. */
+enum snug_status snug_server_start(struct snug_server *s) SNUG_MUST_CHECK;
+void snug_server_close(struct snug_server *s); /* NULL is fine */
+
 /* Reads every byte of a checkpoint and checks it: sizes, checksums, tensors. */
 enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 
@@ -503,6 +548,23 @@ enum snug_status snug_export(const struct snug_config *config, const struct snug
                              struct snug_exported *out) SNUG_MUST_CHECK;
 enum snug_status snug_exported_json(const struct snug_exported *e, const char *out_dir,
                                     char **text) SNUG_MUST_CHECK;
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* What a config to start from is for; NULL: not said. */
+struct snug_init {
+    const char *preset; /* of snug_preset_name or snug_gpu_name */
+    const char *model;  /* "gpt2-124m" ..., a folder, ORG/NAME */
+    const char *data;   /* a file or folder */
+    const char *card;   /* of snug_gpu_name, or "cpu" */
+    const char *goal;   /* "pretrain", "finetune", "lora", "qlora" */
+    const char *output_dir;
+};
+/* A commented config, as YAML. */
+enum snug_status snug_init_config(const struct snug_init *in, char **text) SNUG_MUST_CHECK;
+/* Presets and what they are; NULL when i is past the last. */
+const char *snug_preset_name(size_t i);
+const char *snug_preset_text(size_t i);
 
 /* ---- the machine and this build -------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ includes_go_up() {
     return $status
 }
 layers() {
-    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io task engine train report api cli"
+    order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io task engine train report watch api cli"
     sources | includes_go_up "$order" 2 \'\'
 }
 rooms() {

@@ -5,7 +5,7 @@ set -eu
 
 packages="build-essential pkg-config cmake ninja-build
     libopenblas-openmp-dev libyaml-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
-    libpng-dev libjpeg-dev libhdf5-dev liburing-dev libcmocka-dev fortunes fortunes-min"
+    libpng-dev libjpeg-dev libhdf5-dev liburing-dev libncurses-dev libmicrohttpd-dev libcmocka-dev fortunes fortunes-min"
 [ "${1:-}" != all ] || packages="$packages clang clang-format cppcheck libclang-rt-dev"
 
 missing=

@@ -23,7 +23,7 @@ _snug_setting() {
 
 _snug() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands='plan train eval generate chat data tokenize export env help'
+    local commands='init plan train monitor eval generate chat data tokenize export budget env help'
     local common='--json --no-color --quiet --verbose --help'
     local options
     COMPREPLY=()
@@ -33,7 +33,9 @@ _snug() {
     fi
     case ${COMP_WORDS[1]} in
     plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if' ;;
-    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html' ;;
+    init) options='--preset --model --data --card --goal --output-dir --force' ;;
+    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html --serve' ;;
+    monitor) options='--once --serve --advise --thresholds' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --stop --checkpoint --no-echo' ;;
     chat) options='--prompt --system --max-new-tokens --context --temperature --top-k --top-p --seed --stop --checkpoint' ;;
@@ -55,10 +57,18 @@ _snug() {
         mapfile -t COMPREPLY < <(compgen -W 'device_memory= host_memory=' -- "$word")
         return
         ;;
+    --card) mapfile -t COMPREPLY < <(compgen -W "cpu $("${COMP_WORDS[0]}" help gpus 2>/dev/null)" -- "$word"); return ;;
+    --preset)
+        mapfile -t COMPREPLY < <(compgen -W "cpu colab three-branch deepspeed accelerate qlora experts per-frame per-frame-small autoencoder $("${COMP_WORDS[0]}" help gpus 2>/dev/null)" -- "$word")
+        return
+        ;;
+    --goal) mapfile -t COMPREPLY < <(compgen -W 'pretrain finetune lora qlora' -- "$word"); return ;;
+    --model) mapfile -t COMPREPLY < <(compgen -W 'tiny gpt2-124m gpt2-350m gpt2-1558m llama-1b llama-7b qwen2.5-7b' -- "$word"; compgen -d -- "$word"); return ;;
+    --thresholds) mapfile -t COMPREPLY < <(compgen -W 'balanced aggressive conservative' -- "$word"); return ;;
     --dump) mapfile -t COMPREPLY < <(compgen -W 'graph program' -- "$word"); return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W 'f32 bf16 f16' -- "$word"); return ;;
-    --html | --svg | --snapshot | --profile | --output | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-    --prompt | --system | --stop | --context | --samples | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps) return ;;
+    --html | --svg | --snapshot | --profile | --output | --output-dir | --data | -o) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --prompt | --system | --stop | --context | --samples | --max-new-tokens | --temperature | --top-k | --top-p | --seed | --fast-dev-run | --profile-steps | --serve) return ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$word")

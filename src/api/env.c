@@ -10,24 +10,39 @@
 #include "base/json_text.h"
 #include "base/machine.h"
 #include "graph/op.h"
+#include "watch/http.h"
+#include "watch/screen.h"
 
 /* Optional parts; each is compiled in or named as absent. */
+static bool absent(void)
+{
+    return false;
+}
+
+#if defined(SNUG_HAVE_CUDA) || defined(SNUG_HAS_URING)
+static bool present(void)
+{
+    return true;
+}
+#endif
+
 static const struct feature {
     const char *name, *what;
-    bool present;
+    bool (*is_present)(void);
 } features[] = {
 #ifdef SNUG_HAVE_CUDA
-    {"cuda", "NVIDIA GPUs", true},
+    {"cuda", "NVIDIA GPUs", present},
 #else
-    {"cuda", "NVIDIA GPUs", false},
+    {"cuda", "NVIDIA GPUs", absent},
 #endif
-    {"mpi", "many processes", false},
+    {"mpi", "many processes", absent},
 #ifdef SNUG_HAS_URING
-    {"io_uring", "the disk tier without threads", true},
+    {"io_uring", "the disk tier without threads", present},
 #else
-    {"io_uring", "the disk tier without threads", false},
+    {"io_uring", "the disk tier without threads", absent},
 #endif
-    {"http", "the monitor's web page", false},
+    {"http", "the page of a run: --serve", http_is_built},
+    {"ncurses", "the full screen of snug monitor", screen_is_built},
 };
 
 struct machine {
@@ -102,7 +117,7 @@ static void add_machine(struct str *s, const struct machine *m)
     rates_view_text(&m->rates, s);
     for (size_t i = 0; i < ARRAY_LEN(features); i++)
         str_addf(s, "%-12s %-9s %-4s (%s)\n", i == 0 ? "features" : "", features[i].name,
-                 features[i].present ? "yes" : "no", features[i].what);
+                 features[i].is_present() ? "yes" : "no", features[i].what);
 }
 
 enum snug_status snug_env_text(const struct snug_env_options *o, char **text)
@@ -128,7 +143,7 @@ static json_t *pack_features(void)
 {
     json_t *o = json_object();
     for (size_t i = 0; o && i < ARRAY_LEN(features); i++) {
-        if (json_object_set_new(o, features[i].name, json_boolean(features[i].present)) != 0)
+        if (json_object_set_new(o, features[i].name, json_boolean(features[i].is_present())) != 0)
             return NULL;
     }
     return o;

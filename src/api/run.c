@@ -13,8 +13,9 @@ enum { DRAWING_COLUMNS = 72 };
 static void name_precision(struct snug_run *r)
 {
     const struct precision *p = &r->session.engine.settings.numerics.precision;
-    const char *rest = p->loss_scaling ? " with f32 masters and loss scaling"
-                       : p->masters    ? " with f32 masters"
+    const char *rest = p->loss_scaling    ? " with f32 masters and loss scaling"
+                       : p->split_masters ? " with 24-bit masters"
+                       : p->masters       ? " with f32 masters"
                        : p->weights == DTYPE_BF16 && r->session.options.train
                            ? " with stochastic rounding"
                            : "";

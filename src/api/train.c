@@ -7,6 +7,7 @@
 #include "engine/weights_origin.h"
 #include "io/checkpoint.h"
 #include "report/observe.h"
+#include "watch/publish.h"
 
 /* ---- the caller's observer behind the trainer's interface ------------------------------------ */
 
@@ -73,8 +74,9 @@ struct watchers {
     struct observe_terminal terminal;
     struct observe_metrics metrics;
     struct observe_tensorboard tensorboard;
+    struct publisher publisher;
     struct snug_observer caller;
-    struct train_observer list[4];
+    struct train_observer list[5];
     size_t n;
 };
 
@@ -116,8 +118,17 @@ static enum status open_watchers(struct watchers *w, struct snug_run *run, const
     return OK;
 }
 
+/* Once its programs are loaded. */
+static void open_publisher(struct watchers *w, struct snug_run *run, const char *id)
+{
+    publisher_open(&w->publisher, &run->session, id, run->precision);
+    if (w->publisher.live)
+        w->list[w->n++] = publisher_observer(&w->publisher);
+}
+
 static void close_watchers(struct watchers *w)
 {
+    publisher_close(&w->publisher);
     observe_metrics_close(&w->metrics);
     observe_tensorboard_close(&w->tensorboard);
 }
@@ -152,6 +163,7 @@ static enum status train(struct snug_run *run, const struct snug_train_options *
     TRY(save_config(s->config));
     TRY(open_watchers(w, run, start->id, o));
     TRY(session_start(s));
+    open_publisher(w, run, start->id);
     bool profiled = o->profile || o->profile_steps > 0;
     struct profile_options profile = {
         .path = o->profile, .n_steps = o->profile_steps ? o->profile_steps : PROFILE_N_STEPS};
@@ -175,6 +187,7 @@ enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_op
         return public_status(FAIL(ERR_USAGE, "this run was not opened for training, or has been "
                                              "used already"));
     status = train(run, options, &start, &w);
+    publisher_end(&w.publisher, status);
     /* A run that failed keeps its own message, whatever becomes of the last line. */
     enum status ended = status == OK ? observe_metrics_end(&w.metrics, &run->trained, status) : OK;
     if (status != OK) {

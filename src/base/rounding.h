@@ -34,6 +34,11 @@ static inline HOST_DEVICE uint32_t rounding_param(uint32_t bits)
 {
     return bits & 0xffffu;
 }
+/* Of a number of 24 bits, in parts of 256 (base/split.h). */
+static inline HOST_DEVICE uint32_t rounding_split(uint32_t bits)
+{
+    return bits & 0xffu;
+}
 static inline HOST_DEVICE uint32_t rounding_state1(uint32_t bits)
 {
     return (bits >> 8 & 0xff00u) | 0x80u;

@@ -24,10 +24,12 @@ extern "C" {
 struct args {
     bool help, json, no_color, quiet, verbose;
     bool resume, dry_run, force, merge, no_echo, ops, version, require_gpu, measure, what_if;
+    bool once, advise;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns, n_samples, context;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *system, *stop_text,
-        *checkpoint, *output, *dtype, *export_format;
+        *checkpoint, *output, *dtype, *export_format, *thresholds, *serve, *preset, *model, *data,
+        *card, *goal, *output_dir;
     VEC(const char *) words;     /* what is neither option nor override, in order */
     VEC(const char *) overrides; /* key=value */
     struct pool pool;            /* overrides made out of --key value */
@@ -70,7 +72,7 @@ struct command {
 
 /* One file each: cmd_<name>.c. */
 extern const struct command cmd_plan, cmd_train, cmd_eval, cmd_generate, cmd_chat, cmd_data,
-    cmd_tokenize, cmd_export, cmd_budget, cmd_env, cmd_help;
+    cmd_tokenize, cmd_export, cmd_budget, cmd_monitor, cmd_init, cmd_env, cmd_help;
 
 /* main.c */
 extern const struct command *const commands[]; /* NULL-terminated */

@@ -21,6 +21,8 @@ static const struct option options[] = {
     {"html", 0, OPTION_TEXT, offsetof(struct args, html), "FILE",
      "time a few steps as a profile does, and write the page of snug plan with what was measured "
      "beside what was predicted"},
+    {"serve", 0, OPTION_OPTIONAL, offsetof(struct args, serve), "[HOST:]PORT",
+     "show the run in a browser while it trains, at 127.0.0.1:7007 unless said otherwise"},
     {"profile-steps", 0, OPTION_INT, offsetof(struct args, profile_steps), "N",
      "how many steps a profile times, from the fourth on (3)"},
 };
@@ -152,13 +154,39 @@ static enum snug_status train(struct cli *cli, const struct snug_config *config)
     return status;
 }
 
+/* The page comes first: it is served by a process that is split off while this one is small. */
+static enum snug_status open_page(struct cli *cli, const struct snug_config *config,
+                                  struct snug_server **page)
+{
+    *page = NULL;
+    if (!cli->args.serve)
+        return SNUG_OK;
+    enum snug_status status = snug_server_open(page, snug_config_output_dir(config),
+                                               cli->args.serve, &cli->settings, NULL);
+    if (status == SNUG_OK)
+        status = snug_server_start(*page);
+    if (status == SNUG_OK)
+        log_info("page      %s", snug_server_url(*page));
+    return status;
+}
+
+static enum snug_status train_watched(struct cli *cli, const struct snug_config *config)
+{
+    struct snug_server *page;
+    enum snug_status status = open_page(cli, config, &page);
+    if (status == SNUG_OK)
+        status = train(cli, config);
+    snug_server_close(page);
+    return status;
+}
+
 static enum snug_status run(struct cli *cli)
 {
     struct snug_config *config = NULL;
     enum snug_status status = prepare(cli, &config);
     if (status != SNUG_OK)
         return status;
-    status = cli->args.dry_run ? run_plan(cli, config) : train(cli, config);
+    status = cli->args.dry_run ? run_plan(cli, config) : train_watched(cli, config);
     snug_config_free(config);
     return status;
 }
@@ -166,18 +194,20 @@ static enum snug_status run(struct cli *cli)
 const struct command cmd_train = {
     .name = "train",
     .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] "
-             "[--profile[=FILE]] [--html FILE] [--json]",
+             "[--profile[=FILE]] [--html FILE] [--serve[=[HOST:]PORT]] [--json]",
     .summary = "train a model inside the memory given",
-    .text = "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
-            "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"
-            "against predicted, the process measured against predicted. output_dir receives\n"
-            "checkpoints (Hugging Face model folders with everything a run needs to go on),\n"
-            "config.yaml, metrics.jsonl and TensorBoard events.\n\n"
-            "A folder that another run has used is refused: --resume goes on with that run,\n"
-            "overwrite_output_dir=true starts over.\n\n"
-            "Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 finish the step, save a checkpoint and exit with\n"
-            "130 (143 for SIGTERM, 129 for SIGHUP); a second Ctrl-C ends at once. `touch\n"
-            "output_dir/SAVE` saves after the step, `touch output_dir/STOP` saves and ends.",
+    .text =
+        "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"
+        "line shows loss, gradient norm, learning rate, speed, and memory: the arena measured\n"
+        "against predicted, the process measured against predicted. output_dir receives\n"
+        "checkpoints (Hugging Face model folders with everything a run needs to go on),\n"
+        "config.yaml, metrics.jsonl and TensorBoard events.\n\n"
+        "A folder that another run has used is refused: --resume goes on with that run,\n"
+        "overwrite_output_dir=true starts over.\n\n"
+        "Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 finish the step, save a checkpoint and exit with\n"
+        "130 (143 for SIGTERM, 129 for SIGHUP); a second Ctrl-C ends at once. `touch\n"
+        "output_dir/SAVE` saves after the step, `touch output_dir/STOP` saves and ends, and while\n"
+        "output_dir/PAUSE is there the run waits. snug monitor OUTPUT_DIR watches it.",
     .examples = "  snug train configs/demo.yaml\n"
                 "  snug train configs/demo.yaml max_steps=50 learning_rate=3e-4\n"
                 "  snug train configs/demo.yaml --resume\n"

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
-const struct command *const commands[] = {&cmd_plan,   &cmd_train, &cmd_eval,     &cmd_generate,
-                                          &cmd_chat,   &cmd_data,  &cmd_tokenize, &cmd_export,
-                                          &cmd_budget, &cmd_env,   &cmd_help,     NULL};
+const struct command *const commands[] = {
+    &cmd_init, &cmd_plan, &cmd_train,    &cmd_monitor, &cmd_budget, &cmd_eval, &cmd_generate,
+    &cmd_chat, &cmd_data, &cmd_tokenize, &cmd_export,  &cmd_env,    &cmd_help, NULL};
 
 const struct command *find_command(const char *name)
 {

@@ -217,12 +217,35 @@ int64_t config_warmup_steps(const struct config *cfg, int64_t n_steps)
 
 int config_optim_is_8bit(const struct config *cfg)
 {
-    return cfg->optim == CONFIG_OPTIM_ADAMW_8BIT || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT;
+    return cfg->optim == CONFIG_OPTIM_ADAMW_8BIT || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT ||
+           cfg->optim == CONFIG_OPTIM_LION_8BIT || cfg->optim == CONFIG_OPTIM_PAGED_LION_8BIT ||
+           cfg->optim == CONFIG_OPTIM_MUON_8BIT;
 }
 
 int config_optim_is_paged(const struct config *cfg)
 {
-    return cfg->optim == CONFIG_OPTIM_PAGED_ADAMW || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT;
+    return cfg->optim == CONFIG_OPTIM_PAGED_ADAMW || cfg->optim == CONFIG_OPTIM_PAGED_ADAMW_8BIT ||
+           cfg->optim == CONFIG_OPTIM_PAGED_LION || cfg->optim == CONFIG_OPTIM_PAGED_LION_8BIT;
+}
+
+int config_optim_is_lion(const struct config *cfg)
+{
+    return cfg->optim == CONFIG_OPTIM_LION || cfg->optim == CONFIG_OPTIM_LION_8BIT ||
+           cfg->optim == CONFIG_OPTIM_PAGED_LION || cfg->optim == CONFIG_OPTIM_PAGED_LION_8BIT;
+}
+
+int config_optim_is_muon(const struct config *cfg)
+{
+    return cfg->optim == CONFIG_OPTIM_MUON || cfg->optim == CONFIG_OPTIM_MUON_8BIT;
+}
+
+int config_optim_moments(const struct config *cfg)
+{
+    if (cfg->optim == CONFIG_OPTIM_SGD)
+        return cfg->momentum > 0;
+    if (cfg->optim == CONFIG_OPTIM_ADAFACTOR)
+        return 0;
+    return config_optim_is_lion(cfg) || config_optim_is_muon(cfg) ? 1 : 2;
 }
 
 int config_reports_to(const struct config *cfg, enum config_report target)

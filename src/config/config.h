@@ -40,8 +40,16 @@ enum config_optim {
     CONFIG_OPTIM_SGD,
     CONFIG_OPTIM_ADAMW_8BIT,
     CONFIG_OPTIM_PAGED_ADAMW, /* states may leave the device */
-    CONFIG_OPTIM_PAGED_ADAMW_8BIT
+    CONFIG_OPTIM_PAGED_ADAMW_8BIT,
+    CONFIG_OPTIM_LION,
+    CONFIG_OPTIM_LION_8BIT,
+    CONFIG_OPTIM_PAGED_LION,
+    CONFIG_OPTIM_PAGED_LION_8BIT,
+    CONFIG_OPTIM_ADAFACTOR,
+    CONFIG_OPTIM_MUON,
+    CONFIG_OPTIM_MUON_8BIT
 };
+enum config_adjust_lr { CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, CONFIG_ADJUST_LR_ORIGINAL };
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,
     CONFIG_SCHEDULE_COSINE,
@@ -69,6 +77,7 @@ enum config_adapter_bias {
     CONFIG_ADAPTER_BIAS_LORA_ONLY
 };
 enum config_dtype { CONFIG_F32, CONFIG_BF16 };
+enum config_master { CONFIG_MASTER_F32, CONFIG_MASTER_BF16, CONFIG_MASTER_24BIT };
 enum config_compile {
     CONFIG_COMPILE_AUTO,
     CONFIG_COMPILE_NONE,
@@ -251,6 +260,10 @@ size_t config_changes(const struct config *cfg, const json_t *before, enum confi
 /* What `optim` says beside the rule: states in 8-bit codes; states that may live on the host. */
 int config_optim_is_8bit(const struct config *cfg);
 int config_optim_is_paged(const struct config *cfg);
+int config_optim_is_lion(const struct config *cfg);
+int config_optim_is_muon(const struct config *cfg);
+/* States of each matrix that have a number, or a code, for every element of it. */
+int config_optim_moments(const struct config *cfg);
 
 /* What the config holds on the device although a plan could do without it there: blocks that
  * gradient_checkpointing does not name, and what an offloading key says `false` to. Whether there

@@ -210,20 +210,73 @@ static enum status resolve_length(struct config *cfg)
     return OK;
 }
 
+/* A key of one rule beside another asks for what nothing would do; a value that is the default asks
+ * for nothing: printed configs hold them all. */
+static enum status resolve_rule_keys(struct config *cfg)
+{
+    int adafactor = cfg->optim == CONFIG_OPTIM_ADAFACTOR, muon = config_optim_is_muon(cfg);
+    const struct {
+        int is_idle;
+        const char *name;
+    } keys[] = {
+        {!adafactor && cfg->adafactor_scale_parameter, "adafactor_scale_parameter"},
+        {!adafactor && cfg->adafactor_relative_step, "adafactor_relative_step"},
+        {!adafactor && cfg->adafactor_clip_threshold != 1.0, "adafactor_clip_threshold"},
+        {!adafactor && cfg->adafactor_decay_rate != -0.8, "adafactor_decay_rate"},
+        {!muon && cfg->muon_momentum != 0.95, "muon_momentum"},
+        {!muon && !cfg->muon_nesterov, "muon_nesterov"},
+        {!muon && cfg->muon_ns_steps != 5, "muon_ns_steps"},
+        {!muon && cfg->muon_adjust_lr != CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, "muon_adjust_lr"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (keys[i].is_idle)
+            return FAIL(ERR_CONFIG, "%s: %s belongs to optim: %s; here it is %s",
+                        config_where(cfg, keys[i].name), keys[i].name,
+                        keys[i].name[0] == 'm' ? "muon" : "adafactor",
+                        config_choice_name("optim", (int)cfg->optim));
+    }
+    return OK;
+}
+
 static enum status resolve_optimizer(struct config *cfg)
 {
+    TRY(resolve_rule_keys(cfg));
+    if (cfg->ema_decay > 0 && cfg->fp16)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: ema_decay goes with f32 and bf16 weights; with fp16 (%s) leave it out",
+                    config_where(cfg, "ema_decay"), config_where(cfg, "fp16"));
+    if (cfg->lookahead_steps > 0 && cfg->master_dtype == CONFIG_MASTER_24BIT)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: lookahead_steps does not go with master_dtype: 24bit (%s); write f32 or "
+                    "bf16",
+                    config_where(cfg, "lookahead_steps"), config_where(cfg, "master_dtype"));
+    if (cfg->lookahead_steps == 0 && cfg->lookahead_alpha != 0.5)
+        return FAIL(ERR_CONFIG, "%s: lookahead_alpha needs lookahead_steps above 0",
+                    config_where(cfg, "lookahead_alpha"));
     if (cfg->momentum > 0 && cfg->optim != CONFIG_OPTIM_SGD)
-        return FAIL(ERR_CONFIG, "%s: momentum belongs to optim sgd; for adamw set adam_beta1",
+        return FAIL(ERR_CONFIG,
+                    "%s: momentum belongs to optim sgd; for adamw and lion set adam_beta1",
                     config_where(cfg, "momentum"));
     if (cfg->nesterov && !(cfg->momentum > 0))
         return FAIL(ERR_CONFIG, "%s: nesterov needs optim: sgd and momentum above 0",
                     config_where(cfg, "nesterov"));
+    if (cfg->adafactor_warmup_init && !cfg->adafactor_relative_step)
+        return FAIL(ERR_CONFIG,
+                    "%s: adafactor_warmup_init needs adafactor_relative_step: true, as it does in "
+                    "transformers; for a warm-up of learning_rate set warmup_steps",
+                    config_where(cfg, "adafactor_warmup_init"));
+    if ((cfg->optim == CONFIG_OPTIM_ADAFACTOR || config_optim_is_muon(cfg)) &&
+        cfg->optim_state_dtype != CONFIG_F32)
+        return FAIL(ERR_CONFIG, "%s: optim: %s has no states in bf16; leave optim_state_dtype out",
+                    config_where(cfg, "optim_state_dtype"),
+                    config_choice_name("optim", (int)cfg->optim));
     if (config_optim_is_8bit(cfg) && cfg->optim_state_dtype != CONFIG_F32)
         return FAIL(
             ERR_CONFIG,
             "%s: optim: %s keeps its moments in 8-bit codes; leave optim_state_dtype out, or "
-            "write optim: adamw",
-            config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim));
+            "write optim: %s",
+            config_where(cfg, "optim_state_dtype"), config_choice_name("optim", (int)cfg->optim),
+            config_optim_is_lion(cfg) ? "lion" : "adamw");
     if (config_optim_is_paged(cfg) && cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE)
         return FAIL(
             ERR_CONFIG,
@@ -289,11 +342,19 @@ static enum status resolve_precision(struct config *cfg)
                     config_where(cfg, "bf16"), config_where(cfg, "fp16"));
     if (cfg->fp16) /* it says what `bf16: auto` leaves open */
         cfg->bf16 = CONFIG_TRISTATE_FALSE;
-    if (cfg->master_dtype == CONFIG_BF16 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
+    if (cfg->master_dtype != CONFIG_MASTER_F32 && cfg->bf16 != CONFIG_TRISTATE_TRUE)
         return FAIL(ERR_CONFIG,
-                    "%s: master_dtype: bf16 updates bf16 weights in place: set bf16: true, or "
-                    "master_dtype: f32",
-                    config_where(cfg, "master_dtype"));
+                    "%s: master_dtype: %s is about bf16 weights, which are updated in place: set "
+                    "bf16: true, or master_dtype: f32",
+                    config_where(cfg, "master_dtype"),
+                    config_choice_name("master", (int)cfg->master_dtype));
+    if (cfg->master_dtype == CONFIG_MASTER_24BIT &&
+        (cfg->optim == CONFIG_OPTIM_SGD || cfg->optim == CONFIG_OPTIM_ADAFACTOR))
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: master_dtype: 24bit goes with adamw, lion and muon; with optim: %s write "
+                    "f32 or bf16",
+                    config_where(cfg, "master_dtype"),
+                    config_choice_name("optim", (int)cfg->optim));
     if (cfg->gradient_dtype == CONFIG_BF16 && cfg->fp16)
         return FAIL(ERR_CONFIG,
                     "%s: gradient_dtype: bf16 goes with bf16: true; with fp16 (%s) gradients are "
@@ -415,10 +476,13 @@ static const struct {
     {config_resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
     {config_resolve_schedule, "lr_scheduler_type lr_num_cycles lr_end lr_decay_steps learning_rate "
                               "eval_strategy"},
-    {resolve_optimizer, "optim momentum nesterov optim_state_dtype"},
+    {resolve_optimizer,
+     "optim momentum nesterov optim_state_dtype adafactor_scale_parameter adafactor_relative_step "
+     "adafactor_warmup_init adafactor_clip_threshold adafactor_decay_rate muon_momentum "
+     "muon_nesterov muon_ns_steps muon_adjust_lr ema_decay lookahead_steps lookahead_alpha"},
     {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
-    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype"},
+    {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_disk,

@@ -182,6 +182,7 @@ struct device {
     bool is_absent;      /* it is planned for, nothing runs on it (card/card.h) */
     struct device_tuning tuning;
     char description[128];
+    char address[32];   /* of a GPU, on its bus: as the driver's tools know it; "": it has none */
     char identity[160]; /* what measurements depend on beside the build: model, driver, libraries */
     struct disk *disk;  /* owned; NULL: it has no disk tier */
     void *state;

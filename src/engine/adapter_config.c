@@ -119,6 +119,18 @@ static enum status check_adapter(const struct adapter *a, const struct model *mo
     return OK;
 }
 
+static enum status rates_from_config(struct model *model, const struct config *cfg)
+{
+    struct learning_rates *r = &model->rates;
+    r->layer_decay = cfg->layerwise_lr_decay < 1.0 ? cfg->layerwise_lr_decay : 0.0;
+    r->has_embedding = !isnan(cfg->embedding_lr);
+    if (r->has_embedding && !(cfg->learning_rate > 0))
+        return FAIL(ERR_CONFIG, "%s: embedding_lr is beside a learning_rate above 0",
+                    config_where(cfg, "embedding_lr"));
+    r->embedding = r->has_embedding ? cfg->embedding_lr / cfg->learning_rate : 1.0;
+    return copy_numbers(&model->pool, &cfg->lr_multipliers, &r->patterns, &r->n_patterns);
+}
+
 enum status adapter_from_config(struct model *model, const struct config *cfg,
                                 const char *hub_folder, char **folder)
 {
@@ -127,6 +139,7 @@ enum status adapter_from_config(struct model *model, const struct config *cfg,
     TRY(quantization_from_config(model, cfg));
     TRY(copy_names(&model->pool, &cfg->freeze, &model->freezing.frozen));
     TRY(copy_names(&model->pool, &cfg->unfreeze, &model->freezing.trained));
+    TRY(rates_from_config(model, cfg));
     if (cfg->adapter == CONFIG_ADAPTER_NONE && !cfg->adapter_name_or_path)
         return OK;
     TRY(pool_try(&model->pool, &a, sizeof(*a)));

@@ -63,6 +63,7 @@ struct engine {
 
     /* from engine_start on */
     struct executor *executor;
+    bool averages_are_weights;        /* while averages_swap has them so (averages.h) */
     struct tensor *param_tensors;     /* in the order of params; read and written through `stage` */
     const struct tensor_stage *stage; /* `staging`, or the host's */
     struct tensor_stage staging;

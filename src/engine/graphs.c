@@ -60,8 +60,14 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
     struct autodiff_root roots[MODEL_MOST_LOSSES];
     for (size_t i = 0; i < n; i++) {
         const struct model_param *m = &s->io.params[i];
-        params[i] = (struct optimizer_param){
-            .name = m->name, .value = m->value, .decay = m->decay, .frozen = m->frozen};
+        params[i] = (struct optimizer_param){.name = m->name,
+                                             .value = m->value,
+                                             .decay = m->decay,
+                                             .frozen = m->frozen,
+                                             .hidden = m->linear,
+                                             .pieces = m->pieces,
+                                             .n_pieces = m->n_pieces,
+                                             .lr_factor = m->lr_factor};
     }
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,
                         &seed));

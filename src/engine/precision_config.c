@@ -41,7 +41,8 @@ enum status precision_from_config(const struct config *cfg, const struct device 
     if (bf16)
         TRY(need_bf16(cfg, d));
     *out = bf16 ? precision_bf16() : f16 ? precision_f16() : precision_f32();
-    out->masters = out->masters && (cfg->master_dtype != CONFIG_BF16 || instead);
+    out->masters = out->masters && (cfg->master_dtype != CONFIG_MASTER_BF16 || instead);
+    out->split_masters = bf16 && cfg->master_dtype == CONFIG_MASTER_24BIT;
     if (cfg->gradient_dtype == CONFIG_BF16 && !instead) {
         if (f16)
             return FAIL(ERR_UNSUPPORTED,
@@ -55,5 +56,7 @@ enum status precision_from_config(const struct config *cfg, const struct device 
         out->states = FORMAT_BF16; /* storage alone: updates compute in f32 */
     if (config_optim_is_8bit(cfg))
         out->states = FORMAT_BLOCK8;
+    if (cfg->optim == CONFIG_OPTIM_ADAFACTOR)
+        out->states = FORMAT_FACTORED;
     return OK;
 }

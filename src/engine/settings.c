@@ -19,15 +19,37 @@ static struct loss_scaling scaling_from(const struct config *cfg, const struct p
     };
 }
 
+static enum optimizer_kind kind_from(const struct config *cfg)
+{
+    if (cfg->optim == CONFIG_OPTIM_SGD)
+        return OPTIMIZER_SGD;
+    if (cfg->optim == CONFIG_OPTIM_ADAFACTOR)
+        return OPTIMIZER_ADAFACTOR;
+    return config_optim_is_muon(cfg)   ? OPTIMIZER_MUON
+           : config_optim_is_lion(cfg) ? OPTIMIZER_LION
+                                       : OPTIMIZER_ADAMW;
+}
+
 static struct optimizer_options optimizer_from(const struct config *cfg, const struct precision *p)
 {
     return (struct optimizer_options){
-        .kind = cfg->optim == CONFIG_OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+        .kind = kind_from(cfg),
         .beta1 = cfg->adam_beta1,
         .beta2 = cfg->adam_beta2,
         .epsilon = cfg->adam_epsilon,
         .momentum = cfg->momentum,
         .nesterov = cfg->nesterov,
+        .adafactor = {.decay_rate = cfg->adafactor_decay_rate,
+                      .clip_threshold = cfg->adafactor_clip_threshold,
+                      .scale_parameter = cfg->adafactor_scale_parameter,
+                      .relative_step = cfg->adafactor_relative_step,
+                      .warmup_init = cfg->adafactor_warmup_init},
+        .muon = {.momentum = cfg->muon_momentum,
+                 .nesterov = cfg->muon_nesterov,
+                 .match_rms_adamw = cfg->muon_adjust_lr == CONFIG_ADJUST_LR_MATCH_RMS_ADAMW,
+                 .n_steps = cfg->muon_ns_steps},
+        .ema_decay = cfg->ema_decay,
+        .lookahead = {cfg->lookahead_steps, cfg->lookahead_alpha},
         .weight_decay = cfg->weight_decay,
         .max_grad_norm = cfg->max_grad_norm,
         .seed = precision_needs_chance(p) ? cfg->seed % INT32_MAX + 1 : 0,

@@ -24,8 +24,8 @@ static bool to_bf16_gradients(struct config *c, const struct engine *e)
 static bool to_bf16_states(struct config *c, const struct engine *e)
 {
     (void)e;
-    bool has_states = c->optim != CONFIG_OPTIM_SGD || c->momentum > 0;
-    bool can = has_states && !config_optim_is_8bit(c) && c->optim_state_dtype != CONFIG_BF16;
+    bool can = config_optim_moments(c) > 0 && !config_optim_is_8bit(c) &&
+               c->optim_state_dtype != CONFIG_BF16;
     c->optim_state_dtype = CONFIG_BF16;
     return can;
 }
@@ -42,8 +42,8 @@ static bool to_8bit_states(struct config *c, const struct engine *e)
 static bool to_bf16_masters(struct config *c, const struct engine *e)
 {
     (void)e;
-    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_BF16;
-    c->master_dtype = CONFIG_BF16;
+    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_MASTER_BF16;
+    c->master_dtype = CONFIG_MASTER_BF16;
     return can;
 }
 
@@ -160,10 +160,12 @@ static int64_t least_bytes(void *user, const struct variant *v)
     int64_t n_params = t->e->forecast.n_params;
     int64_t weights = n_params * dtype_size(x->weights), states = 0, gradients = 0;
     if (t->trains) {
-        int n_moments = c.optim == CONFIG_OPTIM_SGD ? c.momentum > 0 : 2;
+        int n_moments = config_optim_moments(&c);
         bool all_gradients =
             c.gradient_accumulation_steps > 1 || c.max_grad_norm > 0 || x->loss_scaling;
-        states = n_params * (x->masters ? dtype_size(DTYPE_F32) : 0) +
+        states = n_params * (!x->masters        ? 0
+                             : x->split_masters ? 1
+                                                : dtype_size(DTYPE_F32)) +
                  n_moments * format_size(x->states, n_params);
         gradients = n_params * (all_gradients ? dtype_size(x->gradients) : 0);
     }

@@ -1,10 +1,13 @@
 #include "engine/weights.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/half.h"
+#include "base/split.h"
 #include "engine/adapter_config.h"
 #include "engine/adapter_rows.h"
+#include "engine/averages.h"
 #include "engine/coded_params.h"
 #include "io/peft.h"
 #include "io/weights.h"
@@ -37,18 +40,26 @@ static enum status find_params(struct engine *e)
     return OK;
 }
 
+/* What "master.<parameter i>" holds; data NULL: there is none. */
+static struct tensor stored_master(const struct engine *e, int i)
+{
+    char name[256];
+    const struct graph *g = e->work.stages[0].graph;
+    (void)snprintf(name, sizeof(name), "master.%s", e->params[i].name);
+    const struct storage_entry *entry = storage_find(&e->work.storage, name);
+    value_id v = entry ? graph_find_value(g, name) : VALUE_NONE;
+    struct tensor t = {.dtype = v == VALUE_NONE ? DTYPE_F32 : graph_value(g, v)->dtype,
+                       .shape = e->param_tensors[i].shape};
+    if (entry)
+        t.data = executor_storage_address(e->executor, entry);
+    return t;
+}
+
 /* The f32 copy of parameter i that updates act on; the parameter itself where it has none. */
 static struct tensor master_of(const struct engine *e, int i)
 {
-    char name[256];
-    struct tensor t = e->param_tensors[i];
-    (void)snprintf(name, sizeof(name), "master.%s", e->params[i].name);
-    const struct storage_entry *entry = storage_find(&e->work.storage, name);
-    if (entry) {
-        t.dtype = DTYPE_F32;
-        t.data = executor_storage_address(e->executor, entry);
-    }
-    return t;
+    struct tensor t = stored_master(e, i);
+    return t.data && t.dtype == DTYPE_F32 ? t : e->param_tensors[i];
 }
 
 /* Buffers of the network are states that are kept with its parameters. */
@@ -165,6 +176,18 @@ static enum status round_master(struct engine *e, const struct tensor *master,
     return stage_store(e->stage, weight);
 }
 
+/* A master of bytes holds what the weight lacks of 24 bits: nothing, of a weight that was read as
+ * bf16. */
+static enum status clear_rest(struct engine *e, int i)
+{
+    struct tensor rest = stored_master(e, i);
+    if (!rest.data || rest.dtype != DTYPE_U8)
+        return OK;
+    struct tensor host = stage_tensor(e->stage, &rest);
+    memset(host.data, SPLIT_NOTHING, (size_t)tensor_bytes(&host));
+    return stage_store(e->stage, &rest);
+}
+
 /* Into the masters first: small steps from a weight that was rounded to 16 bits would all be
  * rounded away again. */
 static enum status fill_masters_first(struct engine *e, const char *folder)
@@ -177,7 +200,11 @@ static enum status fill_masters_first(struct engine *e, const char *folder)
     for (int i = 0; i < e->n_params && status == OK; i++) {
         if (masters[i].data != e->param_tensors[i].data)
             status = round_master(e, &masters[i], &e->param_tensors[i]);
+        if (status == OK)
+            status = clear_rest(e, i);
     }
+    if (status == OK)
+        status = averages_start(e, masters);
     mem_free(masters);
     return status;
 }

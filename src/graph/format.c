@@ -20,10 +20,20 @@ const char *format_name(enum format f)
 enum format format_of_dtype(enum dtype d)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        if (table[f].dtype == d && table[f].block == 0)
+        if (dtype_is_float(d) && table[f].dtype == d && table[f].block == 0)
             return (enum format)f;
     }
     return FORMAT_NONE;
+}
+
+/* The last two axes are a matrix, the others count matrices. */
+static struct shape factored_shape(const struct shape *s)
+{
+    int64_t n_rows = s->dim[s->rank - 2], n_columns = s->dim[s->rank - 1];
+    int64_t n_matrices = 1;
+    for (int i = 0; i < s->rank - 2; i++)
+        n_matrices *= s->dim[i];
+    return shape_of(2, n_matrices, n_rows + n_columns);
 }
 
 int64_t format_block(enum format f)
@@ -37,6 +47,8 @@ int format_parts(enum format f, const struct shape *s, struct format_part out[FO
     if (f == FORMAT_NONE)
         return 0;
     out[0] = (struct format_part){"", table[f].dtype, *s};
+    if (f == FORMAT_FACTORED && s->rank >= 2)
+        out[0].shape = factored_shape(s);
     if (block == 0)
         return 1;
     int64_t n_blocks = (shape_elems(s) + block - 1) / block;

@@ -36,7 +36,7 @@ enum format format_of_dtype(enum dtype d);
 int64_t format_block(enum format f);
 /* The tensors that numbers of this shape consist of, elements (or codes) first; how many. */
 int format_parts(enum format f, const struct shape *s, struct format_part out[FORMAT_PARTS]);
-/* Bytes of them all together. */
+/* Bytes of them all together, of a vector. */
 int64_t format_size(enum format f, int64_t n_elems);
 
 #ifdef __cplusplus

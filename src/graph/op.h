@@ -144,8 +144,8 @@ struct op_def {
      * every kernel works with it in f32 anyway. */
     uint32_t f32_inputs;
 
-    /* Bit o: output o holds codes of numbers (graph/format.h). Rounding may turn a code into its
-     * neighbour, so kernels need not agree on it to the last one. */
+    /* Bit o: output o, where it is bytes, holds codes of numbers (graph/format.h). Rounding may
+     * turn a code into its neighbour, so kernels need not agree on it to the last one. */
     uint32_t coded_outputs;
 
     const struct alias_rule *aliases; /* NULL: none */

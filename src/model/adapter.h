@@ -22,6 +22,7 @@ extern "C" {
 
 struct model;
 struct model_graph;
+struct model_param;
 struct builder;
 
 /* Before the path of a module in the names of an adapter's tensors, as PEFT writes them. */
@@ -69,6 +70,23 @@ struct freezing {
     struct name_list frozen;  /* all others are trained */
     struct name_list trained; /* of those, or of all where `frozen` is empty */
 };
+
+/* Whether a pattern, as above, means piece k of a parameter; the block that the parameter is of, or
+ * BLOCK_NONE. */
+bool param_is_meant(const struct model_param *p, int k, const char *pattern);
+int64_t param_block(const struct model_param *p);
+
+/* How fast parameters learn beside the others. */
+struct learning_rates {
+    double layer_decay; /* from block to block, downwards; 0: all learn alike */
+    bool has_embedding;
+    double embedding; /* of the learning rate */
+    const struct adapter_pattern *patterns;
+    size_t n_patterns;
+};
+
+/* Gives every parameter of a built model its share of the learning rate. ERR_CONFIG as above. */
+enum status model_set_rates(const struct model *m, struct model_graph *g) MUST_CHECK;
 
 /* Marks what of a built model's parameters is frozen, in its table and in the graph, and what of
  * that is kept as codes. ERR_CONFIG

@@ -24,7 +24,7 @@ static bool parse_blocks(const char *text, int64_t *first, int64_t *last)
 }
 
 /* The block that a parameter of ours belongs to ("layers.3.qkv.weight"), or BLOCK_NONE. */
-static int64_t block_of(const struct model_param *p)
+int64_t param_block(const struct model_param *p)
 {
     static const char blocks[] = "layers.";
     char *end;
@@ -42,11 +42,11 @@ static bool name_is_meant(const char *name, const char *pattern)
     return fnmatch(pattern, name, 0) == 0 || (strncmp(name, pattern, n) == 0 && name[n] == '.');
 }
 
-static bool piece_is_meant(const struct model_param *p, int k, const char *pattern)
+bool param_is_meant(const struct model_param *p, int k, const char *pattern)
 {
     int64_t first, last;
     if (parse_blocks(pattern, &first, &last))
-        return block_of(p) >= first && block_of(p) <= last;
+        return param_block(p) >= first && param_block(p) <= last;
     return name_is_meant(p->name, pattern) || name_is_meant(p->pieces[k].name, pattern);
 }
 
@@ -66,7 +66,7 @@ static bool is_named(const struct question *q, const struct model_param *p, int 
 {
     bool any = false;
     for (size_t i = 0; i < q->names->n; i++) {
-        if (piece_is_meant(p, k, q->names->items[i]))
+        if (param_is_meant(p, k, q->names->items[i]))
             any = q->used[i] = true;
     }
     return any;

@@ -162,7 +162,8 @@ enum status model_build(const struct model *m, struct builder *b, const struct m
 {
     TRY(check_request(m, r));
     TRY(m->def->build(m, b, r, out));
-    return model_mark_frozen(m, b, out);
+    TRY(model_mark_frozen(m, b, out));
+    return model_set_rates(m, out);
 }
 
 enum status model_config_set_dtype(json_t *config, enum dtype dtype)

@@ -37,15 +37,16 @@ struct model_param {
     value_id latest; /* of a buffer: what the forward pass has made of it so far */
     struct shape shape;
     enum init_kind init;
-    double std;   /* INIT_NORMAL */
-    double bound; /* INIT_UNIFORM: between -bound and bound */
-    bool decay;   /* weight decay applies (matrices, not norms and biases) */
-    bool frozen;  /* not trained (adapter.h says which) */
-    bool adapter; /* of the adapter: not in the files of the model itself */
-    bool buffer;  /* no parameter but a state of the network (running statistics), which the
-                   * forward pass writes: kept with the weights, never trained, not counted */
-    bool table;   /* rows are looked up, and nothing is multiplied by it */
-    bool linear;  /* the weight of a linear layer of a block */
+    double std;       /* INIT_NORMAL */
+    double bound;     /* INIT_UNIFORM: between -bound and bound */
+    bool decay;       /* weight decay applies (matrices, not norms and biases) */
+    bool frozen;      /* not trained (adapter.h says which) */
+    double lr_factor; /* of the learning rate */
+    bool adapter;     /* of the adapter: not in the files of the model itself */
+    bool buffer;      /* no parameter but a state of the network (running statistics), which the
+                       * forward pass writes: kept with the weights, never trained, not counted */
+    bool table;       /* rows are looked up, and nothing is multiplied by it */
+    bool linear;      /* the weight of a linear layer of a block */
     /* Kept as codes and scales; its value then stands for the codes (precision/quantize.h). */
     struct quantization quantization;
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
@@ -184,6 +185,7 @@ struct model {
     /* set by the caller, in the model's pool: what is trained of it */
     const struct adapter *adapter; /* NULL: it has none */
     struct freezing freezing;
+    struct learning_rates rates;
     /* How weights of linear layers are kept that are not trained. Set by parse where the folder
      * holds them so, but for the modules that it names; else by the caller. */
     struct quantization quantization;

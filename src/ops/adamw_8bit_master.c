@@ -7,7 +7,7 @@ static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
 static enum status infer(const struct op_call *c)
 {
     TRY(need_adamw_coded(c));
-    TRY(need_master(c, CODED_MASTER));
+    TRY(need_master_or_rest(c, CODED_MASTER));
     out_adamw_coded(c);
     out_like(c, 5, CODED_MASTER);
     return OK;
@@ -34,12 +34,18 @@ static const struct op_sample samples[] = {
              "i32[1]=9, f32[1]+, f32[256]"},
     {.text = "bf16[5], f32[5], u8[5]~256, f32[1]+, u8[5]~256, f32[1]+, f32[1]=0.01, i32[1]=2, "
              "f32[1]=0, f32[5]"},
+    {.text = "bf16[300]+, f32[300], u8[300]~256, f32[2]+, u8[300]~256, f32[2]+, f32[1]=0.01, "
+             "i32[1]=5, f32[1]=0.5, u8[300]~256 {seed=6}"},
+    {.text = "bf16[300]+, f32[300], u8[300]~256, f32[2]+, u8[300]~256, f32[2]+, f32[1]=0.01, "
+             "i32[1]=5, f32[1]=0.5, u8[300]~256"},
 };
 static const char *const rejects[] = {
     "bf16[3], f32[4], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1], f32[3]",
     "bf16[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1], f32[4]",
     "bf16[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1], bf16[3]",
     "bf16[3], f32[3], u8[3], f32[1], u8[3], f32[2], f32[1], i32[1], f32[1], f32[3]",
+    "bf16[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1], u8[4]",
+    "f32[3], f32[3], u8[3], f32[1], u8[3], f32[1], f32[1], i32[1], f32[1], u8[3]",
 };
 
 const struct op_def op_def_adamw_8bit_master = {
@@ -52,7 +58,7 @@ const struct op_def op_def_adamw_8bit_master = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
-    .coded_outputs = 1u << 1 | 1u << 3,
+    .coded_outputs = 1u << 1 | 1u << 3 | 1u << 5,
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     UPDATE_CODED_SLICES(CODED_LR),

@@ -1,6 +1,7 @@
 /* adamw_master.c: AdamW on a full-precision copy of the parameter. Inputs: param, grad, m, v, lr,
  * step (counts from 1), scale, master. The rule, and what scale = 0 and seed mean, are adamw's; the
- * parameter is always the master rounded to nearest. */
+ * parameter is always the master rounded to nearest. A master in bytes is what a bf16 parameter
+ * lacks of 24 bits; those are rounded by chance where there is a seed. */
 #include "ops/update_support.h"
 
 static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
@@ -8,7 +9,7 @@ static const struct attr_def attrs[] = {ADAMW_ATTR_DEFS};
 static enum status infer(const struct op_call *c)
 {
     TRY(need_adamw(c));
-    TRY(need_master(c, 7));
+    TRY(need_master_or_rest(c, 7));
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     out_like(c, 2, 3);
@@ -37,6 +38,10 @@ static const struct op_sample samples[] = {
              "f32[1030]"},
     {.text = "bf16[2057], bf16[2057], bf16[2057], bf16[2057]+, f32[1]=0.01, i32[1]=5, f32[1]=0.5, "
              "f32[2057] {seed=9}"},
+    {.text = "bf16[300]+, bf16[300], f32[300], f32[300]+, f32[1]=0.01, i32[1]=5, f32[1]=0.5, "
+             "u8[300]~256 {seed=6}"},
+    {.text = "bf16[300]+, bf16[300], f32[300], f32[300]+, f32[1]=0.01, i32[1]=5, f32[1]=0.5, "
+             "u8[300]~256"},
 };
 static const char *const rejects[] = {
     "bf16[3], f32[4], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3]",
@@ -44,6 +49,8 @@ static const char *const rejects[] = {
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], _",
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], bf16[3]",
     "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], f32[3] {beta2=1.5}",
+    "bf16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], u8[4]",
+    "f16[3], f32[3], f32[3], f32[3], f32[1], i32[1], f32[1], u8[3]",
 };
 
 const struct op_def op_def_adamw_master = {
@@ -56,6 +63,7 @@ const struct op_def op_def_adamw_master = {
     .n_attrs = ARRAY_LEN(attrs),
     .infer = infer,
     .no_grad = true,
+    .coded_outputs = 1u << 3, /* in bytes */
     .aliases = aliases,
     OP_NO_ACCUMULATE,
     UPDATE_SLICES(4),

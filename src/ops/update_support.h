@@ -92,6 +92,17 @@ static inline enum status need_master(const struct op_call *c, int i)
     return OK;
 }
 
+/* Or, beside a bf16 parameter, what that lacks of 24 bits (base/split.h). */
+static inline enum status need_master_or_rest(const struct op_call *c, int i)
+{
+    if (!call_has(c, i) || c->in[i].dtype != DTYPE_U8)
+        return need_master(c, i);
+    if (c->in[0].dtype != DTYPE_BF16)
+        return REJECT(c, "what lacks of 24 bits goes with a bf16 parameter, not %s",
+                      dtype_name(c->in[0].dtype));
+    return need_shape(c, i, &c->in[0].shape);
+}
+
 /* ---- AdamW with states in codes: where its inputs are ---------------------------------------- */
 
 enum {
@@ -131,6 +142,130 @@ static inline void out_adamw_coded(const struct op_call *c)
     out_like(c, 0, 0);
     for (int o = 1; o <= 4; o++)
         out_like(c, o, o + 1);
+}
+
+/* ---- Adafactor: both its ops have the same attributes ---------------------------------------- */
+
+enum {
+    ADAFACTOR_DECAY_RATE,
+    ADAFACTOR_CLIP_THRESHOLD,
+    ADAFACTOR_EPSILON1,
+    ADAFACTOR_EPSILON2,
+    ADAFACTOR_SCALE_PARAMETER,
+    ADAFACTOR_RELATIVE_STEP,
+    ADAFACTOR_WARMUP_INIT,
+    ADAFACTOR_WEIGHT_DECAY,
+    ADAFACTOR_SEED
+};
+
+#define ADAFACTOR_ATTR_DEFS                                                                       \
+    {.name = "decay_rate", .type = ATTR_FLOAT, .value = {.f = -0.8}},                             \
+        {.name = "clip_threshold", .type = ATTR_FLOAT, .value = {.f = 1}},                        \
+        {.name = "epsilon1", .type = ATTR_FLOAT, .value = {.f = 1e-30}},                          \
+        {.name = "epsilon2", .type = ATTR_FLOAT, .value = {.f = 1e-3}},                           \
+        {.name = "scale_parameter", .type = ATTR_BOOL},                                           \
+        {.name = "relative_step", .type = ATTR_BOOL}, {.name = "warmup_init", .type = ATTR_BOOL}, \
+        {.name = "weight_decay", .type = ATTR_FLOAT},                                             \
+    {                                                                                             \
+        .name = "seed", .type = ATTR_INT                                                          \
+    }
+
+enum { ADAFACTOR_V = 2, ADAFACTOR_LR, ADAFACTOR_STEP, ADAFACTOR_SCALE, ADAFACTOR_MASTER };
+
+/* Inputs param, grad, the factored second moment, lr, step, scale, and the attributes. */
+static inline enum status need_adafactor(const struct op_call *c)
+{
+    struct format_part part[FORMAT_PARTS];
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    (void)format_parts(FORMAT_FACTORED, &c->in[0].shape, part);
+    TRY(need_float(c, ADAFACTOR_V));
+    TRY(need_shape(c, ADAFACTOR_V, &part[0].shape));
+    if (c->in[ADAFACTOR_V].dtype != dtype_accumulator(c->in[ADAFACTOR_V].dtype))
+        return REJECT(c, "v must be f32 or f64, not %s", dtype_name(c->in[ADAFACTOR_V].dtype));
+    TRY(need_number(c, ADAFACTOR_LR));
+    TRY(need_step(c, ADAFACTOR_STEP));
+    TRY(need_number(c, ADAFACTOR_SCALE));
+    if (!(call_float(c, ADAFACTOR_DECAY_RATE) <= 0.0))
+        return REJECT(c, "decay_rate must not be positive");
+    if (!(call_float(c, ADAFACTOR_CLIP_THRESHOLD) > 0.0))
+        return REJECT(c, "clip_threshold must be positive");
+    if (!(call_float(c, ADAFACTOR_EPSILON1) >= 0.0 && call_float(c, ADAFACTOR_EPSILON2) >= 0.0 &&
+          call_float(c, ADAFACTOR_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "epsilon1, epsilon2 and weight_decay must not be negative");
+    return OK;
+}
+
+/* The tensor as matrices; a vector is one row, and its moment is not factored. */
+struct adafactor_dims {
+    int64_t n_matrices, n_rows, n_columns;
+    bool factored;
+};
+
+static inline struct adafactor_dims adafactor_dims_of(const struct op_call *c)
+{
+    const struct shape *s = &c->in[0].shape;
+    struct adafactor_dims d = {1, 1, shape_elems(s), s->rank >= 2};
+    if (!d.factored)
+        return d;
+    d.n_rows = s->dim[s->rank - 2];
+    d.n_columns = s->dim[s->rank - 1];
+    for (int i = 0; i < s->rank - 2; i++)
+        d.n_matrices *= s->dim[i];
+    return d;
+}
+
+/* ---- Lion: all its ops have the same attributes ---------------------------------------------- */
+
+enum { LION_BETA1, LION_BETA2, LION_WEIGHT_DECAY, LION_SEED };
+
+#define LION_ATTR_DEFS                                               \
+    {.name = "beta1", .type = ATTR_FLOAT, .value = {.f = 0.9}},      \
+        {.name = "beta2", .type = ATTR_FLOAT, .value = {.f = 0.99}}, \
+        {.name = "weight_decay", .type = ATTR_FLOAT},                \
+    {                                                                \
+        .name = "seed", .type = ATTR_INT                             \
+    }
+
+/* Inputs param, grad, the momentum (codes and scales, or numbers), lr, step, scale, and the
+ * attributes; *lr: the input that lr is. */
+static inline enum status need_lion(const struct op_call *c, int *lr)
+{
+    bool coded = call_has(c, 2) && c->in[2].dtype == DTYPE_U8;
+    *lr = coded ? 4 : 3;
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(coded ? need_coded(c, 2) : need_like_param(c, 2));
+    TRY(need_number(c, *lr));
+    TRY(need_step(c, *lr + 1));
+    TRY(need_number(c, *lr + 2));
+    double beta1 = call_float(c, LION_BETA1), beta2 = call_float(c, LION_BETA2);
+    if (!(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0))
+        return REJECT(c, "beta1 is %g and beta2 %g; both must be in [0, 1)", beta1, beta2);
+    if (!(call_float(c, LION_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "weight_decay must not be negative");
+    return OK;
+}
+
+/* ---- Muon ------------------------------------------------------------------------------------ */
+
+enum { MUON_MOMENTUM, MUON_NESTEROV, MUON_DTYPE };
+
+/* Inputs grad, the momentum (codes and scales, or numbers), scale, and the attributes; *dtype: of
+ * the direction that comes out. */
+static inline enum status need_muon_momentum(const struct op_call *c, bool coded, enum dtype *dtype)
+{
+    TRY(need_float(c, 0));
+    TRY(coded ? need_coded(c, 1) : need_like_param(c, 1));
+    TRY(need_number(c, coded ? 3 : 2));
+    double momentum = call_float(c, MUON_MOMENTUM);
+    if (!(momentum >= 0.0 && momentum < 1.0))
+        return REJECT(c, "momentum is %g; it must be in [0, 1)", momentum);
+    *dtype = (enum dtype)call_int(c, MUON_DTYPE);
+    *dtype = *dtype == DTYPE_NONE ? c->in[0].dtype : *dtype;
+    if (!dtype_is_float(*dtype))
+        return REJECT(c, "dtype must be a float");
+    return OK;
 }
 
 #ifdef __cplusplus

@@ -7,13 +7,33 @@
 
 #include "autodiff/autodiff.h"
 #include "graph/builder.h"
+#include "model/model.h"
 #include "precision/precision.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum optimizer_kind {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_SGD,
+    OPTIMIZER_LION,
+    OPTIMIZER_ADAFACTOR,
+    OPTIMIZER_MUON, /* of the matrices between embedding and head; AdamW of the others */
+};
+
+/* As transformers' Adafactor has them. */
+struct adafactor_options {
+    double decay_rate, clip_threshold;
+    bool scale_parameter, relative_step, warmup_init;
+};
+
+/* As torch.optim.Muon has them; see muon.c. */
+struct muon_options {
+    double momentum;
+    bool nesterov, match_rms_adamw;
+    int64_t n_steps; /* of the iteration */
+};
 
 /* Dynamic loss scaling, as PyTorch's GradScaler and DeepSpeed do it; see ops/loss_scale_update.c.
  */
@@ -26,9 +46,16 @@ struct loss_scaling {
 
 struct optimizer_options {
     enum optimizer_kind kind;
-    double beta1, beta2, epsilon; /* adamw */
+    double beta1, beta2, epsilon; /* adamw, lion (which has no epsilon) */
     double momentum;              /* sgd; 0: plain */
     bool nesterov;
+    struct adafactor_options adafactor;
+    struct muon_options muon;
+    double ema_decay; /* of averages of the weights; 0: none are kept */
+    struct {
+        int64_t period; /* steps; 0: there are no slow weights */
+        double rate;
+    } lookahead;
     double weight_decay;
     double max_grad_norm; /* 0: no clipping */
     int64_t n_micro;      /* micro-steps per update */
@@ -43,7 +70,11 @@ struct optimizer_param {
     const char *name;
     value_id value, grad; /* grad VALUE_NONE: the loss does not depend on it; left alone */
     bool decay;
-    bool frozen; /* not trained: no gradient, no state, no master */
+    bool frozen;                   /* not trained: no gradient, no state, no master */
+    bool hidden;                   /* the weight of a linear layer between embedding and head */
+    const struct hf_piece *pieces; /* matrices that it is made of, by their rows; NULL: itself */
+    int n_pieces;
+    double lr_factor; /* of the learning rate; 0 means 1 */
 };
 
 /* Numbers that the host reads after a step, each added up over its micro-steps. */
@@ -65,14 +96,13 @@ enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roo
 
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
  *             outputs the sums by their names, "grad_norm" f32[1]
- *             states  "m.<param>", "v.<param>", "momentum.<param>", masters "master.<param>", each
- *                     in the tensors its format consists of (graph/format.h)
- * with loss scaling also
- *             output  "loss_scale" f32[1], of the next step
- *             states  "scaler.scale" f32[1], "scaler.good_steps", "scaler.applied_steps" and
- *                     "scaler.tolerated" i32[1]
- * A norm that is not finite leaves every parameter and state but the scaler's as it was.
- * Then runs the passes that belong to it: sums fused into gradient ops, dead code removed. */
+ *             states  "m.<param>", "v.<param>", "momentum.<param>" as the rule has them,
+ *                     averages "ema.<param>", slow weights "slow.<param>", masters
+ * "master.<param>", each in the tensors its format consists of (graph/format.h) with loss scaling
+ * also output  "loss_scale" f32[1], of the next step states  "scaler.scale" f32[1],
+ * "scaler.good_steps", "scaler.applied_steps" and "scaler.tolerated" i32[1] A norm that is not
+ * finite leaves every parameter and state but the scaler's as it was. Then runs the passes that
+ * belong to it: sums fused into gradient ops, dead code removed. */
 enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
                             struct optimizer_param *params, size_t n_params,
                             const struct optimizer_sums *sums) MUST_CHECK;

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-enum { MAX_STATES = 2, MAX_ATTRS = 5, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
+enum { MAX_STATES = 2, MAX_ATTRS = 8, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
 
 const char *joined_name(struct builder *b, const char *prefix, const char *name)
 {
@@ -45,6 +45,24 @@ static int adamw_attrs(const struct optimizer_options *o, struct attr_set attrs[
     return 3;
 }
 
+static int lion_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    attrs[0] = (struct attr_set){"beta1", .f = o->beta1};
+    attrs[1] = (struct attr_set){"beta2", .f = o->beta2};
+    return 2;
+}
+
+static int adafactor_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+{
+    const struct adafactor_options *a = &o->adafactor;
+    attrs[0] = (struct attr_set){"decay_rate", .f = a->decay_rate};
+    attrs[1] = (struct attr_set){"clip_threshold", .f = a->clip_threshold};
+    attrs[2] = (struct attr_set){"scale_parameter", .i = a->scale_parameter};
+    attrs[3] = (struct attr_set){"relative_step", .i = a->relative_step};
+    attrs[4] = (struct attr_set){"warmup_init", .i = a->warmup_init};
+    return 5;
+}
+
 static int sgd_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
 {
     (void)o;
@@ -64,6 +82,15 @@ static const struct update_op adamw_ops[] = {
     {FORMAT_BF16, false, OP_adamw},        {FORMAT_BF16, true, OP_adamw_master},
     {FORMAT_BLOCK8, false, OP_adamw_8bit}, {FORMAT_BLOCK8, true, OP_adamw_8bit_master},
 };
+static const struct update_op lion_ops[] = {
+    {FORMAT_F32, false, OP_lion},         {FORMAT_F32, true, OP_lion_master},
+    {FORMAT_BF16, false, OP_lion},        {FORMAT_BF16, true, OP_lion_master},
+    {FORMAT_BLOCK8, false, OP_lion_8bit}, {FORMAT_BLOCK8, true, OP_lion_8bit_master},
+};
+static const struct update_op adafactor_ops[] = {
+    {FORMAT_FACTORED, false, OP_adafactor},
+    {FORMAT_FACTORED, true, OP_adafactor_master},
+};
 static const struct update_op sgd_ops[] = {{FORMAT_NONE, false, OP_sgd}};
 static const struct update_op momentum_ops[] = {
     {FORMAT_F32, false, OP_sgd_momentum},
@@ -72,14 +99,21 @@ static const struct update_op momentum_ops[] = {
 
 static const struct update_rule adamw = {
     "adamw", {"m", "v"}, adamw_ops, ARRAY_LEN(adamw_ops), adamw_attrs};
+static const struct update_rule lion = {"lion", {"m"}, lion_ops, ARRAY_LEN(lion_ops), lion_attrs};
+static const struct update_rule adafactor = {
+    "adafactor", {"v"}, adafactor_ops, ARRAY_LEN(adafactor_ops), adafactor_attrs};
 static const struct update_rule sgd = {"sgd", {NULL}, sgd_ops, ARRAY_LEN(sgd_ops), sgd_attrs};
 static const struct update_rule momentum = {
     "sgd with momentum", {"momentum"}, momentum_ops, ARRAY_LEN(momentum_ops), momentum_attrs};
 
 static const struct update_rule *rule_of(const struct optimizer_options *o)
 {
-    if (o->kind == OPTIMIZER_ADAMW)
+    if (o->kind == OPTIMIZER_ADAMW || o->kind == OPTIMIZER_MUON)
         return &adamw;
+    if (o->kind == OPTIMIZER_ADAFACTOR)
+        return &adafactor;
+    if (o->kind == OPTIMIZER_LION)
+        return &lion;
     return o->momentum == 0.0 ? &sgd : &momentum;
 }
 
@@ -98,9 +132,7 @@ static const struct update_op *find_op(const struct update_rule *r, enum format 
 
 /* ---- one parameter --------------------------------------------------------------------------- */
 
-/* The tensors that numbers of the parameter's shape consist of, appended to in[n ..]; how many
- * there are then. */
-static int add_parts(struct builder *b, const char *prefix, const struct optimizer_param *p,
+int update_add_parts(struct builder *b, const char *prefix, const struct optimizer_param *p,
                      enum role role, enum format format, value_id *in, int n)
 {
     struct format_part part[FORMAT_PARTS];
@@ -115,8 +147,7 @@ static int add_parts(struct builder *b, const char *prefix, const struct optimiz
     return n;
 }
 
-/* Every parameter draws its own numbers. */
-static int64_t rounding_seed(const struct optimizer_options *o, size_t i_param)
+int64_t update_seed(const struct optimizer_options *o, size_t i_param)
 {
     if (o->seed == 0)
         return 0;
@@ -130,31 +161,99 @@ static void fail_without_op(struct builder *b, const struct update_rule *r, enum
         FAIL(ERR_UNSUPPORTED, "%s has no update for states in %s", r->name, format_name(states));
 }
 
-void update_build(struct builder *b, const struct optimizer_options *o,
-                  const struct optimizer_param *p, const struct knobs *k, size_t i_param)
+static const struct updated nothing = {VALUE_NONE, VALUE_NONE};
+
+static struct updated rule_build(struct builder *b, const struct optimizer_options *o,
+                                 const struct optimizer_param *p, const struct knobs *k,
+                                 size_t i_param)
 {
-    if (b->status != OK)
-        return;
     const struct update_rule *r = rule_of(o);
     struct param_role role = precision_role(&o->precision, graph_value(b->g, p->value), p->frozen);
     enum format states = r->states[0] ? role.states : FORMAT_NONE;
     const struct update_op *op = find_op(r, states, role.master != FORMAT_NONE);
     if (!op) {
         fail_without_op(b, r, states);
-        return;
+        return nothing;
     }
     value_id in[MAX_INPUTS] = {p->value, p->grad};
     int n = 2;
     for (int i = 0; i < MAX_STATES && r->states[i]; i++)
-        n = add_parts(b, r->states[i], p, ROLE_STATE, states, in, n);
+        n = update_add_parts(b, r->states[i], p, ROLE_STATE, states, in, n);
     in[n++] = k->lr;
     in[n++] = k->step;
     in[n++] = k->scale;
     if (op->has_master)
-        n = add_parts(b, "master", p, ROLE_MASTER, role.master, in, n);
+        n = update_add_parts(b, "master", p, ROLE_MASTER, role.master, in, n);
     struct attr_set attrs[MAX_ATTRS];
     int n_attrs = r->attrs(o, attrs);
     attrs[n_attrs++] = (struct attr_set){"weight_decay", .f = p->decay ? o->weight_decay : 0.0};
-    attrs[n_attrs++] = (struct attr_set){"seed", .i = rounding_seed(o, i_param)};
-    (void)build(b, op->op, in, n, attrs, n_attrs);
+    attrs[n_attrs++] = (struct attr_set){"seed", .i = update_seed(o, i_param)};
+    value_id param = build(b, op->op, in, n, attrs, n_attrs);
+    bool is_f32 = op->has_master && role.master == FORMAT_F32;
+    return (struct updated){param,
+                            is_f32 ? build_output(b, op_get(op->op)->n_out - 1) : VALUE_NONE};
+}
+
+/* ---- averages -------------------------------------------------------------------------------- */
+
+static struct updated lookahead_build(struct builder *b, const struct optimizer_options *o,
+                                      const struct optimizer_param *p, const struct knobs *k,
+                                      struct updated u)
+{
+    value_id in[4] = {u.param};
+    bool has_master = u.master != VALUE_NONE;
+    int n = update_add_parts(b, "slow", p, ROLE_STATE, FORMAT_F32, in, 1);
+    in[n++] = k->step;
+    if (has_master)
+        in[n++] = u.master;
+    u.param = build(b, has_master ? OP_lookahead_master : OP_lookahead, in, n,
+                    ATTRS({"period", .i = o->lookahead.period}, {"rate", .f = o->lookahead.rate}));
+    u.master = has_master ? build_output(b, 2) : VALUE_NONE;
+    return u;
+}
+
+static void ema_build(struct builder *b, const struct optimizer_options *o,
+                      const struct optimizer_param *p, struct updated u)
+{
+    value_id in[2];
+    int n = update_add_parts(b, "ema", p, ROLE_STATE, FORMAT_F32, in, 0);
+    in[n++] = u.master != VALUE_NONE ? u.master : u.param;
+    (void)build(b, OP_ema, in, n, ATTRS({"decay", .f = o->ema_decay}));
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The learning rate of this parameter; what learns as all do reads the input itself. */
+static value_id lr_of(struct builder *b, const struct optimizer_param *p, struct knobs *k)
+{
+    if (p->lr_factor == 0.0 || p->lr_factor == 1.0)
+        return k->lr;
+    for (int i = 0; i < k->n_rates; i++) {
+        if (k->rates[i].factor == p->lr_factor)
+            return k->rates[i].lr;
+    }
+    int block = b->block;
+    b->block = BLOCK_NONE;
+    value_id lr = build(b, OP_scale, IN(k->lr), ATTRS({"factor", .f = p->lr_factor}));
+    b->block = block;
+    if (k->n_rates < MOST_RATES) {
+        k->rates[k->n_rates].factor = p->lr_factor;
+        k->rates[k->n_rates++].lr = lr;
+    }
+    return lr;
+}
+
+void update_build(struct builder *b, const struct optimizer_options *o,
+                  const struct optimizer_param *p, struct knobs *k, size_t i_param)
+{
+    if (b->status != OK)
+        return;
+    const struct knobs own = {.lr = lr_of(b, p, k), .step = k->step, .scale = k->scale};
+    bool is_muon = o->kind == OPTIMIZER_MUON && muon_takes(b, p);
+    struct updated u =
+        is_muon ? muon_build(b, o, p, &own, i_param) : rule_build(b, o, p, &own, i_param);
+    if (o->lookahead.period > 0 && b->status == OK)
+        u = lookahead_build(b, o, p, k, u);
+    if (o->ema_decay > 0 && b->status == OK)
+        ema_build(b, o, p, u);
 }

@@ -27,7 +27,8 @@ struct precision precision_f16(void)
 
 bool precision_needs_chance(const struct precision *p)
 {
-    return p->states == FORMAT_BF16 || (p->weights == DTYPE_BF16 && !p->masters);
+    return p->states == FORMAT_BF16 ||
+           (p->weights == DTYPE_BF16 && (!p->masters || p->split_masters));
 }
 
 /* ---- what comes from outside ----------------------------------------------------------------- */
@@ -75,7 +76,8 @@ struct param_role precision_role(const struct precision *p, const struct value *
     if (is_frozen)
         return role;
     if (p->masters && dtype_accumulator(param->dtype) != param->dtype)
-        role.master = FORMAT_F32;
+        role.master =
+            p->split_masters && param->dtype == DTYPE_BF16 ? FORMAT_REMAINDER : FORMAT_F32;
     role.states = state_format(p->states, shape_elems(&param->shape));
     return role;
 }

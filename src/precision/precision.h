@@ -23,6 +23,7 @@ struct precision {
     enum dtype gradients; /* of parameters */
     enum format states;   /* optimizer moments; of small parameters see precision_role */
     bool masters;         /* f32 copies that the updates act on */
+    bool split_masters;   /* beside bf16 weights: a byte for what they lack of 24 bits instead */
     bool loss_scaling;    /* f16 holds no gradient below 6e-8: the loss is scaled up first */
 };
 
@@ -33,8 +34,8 @@ struct precision precision_bf16(void);
 /* f16 weights and activations, f32 masters, gradients and states, loss scaling. */
 struct precision precision_f16(void);
 
-/* True when updates write bf16 that nothing wider stands behind: rounded to nearest, such a number
- * stops moving as soon as an update is less than half its last place. */
+/* True when updates write bf16, or 24 bits, that nothing wider stands behind: rounded to nearest,
+ * such a number stops moving as soon as an update is less than half its last place. */
 bool precision_needs_chance(const struct precision *p);
 
 /* What one parameter is in a run, and the formats of what is kept of it. */

@@ -3,10 +3,10 @@
  * Each is a struct train_observer over its own state. The trainer calls them between steps; the
  * owner tells metrics.jsonl how a run begins and ends, which the trainer does not know.
  *
- * metrics.jsonl has one object a line; "kind" is config, plan, step, eval, save, budget or end, "t" the
- * time in seconds since 1970. Every step is written, whatever logging_steps says: when a run was
- * killed and resumed, steps that were run twice stand there twice, and the later line counts. The
- * line of the config says the id of the run ("run"), the same after a resume.
+ * metrics.jsonl has one object a line; "kind" is config, plan, step, eval, save, budget or end, "t"
+ * the time in seconds since 1970. Every step is written, whatever logging_steps says: when a run
+ * was killed and resumed, steps that were run twice stand there twice, and the later line counts.
+ * The line of the config says the id of the run ("run"), the same after a resume.
  */
 #ifndef SNUG_REPORT_OBSERVE_H
 #define SNUG_REPORT_OBSERVE_H

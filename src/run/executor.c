@@ -30,6 +30,8 @@ struct executor {
     struct memory arenas[TIER_COUNT];
     int64_t high_water[TIER_COUNT];
     VEC(struct loaded) programs;
+    uint64_t here;      /* where the position is kept when nobody watches */
+    uint64_t *position; /* of executor_publish */
 };
 
 enum status executor_new(struct executor **out, struct device *device,
@@ -40,6 +42,7 @@ enum status executor_new(struct executor **out, struct device *device,
     if (!x)
         return FAIL(ERR_MEMORY, "out of memory for the executor");
     x->device = device;
+    x->position = &x->here;
     for (int t = 0; t < TIER_COUNT; t++) {
         void *p = NULL;
         enum status status = device->ops->memory_alloc(device, (enum tier)t, n_bytes[t], &p);
@@ -224,7 +227,13 @@ struct section_run {
     struct executor *x;
     struct loaded *l;
     const struct section *section;
+    int handle;
 };
+
+static void publish(const struct executor *x, int handle, int32_t at)
+{
+    __atomic_store_n(x->position, (uint64_t)handle << 32 | (uint32_t)at, __ATOMIC_RELAXED);
+}
 
 static enum status run_section(void *user)
 {
@@ -239,6 +248,7 @@ static enum status run_section(void *user)
             poison_before(&l->poison, at + k);
         if (l->timing)
             timing_before(l->timing, at);
+        publish(r->x, r->handle, at);
         enum status status = run_together(r->x, l, at, n);
         if (status == OK && l->timing)
             status = timing_after(l->timing, at, n);
@@ -252,9 +262,10 @@ static enum status run_section(void *user)
 
 /* A section that is timed has a recording of its own, which holds the marks. It has run before, or
  * its first run is an ordinary one. */
-static enum status enqueue_section(struct executor *x, struct loaded *l, const struct section *s)
+static enum status enqueue_section(struct executor *x, int handle, const struct section *s)
 {
-    struct section_run run = {x, l, s};
+    struct loaded *l = &x->programs.items[handle];
+    struct section_run run = {x, l, s, handle};
     size_t at = (size_t)(s - l->p->sections.items);
     if (!l->timing)
         return capture_run(&l->captures[at], x->device, run_section, &run);
@@ -271,9 +282,11 @@ enum status executor_run(struct executor *x, int handle, const char *section)
     if (l->timing)
         TRY(timing_enter(l->timing, s));
     poison_enter(&l->poison);
-    enum status status = enqueue_section(x, l, s);
+    publish(x, handle, s->first); /* a replayed section is known by its beginning */
+    enum status status = enqueue_section(x, handle, s);
     if (status == OK)
         status = x->device->ops->sync(x->device);
+    publish(x, handle, EXECUTOR_BETWEEN);
     poison_leave(&l->poison);
     if (status == OK && l->timing)
         status = timing_leave(l->timing, l->n_together, l->calls);
@@ -385,6 +398,12 @@ int64_t executor_disk_bytes(const struct executor *x)
 {
     const struct memory *m = &x->arenas[TIER_DISK];
     return m->base ? disk_file_bytes(x->device->disk, m->base) : 0;
+}
+
+void executor_publish(struct executor *x, uint64_t *position)
+{
+    x->position = position ? position : &x->here;
+    publish(x, 0, EXECUTOR_BETWEEN);
 }
 
 void executor_time_into(struct executor *x, int handle, struct timing *timing)

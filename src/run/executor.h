@@ -64,6 +64,14 @@ int64_t executor_high_water(const struct executor *x, enum tier t);
 /* Bytes of the file of the disk tier, as the file system says. */
 int64_t executor_disk_bytes(const struct executor *x);
 
+/* Where the executor is, for whoever looks from another thread or process: from now on *position
+ * (one aligned word, NULL: nobody looks) has the handle of the program in its upper half and the
+ * instruction in its lower one, or EXECUTOR_BETWEEN outside of sections. It costs a store per
+ * instruction. A device that is given whole sections at once (recordings, queues) is known to be in
+ * a section, by its first instruction, and no closer. */
+#define EXECUTOR_BETWEEN ((int32_t)-1)
+void executor_publish(struct executor *x, uint64_t *position);
+
 /* The next runs of the program's sections are written down (timing.h); NULL ends that. */
 void executor_time_into(struct executor *x, int handle, struct timing *timing);
 

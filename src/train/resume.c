@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "engine/averages.h"
 #include "engine/weights.h"
 #include "io/checkpoint.h"
 #include "train/trainer.h"
@@ -76,10 +77,13 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         .base = s->config->model_name_or_path,
         .tokenizer = tokenizer_of(s),
     };
-    TRY_GOTO(checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,
-                             path),
-             out);
-    t->saved_step = t->step;
+    TRY_GOTO(averages_swap(&s->engine), out);
+    status = checkpoint_save(s->config->output_dir, t->step, &content, s->config->save_total_limit,
+                             path);
+    enum status back = averages_swap(&s->engine);
+    status = status == OK ? back : status;
+    if (status == OK)
+        t->saved_step = t->step;
 out:
     vec_release(&states.list);
     json_decref(state);
@@ -157,6 +161,8 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
                                     e->device->env.team),
              out);
     TRY_GOTO(checkpoint_read_states(c, states.list.items, states.list.n, e->stage), out);
+    e->averages_are_weights = true; /* as they were saved */
+    TRY_GOTO(averages_swap(e), out);
     TRY_GOTO(unpack_state(s, c, t), out);
     TRY_GOTO(checkpoint_log_history(c, &history), out);
     history_read(&t->history, history);

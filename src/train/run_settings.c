@@ -10,7 +10,10 @@
 static void add_precision(struct str *out, const struct precision *p)
 {
     str_addf(out, "%s weights, %s gradients, %s optimizer states%s%s", dtype_name(p->weights),
-             dtype_name(p->gradients), format_name(p->states), p->masters ? ", f32 masters" : "",
+             dtype_name(p->gradients), format_name(p->states),
+             p->split_masters ? ", 24-bit masters"
+             : p->masters     ? ", f32 masters"
+                              : "",
              p->loss_scaling ? ", loss scaling" : "");
 }
 

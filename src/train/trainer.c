@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "engine/averages.h"
 #include "train/rate.h"
 #include "train/resume.h"
 #include "train/step.h"
@@ -28,6 +30,7 @@ struct loop {
     struct metric_value losses[MODEL_MOST_LOSSES];
     int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
+    double paused_s;   /* of the time since then: it waited */
     double peak_flops; /* what MFU is measured against */
     bool peak_doubted; /* and that it was measured anew is said */
 };
@@ -177,7 +180,8 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
     record_losses(l, &r);
     l->state.n_units += r.n_units;
     r.n_units_total = l->state.n_units;
-    double mean = (now_s() - l->started) / (double)MAX(l->result->n_steps, (int64_t)1);
+    double mean =
+        (now_s() - l->started - l->paused_s) / (double)MAX(l->result->n_steps, (int64_t)1);
     r.eta_s = mean * (double)(l->n_steps - l->state.step);
     record_memory(l, &r);
     return r;
@@ -193,14 +197,28 @@ static enum status tell_step(struct loop *l, const struct step_record *r)
     return OK;
 }
 
+static enum status tell_phase(struct loop *l, enum train_phase phase)
+{
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_phase)
+            TRY(x->on_phase(x->user, phase, l->state.step));
+    }
+    return OK;
+}
+
 /* ---- between steps --------------------------------------------------------------------------- */
 
 /* *is_best: it is the best so far. Before the first step nothing counts. */
 static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
 {
     struct eval_record r = {.step = l->state.step, .epoch = epoch_of(l)};
+    TRY(tell_phase(l, TRAIN_PHASE_EVAL));
     TRY(step_finish(&l->stepper));
-    TRY(session_evaluate(l->s, l->s->config->eval_max_batches, &r.result));
+    TRY(averages_swap(&l->s->engine));
+    enum status status = session_evaluate(l->s, l->s->config->eval_max_batches, &r.result);
+    TRY(averages_swap(&l->s->engine));
+    TRY(status);
     *is_best = r.step > 0 && best_take(&l->state.best, l->s->config, &r.result, r.step, is_due);
     history_add(&l->state.history, &(struct history_entry){.is_eval = true,
                                                            .step = r.step,
@@ -212,13 +230,14 @@ static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
         if (x->on_eval)
             TRY(x->on_eval(x->user, &r));
     }
-    return OK;
+    return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
 static enum status save(struct loop *l)
 {
     if (l->state.saved_step == l->state.step)
         return OK;
+    TRY(tell_phase(l, TRAIN_PHASE_SAVE));
     TRY(step_finish(&l->stepper));
     double start = now_s();
     char *path = NULL;
@@ -230,7 +249,7 @@ static enum status save(struct loop *l)
         if (x->on_save)
             TRY(x->on_save(x->user, l->state.step, path, now_s() - start));
     }
-    return OK;
+    return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
 /* True when a step-counted or epoch-counted action is due after the step just done. */
@@ -254,14 +273,20 @@ static enum status stopped(const struct loop *l)
     return FAIL(ERR_INTERRUPTED, "interrupted after step %lld", step);
 }
 
-/* `touch output_dir/SAVE` and STOP: requests from outside, taken once. Anything but a plain file of
- * that name is somebody's own. */
+/* A request from outside, `touch output_dir/NAME`: anything but a plain file of that name is
+ * somebody's own. */
+static bool is_there(const struct loop *l, const char *name, char path[4096])
+{
+    struct stat st;
+    (void)snprintf(path, 4096, "%s/%s", l->s->config->output_dir, name);
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* SAVE and STOP are taken once. */
 static bool requested(const struct loop *l, const char *name)
 {
     char path[4096];
-    struct stat st;
-    (void)snprintf(path, sizeof(path), "%s/%s", l->s->config->output_dir, name);
-    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    if (!is_there(l, name, path))
         return false;
     if (unlink(path) != 0)
         log_warn("%s: cannot remove: %s", path, strerror(errno));
@@ -302,6 +327,30 @@ static enum status take_budget(struct loop *l)
         status = change_budget(l, &request);
     budget_request_release(&request);
     return status;
+}
+
+/* While output_dir/PAUSE is there the run waits, unless it is told to stop or its time is over. */
+static enum status wait_while_paused(struct loop *l)
+{
+    const double max_time = l->s->config->max_time;
+    const struct timespec while_s = {0, 50 * 1000 * 1000};
+    char path[4096];
+    if (!is_there(l, "PAUSE", path))
+        return OK;
+    log_info("step %lld: waits until %s is removed", (long long)l->state.step, path);
+    TRY(tell_phase(l, TRAIN_PHASE_PAUSE));
+    double from = now_s();
+    while (is_there(l, "PAUSE", path) && !(l->o->stop && *l->o->stop) &&
+           !(max_time > 0 && now_s() - l->started >= max_time)) {
+        char other[4096];
+        if (is_there(l, "STOP", other))
+            break;
+        if (l->state.step > 0 && requested(l, "SAVE"))
+            TRY(save(l));
+        (void)nanosleep(&while_s, NULL);
+    }
+    l->paused_s += now_s() - from;
+    return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
 static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
@@ -454,8 +503,10 @@ static enum status run_loop(struct loop *l)
     if (cfg->eval_on_start && l->s->eval)
         TRY(evaluate(l, false, &is_best));
     l->started = now_s();
-    while (!done)
+    while (!done) {
+        TRY(wait_while_paused(l));
         TRY(train_step(l, &done));
+    }
     TRY(step_finish(&l->stepper));
     return train_load_best(l->s, &l->state);
 }

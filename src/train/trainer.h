@@ -45,6 +45,9 @@ struct eval_record {
     struct evaluation result;
 };
 
+/* What a run is at, once it has begun; TRAIN_PHASE_PAUSE: it waits between two steps. */
+enum train_phase { TRAIN_PHASE_STEPS, TRAIN_PHASE_EVAL, TRAIN_PHASE_SAVE, TRAIN_PHASE_PAUSE };
+
 /* Called between steps, in the order things happen; any may be NULL. */
 struct train_observer {
     void *user;
@@ -52,6 +55,7 @@ struct train_observer {
     enum status (*on_eval)(void *user, const struct eval_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
+    enum status (*on_phase)(void *user, enum train_phase phase, int64_t step);
 };
 
 enum { KEPT_STEPS = 1 << 16 };

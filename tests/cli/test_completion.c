@@ -58,6 +58,12 @@ static void commands_and_options_are_offered(void **state)
     completes("plan no.yaml --gpu rtx409", "rtx4090");
     completes("plan no.yaml --gpu al", "all");
     completes("env --me", "--measure");
+    completes("mon", "monitor");
+    completes("monitor out --th", "--thresholds");
+    completes("monitor out --thresholds a", "aggressive");
+    completes("init --preset three", "three-branch");
+    completes("init --card rtx409", "rtx4090");
+    completes("init --goal q", "qlora");
     completes("train no.yaml --ht", "--html");
     completes("help ke", "keys");
 }

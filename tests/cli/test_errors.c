@@ -197,11 +197,11 @@ static void several_mistakes_are_several_lines(void **state)
 {
     (void)state;
     struct process p;
-    PROCESS_RUN(&p, &scratch, "plan", config, "sed=1", "model.num_hiden_layers=2", "optim=lion");
+    PROCESS_RUN(&p, &scratch, "plan", config, "sed=1", "model.num_hiden_layers=2", "optim=lomo");
     expect_exit(&p, 2);
     expect_stderr(&p, "error: command line: sed: unknown key; did you mean seed?\n");
     expect_stderr(&p, "error: command line: key 'num_hiden_layers' is not known here");
-    expect_stderr(&p, "error: command line: optim: lion is not in this version");
+    expect_stderr(&p, "error: command line: optim: lomo is not in this version");
     process_release(&p);
 }
 

@@ -117,6 +117,25 @@ static void stop_with(int number, int exit_code, const char *status)
     expect_same_from_here(last + 5, last);
 }
 
+/* Killed at once after a request, and while it is carried out. */
+static void killed_while_its_budget_changes_it_goes_on_exactly(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct process p;
+        process_start(&p, &scratch, NULL, ARGS("train", config, "max_steps=1000000"));
+        wait_for_file(&p, in_scratch("out/checkpoint-20"));
+        scratch_write_text(&scratch, "out/BUDGET", "id\ndevice_memory=400KiB\n");
+        (void)usleep((useconds_t)(i * 8000));
+        assert_int_equal(kill(p.pid, SIGKILL), 0);
+        process_wait(&p);
+        assert_int_equal(p.signal, SIGKILL);
+        process_release(&p);
+        (void)unlink(in_scratch("out/BUDGET"));
+        expect_same_from_here(150, 20);
+    }
+}
+
 static void ctrl_c_saves_and_the_run_goes_on_exactly(void **state)
 {
     (void)state;
@@ -305,6 +324,7 @@ static void a_full_disk_is_reported_and_earlier_checkpoints_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(killed_while_its_budget_changes_it_goes_on_exactly),
         TEST(ctrl_c_saves_and_the_run_goes_on_exactly),
         TEST(sigterm_saves_and_ends_with_143),
         TEST(a_closed_terminal_saves_and_ends_with_129),

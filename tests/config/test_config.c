@@ -435,8 +435,7 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("datasets: [{type: random, n_tokens: few}]\n", ERR_CONFIG, "expected a whole number");
     refuses("datasets: [{type: random, path: x}]\n", ERR_CONFIG, "type: random reads no file");
     refuses("optim: adamv\n", ERR_CONFIG,
-            "expected one of adamw, adamw_8bit, paged_adamw, paged_adamw_8bit, sgd, found "
-            "\"adamv\"|did you mean");
+            "expected one of adamw, adamw_8bit, |sgd, found \"adamv\"|did you mean");
     refuses("save_strategy: sometimes\n", ERR_CONFIG, "expected one of no, steps, epoch");
     refuses("report_to: tensorboard board\n", ERR_CONFIG, "found \"tensorboard board\"");
     refuses("report_to: {a: tensorboard}\n", ERR_CONFIG, "found a mapping");
@@ -543,8 +542,8 @@ static void settings_of_other_versions_are_refused_by_name(void **state)
     refuses("compile: max-autotune-no-cudagraphs\n", ERR_UNSUPPORTED, "nearest is max-autotune");
     refuses("qlora: true\n", ERR_UNSUPPORTED, "adapter: qlora");
     refuses("wandb_project: mine\n", ERR_UNSUPPORTED, "wandb_project");
-    refuses("optim: paged_lion_8bit\n", ERR_UNSUPPORTED,
-            "demo.yaml:1: optim: paged_lion_8bit is not in this version; nearest is sgd");
+    refuses("optim: lomo\n", ERR_UNSUPPORTED,
+            "demo.yaml:1: optim: lomo is not in this version; nearest is sgd");
     refuses("lr_scheduler_type: rex\n", ERR_UNSUPPORTED, "nearest is linear");
     refuses("gradient_checkpointing: offload\n", ERR_UNSUPPORTED, "activation_offloading: true");
     refuses("datasets: [{path: x, split: test}]\n", ERR_UNSUPPORTED, "split: not available");

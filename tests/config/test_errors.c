@@ -43,7 +43,7 @@ static void all_mistakes_of_a_file_are_told_at_once(void **state)
             "quantization_method: gptq\n"
             "peft_use_x: 8\n"
             "seed: -3\n"
-            "optim: lion_8bit\n"
+            "optim: lomo\n"
             "datasets: [{pth: x.txt, typ: text}, {path: y, type: arrow}]\n"
             "fp16: {enabled: maybe, loss_scal: 1}\n"
             "warmup_steps: 10\n"

@@ -64,6 +64,12 @@ static const struct kind kinds[] = {
     {OP_adamw_8bit, DTYPE_BF16, DTYPE_F16, DTYPE_U8, true}, /* not among the known dtypes */
     {OP_adamw_8bit_master, DTYPE_BF16, DTYPE_BF16, DTYPE_U8, false},
     {OP_adamw_8bit_master, DTYPE_F16, DTYPE_F32, DTYPE_U8, false},
+    {OP_lion, DTYPE_F32, DTYPE_F32, DTYPE_F32, false},
+    {OP_lion, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
+    {OP_lion_master, DTYPE_BF16, DTYPE_F32, DTYPE_F32, false},
+    {OP_lion_8bit, DTYPE_F32, DTYPE_F32, DTYPE_U8, false},
+    {OP_lion_8bit, DTYPE_BF16, DTYPE_BF16, DTYPE_U8, true},
+    {OP_lion_8bit_master, DTYPE_BF16, DTYPE_BF16, DTYPE_U8, false},
     {OP_sgd, DTYPE_BF16, DTYPE_F32, DTYPE_NONE, true},
     {OP_sgd_momentum, DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, true},
     {OP_sgd_momentum, DTYPE_F32, DTYPE_F32, DTYPE_F32, false},
@@ -120,6 +126,17 @@ static void add_scales(struct update *u, int64_t n, uint64_t stream)
     u->in[u->call.n_in++] = u->out[u->call.n_out++] = t;
 }
 
+static bool is_lion(enum op_id op)
+{
+    return op == OP_lion || op == OP_lion_master || op == OP_lion_8bit || op == OP_lion_8bit_master;
+}
+
+static bool has_master(enum op_id op)
+{
+    return op == OP_adamw_master || op == OP_adamw_8bit_master || op == OP_lion_master ||
+           op == OP_lion_8bit_master;
+}
+
 static void add_streams(struct update *u, const struct kind *k, struct shape s, int i)
 {
     uint64_t stream = (uint64_t)i * 8;
@@ -131,7 +148,7 @@ static void add_streams(struct update *u, const struct kind *k, struct shape s, 
     u->call = (struct op_call){
         .op = k->op, .n_in = 2, .n_out = 1, .in = u->in, .out = u->out, .attrs = u->attrs};
     for (int m = 0; m < 2 && k->state != DTYPE_NONE && k->op != OP_sgd; m++) {
-        if (m == 1 && k->op == OP_sgd_momentum)
+        if (m == 1 && (k->op == OP_sgd_momentum || is_lion(k->op)))
             break;
         struct tensor t = take(k->state, s);
         if (k->state == DTYPE_U8)
@@ -154,7 +171,7 @@ static void make_update(struct update *u, const struct kind *k, int64_t n, int i
         u->in[u->call.n_in++] = scalars[m];
     int64_t seed = k->seeded ? 1000 + i : 0;
     double decay = i % 2 ? 0.1 : 0.0;
-    if (k->op == OP_adamw_master || k->op == OP_adamw_8bit_master) {
+    if (has_master(k->op)) {
         struct tensor master = take(DTYPE_F32, s);
         fill(&master, (uint64_t)i * 8 + 5, -1, 1);
         u->in[u->call.n_in++] = u->out[u->call.n_out++] = master;
@@ -166,6 +183,11 @@ static void make_update(struct update *u, const struct kind *k, int64_t n, int i
         u->attrs[0].f = 0.9;
         u->attrs[2].f = decay;
         u->attrs[3].i = seed;
+    } else if (is_lion(k->op)) {
+        u->attrs[LION_BETA1].f = 0.9;
+        u->attrs[LION_BETA2].f = 0.95;
+        u->attrs[LION_WEIGHT_DECAY].f = decay;
+        u->attrs[LION_SEED].i = seed;
     } else if (k->op != OP_accumulate) {
         u->attrs[ADAMW_BETA1].f = 0.9;
         u->attrs[ADAMW_BETA2].f = 0.95;
@@ -375,7 +397,7 @@ static void compare(const struct op_call *c, const char *after, int64_t *n_other
             double ulp = want.dtype == DTYPE_BF16 ? 1.0 / 128 : want.dtype == DTYPE_F16 ? 1e-3 : 0;
             double code = want.dtype == DTYPE_U8 ? 1.0 : 0.0; /* on a border: either */
             /* Decoded moments are products themselves: one rounding more in each. */
-            double error = c->op == OP_adamw_8bit || c->op == OP_adamw_8bit_master ? 1e-5 : 2e-6;
+            double error = c->n_in > 2 && c->in[2].dtype == DTYPE_U8 ? 1e-5 : 2e-6;
             if (!(fabs(x - y) <= (error + ulp) * (fabs(x) + 0.02) + code))
                 fail_msg("output %d, element %lld: %.9g on the GPU, %.9g on the CPU", o,
                          (long long)e, y, x);

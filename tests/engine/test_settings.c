@@ -91,6 +91,14 @@ static void states_have_the_format_that_optim_says(void **state)
         {"optim: adamw_bnb_8bit\n", FORMAT_BLOCK8},
         {"optim: paged_adamw_32bit\n", FORMAT_F32},
         {"optim: paged_adamw_8bit\n", FORMAT_BLOCK8},
+        {"optim: adafactor\n", FORMAT_FACTORED},
+        {"optim: muon\n", FORMAT_F32},
+        {"optim: muon_8bit\n", FORMAT_BLOCK8},
+        {"optim: lion_32bit\n", FORMAT_F32},
+        {"optim: lion\noptim_state_dtype: bf16\n", FORMAT_BF16},
+        {"optim: lion_8bit\n", FORMAT_BLOCK8},
+        {"optim: paged_lion_32bit\n", FORMAT_F32},
+        {"optim: paged_lion_8bit\n", FORMAT_BLOCK8},
         {"optim: sgd\nmomentum: 0.9\n", FORMAT_F32},
     };
     (void)state;

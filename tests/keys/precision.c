@@ -83,6 +83,13 @@ void key_master_dtype(void)
     assert_int_equal(part(&b, SNUG_MEMORY_MASTERS), 0);
     assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[2].loss != b.steps[2].loss);
     REFUSED("master_dtype", "master_dtype=bf16");
+    TRAIN(&b, "bf16=true", "master_dtype=24bit"); /* a byte where f32 has four */
+    assert_string_equal(b.precision, "bf16 with 24-bit masters");
+    expect_share(part(&b, SNUG_MEMORY_MASTERS), part(&a, SNUG_MEMORY_MASTERS), 0.25);
+    assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[2].loss != b.steps[2].loss);
+    expect_within(b.steps[2].loss, a.steps[2].loss, 1e-3);
+    REFUSED("set bf16: true", "master_dtype=24bit");
+    REFUSED("goes with adamw, lion and muon", "bf16=true", "master_dtype=24bit", "optim=sgd");
 }
 
 void key_gradient_dtype(void)

@@ -47,6 +47,9 @@ static void a_block_wise_format_is_codes_and_a_scale_for_every_256(void **state)
     assert_int_equal(shape_elems(&part[1].shape), (64 * 63 + 255) / 256);
     assert_int_equal(format_size(FORMAT_BLOCK8, 256000), 256000 + 4 * 1000);
     assert_int_equal(format_size(FORMAT_BLOCK8, 257), 257 + 4 * 2);
+    const struct shape matrices = shape_of(3, INT64_C(2), INT64_C(5), INT64_C(7));
+    assert_int_equal(format_parts(FORMAT_FACTORED, &matrices, part), 1);
+    assert_int_equal(shape_elems(&part[0].shape), 2 * (5 + 7));
     assert_int_equal(format_of_dtype(DTYPE_U8), FORMAT_NONE);
 }
 

@@ -43,7 +43,7 @@ static void read_model(struct training *t)
 /* AdamW as the golden models are trained with it. */
 static struct settings settings_of(const struct training_options *o)
 {
-    return (struct settings){
+    struct settings s = {
         .numerics = {.precision = o->precision ? *o->precision
                                   : o->bf16    ? precision_bf16()
                                                : precision_f32(),
@@ -58,6 +58,9 @@ static struct settings settings_of(const struct training_options *o)
         .limits = {.n_bytes = {LIMIT_OPEN, LIMIT_OPEN, LIMIT_OPEN}},
         .seed = 7,
     };
+    if (o->optimizer)
+        s.numerics.optimizer = *o->optimizer;
+    return s;
 }
 
 void training_init(struct training *t, const struct training_options *o)

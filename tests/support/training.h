@@ -18,8 +18,9 @@ struct training_options {
     const struct precision *precision; /* NULL: as bf16 says */
     int64_t seed;                      /* of rounding by chance; 0: to nearest */
     struct loss_scaling scaling;
-    double lr;                   /* 0 means 3e-3 */
-    double max_grad_norm;        /* 0: no clipping, so that updates run early */
+    const struct optimizer_options *optimizer; /* NULL: AdamW; otherwise all but its precision */
+    double lr;                                 /* 0 means 3e-3 */
+    double max_grad_norm;                      /* 0: no clipping, so that updates run early */
     bool one_batch;              /* the same tokens in every step: something to learn */
     const struct device *device; /* NULL: the CPU, opened once for the test program */
 };

@@ -226,6 +226,12 @@ static void resumed_runs_continue_bit_for_bit(void **state)
         {{"bf16=true", "optim_state_dtype=bf16"}, 2},
         {{"fp16=true", "initial_scale_power=25", "loss_scale_window=3"}, 3},
         {{"optim=sgd", "momentum=0.9", "bf16=true", "master_dtype=bf16"}, 4},
+        {{"optim=lion_8bit", "bf16=true"}, 2},
+        {{"optim=adafactor", "bf16=true"}, 2},
+        {{"optim=adamw_8bit", "bf16=true", "master_dtype=24bit"}, 3},
+        {{"bf16=true", "ema_decay=0.9", "lookahead_steps=3"}, 3},
+        {{"bf16=true", "master_dtype=bf16", "ema_decay=0.9", "layerwise_lr_decay=0.5"}, 4},
+        {{"optim=muon_8bit", "bf16=true"}, 2},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {

@@ -22,8 +22,8 @@ const struct kernel *cuda_kernels(enum op_id op);
 /* device_ops.batch: the function that runs several calls of the kernel in few launches, or NULL.
  * In a build without CUDA one that fails. */
 kernel_batch *cuda_batch(const struct kernel *k);
-kernel_batch cuda_batch_adamw, cuda_batch_adamw_8bit, cuda_batch_sgd, cuda_batch_sgd_momentum,
-    cuda_batch_accumulate;
+kernel_batch cuda_batch_adamw, cuda_batch_adamw_8bit, cuda_batch_lion, cuda_batch_lion_8bit,
+    cuda_batch_muon_update, cuda_batch_sgd, cuda_batch_sgd_momentum, cuda_batch_accumulate;
 
 #ifdef __cplusplus
 }

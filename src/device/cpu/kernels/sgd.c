@@ -10,8 +10,10 @@ struct sgd {
     bool first; /* the buffer starts as the gradient */
 };
 
-static void sgd_block(const void *rule, float *const *block, const float *grad, int64_t n)
+static void sgd_block(const void *rule, float *const *block, const float *grad, int64_t at,
+                      int64_t n)
 {
+    (void)at;
     const struct sgd r = *(const struct sgd *)rule;
     float *restrict p = block[0];
 #pragma omp simd
@@ -20,8 +22,10 @@ static void sgd_block(const void *rule, float *const *block, const float *grad, 
 }
 
 /* block: parameter, momentum buffer */
-static void sgd_momentum_block(const void *rule, float *const *block, const float *grad, int64_t n)
+static void sgd_momentum_block(const void *rule, float *const *block, const float *grad, int64_t at,
+                               int64_t n)
 {
+    (void)at;
     const struct sgd r = *(const struct sgd *)rule;
     float *restrict p = block[0], *restrict buf = block[1];
     const float old = r.first ? 0.0f : r.momentum; /* weight of the old buffer */

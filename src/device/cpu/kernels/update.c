@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "base/rounding.h"
+#include "base/split.h"
 #include "device/cpu/kernels/codes.h"
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
@@ -25,6 +26,8 @@ void update_copy(const struct update_stream *streams, int n_streams)
         copy_tensor(streams[i].out, streams[i].in);
         if (streams[i].codes)
             copy_tensor(streams[i].codes->absmax_out, streams[i].codes->absmax_in);
+        if (streams[i].upper_in)
+            copy_tensor(streams[i].upper_out, streams[i].upper_in);
     }
 }
 
@@ -32,7 +35,8 @@ void update_copy(const struct update_stream *streams, int n_streams)
 
 static bool is_random(const struct update_stream *s, uint64_t seed)
 {
-    return seed != 0 && s->rounding != ROUND_NEAREST && s->out->dtype == DTYPE_BF16;
+    return seed != 0 && s->rounding != ROUND_NEAREST &&
+           (s->out->dtype == DTYPE_BF16 || s->upper_out);
 }
 
 static uint32_t parts_of(enum rounding rounding, uint32_t bits)
@@ -49,15 +53,38 @@ struct update_draw update_draw_of(const struct op_call *c, int seed, int step)
                                 .first_element = c->first_element};
 }
 
+static void set_split(const struct update_stream *s, int64_t i, uint32_t split)
+{
+    ((uint16_t *)s->upper_out->data)[i] = (uint16_t)(split >> 8);
+    ((uint8_t *)s->out->data)[i] = (uint8_t)split;
+}
+
+double update_get(const struct update_stream *s, int64_t i)
+{
+    if (!s->upper_in)
+        return ref_get(s->in, i);
+    return (double)f32_from_bits(
+        split_join(((const uint16_t *)s->upper_in->data)[i], ((const uint8_t *)s->in->data)[i]));
+}
+
 void update_set(const struct update_stream *s, int64_t i, double x, const struct update_draw *d)
 {
-    if (!is_random(s, d->seed)) {
+    bool random = is_random(s, d->seed);
+    if (!random && s->upper_out) {
+        set_split(s, i, split_nearest(f32_bits((float)x)));
+        return;
+    }
+    if (!random) {
         ref_set(s->out, i, x);
         return;
     }
     int64_t element = d->first_element + i;
     uint32_t bits =
         rounding_draw(d->seed, d->step, element / ROUNDING_QUAD).v[element % ROUNDING_QUAD];
+    if (s->upper_out) {
+        set_split(s, i, split_by(f32_bits((float)x), rounding_split(bits)));
+        return;
+    }
     ((uint16_t *)s->out->data)[i] =
         (uint16_t)bf16_round_by(f32_bits((float)x), parts_of(s->rounding, bits));
 }
@@ -109,11 +136,35 @@ static void encode_block(const struct update_stream *s, int64_t at, int64_t n, c
                block, k->map, k->is_signed, n);
 }
 
+static void join_block(const struct update_stream *s, int64_t at, int64_t n, float *restrict block)
+{
+    const uint16_t *upper = (const uint16_t *)s->upper_in->data + at;
+    const uint8_t *rest = (const uint8_t *)s->in->data + at;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        block[i] = f32_from_bits(split_join(upper[i], rest[i]));
+}
+
+/* bits NULL: to nearest. */
+static void split_block(const struct update_stream *s, int64_t at, int64_t n,
+                        const float *restrict block, const uint32_t *restrict bits)
+{
+    uint16_t *restrict upper = (uint16_t *)s->upper_out->data + at;
+    uint8_t *restrict rest = (uint8_t *)s->out->data + at;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t x = f32_bits(block[i]);
+        uint32_t split = bits ? split_by(x, rounding_split(bits[i])) : split_nearest(x);
+        upper[i] = (uint16_t)(split >> 8);
+        rest[i] = (uint8_t)split;
+    }
+}
+
 /* The block of a stream, ready to be changed where it lies: in the output when that is f32. */
 static float *open_block(const struct update_stream *s, int64_t at, int64_t n, float *buffer)
 {
-    if (s->codes) {
-        decode_block(s, at, n, buffer);
+    if (s->codes || s->upper_in) {
+        s->codes ? decode_block(s, at, n, buffer) : join_block(s, at, n, buffer);
         return buffer;
     }
     float *block = block_open(s->out, at, buffer);
@@ -139,13 +190,20 @@ static void update_block(const void *job, int64_t at, int64_t n)
     float *block[UPDATE_STREAMS] = {NULL};
     uint32_t bits[CPU_BLOCK];
     const float *g = block_read(u->grad, at, n, g_buffer);
-    for (int i = 0; i < u->n_streams; i++)
-        block[i] = open_block(&u->streams[i], at, n, buffer[i]);
-    u->apply(u->rule, block, g, n);
+    for (int i = 0; i < u->n_streams; i++) {
+        if (!u->streams[i].is_image)
+            block[i] = open_block(&u->streams[i], at, n, buffer[i]);
+    }
+    u->apply(u->rule, block, g, at, n);
     if (any_random)
         draw_block(bits, &u->draw, at);
     for (int i = 0; i < u->n_streams; i++) {
-        if (is_random(&u->streams[i], u->draw.seed))
+        if (u->streams[i].is_image)
+            cpu_store_f32(u->streams[i].out->data, u->streams[i].out->dtype, at, block[0], n);
+        else if (u->streams[i].upper_out)
+            split_block(&u->streams[i], at, n, block[i],
+                        is_random(&u->streams[i], u->draw.seed) ? bits : NULL);
+        else if (is_random(&u->streams[i], u->draw.seed))
             round_block(&u->streams[i], at, block[i], bits, n);
         else if (u->streams[i].codes)
             encode_block(&u->streams[i], at, n, block[i]);

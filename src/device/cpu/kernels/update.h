@@ -32,10 +32,15 @@ struct update_stream {
     const struct tensor *in, *out;
     enum rounding rounding;           /* into bf16, when there is a seed */
     const struct update_codes *codes; /* NULL: elements are numbers */
+    bool is_image;                    /* it becomes the first stream, rounded to nearest */
+    /* `in` and `out` are what these bf16 lack of 24 bits (base/split.h); NULL: they are numbers */
+    const struct tensor *upper_in, *upper_out;
 };
 
-/* block[i] is the block of stream i, to be changed where it is; g that of the gradient. */
-typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t n);
+/* block[i] is the block of stream i, to be changed where it is (an image has none); g that of the
+ * gradient. They are elements [at, at + n). */
+typedef void update_rule(const void *rule, float *const *block, const float *g, int64_t at,
+                         int64_t n);
 
 /* What the random bits of an element depend on, beside its place in the call (base/rounding.h). */
 struct update_draw {
@@ -61,6 +66,8 @@ void update_run(const struct kernel_ctx *x, const struct update *u);
 
 /* Element i of stream s becomes x, rounded as update_run would: for the reference kernels. */
 void update_set(const struct update_stream *s, int64_t i, double x, const struct update_draw *d);
+/* What element i of a stream that is not coded was. */
+double update_get(const struct update_stream *s, int64_t i);
 /* By attribute `seed` and input `step` of a call. */
 struct update_draw update_draw_of(const struct op_call *c, int seed, int step);
 

@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "device/cuda/declared/declared.h"
+#include "ops/update_support.h"
 
 int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks)
 {
@@ -90,4 +91,21 @@ int64_t cuda_clip_scale_workspace(const struct op_call *c, const struct kernel_e
     (void)c;
     (void)env;
     return (int64_t)sizeof(double);
+}
+
+/* ---- adafactor ------------------------------------------------------------------------------- */
+
+struct adafactor_cut adafactor_cut_of(const struct op_call *c)
+{
+    struct adafactor_dims d = adafactor_dims_of(c);
+    if (d.factored)
+        return (struct adafactor_cut){d.n_matrices * d.n_rows, d.n_columns};
+    return (struct adafactor_cut){ceil_div(d.n_columns, ADAFACTOR_RUN), ADAFACTOR_RUN};
+}
+
+int64_t cuda_adafactor_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    int64_t n_sums = 2 * adafactor_cut_of(c).n_lines + adafactor_dims_of(c).n_matrices;
+    return (n_sums + ADAFACTOR_NUMBERS) * (int64_t)sizeof(double);
 }

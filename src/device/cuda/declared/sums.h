@@ -40,6 +40,16 @@ enum { SQUARES_THREADS = 512 };
 int64_t squares_chunk_elems(const struct op_call *c);
 int64_t squares_chunk_count(const struct op_call *c);
 
+/* ---- adafactor (kernels/adafactor.cu) -------------------------------------------------------- */
+
+/* A line is a row of a matrix, or a run of a vector. The workspace: squares of the parameter's
+ * lines and of the step's, means of the rows' moments for each matrix, and numbers of the whole. */
+enum { ADAFACTOR_RUN = 1024, ADAFACTOR_NUMBERS = 2 };
+struct adafactor_cut {
+    int64_t n_lines, line;
+};
+struct adafactor_cut adafactor_cut_of(const struct op_call *c);
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/rounding.h"
+#include "base/split.h"
 #include "device/cuda/support/any.cuh"
 
 static constexpr int UPDATE_THREADS = 256, UPDATE_VECTOR = 8, UPDATE_STATES = 2;
@@ -34,7 +35,8 @@ static constexpr int UPDATE_TENSOR_BYTES = 3840;
 
 /* One tensor of a launch. */
 struct update_tensor {
-    void *target;               /* what the rule acts on: a parameter, its master, an accumulator */
+    void *target; /* what the rule acts on: a parameter, its master, an accumulator; u8:
+                   * what the image lacks of 24 bits (base/split.h) */
     void *state[UPDATE_STATES]; /* NULL: none */
     void *image; /* the parameter behind a master: the target rounded; NULL: the target is it */
     const void *grad;
@@ -113,7 +115,8 @@ struct any_dtypes {
 
 /* ---- eight elements -------------------------------------------------------------------------- */
 
-/* As they lie in memory: 32 bytes of f32, or 16 bytes in the first four words. */
+/* As they lie in memory: 32 bytes of f32, 16 bytes in the first four words, or 8 in the first two.
+ */
 struct raw8 {
     uint32_t word[8];
 };
@@ -131,6 +134,9 @@ static __device__ __forceinline__ void raw8_load(struct raw8 &r, const void *p, 
         const uint4 *q = (const uint4 *)((const float *)p + at);
         raw8_half(r.word, q[0]);
         raw8_half(r.word + 4, q[1]);
+    } else if (d == DTYPE_U8) {
+        const uint2 v = *(const uint2 *)((const uint8_t *)p + at);
+        r.word[0] = v.x, r.word[1] = v.y;
     } else {
         raw8_half(r.word, *(const uint4 *)((const uint16_t *)p + at));
     }
@@ -227,6 +233,73 @@ static __device__ __forceinline__ void load8(float (&v)[8], const struct raw8 &r
         v[k] = k < n_left ? any_get_f32(a, at + k) : 0.0f;
 }
 
+/* ---- what the rule acts on, as numbers or in two parts -----------------------------------------
+ */
+
+/* Eight elements of the target; u8: with the image, which is bf16. */
+static __device__ __forceinline__ void load_target8(float (&v)[8], const struct raw8 &raw,
+                                                    const struct raw8 &raw_image,
+                                                    const void *target, const void *image,
+                                                    enum dtype d, int64_t at, int64_t n_left,
+                                                    bool whole)
+{
+    if (d != DTYPE_U8) {
+        load8(v, raw, target, d, at, n_left, whole);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        uint32_t rest = SPLIT_NOTHING, upper = 0;
+        if (whole) {
+            rest = raw.word[k / 4] >> (8 * (k % 4)) & 0xffu;
+            upper = raw_image.word[k / 2] >> (16 * (k % 2)) & 0xffffu;
+        } else if (k < n_left) {
+            rest = ((const uint8_t *)target)[at + k];
+            upper = ((const uint16_t *)image)[at + k];
+        }
+        v[k] = __uint_as_float(split_join(upper, rest));
+    }
+}
+
+static __device__ __forceinline__ void store_split8(void *target, void *image, int64_t at,
+                                                    int64_t n_left, bool whole, const float (&v)[8],
+                                                    bool random, const uint32_t (&parts)[8])
+{
+    uint32_t rest[2] = {0, 0}, upper[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        const uint32_t bits = __float_as_uint(v[k]);
+        const uint32_t split =
+            random ? split_by(bits, rounding_split(parts[k])) : split_nearest(bits);
+        rest[k / 4] |= (split & 0xffu) << (8 * (k % 4));
+        upper[k / 2] |= (split >> 8 & 0xffffu) << (16 * (k % 2));
+        if (!whole && k < n_left) {
+            ((uint8_t *)target)[at + k] = (uint8_t)split;
+            ((uint16_t *)image)[at + k] = (uint16_t)(split >> 8);
+        }
+    }
+    if (whole) {
+        *(uint2 *)((uint8_t *)target + at) = make_uint2(rest[0], rest[1]);
+        *(uint4 *)((uint16_t *)image + at) = make_uint4(upper[0], upper[1], upper[2], upper[3]);
+    }
+}
+
+/* The target, and its image where it has one. */
+static __device__ __forceinline__ void store_target8(void *target, enum dtype d, void *image,
+                                                     enum dtype image_dtype, int64_t at,
+                                                     int64_t n_left, bool whole,
+                                                     const float (&v)[8], bool random,
+                                                     const uint32_t (&parts)[8])
+{
+    if (d == DTYPE_U8) {
+        store_split8(target, image, at, n_left, whole, v, random, parts);
+        return;
+    }
+    store8(target, d, at, n_left, whole, v, random, parts);
+    if (image_dtype != DTYPE_NONE && image)
+        store8(image, image_dtype, at, n_left, whole, v, false, parts);
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* Where a thread is: 8 elements from `at` on, n_left of which exist (perhaps none, or more). */
@@ -239,6 +312,7 @@ struct update_place {
 /* A thread's vectors of one place. */
 struct update_raw {
     struct raw8 target, state[UPDATE_STATES], grad;
+    struct raw8 image; /* where the target is what it lacks */
 };
 
 /* Chunks come in rising order, so the tensor is never before the last one. */
@@ -262,6 +336,8 @@ static __device__ __forceinline__ void fetch(struct update_raw &r, const ARGS &a
     const struct update_tensor &t = a.tensor[p.i_tensor];
     raw8_load(r.grad, t.grad, DTYPES::grad(a.head.grad), p.at);
     raw8_load(r.target, t.target, DTYPES::target(a.head.target), p.at);
+    if (DTYPES::target(a.head.target) == DTYPE_U8)
+        raw8_load(r.image, t.image, DTYPE_BF16, p.at);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         raw8_load(r.state[s], t.state[s], DTYPES::state(a.head.state[s]), p.at);
@@ -297,7 +373,7 @@ static __device__ __forceinline__ void update8(const ARGS &a, const RULE &rule,
     const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
     float v[8], g[8], state[UPDATE_STATES][8];
     load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, p.whole);
-    load8(v, raw.target, t.target, target, p.at, p.n_left, p.whole);
+    load_target8(v, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, p.whole);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         load8(state[s], raw.state[s], t.state[s], DTYPES::state(a.head.state[s]), p.at, p.n_left,
@@ -315,20 +391,19 @@ static __device__ __forceinline__ void update8(const ARGS &a, const RULE &rule,
             state[s][k] = e[s];
     }
     struct update_parts parts = {};
-    bool any_bf16 = target == DTYPE_BF16;
+    bool any_bf16 = target == DTYPE_BF16 || target == DTYPE_U8;
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         any_bf16 = any_bf16 || DTYPES::state(a.head.state[s]) == DTYPE_BF16;
     const bool random = any_bf16 && t.seed != 0;
     if (random)
         draw8(parts, t.seed, step, t.first_element + p.at);
-    store8(t.target, target, p.at, p.n_left, p.whole, v, random, parts.target);
+    store_target8(t.target, target, t.image, image, p.at, p.n_left, p.whole, v, random,
+                  parts.target);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
         store8(t.state[s], DTYPES::state(a.head.state[s]), p.at, p.n_left, p.whole, state[s],
                random, parts.state[s]);
-    if (image != DTYPE_NONE && t.image)
-        store8(t.image, image, p.at, p.n_left, p.whole, v, false, parts.target);
 }
 
 /* scale = 0 (nothing counted, or the norm was not finite; see clip_scale) changes nothing. */
@@ -445,6 +520,35 @@ static bool update_aligned(const struct update_tensor *t)
 {
     return is_aligned(t->target, 16) && is_aligned(t->state[0], 16) &&
            is_aligned(t->state[1], 16) && is_aligned(t->image, 16) && is_aligned(t->grad, 16);
+}
+
+/* One call of parameter, gradient, states, lr, step, scale and perhaps a master; the head has the
+ * rule's attributes and scalars. The last attribute is the seed. */
+template <typename RULE>
+static enum status update_add_call(struct update_launch<RULE> *l,
+                                   struct update_head<typename RULE::attrs> *h,
+                                   const struct op_call *c, float weight_decay)
+{
+    const int master_at = 2 + RULE::N_STATES + 3;
+    const bool master = c->n_in > master_at;
+    const int target = master ? master_at : 0;
+    struct update_tensor t = {};
+    h->target = c->in[target].dtype;
+    h->image = master ? c->in[0].dtype : DTYPE_NONE;
+    TRY(update_in_place(l->x, &c->in[target], &c->out[master ? c->n_out - 1 : 0], &t.target));
+    for (int s = 0; s < RULE::N_STATES; s++) {
+        h->state[s] = c->in[2 + s].dtype;
+        TRY(update_in_place(l->x, &c->in[2 + s], &c->out[1 + s], &t.state[s]));
+    }
+    if (master)
+        TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.image));
+    t.grad = c->in[1].data;
+    t.n_elems = shape_elems(&c->in[0].shape);
+    t.first_element = c->first_element;
+    t.seed = (uint64_t)call_int(c, op_get(c->op)->n_attrs - 1);
+    t.weight_decay = weight_decay;
+    h->vectors = update_aligned(&t);
+    return update_add(l, h, &t);
 }
 
 #endif

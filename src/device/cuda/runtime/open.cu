@@ -175,6 +175,7 @@ static enum status open_all(struct device *d, const struct gpu_facts *f, const c
     if (cache_folder && !l->cache_folder)
         return FAIL(ERR_MEMORY, "out of memory for the device");
     CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof(bus), f->index));
+    (void)snprintf(d->address, sizeof(d->address), "%s", bus);
     s->nvml = cuda_nvml_open(bus);
     s->used_before = has_context(f->index) ? -1 : cuda_nvml_used_bytes(s->nvml);
     TRY(read_properties(l));
