@@ -7,6 +7,7 @@
 #include "engine/weights_origin.h"
 #include "io/checkpoint.h"
 #include "report/observe.h"
+#include "train/reference.h"
 #include "watch/publish.h"
 
 /* ---- the caller's observer behind the trainer's interface ------------------------------------ */
@@ -241,7 +242,10 @@ static enum status evaluate(struct snug_run *run, const char *checkpoint, struct
     TRY(session_data(s));
     TRY(weights_origin(s->config, s->engine.model, s->engine.model_folder,
                        checkpoint_spec(run->config, checkpoint), &run->weights));
+    const char *folder = s->engine.model_folder;
+    bool untrained = !run->weights || (folder && strcmp(run->weights, folder) == 0);
     TRY(session_start_with(s, run->weights));
+    TRY(reference_fill(s, untrained));
     return session_evaluate(s, s->config->eval_max_batches, out);
 }
 

@@ -40,6 +40,31 @@ static bool may_be_adopted(enum op_id op)
     return false;
 }
 
+/* Does node `last` wait for one of the outputs of node `first`, its forward inputs aside? Then it
+ * cannot give them. Nodes stand in an order in which they can run. */
+static bool waits_for(const struct graph *g, node_id first, node_id last, int n_shared)
+{
+    const struct node *from = graph_node(g, first), *to = graph_node(g, last);
+    bool found = false;
+    bool *waits = NULL;
+    if (mem_try_array(&waits, g->values.n, sizeof(*waits)) != OK)
+        return true;
+    for (int i = 0; i < from->n_out; i++)
+        waits[from->out[i]] = true;
+    for (node_id k = first + 1; k < last; k++) {
+        const struct node *n = graph_node(g, k);
+        bool any = false;
+        for (int i = 0; i < n->n_in; i++)
+            any |= n->in[i] != VALUE_NONE && waits[n->in[i]];
+        for (int i = 0; any && i < n->n_out; i++)
+            waits[n->out[i]] = true;
+    }
+    for (int i = n_shared; i < to->n_in; i++)
+        found |= to->in[i] != VALUE_NONE && waits[to->in[i]];
+    mem_free(waits);
+    return found;
+}
+
 value_id adopted_value(const struct graph *g, value_id v)
 {
     const struct value *x = graph_value(g, v);
@@ -49,7 +74,7 @@ value_id adopted_value(const struct graph *g, value_id v)
     for (node_id k = x->producer + 1; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
         if (op_get(n->op)->gives_outputs_of == op_get(forward->op) && same_inputs(forward, n))
-            return n->out[x->output];
+            return waits_for(g, x->producer, k, forward->n_in) ? v : n->out[x->output];
     }
     return v;
 }

@@ -213,6 +213,14 @@ static enum status keep_betas(struct config *cfg, struct config_node *list, int 
     return OK;
 }
 
+/* TRL's loss_type: of a network it says something else. */
+static const struct config_key *key_of_preferences(const struct config *cfg, const char *name)
+{
+    const struct config_node *rl = config_node_member(cfg->source->root, "rl");
+    bool prefers = rl && rl->kind == NODE_SCALAR && strcmp(rl->text, "dpo") == 0;
+    return prefers && strcmp(name, "loss_type") == 0 ? config_find_key("dpo_loss") : NULL;
+}
+
 static enum status admit_node(struct config *cfg, struct config_node *node, int is_override)
 {
     char name[2 * CONFIG_MAX_KEY];
@@ -224,6 +232,8 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
     if (is_pair_of_betas(name) && !is_accepted(node, "false"))
         return keep_betas(cfg, node, is_override);
     const struct config_key *key = config_find_key(name);
+    if (!key)
+        key = key_of_preferences(cfg, name);
     const struct config_refusal *row = key ? NULL : config_find_refusal(name);
     if (row && row->of_model)
         return keep_in_model(cfg, name, node, is_override);

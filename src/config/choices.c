@@ -159,6 +159,45 @@ static const struct config_choice adapter[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice rl[] = {
+    {"none", CONFIG_RL_NONE, NULL},
+    {"dpo", CONFIG_RL_DPO, NULL},
+    {"false", CONFIG_RL_NONE, NULL},
+    {"sft", CONFIG_RL_NONE, NULL}, /* stages of LLaMA-Factory */
+    {"pt", CONFIG_RL_NONE, NULL},
+    REFUSE("ipo", "dpo"),
+    REFUSE("kto", "dpo"),
+    REFUSE("orpo", "dpo"),
+    REFUSE("simpo", "dpo"),
+    REFUSE("grpo", "dpo"),
+    REFUSE("gdpo", "dpo"),
+    REFUSE("ppo", "dpo"),
+    REFUSE("rm", "dpo"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice dpo_loss[] = {
+    {"sigmoid", CONFIG_DPO_LOSS_SIGMOID, NULL},
+    REFUSE("hinge", "sigmoid"),
+    REFUSE("ipo", "sigmoid"),
+    REFUSE("exo_pair", "sigmoid"),
+    REFUSE("nca_pair", "sigmoid"),
+    REFUSE("robust", "sigmoid with label_smoothing"),
+    REFUSE("bco_pair", "sigmoid"),
+    REFUSE("sppo_hard", "sigmoid"),
+    REFUSE("aot", "sigmoid"),
+    REFUSE("aot_pair", "sigmoid"),
+    REFUSE("aot_unpaired", "sigmoid"),
+    REFUSE("discopop", "sigmoid"),
+    REFUSE("apo_zero", "sigmoid"),
+    REFUSE("apo_down", "sigmoid"),
+    REFUSE("sft", "sigmoid"),
+    REFUSE("orpo", "sigmoid"),
+    REFUSE("simpo", "sigmoid"),
+    REFUSE("kto_pair", "sigmoid"),
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice quant_type[] = {
     {"nf4", CONFIG_QUANT_TYPE_NF4, NULL},
     {"fp4", CONFIG_QUANT_TYPE_FP4, NULL},
@@ -346,7 +385,7 @@ const struct config_choice *config_choices(const char *set)
         SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
         SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
         SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
-        SET(master),
+        SET(master),     SET(rl),       SET(dpo_loss),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -190,6 +190,17 @@ static enum status resolve_data(struct config *cfg)
     return OK;
 }
 
+/* Packed rows are full. */
+static enum status resolve_grouping(struct config *cfg)
+{
+    if (!cfg->group_by_length || cfg->packing != CONFIG_TRISTATE_TRUE)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "group_by_length (%s) and packing (%s): packed rows have one length; keep one of "
+                "the two",
+                config_where(cfg, "group_by_length"), config_where(cfg, "packing"));
+}
+
 static enum status resolve_length(struct config *cfg)
 {
     if (cfg->max_steps == 0)
@@ -471,6 +482,7 @@ static const struct {
                     "train_batch_size"},
     {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
                  "max_seq_length"},
+    {resolve_grouping, "group_by_length packing"},
     {resolve_length, "max_steps num_train_epochs datasets"},
     {config_resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
     {config_resolve_min_lr, "min_lr cosine_min_lr_ratio lr_scheduler_type learning_rate"},
@@ -481,6 +493,9 @@ static const struct {
      "adafactor_warmup_init adafactor_clip_threshold adafactor_decay_rate muon_momentum "
      "muon_nesterov muon_ns_steps muon_adjust_lr ema_decay lookahead_steps lookahead_alpha"},
     {config_resolve_quantization, "adapter load_in_4bit load_in_8bit quantization_bit"},
+    {config_resolve_preferences,
+     "rl dpo_beta dpo_loss label_smoothing_factor packing datasets z_loss "
+     "train_on_inputs"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "

@@ -25,6 +25,7 @@ struct batch {
     int n_items;
     struct batch_item items[BATCH_MOST_ITEMS];
     int64_t n_valid; /* labels that count in the loss */
+    int64_t length;  /* of the longest sample of the step it belongs to; 0: not known */
 };
 
 void batch_add(struct batch *b, const char *name, enum dtype dtype, struct shape shape);

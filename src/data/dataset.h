@@ -28,6 +28,8 @@ struct dataset {
     /* Writes sample i into row `row` of every item and adds its labels that count to n_valid. Runs
      * in the loader's thread, one call at a time; allocates nothing. */
     enum status (*read)(void *user, int64_t i, struct batch *b, int64_t row);
+    /* Of size_noun in sample i, from 1 to `size`. NULL: all are of one size. */
+    enum status (*length)(void *user, int64_t i, int64_t *n);
     /* Writes a row that does not count. */
     void (*blank)(void *user, struct batch *b, int64_t row);
 };

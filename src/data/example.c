@@ -188,6 +188,8 @@ enum status example_make(struct example *x, const json_t *record, const struct e
 {
     enum example_form form = o->form ? o->form : example_form_of(record, &o->fields);
     clear(x);
+    if (form == EXAMPLE_AUTO && json_object_get(record, "chosen"))
+        return FAIL(ERR_DATA, "is a preference (\"chosen\"): those are trained on with rl: dpo");
     if (form == EXAMPLE_AUTO)
         return FAIL(ERR_DATA,
                     "is none of the forms known (its first key is \"%.80s\"): messages, "

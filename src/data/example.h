@@ -8,6 +8,8 @@
  *     input_output       {"segments": [{"label": true, "text": "..."}, ...]}
  *     text               {"text": "..."}
  *     ids                {"input_ids": [...], "labels": [...]}
+ *     chosen, rejected   {"prompt": .., "chosen": .., "rejected": ..}: texts, messages, or both
+ *                        answers with the messages before them; "messages" may be the prompt
  *
  * Learnt is what an assistant says, with the token that ends it; outputs, completions and segments
  * with a true label; all of a text.
@@ -32,6 +34,8 @@ enum example_form {
     EXAMPLE_INPUT_OUTPUT,
     EXAMPLE_TEXT,
     EXAMPLE_IDS,
+    EXAMPLE_CHOSEN, /* of a preference: the prompt with the one answer, and with the other */
+    EXAMPLE_REJECTED,
 };
 
 /* Names of members where they are not the usual ones; NULL: they are. */
@@ -49,6 +53,7 @@ struct example_options {
     int64_t max_tokens;               /* of an example; longer ones are cut, */
     int drops_long;                   /* or left out */
     int64_t max_records;              /* read of each dataset; 0: all */
+    int pairs;                        /* records are preferences: each gives two examples */
 };
 
 /* One record, while it is made into tokens. */

@@ -262,6 +262,68 @@ static enum status read_prompt_completion(struct example *x, const json_t *recor
     return learn_from(x, start);
 }
 
+/* A list of messages, one message, or a text, which is `role`'s. */
+static enum status read_turns(struct example *x, const json_t *turns, enum chat_role role,
+                              const struct example_fields *f)
+{
+    if (json_is_string(turns))
+        return add_message(x, role, turns);
+    return json_is_object(turns) ? read_message(x, turns, f) : read_messages(x, turns, f);
+}
+
+/* How many messages two lists begin with in common. */
+static size_t count_common(const json_t *a, const json_t *b)
+{
+    size_t n = 0;
+    while (n < json_array_size(a) && n < json_array_size(b) &&
+           json_equal(json_array_get(a, n), json_array_get(b, n)))
+        n++;
+    return n;
+}
+
+/* What comes before the answers is not learnt, whoever says it. */
+static enum status read_chat_answer(struct example *x, const json_t *record, const json_t *prompt,
+                                    const char *which, const struct example_options *o)
+{
+    const json_t *answer = json_object_get(record, which), *system;
+    size_t n_prompt =
+        count_common(json_object_get(record, "chosen"), json_object_get(record, "rejected"));
+    TRY(maybe_text(record, o->fields.system, "system", &system));
+    if (system)
+        TRY(add_message(x, CHAT_SYSTEM, system));
+    if (prompt)
+        TRY(read_turns(x, prompt, CHAT_USER, &o->fields));
+    n_prompt += x->messages.n;
+    TRY(read_turns(x, answer, CHAT_ASSISTANT, &o->fields));
+    for (size_t i = 0; i < x->messages.n && i < n_prompt; i++)
+        x->messages.items[i].is_masked = 1;
+    return render(x, o);
+}
+
+/* Texts are learnt as completions are; with messages anywhere it is a conversation. */
+static enum status read_answer(struct example *x, const json_t *record,
+                               const struct example_options *o, const char *which)
+{
+    const struct example_fields *f = &o->fields;
+    const json_t *answer = json_object_get(record, which), *text;
+    const json_t *prompt = example_member(record, f->prompt, "prompt", NULL);
+    if (!json_object_get(record, "chosen") || !json_object_get(record, "rejected"))
+        return FAIL(ERR_DATA,
+                    "has no \"%s\": with rl: dpo records have a prompt, chosen and "
+                    "rejected",
+                    json_object_get(record, "chosen") ? "rejected" : "chosen");
+    if (!prompt)
+        prompt = example_member(record, f->messages, "messages", "conversations");
+    if (!json_is_string(answer) || (prompt && !json_is_string(prompt)))
+        return read_chat_answer(x, record, prompt, which, o);
+    TRY(need_text(record, f->prompt, "prompt", &text));
+    add_string(&x->text.text, text);
+    size_t start = x->text.text.n;
+    add_string(&x->text.text, answer);
+    x->is_document = 1;
+    return learn_from(x, start);
+}
+
 static enum status read_segments(struct example *x, const json_t *record)
 {
     const json_t *segments = json_object_get(record, "segments");
@@ -308,6 +370,10 @@ enum status example_text(struct example *x, const json_t *record, const struct e
         return read_segments(x, record);
     case EXAMPLE_TEXT:
         return read_text(x, record, o);
+    case EXAMPLE_CHOSEN:
+        return read_answer(x, record, o, "chosen");
+    case EXAMPLE_REJECTED:
+        return read_answer(x, record, o, "rejected");
     case EXAMPLE_AUTO:
     case EXAMPLE_IDS:
         break;

@@ -28,10 +28,16 @@ struct examples_options {
     double held_out; /* below 1: a part of the examples; from 1 on: their number */
     int wants_held;  /* those, each once; else the others */
     int packed;      /* batches have positions: windows_describe() */
+    int pairs;       /* samples are two examples each, in the order of a source */
     uint64_t seed;
 };
 
 struct examples;
+
+/* Adds the items of pairs: "tokens" and "targets", i32 [n_rows, 2, seq_len], "reference",
+ * f32 [n_rows, 2], and "is_pair", f32 [n_rows]: 0 for rows that do not count. */
+enum { ITEM_REFERENCE = 2, ITEM_IS_PAIR };
+void examples_describe_pairs(struct batch *b, int64_t n_rows, int64_t seq_len);
 
 /* ERR_DATA when nothing is left. The sources must outlive it. Batches are as windows_describe() of
  * windows.h says. */
@@ -39,6 +45,9 @@ enum status examples_open(struct examples **out, const struct examples_options *
 void examples_free(struct examples *x);
 
 struct dataset examples_dataset(struct examples *x);
+
+/* Of pairs: two numbers for each sample, all 0 at first, which its "reference" is. */
+float *examples_reference(struct examples *x, int64_t *n);
 
 /* Of packed ones: how many there are, in how many rows, and their tokens. */
 struct packing_counts {

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/length_order.h"
 #include "data/permutation.h"
 
 enum { MESSAGE_BYTES = 1024, MOST_SLOTS = 4096 };
@@ -32,7 +33,8 @@ struct loader {
     struct loader_cursor consumed;   /* moved by the caller's thread only */
     struct loader_cursor produced;   /* moved by the filling thread only, while it runs */
 
-    struct batch *batches; /* [n_slots], in the ring */
+    struct batch *batches;     /* [n_slots], in the ring */
+    struct length_order order; /* of grouped samples; the filling thread's while it runs */
 
     pthread_t thread;
     int running;
@@ -129,6 +131,20 @@ static enum status split_samples(struct loader *l)
     return loader_n_batches(l) > 0 ? OK : fail_short(l);
 }
 
+/* By the lengths of the samples of the split, and the steps they are seen in. */
+static enum status open_order(struct loader *l)
+{
+    const struct length_order_options o = {.data = &l->data,
+                                           .first_sample = l->first_sample,
+                                           .n_samples = l->n_samples,
+                                           .batch_samples = batch_samples(l),
+                                           .n_batches = loader_n_batches(l),
+                                           .step_batches = l->options.group_batches,
+                                           .seed = l->options.seed,
+                                           .shuffle = l->options.shuffle};
+    return length_order_init(&l->order, &o);
+}
+
 enum status loader_open(struct loader **out, const struct dataset *data,
                         const struct loader_options *options)
 {
@@ -146,6 +162,8 @@ enum status loader_open(struct loader **out, const struct dataset *data,
     enum status status;
     TRY_GOTO(split_samples(l), out);
     TRY_GOTO(mem_try_array(&l->batches, (size_t)options->n_slots, sizeof(*l->batches)), out);
+    if (options->group_batches > 0)
+        TRY_GOTO(open_order(l), out);
     l->consumed = (struct loader_cursor){
         .seed = options->seed, .n_samples = l->n_samples, .sample_size = data->size};
 out:
@@ -165,6 +183,7 @@ void loader_free(struct loader *l)
     (void)pthread_cond_destroy(&l->filled);
     (void)pthread_cond_destroy(&l->freed);
     mem_free(l->batches);
+    length_order_release(&l->order);
     mem_free(l);
 }
 
@@ -189,6 +208,8 @@ static void leave_batch(const struct loader *l, struct loader_cursor *c)
 
 static int64_t sample_at(const struct loader *l, const struct loader_cursor *c, int64_t place)
 {
+    if (l->options.group_batches > 0)
+        return l->first_sample + l->order.samples[place];
     if (!l->options.shuffle)
         return l->first_sample + place;
     return l->first_sample +
@@ -208,6 +229,8 @@ static enum status fill_slot(struct loader *l, int64_t i_batch)
     struct batch *b = slot(l, i_batch);
     b->n_valid = 0;
     enter_batch(l, &l->produced);
+    if (o->group_batches > 0)
+        b->length = length_order_step(&l->order, l->produced.epoch, l->produced.next_sample);
     for (int64_t row = 0; row < batch_rows(b); row++) {
         int64_t place = l->produced.next_sample + row * o->n_ranks + o->rank;
         if (place < l->n_samples)

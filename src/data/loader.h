@@ -46,6 +46,9 @@ struct loader_options {
     int keep_last; /* the last batch of an epoch is filled up, not dropped */
     int64_t rank, n_ranks;
     int64_t n_slots; /* batches in the ring, at least 1 */
+    /* Above 0: samples of about one length come together (length_order.h), so many batches being a
+     * step; batches then say how long the longest sample of their step is. */
+    int64_t group_batches;
 };
 
 /* Where a run stands: everything up to here has been released. Plain data: checkpoints store it as

@@ -17,14 +17,14 @@ enum {
 int64_t source_examples_bytes(void)
 {
     return records_bytes(RECORD_BYTES) + (int64_t)BYTES_PER_BYTE * RECORD_BYTES +
-           (int64_t)encoder_bytes(RECORD_BYTES) + (int64_t)sizeof(struct example);
+           (int64_t)encoder_bytes(RECORD_BYTES) + 2 * (int64_t)sizeof(struct example);
 }
 
 struct maker {
     const struct source_options *options;
     struct records *records;
     struct encoder *encoder;
-    struct example example;
+    struct example examples[2]; /* of a preference both are there before one is written */
     struct token_writer *writer;
     struct example_counts counts;
 };
@@ -37,30 +37,61 @@ static size_t count_labels(const struct example *x)
     return n;
 }
 
-static enum status add_example(struct maker *m)
+static bool is_long(const struct maker *m, const struct example *x)
 {
-    const struct example_options *o = m->options->examples;
-    struct example *x = &m->example;
-    if (o->max_tokens > 0 && (int64_t)x->ids.n > o->max_tokens) {
-        *(o->drops_long ? &m->counts.n_dropped : &m->counts.n_truncated) += 1;
-        if (o->drops_long)
-            return OK;
-        x->ids.n = x->labels.n = (size_t)o->max_tokens;
+    int64_t most = m->options->examples->max_tokens;
+    return most > 0 && (int64_t)x->ids.n > most;
+}
+
+static void cut(const struct maker *m, struct example *x)
+{
+    if (is_long(m, x))
+        x->ids.n = x->labels.n = (size_t)m->options->examples->max_tokens;
+}
+
+/* The examples of a record: all of them are written, or none is. */
+static enum status add_examples(struct maker *m, int n)
+{
+    bool any_long = false, any_empty = false;
+    for (int i = 0; i < n; i++) {
+        any_long |= is_long(m, &m->examples[i]);
+        cut(m, &m->examples[i]);
+        any_empty |= count_labels(&m->examples[i]) == 0;
     }
-    if (count_labels(x) == 0) {
-        m->counts.n_unlabelled++;
+    if (any_long && m->options->examples->drops_long) {
+        m->counts.n_dropped++;
         return OK;
     }
-    TRY(token_writer_add(m->writer, x->ids.items, x->labels.items, x->ids.n));
-    return token_writer_end_example(m->writer);
+    m->counts.n_truncated += any_long;
+    m->counts.n_unlabelled += any_empty;
+    for (int i = 0; i < n && !any_empty; i++) {
+        const struct example *x = &m->examples[i];
+        TRY(token_writer_add(m->writer, x->ids.items, x->labels.items, x->ids.n));
+        TRY(token_writer_end_example(m->writer));
+    }
+    return OK;
+}
+
+static enum status make_pair(struct maker *m, const json_t *record)
+{
+    const struct source_options *o = m->options;
+    for (int i = 0; i < 2; i++) {
+        struct example_options one = *o->examples;
+        one.form = i ? EXAMPLE_REJECTED : EXAMPLE_CHOSEN;
+        TRY(example_make(&m->examples[i], record, &one, o->tokenizer, m->encoder));
+    }
+    return OK;
 }
 
 static enum status add_record(struct maker *m, const json_t *record)
 {
     const struct source_options *o = m->options;
-    enum status status = example_make(&m->example, record, o->examples, o->tokenizer, m->encoder);
+    bool pairs = o->examples->pairs != 0;
+    enum status status =
+        pairs ? make_pair(m, record)
+              : example_make(&m->examples[0], record, o->examples, o->tokenizer, m->encoder);
     if (status == OK)
-        status = add_example(m);
+        status = add_examples(m, pairs ? 2 : 1);
     return status == OK ? OK : status_prefix(status, "%s", records_where(m->records));
 }
 
@@ -106,7 +137,8 @@ enum status source_read_examples(const struct source_options *options, const cha
     TRY_GOTO(add_records(&m), out);
     TRY_GOTO(check_any(&m, path), out);
 out:
-    example_release(&m.example);
+    example_release(&m.examples[0]);
+    example_release(&m.examples[1]);
     encoder_free(m.encoder);
     records_close(m.records);
     return status;
@@ -118,8 +150,8 @@ uint64_t source_examples_hash(const struct example_options *o)
                                  o->fields.content,   o->fields.instruction, o->fields.input,
                                  o->fields.output,    o->fields.system,      o->fields.prompt,
                                  o->fields.completion};
-    const int64_t facts[] = {(int64_t)o->form, o->train_on_inputs, o->max_tokens,
-                             o->drops_long,    o->max_records,     o->chat != NULL};
+    const int64_t facts[] = {(int64_t)o->form, o->train_on_inputs, o->max_tokens, o->drops_long,
+                             o->max_records,   o->chat != NULL,    o->pairs};
     uint64_t hash = o->chat ? chat_template_hash(o->chat) : 0;
     hash = XXH3_64bits_withSeed(facts, sizeof(facts), hash);
     for (size_t i = 0; i < ARRAY_LEN(names); i++)

@@ -30,8 +30,9 @@ static enum status open_task(struct engine *e, const struct engine_options *o)
     TRY(adapter_from_config(e->own_model, e->config, o->hub_folder, &e->adapter_folder));
     e->task.model = e->model = e->own_model;
     if (!o->task)
-        e->task.def = task_for(e->model);
-    e->task.packed = e->task.def->packs && e->task.def->packs(e->config);
+        e->task.def = task_for(e->model, e->config);
+    if (e->task.def->configure)
+        e->task.def->configure(&e->task, e->config);
     return OK;
 }
 
@@ -113,12 +114,14 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
 /* Useful FLOPs of an optimizer step; what is frozen has no product for a gradient of its own. */
 static double step_flops(const struct engine *e)
 {
+    const struct task_def *task = e->task.def;
     for (int i = 0; i < e->request.n_stages; i++) {
         const struct stage_request *r = &e->request.stages[i];
+        double n_met = task->meetings ? (double)task->meetings(&e->task, r->seq_len) : 1.0;
         if (r->purpose == STAGE_TRAIN)
             return (double)request_units(r, &e->task) *
-                   (e->task.def->flops(&e->task, e->forecast.n_active, r->seq_len) -
-                    2.0 * (double)e->forecast.n_frozen);
+                   (task->flops(&e->task, e->forecast.n_active, r->seq_len) -
+                    2.0 * n_met * (double)e->forecast.n_frozen);
     }
     return 0;
 }

@@ -111,7 +111,9 @@ optimizer_for(const struct task *task, const struct stage_request *r, const stru
     struct optimizer_options o = n->optimizer;
     o.precision = n->precision;
     o.n_micro = r->n_micro;
-    o.nominal_count = (double)request_units(r, task);
+    struct stage_request whole = *r;
+    whole.seq_len = r->full_len ? r->full_len : r->seq_len;
+    o.nominal_count = (double)request_units(&whole, task);
     return o;
 }
 
@@ -174,6 +176,41 @@ static enum status build_eval(struct stage *s, const struct task *task,
     return graph_eliminate_dead(s->graph);
 }
 
+/* Parameters have a place in every program, read or not, because they are loaded and saved; here
+ * those that nothing reads are the business of the other stages. */
+static void forget_unread(struct graph *g)
+{
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        bool read = graph_value(g, v)->role != ROLE_PARAMETER;
+        for (node_id k = 0; (size_t)k < g->nodes.n && !read; k++) {
+            const struct node *n = graph_node(g, k);
+            for (int i = 0; i < n->n_in; i++)
+                read |= n->in[i] == v;
+        }
+        if (!read)
+            graph_value(g, v)->role = ROLE_FROZEN;
+    }
+}
+
+/* The network without its adapter. */
+static enum status build_reference(struct stage *s, const struct task *task,
+                                   const struct stage_request *r, const struct numerics *n)
+{
+    struct model_request request = {.purpose = MODEL_EVAL,
+                                    .batch = r->batch,
+                                    .seq_len = r->seq_len,
+                                    .dtype = DTYPE_F32,
+                                    .loss_chunks = n->loss_chunks,
+                                    .no_adapter = true};
+    TRY(build_network(s, task, "reference", &request));
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    TRY(set_precision(s, &n->precision));
+    TRY(graph_add_output(s->graph, REFERENCE_OUTPUT, s->io.reference));
+    TRY(graph_eliminate_dead(s->graph));
+    forget_unread(s->graph);
+    return OK;
+}
+
 /* Nobody keeps a wider copy: parameters have the dtype of weights throughout. */
 static enum status build_decode(struct stage *s, const struct task *task,
                                 const struct stage_request *r, const struct numerics *n)
@@ -195,10 +232,9 @@ enum status stage_build(struct stage *s, const struct task *task, const struct s
     static enum status (*const builders[])(struct stage *, const struct task *,
                                            const struct stage_request *,
                                            const struct numerics *) = {
-        [STAGE_TRAIN] = build_train,
-        [STAGE_EVAL] = build_eval,
-        [STAGE_PREFILL] = build_decode,
-        [STAGE_DECODE] = build_decode,
+        [STAGE_TRAIN] = build_train,         [STAGE_EVAL] = build_eval,
+        [STAGE_PREFILL] = build_decode,      [STAGE_DECODE] = build_decode,
+        [STAGE_REFERENCE] = build_reference,
     };
     s->purpose = r->purpose;
     s->n_micro = r->n_micro;

@@ -129,9 +129,10 @@ enum status request_from_config(struct stage_request *r, enum stage_purpose purp
                                 const struct config *cfg, const struct task *task)
 {
     bool train = purpose == STAGE_TRAIN;
+    bool evaluates = purpose == STAGE_EVAL;
     *r = (struct stage_request){
         .purpose = purpose,
-        .batch = train ? cfg->per_device_train_batch_size : cfg->per_device_eval_batch_size,
+        .batch = evaluates ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
         .seq_len = cfg->max_seq_length,
         .n_micro = train ? cfg->gradient_accumulation_steps : 1,
     };

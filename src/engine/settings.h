@@ -43,6 +43,8 @@ struct stage_request {
     int64_t seq_len;   /* of each, where the task cuts them to a length */
     int64_t n_micro;   /* TRAIN: micro-steps of an optimizer step; else 1 */
     int64_t cache_len; /* PREFILL, DECODE: tokens a sequence may have */
+    int64_t full_len;  /* TRAIN: the longest samples of the run, by which gradients are scaled; 0:
+                        * these are */
 };
 
 /* ERR_UNSUPPORTED, with what to write instead, when the device lacks what the config asks for. */

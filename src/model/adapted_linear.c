@@ -215,7 +215,7 @@ value_id adapted_linear(struct parts *p, value_id x, const struct linear_spec *s
     struct builder *b = p->b;
     bool stretches = p->m->adapter->magnitude;
     struct adapters all = add_adapters(p, s, p->out->n_params - (bias == VALUE_NONE ? 1 : 2));
-    if (b->status != OK || all.n == 0)
+    if (b->status != OK || all.n == 0 || p->r->no_adapter)
         return plain_linear(p, x, w, bias);
     value_id y = plain_linear(p, x, w, stretches ? VALUE_NONE : bias);
     value_id h = build_down(p, x, &all), up = build_up(p, &all);

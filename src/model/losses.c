@@ -1,5 +1,7 @@
 #include "model/losses.h"
 
+#include <string.h>
+
 int losses_add_sum(struct builder *b, struct model_graph *m, const char *name, value_id value)
 {
     BUG_ON(m->n_sums == MODEL_MOST_SUMS);
@@ -38,4 +40,9 @@ double losses_mean(const struct model_graph *m, int i, const double *sums)
 const char *losses_name(const struct model_graph *m, int i)
 {
     return m->sums[m->losses[i].sum].name;
+}
+
+bool losses_is_told(const struct model_graph *m, int i)
+{
+    return m->n_losses > 1 && strcmp(losses_name(m, i), "loss") != 0;
 }

@@ -29,6 +29,9 @@ int losses_count(const struct model_graph *m);
 /* What training minimises, and loss i alone, from the sums as the host read them. */
 double losses_total(const struct model_graph *m, const double *sums);
 double losses_mean(const struct model_graph *m, int i, const double *sums);
+/* Whether a loss is told under its own name beside the total: not where it is the only one, nor
+ * one that is called "loss", which is the total. */
+bool losses_is_told(const struct model_graph *m, int i);
 const char *losses_name(const struct model_graph *m, int i);
 
 #ifdef __cplusplus

@@ -86,6 +86,8 @@ struct model_request {
     int64_t batch, seq_len;
     int64_t cache_len; /* DECODE */
     bool packed;       /* TRAIN, EVAL: samples share rows; "positions" says where they begin */
+    bool pairs;        /* TRAIN, EVAL: rows come in pairs, and each has a loss of its own */
+    bool no_adapter;   /* the adapter's parameters are there and add nothing */
     enum dtype dtype;  /* of parameters and activations as built (F32; passes may change it) */
     /* loss */
     int64_t loss_chunks; /* 0: the kernel chooses */
@@ -113,6 +115,8 @@ struct model_graph {
     value_id position;  /* i32 [1] input (DECODE): position of the first token */
     value_id positions; /* i32 [T] input (DECODE): position, position + 1, ... */
     value_id logits;
+    value_id row_losses; /* [batch], where rows come in pairs: each the sum over its labels */
+    value_id reference;  /* what a task computes before it trains; else VALUE_NONE */
     /* f32 numbers to be added up over micro-steps and batches, then read by the host */
     struct graph_output sums[MODEL_MOST_SUMS];
     int n_sums;

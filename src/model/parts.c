@@ -33,18 +33,32 @@ const char *parts_hf_name(const struct parts *p, const char *name)
     return text ? text : "";
 }
 
+/* Pairs are samples: they have an axis of their own outside. */
+static value_id rows_input(struct parts *p, const char *name)
+{
+    const struct model_request *r = p->r;
+    struct shape rows = shape_of(2, r->batch, r->seq_len);
+    struct shape pairs = shape_of(3, r->batch / 2, INT64_C(2), r->seq_len);
+    value_id x = build_value(p->b, name, ROLE_INPUT, DTYPE_I32, r->pairs ? pairs : rows);
+    return r->pairs ? build_reshape(p->b, x, rows) : x;
+}
+
 void parts_begin(struct parts *p)
 {
     struct model_graph *out = p->out;
     const struct model_request *r = p->r;
-    *out = (struct model_graph){
-        .position = VALUE_NONE, .positions = VALUE_NONE, .rng = VALUE_NONE, .logits = VALUE_NONE};
+    *out = (struct model_graph){.position = VALUE_NONE,
+                                .positions = VALUE_NONE,
+                                .rng = VALUE_NONE,
+                                .logits = VALUE_NONE,
+                                .row_losses = VALUE_NONE,
+                                .reference = VALUE_NONE};
     p->targets = p->positions = VALUE_NONE;
     out->n_blocks = (int)p->m->n_layers;
     struct shape batch = shape_of(2, r->batch, r->seq_len);
-    p->tokens = build_value(p->b, "tokens", ROLE_INPUT, DTYPE_I32, batch);
+    p->tokens = rows_input(p, "tokens");
     if (r->purpose == MODEL_TRAIN || r->purpose == MODEL_EVAL)
-        p->targets = build_value(p->b, "targets", ROLE_INPUT, DTYPE_I32, batch);
+        p->targets = rows_input(p, "targets");
     if (r->packed)
         p->positions = build_value(p->b, "positions", ROLE_INPUT, DTYPE_I32, batch);
     if (r->purpose == MODEL_DECODE) {
@@ -280,6 +294,38 @@ static value_id cap_logits(struct parts *p, value_id logits, double softcap)
     return build(b, OP_scale, IN(y), ATTRS({.name = "factor", .f = softcap}));
 }
 
+static value_id head_loss(struct parts *p, value_id x, value_id weight, value_id targets,
+                          double softcap)
+{
+    const struct model_request *r = p->r;
+    return build(p->b, OP_linear_cross_entropy, IN(x, weight, targets),
+                 ATTRS({.name = "chunks", .i = r->loss_chunks},
+                       {.name = "label_smoothing", .f = r->label_smoothing},
+                       {.name = "z_loss", .f = r->z_loss}, {.name = "softcap", .f = softcap}));
+}
+
+/* Row i of [B, ..] by itself. */
+static value_id row_of(struct parts *p, value_id x, int64_t i)
+{
+    return build(
+        p->b, OP_slice, IN(x),
+        ATTRS({.name = "axis", .i = 0}, {.name = "start", .i = i}, {.name = "length", .i = 1}));
+}
+
+/* Logits are those of one row at a time. */
+static void build_row_losses(struct parts *p, value_id x, value_id weight, double softcap)
+{
+    struct builder *b = p->b;
+    int64_t n = p->r->batch;
+    value_id *rows = pool_alloc(&b->g->pool, sizeof(*rows) * (size_t)n);
+    pool_check(p);
+    if (b->status != OK)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = head_loss(p, row_of(p, x, i), weight, row_of(p, p->targets, i), softcap);
+    p->out->row_losses = build(b, OP_concat, rows, (int)n, ATTRS({.name = "axis", .i = 0}));
+}
+
 void parts_head(struct parts *p, value_id x, value_id weight, double softcap)
 {
     struct builder *b = p->b;
@@ -291,11 +337,11 @@ void parts_head(struct parts *p, value_id x, value_id weight, double softcap)
         out->logits = build_name(b, logits, "logits");
         return;
     }
-    value_id loss =
-        build(b, OP_linear_cross_entropy, IN(x, weight, p->targets),
-              ATTRS({.name = "chunks", .i = p->r->loss_chunks},
-                    {.name = "label_smoothing", .f = p->r->label_smoothing},
-                    {.name = "z_loss", .f = p->r->z_loss}, {.name = "softcap", .f = softcap}));
+    if (p->r->pairs) {
+        build_row_losses(p, x, weight, softcap);
+        return;
+    }
+    value_id loss = head_loss(p, x, weight, p->targets, softcap);
     value_id count = build_name(b, build_output(b, 1), "count");
     (void)build_name(b, loss, "loss_sum");
     losses_add(b, out, "loss", 1.0, loss, losses_add_sum(b, out, "count", count));

@@ -53,6 +53,8 @@ struct storage {
     struct pool pool;
     VEC(struct storage_entry) entries;
     int64_t n_bytes[TIER_COUNT]; /* end of the last entry of each tier */
+    int32_t *slots;              /* [n_slots], a power of two: entries by their hash; -1: none */
+    size_t n_slots;
 };
 
 void storage_init(struct storage *s);

@@ -20,11 +20,38 @@ void storage_release(struct storage *s)
 static int32_t find(const struct storage *s, const char *name)
 {
     uint64_t hash = hash_text(name);
-    for (size_t i = 0; i < s->entries.n; i++) {
+    for (size_t at = (size_t)hash; s->n_slots > 0; at++) {
+        int32_t i = s->slots[at & (s->n_slots - 1)];
+        if (i < 0)
+            return -1;
         if (s->entries.items[i].hash == hash && strcmp(s->entries.items[i].name, name) == 0)
-            return (int32_t)i;
+            return i;
     }
     return -1;
+}
+
+static void take_slot(struct storage *s, int32_t i)
+{
+    size_t at = (size_t)s->entries.items[i].hash;
+    while (s->slots[at & (s->n_slots - 1)] >= 0)
+        at++;
+    s->slots[at & (s->n_slots - 1)] = i;
+}
+
+/* The last entry gets a slot; half of them stay free. */
+static enum status index_last(struct storage *s)
+{
+    if (2 * s->entries.n <= s->n_slots) {
+        take_slot(s, (int32_t)s->entries.n - 1);
+        return OK;
+    }
+    s->n_slots = MAX(2 * s->n_slots, (size_t)64);
+    TRY(pool_try(&s->pool, &s->slots, s->n_slots * sizeof(*s->slots)));
+    for (size_t i = 0; i < s->n_slots; i++)
+        s->slots[i] = -1;
+    for (size_t i = 0; i < s->entries.n; i++)
+        take_slot(s, (int32_t)i);
+    return OK;
 }
 
 enum status storage_need(struct storage *s, const char *name, enum memory_class kind,
@@ -48,7 +75,7 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
     TRY(vec_push(&s->entries, e));
     s->n_bytes[tier] += align_up(n_bytes, tier_align(tier));
     *index = (int32_t)s->entries.n - 1;
-    return OK;
+    return index_last(s);
 }
 
 const struct storage_entry *storage_find(const struct storage *s, const char *name)

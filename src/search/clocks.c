@@ -153,7 +153,8 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
     double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->copies_in;
     double part = (double)MIN(w->n_in, o->ring_bytes) / (double)w->n_in;
     double first = (double)MIN(w->largest_in, w->n_in) / (double)w->n_in;
-    double start = MAX(r->in, fetch_start(c, o, r, q));
+    double start = fetch_start(c, o, r, q); /* which moves the window: not inside of a macro */
+    start = MAX(start, r->in);
     bool waits = w->largest_in > o->ring_bytes;
     *begins = MAX(*begins, start + (waits ? 1.0 : first) * all);
     r->in = start + part * all;

@@ -43,7 +43,9 @@ enum status deferral_try(struct workload *w, const struct limits *limits,
     const struct stage *s = workload_stage(w, STAGE_TRAIN);
     double now, then = HUGE_VAL;
     bool can_hide = w->device->ops->queue != NULL; /* copies run beside kernels */
-    if (!s || !can_hide || !decisions_copy(d) || !plan_may_defer(&s->plan, s->graph))
+    if (!s || workload_n_training(w) > 1)          /* what is carried over is one program's */
+        return OK;
+    if (!can_hide || !decisions_copy(d) || !plan_may_defer(&s->plan, s->graph))
         return OK;
     TRY(time_step(w, limits, times, &now));
     if (!isfinite(now))

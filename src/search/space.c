@@ -58,9 +58,10 @@ static int64_t largest(const int64_t *peaks, int n)
 static int64_t kept_by_others(const struct space *s, int k, int place, int phase)
 {
     int64_t n_bytes = 0;
+    int at = s->survey.phases[phase].beside;
     for (int p = 0; p < s->survey.n_places; p++) {
         const struct place_facts *x = &s->survey.places[p];
-        bool alive = x->forward >= 0 && x->forward <= phase && phase <= x->backward;
+        bool alive = x->forward >= 0 && x->forward <= at && at <= x->backward;
         if (p != place && alive)
             n_bytes += s->options[p].items[MIN(k, s->options[p].n - 1)].n_kept;
     }
@@ -331,6 +332,9 @@ static int home_counts(const struct space *s, int counts[8])
     return n;
 }
 
+/* Classes of states and gradients that are less than such a part of the room: of an adapter. */
+enum { SMALL_SHARE = 16 };
+
 /* The homes of a class that are looked at; one where there is nothing to choose. */
 static int list_homes(const struct space *s, enum home_class c, struct homes out[16])
 {
@@ -341,10 +345,11 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
             (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};
         return 1;
     }
+    bool is_small = class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
     for (int ends = 0; ends < 2; ends++) {
         for (int i = 0; i < n_counts; i++) {
-            if (c == HOME_GRADIENTS && counts[i] != 0 && counts[i] != s->n_blocks &&
-                counts[i] != s->n_blocks / 2)
+            bool is_end = counts[i] == 0 || counts[i] == s->n_blocks;
+            if (!is_end && (is_small || (c == HOME_GRADIENTS && counts[i] != s->n_blocks / 2)))
                 continue; /* none, half, all: steps find the rest */
             out[n++] = (struct homes){.n_blocks = counts[i], .ends = ends == 1};
         }

@@ -52,18 +52,25 @@ static enum status find_phases(struct surveyor *x, const double *instr_seconds)
     for (int i = 0; i < (int)p->sections.n; i++) {
         const struct section *section = &p->sections.items[i];
         const struct node *before = NULL;
+        int beside = -1;
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *instr = &p->instrs.items[k];
             if (instr->kind != INSTR_COMPUTE)
                 continue;
             if (s->phase_of[instr->node] >= 0) {
+                if (s->phases[s->phase_of[instr->node]].section != i)
+                    beside = s->phase_of[instr->node];
                 add_slice(x, instr->node, i, instr_seconds[k]);
                 continue;
             }
             const struct node *n = graph_node(x->g, instr->node);
-            if (starts_phase(n, before))
-                s->phases[s->n_phases++] = (struct phase){
-                    .place = place_of_node(x->plan, x->g, instr->node), .section = i};
+            if (starts_phase(n, before)) {
+                s->phases[s->n_phases] =
+                    (struct phase){.place = place_of_node(x->plan, x->g, instr->node),
+                                   .section = i,
+                                   .beside = beside < 0 ? s->n_phases : beside};
+                s->n_phases++;
+            }
             before = n;
             s->phase_of[instr->node] = s->n_phases - 1;
             s->phases[s->n_phases - 1].seconds += instr_seconds[k];
@@ -303,6 +310,21 @@ static enum status touch_gradient(struct surveyor *x, node_id k, value_id v)
     return OK;
 }
 
+/* What is never kept is made again where it is read, of operands that are fetched again. */
+static enum status touch_made_again(struct surveyor *x, node_id k, node_id producer)
+{
+    const struct node *n = graph_node(x->g, producer);
+    if (op_get(n->op)->recompute != RECOMPUTE_ALWAYS ||
+        x->s->phase_of[producer] == x->s->phase_of[k])
+        return OK;
+    for (int i = 0; i < n->n_in; i++) {
+        value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(x->g, n->in[i]);
+        if (root != VALUE_NONE && graph_value(x->g, root)->producer == NODE_NONE)
+            TRY(touch_root(x, k, root, false));
+    }
+    return OK;
+}
+
 static enum status touch_operands(struct surveyor *x, node_id k)
 {
     const struct node *n = graph_node(x->g, k);
@@ -311,6 +333,8 @@ static enum status touch_operands(struct surveyor *x, node_id k)
             continue;
         value_id root = value_root(x->g, n->in[i]);
         const struct value *v = graph_value(x->g, root);
+        if (v->producer != NODE_NONE)
+            TRY(touch_made_again(x, k, v->producer));
         if (v->producer == NODE_NONE)
             TRY(touch_root(x, k, root, false));
         else if (n->pass == PASS_UPDATE && graph_node(x->g, v->producer)->pass == PASS_BACKWARD)
@@ -444,44 +468,4 @@ void survey_release(struct survey *s)
 {
     pool_release(&s->pool);
     *s = (struct survey){0};
-}
-
-/* ---- peaks ----------------------------------------------------------------------------------- */
-
-/* What comes before a phase's first node (fetches, nodes that run again) is part of it. */
-static void peaks_of_sections(const struct survey *s, const struct program *p,
-                              const int64_t *changes, int64_t *peaks)
-{
-    int64_t live = 0, most = 0;
-    int phase = 0;
-    for (size_t k = 0; k < p->instrs.n; k++) {
-        const struct instr *i = &p->instrs.items[k];
-        live += changes[k];
-        most = MAX(most, live);
-        if (i->kind != INSTR_COMPUTE || i->recompute || s->phase_of[i->node] < 0)
-            continue;
-        phase = s->phase_of[i->node];
-        peaks[phase] = MAX(peaks[phase], most);
-        most = live;
-    }
-    if (s->n_phases > 0)
-        peaks[phase] = MAX(peaks[phase], most);
-}
-
-enum status survey_peaks(const struct survey *s, const struct program *p, int64_t *peaks)
-{
-    int64_t *changes;
-    TRY(mem_try_array(&changes, p->instrs.n + 1, sizeof(*changes)));
-    memset(peaks, 0, (size_t)s->n_phases * sizeof(*peaks));
-    for (size_t i = 0; i < p->buffers.n; i++) {
-        const struct buffer *b = &p->buffers.items[i];
-        if (b->tier != TIER_DEVICE || b->storage >= 0 || b->merged_into >= 0 || b->last < b->first)
-            continue;
-        int64_t n_bytes = align_up(b->n_bytes, ARENA_ALIGN);
-        changes[b->first] += n_bytes;
-        changes[b->last + 1] -= n_bytes;
-    }
-    peaks_of_sections(s, p, changes, peaks);
-    mem_free(changes);
-    return OK;
 }

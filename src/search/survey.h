@@ -43,6 +43,9 @@ struct place_facts {
 struct phase {
     int place;
     int section;
+    /* The phase of an earlier section that runs again beside it: updates between the backward nodes
+     * of the last micro-step. Where there is none, itself. */
+    int beside;
     double seconds; /* with everything kept */
 };
 

@@ -42,6 +42,14 @@ struct stage *workload_stage(const struct workload *w, enum stage_purpose purpos
     return NULL;
 }
 
+int workload_n_training(const struct workload *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_stages; i++)
+        n += w->stages[i].purpose == STAGE_TRAIN;
+    return n;
+}
+
 const struct stage *workload_fullest(const struct workload *w, enum tier t)
 {
     const struct stage *fullest = &w->stages[0];

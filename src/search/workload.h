@@ -19,10 +19,11 @@ extern "C" {
 #endif
 
 enum stage_purpose {
-    STAGE_TRAIN,   /* an optimizer step */
-    STAGE_EVAL,    /* the loss of a batch */
-    STAGE_PREFILL, /* several tokens into a key/value cache */
-    STAGE_DECODE,  /* one more token */
+    STAGE_TRAIN,     /* an optimizer step */
+    STAGE_EVAL,      /* the loss of a batch */
+    STAGE_PREFILL,   /* several tokens into a key/value cache */
+    STAGE_DECODE,    /* one more token */
+    STAGE_REFERENCE, /* what the network says of a batch before it is trained */
 };
 
 /* A graph, the decisions about it and what came of them. */
@@ -76,6 +77,8 @@ enum status workload_bound(struct workload *w) MUST_CHECK;
 
 /* The stage for a purpose, or NULL. */
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);
+/* How many train: lengths of samples have a program each. The first is of the longest. */
+int workload_n_training(const struct workload *w);
 /* The stage whose program needs the most of a tier. */
 const struct stage *workload_fullest(const struct workload *w, enum tier t);
 

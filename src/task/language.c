@@ -12,7 +12,7 @@ static double perplexity(const struct model_graph *io, const double *sums)
 static const struct task_metric metrics[] = {
     {.name = "perplexity", .value = perplexity, .is_logged = true}};
 
-static enum status check(const struct task *t, const struct config *cfg)
+enum status language_check(const struct task *t, const struct config *cfg)
 {
     long long length = (long long)cfg->max_seq_length,
               context = (long long)t->model->language.context;
@@ -25,6 +25,11 @@ static enum status check(const struct task *t, const struct config *cfg)
                 "the model has positions for %lld tokens, and max_seq_length is %lld unless it is "
                 "given: set max_seq_length=%lld",
                 context, length, context);
+}
+
+static void configure(struct task *t, const struct config *cfg)
+{
+    t->packed = language_packs(cfg);
 }
 
 static void describe(const struct task *t, const struct batch_sizes *sizes, struct batch *out)
@@ -48,7 +53,7 @@ static int64_t units(const struct task *t, int64_t length)
 
 /* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
  * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
-static double flops(const struct task *t, int64_t n_active, int64_t length)
+double language_flops(const struct task *t, int64_t n_active, int64_t length)
 {
     const struct model *m = t->model;
     double lookups = m->language.tied ? 0.0 : (double)m->language.vocab_size * (double)m->hidden;
@@ -56,7 +61,7 @@ static double flops(const struct task *t, int64_t n_active, int64_t length)
     return 6.0 * ((double)n_active - lookups) + 6.0 * attention;
 }
 
-static int64_t n_blocks(const struct task *t)
+int64_t language_n_blocks(const struct task *t)
 {
     return t->model->n_layers;
 }
@@ -73,13 +78,13 @@ const struct task_def task_language = {
     .metrics = metrics,
     .n_metrics = ARRAY_LEN(metrics),
     .data = &language_data,
-    .check = check,
-    .packs = language_packs,
+    .check = language_check,
+    .configure = configure,
     .describe = describe,
     .build = build_graph,
-    .n_blocks = n_blocks,
+    .n_blocks = language_n_blocks,
     .units = units,
-    .flops = flops,
+    .flops = language_flops,
 };
 
 struct task language_task(const struct model *model)

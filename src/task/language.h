@@ -35,6 +35,10 @@ const struct source *language_source(const void *data);
 /* ---- inside task/ ---------------------------------------------------------------------------- */
 
 extern const struct task_data_def language_data;
+/* What any task of a model of language answers. */
+enum status language_check(const struct task *t, const struct config *cfg) MUST_CHECK;
+double language_flops(const struct task *t, int64_t n_active, int64_t length);
+int64_t language_n_blocks(const struct task *t);
 /* Records are packed where the config asks for it; texts are one stream anyway. */
 bool language_packs(const struct config *cfg);
 

@@ -195,6 +195,7 @@ static enum status open_examples(struct language_data *x, const struct source_li
         .held_out = is_split ? cfg->val_set_size : 0,
         .wants_held = eval && is_split,
         .packed = x->options.task->packed,
+        .pairs = cfg->rl == CONFIG_RL_DPO,
         .seed = (uint64_t)cfg->data_seed,
     };
     enum status status = examples_open(&x->examples[eval], &o);
@@ -273,6 +274,14 @@ static enum status look_through(const struct language_data *x, bool eval, struct
     return OK;
 }
 
+static int64_t count_pairs(const struct source_list *l)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < l->n; i++)
+        n += source_n_examples(l->items[i]) / 2;
+    return n;
+}
+
 static enum status identity(const void *data, json_t **out)
 {
     const struct language_data *x = data;
@@ -281,9 +290,18 @@ static enum status identity(const void *data, json_t **out)
     if (x->sources[true].n)
         TRY(look_through(x, true, &survey));
     TRY(look_through(x, false, &survey));
-    *out = json_pack("{s:I, s:s}", "tokens", (json_int_t)survey.n_tokens, "hash",
-                     file_hash_text(digits, survey.hash));
+    bool pairs = x->config->rl == CONFIG_RL_DPO;
+    *out = json_pack("{s:I, s:s}", pairs ? "pairs" : "tokens",
+                     (json_int_t)(pairs ? count_pairs(&x->sources[false]) : survey.n_tokens),
+                     "hash", file_hash_text(digits, survey.hash));
     return *out ? OK : FAIL(ERR_MEMORY, "out of memory for the run's settings");
+}
+
+static float *reference(void *data, bool eval, int64_t *n)
+{
+    struct language_data *x = data;
+    *n = 0;
+    return x->examples[eval] ? examples_reference(x->examples[eval], n) : NULL;
 }
 
 /* The tokenizer that made the tokens, where it is not the one of the model's folder. One that was
@@ -303,4 +321,5 @@ const struct task_data_def language_data = {
     .dataset = dataset,
     .identity = identity,
     .tokenizer = tokenizer_name,
+    .reference = reference,
 };

@@ -62,12 +62,14 @@ static struct example_fields example_fields(const struct config_dataset *d)
                                    .completion = f->completion};
 }
 
-/* An entry that says so, or whose first record does. */
-static bool is_examples(const struct config_dataset *d)
+/* An entry that says so, or whose first record does; preferences always are. */
+static bool is_examples(const struct config *cfg, const struct config_dataset *d)
 {
     enum source_kind kind = source_kind(d->type);
     struct example_fields fields = example_fields(d);
     const struct source_options o = {.kind = kind, .paths = &d->path, .n_paths = 1};
+    if (cfg->rl == CONFIG_RL_DPO)
+        return true;
     if (kind == SOURCE_EXAMPLES || !d->path || (kind != SOURCE_AUTO && kind != SOURCE_JSONL))
         return kind == SOURCE_EXAMPLES;
     return source_has_examples(&o, &fields);
@@ -75,8 +77,8 @@ static bool is_examples(const struct config_dataset *d)
 
 bool language_packs(const struct config *cfg)
 {
-    const struct source_list_options lists[] = {{.datasets = &cfg->datasets},
-                                                {.datasets = &cfg->eval_datasets}};
+    const struct source_list_options lists[] = {{.config = cfg, .datasets = &cfg->datasets},
+                                                {.config = cfg, .datasets = &cfg->eval_datasets}};
     return cfg->packing == CONFIG_TRISTATE_TRUE &&
            (source_list_has_examples(&lists[0]) || source_list_has_examples(&lists[1]));
 }
@@ -85,7 +87,7 @@ bool source_list_has_examples(const struct source_list_options *o)
 {
     bool any = false;
     for (size_t i = 0; i < o->datasets->n; i++)
-        any |= is_examples(&o->datasets->items[i]);
+        any |= is_examples(o->config, &o->datasets->items[i]);
     return any;
 }
 
@@ -262,6 +264,7 @@ static enum status open_with_template(struct source_list *out, const struct sour
         .train_on_inputs = cfg->train_on_inputs,
         .max_tokens = cfg->max_seq_length,
         .drops_long = cfg->excess_length_strategy == CONFIG_OVERFLOW_DROP,
+        .pairs = cfg->rl == CONFIG_RL_DPO,
     };
     status = open_examples(out, l, folder, &e);
     chat_template_free(chat);

@@ -3,8 +3,8 @@
  * A task owns what goes into a step (the tensors of a batch, and the data they come from), the
  * graph with its losses, the metrics made of its sums, its FLOPs, and the words in which progress
  * is told. Engine, trainer, evaluator and reports ask the task; none of them knows what a token is.
- * language.h is the task of predicting the next token, samples.h that of networks whose samples are
- * tensors.
+ * language.h is the task of predicting the next token, preference.h that of preferring one answer
+ * to another, samples.h that of networks whose samples are tensors.
  *
  *     struct task t = {.def = &task_language, .model = model};
  *     t.def->describe(&t, &sizes, &batch);             the inputs, by name
@@ -51,6 +51,7 @@ struct task {
     const struct task_def *def;
     const struct model *model; /* borrowed; NULL: the task builds its network by itself */
     bool packed;               /* samples share rows, and batches say where each begins */
+    double beta, smoothing;    /* of preferences: preference.c */
 };
 
 struct task_data_options {
@@ -78,6 +79,9 @@ struct task_data_def {
     /* The name of the tokenizer that a checkpoint has to take along; NULL: none. NULL function: the
      * task knows no tokenizers. */
     const char *(*tokenizer)(const void *data);
+    /* Of a task with a reference: where the numbers of each sample go, *n of them in all, in the
+     * order of the samples; NULL: the dataset is not open. */
+    float *(*reference)(void *data, bool eval, int64_t *n);
 };
 
 /* What a batch is like. */
@@ -93,14 +97,20 @@ struct task_def {
     struct task_unit unit;
     const char *masked; /* how data says that something is no label: "-100" */
     bool has_model;     /* the network is a model of models.def, which the config names */
+    /* Losses compare with the network as it was before the run: what that says of every sample is
+     * computed once (graph output REFERENCE_OUTPUT, numbers by sample) and is part of the data from
+     * then on. */
+    bool has_reference;
+    bool cuts_to_length; /* samples are cut to max_seq_length, although that is not what is counted
+                          */
     const struct task_metric *metrics;
     int n_metrics;
     const struct task_data_def *data;
 
     /* ERR_CONFIG for a config that the task cannot be done with. */
     enum status (*check)(const struct task *t, const struct config *cfg);
-    /* Whether samples are to share rows, by the config and its data. NULL: they never do. */
-    bool (*packs)(const struct config *cfg);
+    /* Fills in what the task is told by the config beside its def and model. NULL: nothing. */
+    void (*configure)(struct task *t, const struct config *cfg);
     /* The items of a batch, into a batch without any. */
     void (*describe)(const struct task *t, const struct batch_sizes *sizes, struct batch *out);
     /* Whether samples of a batch know of each other, so that rows which do not count would be seen
@@ -111,14 +121,18 @@ struct task_def {
                          struct model_graph *out);
     int64_t (*n_blocks)(const struct task *t);              /* of its network */
     int64_t (*units)(const struct task *t, int64_t length); /* of a sample */
+    /* How often a unit meets the parameters. NULL: once. */
+    int64_t (*meetings)(const struct task *t, int64_t length);
     /* Useful FLOPs of a training step, per unit, which meets n_active parameters. */
     double (*flops)(const struct task *t, int64_t n_active, int64_t length);
 };
 
+#define REFERENCE_OUTPUT "reference_logps"
+
 /* Are its samples cut to max_seq_length? */
 static inline bool task_has_length(const struct task *t)
 {
-    return t->def->units(t, 2) != t->def->units(t, 1);
+    return t->def->cuts_to_length || t->def->units(t, 2) != t->def->units(t, 1);
 }
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-const struct task_def *task_for(const struct model *model);
+const struct task_def *task_for(const struct model *model, const struct config *cfg);
 
 #ifdef __cplusplus
 }

@@ -31,8 +31,11 @@ static void fill_values(const struct session *s, const double *sums, struct eval
     const struct model_graph *io = &s->eval->io;
     const struct task_def *task = s->engine.task.def;
     out->loss = losses_total(io, sums);
-    for (int i = 0; i < io->n_losses && io->n_losses > 1; i++)
+    for (int i = 0; i < io->n_losses; i++) {
+        if (!losses_is_told(io, i))
+            continue;
         add_value(out, (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true});
+    }
     for (int i = 0; i < task->n_metrics; i++) {
         const struct task_metric *m = &task->metrics[i];
         double value = m->value(io, sums);

@@ -10,7 +10,11 @@ static enum status check_item(const struct program *p, const struct batch_item *
                     item->name);
     struct tensor taken = value_tensor(p->graph, port->value);
     char is[SHAPE_TEXT], was[SHAPE_TEXT];
-    if (taken.dtype == item->tensor.dtype && shape_equal(&taken.shape, &item->tensor.shape))
+    struct shape whole = taken.shape;
+    if (whole.rank == item->tensor.shape.rank && whole.rank > 1) /* of each row the beginning */
+        whole.dim[whole.rank - 1] =
+            MAX(whole.dim[whole.rank - 1], item->tensor.shape.dim[whole.rank - 1]);
+    if (taken.dtype == item->tensor.dtype && shape_equal(&whole, &item->tensor.shape))
         return OK;
     return FAIL(ERR_INTERNAL, "input '%s' of program '%s' is %s%s, its batches have %s%s",
                 item->name, p->name, dtype_name(taken.dtype), shape_text(is, &taken.shape),
@@ -26,13 +30,36 @@ static bool is_listed(const char *name, const char *const *names)
     return false;
 }
 
+static enum status set_item(struct feed *f, struct executor *x, int handle, const struct program *p,
+                            const struct batch_item *item, int i)
+{
+    TRY(check_item(p, item));
+    struct tensor taken = value_tensor(p->graph, program_input(p, item->name)->value);
+    const struct shape *s = &taken.shape;
+    f->inputs[i] = executor_input(x, handle, item->name);
+    f->row_bytes[i] = s->dim[s->rank - 1] * dtype_size(taken.dtype);
+    return OK;
+}
+
+enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
+                           const struct batch *description)
+{
+    *f = (struct feed){.n_items = description->n_items};
+    for (int i = 0; i < description->n_items; i++) {
+        const struct batch_item *item = &description->items[i];
+        if (!program_input(p, item->name))
+            continue;
+        TRY(set_item(f, x, handle, p, item, i));
+    }
+    return OK;
+}
+
 enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
                       const struct batch *description, const char *const *others)
 {
     *f = (struct feed){.n_items = description->n_items};
     for (int i = 0; i < description->n_items; i++) {
-        TRY(check_item(p, &description->items[i]));
-        f->inputs[i] = executor_input(x, handle, description->items[i].name);
+        TRY(set_item(f, x, handle, p, &description->items[i], i));
     }
     for (size_t i = 0; i < p->inputs.n; i++) {
         const char *name = p->inputs.items[i].name;
@@ -42,9 +69,26 @@ enum status feed_init(struct feed *f, struct executor *x, int handle, const stru
     return OK;
 }
 
+/* Rows along the last axis, as much of each as the program takes. */
+static void copy_rows(const struct feed *f, int i, const struct tensor *from)
+{
+    const struct shape *s = &from->shape;
+    int64_t n_bytes = s->dim[s->rank - 1] * dtype_size(from->dtype), taken = f->row_bytes[i];
+    int64_t n_rows = tensor_bytes(from) / n_bytes;
+    for (int64_t row = 0; row < n_rows; row++)
+        memcpy((char *)f->inputs[i] + row * taken, (const char *)from->data + row * n_bytes,
+               (size_t)taken);
+}
+
 void feed_copy(const struct feed *f, const struct batch *b)
 {
     BUG_ON(b->n_items != f->n_items);
-    for (int i = 0; i < f->n_items; i++)
-        memcpy(f->inputs[i], b->items[i].tensor.data, (size_t)tensor_bytes(&b->items[i].tensor));
+    for (int i = 0; i < f->n_items; i++) {
+        const struct tensor *t = &b->items[i].tensor;
+        if (f->inputs[i] &&
+            t->shape.dim[t->shape.rank - 1] * dtype_size(t->dtype) > f->row_bytes[i])
+            copy_rows(f, i, t);
+        else if (f->inputs[i])
+            memcpy(f->inputs[i], t->data, (size_t)tensor_bytes(t));
+    }
 }

@@ -15,12 +15,17 @@ extern "C" {
 
 struct feed {
     int n_items;
-    void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items */
+    void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items; NULL: it goes nowhere */
+    int64_t row_bytes[BATCH_MOST_ITEMS]; /* of the last axis, as much of it as the program takes */
 };
 
 /* `others`, NULL-terminated: inputs that the caller fills. ERR_INTERNAL names what does not fit. */
 enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
                       const struct batch *description, const char *const *others) MUST_CHECK;
+
+/* The same for a program that takes some of the items only. */
+enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
+                           const struct batch *description) MUST_CHECK;
 
 void feed_copy(const struct feed *f, const struct batch *b);
 

@@ -42,6 +42,7 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
         .keep_last = eval || !cfg->dataloader_drop_last,
         .n_ranks = 1,
         .n_slots = cfg->dataloader_prefetch,
+        .group_batches = !eval && cfg->group_by_length ? cfg->gradient_accumulation_steps : 0,
     };
     const struct batch_sizes sizes = {
         .rows = eval ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
@@ -64,13 +65,53 @@ static enum status add_stage(struct session *s, struct engine_request *r,
     return request_from_config(&s->stages[r->n_stages++], purpose, s->config, &s->engine.task);
 }
 
+/* Quarters of the length, as multiples of what kernels like; the whole comes first. */
+static void list_lengths(struct session *s)
+{
+    enum { UNIT = 16 };
+    int64_t whole = s->config->max_seq_length;
+    s->n_lengths = 0;
+    for (int quarters = 4; quarters >= 1; quarters--) {
+        int64_t length = quarters == 4 ? whole : (whole * quarters / 4 + UNIT - 1) / UNIT * UNIT;
+        if (s->n_lengths == 0 || length < s->lengths[s->n_lengths - 1])
+            s->lengths[s->n_lengths++] = length;
+        if (!s->config->group_by_length)
+            return;
+    }
+}
+
+static enum status add_training(struct session *s, struct engine_request *r)
+{
+    list_lengths(s);
+    TRY(add_stage(s, r, STAGE_TRAIN));
+    for (int i = 1; i < s->n_lengths; i++) {
+        struct stage_request *stage = &s->stages[r->n_stages++];
+        *stage = s->stages[0];
+        stage->full_len = stage->seq_len;
+        stage->seq_len = s->lengths[i];
+    }
+    return OK;
+}
+
+/* Its batches are read into the ring of training, or of evaluation where there is no training. */
+static enum status add_reference(struct session *s, struct engine_request *r)
+{
+    struct stage_request *stage = &s->stages[r->n_stages++];
+    TRY(request_from_config(stage, STAGE_REFERENCE, s->config, &s->engine.task));
+    if (!s->options.train)
+        stage->batch = s->config->per_device_eval_batch_size;
+    return OK;
+}
+
 static enum status plan(struct session *s)
 {
     struct engine_request r = {.stages = s->stages, .reserves = s->rings};
     if (s->options.train)
-        TRY(add_stage(s, &r, STAGE_TRAIN));
+        TRY(add_training(s, &r));
     if (s->options.evaluate)
         TRY(add_stage(s, &r, STAGE_EVAL));
+    if (s->engine.task.def->has_reference)
+        TRY(add_reference(s, &r));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
     r.data_bytes = s->data_bytes;
     r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
@@ -80,6 +121,7 @@ static enum status plan(struct session *s)
     TRY(engine_plan(&s->engine, &r));
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
+    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
     return OK;
 }
 
@@ -109,6 +151,13 @@ static enum status open_loader(struct session *s, bool eval)
     struct loader_options o = session_loader_options(s, eval);
     struct dataset data;
     TRY(s->engine.task.def->data->dataset(s->data, eval, &data));
+    if (o.group_batches > 0 && !data.length)
+        return FAIL(
+            ERR_CONFIG,
+            "%s: group_by_length is for records of several lengths, and all %s of this data "
+            "have %lld %s: leave it out",
+            config_where(s->config, "group_by_length"), data.noun, (long long)data.size,
+            data.size_noun);
     return loader_open(eval ? &s->eval_loader : &s->loader, &data, &o);
 }
 
@@ -135,8 +184,14 @@ static enum status open_feeds(struct session *s)
     struct executor *x = s->engine.executor;
     struct loader_options train = session_loader_options(s, false);
     struct loader_options eval = session_loader_options(s, true);
-    if (s->train)
-        TRY(feed_init(&s->feed, x, s->train->handle, s->train->program, &train.batch, step_inputs));
+    for (int i = 0; s->train && i < s->n_lengths; i++) {
+        const struct stage *stage = &s->engine.work.stages[i];
+        TRY(feed_init(&s->feeds[i], x, stage->handle, stage->program, &train.batch, step_inputs));
+    }
+    s->feed = s->feeds[0];
+    if (s->reference)
+        TRY(feed_init_some(&s->reference_feed, x, s->reference->handle, s->reference->program,
+                           s->train ? &train.batch : &eval.batch));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     return OK;
@@ -151,6 +206,21 @@ enum status session_start_with(struct session *s, const char *weights_folder)
 enum status session_start(struct session *s)
 {
     return session_start_with(s, s->engine.model_folder);
+}
+
+void session_choose_length(struct session *s, const struct batch *b)
+{
+    int i = 0;
+    while (i + 1 < s->n_lengths && b->length > 0 && b->length <= s->lengths[i + 1])
+        i++;
+    s->train = &s->engine.work.stages[i];
+    s->feed = s->feeds[i];
+    s->length = s->lengths[i];
+}
+
+void *session_ring(const struct session *s, bool eval)
+{
+    return engine_reserve(&s->engine, eval ? EVAL_RING_NAME : RING_NAME, NULL);
 }
 
 enum status session_start_loader(struct session *s, bool eval)
@@ -172,6 +242,7 @@ static enum status change_over(struct session *s, struct engine *next, const cha
         return status;
     s->train = engine_stage(e, STAGE_TRAIN);
     s->eval = engine_stage(e, STAGE_EVAL);
+    s->reference = engine_stage(e, STAGE_REFERENCE);
     enum status found = open_feeds(s);
     if (found == OK)
         found = session_start_loader(s, false);

@@ -28,22 +28,31 @@ struct session_options {
     const struct task_def *task; /* NULL: that of the config's model */
 };
 
+/* Lengths of samples that have a training program of their own, with group_by_length. */
+enum { SESSION_LENGTHS = 4 };
+
 struct session {
     const struct config *config; /* borrowed; or own_config */
     struct config own_config;    /* where the micro-batch was left open: the same with a number */
     int n_batches_planned;       /* micro-batches among which it was chosen; 0: it was given */
     struct session_options options;
     struct engine engine;
-    struct stage *train, *eval; /* of the engine; NULL: not wanted */
+    struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
+    /* Where samples are grouped by length: programs for several, the longest first. `train` and
+     * `feed` are those of the step that runs. */
+    int n_lengths;
+    int64_t length; /* of `train` */
+    int64_t lengths[SESSION_LENGTHS];
+    struct feed feeds[SESSION_LENGTHS];
 
     void *data;         /* of the task */
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed; /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed; /* batches into the programs */
 
     /* what the engine was asked for */
-    struct stage_request stages[2];
+    struct stage_request stages[SESSION_LENGTHS + 2];
     struct reserve rings[2];
 };
 
@@ -64,6 +73,12 @@ enum status session_change_limits(struct session *s, const struct limits *limits
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;
+
+/* Takes the shortest training program that a batch fits into, and its feed. */
+void session_choose_length(struct session *s, const struct batch *b);
+
+/* The memory that it reads into, while it does not run. */
+void *session_ring(const struct session *s, bool eval);
 
 /* How batches are cut, and what they are. */
 struct loader_options session_loader_options(const struct session *s, bool eval);

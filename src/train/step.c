@@ -48,6 +48,23 @@ static enum status run_last(struct stepper *x, const struct update_inputs *u)
     return OK;
 }
 
+/* All batches of a step go through the program that its longest sample needs. */
+static enum status begin_step(struct stepper *x, const struct batch *first)
+{
+    session_choose_length(x->s, first);
+    *(float *)input(x, LOSS_SEED) = (float)(1.0 / (double)step_units(x->s));
+    return x->s->config->gradient_accumulation_steps > 1 ? run_section(x, "begin") : OK;
+}
+
+/* Steps begin elsewhere in the data than they would have, since the batch was changed. */
+static enum status fail_length(const struct stepper *x, const struct batch *b)
+{
+    return FAIL(ERR_CHECKPOINT,
+                "a sample of %lld tokens in a step whose longest has %lld: with group_by_length a "
+                "run goes on with the batch that it had; set group_by_length: false",
+                (long long)b->length, (long long)x->s->length);
+}
+
 /* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
  * none: neither is run, and the optimizer does not see them. A batch runs when the next one with
  * labels is there, so that the last of them is known for what it is. */
@@ -56,12 +73,13 @@ enum status step_run(struct stepper *x, struct train_state *state, double lr)
     const struct update_inputs update = {lr, state->n_updates + 1};
     int64_t n_micro = x->s->config->gradient_accumulation_steps;
     x->n_labels = 0;
-    *(float *)input(x, LOSS_SEED) = (float)(1.0 / (double)step_units(x->s));
-    if (n_micro > 1)
-        TRY(run_section(x, "begin"));
     for (int64_t i = 0; i < n_micro; i++) {
         struct batch batch;
         TRY(loader_next(x->s->loader, &batch));
+        if (i == 0)
+            TRY(begin_step(x, &batch));
+        if (batch.length > x->s->length)
+            return fail_length(x, &batch);
         if (batch.n_valid > 0 && x->n_labels > 0)
             TRY(run_section(x, "micro"));
         if (batch.n_valid > 0)

@@ -14,6 +14,7 @@
 #include "base/machine.h"
 #include "engine/averages.h"
 #include "train/rate.h"
+#include "train/reference.h"
 #include "train/resume.h"
 #include "train/step.h"
 
@@ -152,10 +153,12 @@ static void record_losses(struct loop *l, struct step_record *r)
     for (int i = 0; i < io->n_sums; i++)
         sums[i] = output(l, io->sums[i].name);
     r->loss = losses_total(io, sums);
-    for (int i = 0; i < io->n_losses; i++)
-        l->losses[i] = (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true};
     r->losses = l->losses;
-    r->n_losses = io->n_losses > 1 ? io->n_losses : 0;
+    for (int i = 0; i < io->n_losses; i++) {
+        if (losses_is_told(io, i))
+            l->losses[r->n_losses++] =
+                (struct metric_value){losses_name(io, i), losses_mean(io, i, sums), true};
+    }
 }
 
 static struct step_record record_step(struct loop *l, double lr, double seconds)
@@ -511,6 +514,17 @@ static enum status run_loop(struct loop *l)
     return train_load_best(l->s, &l->state);
 }
 
+/* Instructions are timed by their places in one program. */
+static enum status check_profile(const struct session *s, const struct train_options *o)
+{
+    if (!o->profile || s->n_lengths == 1)
+        return OK;
+    return FAIL(ERR_UNSUPPORTED,
+                "%s: with group_by_length steps run several programs, and a profile is of one: "
+                "profile with group_by_length=false",
+                config_where(s->config, "group_by_length"));
+}
+
 enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result)
 {
@@ -520,8 +534,10 @@ enum status train_run(struct session *s, const struct run_start *start,
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
     l.schedule = rate_schedule(s->config, l.n_steps);
     TRY_GOTO(best_check(s), out);
+    TRY_GOTO(check_profile(s, o), out);
     TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
+    TRY_GOTO(reference_fill(s, !start->checkpoint), out);
     size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
     TRY_GOTO(mem_try_array(&result->step_seconds, n, sizeof(double)), out);

@@ -41,10 +41,12 @@ static const struct command {
     struct stage_request stages[2];
     int n_stages;
 } commands[] = {
-    {"train", {{STAGE_TRAIN, 2, LENGTH, 1, 0}}, 1},
-    {"train and evaluate", {{STAGE_TRAIN, 2, LENGTH, 2, 0}, {STAGE_EVAL, 5, LENGTH, 1, 0}}, 2},
-    {"evaluate", {{STAGE_EVAL, 3, LENGTH, 1, 0}}, 1},
-    {"generate", {{STAGE_PREFILL, 1, 4, 1, LENGTH}, {STAGE_DECODE, 1, 1, 1, LENGTH}}, 2},
+    {"train", {{STAGE_TRAIN, 2, LENGTH, 1, 0, 0}}, 1},
+    {"train and evaluate",
+     {{STAGE_TRAIN, 2, LENGTH, 2, 0, 0}, {STAGE_EVAL, 5, LENGTH, 1, 0, 0}},
+     2},
+    {"evaluate", {{STAGE_EVAL, 3, LENGTH, 1, 0, 0}}, 1},
+    {"generate", {{STAGE_PREFILL, 1, 4, 1, LENGTH, 0}, {STAGE_DECODE, 1, 1, 1, LENGTH, 0}}, 2},
 };
 
 struct opened {

@@ -104,3 +104,56 @@ void key_packing(void)
     assert_int_equal(f.n_tokens, e.n_tokens);
     expect_within(f.loss, e.loss, 1e-6);
 }
+
+/* Texts of several lengths, one of which fills a row. */
+static const char *write_lengths(void)
+{
+    static const int lengths[] = {3, 5, 60, 4, 6, 2, 90, 7, 5, 3, 4, 8};
+    char text[4096];
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        char row[128];
+        for (int k = 0; k < lengths[i]; k++)
+            row[k] = (char)('a' + (k + (int)i) % 26);
+        row[lengths[i]] = 0;
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s{\"text\":\"%s\"}", i ? "," : "[",
+                               row);
+    }
+    (void)snprintf(text + at, sizeof(text) - at, "]");
+    scratch_write_text(trials_scratch(), "lengths.json", text);
+    return trial_path("datasets.0.path", "lengths.json");
+}
+
+/* The longest record comes first, and the steps of short ones compute fewer tokens; what they come
+ * to is what whole rows come to. */
+void key_group_by_length(void)
+{
+    struct trial grouped, again, first, rest, micro;
+    const char *data = write_lengths(), *own = trial_path("output_dir", "grouped");
+    TRAIN(&grouped, LONG, data, EPOCH, "group_by_length=true");
+    assert_int_equal(grouped.n_steps, 12 / TRIAL_BATCH);
+    assert_true(grouped.steps[0].n_tokens > 90);
+    assert_true(grouped.steps[0].arena_bytes == grouped.steps[0].arena_predicted);
+    TRAIN(&again, LONG, data, EPOCH, "group_by_length=true", "gradient_checkpointing=true");
+    assert_true(trial_same_losses(&grouped, &again));
+    TRAIN(&micro, LONG, data, EPOCH, "group_by_length=true", "per_device_train_batch_size=1",
+          "gradient_accumulation_steps=2");
+    for (int i = 0; i < grouped.n_steps; i++)
+        expect_within(micro.steps[i].loss, grouped.steps[i].loss, 1e-5);
+    struct trial still;
+    struct snug_evaluation e;
+    double sum = 0;
+    TRAIN(&still, LONG, data, EPOCH, "group_by_length=true", "learning_rate=0");
+    EVALUATE(&e, LONG, data);
+    for (int i = 0; i < still.n_steps; i++)
+        sum += still.steps[i].loss * (double)still.steps[i].n_tokens;
+    expect_within(sum / (double)e.n_tokens, e.loss, 1e-6);
+    TRAIN(&first, LONG, data, EPOCH, "group_by_length=true", own, "max_steps=2",
+          "save_strategy=steps", "save_steps=2");
+    TRAIN(&rest, LONG, data, EPOCH, "group_by_length=true", own, "resume_from_checkpoint=last");
+    assert_int_equal(rest.n_steps, 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(rest.steps[i].loss == grouped.steps[2 + i].loss);
+    REFUSED("packed rows have one length", LONG, data, "group_by_length=true", "packing=true");
+    REFUSED("have 16 tokens: leave it out", trial_text(), "group_by_length=true");
+}

@@ -7,8 +7,9 @@
 
 #include <cmocka.h>
 
-#include "search/survey.h"
+#include "search/clocks.h"
 #include "support/golden.h"
+#include "support/paper_device.h"
 #include "support/training.h"
 
 enum { MOST_PLACES = 8 };
@@ -86,12 +87,88 @@ static void the_highest_peak_is_that_of_the_program(void **state)
     training_release(&t);
 }
 
+/* Updates of the last micro-step run between its backward nodes, which are phases of the others:
+ * what blocks still keep then is known by these. */
+static void updates_of_micro_steps_stand_beside_the_backward_pass(void **state)
+{
+    static const struct decisions everything_kept = {0};
+    struct training t;
+    struct survey s;
+    int n_beside = 0;
+    (void)state;
+    training_init(
+        &t, &(struct training_options){.golden = "llama", .batch = 2, .seq_len = 8, .n_micro = 2});
+    expect_ok(survey_init(&s, &t.engine.work, NULL, &everything_kept));
+    for (int q = 0; q < s.n_phases; q++) {
+        int beside = s.phases[q].beside;
+        assert_true(beside <= q);
+        if (beside < q) {
+            assert_true(s.phases[beside].section < s.phases[q].section);
+            n_beside++;
+        }
+    }
+    assert_true(n_beside > 1);
+    survey_release(&s);
+    training_release(&t);
+}
+
+/* Seconds that all fetches of weights take on a link that does nothing else. */
+static double link_seconds(const struct survey *s, const struct device *d)
+{
+    double n_bytes = 0;
+    for (int i = 0; i < s->n_touches; i++) {
+        const struct touch *x = &s->touches[i];
+        if (x->home == HOME_WEIGHTS)
+            n_bytes += (double)x->n_in * s->section_times[s->phases[x->phase].section];
+    }
+    return n_bytes / d->rates.links[TIER_HOST][TIER_DEVICE].alone;
+}
+
+/* However far ahead they are fetched. */
+static void no_step_is_estimated_below_what_its_fetches_take(void **state)
+{
+    static const struct decisions everything_kept = {0};
+    static const struct saved_bounds open = {0};
+    struct training t;
+    struct survey s;
+    struct device device;
+    struct options *options;
+    struct clocks clocks;
+    int option[MOST_PLACES] = {0};
+    bool away[MOST_PLACES][HOME_CLASS_COUNT] = {{false}};
+    (void)state;
+    expect_ok(device_open_cpu(&device, 1));
+    paper_device_make(&device);
+    device.rates.links[TIER_HOST][TIER_DEVICE].alone = 1e6; /* so slow that it is all that counts */
+    device.rates.links[TIER_HOST][TIER_DEVICE].both = 1e6;
+    training_init(
+        &t, &(struct training_options){
+                .golden = "llama", .batch = 2, .seq_len = 8, .n_micro = 2, .device = &device});
+    expect_ok(survey_init(&s, &t.engine.work, NULL, &everything_kept));
+    expect_ok(saved_sets_find(&options, &s, &open, 1e-9));
+    expect_ok(clocks_init(&clocks, &s, options, &device));
+    for (int p = 0; p < s.n_places; p++)
+        away[p][HOME_WEIGHTS] = true;
+    double least = link_seconds(&s, &device);
+    assert_true(least > 0);
+    for (int64_t ring = 0; ring < 1 << 20; ring = 2 * ring + 4096) {
+        const struct outline o = {
+            .option = option, .away = (const bool(*)[HOME_CLASS_COUNT])away, .ring_bytes = ring};
+        assert_true(clocks_step(&clocks, &o) > 0.99 * least);
+    }
+    survey_release(&s);
+    training_release(&t);
+    device_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_place_knows_the_first_phase_of_each_pass),
         cmocka_unit_test(places_come_in_the_order_of_the_forward_pass),
         cmocka_unit_test(the_highest_peak_is_that_of_the_program),
+        cmocka_unit_test(updates_of_micro_steps_stand_beside_the_backward_pass),
+        cmocka_unit_test(no_step_is_estimated_below_what_its_fetches_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
