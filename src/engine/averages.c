@@ -82,20 +82,20 @@ static struct tensor part_of(const struct tensor *t, int64_t at, int64_t n)
 
 /* Elements [at, at + n); `held` has room for the average's. */
 static enum status swap_part(struct engine *e, const struct tensor *weight,
-                             const struct tensor *average, float *held, bool back)
+                             const struct tensor *average, void *held, bool back)
 {
     struct tensor host;
     int64_t n = shape_elems(&weight->shape);
     TRY(stage_fetch(e->stage, average, &host));
-    memcpy(held, host.data, (size_t)n * sizeof(*held));
+    memcpy(held, host.data, (size_t)n * sizeof(float));
     TRY(stage_fetch(e->stage, weight, &host));
     if (weight->dtype == DTYPE_F32)
         swap_f32(host.data, held, n);
     else
-        swap_bf16(host.data, (uint32_t *)held, n, back);
+        swap_bf16(host.data, held, n, back);
     TRY(stage_store(e->stage, weight));
     host = stage_tensor(e->stage, average);
-    memcpy(host.data, held, (size_t)n * sizeof(*held));
+    memcpy(host.data, held, (size_t)n * sizeof(float));
     return stage_store(e->stage, average);
 }
 

@@ -27,18 +27,33 @@ static void surroundings_without(struct surroundings *s, const struct engine *e)
     give_back(&s->disk, arenas[TIER_DISK]);
 }
 
+static int64_t setting_of(int64_t limit)
+{
+    return limit == LIMIT_OPEN ? CONFIG_AUTO : limit;
+}
+
+/* The config as it would be with these limits: advice is changes of it. */
+static struct config config_with(const struct config *c, const struct limits *limits)
+{
+    struct config with = *c;
+    with.device_memory = setting_of(limits->n_bytes[TIER_DEVICE]);
+    with.host_memory = setting_of(limits->n_bytes[TIER_HOST]);
+    with.disk_memory = setting_of(limits->n_bytes[TIER_DISK]);
+    return with;
+}
+
 enum status engine_replan(const struct engine *e, const struct limits *limits, struct engine *next)
 {
     struct surroundings around;
-    *next = (struct engine){.config = e->config,
+    struct config asked = config_with(e->config, limits);
+    *next = (struct engine){.config = &asked,
                             .task = e->task,
                             .model = e->model,
                             .device = e->device,
                             .times = e->times,
                             .around = &around};
     surroundings_without(&around, e);
-    enum status status = settings_from_config(&next->settings, e->config, e->device);
-    next->settings.limits = *limits;
+    enum status status = settings_from_config(&next->settings, &asked, e->device);
     if (status == OK)
         status = engine_plan(next, &e->request);
     if (status == OK)
@@ -46,6 +61,7 @@ enum status engine_replan(const struct engine *e, const struct limits *limits, s
     if (status == OK)
         status = engine_require_room(next);
     next->around = next->work.around = NULL; /* from here on it is as the system says */
+    next->config = e->config;
     if (status != OK)
         engine_discard(next);
     return status;

@@ -143,10 +143,11 @@ static enum status read_live(int fd, const char *folder, struct live *out)
             return FAIL(ERR_DATA, "%s/" LIVE_NAME ": not the state of a run", folder);
         if (out->version != LIVE_VERSION || out->n_bytes != sizeof(*out) ||
             n < (ssize_t)sizeof(*out))
-            return FAIL(ERR_UNSUPPORTED,
-                        "%s: the run there is of another version of Snug (its state is version %u, "
-                        "this program reads %d): watch it with the program that runs it",
-                        folder, out->version, (int)LIVE_VERSION);
+            return FAIL(
+                ERR_UNSUPPORTED,
+                "%s: the run there is another version or build of Snug (state %u of %u bytes, "
+                "this program reads %d of %zu): watch it with the program that runs it",
+                folder, out->version, out->n_bytes, (int)LIVE_VERSION, sizeof(*out));
         if (is_consistent(fd, out)) {
             end_texts(out);
             return OK;

@@ -106,7 +106,7 @@ enum { LABEL = 8, MOST_COLUMNS = 512 };
 static void draw_graph(struct canvas *c, const struct watch *w, struct box b, bool of_rate)
 {
     const struct curve *x = &w->curve;
-    double values[MOST_COLUMNS], low = INFINITY, high = -INFINITY;
+    double values[MOST_COLUMNS], low = HUGE_VAL, high = -HUGE_VAL;
     bool has[MOST_COLUMNS];
     int n = MIN(MIN(b.width - LABEL, (int)MOST_COLUMNS), (int)MAX(x->n_steps, (int64_t)1));
     double scale = of_rate ? w->live.run.units_per_s * w->live.run.step_s : 1;

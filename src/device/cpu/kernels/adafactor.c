@@ -63,7 +63,7 @@ static void adafactor_init(struct adafactor *a, const struct kernel_ctx *x, cons
     };
     lines_of(c, &a->n_lines, &a->line);
     a->step_squares = a->param_squares + a->n_lines;
-    a->row = (float *)(a->step_squares + a->n_lines);
+    a->row = (void *)(a->step_squares + a->n_lines);
     a->column = a->row + a->dims.n_matrices * a->dims.n_rows;
 }
 
