@@ -4,7 +4,7 @@
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
 
 Writes bench/results/DATE-cpu-optimizers.json and docs/optimizers.svg. --only makes one run and writes nothing; --parse
-reads the metrics.jsonl of runs that the folder has already.
+reads the metrics.jsonl of the runs that the folder has already.
 """
 import argparse
 import datetime
@@ -46,6 +46,11 @@ def read(folder):
     run = read_run(folder)
     plan = next(json.loads(line) for line in open(folder / "metrics.jsonl") if '"plan"' in line)
     return {**run, "breakdown": plan["breakdown"], "parameters": plan["params"]}
+
+
+def is_complete(folder, steps):
+    path = folder / "metrics.jsonl"
+    return path.exists() and any('"kind":"eval"' in line and f'"step":{steps},' in line for line in open(path))
 
 
 def compare(runs):
@@ -95,7 +100,7 @@ def main():
         train(o.build, folder_of(folder, name), [*words, *RUNS[name]])
     if o.only:
         return 0
-    runs = {name: read(folder_of(folder, name)) for name in RUNS}
+    runs = {name: read(folder_of(folder, name)) for name in RUNS if is_complete(folder_of(folder, name), o.steps)}
     table = compare(runs)
     report = {"what": "Llama 3.5M of configs/demo.yaml on its text, one update rule beside another", "date": o.date,
               "hardware": processor(), "command": f"bench/optimizers.py --steps {o.steps}", "settings": " ".join(words),
