@@ -108,6 +108,24 @@ def test_token(b, run):
     return bad + expect(wait(b, "document.getElementById('state').textContent === 'training'"), "and goes on")
 
 
+def set_budget(b, text):
+    b.evaluate(f"(() => {{ document.getElementById('budget').value = '{text}'; document.getElementById('budget-form').requestSubmit(); }})()")
+
+
+def test_budget(b, run):
+    b.evaluate("sessionStorage.clear()")
+    go(b, run.url.split("#")[0])
+    set_budget(b, "device_memory=auto")
+    bad = expect(wait(b, "!document.getElementById('token-form').hidden"), "a budget takes the token")
+    go(b, run.url)
+    set_budget(b, "device_memory=auto")
+    bad += expect(wait(b, "document.getElementById('events').textContent.includes('budget: device_memory=auto')"), "with it the run changes over")
+    set_budget(b, "device_memory=64KiB")
+    bad += expect(wait(b, "document.getElementById('events').textContent.includes('refused: device_memory=64KiB')"), "what does not fit is refused")
+    before = text(b, "loss-read")
+    return bad + expect(wait(b, f"document.getElementById('loss-read').textContent !== {json.dumps(before)}"), "and the run goes on")
+
+
 def test_keys(b, run):
     go(b, run.url)
     b.evaluate("document.getElementById('loss').focus()")
@@ -126,7 +144,7 @@ def test_phone(b, run):
 def test(snug):
     run, b, bad = Run(snug), Browser(), 0
     try:
-        for part in (test_live, test_token, test_keys, test_phone):
+        for part in (test_live, test_token, test_budget, test_keys, test_phone):
             bad += part(b, run)
             found = complaints(b, run.url)
             bad += expect(not found, "nothing to complain about" + "".join("\n    " + f for f in found))

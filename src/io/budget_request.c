@@ -103,7 +103,7 @@ static char *next_line(char **rest)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static enum status send(const char *folder, struct budget_request *r)
+enum status budget_request_send(const char *folder, struct budget_request *r)
 {
     struct str text = {0};
     struct timespec now;
@@ -142,7 +142,7 @@ enum status budget_request_ask(const char *folder, struct budget_request *r,
     bool answered = false;
     if (!run_folder_is_busy(folder))
         return FAIL(ERR_USAGE, "%s: no run is at work in this folder", folder);
-    TRY(send(folder, r));
+    TRY(budget_request_send(folder, r));
     while (!answered) {
         bool ended = !run_folder_is_busy(folder);
         TRY(look(folder, r, answer, &answered));

@@ -38,6 +38,9 @@ enum status budget_request_set(struct budget_request *r, const char *setting) MU
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+/* Asks the run in a folder, which tells whoever watches it what came of it. */
+enum status budget_request_send(const char *folder, struct budget_request *r) MUST_CHECK;
+
 /* Asks the run in a folder and waits for its answer. ERR_USAGE: no run is at work there, or it
  * ended before it answered. ERR_FIT: it refused, and why. *stop (NULL: never): ends the waiting
  * with ERR_INTERRUPTED. */

@@ -224,7 +224,8 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
                                    .path = url,
                                    .host = header(c, "Host"),
                                    .origin = header(c, "Origin"),
-                                   .token = header(c, "X-Snug-Token")};
+                                   .token = header(c, "X-Snug-Token"),
+                                   .budget = header(c, "X-Snug-Budget")};
     struct http_answer a = {.code = 404, .type = "text/plain; charset=utf-8", .body = ""};
     h->handler(h->user, &request, &a);
     struct MHD_Response *r =

@@ -19,7 +19,7 @@ extern "C" {
 
 struct http_request {
     const char *method, *path;
-    const char *host, *origin, *token; /* headers; NULL: not there */
+    const char *host, *origin, *token, *budget; /* headers; NULL: not there */
 };
 
 /* What to send. `body` is copied, unless it is constant. */

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "io/budget_request.h"
 
 extern const unsigned char live_html[], live_css[], live_js[];
 extern const size_t live_html_size, live_css_size, live_js_size;
@@ -257,6 +258,42 @@ static void answer_get(struct server *s, const struct http_request *r, struct ht
         answer_text(a, 404, "there is nothing here\n");
 }
 
+/* Settings, with spaces between them. */
+static enum status send_budget(const struct server *s, const char *settings)
+{
+    struct budget_request r;
+    char text[256], *rest = text, *setting;
+    enum status status = OK;
+    if (!settings || (size_t)snprintf(text, sizeof(text), "%s", settings) >= sizeof(text))
+        return FAIL(ERR_USAGE, "which budget? device_memory=9GiB is one");
+    budget_request_init(&r);
+    while (status == OK && (setting = strsep(&rest, " ")))
+        status = *setting ? budget_request_set(&r, setting) : OK;
+    if (status == OK && r.text.n == 0)
+        status = FAIL(ERR_USAGE, "which budget? device_memory=9GiB is one");
+    if (status == OK)
+        status = budget_request_send(s->folder, &r);
+    budget_request_release(&r);
+    return status;
+}
+
+static void answer_budget(const struct server *s, const struct http_request *r,
+                          struct http_answer *a)
+{
+    static char reason[512]; /* lives until it is copied */
+    switch (send_budget(s, r->budget)) {
+    case OK:
+        answer_text(a, 200, "asked for; the events will say what came of it\n");
+        return;
+    case ERR_USAGE:
+        (void)snprintf(reason, sizeof(reason), "%s\n", status_message());
+        answer_text(a, 400, reason);
+        return;
+    default:
+        answer_text(a, 500, "the request cannot be written into output_dir\n");
+    }
+}
+
 static void answer_post(struct server *s, const struct http_request *r, struct http_answer *a)
 {
     static const struct {
@@ -265,7 +302,8 @@ static void answer_post(struct server *s, const struct http_request *r, struct h
     } requests[] = {{"/save", "SAVE", true},
                     {"/stop", "STOP", true},
                     {"/pause", "PAUSE", true},
-                    {"/resume", "PAUSE", false}};
+                    {"/resume", "PAUSE", false},
+                    {"/budget", NULL, true}};
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
         if (strcmp(r->path, requests[i].path) != 0)
             continue;
@@ -275,6 +313,8 @@ static void answer_post(struct server *s, const struct http_request *r, struct h
                         "printed\n");
         else if (!s->is_watching || !s->watch.is_running)
             answer_text(a, 409, "no run is at work here\n");
+        else if (!requests[i].name)
+            answer_budget(s, r, a);
         else if (watch_request(&s->watch, requests[i].name, requests[i].on) != OK)
             answer_text(a, 500, "the request cannot be written into output_dir\n");
         else

@@ -37,11 +37,12 @@ static json_t *append(json_t *a, json_t *value)
 
 static json_t *pack_run(const struct live_run *r)
 {
-    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:s, s:s}", "pid",
-                     (json_int_t)r->pid, "id", r->id, "model", r->model, "device", r->device,
-                     "precision", r->precision, "params", (json_int_t)r->n_params, "began",
-                     r->began, "step_ms_predicted", json_finite(1e3 * r->step_s), "rate_predicted",
-                     json_finite(r->units_per_s), "rate_unit", r->rate, "unit", r->unit);
+    return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:s, s:s}", "pid",
+                     (json_int_t)r->pid, "id", r->id, "changes", (json_int_t)r->n_changes, "model",
+                     r->model, "device", r->device, "precision", r->precision, "params",
+                     (json_int_t)r->n_params, "began", r->began, "step_ms_predicted",
+                     json_finite(1e3 * r->step_s), "rate_predicted", json_finite(r->units_per_s),
+                     "rate_unit", r->rate, "unit", r->unit);
 }
 
 static json_t *pack_progress(const struct live_now *n)

@@ -216,6 +216,17 @@ static void what_changes_the_run_takes_the_token(void **state)
     expect_code("POST", "/save", right, 200);
     assert_true(has("SAVE"));
     expect_code("POST", "/nothing", right, 404);
+    char budget[192];
+    (void)snprintf(budget, sizeof(budget), "X-Snug-Budget: device_memory=1GiB\r\n%s", wrong);
+    expect_code("POST", "/budget", budget, 403);
+    assert_false(has("BUDGET"));
+    (void)snprintf(budget, sizeof(budget), "X-Snug-Budget: learning_rate=1\r\n%s", right);
+    expect_code("POST", "/budget", budget, 400);
+    expect_code("POST", "/budget", right, 400);
+    assert_false(has("BUDGET"));
+    (void)snprintf(budget, sizeof(budget), "X-Snug-Budget: device_memory=1GiB\r\n%s", right);
+    expect_code("POST", "/budget", budget, 200);
+    assert_true(has("BUDGET"));
 }
 
 static void pages_of_others_are_refused(void **state)

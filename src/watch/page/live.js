@@ -297,7 +297,7 @@ function show() {
   setText(byId("steps"), `step ${countText(p.step)} of ${countText(p.n_steps)}` + (p.eta_s > 0 ? `, ${durationText(p.eta_s)} left` : "") + (state.message ? `. ${state.message}` : ""));
   byId("pause").setAttribute("aria-pressed", String(state.paused));
   setText(byId("pause"), state.paused ? "Go on" : "Pause");
-  for (const id of ["save", "pause", "stop"]) byId(id).disabled = over;
+  for (const id of ["save", "pause", "stop", "set-budget"]) byId(id).disabled = over;
   showFigures();
   showAlerts();
   showMachine();
@@ -327,8 +327,9 @@ async function take(text) {
   setText(byId("link"), "");
   if (!next.run) return;
   state = next;
-  if (state.run.id !== runId) { // another run in the folder
-    runId = state.run.id;
+  const id = `${state.run.id} ${state.run.changes}`;
+  if (id !== runId) { // another run in the folder, or another plan of it
+    runId = id;
     curveStep = -1;
     timeline = await get("timeline");
     byId("tiers").replaceChildren();
@@ -344,9 +345,9 @@ function listen() {
   setInterval(() => { if (performance.now() - heardAt > SILENT_MS) setText(byId("link"), "nothing is heard from the server"); }, 1000);
 }
 
-async function ask(what) {
+async function ask(what, headers = {}) {
   if (!token) { askForToken(`a token is needed`); return; }
-  const answer = await fetch(what, {method: "POST", headers: {"X-Snug-Token": token}}).catch(() => null);
+  const answer = await fetch(what, {method: "POST", headers: {"X-Snug-Token": token, ...headers}}).catch(() => null);
   const said = answer ? (await answer.text()).trim() : "the server does not answer";
   if (answer && answer.status === 403) askForToken(said);
   else setText(byId("said"), `${what}: ${said}`);
@@ -365,6 +366,10 @@ byId("token-form").addEventListener("submit", e => {
   byId("token-form").hidden = true;
   byId("token").value = "";
   setText(byId("said"), "");
+});
+byId("budget-form").addEventListener("submit", e => {
+  e.preventDefault();
+  ask("budget", {"X-Snug-Budget": byId("budget").value.trim().replace(/[^ -~]+/g, " ")});
 });
 byId("save").addEventListener("click", () => ask("save"));
 byId("stop").addEventListener("click", () => ask("stop"));
