@@ -21,6 +21,7 @@ extern "C" {
 struct block_norms {
     const char *before_attention, *after_attention;
     const char *before_feed_forward, *after_feed_forward;
+    const char *before_out, *before_down; /* the last linear layer of each half */
 };
 
 /* RMS norms of queries and keys. */

@@ -26,6 +26,10 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     m->language.attention_width = c->heads * c->head_dim;
     if (!keys_good(k))
         return;
+    if (t->norms->before_out && c->heads * c->head_dim != m->hidden)
+        KEYS_FAIL(k, "head_dim", ERR_CONFIG,
+                  "key 'head_dim': the heads of %s together are as wide as hidden_size (%lld)",
+                  t->model_type, (long long)m->hidden);
     if (c->heads % c->kv_heads)
         KEYS_FAIL(k, "num_attention_heads", ERR_CONFIG,
                   "key 'num_attention_heads' (%lld) must be a multiple of "

@@ -10,6 +10,13 @@ static const struct block_norms norms_before = {
     .before_feed_forward = "post_attention_layernorm",
 };
 
+static const struct block_norms norms_before_each = {
+    .before_attention = "input_layernorm",
+    .before_feed_forward = "post_attention_layernorm",
+    .before_out = "self_attn.attn_sub_norm",
+    .before_down = "mlp.ffn_sub_norm",
+};
+
 static const struct block_norms norms_after = {
     .after_attention = "post_attention_layernorm",
     .after_feed_forward = "post_feedforward_layernorm",
@@ -237,18 +244,25 @@ static const struct llama_traits families[] = {
         .has_window_pattern = true,
         .tied = true,
     },
+    {
+        .model_type = "bitnet",
+        .norms = &norms_before_each,
+        .norm_epsilon = 1e-5,
+        .gate = &silu,
+        .rope = {.theta = 500000},
+        .has_attention_bias = true,
+    },
 };
 
 const char *const llama_model_types[] = {
-    "llama",   "mistral",   "qwen2",     "qwen3", "olmo2",  "smollm3",     "phi3",
-    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", NULL};
-const char *const llama_architectures[] = {"LlamaForCausalLM",    "MistralForCausalLM",
-                                           "Qwen2ForCausalLM",    "Qwen3ForCausalLM",
-                                           "Olmo2ForCausalLM",    "SmolLM3ForCausalLM",
-                                           "Phi3ForCausalLM",     "MixtralForCausalLM",
-                                           "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
-                                           "OlmoeForCausalLM",    "Gemma2ForCausalLM",
-                                           "Gemma3ForCausalLM",   NULL};
+    "llama",     "mistral",   "qwen2", "qwen3",  "olmo2",       "smollm3", "phi3", "mixtral",
+    "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", "bitnet",  NULL};
+const char *const llama_architectures[] = {
+    "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",    "Olmo2ForCausalLM",   "SmolLM3ForCausalLM",
+    "Phi3ForCausalLM",     "MixtralForCausalLM", "Qwen2MoeForCausalLM",
+    "Qwen3MoeForCausalLM", "OlmoeForCausalLM",   "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",   "BitNetForCausalLM",  NULL};
 
 const struct llama_traits *llama_traits_of(const char *model_type)
 {
