@@ -272,7 +272,7 @@ static void read_tokenizer(struct gguf_read *r, const char *name, int64_t n, con
     scratch_write(&scratch, "tokenizer.json", text, n_bytes);
     mem_free(text);
     scratch_write_text(&scratch, "tokenizer_config.json", config);
-    expect_ok(gguf_tokenizer_keys(&g, scratch.folder, &facts, &has_one));
+    expect_ok(gguf_tokenizer_keys(&g, scratch.folder, NULL, &facts, &has_one));
     assert_true(has_one);
     expect_ok(gguf_open(&g, scratch_path(&scratch, "tokenizer.gguf", path)));
     expect_ok(gguf_commit(&g));
@@ -416,7 +416,8 @@ static void a_way_to_split_without_a_name_is_refused(void **state)
     expect_ok(file_read(GOLDEN "/tokenizer/words.json", &text, &n_bytes));
     scratch_write(&scratch, "tokenizer.json", text, n_bytes);
     mem_free(text);
-    assert_int_equal(gguf_tokenizer_keys(&g, scratch.folder, &facts, &has_one), ERR_UNSUPPORTED);
+    assert_int_equal(gguf_tokenizer_keys(&g, scratch.folder, NULL, &facts, &has_one),
+                     ERR_UNSUPPORTED);
     expect_message("pre_tokenizer");
     gguf_release(&g);
     scratch_release(&scratch);
@@ -535,7 +536,7 @@ static enum status list_tokenizer(const char *folder)
     struct gguf g = {0};
     struct language_facts facts = {.vocab_size = 1000, .bos_token = -1, .eos_token = -1};
     bool has_one;
-    enum status status = gguf_tokenizer_keys(&g, folder, &facts, &has_one);
+    enum status status = gguf_tokenizer_keys(&g, folder, NULL, &facts, &has_one);
     if (status == OK)
         status = str_status(&g.keys);
     gguf_release(&g);
