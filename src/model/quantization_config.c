@@ -73,13 +73,25 @@ json_t *model_ternary_config(void)
                      "quantization_mode", "online");
 }
 
+/* What a Llama takes for granted, and a BitNet otherwise. */
+static int set_presets(json_t *config)
+{
+    int bad = 0;
+    if (!json_object_get(config, "rms_norm_eps"))
+        bad |= json_object_set_new(config, "rms_norm_eps", json_real(1e-6));
+    if (!json_object_get(config, "rope_theta") && !json_object_get(config, "rope_parameters"))
+        bad |= json_object_set_new(config, "rope_theta", json_real(10000));
+    return bad;
+}
+
 enum status model_config_make_ternary(json_t *config)
 {
     const char *type = text_of(config, "model_type", "");
     if (strcmp(type, "llama") != 0 && strcmp(type, "bitnet") != 0)
         return FAIL(ERR_UNSUPPORTED,
                     "bitnet is for models of model_type llama (or bitnet), not '%s'", type);
-    int bad = json_object_set_new(config, "model_type", json_string("bitnet"));
+    int bad = strcmp(type, "llama") == 0 ? set_presets(config) : 0;
+    bad |= json_object_set_new(config, "model_type", json_string("bitnet"));
     bad |= json_object_set_new(config, "quantization_config", model_ternary_config());
     (void)json_object_del(config, "architectures");
     (void)json_object_del(config, "mlp_bias");
