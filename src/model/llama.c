@@ -149,7 +149,7 @@ static value_id feed_forward(struct parts *p, value_id x)
                                                     .n_pieces = is_packed ? 1 : 2,
                                                     .std = c->init_std,
                                                     .bias = c->mlp_bias});
-    y = build_name(p->b, build(p->b, c->traits->gate->op, IN(y), NO_ATTRS), parts_name(p, "gate"));
+    y = build_name(p->b, build(p->b, c->gate->op, IN(y), NO_ATTRS), parts_name(p, "gate"));
     y = norm(p, y, "mlp_sub_norm", c->traits->norms->before_down, c->intermediate);
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "down",

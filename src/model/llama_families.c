@@ -33,6 +33,8 @@ static const struct gate_kind silu = {OP_silu_gate, "hidden_act", {"silu", "swis
 static const struct gate_kind gelu = {
     OP_gelu_gate, "hidden_activation", {"gelu_pytorch_tanh", "gelu_new"}};
 
+static const struct gate_kind relu2 = {OP_relu2_gate, "hidden_act", {"relu2"}};
+
 static const struct expert_traits mixtral_experts = {
     .names = {.router = "block_sparse_moe.gate",
               .experts = "block_sparse_moe.experts",
@@ -248,7 +250,8 @@ static const struct llama_traits families[] = {
         .model_type = "bitnet",
         .norms = &norms_before_each,
         .norm_epsilon = 1e-5,
-        .gate = &silu,
+        .gate = &relu2,
+        .other_gate = &silu,
         .rope = {.theta = 500000},
         .has_attention_bias = true,
     },

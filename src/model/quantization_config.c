@@ -81,6 +81,8 @@ static int set_presets(json_t *config)
         bad |= json_object_set_new(config, "rms_norm_eps", json_real(1e-6));
     if (!json_object_get(config, "rope_theta") && !json_object_get(config, "rope_parameters"))
         bad |= json_object_set_new(config, "rope_theta", json_real(10000));
+    if (!json_object_get(config, "hidden_act"))
+        bad |= json_object_set_new(config, "hidden_act", json_string("silu"));
     return bad;
 }
 

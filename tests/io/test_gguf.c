@@ -240,11 +240,12 @@ static void ternary_weights_are_written_as_they_are_computed_with(void **state)
 {
     struct fixture f;
     struct gguf_read exact, r;
-    json_t *config = json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:{s:s, s:s}}", "model_type", "bitnet",
-        "hidden_size", 256, "num_hidden_layers", 1, "num_attention_heads", 4, "intermediate_size",
-        512, "vocab_size", 64, "max_position_embeddings", 32, "tie_word_embeddings", 1,
-        "quantization_config", "quant_method", "bitnet", "quantization_mode", "online");
+    json_t *config =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:{s:s, s:s}}", "model_type",
+                  "bitnet", "hidden_act", "silu", "hidden_size", 256, "num_hidden_layers", 1,
+                  "num_attention_heads", 4, "intermediate_size", 512, "vocab_size", 64,
+                  "max_position_embeddings", 32, "tie_word_embeddings", 1, "quantization_config",
+                  "quant_method", "bitnet", "quantization_mode", "online");
     (void)state;
     fixture_init(&f, config, NULL);
     expect_ok(write_file(&f, GGUF_ALL_F32, false));
