@@ -6,9 +6,11 @@
  * sample; a label is the class whose sum is the largest.
  *
  * Images are large and must not keep a GPU waiting: noise is drawn once, and every run of
- * SYNTHETIC_NOISE elements has it from another place on.
+ * SYNTHETIC_NOISE elements has it from another place on; a target of more elements than that (the
+ * mask of a clip) has those of its first run over and over.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/compiler.h"
 #include "base/rng.h"
@@ -143,22 +145,35 @@ static float target_element(const struct synthetic_samples *s, int f, int64_t i,
     return s->facts->fields[f].draw == DRAW_BITS ? (x[0] > 0 ? 1.0f : 0.0f) : x[0];
 }
 
-static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
+/* Elements [n_made, n) of four bytes: those before them, again. */
+static void repeat(char *out, int64_t n_made, int64_t n)
 {
-    const struct synthetic_samples *s = user;
+    for (int64_t e = n_made; e < n; e += n_made)
+        memcpy(out + 4 * e, out, (size_t)(4 * MIN(n_made, n - e)));
+}
+
+static void read_target(const struct synthetic_samples *s, int f, int64_t i, void *out)
+{
     const struct model_field *field = &s->facts->fields[f];
-    int64_t n = shape_elems(&field->shape);
-    (void)counts;
-    if (!field->is_target && !field->n_classes) {
-        read_input(s, f, i, out);
-        return OK;
-    }
-    for (int64_t e = 0; e < n; e++) {
+    int64_t n = shape_elems(&field->shape), n_made = MIN(n, SYNTHETIC_NOISE);
+    for (int64_t e = 0; e < n_made; e++) {
         if (field->n_classes)
             ((int32_t *)out)[e] = label(s, f, i, e);
         else
             ((float *)out)[e] = target_element(s, f, i, e);
     }
+    repeat(out, n_made, n);
+}
+
+static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
+{
+    const struct synthetic_samples *s = user;
+    const struct model_field *field = &s->facts->fields[f];
+    (void)counts;
+    if (field->is_target || field->n_classes)
+        read_target(s, f, i, out);
+    else
+        read_input(s, f, i, out);
     return OK;
 }
 
