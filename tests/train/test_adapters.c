@@ -86,14 +86,15 @@ static void weights_quantised_when_loaded_are_those_that_were_stored(void **stat
     assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
 }
 
-static void so_are_those_in_8_bits(void **state)
+/* bitsandbytes' layer has them in f16 before it codes them: a code may be a neighbour's. */
+static void a_folder_in_8_bits_loads_as_it_is(void **state)
 {
     const char *adapter = "adapter_name_or_path=tests/golden/adapters/llama_lora";
     struct trained stored, made;
     (void)state;
     train_golden("cpu", "llama_int8", 1, adapter, NULL, &stored);
     train_golden("cpu", "llama", 1, adapter, "load_in_8bit=true", &made);
-    assert_memory_equal(stored.losses, made.losses, sizeof(made.losses));
+    expect_near("llama_int8", stored.losses, made.losses, 2e-3);
     assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
 }
 
@@ -217,7 +218,7 @@ int main(void)
         cmocka_unit_test(micro_batches_and_unfused_ops_give_them_too),
         cmocka_unit_test(bf16_follows_the_f32_losses),
         cmocka_unit_test(weights_quantised_when_loaded_are_those_that_were_stored),
-        cmocka_unit_test(so_are_those_in_8_bits),
+        cmocka_unit_test(a_folder_in_8_bits_loads_as_it_is),
         cmocka_unit_test(plans_change_no_bit_of_any_loss),
         cmocka_unit_test(a_smaller_budget_changes_no_bit_either),
         cmocka_unit_test(frozen_weights_are_fetched_and_never_written_back),
