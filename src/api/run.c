@@ -196,7 +196,7 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     for (size_t i = 0; i < train->program->sections.n; i++) {
         const struct section *s = &train->program->sections.items[i];
         program_cost(train->program, s->first, s->n, e->device, &cost);
-        out->recompute_flops += cost.recompute_flops * (double)section_runs(s, out->n_micro);
+        out->recompute_flops += cost.recompute_flops * (double)section_runs(train->program, s, out->n_micro);
     }
 }
 

@@ -270,11 +270,12 @@ static enum status find_port(struct emitter *e, bool input, const char *name, va
     return input ? vec_push(&e->p->inputs, port) : vec_push(&e->p->outputs, port);
 }
 
-enum status emit_input_copies(struct emitter *e, uint32_t passes)
+enum status emit_input_copies(struct emitter *e, const struct section_rule *rule)
 {
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
-        for (int i = 0; (passes >> n->pass & 1u) && i < n->n_in; i++) {
+        bool runs = section_has(rule, n) || (rule->late >> n->pass & 1u);
+        for (int i = 0; runs && i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
             value_id root = value_root(e->g, n->in[i]);

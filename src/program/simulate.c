@@ -337,11 +337,11 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
         s->rule = &rules[x];
-        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, s->held);
+        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, false, s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
-        section_held(p->graph, rules[x].before | rules[x].passes, s->held);
+        section_held(p->graph, rules[x].before | rules[x].passes, rules[x].alone, s->held);
         TRY(leave_section(s, section));
     }
     return check_homes(s);
@@ -370,7 +370,7 @@ enum status simulate(const struct program *p, const struct storage *storage,
     TRY_GOTO(mem_try_array(&s.held, n, sizeof(*s.held)), out);
     TRY_GOTO(mem_try_array(&s.newest, n, sizeof(*s.newest)), out);
     TRY_GOTO(mem_try_array(&s.carried, n, sizeof(*s.carried)), out);
-    section_held(p->graph, ~0u, s.newest);
+    section_held(p->graph, ~0u, false, s.newest);
     section_carried(p->graph, rules, s.carried);
     TRY_GOTO(simulate_sections(&s, rules), out);
     TRY_GOTO(check_high_water(&s, storage), out);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "plan/group.h"
+
 enum status workload_init(struct workload *w, struct device *device, int n_stages)
 {
     *w = (struct workload){.device = device, .n_stages = n_stages};
@@ -9,7 +11,7 @@ enum status workload_init(struct workload *w, struct device *device, int n_stage
     pool_init(&w->pool);
     TRY(mem_try_array(&w->stages, (size_t)MAX(n_stages, 1), sizeof(*w->stages)));
     for (int i = 0; i < n_stages; i++)
-        w->stages[i].handle = -1;
+        w->stages[i] = (struct stage){.handle = -1, .group = 1};
     return OK;
 }
 
@@ -26,6 +28,7 @@ void workload_release(struct workload *w)
         drop_program(&w->stages[i]);
         plan_release(&w->stages[i].plan);
         graph_free(w->stages[i].graph);
+        graph_free(w->stages[i].single);
     }
     mem_free(w->stages);
     storage_release(&w->storage);
@@ -63,11 +66,40 @@ const struct stage *workload_fullest(const struct workload *w, enum tier t)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
+/* The graph of a step whose micro-batches run in groups of that size. */
+static enum status group_stage(struct stage *s, int group)
+{
+    if (s->group == group)
+        return OK;
+    drop_program(s); /* it borrows the graph */
+    if (s->single) {
+        graph_free(s->graph);
+        s->graph = s->single;
+        s->single = NULL;
+        s->group = 1;
+    }
+    if (group == 1)
+        return OK;
+    struct graph *grouped;
+    TRY(group_graph(&grouped, s->graph, group));
+    s->single = s->graph;
+    s->graph = grouped;
+    s->group = group;
+    return OK;
+}
+
+int workload_group(const struct stage *s, const struct decisions *d)
+{
+    bool several = s->purpose == STAGE_TRAIN && s->n_micro > 1;
+    return several ? (int)MIN((int64_t)MAX(d->group, 1), s->n_micro) : 1;
+}
+
 enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
         struct stage *s = &w->stages[i];
         plan_release(&s->plan);
+        TRY(group_stage(s, workload_group(s, d)));
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));

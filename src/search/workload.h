@@ -29,9 +29,11 @@ enum stage_purpose {
 /* A graph, the decisions about it and what came of them. */
 struct stage {
     enum stage_purpose purpose;
-    struct graph *graph;          /* owned */
+    struct graph *graph;          /* owned; of groups of micro-batches, where they run so */
+    struct graph *single;         /* owned; what that was made from; NULL: it is `graph` */
     struct model_graph io;        /* what its values are to the model */
     int64_t n_micro;              /* micro-steps of an optimizer step */
+    int group;                    /* of workload_decide: micro-batches that run together */
     struct plan plan;             /* of workload_decide */
     struct program *program;      /* of workload_emit */
     struct prediction prediction; /* of forecast_time, where the stage trains */
@@ -68,6 +70,8 @@ struct workload {
 enum status workload_init(struct workload *w, struct device *device, int n_stages) MUST_CHECK;
 void workload_release(struct workload *w); /* also of one that is all zero */
 
+/* Micro-batches that a stage runs together by these decisions: no more than there are. */
+int workload_group(const struct stage *s, const struct decisions *d);
 /* A plan for every stage; decisions about the backward pass concern stages that train. */
 enum status workload_decide(struct workload *w, const struct decisions *d) MUST_CHECK;
 /* Programs for the plans as they are now, placed in arenas that all of them share. */
