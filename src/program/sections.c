@@ -41,20 +41,29 @@ static const struct section_rule micro_steps[] = {
 };
 /* In groups: what is left over, and all of a step that has too few for a group, goes one at a time;
  * these come last, so that a node is first met where it usually runs. */
+#define GROUP_BEGINS {.name = "begin", .passes = PASS_BIT(PASS_BEGIN), .carries = true}
+#define GROUP_ENDS                                                                       \
+    {.name = "last",                                                                     \
+     .before = PASS_BIT(PASS_BEGIN),                                                     \
+     .passes = ~PASS_BIT(PASS_BEGIN),                                                    \
+     .ends = true},                                                                      \
+        {.name = "micro",                                                                \
+         .before = PASS_BIT(PASS_BEGIN),                                                 \
+         .passes = MICRO_STEP,                                                           \
+         .alone = true,                                                                  \
+         .carries = true},                                                               \
+        {.name = "update",                                                               \
+         .before = PASS_BIT(PASS_BEGIN) | MICRO_STEP,                                    \
+         .passes = PASS_BIT(PASS_NORM) | UPDATE,                                         \
+         .ends = true},                                                                  \
+    {                                                                                    \
+        .name = NULL                                                                     \
+    }
+static const struct section_rule one_group[] = {GROUP_BEGINS, GROUP_ENDS};
 static const struct section_rule groups[] = {
-    {.name = "begin", .passes = PASS_BIT(PASS_BEGIN), .carries = true},
+    GROUP_BEGINS,
     {.name = "group", .before = PASS_BIT(PASS_BEGIN), .passes = MICRO_STEP, .carries = true},
-    {.name = "last", .before = PASS_BIT(PASS_BEGIN), .passes = ~PASS_BIT(PASS_BEGIN), .ends = true},
-    {.name = "micro",
-     .before = PASS_BIT(PASS_BEGIN),
-     .passes = MICRO_STEP,
-     .alone = true,
-     .carries = true},
-    {.name = "update",
-     .before = PASS_BIT(PASS_BEGIN) | MICRO_STEP,
-     .passes = PASS_BIT(PASS_NORM) | UPDATE,
-     .ends = true},
-    {.name = NULL},
+    GROUP_ENDS,
 };
 static const struct section_rule deferred[] = {
     {.name = "first", .passes = ~UPDATE, .carries = true, .ends = true},
@@ -71,7 +80,7 @@ const struct section_rule *section_rules(const struct graph *g, const struct pla
     if (!trains)
         return forward_only;
     if (group_size(g) > 1)
-        return groups;
+        return plan->n_micro < 2 * group_size(g) ? one_group : groups;
     if (plan->n_micro > 1)
         return micro_steps;
     return plan->defer_updates ? deferred : whole_step;
@@ -95,8 +104,7 @@ static bool matches(const struct program *p, const struct section_rule *rules)
 
 const struct section_rule *section_rules_of(const struct program *p)
 {
-    const struct section_rule *const known[] = {whole_step, forward_only, micro_steps, deferred,
-                                                groups};
+    const struct section_rule *const known[] = {whole_step, forward_only, micro_steps, deferred, one_group, groups};
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (matches(p, known[i]))
             return known[i];
