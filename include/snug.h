@@ -217,6 +217,7 @@ struct snug_forecast {
     int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
     int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
     int defers_updates;             /* those of a step run in the next one's forward pass */
+    int micro_batch_group;          /* micro-batches that run together, block by block; 1: one */
 };
 
 /* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,

@@ -45,8 +45,9 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_decisions(const struct snug_forecast *f)
 {
-    json_t *o = json_pack("{s:i, s:I, s:b}", "blocks", f->n_blocks, "ring_bytes",
-                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates);
+    json_t *o = json_pack("{s:i, s:I, s:b, s:i}", "blocks", f->n_blocks, "ring_bytes",
+                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates,
+                          "micro_batch_group", f->micro_batch_group);
     for (int e = 0; e < SNUG_EXTENT_COUNT; e++)
         o = with_number(o, snug_extent_name((enum snug_extent)e), f->extents[e]);
     return o;

@@ -174,12 +174,37 @@ static enum status add_part(struct grouping *x, node_id first, node_id end)
     return OK;
 }
 
+/* What is made at the beginning for nodes [first, end): a sum is cleared where it is first added
+ * to. */
+static enum status add_beginnings(struct grouping *x, node_id first, node_id end)
+{
+    const struct graph *g = x->single;
+    for (node_id k = first; k < end; k++) {
+        const struct node *n = graph_node(g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            node_id maker = n->in[i] == VALUE_NONE ? NODE_NONE : graph_value(g, n->in[i])->producer;
+            bool begins = maker != NODE_NONE && graph_node(g, maker)->pass == PASS_BEGIN;
+            if (!begins || graph_value(x->g, n->in[i])->producer != NODE_NONE)
+                continue;
+            TRY(add_beginnings(x, maker, maker + 1));
+            TRY(add_node(x, maker, 0));
+        }
+    }
+    return OK;
+}
+
 static enum status make_nodes(struct grouping *x)
 {
     const struct graph *g = x->single;
+    for (value_id v = 0; (size_t)v < x->g->values.n; v++)
+        graph_value(x->g, v)->producer = NODE_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n;) {
         node_id end = is_repeated(graph_node(g, k)) ? part_end(g, k) : k + 1;
-        TRY(add_part(x, k, end));
+        bool later = graph_node(g, k)->pass == PASS_BEGIN;
+        if (!later) {
+            TRY(add_beginnings(x, k, end));
+            TRY(add_part(x, k, end));
+        }
         k = end;
     }
     for (size_t i = 0; i < g->outputs.n; i++) {

@@ -1,7 +1,8 @@
 /* group.h: micro-batches that go through the network together, block by block.
  *
  *     one at a time   a: block 0, 1, 2, ...  head ... 2, 1, 0    b: block 0, 1, 2, ...
- *     a group         block 0: a b    block 1: a b   ...  head: a b  ...   block 1: a b   block 0: a b
+ *     a group         block 0: a b    block 1: a b   ...  head: a b  ...   block 1: a b   block 0:
+ * a b
  *
  * A weight that is not at home on the device is then fetched once for the group, and a sum of
  * gradients is written home once. Every micro-batch runs the same calls on the same operands as it

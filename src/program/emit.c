@@ -242,7 +242,11 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     if (!recompute && emit_in_slices(e, n))
         return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i] != VALUE_NONE)
+        value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(e->g, n->in[i]);
+        bool blank = op_get(n->op)->ignores_inputs && root != VALUE_NONE && e->home[root] >= 0;
+        if (blank && e->where[root] < 0)
+            TRY(emit_stage_blank(e, root));
+        else if (root != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
     }
     if (is_view(n) || emit_is_formed(e, n))

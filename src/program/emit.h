@@ -95,6 +95,8 @@ enum status emit_output_copies(struct emitter *e) MUST_CHECK;
 enum status emit_move_out(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_move_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
+/* Room for a root that is overwritten whatever it holds: nothing is fetched. */
+enum status emit_stage_blank(struct emitter *e, value_id root) MUST_CHECK;
 /* Copies a root that was just updated on the device back to its home. */
 enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
 /* A part of what a root holds off the device: where[] is that part until emit_drop_parts. */

@@ -111,6 +111,14 @@ enum status emit_stage_in(struct emitter *e, value_id root)
     return vec_push(&e->staged, root);
 }
 
+enum status emit_stage_blank(struct emitter *e, value_id root)
+{
+    const char *name = e->p->buffers.items[e->home[root]].name;
+    TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_DEVICE, value_bytes(e->g, root), root,
+                    &e->where[root]));
+    return vec_push(&e->staged, root);
+}
+
 enum status emit_move_in(struct emitter *e, value_id root)
 {
     struct transfer t = {.src = e->moved[root], .value = e->now[root], .range = all_of(e, root)};

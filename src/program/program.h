@@ -7,7 +7,8 @@
  *     one micro-batch per step:    step
  *     n micro-batches per step:    begin   micro x (n - 1)   last
  *     in groups of g:              begin   micro x (n mod g)   group x (n / g - 1)   last
- *                                  with too few labels for that: begin   group, micro ...   update
+ *     in one group:                step
+ *     too few to fill the groups:  begin   group, micro ...   update
  *     updates deferred:            first   step, step, ...   finish
  *     forward only:                forward
  *

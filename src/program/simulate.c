@@ -240,6 +240,12 @@ static enum status simulate_event(struct simulator *s, const struct instr *i)
     return OK;
 }
 
+/* Some ops only overwrite what they are given: what that holds does not matter. */
+static bool is_ignored(const struct simulator *s, const struct instr *i)
+{
+    return i->kind == INSTR_COMPUTE && op_get(graph_node(s->p->graph, i->node)->op)->ignores_inputs;
+}
+
 static enum status simulate_instr(struct simulator *s, const struct instr *i)
 {
     s->position[i->queue]++;
@@ -249,7 +255,7 @@ static enum status simulate_instr(struct simulator *s, const struct instr *i)
     for (int32_t k = 0; k < i->n_operands; k++) {
         if (o[k].access != ACCESS_NONE)
             s->high_water[o[k].tier] = MAX(s->high_water[o[k].tier], o[k].offset + o[k].n_bytes);
-        if (o[k].access == ACCESS_READ)
+        if (o[k].access == ACCESS_READ && !is_ignored(s, i))
             TRY(simulate_read(s, i->queue, &o[k], name_of(s, i, &o[k])));
     }
     for (int32_t k = 0; k < i->n_operands; k++) {

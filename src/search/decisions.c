@@ -372,6 +372,8 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
         else
             add_where(d, (enum extent)e, n_blocks, &text);
     }
+    if (d->group > 1)
+        str_addf(&text, "%smicro-batches in groups of %d", text.n ? "; " : "", d->group);
     if (d->form_bytes > 0)
         str_addf(&text, "%slarge gradients made in slices, never whole", text.n ? "; " : "");
     if (d->defer_updates)

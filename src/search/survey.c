@@ -91,7 +91,8 @@ static enum status find_sections(struct surveyor *x, int64_t n_micro)
     for (int i = 0; i < s->n_sections; i++) {
         const char *name = x->program->sections.items[i].name;
         bool repeats = strcmp(name, "micro") == 0 || strcmp(name, "group") == 0;
-        s->section_times[i] = repeats ? (double)MAX((n_micro + x->group - 1) / x->group, (int64_t)1) : 1;
+        s->section_times[i] =
+            repeats ? (double)MAX((n_micro + x->group - 1) / x->group, (int64_t)1) : 1;
     }
     return OK;
 }

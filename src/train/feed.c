@@ -94,8 +94,7 @@ static void copy_rows(const struct feed *f, int i, const struct tensor *from, vo
     int64_t n_bytes = s->dim[s->rank - 1] * dtype_size(from->dtype), taken = f->row_bytes[i];
     int64_t n_rows = tensor_bytes(from) / n_bytes;
     for (int64_t row = 0; row < n_rows; row++)
-        memcpy((char *)to + row * taken, (const char *)from->data + row * n_bytes,
-               (size_t)taken);
+        memcpy((char *)to + row * taken, (const char *)from->data + row * n_bytes, (size_t)taken);
 }
 
 void feed_copy(const struct feed *f, const struct batch *b, int m)

@@ -74,9 +74,23 @@ static void take_alone(const struct stepper *x, int m)
     }
 }
 
+/* Is a step one group, and that one section? */
+static bool is_one_group(const struct stepper *x)
+{
+    return x->s->train->group > 1 && x->s->train->group == x->s->train->n_micro;
+}
+
+/* Are sums over micro-steps cleared before the first of them? */
+static bool has_beginning(const struct stepper *x)
+{
+    return x->s->train->n_micro > 1 && !is_one_group(x);
+}
+
 /* Too few had labels for a whole group at the end: one at a time, and then the updates. */
 static enum status run_rest(struct stepper *x)
 {
+    if (is_one_group(x))
+        TRY(run_section(x, "begin"));
     for (int m = 0; m < x->n_filled; m++) {
         take_alone(x, m);
         TRY(run_section(x, "micro"));
@@ -94,7 +108,7 @@ static enum status run_last(struct stepper *x, const struct update_inputs *u)
     if (x->n_filled < x->s->train->group)
         TRY(run_rest(x));
     else
-        TRY(run_section(x, x->s->config->gradient_accumulation_steps > 1 ? "last" : whole));
+        TRY(run_section(x, has_beginning(x) ? "last" : whole));
     x->is_pending = defers;
     x->pending = *u;
     return OK;
@@ -106,7 +120,7 @@ static enum status begin_step(struct stepper *x, const struct batch *first)
     session_choose_length(x->s, first);
     for (int m = 0; m < x->s->train->group; m++)
         *(float *)input_of(x, LOSS_SEED, m) = (float)(1.0 / (double)step_units(x->s));
-    return x->s->config->gradient_accumulation_steps > 1 ? run_section(x, "begin") : OK;
+    return has_beginning(x) ? run_section(x, "begin") : OK;
 }
 
 /* Steps begin elsewhere in the data than they would have, since the batch was changed. */
