@@ -21,6 +21,8 @@ struct surveyor {
     int *unit_of;    /* per value: the unit that makes it; -1 */
     int *fetched;    /* per value: the last phase that it was counted in; -1 */
     int *written;    /* likewise, where it is sent back */
+    int *ends;       /* per root: the last phase that touches it; -1 */
+    bool in_one;     /* a step is one group: sums that are used up where they are made stay */
     VEC(struct touch) touches;
 };
 
@@ -287,7 +289,8 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
     if (!t)
         return ERR_MEMORY;
     int64_t n_bytes = value_bytes(x->g, root);
-    if (is_written && x->written[root] != phase) {
+    bool used_up = x->in_one && home == HOME_GRADIENTS && x->ends[root] == phase;
+    if (is_written && x->written[root] != phase && !used_up) {
         t->n_out += n_bytes;
         t->copies_out++;
         x->written[root] = phase;
@@ -337,6 +340,18 @@ static enum status touch_made_again(struct surveyor *x, node_id k, node_id produ
     return OK;
 }
 
+/* Where each root is touched last. */
+static void find_ends(struct surveyor *x)
+{
+    for (node_id k = 0; (size_t)k < x->g->nodes.n; k++) {
+        const struct node *n = graph_node(x->g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] != VALUE_NONE)
+                x->ends[value_root(x->g, n->in[i])] = x->s->phase_of[k];
+        }
+    }
+}
+
 static enum status touch_operands(struct surveyor *x, node_id k)
 {
     const struct node *n = graph_node(x->g, k);
@@ -344,6 +359,10 @@ static enum status touch_operands(struct surveyor *x, node_id k)
         if (n->in[i] == VALUE_NONE)
             continue;
         value_id root = value_root(x->g, n->in[i]);
+        if (op_get(n->op)->ignores_inputs) { /* it is there then, and nothing was fetched */
+            x->fetched[root] = x->s->phase_of[k];
+            continue;
+        }
         const struct value *v = graph_value(x->g, root);
         if (v->producer != NODE_NONE)
             TRY(touch_made_again(x, k, v->producer));
@@ -369,6 +388,7 @@ static int by_phase(const void *a, const void *b)
 static enum status find_touches(struct surveyor *x)
 {
     struct survey *s = x->s;
+    find_ends(x);
     for (node_id k = 0; (size_t)k < x->g->nodes.n; k++)
         TRY(touch_operands(x, k));
     s->n_touches = (int)x->touches.n;
@@ -426,8 +446,9 @@ static enum status surveyor_init(struct surveyor *x)
     TRY(pool_try(&x->s->pool, &x->unit_of, n_values * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->fetched, n_values * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->written, n_values * sizeof(int)));
+    TRY(pool_try(&x->s->pool, &x->ends, n_values * sizeof(int)));
     for (size_t v = 0; v < n_values; v++)
-        x->unit_of[v] = x->fetched[v] = x->written[v] = -1;
+        x->unit_of[v] = x->fetched[v] = x->written[v] = x->ends[v] = -1;
     return pool_try(&x->s->pool, &x->s->places,
                     (size_t)x->s->n_places * sizeof(struct place_facts));
 }
@@ -463,6 +484,7 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
     TRY_GOTO(workload_decide(w, &kept), out);
     s->graph = x.g = stage->graph;
     x.group = stage->group;
+    x.in_one = stage->group > 1 && stage->group == stage->n_micro;
     TRY_GOTO(workload_bound(w), out);
     TRY_GOTO(plan_init(&configured, stage->graph, stage->n_micro), out);
     TRY_GOTO(decisions_apply(base, &configured, stage->graph, w->device), out);

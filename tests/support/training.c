@@ -229,6 +229,8 @@ uint64_t training_digest(struct training *t)
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
         void *here = executor_storage_pointer(t->engine.executor, e), *read = NULL;
+        if (e->kind == MEMORY_STAGING) /* on the way to and from files */
+            continue;
         if (!here) {
             expect_ok(mem_try_array(&read, (size_t)e->n_bytes + 1, 1));
             expect_ok(executor_read_storage(t->engine.executor, e, read));
