@@ -198,7 +198,6 @@ static void damaged_programs_are_rejected_or_harmless(void **state)
     damage_program(&one_step, drop_each_instruction, "dropped instructions");
     damage_program(&micro_steps, drop_each_instruction, "dropped instructions, micro-steps");
     damage_program(&unclipped_micro_steps, drop_each_instruction, "dropped instructions, no norm");
-    damage_program(&groups, drop_each_instruction, "dropped instructions, groups");
     damage_program(&one_group, drop_each_instruction, "dropped instructions, one group");
     damage_program(&deferred_updates, drop_each_instruction, "dropped instructions, deferred");
     damage_program(&deferred_slices, drop_each_instruction,
@@ -213,7 +212,6 @@ static void damaged_programs_are_rejected_or_harmless(void **state)
     damage_program(&micro_steps, change_buffers, "changed buffers");
     damage_program(&deferred_updates, change_buffers, "changed buffers, deferred");
     damage_program(&one_step, swap_neighbours, "swapped instructions");
-    damage_program(&one_group, swap_neighbours, "swapped instructions, one group");
     damage_program(&deferred_updates, swap_neighbours, "swapped instructions, deferred");
     damage_program(&deferred_updates, delay_each_call, "delayed calls, deferred");
 }
