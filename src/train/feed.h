@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct feed {
+    struct executor *x; /* borrowed */
     int n_items;
     /* Per micro-batch of a group, in the order of the batch's items; NULL: it goes nowhere. */
     void *inputs[GROUP_MOST][BATCH_MOST_ITEMS];
