@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 #include "watch/curve.h"
-#include "watch/health.h"
+#include "train/health.h"
 #include "watch/live.h"
 #include "watch/plan_table.h"
 #include "watch/poll.h"

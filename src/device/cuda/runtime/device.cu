@@ -293,6 +293,12 @@ static int64_t used_bytes(struct device *d)
     return (int64_t)(total - free_bytes); /* everybody's, where the driver does not tell apart */
 }
 
+static enum status enter(struct device *d)
+{
+    CUDA_TRY(cudaSetDevice(cuda_state_of(d)->libraries.device));
+    return OK;
+}
+
 enum status cuda_room(struct device *d, struct device_room *out)
 {
     struct cuda_state *s = cuda_state_of(d);
@@ -394,5 +400,6 @@ const struct device_ops cuda_ops = {
     .context_bytes = context_bytes,
     .room = cuda_room,
     .used_bytes = used_bytes,
+    .enter = enter,
     .close = close_device,
 };
