@@ -54,8 +54,8 @@ bool ahead_is_busy(const struct ahead *a);
 /* Waits until all is planned; false: nothing was under way. */
 bool ahead_end(struct ahead *a);
 
-/* Of the plans for this micro-batch that keep these limits, the fastest; NULL: there is none, or none
- * for a budget that is at most an eighth less than the device's (`any`: never mind). */
+/* Of the plans for this micro-batch that keep these limits, the fastest; NULL: there is none, or
+ * none for a budget that is at most an eighth less than the device's (`any`: never mind). */
 const struct ahead_plan *ahead_find(const struct ahead *a, const struct limits *limits,
                                     int64_t batch, bool any);
 

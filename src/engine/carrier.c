@@ -15,8 +15,8 @@ enum { PART_ALIGNMENT = 1 << 16 }; /* a multiple of every page size in use */
  * there are none. */
 static bool is_carried(const struct storage_entry *e)
 {
-    bool passes = e->kind == MEMORY_STAGING || e->kind == MEMORY_GRADIENTS ||
-                  e->kind == MEMORY_WORKSPACE;
+    bool passes =
+        e->kind == MEMORY_STAGING || e->kind == MEMORY_GRADIENTS || e->kind == MEMORY_WORKSPACE;
     return !passes && e->n_bytes > 0;
 }
 

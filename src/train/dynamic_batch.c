@@ -100,7 +100,8 @@ enum status dynamic_choose(struct session *s, const struct limits *limits, struc
 {
     struct choice c = {.s = s, .limits = limits, .pool = pool};
     int64_t now = s->stages[0].batch;
-    bool is_better, in_range = now >= s->config->dynamic_batch_min && now <= s->config->dynamic_batch_max;
+    bool is_better,
+        in_range = now >= s->config->dynamic_batch_min && now <= s->config->dynamic_batch_max;
     surroundings_without(&c.around, &s->engine);
     if (in_range)
         TRY(plan_batch(&c, now, &is_better));

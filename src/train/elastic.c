@@ -1,6 +1,7 @@
 #include "train/elastic.h"
 
 #include "base/machine.h"
+#include "train/elastic_budgets.h"
 
 void elastic_wish_release(struct elastic_wish *w)
 {
@@ -53,16 +54,24 @@ static bool read_memory(struct session *s, struct device_room *room, struct heal
     return true;
 }
 
-/* The device's limit with which the process takes so many bytes of that memory. */
-static int64_t limit_for(const struct session *s, int64_t n_bytes)
-{
-    const struct budget *b = &s->engine.forecast.budget;
-    return MAX(n_bytes - (b->is_shared ? b->needs[TIER_HOST] : 0), (int64_t)1);
-}
-
 static int64_t lesser(int64_t limit, int64_t asked)
 {
     return asked == LIMIT_OPEN ? limit : MIN(limit, asked);
+}
+
+/* The limits with which the process takes so many bytes of that memory, of those that were asked
+ * for. Where it is the machine's, what leaves the arena for the host's part of it saves nothing:
+ * that part may not grow by more than an eighth. */
+static struct limits limits_for(const struct elastic *x, const struct session *s, int64_t n_bytes)
+{
+    const struct budget *b = &s->engine.forecast.budget;
+    struct limits l = x->asked;
+    if (b->is_shared) {
+        l.n_bytes[TIER_HOST] = lesser(elastic_host_limit(s), l.n_bytes[TIER_HOST]);
+        n_bytes -= l.n_bytes[TIER_HOST];
+    }
+    l.n_bytes[TIER_DEVICE] = lesser(MAX(n_bytes, (int64_t)1), l.n_bytes[TIER_DEVICE]);
+    return l;
 }
 
 static void add_setting(struct str *out, int64_t limit)
@@ -87,11 +96,10 @@ static enum status look_pressure(struct elastic *x, const struct session *s, int
     w->from = pressure_look(&x->pressure, &w->reading, step);
     if (w->from == PRESSURE_NONE)
         return OK;
-    w->limits = x->asked;
     w->hurries = w->from == PRESSURE_LESS;
-    int64_t *limit = &w->limits.n_bytes[TIER_DEVICE];
-    if (w->from != PRESSURE_ALL)
-        *limit = lesser(limit_for(s, pressure_target(&x->pressure, &w->reading)), *limit);
+    w->limits = w->from == PRESSURE_ALL
+                    ? x->asked
+                    : limits_for(x, s, pressure_target(&x->pressure, &w->reading));
     return describe_wish(
         room, w->from == PRESSURE_LESS ? health_name(x->pressure.health) : "memory is back", w);
 }
@@ -102,15 +110,14 @@ static enum status look_batch(struct elastic *x, const struct session *s, int64_
 {
     const struct config *cfg = s->config;
     const struct budget *b = &s->engine.forecast.budget;
-    int64_t left = lesser(limit_for(s, w->reading.free + w->reading.own),
-                          x->asked.n_bytes[TIER_DEVICE]);
-    double use = (double)b->needs[TIER_DEVICE] / (double)left;
+    w->limits = limits_for(x, s, w->reading.free + w->reading.own);
+    int64_t *left = &w->limits.n_bytes[TIER_DEVICE];
+    double use = (double)b->needs[TIER_DEVICE] / (double)*left;
     enum dynamic_wish wish = dynamic_look(&x->batch, cfg, step, use);
     *wants = wish != DYNAMIC_NONE;
     if (!*wants)
         return OK;
-    w->limits = x->asked;
-    w->limits.n_bytes[TIER_DEVICE] = MAX((int64_t)(cfg->dynamic_batch_target * (double)left), (int64_t)1);
+    *left = MAX((int64_t)(cfg->dynamic_batch_target * (double)*left), (int64_t)1);
     w->grows = wish == DYNAMIC_GROW;
     return describe_wish(room, w->grows ? "dynamic_batch, to grow" : "dynamic_batch, to shrink", w);
 }

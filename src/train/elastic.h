@@ -1,8 +1,8 @@
 /* elastic.h: budgets, and micro-batches, that change while a run goes on.
  *
  * Between two steps the run looks for a request (io/budget_request.h); with `elastic` and
- * `dynamic_batch` also at what memory others have left. It then changes over to programs planned for
- * what is wanted; what does not fit is refused with the reason, and the run goes on as it was.
+ * `dynamic_batch` also at what memory others have left. It then changes over to programs planned
+ * for what is wanted; what does not fit is refused with the reason, and the run goes on as it was.
  */
 #ifndef SNUG_TRAIN_ELASTIC_H
 #define SNUG_TRAIN_ELASTIC_H
@@ -21,7 +21,7 @@ struct budget_record {
     const char *wanted; /* "device_memory=9GiB" */
     const char *why;    /* the run wants it by itself; NULL: it was asked */
     bool changed;
-    bool was_planned; /* beforehand */
+    bool was_planned;                /* beforehand */
     const char *text;                /* in words; the reason where it was refused */
     const struct forecast *forecast; /* of the programs that run from here on */
     int64_t batch, n_micro;          /* sequences of a micro-batch, and how many are a step */

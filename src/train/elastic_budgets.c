@@ -11,11 +11,19 @@ bool elastic_plans_ahead(const struct config *cfg)
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
+int64_t elastic_host_limit(const struct session *s)
+{
+    int64_t needs = s->engine.forecast.budget.needs[TIER_HOST];
+    return needs + needs / 8;
+}
+
 /* Eighths of the arena; what the process takes of the device beside it stays. */
 static enum status want_eighths(struct session *s)
 {
     const struct forecast *f = &s->engine.forecast;
     struct limits l = s->engine.settings.limits;
+    if (f->budget.is_shared && s->config->elastic && l.n_bytes[TIER_HOST] == LIMIT_OPEN)
+        l.n_bytes[TIER_HOST] = elastic_host_limit(s);
     int64_t beside = f->budget.needs[TIER_DEVICE] - f->arena_bytes;
     for (int eighths = 7; eighths >= 2; eighths--) {
         l.n_bytes[TIER_DEVICE] = beside + f->arena_bytes * eighths / 8;
@@ -55,7 +63,7 @@ enum status elastic_plan_ahead(struct session *s, int64_t n_steps)
     if (!s->ahead || n_steps < FIRST_STEPS || ahead_is_busy(s->ahead))
         return OK;
     if (ahead_end(s->ahead))
-        log_info("%d budgets are planned for, in at most %s beside the run",
-                 ahead_n_done(s->ahead), format_bytes(text, ahead_peak_bytes(s->ahead)));
+        log_info("%d budgets are planned for, in at most %s beside the run", ahead_n_done(s->ahead),
+                 format_bytes(text, ahead_peak_bytes(s->ahead)));
     return ahead_start(s->ahead, &s->engine);
 }

@@ -11,6 +11,9 @@ extern "C" {
 /* Does the config ask for it? */
 bool elastic_plans_ahead(const struct config *cfg);
 
+/* What the host's part of a memory that is shared may take when a run gives way. */
+int64_t elastic_host_limit(const struct session *s);
+
 /* Lists them, for a session that is planned. */
 enum status elastic_open(struct session *s) MUST_CHECK;
 

@@ -153,7 +153,8 @@ static enum status check_samples(const struct session *s)
     const struct model *m = s->engine.model;
     if (!m || !m->samples.has_batch_norm)
         return OK;
-    const char *key = micro_batch_is_open(s->config) ? "per_device_train_batch_size" : "dynamic_batch";
+    const char *key =
+        micro_batch_is_open(s->config) ? "per_device_train_batch_size" : "dynamic_batch";
     return FAIL(ERR_CONFIG,
                 "%s: %s leaves the micro-batch open, but batch norm takes its statistics from one: "
                 "another size trains another network. Give a number%s",

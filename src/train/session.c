@@ -285,19 +285,18 @@ enum status session_start_loader(struct session *s, bool eval)
 /* Where another micro-batch cuts the data otherwise, from where the run stands. */
 static enum status recut(struct session *s)
 {
-    struct loader *before = s->loader;
+    struct loader_options o = session_loader_options(s, false);
+    struct loader *next;
     struct loader_cursor at;
-    loader_get_cursor(before, &at);
-    enum status status = open_loader(s, false);
-    if (status == OK)
-        status = loader_set_cursor(s->loader, &at);
+    loader_get_cursor(s->loader, &at);
+    TRY(loader_open(&next, loader_dataset(s->loader), &o));
+    enum status status = loader_set_cursor(next, &at);
     if (status != OK) {
-        if (s->loader != before)
-            loader_free(s->loader);
-        s->loader = before;
+        loader_free(next);
         return status;
     }
-    loader_free(before);
+    loader_free(s->loader);
+    s->loader = next;
     return OK;
 }
 

@@ -39,7 +39,7 @@ struct session {
     int64_t first_batch;         /* the micro-batch with which the run began; others may follow */
     struct session_options options;
     struct engine engine;
-    struct ahead *ahead; /* plans for other budgets; NULL: none are made */
+    struct ahead *ahead;                    /* plans for other budgets; NULL: none are made */
     struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
@@ -75,14 +75,15 @@ struct session_shape {
     struct reserve rings[2];
     struct engine_request request; /* of these */
 };
-enum status session_shape(const struct session *s, int64_t batch, struct session_shape *out) MUST_CHECK;
+enum status session_shape(const struct session *s, int64_t batch,
+                          struct session_shape *out) MUST_CHECK;
 /* The config as it was when the run began. */
 struct config session_first_config(const struct session *s);
 
 /* Other limits for a session that runs, or another micro-batch, and how it went. */
 struct session_change {
     struct limits limits;
-    int64_t batch; /* 0: the same */
+    int64_t batch;                 /* 0: the same */
     const struct decisions *known; /* for these; NULL: none */
     bool hurries;                  /* any plan that was made beforehand will do */
     /* afterwards: */

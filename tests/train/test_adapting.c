@@ -11,55 +11,12 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "support/apart_device.h"
+#include "support/crowded_device.h"
 #include "support/golden.h"
 #include "support/scratch.h"
 #include "support/train_session.h"
 
 enum { MOST_STEPS = 96, MOST_CHANGES = 8 };
-
-/* ---- a device that tells what it is told ----------------------------------------------------- */
-
-static struct {
-    int64_t total, others;
-    int64_t arena; /* of the run */
-} world;
-
-enum { CONTEXT = 1 << 16 };
-
-static int64_t context_bytes(struct device *d)
-{
-    (void)d;
-    return CONTEXT;
-}
-
-static enum status room(struct device *d, struct device_room *out)
-{
-    (void)d;
-    int64_t own = world.arena > 0 ? world.arena + CONTEXT : 0;
-    *out = (struct device_room){.total_bytes = world.total,
-                                .free_bytes = MAX(world.total - world.others - own, (int64_t)0),
-                                .own_bytes = own};
-    (void)snprintf(out->whose, sizeof(out->whose), "the GPU");
-    return OK;
-}
-
-enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads,
-                                          const char *cache_folder);
-
-enum status __wrap_device_open_cpu_cached(struct device *d, int n_threads, const char *cache_folder)
-{
-    static struct device_ops ops;
-    TRY(__real_device_open_cpu_cached(d, n_threads, cache_folder));
-    apart_device_make(d);
-    ops = *d->ops;
-    ops.room = room;
-    ops.context_bytes = context_bytes;
-    d->ops = &ops;
-    return OK;
-}
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
@@ -108,7 +65,6 @@ static enum status on_budget(void *user, const struct budget_record *r)
                          .changed = r->changed,
                          .was_planned = r->was_planned};
     (void)snprintf(c->why, sizeof(c->why), "%s", r->why ? r->why : "");
-    world.arena = r->forecast->arena_bytes;
     return OK;
 }
 
@@ -141,11 +97,9 @@ static void run(struct watched *w, const char *const *more)
     scratch_write_text(w->scratch, "tiny.yaml", config_text);
     expect_ok(config_load(&cfg, scratch_path(w->scratch, "tiny.yaml", path), overrides, n));
     expect_ok(config_resolve(cfg, 1));
-    world.arena = 0;
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
     w->session = &s;
     w->needs = s.engine.forecast.budget.needs[TIER_DEVICE];
-    world.arena = s.engine.forecast.arena_bytes;
     expect_ok(session_data(&s));
     expect_ok(session_start(&s));
     expect_ok(train_session(&s, &(struct train_options){.observers = &observer, .n_observers = 1},
@@ -165,9 +119,9 @@ static void take_and_leave(struct watched *w, int64_t step)
     if (step == 5)
         assert_true(ahead_end(w->session->ahead));
     if (step == 6)
-        world.others = world.total - w->needs - w->needs / 100;
+        crowded_leave(w->needs + w->needs / 100);
     if (step == 30)
-        world.others = 0;
+        crowded_leave(crowded.total);
 }
 
 static void a_run_gives_way_and_takes_back(void **state)
@@ -176,8 +130,7 @@ static void a_run_gives_way_and_takes_back(void **state)
     (void)state;
     scratch_init(&scratch);
     struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
-    world.total = (int64_t)1 << 30;
-    world.others = 0;
+    crowded_begin((int64_t)1 << 30);
     RUN(&plain, "max_steps=96");
     w.after_step = take_and_leave;
     RUN(&w, "max_steps=96", "elastic=true", "elastic_cooldown=2");
@@ -187,27 +140,27 @@ static void a_run_gives_way_and_takes_back(void **state)
     const struct change *less = &w.changes[0], *all = &w.changes[1];
     assert_true(less->changed && less->was_planned && less->step >= 6 && less->step < 30);
     assert_non_null(strstr(less->why, "emergency: only "));
-    assert_true(less->arena + CONTEXT <= w.needs * 10 / 11);
+    assert_true(less->arena + CROWDED_CONTEXT <= w.needs * 10 / 11);
     assert_true(all->changed && all->step >= 39);
     assert_non_null(strstr(all->why, "memory is back: "));
-    assert_int_equal(all->arena + CONTEXT, w.needs);
+    assert_int_equal(all->arena + CROWDED_CONTEXT, w.needs);
     scratch_release(&scratch);
 }
 
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
 /* Nothing but the micro-batch can make it smaller. */
-#define HELD                                                                             \
-    "offload_optimizer=false", "offload_param=false", "activation_offloading=false",     \
-        "gradient_checkpointing=false", "max_steps=24", "dynamic_batch=true",            \
+#define HELD                                                                         \
+    "offload_optimizer=false", "offload_param=false", "activation_offloading=false", \
+        "gradient_checkpointing=false", "max_steps=24", "dynamic_batch=true",        \
         "dynamic_batch_warmup=4", "dynamic_batch_every=4", "dynamic_batch_smooth=2"
 
 static void take_half(struct watched *w, int64_t step)
 {
     if (step == 5)
-        world.others = world.total - w->needs * 3 / 4;
+        crowded_leave(w->needs * 3 / 4);
     if (step == 13)
-        world.others = 0;
+        crowded_leave(crowded.total);
 }
 
 static void expect_close(const struct watched *a, const struct watched *b)
@@ -226,10 +179,9 @@ static void micro_batches_follow_the_memory(void **state)
     (void)state;
     scratch_init(&scratch);
     struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
-    world.total = (int64_t)1 << 30;
-    world.others = 0;
+    crowded_begin((int64_t)1 << 30);
     RUN(&plain, "max_steps=24");
-    world.total = plain.needs * 10 / 8;
+    crowded_begin(plain.needs * 10 / 8);
     w.after_step = take_half;
     RUN(&w, HELD);
     assert_int_equal(w.n_changes, 2);
@@ -248,7 +200,7 @@ static void micro_batches_follow_the_memory(void **state)
 static void take_early(struct watched *w, int64_t step)
 {
     (void)step;
-    world.others = world.total - w->needs * 3 / 4;
+    crowded_leave(w->needs * 3 / 4);
 }
 
 /* A run that is resumed goes on with the micro-batch it had, and gives the bits that it would have
@@ -259,8 +211,7 @@ static void a_resumed_run_has_the_micro_batch_it_had(void **state)
     (void)state;
     scratch_init(&scratch);
     struct watched w = {.scratch = &scratch}, again = {.scratch = &scratch};
-    world.total = (int64_t)1 << 30;
-    world.others = 0;
+    crowded_begin((int64_t)1 << 30);
     w.after_step = take_early;
     RUN(&w, HELD, "save_strategy=steps", "save_steps=10");
     assert_int_equal(w.n_changes, 1);
@@ -289,8 +240,7 @@ static void a_budget_that_is_asked_for_changes_it_too(void **state)
     (void)state;
     scratch_init(&scratch);
     struct watched w = {.scratch = &scratch, .after_step = ask_for_less};
-    world.total = (int64_t)1 << 30;
-    world.others = 0;
+    crowded_begin((int64_t)1 << 30);
     RUN(&w, HELD, "dynamic_batch_every=1000");
     assert_int_equal(w.n_changes, 2);
     assert_true(w.changes[0].changed && w.changes[0].step == 6 && w.changes[0].batch < 8);

@@ -33,8 +33,8 @@ struct asked {
     int n_refused;
     bool is_pending;
     struct session *session;
-    bool waits;             /* until other budgets are planned for, after the fourth step */
-    int n_planned;          /* changes that were planned beforehand */
+    bool waits;    /* until other budgets are planned for, after the fourth step */
+    int n_planned; /* changes that were planned beforehand */
 };
 
 static void ask(struct asked *a, const char *setting)
@@ -57,7 +57,8 @@ static enum status on_step(void *user, const struct step_record *r)
         assert_true(ahead_end(a->session->ahead));
     if (a->once && r->step == 2)
         ask(a, a->once);
-    if (!a->asks || (a->waits && r->step < 4) || r->step == r->n_steps || rng_below(&a->rng, 8) == 0)
+    if (!a->asks || (a->waits && r->step < 4) || r->step == r->n_steps ||
+        rng_below(&a->rng, 8) == 0)
         return OK;
     int64_t percent = 45 + (int64_t)rng_below(&a->rng, 60);
     (void)snprintf(setting, sizeof(setting), "device_memory=%lld",
