@@ -324,10 +324,11 @@ void key_dynamic_batch_warmup(void)
     end();
 }
 
-/* Full after the first step, empty after the second: what is looked at is the mean, or the last. */
+/* Full after the first step, a tenth after the second: what is looked at is the mean, or the last.
+ */
 static void take_once(int64_t step)
 {
-    crowded_leave(step == 1 ? needs / 8 : 4 * needs);
+    crowded_leave(step == 1 ? 1 : 4 * needs);
 }
 
 static struct changes smooths(const char *smooth)
@@ -335,7 +336,8 @@ static struct changes smooths(const char *smooth)
     struct trial t;
     crowded_leave(crowded.total);
     trial_after_step = take_once;
-    TRAIN(&t, DEEP, HELD, DYNAMIC, "per_device_train_batch_size=2", "max_steps=4", smooth);
+    TRAIN(&t, DEEP, HELD, DYNAMIC, "per_device_train_batch_size=2", "max_steps=4",
+          "dynamic_batch_grow=0.4", smooth);
     return changes_of(&t);
 }
 
