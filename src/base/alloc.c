@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem_share.h"
+
 static atomic_llong n_live;
 static atomic_llong fail_countdown; /* 0 = off */
 static atomic_int fail_sticky;

@@ -29,18 +29,6 @@ void mem_trim(void);
 /* *out = zeroed array of n elements of `size` bytes, or ERR_MEMORY. */
 enum status mem_try_array(void *out, size_t n, size_t size) MUST_CHECK;
 
-/* What one thread may hold of the heap, for work beside a run that was said to take no more: beyond
- * it, and once it is ended, allocations of that thread fail as if there were no memory left. */
-struct mem_share {
-    int64_t most; /* bytes */
-    int64_t held; /* now */
-    int64_t peak; /* the most so far */
-    int ended;
-};
-void mem_share_enter(struct mem_share *s); /* of the thread that calls; NULL: it has none */
-void mem_share_end(struct mem_share *s);   /* from another thread */
-int mem_share_is_ended(const struct mem_share *s);
-
 /* Number of allocations not yet freed in this process (leak checks in tests). */
 int64_t mem_live(void);
 

@@ -388,10 +388,10 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),        SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
-        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),          SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),     SET(compile),
+        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),    SET(chat_template),
+        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype),   SET(adjust_lr),
         SET(master),     SET(rl),       SET(dpo_loss),     SET(elastic_profile),
 #undef SET
     };

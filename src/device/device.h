@@ -171,9 +171,6 @@ struct device_ops {
     /* Bytes of the device this process holds, as the system sees it: now, or on the CPU the most
      * it ever held. */
     int64_t (*used_bytes)(struct device *d);
-    /* Before another thread than the one that opened it plans for it. NULL: nothing is to be done.
-     */
-    enum status (*enter)(struct device *d);
     void (*close)(struct device *d);
 };
 

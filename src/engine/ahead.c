@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
+#include "base/mem_share.h"
 #include "engine/changeover.h"
 
 enum { MOST_PLANS = 64 };
@@ -130,11 +131,9 @@ static bool is_left(const struct ahead_plan *p, const struct engine *e)
 static void *work(void *user)
 {
     struct ahead *a = user;
-    const struct device *d = a->engine->device;
     step_back();
     mem_share_enter(&a->share);
-    enum status status = d->ops->enter ? d->ops->enter((struct device *)d) : OK;
-    for (int i = 0; i < a->n_plans && status == OK && !mem_share_is_ended(&a->share); i++) {
+    for (int i = 0; i < a->n_plans && !mem_share_is_ended(&a->share); i++) {
         struct ahead_plan *p = &a->plans[i];
         if (is_left(p, a->engine) && plan_for(a, p) != OK)
             p->failed = !mem_share_is_ended(&a->share); /* then it is searched for when it comes */

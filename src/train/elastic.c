@@ -1,5 +1,6 @@
 #include "train/elastic.h"
 
+#include "base/log.h"
 #include "base/machine.h"
 #include "train/elastic_budgets.h"
 
@@ -13,6 +14,9 @@ void elastic_init(struct elastic *x, const struct session *s)
 {
     const struct config *cfg = s->config;
     *x = (struct elastic){.asked = s->engine.settings.limits};
+    if (cfg->dynamic_batch)
+        log_info("dynamic_batch: where the micro-batch changes, gradients are added up in another "
+                 "order: losses differ from those of one micro-batch in their last digits");
     pressure_init(&x->pressure, &health_profiles[cfg->elastic_profile], cfg->elastic_cooldown);
 }
 

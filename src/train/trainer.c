@@ -313,7 +313,7 @@ static enum status change_budget(struct loop *l, const struct elastic_wish *w,
                                  const struct budget_request *request)
 {
     struct str answer = {0};
-    struct budget_record r;
+    struct budget_record r = {0};
     enum status status = step_finish(&l->stepper);
     if (status == OK)
         status = elastic_change(&l->elastic, l->s, w, l->state.step, &answer, &r);

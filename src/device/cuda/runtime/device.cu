@@ -294,12 +294,6 @@ static int64_t used_bytes(struct device *d)
     return (int64_t)(total - free_bytes); /* everybody's, where the driver does not tell apart */
 }
 
-static enum status enter(struct device *d)
-{
-    CUDA_TRY(cudaSetDevice(cuda_state_of(d)->libraries.device));
-    return OK;
-}
-
 enum status cuda_room(struct device *d, struct device_room *out)
 {
     struct cuda_state *s = cuda_state_of(d);
@@ -408,6 +402,5 @@ const struct device_ops cuda_ops = {
     .recording_bytes = recording_bytes,
     .room = cuda_room,
     .used_bytes = used_bytes,
-    .enter = enter,
     .close = close_device,
 };
