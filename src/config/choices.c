@@ -258,6 +258,13 @@ static const struct config_choice offload[] = {
     {"off", CONFIG_OFFLOAD_FALSE, NULL},   {NULL, 0, NULL},
 };
 
+static const struct config_choice elastic_profile[] = {
+    {"balanced", CONFIG_ELASTIC_PROFILE_BALANCED, NULL},
+    {"aggressive", CONFIG_ELASTIC_PROFILE_AGGRESSIVE, NULL},
+    {"conservative", CONFIG_ELASTIC_PROFILE_CONSERVATIVE, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice interval[] = {
     {"no", CONFIG_INTERVAL_NO, NULL},
     {"steps", CONFIG_INTERVAL_STEPS, NULL},
@@ -381,11 +388,11 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),        SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
-        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
-        SET(master),     SET(rl),       SET(dpo_loss),
+        SET(optim),      SET(schedule), SET(dtype),        SET(device),          SET(interval),
+        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),     SET(compile),
+        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),    SET(chat_template),
+        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype),   SET(adjust_lr),
+        SET(master),     SET(rl),       SET(dpo_loss),     SET(elastic_profile),
 #undef SET
     };
     const struct config_choice *rows = NULL;

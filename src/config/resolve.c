@@ -517,6 +517,11 @@ static const struct {
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_disk,
      "offload_folder disk_memory activation_offloading offload_optimizer offload_param"},
+    {config_resolve_adapting,
+     "elastic elastic_profile elastic_cooldown elastic_budgets compile dynamic_batch "
+     "dynamic_batch_min dynamic_batch_max dynamic_batch_target dynamic_batch_grow "
+     "dynamic_batch_shrink dynamic_batch_every dynamic_batch_warmup dynamic_batch_smooth "
+     "group_by_length"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
     {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},

@@ -141,11 +141,13 @@ json_t *line_budget(const struct budget_record *r)
 {
     const struct forecast *f = r->forecast;
     return line("budget",
-                json_pack("{s:I, s:s, s:b, s:s, s:f, s:I, s:I, s:I, s:f}", "step",
-                          (json_int_t)r->step, "wanted", r->wanted, "changed", r->changed, "text",
+                json_pack("{s:I, s:s, s:s?, s:b, s:b, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
+                          "step", (json_int_t)r->step, "wanted", r->wanted, "why", r->why,
+                          "changed", r->changed, "planned_beforehand", r->was_planned, "text",
                           r->text, "seconds", r->seconds, "arena_bytes", (json_int_t)f->arena_bytes,
                           "host_bytes", (json_int_t)f->host_bytes, "disk_bytes",
-                          (json_int_t)f->disk_bytes, "step_ms", 1e3 * f->step_s));
+                          (json_int_t)f->disk_bytes, "micro_batch", (json_int_t)r->batch,
+                          "micro_batches", (json_int_t)r->n_micro, "step_ms", 1e3 * f->step_s));
 }
 
 json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status)

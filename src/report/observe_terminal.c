@@ -180,11 +180,13 @@ static enum status on_budget(void *user, const struct budget_record *r)
         return OK;
     if (o->config->log_format == CONFIG_LOG_JSON)
         return show_json(line_budget(r));
+    const char *why = r->why ? r->why : "", *colon = r->why ? ": " : "";
     if (r->changed)
-        log_info("budget step %lld  %s: %s", (long long)r->step, r->wanted, r->text);
+        log_info("budget step %lld  %s%s%s: %s", (long long)r->step, why, colon, r->wanted,
+                 r->text);
     else
-        log_warn("step %lld: %s is refused, and the run goes on as it was: %s", (long long)r->step,
-                 r->wanted, r->text);
+        log_warn("step %lld: %s%s%s is refused, and the run goes on as it was: %s",
+                 (long long)r->step, why, colon, r->wanted, r->text);
     return OK;
 }
 

@@ -190,6 +190,27 @@ enum status saved_set_copy(const struct saved_set *s, struct pool *pool,
     return pool_status(pool);
 }
 
+enum status decisions_keep(const struct decisions *d, struct pool *pool, struct decisions *out)
+{
+    struct place_choice *places;
+    *out = *d;
+    if (!d->places)
+        return OK;
+    TRY(pool_try(pool, &places, (size_t)d->n_places * sizeof(*places)));
+    memcpy(places, d->places, (size_t)d->n_places * sizeof(*places));
+    for (int p = 0; p < d->n_places; p++) {
+        int like = 0;
+        while (d->places[like].saved != d->places[p].saved)
+            like++;
+        if (like < p)
+            places[p].saved = places[like].saved;
+        else
+            TRY(saved_set_copy(d->places[p].saved, pool, &places[p].saved));
+    }
+    out->places = places;
+    return OK;
+}
+
 /* The i-th forward node of a place is what its set says of i, for every micro-batch of a group. */
 static enum status apply_saved_sets(const struct decisions *d, struct plan *p,
                                     const struct graph *g)

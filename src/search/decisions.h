@@ -111,6 +111,10 @@ enum status decisions_apply(const struct decisions *d, struct plan *plan, const 
  * run. */
 void decisions_apply_homes(const struct decisions *d, struct plan *plan, const struct graph *g);
 
+/* *out: the same, with all that it points to in the pool but what the config holds. */
+enum status decisions_keep(const struct decisions *d, struct pool *pool,
+                           struct decisions *out) MUST_CHECK;
+
 /* Whether anything is copied between tiers. */
 bool decisions_copy(const struct decisions *d);
 /* In words: "12 blocks recomputed, states of 28 blocks on the host, ...". */

@@ -57,6 +57,7 @@ struct workload {
     int64_t data_bytes;   /* while data is read, before the arenas are */
     int64_t load_bytes;   /* while weights are read into them */
     int64_t save_bytes;   /* while a checkpoint is written */
+    int64_t ahead_bytes;  /* while other budgets are planned for beside the run */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
     const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
     struct pool pool;                  /* decisions that were found for it */

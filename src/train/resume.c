@@ -36,6 +36,17 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
         (json_int_t)c.sample_size, "best", best_json(&t->best), "settings", start->settings);
 }
 
+/* Where the micro-batch may change: what it is now; the settings say what it was at first. */
+static enum status add_batch(const struct session *s, json_t *state)
+{
+    if (!s->config->dynamic_batch)
+        return OK;
+    json_t *n = json_integer((json_int_t)s->config->per_device_train_batch_size);
+    return json_object_set_new(state, "micro_batch", n) == 0
+               ? OK
+               : FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
+}
+
 static const char *tokenizer_of(const struct session *s)
 {
     const struct task_data_def *data = s->engine.task.def->data;
@@ -56,6 +67,7 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         status = FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
         goto out;
     }
+    TRY_GOTO(add_batch(s, state), out);
     TRY_GOTO(engine_find_states(&s->engine, &states), out);
     struct checkpoint_content content = {
         .model = s->engine.model,
