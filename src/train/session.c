@@ -2,7 +2,9 @@
 
 #include "base/host_memory.h"
 #include "engine/changeover.h"
+#include "train/jump.h"
 #include "train/micro_batch.h"
+#include "train/probe.h"
 #include "train/trainer.h"
 
 /* Prefetch rings, in the plan. */
@@ -60,8 +62,8 @@ static enum status add_stage(struct session *s, struct engine_request *r,
 {
     bool eval = purpose == STAGE_EVAL;
     struct loader_options loader = session_loader_options(s, eval);
-    s->rings[r->n_reserves++] =
-        (struct reserve){eval ? EVAL_RING_NAME : RING_NAME, (int64_t)loader_ring_bytes(&loader)};
+    s->rings[r->n_reserves++] = (struct reserve){.name = eval ? EVAL_RING_NAME : RING_NAME,
+                                                 .n_bytes = (int64_t)loader_ring_bytes(&loader)};
     return request_from_config(&s->stages[r->n_stages++], purpose, s->config, &s->engine.task);
 }
 
@@ -103,6 +105,27 @@ static enum status add_reference(struct session *s, struct engine_request *r)
     return OK;
 }
 
+/* What predictive phases need beside: a forward-only program for batches as training has them,
+ * these batches, and snapshots of the weights. */
+static enum status add_probe(struct session *s, struct engine_request *r)
+{
+    s->rings[r->n_reserves++] =
+        (struct reserve){.name = PROBE_NAME, .n_bytes = probe_bytes(s), .is_kept = true};
+    s->rings[r->n_reserves++] = (struct reserve){.name = SNAPSHOTS_NAME,
+                                                 .n_bytes = jump_bytes(),
+                                                 .n_copies = s->config->snapshot_count,
+                                                 .is_kept = true};
+    return request_from_config(&s->stages[r->n_stages++], STAGE_PROBE, s->config, &s->engine.task);
+}
+
+static void find_stages(struct session *s)
+{
+    s->train = engine_stage(&s->engine, STAGE_TRAIN);
+    s->eval = engine_stage(&s->engine, STAGE_EVAL);
+    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
+    s->probe = engine_stage(&s->engine, STAGE_PROBE);
+}
+
 static enum status plan(struct session *s)
 {
     struct engine_request r = {.stages = s->stages, .reserves = s->rings};
@@ -112,6 +135,8 @@ static enum status plan(struct session *s)
         TRY(add_stage(s, &r, STAGE_EVAL));
     if (s->engine.task.def->has_reference)
         TRY(add_reference(s, &r));
+    if (s->options.train && s->config->predictive_phases != CONFIG_PHASES_NONE)
+        TRY(add_probe(s, &r));
     r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
     r.data_bytes = s->data_bytes;
     r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
@@ -119,9 +144,7 @@ static enum status plan(struct session *s)
     r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint ||
               s->config->load_best_model_at_end;
     TRY(engine_plan(&s->engine, &r));
-    s->train = engine_stage(&s->engine, STAGE_TRAIN);
-    s->eval = engine_stage(&s->engine, STAGE_EVAL);
-    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
+    find_stages(s);
     return OK;
 }
 
@@ -192,6 +215,8 @@ static enum status open_feeds(struct session *s)
     if (s->reference)
         TRY(feed_init_some(&s->reference_feed, x, s->reference->handle, s->reference->program,
                            s->train ? &train.batch : &eval.batch));
+    if (s->probe)
+        TRY(feed_init(&s->probe_feed, x, s->probe->handle, s->probe->program, &train.batch, none));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     return OK;
@@ -240,9 +265,7 @@ static enum status change_over(struct session *s, struct engine *next, const cha
     *lost = e->executor == NULL;
     if (*lost)
         return status;
-    s->train = engine_stage(e, STAGE_TRAIN);
-    s->eval = engine_stage(e, STAGE_EVAL);
-    s->reference = engine_stage(e, STAGE_REFERENCE);
+    find_stages(s);
     enum status found = open_feeds(s);
     if (found == OK)
         found = session_start_loader(s, false);

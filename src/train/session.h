@@ -37,7 +37,7 @@ struct session {
     int n_batches_planned;       /* micro-batches among which it was chosen; 0: it was given */
     struct session_options options;
     struct engine engine;
-    struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
+    struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
     int n_lengths;
@@ -49,11 +49,11 @@ struct session {
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed, reference_feed; /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed, probe_feed; /* batches into the programs */
 
     /* what the engine was asked for */
-    struct stage_request stages[SESSION_LENGTHS + 2];
-    struct reserve rings[2];
+    struct stage_request stages[SESSION_LENGTHS + 3];
+    struct reserve rings[4];
 };
 
 enum status session_open(struct session *s, const struct config *cfg,
