@@ -238,6 +238,10 @@ static void a_resumed_run_jumps_as_it_would_have(void **state)
     expect_same_losses(&whole, &parts, "resumed");
     assert_int_equal(parts.totals.n_accepted, whole.totals.n_accepted);
     assert_int_equal(parts.totals.n_rejected, whole.totals.n_rejected);
+    run_in(&parts,
+           (const char *const[]){"predictive_phases=none", "allow_resume_changes=true",
+                                 "max_steps=14", "resume_from_checkpoint=checkpoint-8", NULL});
+    assert_false(parts.totals.has_phases);
     scratch_release(&scratch);
 }
 
