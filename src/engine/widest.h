@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Elements that go at once: no more in one call. */
-enum { WIDEST_MOST = 1 << 16 };
+enum { WIDEST_MOST = 1 << 18 };
 
 /* Elements [at, at + n) of parameter i, which is trained. No update may be pending. */
 enum status widest_read(const struct engine *e, int i, int64_t at, int64_t n, float *to) MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/machine.h"
+#include "base/team.h"
 #include "engine/widest.h"
 #include "train/probe.h"
 #include "train/trajectory.h"
@@ -103,52 +104,108 @@ enum status jump_add_states(const struct session *s, unsigned slots, struct engi
 
 struct proposal {
     const struct config *config;
-    double k; /* intervals between snapshots */
+    int n;    /* snapshots */
+    double k; /* intervals between them */
     const float *x[TRAJECTORY_MOST];
     double q[TRAJECTORY_MOST];
 };
 
-/* Where in the snapshots a part begins. */
-static void locate(const struct proposal *j, const struct part *p, const float **x)
+/* Elements that several threads share, from these places of the snapshots on. */
+struct shared {
+    const struct proposal *proposal;
+    const float *x[TRAJECTORY_MOST];
+    int64_t n_elems;
+    float *to;
+    double *grams; /* of each piece its own: sums do not depend on who made them */
+};
+
+enum { GRAIN = 1 << 12, PIECE = 1 << 14, GRAM_ELEMS = TRAJECTORY_MOST * TRAJECTORY_MOST };
+_Static_assert((WIDEST_MOST / PIECE) * GRAM_ELEMS * sizeof(double) <= WIDEST_MOST * sizeof(float),
+               "products of all pieces of a part have room where the part is moved");
+
+static struct shared share(struct session *s, const struct proposal *j, int64_t at, int64_t n)
 {
-    for (int i = 0; i < j->config->snapshot_count; i++)
-        x[i] = j->x[i] + p->in_snapshot;
+    struct shared w = {.proposal = j, .n_elems = n, .to = moved_part(s)};
+    w.grams = (double *)(void *)w.to;
+    for (int i = 0; i < j->n; i++)
+        w.x[i] = j->x[i] + at;
+    return w;
+}
+
+static void locate(const struct shared *w, int64_t first, const float **x)
+{
+    for (int i = 0; i < w->proposal->n; i++)
+        x[i] = w->x[i] + first;
+}
+
+static void add_pieces(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct shared *w = job;
+    const float *x[TRAJECTORY_MOST];
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        locate(w, i * PIECE, x);
+        trajectory_add_gram(x, w->proposal->n, MIN((int64_t)PIECE, w->n_elems - i * PIECE),
+                            w->grams + i * GRAM_ELEMS);
+    }
+}
+
+/* Products of the steps of a whole tensor. */
+static void add_products(struct session *s, const struct proposal *j, const struct part *p,
+                         double *gram)
+{
+    int64_t n = shape_elems(&s->engine.params[p->param].shape);
+    for (int64_t at = 0; at < n; at += WIDEST_MOST) {
+        struct shared w = share(s, j, p->in_snapshot + at, MIN((int64_t)WIDEST_MOST, n - at));
+        int64_t n_pieces = (w.n_elems + PIECE - 1) / PIECE;
+        memset(w.grams, 0, (size_t)(n_pieces * GRAM_ELEMS) * sizeof(*w.grams));
+        team_run(s->engine.device->env.team, n_pieces, 1, add_pieces, &w);
+        for (int64_t i = 0; i < n_pieces * GRAM_ELEMS; i++)
+            gram[i % GRAM_ELEMS] += w.grams[i];
+    }
 }
 
 /* The weights of the steps between snapshots, for the tensor that this is the first part of. */
 static void weigh(struct session *s, struct proposal *j, const struct part *p)
 {
-    int n = (int)j->config->snapshot_count;
-    double gram[TRAJECTORY_MOST * TRAJECTORY_MOST] = {0};
-    const float *x[TRAJECTORY_MOST];
-    trajectory_linear(n, j->k, j->q);
+    double gram[GRAM_ELEMS] = {0};
+    trajectory_linear(j->n, j->k, j->q);
     if (j->config->predictive_phases != CONFIG_PHASES_DMD)
         return;
-    locate(j, p, x);
-    trajectory_add_gram(x, n, shape_elems(&s->engine.params[p->param].shape), gram);
-    trajectory_dmd(n, gram, j->k, j->q);
+    add_products(s, j, p, gram);
+    trajectory_dmd(j->n, gram, j->k, j->q);
+}
+
+static void follow(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct shared *w = job;
+    const struct proposal *j = w->proposal;
+    const float *x[TRAJECTORY_MOST];
+    (void)thread;
+    locate(w, first, x);
+    if (j->config->predictive_phases == CONFIG_PHASES_LEAST_SQUARES)
+        (void)trajectory_follow_lines(x, j->n, j->k, j->config->jump_shrinkage, last - first,
+                                      w->to + first);
+    else
+        trajectory_follow(x, j->n, j->q, last - first, w->to + first);
 }
 
 static enum status move_part(struct session *s, const struct part *p, void *user)
 {
     struct proposal *j = user;
-    const float *x[TRAJECTORY_MOST];
-    int n = (int)j->config->snapshot_count;
-    float *to = moved_part(s);
     if (p->at == 0)
         weigh(s, j, p);
-    locate(j, p, x);
-    if (j->config->predictive_phases == CONFIG_PHASES_LEAST_SQUARES)
-        trajectory_follow_lines(x, n, j->k, j->config->jump_shrinkage, p->n, to);
-    else
-        trajectory_follow(x, n, j->q, p->n, to);
-    return widest_write(&s->engine, p->param, p->at, p->n, to);
+    struct shared w = share(s, j, p->in_snapshot, p->n);
+    team_run(s->engine.device->env.team, p->n, GRAIN, follow, &w);
+    return widest_write(&s->engine, p->param, p->at, p->n, w.to);
 }
 
 static enum status move(struct session *s, double n_steps)
 {
-    struct proposal j = {.config = s->config, .k = n_steps / (double)s->config->snapshot_steps};
-    for (int i = 0; i < s->config->snapshot_count; i++)
+    struct proposal j = {.config = s->config,
+                         .n = (int)s->config->snapshot_count,
+                         .k = n_steps / (double)s->config->snapshot_steps};
+    for (int i = 0; i < j.n; i++)
         j.x[i] = snapshot(s, i);
     return for_parts(s, move_part, &j);
 }

@@ -289,7 +289,7 @@ static void snapshots_and_probes_are_planned_to_the_byte(void **state)
     (void)state;
     int64_t plain = host_bytes((const char *const[]){"max_steps=24", NULL}, &n_trained);
     int64_t phases = host_bytes((const char *const[]){PHASES, NULL}, &n_trained);
-    int64_t snapshots = 3 * 4 * n_trained + 4 * (1 << 16);
+    int64_t snapshots = 3 * 4 * n_trained + 4 * (1 << 18);
     int64_t batches = 3 * (2 * 2 * 24 * 4 + 2 * 8), outputs = phases - plain - snapshots - batches;
     assert_in_range(outputs, 0, 1024); /* alignment, and what the probe's program gives */
     struct seen s = {0};
