@@ -6,9 +6,9 @@
 
 Plain AdamW first looks for its own learning rate (RATES times that of the config, the first seed); everything after
 it has that rate, and, to show what jumps do where the rate is too small, one more pair has an eighth of it. A run in
-phases is made as long as plain training in the same time: what its probes and snapshots cost is measured in a run of
-N steps, and it then has fewer steps, with a schedule that ends where it ends. Time is that of the processors on the
-CPU (others may be at work there), and of the clock on a GPU (device=cuda among the settings).
+phases takes the time of plain training: the share that its probes and snapshots take is measured in a run of N steps, and
+by that it then has fewer, with a schedule that ends where it ends. Seconds in the result are of the processors on the CPU
+(others may be at work there), and of the clock on a GPU (device=cuda among the settings).
 
 On the CPU: the text of `make demo` and a small Llama. On a GPU, for example:
 
@@ -78,14 +78,12 @@ class Bench:
         runs = {rate: self.run(f"rate-{rate}", self.o.steps, rate * base, 1, []) for rate in RATES}
         return min(runs, key=lambda rate: runs[rate]["eval_loss"]) * base, runs
 
-    def arm(self, name, method, rate, plain=None):
-        """Runs of every seed. In phases: as many steps as take the time of the plain run of the first seed."""
+    def arm(self, name, method, rate):
+        """Runs of every seed. In phases: as many steps fewer as a trial says that probes and snapshots take."""
         words, steps = [], self.o.steps
         if method:
             words = [f"predictive_phases={method}", *self.phases]
-            trial = self.run(f"{name}-trial", steps, rate, 1, words)["seconds"]
-            start = self.run("start", 1, rate, 1, [])["seconds"]  # planning, reading, the evaluation
-            steps = min(steps, int(steps * (plain[0]["seconds"] - start) / (trial - start)))
+            steps = int(steps * (1 - self.run(f"{name}-trial", steps, rate, 1, words)["phases"]["share"]))
         return [self.run(f"{name}-{seed}", steps, rate, seed, words) for seed in range(1, self.o.seeds + 1)]
 
 
@@ -132,9 +130,9 @@ def main():
     plain, slow = bench.arm("plain", None, rate), bench.arm("plain-slow", None, SMALL * rate)
     table = {"AdamW": row(plain, plain)}
     for method in o.methods.split(","):
-        table[method] = row(bench.arm(method, method, rate, plain), plain)
+        table[method] = row(bench.arm(method, method, rate), plain)
     table["AdamW, an eighth of the rate"] = row(slow, slow)
-    table["linear, an eighth of the rate"] = row(bench.arm("linear-slow", "linear", SMALL * rate, slow), slow)
+    table["linear, an eighth of the rate"] = row(bench.arm("linear-slow", "linear", SMALL * rate), slow)
     report = {"what": "predictive phases beside plain AdamW with its own best learning rate, at equal time", "date": o.date,
               "hardware": o.hardware, "clock": "processor time" if bench.on_cpu else "wall time", "parameters": plain[0]["params"],
               "command": " ".join(["bench/phases.py", f"--steps {o.steps} --seeds {o.seeds}", *([f"--config {o.config}"] if o.config else []), *o.settings]),
