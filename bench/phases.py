@@ -134,7 +134,7 @@ def main():
     table["AdamW, an eighth of the rate"] = row(slow, slow)
     table["linear, an eighth of the rate"] = row(bench.arm("linear-slow", "linear", SMALL * rate), slow)
     report = {"what": "predictive phases beside plain AdamW with its own best learning rate, at equal time", "date": o.date,
-              "hardware": o.hardware, "clock": "processor time" if bench.on_cpu else "wall time", "parameters": plain[0]["params"],
+              "hardware": o.hardware, "seconds_are": "processor time" if bench.on_cpu else "wall time", "parameters": plain[0]["params"],
               "command": " ".join(["bench/phases.py", f"--steps {o.steps} --seeds {o.seeds}", *([f"--config {o.config}"] if o.config else []), *o.settings]),
               "phases": " ".join(bench.phases), "rates": {f"{r * o.rate:g}": x["eval_loss"] for r, x in search.items()}, "runs": rounded(table)}
     path = pathlib.Path("bench/results") / f"{o.date}-{o.name}-phases.json"
