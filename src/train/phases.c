@@ -171,7 +171,7 @@ static enum status read_counts(const json_t *o, struct phase_state *p, int64_t *
 
 enum status phases_read(struct phase_state *p, const struct config *cfg, const json_t *o)
 {
-    int64_t kind, slots;
+    int64_t kind = 0, slots = 0;
     const json_t *jumped = json_object_get(o, "jumped");
     const json_t *confidence = json_object_get(o, "confidence");
     if (!o || p->kind == PHASE_NONE)
