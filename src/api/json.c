@@ -143,6 +143,17 @@ static json_t *pack_losses(const struct snug_train_result *r)
     return losses;
 }
 
+/* NULL: there were none. */
+static json_t *pack_phases(const struct snug_phases *p)
+{
+    if (!p->has_phases)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "accepted", (json_int_t)p->n_accepted,
+                     "rejected", (json_int_t)p->n_rejected, "withheld", (json_int_t)p->n_withheld,
+                     "undone", (json_int_t)p->n_undone, "jumped_steps", p->n_jumped, "seconds",
+                     p->seconds, "share", p->share);
+}
+
 /* What training adds to the forecast. */
 static json_t *pack_result(const struct snug_train_result *r)
 {
@@ -152,12 +163,12 @@ static json_t *pack_result(const struct snug_train_result *r)
         (json_int_t)r->disk_bytes, "resident_bytes", (json_int_t)r->resident_bytes, "step_ms",
         1e3 * r->median_step_s);
     json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
-    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured",
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?, s:o*}", "measured",
                      measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",
                      (json_int_t)r->n_skipped, "steps", (json_int_t)r->n_steps, "last_step",
                      (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s, "samples_per_s",
                      r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds, "last_checkpoint",
-                     r->last_checkpoint);
+                     r->last_checkpoint, "phases", pack_phases(&r->phases));
 }
 
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status, char **text)

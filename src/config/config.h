@@ -49,6 +49,13 @@ enum config_optim {
     CONFIG_OPTIM_MUON,
     CONFIG_OPTIM_MUON_8BIT
 };
+enum config_phases {
+    CONFIG_PHASES_NONE,
+    CONFIG_PHASES_LINEAR,
+    CONFIG_PHASES_LEAST_SQUARES,
+    CONFIG_PHASES_DMD
+};
+enum config_jump_momentum { CONFIG_JUMP_MOMENTUM_KEEP, CONFIG_JUMP_MOMENTUM_ZERO };
 enum config_adjust_lr { CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, CONFIG_ADJUST_LR_ORIGINAL };
 enum config_schedule {
     CONFIG_SCHEDULE_LINEAR,

@@ -511,6 +511,10 @@ static const struct {
     {config_resolve_preferences,
      "rl dpo_beta dpo_loss label_smoothing_factor packing datasets z_loss "
      "train_on_inputs"},
+    {config_resolve_phases,
+     "predictive_phases phase_warmup_steps full_steps max_predict_steps correct_steps "
+     "snapshot_count snapshot_steps probe_batches jump_z jump_shrinkage jump_momentum "
+     "divergence_sigma optim"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "

@@ -111,12 +111,15 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
 
 /* ---- emitting -------------------------------------------------------------------------------- */
 
-static enum status reserve(struct workload *w, const char *name, int64_t n_bytes)
+static enum status reserve(struct workload *w, const struct reserve *r)
 {
     int32_t index;
+    int64_t n_trained = r->n_copies > 0 ? model_count_trained(&w->stages[0].io) : 0;
+    int64_t n_bytes = r->n_bytes + r->n_copies * n_trained * (int64_t)sizeof(float);
     if (n_bytes == 0)
         return OK;
-    return storage_need(&w->storage, name, MEMORY_STAGING, TIER_HOST, n_bytes, &index);
+    return storage_need(&w->storage, r->name, r->is_kept ? MEMORY_OPTIMIZER : MEMORY_STAGING,
+                        TIER_HOST, n_bytes, &index);
 }
 
 /* What is read from files and written to them: weights, and with an optimizer what it keeps. A
@@ -136,7 +139,7 @@ static enum status reserve_staging(struct workload *w)
         if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
             most = MAX(most, e->n_bytes);
     }
-    return reserve(w, STAGING_NAME, most);
+    return reserve(w, &(struct reserve){.name = STAGING_NAME, .n_bytes = most});
 }
 
 static enum status emit_all(struct workload *w)
@@ -156,7 +159,7 @@ static enum status emit_programs(struct workload *w)
     storage_init(&w->storage);
     TRY(emit_all(w));
     for (int i = 0; i < w->n_reserves; i++)
-        TRY(reserve(w, w->reserves[i].name, w->reserves[i].n_bytes));
+        TRY(reserve(w, &w->reserves[i]));
     return reserve_staging(w);
 }
 

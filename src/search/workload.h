@@ -24,6 +24,7 @@ enum stage_purpose {
     STAGE_PREFILL,   /* several tokens into a key/value cache */
     STAGE_DECODE,    /* one more token */
     STAGE_REFERENCE, /* what the network says of a batch before it is trained */
+    STAGE_PROBE,     /* the loss of a training batch, nothing trained */
 };
 
 /* A graph, the decisions about it and what came of them. */
@@ -43,7 +44,9 @@ struct stage {
 /* Host memory that somebody beside the programs needs from beginning to end. */
 struct reserve {
     const char *name;
-    int64_t n_bytes; /* 0: it needs none */
+    int64_t n_bytes;  /* 0: it needs none */
+    int64_t n_copies; /* and of each trained parameter so many f32 copies */
+    bool is_kept;     /* what is in it stays when programs change */
 };
 
 struct workload {
