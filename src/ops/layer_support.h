@@ -180,19 +180,26 @@ static inline enum status MUST_CHECK attention_check(const struct op_call *c, in
     return need_positions(c, i_rng + 1, d);
 }
 
+/* Pairs of a query and an earlier key of n tokens through a window (0: none) of blocks (0: none).
+ */
+static inline double attention_causal_pairs(int64_t n, int64_t window, int64_t block)
+{
+    int64_t size = MAX(block, (int64_t)1);
+    double t = (double)n, w = (double)window, b = (double)size;
+    if (window == 0 || window >= n)
+        return t * (t + 1.0) / 2.0;
+    double whole = (double)((n - window) / size), rest = (double)((n - window) % size);
+    return w * (w + 1.0) / 2.0 + whole * (b * (w - b) + b * (b + 1.0) / 2.0) + rest * (w - b) +
+           rest * (rest + 1.0) / 2.0;
+}
+
 /* Pairs of a query and a key of one head that are not masked. */
 static inline double attention_pairs(const struct op_call *c, const struct qkv_dims *d)
 {
-    int64_t n = d->n_tokens, window = call_int(c, ATTENTION_WINDOW);
-    int64_t block = MAX(call_int(c, ATTENTION_BLOCK), (int64_t)1);
-    double t = (double)n, w = (double)window, b = (double)block;
     if (!call_bool(c, ATTENTION_CAUSAL))
-        return t * t;
-    if (window == 0 || window >= n)
-        return t * (t + 1.0) / 2.0;
-    double whole = (double)((n - window) / block), rest = (double)((n - window) % block);
-    return w * (w + 1.0) / 2.0 + whole * (b * (w - b) + b * (b + 1.0) / 2.0) + rest * (w - b) +
-           rest * (rest + 1.0) / 2.0;
+        return (double)d->n_tokens * (double)d->n_tokens;
+    return attention_causal_pairs(d->n_tokens, call_int(c, ATTENTION_WINDOW),
+                                  call_int(c, ATTENTION_BLOCK));
 }
 
 /* The factor on the scores: the attribute, or 1/sqrt(head_dim) where it is 0. */
