@@ -47,9 +47,8 @@ fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, defaul
 torture: deps build ## kills, I/O errors, failed allocations, odd numbers: thousands of runs, minutes
 	@tools/torture/run.sh $(BUILD)
 
-clang: deps-all ## build everything with clang, for its warnings
-	@$(CMAKE) --preset clang >/dev/null
-	@$(CMAKE) --build build-clang -j $(JOBS)
+clang: deps-all ## every source past clang, for its warnings
+	@tools/clang.sh
 
 arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; ARM64_TESTS='ops|device' chooses)
 	@tools/arm64.sh $(if $(ARM64_TESTS),-R '$(ARM64_TESTS)')

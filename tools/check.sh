@@ -6,7 +6,7 @@ step() { printf '%-34s' "$1"; shift; if "$@" >/tmp/snug-check.$$ 2>&1; then echo
     echo FAILED; cat /tmp/snug-check.$$; failed=1; fi; rm -f /tmp/snug-check.$$; }
 
 sources() { git ls-files 'src/*.c' 'src/*.h' 'src/*.cu' 'src/*.cuh'; }
-formatted() { git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror; }
+formatted() { git ls-files "*.c" "*.h" "*.cu" "*.cuh" | xargs -P "$(nproc)" -n 100 clang-format --dry-run -Werror; }
 
 # includes_go_up ORDER FIELD PREFIX: reads names of files; a folder, the FIELDth part of a name, includes PREFIX<folder>
 # only of itself and of the folders before it in ORDER.
@@ -33,15 +33,16 @@ rooms() {
 }
 
 headers_stand_alone() {
-    flags="-fopenmp-simd -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
+    flags="-D_GNU_SOURCE -Wall -Werror -fopenmp-simd -Isrc -Iinclude -I. $(pkg-config --cflags jansson)"
     cuda=$(dirname "$(dirname "$(command -v nvcc)")" 2>/dev/null)/include
     [ -f "$cuda/cuda_runtime_api.h" ] && flags="$flags -isystem $cuda" || cuda=
-    for h in $(git ls-files 'src/*.h' 'include/*.h'); do
-        case $h in src/device/cuda/*) [ -n "$cuda" ] || continue ;; esac
-        echo "#include \"$h\"" | gcc -std=c11 -D_GNU_SOURCE -Wall -Werror $flags -x c -fsyntax-only - || return 1
+    headers=$(git ls-files 'src/*.h' 'include/*.h')
+    [ -n "$cuda" ] || headers=$(echo "$headers" | grep -v '^src/device/cuda/')
+    echo "$headers" | xargs -P "$(nproc)" -n 20 sh -c 'flags=$0; for h; do
+        echo "#include \"$h\"" | gcc $flags -std=c11 -x c -fsyntax-only - || exit 1
         case $h in src/device/cpu/*|*_internal.h) continue ;; esac
-        echo "#include \"$h\"" | g++ -std=c++17 -D_GNU_SOURCE -Wall -Werror $flags -x c++ -fsyntax-only - || return 1
-    done
+        echo "#include \"$h\"" | g++ $flags -std=c++17 -x c++ -fsyntax-only - || exit 1
+    done' "$flags"
 }
 
 no_switch_on_ops() { ! sources | xargs grep -n 'case OP_'; }

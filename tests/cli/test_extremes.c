@@ -51,7 +51,7 @@ static void no_number_of_any_key_ends_badly(void **state)
         const char *value = values[i % ARRAY_LEN(values)];
         char setting[128];
         struct process p;
-        if (!is_number(key))
+        if (!is_number(key) || (SNUG_ASAN && i % 3 != 0)) /* 3 and 5: every value, of some keys */
             continue;
         (void)snprintf(setting, sizeof(setting), "%s=%s", key->name, value);
         PROCESS_RUN(&p, &scratch, "plan", config, "lr_scheduler_type=cosine", setting, "-q",
@@ -110,6 +110,8 @@ static void plans_of_large_models_and_batches_answer_within_seconds(void **state
         {"configs/demo.yaml", "model.num_hidden_layers=300"},
     };
     (void)state;
+    if (SNUG_ASAN) /* sanitizers make their own time and memory */
+        skip();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct process p;
         struct rusage u;
@@ -119,8 +121,7 @@ static void plans_of_large_models_and_batches_answer_within_seconds(void **state
             expect_exit(&p, 0);
         double seconds = children_s() - before;
         assert_int_equal(getrusage(RUSAGE_CHILDREN, &u), 0);
-        bool is_slow = !SNUG_ASAN && seconds > 20; /* sanitizers make their own time */
-        if (is_slow || u.ru_maxrss > 700 << 10)
+        if (seconds > 20 || u.ru_maxrss > 700 << 10)
             fail_msg("%s %s: %.1f s on processors, %ld KiB", cases[i][0], cases[i][1], seconds,
                      u.ru_maxrss);
         process_release(&p);

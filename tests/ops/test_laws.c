@@ -279,31 +279,37 @@ static double tolerance_of(const struct law_case *c)
     return rounds && bf16 ? fmax(c->tolerance, 1.0 / 128) : c->tolerance;
 }
 
+static struct eval *of_reference; /* made once for all kernels of a case: it is what takes long */
+
 static void compare_to_reference(struct law_case *c)
 {
     if (strcmp(c->kernel->name, "reference") == 0)
         return;
-    struct eval *want = law_run(c, &(struct eval_options){.kernel = "reference", .poison = 0xFF});
+    if (!of_reference)
+        of_reference = law_run(c, &(struct eval_options){.kernel = "reference", .poison = 0xFF});
     struct eval *got =
         law_run(c, &(struct eval_options){.kernel = c->kernel->name, .poison = 0xFF});
     const struct node *n = graph_node(c->g, 0);
-    for (int o = 0; o < n->n_out && want && got; o++) {
-        struct tensor w = eval_tensor(want, n->out[o]), g = eval_tensor(got, n->out[o]);
+    for (int o = 0; o < n->n_out && of_reference && got; o++) {
+        struct tensor w = eval_tensor(of_reference, n->out[o]), g = eval_tensor(got, n->out[o]);
         compare_output(c, o, &w, &g, tolerance_of(c));
     }
-    eval_free(want);
     eval_free(got);
 }
 
 static void fast_case(struct law_case *c)
 {
     law_for_each_kernel(c, compare_to_reference);
+    eval_free(of_reference);
+    of_reference = NULL;
 }
 
+/* Under sanitizers large samples are left to the laws below, which run them without the slow
+ * reference. */
 static void fast_kernels_agree_with_the_reference(void **state)
 {
     struct law_report r = {.only = *state};
-    law_for_each_case(&r, LAW_ALL, fast_case);
+    law_for_each_case(&r, SNUG_ASAN ? LAW_NARROW : LAW_ALL, fast_case);
     law_report_finish(&r);
 }
 
@@ -321,11 +327,14 @@ static void expect_same_bits(const struct law_case *c, const struct eval *a, con
     }
 }
 
+/* The reference has no threads. Under sanitizers a run of one thread and a run of several are what
+ * there is to see; whether the bits are the same is seen without them. */
 static void repeat(struct law_case *c)
 {
-    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+    int most = strcmp(c->kernel->name, "reference") == 0 ? 1 : 3;
+    for (int n_threads = 1; n_threads <= most; n_threads += SNUG_ASAN ? 2 : 1) {
         struct eval_options o = {.kernel = c->kernel->name, .n_threads = n_threads, .poison = 0xFF};
-        struct eval *a = law_run(c, &o), *b = law_run(c, &o);
+        struct eval *a = law_run(c, &o), *b = SNUG_ASAN ? NULL : law_run(c, &o);
         expect_same_bits(c, a, b, n_threads == 1 ? "in a second run" : "in a second threaded run");
         eval_free(a);
         eval_free(b);
@@ -372,11 +381,13 @@ static void overlay(struct law_case *c)
 {
     const struct alias_rule *a = c->def->aliases;
     struct eval_options o = {.kernel = c->kernel->name, .poison = 0xFF};
-    struct eval *apart = law_run(c, &o);
+    struct eval *apart = NULL;
     uint32_t one_each = 0, taken_in = 0, taken_out = 0;
     for (int i = 0; a && a[i].kind != ALIAS_NONE; i++) {
         if (a[i].kind != ALIAS_MAY || a[i].in >= SAMPLE_MAX_INPUTS)
             continue;
+        if (!apart)
+            apart = law_run(c, &o);
         o.overlays = 1u << i;
         struct eval *over = law_run(c, &o);
         expect_same_bits(c, apart, over, "when it takes an input's memory");
@@ -387,10 +398,12 @@ static void overlay(struct law_case *c)
             taken_out |= 1u << a[i].out;
         }
     }
-    o.overlays = one_each;
-    struct eval *all = law_run(c, &o);
-    expect_same_bits(c, apart, all, "when several outputs take inputs' memory");
-    eval_free(all);
+    if (one_each & (one_each - 1)) {
+        o.overlays = one_each;
+        struct eval *all = law_run(c, &o);
+        expect_same_bits(c, apart, all, "when several outputs take inputs' memory");
+        eval_free(all);
+    }
     eval_free(apart);
 }
 

@@ -117,7 +117,10 @@ static void compare_slices(struct law_case *c)
         return;
     struct eval *whole =
         law_run(c, &(struct eval_options){.kernel = c->kernel->name, .poison = 0xFF});
-    for (size_t i = 0; whole && i < ARRAY_LEN(sizes); i++) {
+    /* Under sanitizers large samples are not taken apart one by one: that is the same code, ten
+     * thousand times. */
+    size_t from = SNUG_ASAN && c->enlarged ? 4 : 0;
+    for (size_t i = from; whole && i < ARRAY_LEN(sizes); i++) {
         struct eval *parts = run_slices(c, sizes[i]);
         for (int o = 0; parts && o < n->n_out; o++) {
             struct tensor x = eval_tensor(whole, n->out[o]), y = eval_tensor(parts, n->out[o]);

@@ -23,7 +23,7 @@ struct setup {
 struct tally {
     struct training *t;
     uint64_t want;
-    int n_rejected, n_harmless;
+    int n_damages, n_rejected, n_harmless;
 };
 
 void damage_open(struct training *t, const struct setup *s);

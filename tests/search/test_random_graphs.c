@@ -16,7 +16,11 @@
 #include "support/random_graph.h"
 
 /* Under sanitizers fewer: they take ten times as long. */
-enum { FEW_GRAPHS = SNUG_ASAN ? 60 : 300, N_SMALL_GRAPHS = 16, MAX_WAYS = 800 };
+enum {
+    FEW_GRAPHS = SNUG_ASAN ? 24 : 300,
+    N_SMALL_GRAPHS = SNUG_ASAN ? 4 : 16,
+    MAX_WAYS = SNUG_ASAN ? 200 : 800
+};
 
 static uint64_t n_graphs = FEW_GRAPHS;
 

@@ -97,15 +97,16 @@ static double loss_of(const struct run *r)
 static void every_rule_learns_in_the_memory_that_was_predicted(void **state)
 {
     (void)state;
+    int n_steps = SNUG_ASAN ? 4 : 30; /* too few to have learnt, enough for every kernel */
     for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
         struct run r;
         run_init(&r, &rules[i], 1);
         run_steps(&r, 1);
         double before = loss_of(&r);
-        for (int step = 1; step < 30; step++)
+        for (int step = 1; step < n_steps; step++)
             training_step(&r.training, step);
         print_message("%s: from %.4f to %.4f\n", rules[i].name, before, loss_of(&r));
-        assert_true(loss_of(&r) < 0.85 * before);
+        assert_true(SNUG_ASAN || loss_of(&r) < 0.85 * before);
         training_expect_prediction(&r.training);
         training_release(&r.training);
     }
@@ -160,6 +161,8 @@ static void masters_of_24_bits_learn_like_f32(void **state)
 {
     double loss[2];
     (void)state;
+    if (SNUG_ASAN) /* steps that all do the same to memory */
+        skip();
     for (int split = 0; split <= 1; split++) {
         struct rule rule = rules[0];
         struct run r;
