@@ -2,7 +2,7 @@
 """Networks that are no language models, the mixture of experts, and fine-tuning, beside PyTorch: milliseconds a step
 (tokens a second where the batch has tokens), memory, what was predicted.
 
-    bench/workloads.py [--peers FOLDER] [--steps N] [PATTERN ...]
+    bench/workloads.py [--peers FOLDER] [--steps N] [--limit SECONDS] [PATTERN ...]
 
 Runs BUILD (build-cuda)/snug; PATTERN (a shell pattern) chooses cases. FOLDER has PyTorch's programs: each takes a case
 in the words of the table below and prints a JSON line with "ms" or "tok_s" and "device_gib". One file,
@@ -49,23 +49,31 @@ CASES = {
 }
 
 
-def ours(settings, steps):
+def run(command, limit, **more):
+    """As subprocess.run; what takes too long has failed, too."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit, **more)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"not done after {limit} s")
+
+
+def ours(settings, steps, limit):
     with tempfile.TemporaryDirectory() as folder:
         command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "snug"), "train", *settings.split(), *COMMON.split(),
                    f"max_steps={steps}", f"output_dir={folder}", "--json", "--quiet"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run(command, limit)
     if done.returncode:
         return {"settings": settings, "error": done.stderr.strip()[-600:], "exit": done.returncode}
-    run = json.loads(done.stdout)
-    predicted, measured = run["predicted"], run["measured"]
+    said = json.loads(done.stdout)
+    predicted, measured = said["predicted"], said["measured"]
     return {"settings": settings, "step_ms": measured["step_ms"], "predicted_step_ms": predicted["step_ms"], "device_bytes": measured["device_bytes"],
             "predicted_device_bytes": predicted["device_bytes"], "arena_bytes": measured["arena_bytes"],
-            "predicted_arena_bytes": predicted["arena_bytes"], "decisions": run["decisions"], "losses": run["losses"]}
+            "predicted_arena_bytes": predicted["arena_bytes"], "decisions": said["decisions"], "losses": said["losses"]}
 
 
-def theirs(folder, program, case, steps):
+def theirs(folder, program, case, steps, limit):
     case += f",{steps}" if program == "torch_lora.py" else f",steps={steps}"
-    done = subprocess.run([sys.executable, program, case], cwd=folder, capture_output=True, text=True, check=False)
+    done = run([sys.executable, program, case], limit, cwd=folder)
     return json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
 
 
@@ -85,6 +93,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--peers")
     options.add_argument("--steps", type=int, default=16)
+    options.add_argument("--limit", type=int, default=600, help="seconds a program may take")
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
     options.add_argument("patterns", nargs="*", default=["*"])
@@ -93,8 +102,8 @@ def main():
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-workloads.json"
     for name in dict.fromkeys(n for p in o.patterns for n in CASES if fnmatch.fnmatch(n, p)):
         settings, case = CASES[name]
-        peer = theirs(o.peers, *case, o.steps) if o.peers and case else None
-        mine = ours(settings, o.steps)
+        peer = theirs(o.peers, *case, o.steps, o.limit) if o.peers and case else None
+        mine = ours(settings, o.steps, o.limit)
         if name.startswith("lora") and "step_ms" in mine:
             mine["tokens_per_second"] = 1e3 * LORA_TOKENS / mine["step_ms"]
         result["cases"][name] = {"ours": mine, "peer": peer}

@@ -28,9 +28,10 @@ if(CMAKE_C_COMPILER_ID MATCHES "Clang")
     target_compile_options(snug_flags INTERFACE -Wno-pass-failed)
 endif()
 
-# Two hundred test programs are linked from one library: gold takes half the time of ld.
+# Two hundred test programs are linked from one library: gold takes half the time of ld. Programs with CUDA
+# code need the C++ library too, which some compilers keep where gold does not look.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold SNUG_HAVE_GOLD)
-if(SNUG_HAVE_GOLD AND NOT CMAKE_CROSSCOMPILING)
+if(SNUG_HAVE_GOLD AND NOT SNUG_CUDA AND NOT CMAKE_CROSSCOMPILING)
     set(SNUG_TEST_LINKER -fuse-ld=gold)
 endif()

@@ -58,8 +58,14 @@ void samples_free(struct samples *s)
 
 static void round_to(enum dtype dtype, const float *from, int64_t n, uint16_t *to)
 {
+    if (dtype == DTYPE_BF16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = bf16_from_f32(from[i]);
+        return;
+    }
     for (int64_t i = 0; i < n; i++)
-        to[i] = dtype == DTYPE_BF16 ? bf16_from_f32(from[i]) : f16_from_f32(from[i]);
+        to[i] = f16_from_f32(from[i]);
 }
 
 static enum status read_sample(void *user, int64_t i, struct batch *b, int64_t row)

@@ -42,7 +42,7 @@ struct synthetic_samples {
     const struct sample_facts *facts;
     uint64_t seed;
     bool is_noise; /* targets are drawn too: nothing is to be learnt */
-    float normal[SYNTHETIC_NOISE], uniform[SYNTHETIC_NOISE]; /* synthetic_samples fills them */
+    float normal[2 * SYNTHETIC_NOISE], uniform[2 * SYNTHETIC_NOISE]; /* the same noise twice */
 };
 struct sample_source synthetic_samples(struct synthetic_samples *s, int64_t n_samples);
 

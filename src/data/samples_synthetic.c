@@ -6,9 +6,11 @@
  * sample; a label is the class whose sum is the largest.
  *
  * Images are large and must not keep a GPU waiting: noise is drawn once, and every run of
- * SYNTHETIC_NOISE elements has it from another place on.
+ * SYNTHETIC_NOISE elements has it from another place on; a target of more elements than that (the
+ * mask of a clip) has those of its first run over and over.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/compiler.h"
 #include "base/rng.h"
@@ -58,26 +60,37 @@ static void read_vector(const struct synthetic_samples *s, int f, int64_t i, flo
     }
 }
 
-/* Channel c of an image of n elements: (its number + noise) * factor. */
-static void read_channel(const struct synthetic_samples *s, int f, int64_t i, int64_t c, float *out,
-                         int64_t n)
+/* The channels' numbers as they stand behind one another in elements [e, e + n). */
+static void lay_numbers(const struct synthetic_samples *s, int f, int64_t i, int64_t e, int64_t n,
+                        float *numbers)
+{
+    const int64_t n_channels = shape_last(&s->facts->fields[f].shape);
+    for (int64_t k = 0; k < n; k++)
+        numbers[k] =
+            k < n_channels ? hidden(s, f, i, (e + k) % n_channels) : numbers[k - n_channels];
+}
+
+/* (number of the channel + noise) * factor, run by run. */
+static void read_image(const struct synthetic_samples *s, int f, int64_t i, float *out, int64_t n)
 {
     const struct model_field *field = &s->facts->fields[f];
-    bool normal = field->draw == DRAW_NORMAL;
-    float number = hidden(s, f, i, c), factor = normal ? sqrtf(0.5f) : 0.5f;
-    int64_t step = shape_last(&field->shape), e = c;
-    while (e < n) {
-        int64_t run = e / SYNTHETIC_NOISE, last = MIN((run + 1) * SYNTHETIC_NOISE, n);
-        int64_t at = (e + words(s, STREAM_NOISE, f, i, run).v[0]) % SYNTHETIC_NOISE;
-        while (e < last) { /* up to the end of the noise, and from its beginning on */
-            const float *noise = (normal ? s->normal : s->uniform) + at;
-            int64_t left = MIN(last - e, SYNTHETIC_NOISE - at);
-            for (int64_t k = 0; k < left; k += step)
-                out[e + k] = (number + noise[k]) * factor;
-            int64_t taken = (left + step - 1) / step * step;
-            e += taken;
-            at = (at + taken) % SYNTHETIC_NOISE;
-        }
+    const float *normal = field->draw == DRAW_NORMAL ? s->normal : NULL;
+    const float factor = normal ? sqrtf(0.5f) : 0.5f;
+    const int64_t n_channels = shape_last(&field->shape);
+    const bool wide = n_channels > SYNTHETIC_NOISE; /* every run has numbers of its own */
+    float numbers[2 * SYNTHETIC_NOISE];
+    if (!wide)
+        lay_numbers(s, f, i, 0, SYNTHETIC_NOISE + n_channels, numbers);
+    for (int64_t e = 0; e < n; e += SYNTHETIC_NOISE) {
+        int64_t from = words(s, STREAM_NOISE, f, i, e / SYNTHETIC_NOISE).v[0] % SYNTHETIC_NOISE;
+        const float *noise = (normal ? normal : s->uniform) + from;
+        const float *number = numbers + (wide ? 0 : e % n_channels);
+        const int64_t n_run = MIN((int64_t)SYNTHETIC_NOISE, n - e);
+        if (wide)
+            lay_numbers(s, f, i, e, n_run, numbers);
+#pragma omp simd
+        for (int64_t k = 0; k < n_run; k++)
+            out[e + k] = (number[k] + noise[k]) * factor;
     }
 }
 
@@ -85,12 +98,10 @@ static void read_input(const struct synthetic_samples *s, int f, int64_t i, floa
 {
     const struct shape *shape = &s->facts->fields[f].shape;
     int64_t n = shape_elems(shape);
-    if (shape->rank == 1 || s->facts->fields[f].draw == DRAW_CODES) {
+    if (shape->rank == 1 || s->facts->fields[f].draw == DRAW_CODES)
         read_vector(s, f, i, out, n);
-        return;
-    }
-    for (int64_t c = 0; c < shape_last(shape); c++)
-        read_channel(s, f, i, c, out, n);
+    else
+        read_image(s, f, i, out, n);
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */
@@ -143,22 +154,35 @@ static float target_element(const struct synthetic_samples *s, int f, int64_t i,
     return s->facts->fields[f].draw == DRAW_BITS ? (x[0] > 0 ? 1.0f : 0.0f) : x[0];
 }
 
-static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
+/* Elements [n_made, n) of four bytes: those before them, again. */
+static void repeat(char *out, int64_t n_made, int64_t n)
 {
-    const struct synthetic_samples *s = user;
+    for (int64_t e = n_made; e < n; e += n_made)
+        memcpy(out + 4 * e, out, (size_t)(4 * MIN(n_made, n - e)));
+}
+
+static void read_target(const struct synthetic_samples *s, int f, int64_t i, void *out)
+{
     const struct model_field *field = &s->facts->fields[f];
-    int64_t n = shape_elems(&field->shape);
-    (void)counts;
-    if (!field->is_target && !field->n_classes) {
-        read_input(s, f, i, out);
-        return OK;
-    }
-    for (int64_t e = 0; e < n; e++) {
+    int64_t n = shape_elems(&field->shape), n_made = MIN(n, SYNTHETIC_NOISE);
+    for (int64_t e = 0; e < n_made; e++) {
         if (field->n_classes)
             ((int32_t *)out)[e] = label(s, f, i, e);
         else
             ((float *)out)[e] = target_element(s, f, i, e);
     }
+    repeat(out, n_made, n);
+}
+
+static enum status read(void *user, int f, int64_t i, void *out, bool *counts)
+{
+    const struct synthetic_samples *s = user;
+    const struct model_field *field = &s->facts->fields[f];
+    (void)counts;
+    if (field->is_target || field->n_classes)
+        read_target(s, f, i, out);
+    else
+        read_input(s, f, i, out);
     return OK;
 }
 
@@ -168,5 +192,7 @@ struct sample_source synthetic_samples(struct synthetic_samples *s, int64_t n_sa
         draw(DRAW_NORMAL, words(s, STREAM_NOISE, 0, NO_SAMPLE, e), &s->normal[e]);
         draw(DRAW_UNIFORM, words(s, STREAM_NOISE, 1, NO_SAMPLE, e), &s->uniform[e]);
     }
+    memcpy(s->normal + SYNTHETIC_NOISE, s->normal, SYNTHETIC_NOISE * sizeof(float));
+    memcpy(s->uniform + SYNTHETIC_NOISE, s->uniform, SYNTHETIC_NOISE * sizeof(float));
     return (struct sample_source){.user = s, .n_samples = n_samples, .read = read};
 }

@@ -164,6 +164,8 @@ struct device_ops {
     enum status (*tune)(struct device *d, const struct device_tuning *t);
     /* Bytes the process holds outside the arenas once every library is warm: the context. */
     int64_t (*context_bytes)(struct device *d);
+    /* Bytes on top of these for the recordings of programs of so many instructions. NULL: none. */
+    int64_t (*recording_bytes)(struct device *d, int64_t n_instrs);
     /* How much memory there is and who holds it; without memory of its own, the host's. */
     enum status (*room)(struct device *d, struct device_room *out);
     /* Bytes of the device this process holds, as the system sees it: now, or on the CPU the most

@@ -6,6 +6,7 @@
 #define SNUG_DEVICE_GPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -46,6 +47,9 @@ enum gpu_problem {
 
 /* ERR_UNSUPPORTED with a line that names the reason and the fix. */
 enum status gpu_refuse(enum gpu_problem problem, const struct gpu_facts *f) MUST_CHECK;
+
+/* Memory of the GPU that recordings of so many instructions take beyond the context. */
+int64_t gpu_recording_bytes(int64_t n_instrs);
 
 #ifdef __cplusplus
 }

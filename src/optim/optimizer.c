@@ -124,6 +124,26 @@ static bool is_summed_in_chunks(const struct builder *b, value_id grad)
            shape_elems(build_shape(b, grad)) >= (int64_t)FEW_CHUNKS * SQUARES_CHUNK;
 }
 
+/* Of a product of a few rows the factors have the squares, whether it is made in slices or at once.
+ * But a gradient in f16 may be infinite where its factors are not: there the numbers themselves
+ * must be looked at. */
+static bool is_summed_by_factors(const struct builder *b, value_id grad)
+{
+    enum { FEW_ROWS = 64 };
+    const struct node *n = graph_node(b->g, graph_value(b->g, grad)->producer);
+    bool is_product = n->op == OP_linear_grad_weight && (n->n_in < 3 || n->in[2] == VALUE_NONE);
+    return is_product && graph_value(b->g, grad)->dtype != DTYPE_F16 &&
+           shape_rows(build_shape(b, n->in[0])) <= FEW_ROWS;
+}
+
+static value_id sum_of_factors(struct builder *b, value_id grad)
+{
+    const struct node *n = graph_node(b->g, graph_value(b->g, grad)->producer);
+    value_id dy = n->in[0], x = n->in[1];
+    b->block = block_of_value(b, grad);
+    return build(b, OP_product_squares, IN(dy, x), NO_ATTRS);
+}
+
 static value_id sum_of_chunks(struct builder *b, value_id grad)
 {
     b->block = block_of_value(b, grad);
@@ -149,7 +169,8 @@ static value_id sum_of_block(struct builder *b, const struct optimizer_param *pa
     if (params[i].grad == VALUE_NONE)
         return VALUE_NONE;
     if (is_summed_in_chunks(b, params[i].grad))
-        return sum_of_chunks(b, params[i].grad);
+        return is_summed_by_factors(b, params[i].grad) ? sum_of_factors(b, params[i].grad)
+                                                       : sum_of_chunks(b, params[i].grad);
     for (size_t k = 0; k < i; k++) {
         if (joins_block(b, &params[k], block))
             return VALUE_NONE;

@@ -46,6 +46,17 @@ static int64_t beside_bytes(const struct workload *w, const struct surroundings 
     return n_bytes;
 }
 
+/* Of the device's memory: the context, and the recordings of all programs. */
+static int64_t context_bytes(const struct workload *w)
+{
+    const struct device_ops *ops = w->device->ops;
+    int64_t n_instrs = 0;
+    for (int i = 0; i < w->n_stages; i++)
+        n_instrs += (int64_t)w->stages[i].program->instrs.n;
+    return ops->context_bytes(w->device) +
+           (ops->recording_bytes ? ops->recording_bytes(w->device, n_instrs) : 0);
+}
+
 /* What the process holds beside its arenas, and how much of the device it takes in all. Planning
  * and reading data come before there are arenas: of these only what is more than the run's counts.
  */
@@ -57,7 +68,7 @@ static void forecast_process(struct forecast *f, const struct workload *w,
     f->beside_bytes = beside_bytes(w, around);
     f->before_bytes = around->peak_bytes;
     if (ops->memory_is_apart) {
-        f->context_bytes = ops->context_bytes(w->device);
+        f->context_bytes = context_bytes(w);
         f->process_bytes = f->arena_bytes + f->context_bytes;
         f->resident_bytes = f->beside_bytes + MAX(f->host_bytes, f->data_bytes);
         f->resident_bytes = MAX(f->resident_bytes, f->before_bytes);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/machine.h"
 #include "device/cuda/cuda_kernels.h"
+#include "device/gpu.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -184,6 +185,12 @@ static int64_t context_bytes(struct device *d)
     return card_context_bytes(&state_of(d)->gpu);
 }
 
+static int64_t recording_bytes(struct device *d, int64_t n_instrs)
+{
+    (void)d;
+    return gpu_recording_bytes(n_instrs);
+}
+
 static enum status room(struct device *d, struct device_room *out)
 {
     const struct card_state *s = state_of(d);
@@ -223,6 +230,7 @@ static const struct device_ops card_ops = {
     .call_seconds = call_seconds,
     .tune = tune,
     .context_bytes = context_bytes,
+    .recording_bytes = recording_bytes,
     .room = room,
     .used_bytes = used_bytes,
     .close = close_card,

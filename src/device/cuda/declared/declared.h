@@ -33,7 +33,7 @@ kernel_workspace cuda_gelu_bias_grad_workspace, cuda_embedding_grad_workspace;
 /* sums.c */
 kernel_declines cuda_sum_boxes_declines;
 kernel_workspace cuda_sum_boxes_workspace, cuda_sum_rows_workspace, cuda_sum_squares_workspace,
-    cuda_clip_scale_workspace, cuda_adafactor_workspace;
+    cuda_product_squares_workspace, cuda_clip_scale_workspace, cuda_adafactor_workspace;
 
 /* norms.c */
 kernel_workspace cuda_layer_norm_grad_workspace, cuda_rms_norm_grad_workspace,

@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "device/cuda/declared/declared.h"
+#include "ops/row_pairs.h"
 #include "ops/update_support.h"
 
 int64_t columns_bands(const struct kernel_env *env, int64_t n_rows, int64_t n_blocks)
@@ -84,6 +85,13 @@ int64_t cuda_sum_squares_workspace(const struct op_call *c, const struct kernel_
 {
     (void)env;
     return squares_chunk_count(c) * (int64_t)sizeof(double);
+}
+
+/* A product of rows for each pair and factor. */
+int64_t cuda_product_squares_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return 2 * row_pair_count(shape_rows(&c->in[0].shape)) * (int64_t)sizeof(double);
 }
 
 int64_t cuda_clip_scale_workspace(const struct op_call *c, const struct kernel_env *env)

@@ -30,9 +30,12 @@ struct lion_rule {
         return fmaf(-lr, weight_decay, 1.0f);
     }
 
+    /* The way's sign is all that counts: it is rounded as on the CPU, without fused products, so
+     * that where momentum and gradient cancel both devices see the same. */
     __device__ __forceinline__ void apply(float &p, float *state, float grad, float keep) const
     {
-        float g = grad * scale, way = beta1 * state[0] + rate1 * g;
+        float g = grad * scale;
+        float way = __fadd_rn(__fmul_rn(beta1, state[0]), __fmul_rn(rate1, g));
         float step = way > 0.0f ? lr : way < 0.0f ? -lr : way * lr; /* NaN stays NaN */
         p = p * keep - step;
         state[0] = beta2 * state[0] + rate2 * g;

@@ -19,6 +19,7 @@
 #include "device/cuda/products/gemm_search.h"
 #include "device/cuda/runtime/state.cuh"
 #include "device/disk/disk.h"
+#include "device/gpu.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -327,6 +328,12 @@ static int64_t context_bytes(struct device *d)
     return cuda_state_of(d)->context_bytes;
 }
 
+static int64_t recording_bytes(struct device *d, int64_t n_instrs)
+{
+    (void)d;
+    return gpu_recording_bytes(n_instrs);
+}
+
 static void keep_release(struct cuda_keep *k)
 {
     if (k->data && k->release)
@@ -392,6 +399,7 @@ const struct device_ops cuda_ops = {
     .mark_seconds = cuda_mark_seconds,
     .tune = tune,
     .context_bytes = context_bytes,
+    .recording_bytes = recording_bytes,
     .room = cuda_room,
     .used_bytes = used_bytes,
     .close = close_device,
