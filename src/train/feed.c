@@ -44,7 +44,7 @@ static enum status set_item(struct feed *f, struct executor *x, int handle, cons
 enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
                            const struct batch *description)
 {
-    *f = (struct feed){.n_items = description->n_items};
+    *f = (struct feed){.x = x, .n_items = description->n_items};
     for (int i = 0; i < description->n_items; i++) {
         const struct batch_item *item = &description->items[i];
         if (!program_input(p, item->name))
@@ -57,7 +57,7 @@ enum status feed_init_some(struct feed *f, struct executor *x, int handle, const
 enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
                       const struct batch *description, const char *const *others)
 {
-    *f = (struct feed){.n_items = description->n_items};
+    *f = (struct feed){.x = x, .n_items = description->n_items};
     for (int i = 0; i < description->n_items; i++) {
         TRY(set_item(f, x, handle, p, &description->items[i], i));
     }
@@ -89,6 +89,6 @@ void feed_copy(const struct feed *f, const struct batch *b)
             t->shape.dim[t->shape.rank - 1] * dtype_size(t->dtype) > f->row_bytes[i])
             copy_rows(f, i, t);
         else if (f->inputs[i])
-            memcpy(f->inputs[i], t->data, (size_t)tensor_bytes(t));
+            executor_fill_input(f->x, f->inputs[i], t->data, tensor_bytes(t));
     }
 }

@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 struct feed {
+    struct executor *x; /* borrowed */
     int n_items;
     void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items; NULL: it goes nowhere */
     int64_t row_bytes[BATCH_MOST_ITEMS]; /* of the last axis, as much of it as the program takes */
