@@ -84,7 +84,7 @@ enum status probe_run(struct session *s, double *losses)
     for (int64_t i = 0; i < s->config->probe_batches; i++) {
         struct batch batch = place(s, i);
         double sums[MODEL_MOST_SUMS];
-        feed_copy(&s->probe_feed, &batch);
+        feed_copy(&s->probe_feed, &batch, 0);
         TRY(engine_run(&s->engine, s->probe, "forward"));
         for (int k = 0; k < io->n_sums; k++)
             sums[k] = (double)*(const float *)engine_output(&s->engine, s->probe, io->sums[k].name);
