@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/attention_blocks.h"
 #include "model/config_keys.h"
 #include "model/parts.h"
 
@@ -75,6 +76,7 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     m->language.tied = keys_bool(&k, "tie_word_embeddings", true);
     m->language.bos_token = keys_token(&k, "bos_token_id");
     m->language.eos_token = keys_token(&k, "eos_token_id");
+    attention_blocks_parse(m, &k, 0);
     return keys_finish(&k);
 }
 

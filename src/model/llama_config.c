@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/attention_blocks.h"
 #include "model/config_keys.h"
 #include "model/llama.h"
 
@@ -252,6 +253,7 @@ enum status llama_parse(struct model *m, const json_t *config, const struct key_
     TRY(pool_try(&m->pool, &c->layers, sizeof(*c->layers) * (size_t)m->n_layers));
     parse_rotation(m, c, &k);
     parse_window(m, c, &k);
+    attention_blocks_parse(m, &k, c->window);
     if (c->traits->experts) {
         TRY(experts_parse(&c->experts, m, c->traits->experts, &k));
         c->experts.std = c->init_std;

@@ -150,9 +150,10 @@ struct model_def {
 /* What there is to know of a model of language beside its graph: for the task, for generation. */
 struct language_facts {
     int64_t vocab_size, context;
-    int64_t attention_width;      /* query heads x head size */
-    int64_t eos_token, bos_token; /* -1: none given */
-    bool tied;                    /* the head's weight is the embedding table */
+    int64_t attention_width;          /* query heads x head size */
+    int64_t eos_token, bos_token;     /* -1: none given */
+    bool tied;                        /* the head's weight is the embedding table */
+    int64_t local_blocks, block_size; /* attention_blocks.h; 0 of them: all tokens */
 };
 
 /* How made-up numbers of a field are drawn. */

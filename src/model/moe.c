@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "model/attention_blocks.h"
 #include "model/experts.h"
 
 struct moe_config {
@@ -71,6 +72,7 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     m->language.eos_token = keys_token(&k, "eos_token_id");
     rope_parse(&c->rope, &k, m->language.context, &rope_rules);
     parse_experts(m, c, &k);
+    attention_blocks_parse(m, &k, 0);
     return keys_finish(&k);
 }
 

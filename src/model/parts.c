@@ -249,11 +249,15 @@ value_id parts_attention(struct parts *p, value_id qkv, const struct attention_s
     bool decode = r->purpose == MODEL_DECODE;
     /* A window no key can fall out of is none: kernels have a shorter path for that. */
     int64_t reach = decode ? r->cache_len : r->seq_len;
+    const struct language_facts *l = &p->m->language;
+    int64_t window = l->local_blocks > 0 ? l->local_blocks * l->block_size : s->window;
+    bool holds = window > 0 && window < reach;
     const struct attr_set attrs[] = {
         {.name = "heads", .i = s->heads},
         {.name = "kv_heads", .i = s->kv_heads},
         {.name = "head_dim", .i = s->head_dim},
-        {.name = "window", .i = s->window >= reach ? 0 : s->window},
+        {.name = "window", .i = holds ? window : 0},
+        {.name = "block", .i = holds && l->local_blocks > 0 ? l->block_size : 0},
         {.name = "scale", .f = s->scale},
         {.name = "softcap", .f = s->softcap},
         {.name = "dropout", .f = s->dropout}, /* these two only where something is dropped */
