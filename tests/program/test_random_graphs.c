@@ -17,7 +17,7 @@
 
 /* Under sanitizers fewer: they take ten times as long. */
 enum {
-    N_GRAPHS = SNUG_ASAN ? 100 : 1000,
+    N_GRAPHS = SNUG_ASAN ? 200 : 1000,
     PLANS_PER_GRAPH = 3,
     N_STEPS = 3,
     MAX_RESULTS = 4,

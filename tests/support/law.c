@@ -14,7 +14,7 @@
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/support/ref.h"
 
-enum { MAX_REWRITES = 16, LARGE_ELEMS = 40000 };
+enum { MAX_REWRITES = 16, LARGE_ELEMS = 40000, MOST_FLOPS = 30000000 };
 
 enum status law_case_build(struct law_case *c)
 {
@@ -208,6 +208,27 @@ static bool is_affordable(enum op_id op, const struct sample *s)
     return ok;
 }
 
+static double flops_of(enum op_id op, const struct sample *s)
+{
+    struct law_case c = {.op = op, .def = op_get(op), .sample = *s};
+    struct tensor in[SAMPLE_MAX_INPUTS], out[MAX_OUTPUTS];
+    struct op_call call;
+    double n = 0;
+    if (law_case_build(&c) == OK) {
+        node_call(c.g, graph_node(c.g, 0), in, out, &call);
+        n = call_flops(&call);
+    }
+    graph_free(c.g);
+    return n;
+}
+
+static void enlarge(struct sample *out, const struct sample *s, uint32_t mask, int64_t factor)
+{
+    *out = *s;
+    for (int i = 0; i < s->n_in; i++)
+        out->in[i].shape.dim[0] *= mask >> i & 1u ? factor : 1;
+}
+
 bool law_enlarge(enum op_id op, const struct sample *s, int anchor, struct sample *out,
                  uint32_t *mask)
 {
@@ -224,11 +245,13 @@ bool law_enlarge(enum op_id op, const struct sample *s, int anchor, struct sampl
         for (*mask = may; *mask; *mask = (*mask - 1) & may) {
             if (n_bits(*mask) != wanted || !(*mask >> anchor & 1u))
                 continue;
-            *out = *s;
-            for (int i = 0; i < s->n_in; i++)
-                out->in[i].shape.dim[0] *= *mask >> i & 1u ? factor : 1;
-            if (is_affordable(op, out))
-                return true;
+            enlarge(out, s, *mask, factor);
+            if (!is_affordable(op, out))
+                continue;
+            /* Some ops compare all rows with all: there fewer have to do. */
+            for (int64_t by = factor; by > 8 && flops_of(op, out) > MOST_FLOPS; by /= 4)
+                enlarge(out, s, *mask, by / 4);
+            return true;
         }
     }
     return false;
