@@ -120,6 +120,20 @@ static const struct config_choice master[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice phases[] = {
+    {"none", CONFIG_PHASES_NONE, NULL},
+    {"linear", CONFIG_PHASES_LINEAR, NULL},
+    {"least_squares", CONFIG_PHASES_LEAST_SQUARES, NULL},
+    {"dmd", CONFIG_PHASES_DMD, NULL},
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice jump_momentum[] = {
+    {"keep", CONFIG_JUMP_MOMENTUM_KEEP, NULL},
+    {"zero", CONFIG_JUMP_MOMENTUM_ZERO, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice adjust_lr[] = {
     {"match_rms_adamw", CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, NULL},
     {"original", CONFIG_ADJUST_LR_ORIGINAL, NULL},
@@ -195,6 +209,13 @@ static const struct config_choice dpo_loss[] = {
     REFUSE("orpo", "sigmoid"),
     REFUSE("simpo", "sigmoid"),
     REFUSE("kto_pair", "sigmoid"),
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice quantization[] = {
+    {"none", CONFIG_QUANTIZATION_NONE, NULL},
+    {"bitnet", CONFIG_QUANTIZATION_BITNET, NULL},
+    {"bitnet_b1.58", CONFIG_QUANTIZATION_BITNET, NULL},
     {NULL, 0, NULL},
 };
 
@@ -388,11 +409,33 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),          SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),     SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),    SET(chat_template),
-        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype),   SET(adjust_lr),
-        SET(master),     SET(rl),       SET(dpo_loss),     SET(elastic_profile),
+        SET(optim),
+        SET(schedule),
+        SET(dtype),
+        SET(device),
+        SET(interval),
+        SET(log_format),
+        SET(report),
+        SET(dataset_type),
+        SET(token_dtype),
+        SET(compile),
+        SET(log_level),
+        SET(offload),
+        SET(adapter),
+        SET(adapter_bias),
+        SET(chat_template),
+        SET(overflow),
+        SET(curve),
+        SET(quantization),
+        SET(quant_type),
+        SET(compute_dtype),
+        SET(adjust_lr),
+        SET(master),
+        SET(rl),
+        SET(dpo_loss),
+        SET(phases),
+        SET(jump_momentum),
+        SET(elastic_profile),
 #undef SET
     };
     const struct config_choice *rows = NULL;

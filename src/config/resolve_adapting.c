@@ -67,6 +67,11 @@ static enum status check_batch(const struct config *cfg)
                     "%s: dynamic_batch changes how a step is cut into micro-batches, and with "
                     "group_by_length (%s) steps are cut by length: leave one of them out",
                     config_where(cfg, "dynamic_batch"), config_where(cfg, "group_by_length"));
+    if (cfg->predictive_phases != CONFIG_PHASES_NONE)
+        return FAIL(ERR_CONFIG,
+                    "%s: probe batches of predictive_phases (%s) are micro-batches, which "
+                    "dynamic_batch would change: leave one of them out",
+                    config_where(cfg, "dynamic_batch"), config_where(cfg, "predictive_phases"));
     if (cfg->dynamic_batch_min > cfg->dynamic_batch_max)
         return FAIL(ERR_CONFIG, "%s: dynamic_batch_min %lld is more than dynamic_batch_max %lld",
                     config_where(cfg, "dynamic_batch_min"), (long long)cfg->dynamic_batch_min,

@@ -139,6 +139,9 @@ struct op_def {
     enum status (*grad)(struct builder *b, const struct node *n, const value_id *d_out,
                         const bool *wants, value_id *d_in);
     bool no_grad;
+    /* The gradient of output 0 is that of input 0 as it is, by definition: what the op does is a
+     * staircase, whose slope says nothing. */
+    bool straight_through;
     uint32_t no_grad_inputs; /* bit i: input i takes no gradient (indices, masks, random state) */
     /* Bit i: input i, a vector of parameters, may be f32 beside 16-bit activations, at no cost:
      * every kernel works with it in f32 anyway. */
@@ -171,6 +174,9 @@ struct op_def {
      * among `whole_inputs`. A kernel that gives a part of the rows other bits than the whole gives
      * them declines the part. */
     bool by_rows;
+
+    /* What its inputs hold does not matter: outputs that lie on them are only overwritten. */
+    bool ignores_inputs;
 
     enum recompute_class recompute;
     enum module_kind module; /* that its node stands for; MODULE_NONE: its neighbours say */

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/attention_blocks.h"
 #include "model/config_keys.h"
 #include "model/parts.h"
 
@@ -75,6 +76,7 @@ static enum status parse(struct model *m, const json_t *config, const struct key
     m->language.tied = keys_bool(&k, "tie_word_embeddings", true);
     m->language.bos_token = keys_token(&k, "bos_token_id");
     m->language.eos_token = keys_token(&k, "eos_token_id");
+    attention_blocks_parse(m, &k, 0);
     return keys_finish(&k);
 }
 
@@ -171,11 +173,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = parts_layer_norm(&p, parts_head_input(&p, x), "norm", "ln_f", c->norm_epsilon);
-    if (!m->language.tied)
-        table =
-            parts_param(&p, "head.weight", "lm_head.weight",
-                        shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table, 0);
+    parts_head(&p, x, parts_head_weight(&p, table, c->init_std), 0);
     return builder_status(b);
 }
 

@@ -47,6 +47,7 @@ struct model_param {
                        * forward pass writes: kept with the weights, never trained, not counted */
     bool table;       /* rows are looked up, and nothing is multiplied by it */
     bool linear;      /* the weight of a linear layer of a block */
+    bool head;        /* the weight of the head alone, not the embedding's too */
     /* Kept as codes and scales; its value then stands for the codes (precision/quantize.h). */
     struct quantization quantization;
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
@@ -149,9 +150,10 @@ struct model_def {
 /* What there is to know of a model of language beside its graph: for the task, for generation. */
 struct language_facts {
     int64_t vocab_size, context;
-    int64_t attention_width;      /* query heads x head size */
-    int64_t eos_token, bos_token; /* -1: none given */
-    bool tied;                    /* the head's weight is the embedding table */
+    int64_t attention_width;          /* query heads x head size */
+    int64_t eos_token, bos_token;     /* -1: none given */
+    bool tied;                        /* the head's weight is the embedding table */
+    int64_t local_blocks, block_size; /* attention_blocks.h; 0 of them: all tokens */
 };
 
 /* How made-up numbers of a field are drawn. */
@@ -195,6 +197,7 @@ struct model {
     struct quantization quantization;
     struct name_list unquantized;
     bool stored_quantized; /* the folder says so */
+    bool ternary;          /* BitNet b1.58: blocks compute with rounded weights and activations */
 };
 
 /* All that is wrong with the config is one error. */

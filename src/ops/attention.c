@@ -36,6 +36,7 @@ static double flops(const struct op_call *c)
 static const struct op_sample samples[] = {
     {.text = "f32[2,5,24] {heads=2, kv_heads=2, head_dim=4}"},
     {.text = "f32[1,7,32] {heads=4, kv_heads=2, head_dim=4, window=3}"},
+    {.text = "f32[1,19,32] {heads=4, kv_heads=2, head_dim=4, window=8, block=4}"},
     {.text = "f32[2,1,12] {heads=1}"},
     {.text = "f32[1,9,15] {heads=1, causal=false, scale=0.7}"},
     {.text = "f32[1,67,36] {heads=2, kv_heads=1, head_dim=9}"},
@@ -44,11 +45,13 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,18,12], i64[2]~1000 {heads=1, causal=false, dropout=0.1, seed=1048575}"},
     {.text = "f32[1,67,36], i64[2]~1000 {heads=2, kv_heads=1, dropout=0.3, seed=7}"},
     {.text = "f32[2,5,24], i64[2]~1000 {heads=2, dropout=0.0}"},
+    {.text = "f32[1,203,24], i64[2]~1000 {heads=2, window=48, block=24, dropout=0.25}"},
     {.text = "f32[2,5,24] {heads=2, softcap=0.8}"},
     {.text = "f32[1,67,36] {heads=2, kv_heads=1, scale=2.0, window=20, softcap=1.5}"},
     {.text = "f32[1,19,12], i64[2]~1000 {heads=1, dropout=0.25, seed=2, softcap=0.5}"},
     {.text = "f32[2,21,24], _, i32[2,21] {heads=2}"},
     {.text = "f32[2,203,32], _, i32[2,203] {heads=4, kv_heads=2, window=30}"},
+    {.text = "f32[2,101,32], _, i32[2,101] {heads=4, kv_heads=2, window=32, block=16}"},
     {.text =
          "f32[1,67,36], i64[2]~1000, i32[1,67] {heads=2, kv_heads=1, dropout=0.3, softcap=1.5}"},
 };
@@ -57,6 +60,9 @@ static const char *const rejects[] = {"f32[2,5,24] {heads=2, kv_heads=1, head_di
                                       "f32[5,24] {heads=2}",
                                       "f32[2,5,24] {heads=2, window=-1}",
                                       "f32[2,5,24] {heads=2, causal=false, window=2}",
+                                      "f32[2,5,24] {heads=2, block=2}",
+                                      "f32[2,5,24] {heads=2, window=3, block=2}",
+                                      "f32[2,5,24] {heads=2, window=2, block=-2}",
                                       "f32[2,5,25] {heads=2}",
                                       "i32[2,5,24]~3 {heads=2}",
                                       "f32[2,5,24] {heads=2, dropout=0.1}",
@@ -74,8 +80,9 @@ const struct op_def op_def_attention = {
     .name = "attention",
     .synopsis = "s[i,j] = scale q[i] k[j], softcap tanh(s / softcap) where that is not 0; "
                 "out[i] = sum_j drop(softmax_j(s[i,j])) v[j] per head, j <= i when causal and "
-                "j > i - window when window > 0, and j >= i - positions[i] where they are given: "
-                "keys of its own sample; lse[i] = log sum_j exp(s[i,j])",
+                "j > i - window when window > 0 (with a block: the last of i's block in place of "
+                "i), and j >= i - positions[i] where they are given: keys of its own sample; "
+                "lse[i] = log sum_j exp(s[i,j])",
     .min_in = 1,
     .max_in = 3,
     .n_out = 2,

@@ -28,6 +28,8 @@ static double flops(const struct op_call *c)
 static const struct op_sample samples[] = {
     {.text = "f32[2,5,8], f32[2,5,24], f32[2,5,8], f32[2,2,5]+ {heads=2, kv_heads=2, head_dim=4}"},
     {.text = "f32[1,7,16], f32[1,7,32], f32[1,7,16], f32[1,4,7]+ {heads=4, kv_heads=2, window=3}"},
+    {.text = "f32[1,203,16], f32[1,203,32], f32[1,203,16], f32[1,4,203]+ "
+             "{heads=4, kv_heads=2, window=48, block=24}"},
     {.text = "f32[2,1,4], f32[2,1,12], f32[2,1,4], f32[2,1,1]+ {heads=1}"},
     {.text = "f32[1,9,5], f32[1,9,15], f32[1,9,5], f32[1,1,9]+ {heads=1, causal=false, scale=0.7}"},
     {.text = "f32[1,67,18], f32[1,67,36], f32[1,67,18], f32[1,2,67]+ {heads=2, kv_heads=1}"},

@@ -46,6 +46,8 @@ static const struct op_sample samples[] = {
     {.text = "f32[1,3,4,5,2], f32[3,2,3,2,2] "
              "{stride=[1,2,1], pad_before=[0,1,1], pad_after=[1,1,0]}"},
     {.text = "f32[1,2,19,33], f32[70,1,3,33] {pad_before=[0,1], pad_after=[0,1]}"},
+    {.text = "f32[2,4,21,2], f32[1,3,3,2], f32[1] {pad_before=[1,1], pad_after=[1,1]}"},
+    {.text = "f32[1,5,18,3], f32[3,2,2,3] {dilation=[3,2], pad_before=[0,3], pad_after=[2,0]}"},
     {.text = "f32[1,2,2,3], f32[2,1,1,3] {pad_before=[1,2], pad_after=[2,1]}"},
 };
 static const char *const rejects[] = {

@@ -53,6 +53,10 @@ static const struct op_sample samples[] = {
     {.text = "f32[2,5,5], f32[5,4,3] {stride=[3], pad_before=[2], pad_after=[1], size=[13]}"},
     {.text = "f32[1,3,2,5,3], f32[3,2,3,2,2] "
              "{stride=[1,2,1], pad_before=[0,1,1], pad_after=[1,1,0], size=[3,4,5]}"},
+    {.text = "f32[2,4,19,5], f32[5,3,3,1], f32[2,4,19,1] "
+             "{pad_before=[1,1], pad_after=[1,1], size=[4,19]}"},
+    {.text = "f32[1,3,9,4], f32[4,3,4,3] "
+             "{stride=[2,2], dilation=[1,2], pad_before=[1,2], size=[6,21]}"},
     {.text = "f32[1,2,19,20], f32[20,1,3,70] {pad_before=[0,1], pad_after=[0,1], size=[2,19]}"},
 };
 static const char *const rejects[] = {

@@ -22,6 +22,7 @@ extern "C" {
 
 /* Attribute positions. All ops on the packed layout begin with the same three. */
 enum { QKV_HEADS, QKV_KV_HEADS, QKV_HEAD_DIM, QKV_N_ATTRS };
+enum { ATTENTION_MOST_BLOCK = 1 << 15 };
 enum { QKV_MOST = 1 << 24 }; /* of each: their products fit 64 bits */
 enum {
     ATTENTION_CAUSAL = QKV_N_ATTRS,
@@ -30,9 +31,10 @@ enum {
     ATTENTION_DROPOUT,
     ATTENTION_SEED,
     ATTENTION_CAP,
+    ATTENTION_BLOCK,
     ATTENTION_N_ATTRS
 };
-enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE, CACHED_CAP };
+enum { CACHED_WINDOW = QKV_N_ATTRS, CACHED_SCALE, CACHED_CAP, CACHED_BLOCK };
 enum { ROTARY_INVERSE = QKV_N_ATTRS, ROTARY_SCALE };
 enum { RMS_NORM_EPSILON, RMS_NORM_OFFSET };
 enum { RMS_NORM_GRAD_DTYPE, RMS_NORM_GRAD_OFFSET };
@@ -57,9 +59,9 @@ enum {
 #define ATTENTION_ATTRS                                                                       \
     QKV_ATTRS, {"causal", ATTR_BOOL, {.i = 1}, false}, {"window", ATTR_INT, {.i = 0}, false}, \
         {"scale", ATTR_FLOAT, {.f = 0.0}, false}, {"dropout", ATTR_FLOAT, {.f = 0.0}, false}, \
-        {"seed", ATTR_INT, {.i = 0}, false},                                                  \
+        {"seed", ATTR_INT, {.i = 0}, false}, {"softcap", ATTR_FLOAT, {.f = 0.0}, false},      \
     {                                                                                         \
-        "softcap", ATTR_FLOAT, {.f = 0.0}, false                                              \
+        "block", ATTR_INT, {.i = 0}, false                                                    \
     }
 
 struct qkv_dims {
@@ -138,14 +140,35 @@ static inline enum status MUST_CHECK need_positions(const struct op_call *c, int
     return need_shape(c, i, &s);
 }
 
+/* Attributes of a window: so many tokens, the query's own the last; or, where they come in blocks,
+ * the query's own block and whole blocks before it. */
+static inline enum status MUST_CHECK need_window(const struct op_call *c, int i_window, int i_block)
+{
+    int64_t window = call_int(c, i_window), block = call_int(c, i_block);
+    if (window < 0)
+        return REJECT(c, "window must not be negative (0: none)");
+    if (block < 0 || block > ATTENTION_MOST_BLOCK)
+        return REJECT(c, "block must be from 0 (none) to %d", ATTENTION_MOST_BLOCK);
+    if (block > 0 && (window == 0 || window % block != 0))
+        return REJECT(c, "blocks of %lld need a window of some of them, not of %lld",
+                      (long long)block, (long long)window);
+    return OK;
+}
+
+/* The first key that the query at i may see through a window (0: none) of blocks (0: none). */
+static inline int64_t attention_first(int64_t i, int64_t window, int64_t block)
+{
+    int64_t end = block > 0 ? i - i % block + block : i + 1;
+    return window > 0 && end > window ? end - window : 0;
+}
+
 /* The checks of attention and its gradient: qkv is input i, the random state input i_rng, positions
  * come behind it. */
 static inline enum status MUST_CHECK attention_check(const struct op_call *c, int i, int i_rng,
                                                      struct qkv_dims *d)
 {
     TRY(qkv_check(c, i, d));
-    if (call_int(c, ATTENTION_WINDOW) < 0)
-        return REJECT(c, "window must not be negative (0: none)");
+    TRY(need_window(c, ATTENTION_WINDOW, ATTENTION_BLOCK));
     if (call_int(c, ATTENTION_WINDOW) > 0 && !call_bool(c, ATTENTION_CAUSAL))
         return REJECT(c, "a window needs causal attention");
     TRY(need_softcap(c, ATTENTION_CAP));
@@ -157,13 +180,26 @@ static inline enum status MUST_CHECK attention_check(const struct op_call *c, in
     return need_positions(c, i_rng + 1, d);
 }
 
+/* Pairs of a query and an earlier key of n tokens through a window (0: none) of blocks (0: none).
+ */
+static inline double attention_causal_pairs(int64_t n, int64_t window, int64_t block)
+{
+    int64_t size = MAX(block, (int64_t)1);
+    double t = (double)n, w = (double)window, b = (double)size;
+    if (window == 0 || window >= n)
+        return t * (t + 1.0) / 2.0;
+    double whole = (double)((n - window) / size), rest = (double)((n - window) % size);
+    return w * (w + 1.0) / 2.0 + whole * (b * (w - b) + b * (b + 1.0) / 2.0) + rest * (w - b) +
+           rest * (rest + 1.0) / 2.0;
+}
+
 /* Pairs of a query and a key of one head that are not masked. */
 static inline double attention_pairs(const struct op_call *c, const struct qkv_dims *d)
 {
-    double t = (double)d->n_tokens, w = (double)call_int(c, ATTENTION_WINDOW);
     if (!call_bool(c, ATTENTION_CAUSAL))
-        return t * t;
-    return w > 0.0 && w < t ? w * (w + 1.0) / 2.0 + (t - w) * w : t * (t + 1.0) / 2.0;
+        return (double)d->n_tokens * (double)d->n_tokens;
+    return attention_causal_pairs(d->n_tokens, call_int(c, ATTENTION_WINDOW),
+                                  call_int(c, ATTENTION_BLOCK));
 }
 
 /* The factor on the scores: the attribute, or 1/sqrt(head_dim) where it is 0. */

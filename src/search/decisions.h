@@ -70,6 +70,7 @@ struct decisions {
     /* Of what these have away, so many blocks', counted from the first, are on disk instead of on
      * the host; what belongs to no block comes last. */
     int disk[EXTENT_COUNT];
+    int group; /* micro-batches that run together, block by block; 0 and 1: one at a time */
     bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */

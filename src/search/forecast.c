@@ -155,7 +155,7 @@ static void forecast_traffic(struct forecast *f, const struct stage *s)
     f->disk_read = f->disk_written = 0;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        int64_t n_runs = section_runs(section, s->n_micro);
+        int64_t n_runs = section_runs(p, section, s->n_micro);
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *i = &p->instrs.items[k];
             const struct operand *o = &p->operands.items[i->first_operand];

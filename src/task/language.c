@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "data/windows.h"
+#include "ops/layer_support.h"
 
 static double perplexity(const struct model_graph *io, const double *sums)
 {
@@ -52,13 +53,19 @@ static int64_t units(const struct task *t, int64_t length)
 }
 
 /* 2 per weight and token forward, twice that backward; an untied embedding table is only looked up.
- * Attention: q k^T and p v over half of T keys on average, 2 flops each, times 3. */
+ * Attention: q k^T and p v over half of T keys on average (of blocks: those in reach), 2 flops
+ * each, times 3. */
 double language_flops(const struct task *t, int64_t n_active, int64_t length)
 {
     const struct model *m = t->model;
+    const struct language_facts *l = &m->language;
+    int64_t window = l->local_blocks * l->block_size;
+    double n = (double)length, n_keys = n / 2.0;
+    if (window > 0 && window < length)
+        n_keys = attention_causal_pairs(length, window, l->block_size) / n;
     double lookups = m->language.tied ? 0.0 : (double)m->language.vocab_size * (double)m->hidden;
-    double attention = (double)m->n_layers * (double)m->language.attention_width * (double)length;
-    return 6.0 * ((double)n_active - lookups) + 6.0 * attention;
+    double attention = (double)m->n_layers * (double)l->attention_width * n_keys;
+    return 6.0 * ((double)n_active - lookups) + 12.0 * attention;
 }
 
 int64_t language_n_blocks(const struct task *t)

@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "engine/changeover.h"
 #include "train/elastic_budgets.h"
+#include "train/jump.h"
 #include "train/micro_batch.h"
+#include "train/probe.h"
 #include "train/trainer.h"
 
 /* Prefetch rings, in the plan. */
@@ -70,8 +72,8 @@ static enum status add_stage(const struct session *s, struct session_shape *x,
     bool eval = purpose == STAGE_EVAL;
     struct engine_request *r = &x->request;
     struct loader_options loader = loader_options(s, &x->config, eval);
-    x->rings[r->n_reserves++] =
-        (struct reserve){eval ? EVAL_RING_NAME : RING_NAME, (int64_t)loader_ring_bytes(&loader)};
+    x->rings[r->n_reserves++] = (struct reserve){.name = eval ? EVAL_RING_NAME : RING_NAME,
+                                                 .n_bytes = (int64_t)loader_ring_bytes(&loader)};
     return request_from_config(&x->stages[r->n_stages++], purpose, &x->config, &s->engine.task);
 }
 
@@ -113,6 +115,20 @@ static enum status add_reference(const struct session *s, struct session_shape *
     return OK;
 }
 
+/* What predictive phases need beside: a forward-only program for batches as training has them,
+ * these batches, and snapshots of the weights. */
+static enum status add_probe(const struct session *s, struct session_shape *x)
+{
+    struct engine_request *r = &x->request;
+    x->rings[r->n_reserves++] =
+        (struct reserve){.name = PROBE_NAME, .n_bytes = probe_bytes(s), .is_kept = true};
+    x->rings[r->n_reserves++] = (struct reserve){.name = SNAPSHOTS_NAME,
+                                                 .n_bytes = jump_bytes(),
+                                                 .n_copies = x->config.snapshot_count,
+                                                 .is_kept = true};
+    return request_from_config(&x->stages[r->n_stages++], STAGE_PROBE, &x->config, &s->engine.task);
+}
+
 /* All but the config, which says what the sizes are. */
 static enum status fill_shape(const struct session *s, struct session_shape *x)
 {
@@ -125,6 +141,8 @@ static enum status fill_shape(const struct session *s, struct session_shape *x)
         TRY(add_stage(s, x, STAGE_EVAL));
     if (s->engine.task.def->has_reference)
         TRY(add_reference(s, x));
+    if (s->options.train && cfg->predictive_phases != CONFIG_PHASES_NONE)
+        TRY(add_probe(s, x));
     r->result_bytes = s->options.train ? train_result_bytes(cfg) : 0;
     r->data_bytes = s->data_bytes;
     r->state_bytes = s->options.train ? train_state_bytes(cfg) : 0;
@@ -160,6 +178,7 @@ static void find_stages(struct session *s)
     s->train = engine_stage(&s->engine, STAGE_TRAIN);
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
     s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
+    s->probe = engine_stage(&s->engine, STAGE_PROBE);
 }
 
 static enum status plan(struct session *s)
@@ -244,6 +263,8 @@ static enum status open_feeds(struct session *s)
     if (s->reference)
         TRY(feed_init_some(&s->reference_feed, x, s->reference->handle, s->reference->program,
                            s->train ? &train.batch : &eval.batch));
+    if (s->probe)
+        TRY(feed_init(&s->probe_feed, x, s->probe->handle, s->probe->program, &train.batch, none));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     return OK;

@@ -30,7 +30,7 @@ struct session_options {
 };
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
-enum { SESSION_LENGTHS = 4 };
+enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 3, SESSION_RINGS = 4 };
 
 struct session {
     const struct config *config; /* borrowed; or own_config */
@@ -39,8 +39,8 @@ struct session {
     int64_t first_batch;         /* the micro-batch with which the run began; others may follow */
     struct session_options options;
     struct engine engine;
-    struct ahead *ahead;                    /* plans for other budgets; NULL: none are made */
-    struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
+    struct ahead *ahead; /* plans for other budgets; NULL: none are made */
+    struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
     int n_lengths;
@@ -52,11 +52,11 @@ struct session {
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed, reference_feed; /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed, probe_feed; /* batches into the programs */
 
     /* what the engine was asked for */
-    struct stage_request stages[SESSION_LENGTHS + 2];
-    struct reserve rings[2];
+    struct stage_request stages[SESSION_STAGES];
+    struct reserve rings[SESSION_RINGS];
 };
 
 enum status session_open(struct session *s, const struct config *cfg,
@@ -71,8 +71,8 @@ void session_close(struct session *s);
 /* The sizes of a run with a micro-batch: its config, and what an engine is asked for. */
 struct session_shape {
     struct config config;
-    struct stage_request stages[SESSION_LENGTHS + 2];
-    struct reserve rings[2];
+    struct stage_request stages[SESSION_STAGES];
+    struct reserve rings[SESSION_RINGS];
     struct engine_request request; /* of these */
 };
 enum status session_shape(const struct session *s, int64_t batch,

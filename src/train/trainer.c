@@ -14,6 +14,8 @@
 #include "base/machine.h"
 #include "engine/averages.h"
 #include "train/elastic_budgets.h"
+#include "train/phase_run.h"
+#include "train/probe.h"
 #include "train/rate.h"
 #include "train/reference.h"
 #include "train/resume.h"
@@ -173,6 +175,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .n_steps = l->n_steps,
         .epoch = epoch_of(l),
         .grad_norm = norm,
+        .phase = phase_name(l->state.phases.kind),
         .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
@@ -432,6 +435,22 @@ static void note_labels(struct loop *l)
                  (long long)l->state.step, l->s->engine.task.def->unit.one);
 }
 
+/* Snapshots and jumps; what they took is counted apart from the steps. */
+static enum status run_phases(struct loop *l, const struct step_record *r)
+{
+    struct jump_record jump;
+    bool happened;
+    double began = now_s();
+    TRY(phase_run_after_step(&l->stepper, &l->state, r->loss, r->grad_norm, &jump, &happened));
+    l->result->phases.seconds += now_s() - began;
+    for (size_t i = 0; i < l->o->n_observers && happened; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_jump)
+            TRY(x->on_jump(x->user, &jump));
+    }
+    return OK;
+}
+
 static enum status train_step(struct loop *l, bool *done)
 {
     struct loader_cursor before, after;
@@ -458,6 +477,8 @@ static enum status train_step(struct loop *l, bool *done)
                                                            .grad_norm = r.grad_norm,
                                                            .lr = r.lr});
     TRY(tell_step(l, &r));
+    if (r.phase)
+        TRY(run_phases(l, &r));
     return after_step(l, r.ends_epoch, done);
 }
 
@@ -508,6 +529,20 @@ static void unroll(const struct train_result *r, double *ring, double *scratch)
         ring[i] = scratch[(first + i) % n];
 }
 
+static void summarise_phases(struct loop *l)
+{
+    const struct phase_state *p = &l->state.phases;
+    double seconds = l->result->phases.seconds, all = now_s() - l->started - l->paused_s;
+    l->result->phases = (struct phase_totals){.has_phases = p->kind != PHASE_NONE,
+                                              .n_accepted = p->n_accepted,
+                                              .n_rejected = p->n_rejected,
+                                              .n_withheld = p->n_withheld,
+                                              .n_undone = p->n_undone,
+                                              .n_jumped = p->n_jumped,
+                                              .seconds = seconds,
+                                              .share = seconds > 0 ? seconds / all : 0};
+}
+
 static void summarise(struct loop *l)
 {
     struct train_result *r = l->result;
@@ -547,6 +582,7 @@ static enum status run_loop(struct loop *l)
                  (long long)l->state.step, (long long)l->n_steps);
     else if (cfg->save_strategy == CONFIG_INTERVAL_NO)
         log_info("save_strategy: no: nothing is saved unless the run is stopped before its end");
+    TRY(probe_fill(l->s));
     TRY(session_start_loader(l->s, false));
     bool is_best;
     if (cfg->eval_on_start && l->s->eval)
@@ -597,6 +633,7 @@ enum status train_run(struct session *s, const struct run_start *start,
         log_warn("%lld of %lld steps had no labels and updated nothing",
                  (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
+    summarise_phases(&l);
     if (o->profile)
         take_profile(&l);
 out:

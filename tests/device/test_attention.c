@@ -21,27 +21,31 @@ struct shape_case {
     bool causal;
     int n_threads;
     double dropout, softcap;
+    int64_t block; /* of the window; 0: of tokens */
 };
 
 static const struct shape_case cases[] = {
-    {1, 1, 1, 1, 8, 0, true, 1, 0.0, 0.0},      /* one token */
-    {2, 33, 3, 3, 5, 0, true, 2, 0.0, 0.0},     /* nothing is a multiple of anything */
-    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 0.0},    /* one more than a tile; grouped heads */
-    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.0},   /* fewer units than threads */
-    {2, 130, 2, 2, 32, 40, true, 2, 0.0, 0.0},  /* window smaller than a tile */
-    {1, 300, 2, 2, 16, 120, true, 1, 0.0, 0.0}, /* window larger than a tile */
-    {1, 500, 1, 1, 16, 1, true, 2, 0.0, 0.0},   /* a query sees itself only */
-    {1, 110, 2, 2, 12, 0, false, 2, 0.0, 0.0},  /* not causal */
-    {1, 450, 1, 1, 40, 0, true, 2, 0.0, 0.0},   /* more than one block of queries */
-    {2, 33, 3, 3, 5, 0, true, 2, 0.5, 0.0},     /* with dropout from here on */
-    {1, 97, 4, 2, 64, 0, true, 2, 0.1, 0.0},    /* grouped heads */
-    {1, 200, 2, 1, 80, 0, true, 3, 0.2, 0.0},   /* fewer units than threads */
-    {2, 130, 2, 2, 32, 40, true, 2, 0.3, 0.0},  /* window that begins within a square of draws */
-    {1, 470, 1, 1, 16, 75, true, 2, 0.3, 0.0},  /* more than one block of queries, window */
-    {1, 110, 2, 2, 12, 0, false, 2, 0.9, 0.0},  /* not causal, little left */
-    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 2.0},    /* a cap on scores from here on */
-    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.5},   {1, 470, 1, 1, 16, 75, true, 2, 0.0, 50.0},
-    {1, 110, 2, 2, 12, 0, false, 2, 0.3, 1.0},
+    {1, 1, 1, 1, 8, 0, true, 1, 0.0, 0.0, 0},      /* one token */
+    {2, 33, 3, 3, 5, 0, true, 2, 0.0, 0.0, 0},     /* nothing is a multiple of anything */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 0.0, 0},    /* one more than a tile; grouped heads */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.0, 0},   /* fewer units than threads */
+    {2, 130, 2, 2, 32, 40, true, 2, 0.0, 0.0, 0},  /* window smaller than a tile */
+    {1, 300, 2, 2, 16, 120, true, 1, 0.0, 0.0, 0}, /* window larger than a tile */
+    {1, 500, 1, 1, 16, 1, true, 2, 0.0, 0.0, 0},   /* a query sees itself only */
+    {1, 110, 2, 2, 12, 0, false, 2, 0.0, 0.0, 0},  /* not causal */
+    {1, 450, 1, 1, 40, 0, true, 2, 0.0, 0.0, 0},   /* more than one block of queries */
+    {2, 33, 3, 3, 5, 0, true, 2, 0.5, 0.0, 0},     /* with dropout from here on */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.1, 0.0, 0},    /* grouped heads */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.2, 0.0, 0},   /* fewer units than threads */
+    {2, 130, 2, 2, 32, 40, true, 2, 0.3, 0.0, 0},  /* window that begins within a square of draws */
+    {1, 470, 1, 1, 16, 75, true, 2, 0.3, 0.0, 0},  /* more than one block of queries, window */
+    {1, 110, 2, 2, 12, 0, false, 2, 0.9, 0.0, 0},  /* not causal, little left */
+    {1, 97, 4, 2, 64, 0, true, 2, 0.0, 2.0, 0},    /* a cap on scores from here on */
+    {1, 200, 2, 1, 80, 0, true, 3, 0.0, 0.5, 0},
+    {1, 470, 1, 1, 16, 75, true, 2, 0.0, 50.0, 0},
+    {1, 110, 2, 2, 12, 0, false, 2, 0.3, 1.0, 0},
+    {1, 300, 2, 1, 16, 96, true, 2, 0.0, 0.0, 32},  /* windows of blocks from here on */
+    {1, 470, 1, 1, 16, 128, true, 2, 0.3, 0.0, 64}, /* more than one block of queries */
 };
 
 /* One case as a graph: qkv, dout -> out, lse, dqkv. */
@@ -79,13 +83,13 @@ static struct run run_case(const struct shape_case *s, enum dtype dtype)
                   ATTRS({"heads", .i = s->heads}, {"kv_heads", .i = s->kv_heads},
                         {"causal", .i = s->causal}, {"window", .i = s->window},
                         {"dropout", .f = s->dropout}, {"seed", .i = SEED},
-                        {"softcap", .f = s->softcap}));
+                        {"softcap", .f = s->softcap}, {"block", .i = s->block}));
     r.lse = build_output(&b, 1);
     r.dqkv = build(&b, OP_attention_grad, IN(r.dout, r.qkv, r.out, r.lse, r.rng),
                    ATTRS({"heads", .i = s->heads}, {"kv_heads", .i = s->kv_heads},
                          {"causal", .i = s->causal}, {"window", .i = s->window},
                          {"dropout", .f = s->dropout}, {"seed", .i = SEED},
-                         {"softcap", .f = s->softcap}));
+                         {"softcap", .f = s->softcap}, {"block", .i = s->block}));
     assert_int_equal(builder_status(&b), OK);
     struct eval_options options = {.n_threads = s->n_threads, .poison = 0xff};
     assert_int_equal(eval_new(&r.e, r.g, &options), OK);
@@ -136,7 +140,8 @@ static void weights(const struct shape_case *s, const struct tensor *qkv, int64_
             double score = 0.0;
             for (int64_t e = 0; e < s->head_dim; e++)
                 score += ref_get(qkv, q + i * width + e) * ref_get(qkv, k + j * width + e);
-            bool sees = (!s->causal || j <= i) && (s->window == 0 || j > i - s->window);
+            int64_t from = s->block ? i / s->block * s->block + s->block - 1 : i;
+            bool sees = (!s->causal || j <= i) && (s->window == 0 || j > from - s->window);
             score /= sqrt((double)s->head_dim);
             if (s->softcap > 0.0)
                 score = s->softcap * tanh(score / s->softcap);
@@ -279,7 +284,7 @@ static void results_do_not_change_from_run_to_run(void **state)
 static void huge_scores_neither_overflow_nor_turn_to_nan(void **state)
 {
     (void)state;
-    struct shape_case s = {1, 100, 1, 1, 8, 0, true, 1, 0.0, 0.0};
+    struct shape_case s = {1, 100, 1, 1, 8, 0, true, 1, 0.0, 0.0, 0};
     struct run r = run_case(&s, DTYPE_F32);
     fill_normal(eval_tensor(r.e, r.qkv), 3, 100.0);
     assert_int_equal(eval_run(r.e), OK);
@@ -328,7 +333,7 @@ static void cached_release(struct cached *c)
 /* Feeds tokens in calls of n_step tokens; their outputs must be those of attention over all. */
 static void check_decoding(int64_t n_tokens, int64_t n_step, int64_t window)
 {
-    struct shape_case s = {2, n_tokens, 4, 2, 20, window, true, 2, 0.0, 0.0};
+    struct shape_case s = {2, n_tokens, 4, 2, 20, window, true, 2, 0.0, 0.0, 0};
     struct run whole = run_case(&s, DTYPE_F32);
     struct cached c = cached_new(n_step, n_tokens, window);
     struct tensor all = eval_tensor(whole.e, whole.qkv), want = eval_tensor(whole.e, whole.out);

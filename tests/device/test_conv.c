@@ -48,6 +48,9 @@ static void the_number_of_threads_does_not_show(void **state)
     expect_same_on_threads(OP_conv, "f32[2,24,24,5], f32[70,3,3,5], f32[70] {pad_before=[1,1]}");
     expect_same_on_threads(OP_conv_grad_input, "f32[2,12,12,20], f32[20,3,3,7] {stride=[2,2], "
                                                "pad_before=[1,1], pad_after=[1,1], size=[24,24]}");
+    expect_same_on_threads(OP_conv_grad_input,
+                           "f32[1,40,600,3], f32[3,3,3,1] "
+                           "{pad_before=[1,1], pad_after=[1,1], size=[40,600]}");
     expect_same_on_threads(OP_conv_grad_weight, "f32[4,24,24,5], f32[4,22,22,20] {kernel=[3,3]}");
     expect_same_on_threads(OP_conv_grad_weight,
                            "f32[4,24,24,20], f32[4,22,22,20] {kernel=[3,3], groups=20}");
@@ -55,6 +58,28 @@ static void the_number_of_threads_does_not_show(void **state)
     expect_same_on_threads(OP_batch_norm_grad,
                            "f32[4,24,24,20], f32[4,24,24,20], f32[20], f32[20], f32[20]+");
     expect_same_on_threads(OP_group_norm, "f32[4,24,24,20], f32[20], f32[20] {groups=5}");
+}
+
+/* Bands of rows of the kernel for few channels: rows at their edges are as the others. */
+static void a_band_of_rows_does_not_show(void **state)
+{
+    (void)state;
+    static const char *const tall = "f32[1,40,600,3], f32[3,3,3,1] "
+                                    "{pad_before=[1,1], pad_after=[1,1], size=[40,600]}";
+    struct law_report r = {0};
+    struct law_case c;
+    open_case(&c, &r, OP_conv_grad_input, tall);
+    struct eval *fast = law_run(&c, &(struct eval_options){.n_threads = 2});
+    struct eval *plain = law_run(&c, &(struct eval_options){.kernel = "reference"});
+    assert_non_null(fast);
+    assert_non_null(plain);
+    struct tensor x = eval_tensor(fast, graph_node(c.g, 0)->out[0]);
+    struct tensor y = eval_tensor(plain, graph_node(c.g, 0)->out[0]);
+    for (int64_t i = 0; i < shape_elems(&x.shape); i++)
+        assert_float_equal(((float *)x.data)[i], ((float *)y.data)[i], 1e-4f);
+    eval_free(fast);
+    eval_free(plain);
+    graph_free(c.g);
 }
 
 static int64_t workspace_of(enum op_id op, const char *text)
@@ -126,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_number_of_threads_does_not_show),
+        cmocka_unit_test(a_band_of_rows_does_not_show),
         cmocka_unit_test(workspace_does_not_grow_with_the_image),
         cmocka_unit_test(a_transposed_convolution_has_the_size_it_is_used_for),
     };

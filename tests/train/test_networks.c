@@ -233,6 +233,35 @@ static void micro_batches_that_would_change_a_loss_are_refused(void **state)
     scratch_release(&x.scratch);
 }
 
+/* Targets that are all the same have no spread to compare with, or to divide by. */
+static void targets_without_a_spread_train_too(void **state)
+{
+    static const char *const losses[] = {"[mse, {variance: {weight: 0.5}}]",
+                                         "{mse: {over: batch_std}}"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(losses); i++) {
+        struct scratch data;
+        struct network_run x;
+        char text[512], path[SCRATCH_PATH], file[SCRATCH_PATH + 32];
+        scratch_init(&data);
+        scratch_write_text(&data, "same.jsonl",
+                           "{\"input\": [1, 2], \"target\": [0.3]}\n"
+                           "{\"input\": [3, -1], \"target\": [0.3]}\n");
+        (void)snprintf(file, sizeof(file), "datasets.0.path=%s",
+                       scratch_path(&data, "same.jsonl", path));
+        (void)snprintf(text, sizeof(text), "model: {input: [2], layers: [{linear: 1}], loss: %s}\n",
+                       losses[i]);
+        const char *const settings[] = {"max_steps=4", "per_device_train_batch_size=2",
+                                        "learning_rate=0.1", file, NULL};
+        network_train(&x, text, settings);
+        for (int k = 0; k < x.n; k++)
+            assert_true(x.losses[k] < 100.0);
+        assert_true(x.losses[3] < x.losses[0]);
+        network_finish(&x);
+        scratch_release(&data);
+    }
+}
+
 /* Settings that batch norm cannot be trained with, by the key that the message names. */
 static void expect_no_batch_norm(const char *const *settings)
 {
@@ -297,6 +326,7 @@ int main(void)
         cmocka_unit_test(running_statistics_are_updated_once_whatever_is_made_again),
         cmocka_unit_test(a_network_goes_on_from_a_checkpoint_with_the_same_bits),
         cmocka_unit_test(half_precision_trains_too),
+        cmocka_unit_test(targets_without_a_spread_train_too),
         cmocka_unit_test(micro_batches_that_would_change_a_loss_are_refused),
         cmocka_unit_test(batch_norm_of_one_sample_is_refused),
         cmocka_unit_test(a_micro_batch_is_not_chosen_for_batch_norm),

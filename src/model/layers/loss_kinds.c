@@ -100,13 +100,23 @@ value_id batch_variance(struct writer *w, value_id y)
     return op2(w, OP_div, build(w->b, OP_sum, IN(squares), NO_ATTRS), freedom);
 }
 
-/* (1 - var(x) / var(y))^2 for every sample; a batch of one number has no variance to speak of. */
+value_id batch_differs(struct writer *w, value_id variance, double least)
+{
+    return op2(w, OP_minimum, scaled(w, variance, 1.0 / least), writer_number(w, 1.0));
+}
+
+/* (1 - var(x) / var(y))^2 for every sample. A batch of one number has no variance to speak of, and
+ * beside targets that are all the same any variance of outputs would be infinitely too large: there
+ * the term is 0. */
 static value_id variance(struct writer *w, const struct loss_term *t, value_id x, value_id y)
 {
-    value_id unit = writer_number(w, 1.0);
-    value_id ratio = op2(w, OP_div, batch_variance(w, x), plus(w, batch_variance(w, y), t->number));
+    value_id unit = writer_number(w, 1.0), of_targets = batch_variance(w, y);
+    value_id differs = batch_differs(w, of_targets, t->number);
+    value_id least = plus(w, op2(w, OP_sub, unit, differs), t->number);
+    value_id ratio = op2(w, OP_div, batch_variance(w, x), op2(w, OP_add, of_targets, least));
     value_id missing = op2(w, OP_sub, unit, ratio);
     value_id several = op2(w, OP_minimum, op2(w, OP_sub, count_numbers(w, y), unit), unit);
+    several = op2(w, OP_mul, several, differs);
     value_id loss = op2(w, OP_mul, op2(w, OP_mul, missing, missing), several);
     return build(w->b, OP_broadcast, IN(loss),
                  ATTRS({.name = "dims", .n_ints = 1, .ints = {w->r->batch}}));

@@ -28,6 +28,8 @@ const char *loss_kind_names(void);
 /* The variance of the numbers of all samples that count: n of them, as if they were a sample of
  * more (n - 1); that of one number is 0. Samples that do not count are left out. */
 value_id batch_variance(struct writer *w, value_id y);
+/* 1 where a variance is at least so much, 0 where it is 0, and between them below. */
+value_id batch_differs(struct writer *w, value_id variance, double least);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,9 @@
 #include "model/layers/loss_kinds.h"
 #include "model/losses.h"
 
+/* Targets of a batch that vary less are the same: rounding alone makes them differ. */
+#define LEAST_VARIANCE 1e-12
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* gamma is a power that is taken by multiplying. */
@@ -142,11 +145,16 @@ static value_id counted(struct writer *w, value_id of_samples)
     return build(w->b, OP_mul, IN(of_samples, w->valid), NO_ATTRS);
 }
 
-/* 1 / the standard deviation of the targets of all samples that count. */
+/* 1 / the standard deviation of the targets of all samples that count; 1 where they are the same.
+ */
 static value_id one_over_std(struct writer *w, value_id y)
 {
-    value_id std = build(w->b, OP_sqrt, IN(batch_variance(w, y)), NO_ATTRS);
-    return build(w->b, OP_div, IN(writer_number(w, 1.0), std), NO_ATTRS);
+    value_id variance = batch_variance(w, y), unit = writer_number(w, 1.0);
+    value_id same =
+        build(w->b, OP_sub, IN(unit, batch_differs(w, variance, LEAST_VARIANCE)), NO_ATTRS);
+    value_id std =
+        build(w->b, OP_sqrt, IN(build(w->b, OP_add, IN(variance, same), NO_ATTRS)), NO_ATTRS);
+    return build(w->b, OP_div, IN(unit, std), NO_ATTRS);
 }
 
 static value_id in_f32(struct writer *w, value_id x)

@@ -22,8 +22,7 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, i
 {
     struct attention_dropout drop = attention_dropout_of(c, 1, d->n_tokens);
     int64_t row = batch * d->n_tokens, kv = head / (d->heads / d->kv_heads);
-    int64_t window = call_int(c, ATTENTION_WINDOW);
-    int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
+    int64_t first = attention_first(i, call_int(c, ATTENTION_WINDOW), call_int(c, ATTENTION_BLOCK));
     int64_t last = call_bool(c, ATTENTION_CAUSAL) ? i : d->n_tokens - 1;
     if (call_has(c, 2))
         first = MAX(first, i - (int64_t)ref_get(&c->in[2], row + i));
@@ -82,6 +81,7 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
         .v = {&c->in[0], row * d->width + (kv + d->kv_heads) * d->head_dim, d->width},
         .mask = {.causal = call_bool(c, ATTENTION_CAUSAL),
                  .window = call_int(c, ATTENTION_WINDOW),
+                 .block = call_int(c, ATTENTION_BLOCK),
                  .n_keys = d->n_tokens,
                  .positions = mask_positions(c, 2, batch, d->n_tokens)},
         .head_dim = d->head_dim,

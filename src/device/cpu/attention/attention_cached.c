@@ -46,8 +46,8 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, i
     const struct tensor *cache = &c->out[1];
     int64_t n_slots = cache->shape.dim[2], head = i_query % d->heads;
     int64_t row = i_query / d->heads, batch = row / d->n_tokens;
-    int64_t last = position + row % d->n_tokens, window = call_int(c, CACHED_WINDOW);
-    int64_t first = window > 0 && last - window + 1 > 0 ? last - window + 1 : 0;
+    int64_t last = position + row % d->n_tokens;
+    int64_t first = attention_first(last, call_int(c, CACHED_WINDOW), call_int(c, CACHED_BLOCK));
     int64_t stride = d->kv_heads * d->head_dim;
     int64_t k = batch * n_slots * stride + head / (d->heads / d->kv_heads) * d->head_dim;
     int64_t v = k + d->batch * n_slots * stride;
@@ -108,6 +108,7 @@ static struct attention_job job_of(const struct op_call *c, const struct qkv_dim
         .v = cache_rows(c, d, 1, batch, kv),
         .mask = {.causal = true,
                  .window = call_int(c, CACHED_WINDOW),
+                 .block = call_int(c, CACHED_BLOCK),
                  .n_keys = position + d->n_tokens},
         .position = position,
         .head_dim = d->head_dim,

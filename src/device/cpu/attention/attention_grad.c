@@ -36,8 +36,7 @@ static void reference_query(const struct op_call *c, const struct qkv_dims *d, d
                             int64_t batch, int64_t head, int64_t i)
 {
     int64_t row = batch * d->n_tokens, kv = head / (d->heads / d->kv_heads);
-    int64_t window = call_int(c, ATTENTION_WINDOW);
-    int64_t first = window > 0 && i - window + 1 > 0 ? i - window + 1 : 0;
+    int64_t first = attention_first(i, call_int(c, ATTENTION_WINDOW), call_int(c, ATTENTION_BLOCK));
     int64_t last = call_bool(c, ATTENTION_CAUSAL) ? i : d->n_tokens - 1;
     if (call_has(c, 5))
         first = MAX(first, i - (int64_t)ref_get(&c->in[5], row + i));

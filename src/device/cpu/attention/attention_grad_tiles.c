@@ -47,6 +47,7 @@ static struct problem problem_of(const struct op_call *c, const struct kernel_en
     struct problem s = {.c = c, .d = qkv_dims_of(c, 1)};
     s.mask = (struct attention_mask){.causal = call_bool(c, ATTENTION_CAUSAL),
                                      .window = call_int(c, ATTENTION_WINDOW),
+                                     .block = call_int(c, ATTENTION_BLOCK),
                                      .n_keys = s.d.n_tokens};
     s.group = s.d.heads / s.d.kv_heads;
     s.width = tile_width(s.d.head_dim);

@@ -39,13 +39,14 @@ static inline int64_t cpu_attention_grain(double task_work)
 struct attention_mask {
     bool causal;
     int64_t window; /* 0: none */
+    int64_t block;  /* the window consists of whole blocks; 0: of tokens */
     int64_t n_keys;
     const int32_t *positions; /* of the row's tokens in their samples; NULL: it is one sample */
 };
 
 static inline int64_t mask_first(const struct attention_mask *m, int64_t p)
 {
-    int64_t first = m->window > 0 && p - m->window + 1 > 0 ? p - m->window + 1 : 0;
+    int64_t first = attention_first(p, m->window, m->block);
     return m->positions ? MAX(first, p - m->positions[p]) : first;
 }
 
@@ -54,7 +55,6 @@ static inline int64_t mask_last(const struct attention_mask *m, int64_t p)
     return m->causal ? MIN(p, m->n_keys - 1) : m->n_keys - 1;
 }
 
-/* Does any query of positions [p, p + n_p) see any key of [k, k + n_k)? */
 /* Rows of positions that a call has as input i; NULL: it has none. */
 static inline const int32_t *mask_positions(const struct op_call *c, int i, int64_t batch,
                                             int64_t n_tokens)
@@ -62,6 +62,7 @@ static inline const int32_t *mask_positions(const struct op_call *c, int i, int6
     return call_has(c, i) ? (const int32_t *)c->in[i].data + batch * n_tokens : NULL;
 }
 
+/* Does any query of positions [p, p + n_p) see any key of [k, k + n_k)? */
 static inline bool mask_meets(const struct attention_mask *m, int64_t p, int64_t n_p, int64_t k,
                               int64_t n_k)
 {

@@ -1,11 +1,12 @@
 #include "device/cpu/kernels/channel_norm.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
 
-enum { RUN_ROWS = 64, MOST_BANDS = 64, VECTORS = 4 };
+enum { RUN_ROWS = 64, MOST_BANDS = 64, VECTORS = 4, STRIP = 32 };
 
 /* Two sums for each channel of a band of a sample's places: mean and sum of squares about it, or
  * sums of dy and of dy (x - mean). */
@@ -69,11 +70,39 @@ static float parameter(const struct op_call *c, int i, int64_t channel, float ot
 
 /* ---- moments --------------------------------------------------------------------------------- */
 
+/* The same sums as below for STRIP channels, in registers: *mean and *squares of n rows of floats,
+ * `step` apart. */
+static void strip_moments(const float *x, int64_t step, int64_t n, float *restrict mean,
+                          float *restrict squares)
+{
+    float sum[STRIP] = {0}, square[STRIP] = {0};
+    for (int64_t r = 0; r < n; r++) {
+#pragma omp simd
+        for (int k = 0; k < STRIP; k++)
+            sum[k] += x[r * step + k];
+    }
+    for (int k = 0; k < STRIP; k++)
+        sum[k] /= (float)n;
+    for (int64_t r = 0; r < n; r++) {
+#pragma omp simd
+        for (int k = 0; k < STRIP; k++)
+            square[k] += (x[r * step + k] - sum[k]) * (x[r * step + k] - sum[k]);
+    }
+    memcpy(mean, sum, sizeof(sum));
+    memcpy(squares, square, sizeof(square));
+}
+
 /* Mean and squares of n rows of `size` channels from element `at` on. */
 static void run_moments(const struct norm_job *j, int64_t at, int64_t n, int64_t size,
                         float *restrict mean, float *restrict squares)
 {
     float buffer[CPU_BLOCK];
+    if (j->c->in[0].dtype == DTYPE_F32 && size % STRIP == 0) {
+        const float *x = (const float *)j->c->in[0].data + at;
+        for (int64_t k = 0; k < size; k += STRIP)
+            strip_moments(x + k, j->e.channels, n, mean + k, squares + k);
+        return;
+    }
     for (int64_t k = 0; k < size; k++)
         mean[k] = squares[k] = 0.0f;
     for (int64_t r = 0; r < n; r++) {
@@ -210,11 +239,37 @@ static double statistic(const struct norm_job *j, int i, int64_t sample, int64_t
     return ref_get(&j->c->in[i], sample * j->e.groups + channel / j->e.width);
 }
 
+/* The same sums as below for STRIP channels, in registers. */
+static void strip_products(const float *dy, const float *x, int64_t step, int64_t n,
+                           const float *restrict mean, float *restrict sums,
+                           float *restrict products)
+{
+    float sum[STRIP] = {0}, product[STRIP] = {0}, middle[STRIP];
+    memcpy(middle, mean, sizeof(middle));
+    for (int64_t r = 0; r < n; r++) {
+#pragma omp simd
+        for (int k = 0; k < STRIP; k++) {
+            sum[k] += dy[r * step + k];
+            product[k] += dy[r * step + k] * (x[r * step + k] - middle[k]);
+        }
+    }
+    memcpy(sums, sum, sizeof(sum));
+    memcpy(products, product, sizeof(product));
+}
+
 /* sums += dy, products += dy (x - mean), over n rows. */
 static void run_products(const struct norm_job *j, int64_t at, int64_t n, int64_t size,
                          const float *restrict mean, float *restrict sums, float *restrict products)
 {
     float dy_buffer[CPU_BLOCK], x_buffer[CPU_BLOCK];
+    bool in_place = j->c->in[0].dtype == DTYPE_F32 && j->c->in[1].dtype == DTYPE_F32;
+    if (in_place && size % STRIP == 0) {
+        const float *of_dy = (const float *)j->c->in[0].data + at;
+        const float *of_x = (const float *)j->c->in[1].data + at;
+        for (int64_t k = 0; k < size; k += STRIP)
+            strip_products(of_dy + k, of_x + k, j->e.channels, n, mean + k, sums + k, products + k);
+        return;
+    }
     for (int64_t k = 0; k < size; k++)
         sums[k] = products[k] = 0.0f;
     for (int64_t r = 0; r < n; r++, at += j->e.channels) {

@@ -1,5 +1,6 @@
 /* pool.c: maxima and averages over windows, and their gradients. */
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/support/block.h"
 #include "device/cpu/support/ref.h"
@@ -181,34 +182,118 @@ static enum status avg_pool_grad_reference(const struct kernel_ctx *x, const str
 
 /* ---- by rows --------------------------------------------------------------------------------- */
 
-/* One row of the result, some channels: elements [channel, channel + size) of row `row`. */
-typedef void row_work(const struct op_call *c, const struct window *w, int64_t row, int64_t channel,
-                      int64_t size);
+/* A row of the result: its place, and its window or its readers along each axis. */
+struct place {
+    int64_t sample, at[WINDOW_AXES];
+    struct box3 box;
+};
+
+/* The span of place i along an axis, from that of a place before it: divisions would take longer
+ * than the row. */
+typedef struct span next_span(const struct window *w, int axis, int64_t i, struct span before);
+
+static struct span next_window(const struct window *w, int axis, int64_t o, struct span before)
+{
+    (void)before;
+    return span_of(w, axis, o);
+}
+
+static struct span next_readers(const struct window *w, int axis, int64_t i, struct span before)
+{
+    int64_t stride = w->stride[axis], from = i + w->pad_before[axis];
+    struct span s = before;
+    while (s.first < w->out[axis] && s.first * stride + w->kernel[axis] <= from)
+        s.first++;
+    while (s.last < w->out[axis] && s.last * stride <= from)
+        s.last++;
+    return s;
+}
+
+/* One row of the result, some channels: elements [channel, channel + size). */
+typedef void row_work(const struct op_call *c, const struct window *w, const struct place *p,
+                      int64_t channel, int64_t size);
 
 struct row_job {
     const struct op_call *c;
     struct window w;
+    const int64_t *size; /* of the result */
+    next_span *next;
     row_work *work;
 };
+
+static void move_along(const struct row_job *j, struct place *p, int axis)
+{
+    p->box.axis[axis] = j->next(&j->w, axis, p->at[axis], p->box.axis[axis]);
+}
+
+static struct place place_of(const struct row_job *j, int64_t row)
+{
+    struct place p = {0};
+    for (int a = WINDOW_AXES - 1; a >= 0; a--) {
+        p.at[a] = row % j->size[a];
+        row /= j->size[a];
+        move_along(j, &p, a);
+    }
+    p.sample = row;
+    return p;
+}
+
+static void step_on(const struct row_job *j, struct place *p)
+{
+    for (int a = WINDOW_AXES - 1; a >= 0; a--) {
+        bool wraps = ++p->at[a] == j->size[a];
+        if (wraps) {
+            p->at[a] = 0;
+            p->box.axis[a] = (struct span){0};
+        }
+        move_along(j, p, a);
+        if (!wraps)
+            return;
+    }
+    p->sample++;
+}
 
 static void run_rows(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct row_job *j = job;
     int64_t channels = shape_last(&j->c->out[0].shape);
+    struct place p = place_of(j, first);
     (void)thread;
-    for (int64_t row = first; row < last; row++) {
+    for (int64_t row = first; row < last; row++, step_on(j, &p)) {
         for (int64_t channel = 0; channel < channels; channel += CPU_BLOCK)
-            j->work(j->c, &j->w, row, channel, block_size(channels, channel));
+            j->work(j->c, &j->w, &p, channel, block_size(channels, channel));
     }
 }
 
-static enum status each_row(const struct kernel_ctx *x, const struct op_call *c, row_work *work)
+/* Rows of the result are outputs of windows, or places of x with the outputs that read them. */
+static enum status each_row(const struct kernel_ctx *x, const struct op_call *c, bool outputs,
+                            row_work *work)
 {
-    struct row_job j = {c, pool_window(c), work};
+    struct row_job j = {.c = c, .w = pool_window(c), .work = work};
+    j.size = outputs ? j.w.out : j.w.size;
+    j.next = outputs ? next_window : next_readers;
     cpu_loop(x, shape_rows(&c->out[0].shape),
              shape_last(&c->out[0].shape) * MIN(window_places(j.w.kernel), (int64_t)CPU_BLOCK),
              run_rows, &j);
     return OK;
+}
+
+/* Element of a tensor with places of the given sizes. */
+static int64_t element_at(const struct op_call *c, const int64_t size[WINDOW_AXES], int64_t sample,
+                          int64_t d, int64_t h, int64_t i)
+{
+    return (sample * window_places(size) + number(size, d, h, i)) * shape_last(&c->in[0].shape);
+}
+
+static int64_t own_element(const struct op_call *c, const int64_t size[WINDOW_AXES],
+                           const struct place *p)
+{
+    return element_at(c, size, p->sample, p->at[0], p->at[1], p->at[2]);
+}
+
+static void clear(float *sum, int64_t size)
+{
+    memset(sum, 0, (size_t)size * sizeof(float));
 }
 
 /* Takes x over where it is larger than the best, or the first NaN. */
@@ -223,29 +308,28 @@ static void take_larger(float *restrict best, int32_t *restrict index, const flo
     }
 }
 
-static void max_row(const struct op_call *c, const struct window *w, int64_t row, int64_t channel,
-                    int64_t size)
+static void max_row(const struct op_call *c, const struct window *w, const struct place *p,
+                    int64_t channel, int64_t size)
 {
-    int64_t n_out = window_places(w->out), sample = row / n_out * window_places(w->size);
-    struct box3 b = box_at(w, w->out, row % n_out, span_of);
-    const struct span *a = b.axis;
-    int64_t first =
-        element(c, sample + number(w->size, a[0].first, a[1].first, a[2].first), channel);
+    const struct span *a = p->box.axis;
+    int64_t first = element_at(c, w->size, p->sample, a[0].first, a[1].first, a[2].first) + channel;
+    int64_t to = own_element(c, w->out, p) + channel;
     float best[CPU_BLOCK], buffer[CPU_BLOCK];
     int32_t index[CPU_BLOCK];
     cpu_load_f32(best, c->in[0].data, c->in[0].dtype, first, size);
+    int32_t place = (int32_t)window_index(w, &p->box, a[0].first, a[1].first, a[2].first);
     for (int64_t k = 0; k < size; k++)
-        index[k] = (int32_t)window_index(w, &b, a[0].first, a[1].first, a[2].first);
-    FOR_BOX(&b, d, h, i)
+        index[k] = place;
+    FOR_BOX(&p->box, d, h, i)
     {
-        int64_t at = element(c, sample + number(w->size, d, h, i), channel);
+        int64_t at = element_at(c, w->size, p->sample, d, h, i) + channel;
         take_larger(best, index, block_read(&c->in[0], at, size, buffer),
-                    (int32_t)window_index(w, &b, d, h, i), size);
+                    (int32_t)window_index(w, &p->box, d, h, i), size);
     }
-    uint8_t *to = (uint8_t *)c->out[1].data + element(c, row, channel);
+    uint8_t *to_index = (uint8_t *)c->out[1].data + to;
     for (int64_t k = 0; k < size; k++)
-        to[k] = (uint8_t)index[k];
-    cpu_store_f32(c->out[0].data, c->out[0].dtype, element(c, row, channel), best, size);
+        to_index[k] = (uint8_t)index[k];
+    cpu_store_f32(c->out[0].data, c->out[0].dtype, to, best, size);
 }
 
 static void add_where(float *restrict sum, const float *restrict dy, const uint8_t *restrict index,
@@ -256,23 +340,27 @@ static void add_where(float *restrict sum, const float *restrict dy, const uint8
         sum[k] += index[k] == place ? dy[k] : 0.0f;
 }
 
-static void max_grad_row(const struct op_call *c, const struct window *w, int64_t row,
+/* The number of place `at` within the window of output (d, h, i). */
+static int64_t index_in(const struct window *w, const int64_t at[WINDOW_AXES], int64_t d, int64_t h,
+                        int64_t i)
+{
+    return number(w->kernel, at[0] + w->pad_before[0] - d * w->stride[0],
+                  at[1] + w->pad_before[1] - h * w->stride[1],
+                  at[2] + w->pad_before[2] - i * w->stride[2]);
+}
+
+static void max_grad_row(const struct op_call *c, const struct window *w, const struct place *p,
                          int64_t channel, int64_t size)
 {
-    int64_t n_in = window_places(w->size), sample = row / n_in * window_places(w->out);
-    int64_t r = row % n_in;
-    struct box3 b = box_at(w, w->size, r, readers_of);
-    float sum[CPU_BLOCK] = {0}, buffer[CPU_BLOCK];
-    FOR_BOX(&b, d, h, i)
+    float sum[CPU_BLOCK], buffer[CPU_BLOCK];
+    clear(sum, size);
+    FOR_BOX(&p->box, d, h, i)
     {
-        int64_t o = number(w->out, d, h, i), at = element(c, sample + o, channel);
-        struct box3 own = box_at(w, w->out, o, span_of);
-        int64_t place = window_index(w, &own, r / (w->size[1] * w->size[2]),
-                                     r / w->size[2] % w->size[1], r % w->size[2]);
+        int64_t at = element_at(c, w->out, p->sample, d, h, i) + channel;
         add_where(sum, block_read(&c->in[0], at, size, buffer), (const uint8_t *)c->in[1].data + at,
-                  place, size);
+                  index_in(w, p->at, d, h, i), size);
     }
-    cpu_store_f32(c->out[0].data, c->out[0].dtype, element(c, row, channel), sum, size);
+    cpu_store_f32(c->out[0].data, c->out[0].dtype, own_element(c, w->size, p) + channel, sum, size);
 }
 
 static void add_scaled(float *restrict sum, const float *restrict x, float factor, int64_t size)
@@ -282,54 +370,64 @@ static void add_scaled(float *restrict sum, const float *restrict x, float facto
         sum[k] += x[k] * factor;
 }
 
-static void average_row(const struct op_call *c, const struct window *w, int64_t row,
-                        int64_t channel, int64_t size)
+/* What the average of output (d, h, i) is divided by. */
+static float share_of(const struct op_call *c, const struct window *w, int64_t d, int64_t h,
+                      int64_t i)
 {
-    int64_t n_out = window_places(w->out), sample = row / n_out * window_places(w->size);
-    struct box3 b = box_at(w, w->out, row % n_out, span_of);
-    float sum[CPU_BLOCK] = {0}, buffer[CPU_BLOCK];
-    float factor = (float)(1.0 / count_of(c, w, row % n_out));
-    FOR_BOX(&b, d, h, i)
-    {
-        int64_t at = element(c, sample + number(w->size, d, h, i), channel);
-        add_scaled(sum, block_read(&c->in[0], at, size, buffer), factor, size);
-    }
-    cpu_store_f32(c->out[0].data, c->out[0].dtype, element(c, row, channel), sum, size);
+    const struct span own[] = {span_of(w, 0, d), span_of(w, 1, h), span_of(w, 2, i)};
+    double n = 1.0;
+    if (call_bool(c, AVG_POOL_COUNT_PADDING))
+        return (float)(1.0 / (double)window_places(w->kernel));
+    for (int a = 0; a < WINDOW_AXES; a++)
+        n *= (double)(own[a].last - own[a].first);
+    return (float)(1.0 / n);
 }
 
-static void average_grad_row(const struct op_call *c, const struct window *w, int64_t row,
+static void average_row(const struct op_call *c, const struct window *w, const struct place *p,
+                        int64_t channel, int64_t size)
+{
+    float sum[CPU_BLOCK], buffer[CPU_BLOCK];
+    float factor = share_of(c, w, p->at[0], p->at[1], p->at[2]);
+    clear(sum, size);
+    FOR_BOX(&p->box, d, h, i)
+    {
+        int64_t at = element_at(c, w->size, p->sample, d, h, i) + channel;
+        add_scaled(sum, block_read(&c->in[0], at, size, buffer), factor, size);
+    }
+    cpu_store_f32(c->out[0].data, c->out[0].dtype, own_element(c, w->out, p) + channel, sum, size);
+}
+
+static void average_grad_row(const struct op_call *c, const struct window *w, const struct place *p,
                              int64_t channel, int64_t size)
 {
-    int64_t n_in = window_places(w->size), sample = row / n_in * window_places(w->out);
-    struct box3 b = box_at(w, w->size, row % n_in, readers_of);
-    float sum[CPU_BLOCK] = {0}, buffer[CPU_BLOCK];
-    FOR_BOX(&b, d, h, i)
+    float sum[CPU_BLOCK], buffer[CPU_BLOCK];
+    clear(sum, size);
+    FOR_BOX(&p->box, d, h, i)
     {
-        int64_t o = number(w->out, d, h, i), at = element(c, sample + o, channel);
-        add_scaled(sum, block_read(&c->in[0], at, size, buffer), (float)(1.0 / count_of(c, w, o)),
-                   size);
+        int64_t at = element_at(c, w->out, p->sample, d, h, i) + channel;
+        add_scaled(sum, block_read(&c->in[0], at, size, buffer), share_of(c, w, d, h, i), size);
     }
-    cpu_store_f32(c->out[0].data, c->out[0].dtype, element(c, row, channel), sum, size);
+    cpu_store_f32(c->out[0].data, c->out[0].dtype, own_element(c, w->size, p) + channel, sum, size);
 }
 
 static enum status max_pool_rows(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return each_row(x, c, max_row);
+    return each_row(x, c, true, max_row);
 }
 
 static enum status max_pool_grad_rows(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return each_row(x, c, max_grad_row);
+    return each_row(x, c, false, max_grad_row);
 }
 
 static enum status avg_pool_rows(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return each_row(x, c, average_row);
+    return each_row(x, c, true, average_row);
 }
 
 static enum status avg_pool_grad_rows(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return each_row(x, c, average_grad_row);
+    return each_row(x, c, false, average_grad_row);
 }
 
 const struct kernel cpu_kernels_max_pool[] = {

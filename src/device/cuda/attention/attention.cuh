@@ -20,6 +20,7 @@ struct attention_args {
     float cap; /* on scores; 0: none */
     bool causal;
     uint8_t dtype;            /* enum dtype */
+    uint16_t block;           /* the window consists of whole blocks; 0: of tokens */
     int64_t width;            /* elements between packed rows: (heads + 2 kv_heads) * head_dim */
     const void *qkv;          /* [B, T, width] */
     void *out;                /* [B, T, out_width]; written forwards, read backwards */
@@ -47,6 +48,7 @@ static inline struct attention_args attention_args_of(const struct op_call *c, i
     a.head_dim = (int)d.head_dim;
     a.causal = call_bool(c, ATTENTION_CAUSAL);
     a.window = window < d.n_tokens ? (int)window : 0;
+    a.block = (uint16_t)call_int(c, ATTENTION_BLOCK);
     a.scale = (float)attention_scale(c, ATTENTION_SCALE, &d);
     a.cap = (float)call_float(c, ATTENTION_CAP);
     a.width = d.width;
@@ -65,10 +67,16 @@ static __device__ __forceinline__ int64_t out_width(const struct attention_args 
 
 /* ---- which pairs count ----------------------------------------------------------------------- */
 
+/* The first key that the window lets query i see, perhaps before all keys; where there is one. */
+static __device__ __forceinline__ int window_first(const struct attention_args &a, int i)
+{
+    return (a.block ? i - i % a.block + a.block : i + 1) - a.window;
+}
+
 static __device__ __forceinline__ bool pair_visible(const struct attention_args &a, int i, int j)
 {
     return i < a.n_tokens && j < a.n_tokens && (!a.causal || j <= i) &&
-           (a.window == 0 || j > i - a.window);
+           (a.window == 0 || j >= window_first(a, i));
 }
 
 /* The first key of query i's own sample, 0 past the last query; it never falls from one query to
@@ -81,7 +89,7 @@ static __device__ __forceinline__ int sample_of(const struct attention_args &a, 
 /* The first key that query i sees. */
 static __device__ __forceinline__ int first_key(const struct attention_args &a, int batch, int i)
 {
-    int first = a.window > 0 && i - a.window + 1 > 0 ? i - a.window + 1 : 0;
+    int first = a.window > 0 ? max(window_first(a, i), 0) : 0;
     return a.positions ? max(first, sample_of(a, batch, i)) : first;
 }
 
@@ -120,7 +128,9 @@ static __device__ __forceinline__ void queries_of(const struct attention_args &a
                                                   int n, int *first, int *last)
 {
     *first = a.causal ? j : 0;
-    *last = a.window > 0 && j + n - 1 < a.n_tokens - a.window ? j + n - 1 + a.window : a.n_tokens;
+    int from = j + n - 1; /* the last key: with blocks, the first of its block */
+    from -= a.block ? from % a.block : 0;
+    *last = a.window > 0 && from < a.n_tokens - a.window ? from + a.window : a.n_tokens;
     if (a.positions)
         *last = samples_end(a, batch, *first, *last, j + n - 1);
 }
@@ -130,7 +140,7 @@ static __device__ __forceinline__ bool all_visible(const struct attention_args &
                                                    int j, int n_j)
 {
     return i + n_i <= a.n_tokens && j + n_j <= a.n_tokens && (!a.causal || j + n_j - 1 <= i) &&
-           (a.window == 0 || j > i + n_i - 1 - a.window);
+           (a.window == 0 || j >= window_first(a, i + n_i - 1));
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ enum { THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128 };
 struct cached_args {
     int64_t batch, n_tokens, n_slots, width;
     int heads, kv_heads, group, head_dim;
-    int64_t window;
+    int64_t window, block;
     float scale, cap;        /* cap 0: none */
     const int32_t *position; /* [1] */
 };
@@ -52,7 +52,8 @@ static __global__ void attend(struct cached_args a, const T *qkv, const T *cache
     const T *k = cache + batch * a.n_slots * stretch + (int64_t)(head / a.group) * a.head_dim;
     const T *v = k + a.batch * a.n_slots * stretch;
     int64_t last = *a.position + row % a.n_tokens;
-    int64_t first = a.window > 0 && last - a.window + 1 > 0 ? last - a.window + 1 : 0;
+    int64_t end = a.block > 0 ? last - last % a.block + a.block : last + 1;
+    int64_t first = a.window > 0 && end > a.window ? end - a.window : 0;
     float top = -INFINITY, total = fits(a) ? 0.0f : NAN;
     for (int e = threadIdx.x; e < a.head_dim; e += THREADS)
         sums[e] = 0.0f;
@@ -101,6 +102,7 @@ static enum status run_cached(const struct kernel_ctx *x, const struct op_call *
     a.group = (int)(d.heads / d.kv_heads);
     a.head_dim = (int)d.head_dim;
     a.window = call_int(c, CACHED_WINDOW);
+    a.block = call_int(c, CACHED_BLOCK);
     a.scale = (float)attention_scale(c, CACHED_SCALE, &d);
     a.cap = (float)call_float(c, CACHED_CAP);
     a.position = (const int32_t *)c->in[2].data;

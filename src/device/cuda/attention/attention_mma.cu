@@ -223,7 +223,7 @@ store_rows(const struct attention_args &a, int batch, int head, int i,
 static __device__ __forceinline__ bool any_visible(const struct attention_args &a, struct place at)
 {
     bool after = a.causal && at.j > at.i + 16 * ROWS - 1;
-    bool before = a.window > 0 && at.j + BK - 1 <= at.i - a.window;
+    bool before = a.window > 0 && at.j + BK - 1 < window_first(a, at.i);
     return !after && !before;
 }
 

@@ -100,6 +100,8 @@ const char *cuda_attention_cudnn_declines(const struct op_call *c, const struct 
         return "has no cap on scores";
     if (is_packed(c))
         return "takes one sample to a row";
+    if (call_int(c, ATTENTION_BLOCK) > 0)
+        return "has no windows of blocks";
     const char *why = cuda_declines_unless_half(c, env);
     if (why)
         return why;
