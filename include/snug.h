@@ -217,6 +217,7 @@ struct snug_forecast {
     int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
     int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
     int defers_updates;             /* those of a step run in the next one's forward pass */
+    int micro_batch_group;          /* micro-batches that run together, block by block; 1: one */
 };
 
 /* Builds, plans and checks. A plan that is over its budget is not an error here: the forecast says,
@@ -309,6 +310,14 @@ struct snug_train_options {
                                     trace, and none without one */
 };
 
+/* What predictive phases came to, those of before a resume included. */
+struct snug_phases {
+    bool has_phases;
+    int64_t n_accepted, n_rejected, n_withheld, n_undone; /* jumps */
+    double n_jumped;       /* steps that the accepted ones were worth */
+    double seconds, share; /* of this run: snapshots, jumps and probes; of its time */
+};
+
 struct snug_train_result {
     int64_t n_steps, last_step;                    /* run in this call; number of the last */
     int64_t n_kept;                                /* of these: the last 65536 at most */
@@ -322,6 +331,7 @@ struct snug_train_result {
     int64_t resident_bytes, disk_bytes;            /* likewise */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
+    struct snug_phases phases;
 };
 
 /* Trains from where the config says (fresh, or resume_from_checkpoint) to the end. metrics.jsonl

@@ -101,6 +101,44 @@ def budgets():
                       "![Predicted and measured speed against the budget](docs/budgets.svg)"])
 
 
+WORKLOADS = {
+    "per-frame-cnn-full": "per-frame CNN, full (B 20, T 5, 440 x 640, bf16 products)",
+    "per-frame-cnn-full-9gib": "the same in 9 GiB (PyTorch checkpointed)",
+    "per-frame-cnn-small-4gib": "per-frame CNN, small (B 16), in 4 GiB",
+    "three-branch-39gib": "three branches (B 2, 16 frames of 1280 x 720), in 39 GiB",
+    "wide-autoencoder": "wide autoencoder, 8.5 B parameters (B 2, bf16, 8-bit states; PyTorch eager, bf16 states, no clipping)",
+    "wide-autoencoder-33gib": "the same in 33 GiB, exact clipping",
+    "experts-small": "mixture of experts, 317 M parameters (B 12, T 256; PyTorch eager)",
+    "experts-small-6gib": "the same in 6 GiB",
+    "lora-8b-26gib": "LoRA r 16, Llama 8B shape, bf16, in 26 GiB",
+    "lora-8b-nf4-16gib": "the same on NF4 weights, in 16 GiB",
+    "lora-8b-nf4-8gib": "in 8 GiB",
+    "lora-8b-nf4-6gib": "in 6 GiB",
+}
+
+
+def workload_row(title, mine, peer):
+    rate = f"{mine['tokens_per_second']:,.0f} tok/s" if "tokens_per_second" in mine else f"{mine['step_ms']:.1f} ms"
+    theirs = ""
+    if peer and "error" not in peer:
+        theirs = (f"{peer['tok_s']:,} tok/s" if "tok_s" in peer else f"{peer['ms']} ms") + f", {peer['device_gib']} GiB"
+    return (f"| {title} | **{rate}**, {gib(mine['device_bytes'])} | {theirs} | {percent(mine['predicted_device_bytes'], mine['device_bytes'])}, "
+            f"{percent(mine['predicted_step_ms'], mine['step_ms'])} |")
+
+
+def workloads():
+    """What bench/workloads.py found: the newest file."""
+    paths = sorted(glob.glob("bench/results/*-workloads.json"))
+    if not paths:
+        return ""
+    r = json.load(open(paths[-1]))
+    rows = [workload_row(title, r["cases"][name]["ours"], r["cases"][name]["peer"])
+            for name, title in WORKLOADS.items() if "step_ms" in r["cases"].get(name, {}).get("ours", {})]
+    return "\n".join([f"Other networks, and fine-tuning ({r['hardware'].upper()}, {r['date']}, {r['steps']} steps; PyTorch compiled unless said, in the same "
+                      "call; settings: bench/results):", "",
+                      "| case | Snug | PyTorch | predicted memory, time |", "|---|---|---|---|", *rows])
+
+
 def demo(path):
     return "```\n" + open(path).read().rstrip() + "\n```"
 
@@ -115,6 +153,7 @@ text = open("README.md").read()
 text = fill(text, "results", results())
 text = fill(text, "out-of-core", out_of_core())
 text = fill(text, "budgets", budgets())
+text = fill(text, "workloads", workloads())
 text = fill(text, "loss", loss())
 if len(sys.argv) > 1:
     text = fill(text, "demo", demo(sys.argv[1]))

@@ -45,8 +45,9 @@ static json_t *pack_breakdown(const struct snug_forecast *f)
 
 static json_t *pack_decisions(const struct snug_forecast *f)
 {
-    json_t *o = json_pack("{s:i, s:I, s:b}", "blocks", f->n_blocks, "ring_bytes",
-                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates);
+    json_t *o = json_pack("{s:i, s:I, s:b, s:i}", "blocks", f->n_blocks, "ring_bytes",
+                          (json_int_t)f->ring_bytes, "defer_updates", f->defers_updates,
+                          "micro_batch_group", f->micro_batch_group);
     for (int e = 0; e < SNUG_EXTENT_COUNT; e++)
         o = with_number(o, snug_extent_name((enum snug_extent)e), f->extents[e]);
     return o;
@@ -142,6 +143,17 @@ static json_t *pack_losses(const struct snug_train_result *r)
     return losses;
 }
 
+/* NULL: there were none. */
+static json_t *pack_phases(const struct snug_phases *p)
+{
+    if (!p->has_phases)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "accepted", (json_int_t)p->n_accepted,
+                     "rejected", (json_int_t)p->n_rejected, "withheld", (json_int_t)p->n_withheld,
+                     "undone", (json_int_t)p->n_undone, "jumped_steps", p->n_jumped, "seconds",
+                     p->seconds, "share", p->share);
+}
+
 /* What training adds to the forecast. */
 static json_t *pack_result(const struct snug_train_result *r)
 {
@@ -151,12 +163,12 @@ static json_t *pack_result(const struct snug_train_result *r)
         (json_int_t)r->disk_bytes, "resident_bytes", (json_int_t)r->resident_bytes, "step_ms",
         1e3 * r->median_step_s);
     json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
-    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "measured",
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?, s:o*}", "measured",
                      measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",
                      (json_int_t)r->n_skipped, "steps", (json_int_t)r->n_steps, "last_step",
                      (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s, "samples_per_s",
                      r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds, "last_checkpoint",
-                     r->last_checkpoint);
+                     r->last_checkpoint, "phases", pack_phases(&r->phases));
 }
 
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status, char **text)

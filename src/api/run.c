@@ -196,7 +196,8 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     for (size_t i = 0; i < train->program->sections.n; i++) {
         const struct section *s = &train->program->sections.items[i];
         program_cost(train->program, s->first, s->n, e->device, &cost);
-        out->recompute_flops += cost.recompute_flops * (double)section_runs(s, out->n_micro);
+        out->recompute_flops +=
+            cost.recompute_flops * (double)section_runs(train->program, s, out->n_micro);
     }
 }
 
@@ -207,6 +208,7 @@ static void tell_decisions(const struct snug_run *run, struct snug_forecast *out
     out->n_blocks = e->work.stages[0].plan.n_blocks;
     out->ring_bytes = d->ring_bytes;
     out->defers_updates = d->defer_updates;
+    out->micro_batch_group = e->work.stages[0].group;
     for (int i = 0; i < EXTENT_COUNT; i++)
         out->extents[i] = MIN(d->n[i], out->n_blocks + 1);
     out->extents[EXTENT_RECOMPUTED] = out->n_blocks_recomputed;
@@ -282,6 +284,8 @@ static void add_extents(const struct snug_run *run, struct str *s)
     } else if (decisions_copy(d) && d->ring_bytes > 0) {
         str_addf(s, "%s are fetched ahead of what needs them\n", format_bytes(ring, d->ring_bytes));
     }
+    if (!chosen && e->work.stages[0].group > 1)
+        str_addf(s, "micro-batches run in groups of %d, block by block\n", e->work.stages[0].group);
     if (!chosen && d->defer_updates)
         str_add(s, "updates run in the next step, each before what it updates is read\n");
 }

@@ -226,6 +226,14 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .disk_bytes = r->disk_bytes,
         .last_checkpoint = r->last_checkpoint,
         .profile = r->profile,
+        .phases = {.has_phases = r->phases.has_phases,
+                   .n_accepted = r->phases.n_accepted,
+                   .n_rejected = r->phases.n_rejected,
+                   .n_withheld = r->phases.n_withheld,
+                   .n_undone = r->phases.n_undone,
+                   .n_jumped = r->phases.n_jumped,
+                   .seconds = r->phases.seconds,
+                   .share = r->phases.share},
     };
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem_share.h"
+
 static atomic_llong n_live;
 static atomic_llong fail_countdown; /* 0 = off */
 static atomic_int fail_sticky;
@@ -24,30 +26,76 @@ static int injected_failure(void)
     return 1;
 }
 
+/* ---- shares of threads ----------------------------------------------------------------------- */
+
+static _Thread_local struct mem_share *share;
+
+void mem_share_enter(struct mem_share *s)
+{
+    share = s;
+}
+
+void mem_share_end(struct mem_share *s)
+{
+    __atomic_store_n(&s->ended, 1, __ATOMIC_RELAXED);
+}
+
+int mem_share_is_ended(const struct mem_share *s)
+{
+    return __atomic_load_n(&s->ended, __ATOMIC_RELAXED);
+}
+
+/* Sizes are those that the C library gives, which are a little more than what was asked for. */
+static void add_to_share(const void *p, int sign)
+{
+    if (!share || !p)
+        return;
+    share->held += sign * (int64_t)malloc_usable_size((void *)p);
+    share->peak = share->held > share->peak ? share->held : share->peak;
+}
+
+static int beyond_share(size_t n_bytes)
+{
+    return share && (mem_share_is_ended(share) || share->held + (int64_t)n_bytes > share->most);
+}
+
+/* ---- the heap -------------------------------------------------------------------------------- */
+
+static int refused(size_t n_bytes)
+{
+    return injected_failure() || beyond_share(n_bytes);
+}
+
 static void *counted(void *p)
 {
     if (p)
         atomic_fetch_add(&n_live, 1);
+    add_to_share(p, 1);
     return p;
 }
 
 void *mem_alloc(size_t n_bytes)
 {
-    return injected_failure() ? NULL : counted(malloc(n_bytes ? n_bytes : 1));
+    return refused(n_bytes) ? NULL : counted(malloc(n_bytes ? n_bytes : 1));
 }
 
 void *mem_calloc(size_t n, size_t size)
 {
     if (size != 0 && n > SIZE_MAX / size)
         return NULL;
-    return injected_failure() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
+    return refused(n * size) ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
 }
 
 void *mem_realloc(void *p, size_t n_bytes)
 {
     if (!p)
         return mem_alloc(n_bytes);
-    return injected_failure() ? NULL : realloc(p, n_bytes ? n_bytes : 1);
+    if (refused(n_bytes))
+        return NULL;
+    add_to_share(p, -1);
+    void *moved = realloc(p, n_bytes ? n_bytes : 1);
+    add_to_share(moved ? moved : p, 1);
+    return moved;
 }
 
 char *mem_strdup(const char *s)
@@ -63,6 +111,7 @@ void mem_free(void *p)
 {
     if (p)
         atomic_fetch_sub(&n_live, 1);
+    add_to_share(p, -1);
     free(p);
 }
 

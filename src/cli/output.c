@@ -275,5 +275,12 @@ void show_summary(const struct snug_run *run, enum snug_status status)
                   format_bytes(predicted, f.resident_bytes),
                   format_bytes(measured, r.resident_bytes),
                   100.0 * ((double)r.resident_bytes / (double)f.resident_bytes - 1.0));
+    if (r.phases.has_phases)
+        show_line(LABEL,
+                  "jumps     %lld accepted (worth %.0f steps), %lld rejected, %lld withheld, %lld "
+                  "undone; snapshots and probes took %.1f%% of the time",
+                  (long long)r.phases.n_accepted, r.phases.n_jumped, (long long)r.phases.n_rejected,
+                  (long long)r.phases.n_withheld, (long long)r.phases.n_undone,
+                  100.0 * r.phases.share);
     show_line(LABEL, "saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

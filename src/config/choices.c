@@ -120,6 +120,20 @@ static const struct config_choice master[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice phases[] = {
+    {"none", CONFIG_PHASES_NONE, NULL},
+    {"linear", CONFIG_PHASES_LINEAR, NULL},
+    {"least_squares", CONFIG_PHASES_LEAST_SQUARES, NULL},
+    {"dmd", CONFIG_PHASES_DMD, NULL},
+    {NULL, 0, NULL},
+};
+
+static const struct config_choice jump_momentum[] = {
+    {"keep", CONFIG_JUMP_MOMENTUM_KEEP, NULL},
+    {"zero", CONFIG_JUMP_MOMENTUM_ZERO, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice adjust_lr[] = {
     {"match_rms_adamw", CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, NULL},
     {"original", CONFIG_ADJUST_LR_ORIGINAL, NULL},
@@ -258,6 +272,13 @@ static const struct config_choice offload[] = {
     {"off", CONFIG_OFFLOAD_FALSE, NULL},   {NULL, 0, NULL},
 };
 
+static const struct config_choice elastic_profile[] = {
+    {"balanced", CONFIG_ELASTIC_PROFILE_BALANCED, NULL},
+    {"aggressive", CONFIG_ELASTIC_PROFILE_AGGRESSIVE, NULL},
+    {"conservative", CONFIG_ELASTIC_PROFILE_CONSERVATIVE, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice interval[] = {
     {"no", CONFIG_INTERVAL_NO, NULL},
     {"steps", CONFIG_INTERVAL_STEPS, NULL},
@@ -381,11 +402,19 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),      SET(schedule), SET(dtype),        SET(device),        SET(interval),
-        SET(log_format), SET(report),   SET(dataset_type), SET(token_dtype),   SET(compile),
-        SET(log_level),  SET(offload),  SET(adapter),      SET(adapter_bias),  SET(chat_template),
-        SET(overflow),   SET(curve),    SET(quant_type),   SET(compute_dtype), SET(adjust_lr),
-        SET(master),     SET(rl),       SET(dpo_loss),
+        SET(optim),         SET(schedule),
+        SET(dtype),         SET(device),
+        SET(interval),      SET(log_format),
+        SET(report),        SET(dataset_type),
+        SET(token_dtype),   SET(compile),
+        SET(log_level),     SET(offload),
+        SET(adapter),       SET(adapter_bias),
+        SET(chat_template), SET(overflow),
+        SET(curve),         SET(quant_type),
+        SET(compute_dtype), SET(adjust_lr),
+        SET(master),        SET(rl),
+        SET(dpo_loss),      SET(phases),
+        SET(jump_momentum), SET(elastic_profile),
 #undef SET
     };
     const struct config_choice *rows = NULL;

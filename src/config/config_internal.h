@@ -211,7 +211,9 @@ void config_mark_idle(struct config *cfg, const void *field);
 /* quantization.c: steps of config_resolve_all. */
 enum status config_resolve_quantization(struct config *cfg) MUST_CHECK;
 /* preferences.c */
+enum status config_resolve_adapting(struct config *cfg) MUST_CHECK;
 enum status config_resolve_preferences(struct config *cfg) MUST_CHECK;
+enum status config_resolve_phases(struct config *cfg) MUST_CHECK;
 enum status config_resolve_compute_dtype(struct config *cfg) MUST_CHECK;
 
 /* Value text, shared by printing and docs (print.c). */

@@ -123,6 +123,20 @@ static enum status resolve_batch(struct config *cfg)
                 (long long)cfg->n_ranks, ranks_word(cfg->n_ranks), (long long)product);
 }
 
+/* A group of more micro-batches than a step has would be a smaller one, and nobody would know. */
+static enum status check_group(struct config *cfg)
+{
+    int64_t n_micro = cfg->gradient_accumulation_steps;
+    if (cfg->per_device_train_batch_size == CONFIG_AUTO || cfg->micro_batch_group == CONFIG_AUTO ||
+        cfg->micro_batch_group <= n_micro)
+        return OK;
+    return FAIL(ERR_CONFIG,
+                "%s: micro_batch_group %lld, but a step has %lld micro-batch%s "
+                "(gradient_accumulation_steps): write no more than that, or auto",
+                config_where(cfg, "micro_batch_group"), (long long)cfg->micro_batch_group,
+                (long long)n_micro, n_micro == 1 ? "" : "es");
+}
+
 /* Counts of tokens, bytes and operations are products with this one: it leaves them room in 64
  * bits. */
 static enum status check_step(struct config *cfg)
@@ -482,6 +496,7 @@ static const struct {
                     "train_batch_size"},
     {check_step, "per_device_train_batch_size gradient_accumulation_steps train_batch_size "
                  "max_seq_length"},
+    {check_group, "micro_batch_group gradient_accumulation_steps"},
     {resolve_grouping, "group_by_length packing"},
     {resolve_length, "max_steps num_train_epochs datasets"},
     {config_resolve_warmup, "warmup_steps warmup_ratio lr_scheduler_type"},
@@ -496,12 +511,21 @@ static const struct {
     {config_resolve_preferences,
      "rl dpo_beta dpo_loss label_smoothing_factor packing datasets z_loss "
      "train_on_inputs"},
+    {config_resolve_phases,
+     "predictive_phases phase_warmup_steps full_steps max_predict_steps correct_steps "
+     "snapshot_count snapshot_steps probe_batches jump_z jump_shrinkage jump_momentum "
+     "divergence_sigma optim"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "
                          "loss_scale_hysteresis min_loss_scale"},
     {resolve_disk,
      "offload_folder disk_memory activation_offloading offload_optimizer offload_param"},
+    {config_resolve_adapting,
+     "elastic elastic_profile elastic_cooldown elastic_budgets compile dynamic_batch "
+     "dynamic_batch_min dynamic_batch_max dynamic_batch_target dynamic_batch_grow "
+     "dynamic_batch_shrink dynamic_batch_every dynamic_batch_warmup dynamic_batch_smooth "
+     "group_by_length"},
     {resolve_full_eval, "bf16 fp16 bf16_full_eval fp16_full_eval"},
     {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},

@@ -11,9 +11,13 @@
 
 enum { PART_ALIGNMENT = 1 << 16 }; /* a multiple of every page size in use */
 
+/* Sums of gradients and of metrics begin anew with every step; where a step has one micro-batch
+ * there are none. */
 static bool is_carried(const struct storage_entry *e)
 {
-    return e->kind != MEMORY_STAGING && e->n_bytes > 0;
+    bool passes =
+        e->kind == MEMORY_STAGING || e->kind == MEMORY_GRADIENTS || e->kind == MEMORY_WORKSPACE;
+    return !passes && e->n_bytes > 0;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

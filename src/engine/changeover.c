@@ -13,8 +13,7 @@ static void give_back(struct device_room *r, int64_t n_bytes)
     r->own_bytes = MAX(r->own_bytes - n_bytes, (int64_t)0);
 }
 
-/* What there will be around the new programs: the arenas of the old ones are gone by then. */
-static void surroundings_without(struct surroundings *s, const struct engine *e)
+void surroundings_without(struct surroundings *s, const struct engine *e)
 {
     const int64_t *arenas = e->work.n_bytes;
     bool apart = e->device->ops->memory_is_apart;
@@ -42,29 +41,60 @@ static struct config config_with(const struct config *c, const struct limits *li
     return with;
 }
 
-enum status engine_replan(const struct engine *e, const struct limits *limits, struct engine *next)
+/* What planning is given: a config with those limits, which lives no longer than planning does. */
+static enum status begin(const struct engine *e, const struct replan *r,
+                         const struct surroundings *around, struct config *asked,
+                         struct engine *next)
 {
-    struct surroundings around;
-    struct config asked = config_with(e->config, limits);
-    *next = (struct engine){.config = &asked,
+    *asked = config_with(r->config ? r->config : e->config, &r->limits);
+    *next = (struct engine){.config = asked,
                             .task = e->task,
                             .model = e->model,
                             .device = e->device,
                             .times = e->times,
-                            .around = &around};
-    surroundings_without(&around, e);
-    enum status status = settings_from_config(&next->settings, &asked, e->device);
-    if (status == OK)
-        status = engine_plan(next, &e->request);
-    if (status == OK)
-        status = engine_require_fit(next);
-    if (status == OK)
-        status = engine_require_room(next);
+                            .around = around};
+    return settings_from_config(&next->settings, asked, e->device);
+}
+
+static enum status end(const struct engine *e, enum status status, struct engine *next)
+{
     next->around = next->work.around = NULL; /* from here on it is as the system says */
     next->config = e->config;
     if (status != OK)
         engine_discard(next);
     return status;
+}
+
+static const struct engine_request *request_of(const struct engine *e, const struct replan *r)
+{
+    return r->request ? r->request : &e->request;
+}
+
+enum status engine_replan_beside(const struct engine *e, const struct replan *r,
+                                 const struct surroundings *around, struct engine *next)
+{
+    struct config asked;
+    enum status status = begin(e, r, around, &asked, next);
+    if (status == OK)
+        status = r->is_timed ? engine_plan(next, request_of(e, r))
+                             : engine_plan_beside(next, request_of(e, r), r->known);
+    return end(e, status, next);
+}
+
+enum status engine_replan(const struct engine *e, const struct replan *r, struct engine *next)
+{
+    struct surroundings around;
+    struct config asked;
+    surroundings_without(&around, e);
+    enum status status = begin(e, r, &around, &asked, next);
+    if (status == OK)
+        status = r->known ? engine_plan_beside(next, request_of(e, r), r->known)
+                          : engine_plan(next, request_of(e, r));
+    if (status == OK)
+        status = engine_require_fit(next);
+    if (status == OK)
+        status = engine_require_room(next);
+    return end(e, status, next);
 }
 
 void engine_discard(struct engine *next)

@@ -18,10 +18,27 @@
 extern "C" {
 #endif
 
+/* What is wanted instead of what runs. */
+struct replan {
+    struct limits limits;
+    const struct engine_request *request; /* NULL: the same; its arrays outlive the change */
+    const struct config *config;          /* that it is of; NULL: the same */
+    const struct decisions *known;        /* made before, for these limits; NULL: searched for */
+    bool is_timed;                        /* kernels may be timed: nothing runs meanwhile */
+};
+
 /* ERR_FIT, with the reason, when nothing fits. On failure there is nothing to discard. The engine's
  * device, model and times are borrowed by *next. */
-enum status engine_replan(const struct engine *e, const struct limits *limits,
+enum status engine_replan(const struct engine *e, const struct replan *r,
                           struct engine *next) MUST_CHECK;
+
+/* The same to see what comes of it, or from another thread, while e runs: of the system nothing is
+ * asked: what there is for it is `around`. A plan over budget is no error here: forecast.fits. */
+enum status engine_replan_beside(const struct engine *e, const struct replan *r,
+                                 const struct surroundings *around, struct engine *next) MUST_CHECK;
+
+/* What there will be around other programs: the arenas of those that run are gone by then. */
+void surroundings_without(struct surroundings *s, const struct engine *e);
 
 /* Between two steps. `folder`: where the file may lie. On failure e goes on as it was, unless its
  * executor is NULL: then its arenas could not be had again. Constants and places of parameters are

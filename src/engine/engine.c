@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "device/disk/disk.h"
 #include "engine/adapter_config.h"
+#include "engine/ahead.h"
 #include "engine/device_choice.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
@@ -102,6 +103,7 @@ enum status engine_build(struct engine *e, const struct engine_request *r)
     w->data_bytes = r->data_bytes;
     w->program_bytes = executor_load_bytes;
     w->around = e->around;
+    w->ahead_bytes = r->plans_ahead ? ahead_bytes(w) : 0;
     e->params = w->stages[0].io.params;
     e->n_params = w->stages[0].io.n_params;
     if (r->loads)
@@ -126,11 +128,16 @@ static double step_flops(const struct engine *e)
     return 0;
 }
 
-enum status engine_forecast(struct engine *e)
+static void forecast_needs(struct engine *e)
 {
     e->forecast = (struct forecast){0};
     forecast_memory(&e->forecast, &e->work, &e->settings.limits);
     e->forecast.step_flops = step_flops(e);
+}
+
+enum status engine_forecast(struct engine *e)
+{
+    forecast_needs(e);
     return forecast_time(&e->forecast, &e->work, &e->settings.limits, e->times);
 }
 
@@ -163,16 +170,38 @@ static enum status require_rank(const struct engine *e)
                 n_plans > 1 ? "s were" : " was");
 }
 
+static enum status decide(struct engine *e)
+{
+    struct settings *s = &e->settings;
+    TRY(search_plan(&e->work, &s->limits, &s->bounds, e->times, &s->decisions, &e->report));
+    return deferral_try(&e->work, &s->limits, e->times, !s->bounds.fixed[EXTENT_GRADIENTS],
+                        &s->decisions);
+}
+
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
     TRY(require_modules(e));
-    TRY(search_plan(&e->work, &e->settings.limits, &e->settings.bounds, e->times,
-                    &e->settings.decisions, &e->report));
-    TRY(deferral_try(&e->work, &e->settings.limits, e->times,
-                     !e->settings.bounds.fixed[EXTENT_GRADIENTS], &e->settings.decisions));
+    TRY(decide(e));
     TRY(engine_forecast(e));
     return require_rank(e);
+}
+
+/* Those that were made before are somebody else's: the workload has its own copy. */
+static enum status take_decisions(struct engine *e, const struct decisions *known)
+{
+    TRY(decisions_keep(known, &e->work.pool, &e->settings.decisions));
+    TRY(workload_decide(&e->work, &e->settings.decisions));
+    return workload_emit(&e->work);
+}
+
+enum status engine_plan_beside(struct engine *e, const struct engine_request *r,
+                               const struct decisions *known)
+{
+    TRY(engine_build(e, r));
+    TRY(known ? take_decisions(e, known) : decide(e));
+    forecast_needs(e);
+    return forecast_time_known(&e->forecast, &e->work, &e->settings.limits, e->times);
 }
 
 struct stage *engine_stage(const struct engine *e, enum stage_purpose purpose)

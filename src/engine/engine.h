@@ -42,6 +42,7 @@ struct engine_request {
     int64_t state_bytes;  /* held while a checkpoint is written, for all but its tensors */
     bool saves;           /* checkpoints are written */
     bool loads;           /* weights come from files */
+    bool plans_ahead;     /* other budgets are planned for while it runs (ahead.h) */
 };
 
 struct engine {
@@ -85,6 +86,10 @@ void engine_close(struct engine *e); /* also of one that is all zero */
 
 /* Builds, decides, emits and forecasts. A plan over budget is not an error here: forecast.fits. */
 enum status engine_plan(struct engine *e, const struct engine_request *r) MUST_CHECK;
+/* The same with decisions that were made before, or (NULL) with a search that times no kernel: what
+ * may be done beside an engine that runs. */
+enum status engine_plan_beside(struct engine *e, const struct engine_request *r,
+                               const struct decisions *known) MUST_CHECK;
 /* The steps of it. workload_decide and workload_emit, of e->work, are the ones between. */
 enum status engine_build(struct engine *e, const struct engine_request *r) MUST_CHECK;
 enum status engine_forecast(struct engine *e) MUST_CHECK;

@@ -168,7 +168,7 @@ static enum status build_eval(struct stage *s, const struct task *task,
                                     .seq_len = r->seq_len,
                                     .dtype = DTYPE_F32,
                                     .loss_chunks = n->loss_chunks};
-    TRY(build_network(s, task, "eval", &request));
+    TRY(build_network(s, task, r->purpose == STAGE_PROBE ? "probe" : "eval", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
     TRY(set_precision(s, &n->precision));
     for (int i = 0; i < s->io.n_sums; i++)
@@ -234,7 +234,7 @@ enum status stage_build(struct stage *s, const struct task *task, const struct s
                                            const struct numerics *) = {
         [STAGE_TRAIN] = build_train,         [STAGE_EVAL] = build_eval,
         [STAGE_PREFILL] = build_decode,      [STAGE_DECODE] = build_decode,
-        [STAGE_REFERENCE] = build_reference,
+        [STAGE_REFERENCE] = build_reference, [STAGE_PROBE] = build_eval,
     };
     s->purpose = r->purpose;
     s->n_micro = r->n_micro;

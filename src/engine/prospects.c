@@ -12,7 +12,7 @@ static void find_times(const struct engine *e, struct prospects *out)
     double busy = 0;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        double runs = (double)section_runs(section, s->n_micro);
+        double runs = (double)section_runs(s->program, section, s->n_micro);
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *i = &p->instrs.items[k];
             bool alone = !e->device->ops->queue; /* copies take their turn there */

@@ -93,6 +93,8 @@ static void settle_extents(struct settings *s, const struct config *cfg)
     settle(s, EXTENT_STATES, cfg->offload_optimizer);
     settle(s, EXTENT_WEIGHTS, cfg->offload_param);
     s->bounds.rank = (int)cfg->plan_rank;
+    s->bounds.fixed_group = cfg->micro_batch_group != CONFIG_AUTO;
+    s->decisions.group = s->bounds.fixed_group ? (int)cfg->micro_batch_group : 1;
     s->bounds.fixed[EXTENT_GRADIENTS] = cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE;
 }
 

@@ -40,8 +40,7 @@ static enum status find_params(struct engine *e)
     return OK;
 }
 
-/* What "master.<parameter i>" holds; data NULL: there is none. */
-static struct tensor stored_master(const struct engine *e, int i)
+struct tensor engine_master(const struct engine *e, int i)
 {
     char name[256];
     const struct graph *g = e->work.stages[0].graph;
@@ -58,7 +57,7 @@ static struct tensor stored_master(const struct engine *e, int i)
 /* The f32 copy of parameter i that updates act on; the parameter itself where it has none. */
 static struct tensor master_of(const struct engine *e, int i)
 {
-    struct tensor t = stored_master(e, i);
+    struct tensor t = engine_master(e, i);
     return t.data && t.dtype == DTYPE_F32 ? t : e->param_tensors[i];
 }
 
@@ -180,7 +179,7 @@ static enum status round_master(struct engine *e, const struct tensor *master,
  * bf16. */
 static enum status clear_rest(struct engine *e, int i)
 {
-    struct tensor rest = stored_master(e, i);
+    struct tensor rest = engine_master(e, i);
     if (!rest.data || rest.dtype != DTYPE_U8)
         return OK;
     struct tensor host = stage_tensor(e->stage, &rest);

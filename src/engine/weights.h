@@ -21,6 +21,10 @@ enum status engine_load_weights(struct engine *e, const char *folder) MUST_CHECK
 /* Finds them alone: e->param_tensors. */
 enum status engine_bind_params(struct engine *e) MUST_CHECK;
 
+/* What "master.<parameter i>" holds: f32, or the byte that a weight of 24 bits has beside its bf16
+ * (base/split.h); data NULL: there is none. */
+struct tensor engine_master(const struct engine *e, int i);
+
 /* States and masters of the stage that trains, as checkpoints keep them. */
 struct engine_states {
     VEC(struct checkpoint_tensor) list; /* released with vec_release */

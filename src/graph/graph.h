@@ -67,6 +67,7 @@ struct node {
     enum op_id op;
     enum pass pass;
     int block; /* index of the repeated block (layer) it belongs to, or BLOCK_NONE */
+    int micro; /* FORWARD, BACKWARD: which micro-batch of a group it works on (plan/group.h) */
     int n_in, n_out;
     value_id *in; /* VALUE_NONE: an absent optional input */
     value_id *out;

@@ -172,6 +172,9 @@ struct op_def {
      * them declines the part. */
     bool by_rows;
 
+    /* What its inputs hold does not matter: outputs that lie on them are only overwritten. */
+    bool ignores_inputs;
+
     enum recompute_class recompute;
     enum module_kind module; /* that its node stands for; MODULE_NONE: its neighbours say */
     double (*flops)(const struct op_call *c); /* NULL: one per output element */

@@ -156,7 +156,22 @@ static enum status parse_inputs(struct parser *p)
     return text_need(&p->t, ")");
 }
 
-static enum status parse_pass(struct parser *p, enum pass *pass, int *block)
+/* "block=3", where it is given. */
+static enum status parse_place(struct parser *p, const char *what, int *number)
+{
+    int64_t i;
+    if (!text_take_word(&p->t, what))
+        return OK;
+    TRY(text_need(&p->t, "="));
+    struct text_place place = text_here(&p->t);
+    TRY(text_int(&p->t, &i));
+    if (i < 0 || i > INT32_MAX)
+        return TEXT_FAIL_AT(place, "a %s number is not negative and fits 31 bits", what);
+    *number = (int)i;
+    return OK;
+}
+
+static enum status parse_pass(struct parser *p, enum pass *pass, int *block, int *micro)
 {
     char word[TEXT_WORD];
     struct text_place place = text_here(&p->t);
@@ -165,16 +180,9 @@ static enum status parse_pass(struct parser *p, enum pass *pass, int *block)
         return TEXT_FAIL_AT(place, "'%s' is not a pass (begin, forward, backward, norm, update)",
                             word);
     *block = BLOCK_NONE;
-    if (!text_take_word(&p->t, "block"))
-        return OK;
-    TRY(text_need(&p->t, "="));
-    int64_t i;
-    place = text_here(&p->t);
-    TRY(text_int(&p->t, &i));
-    if (i < 0 || i > INT32_MAX)
-        return TEXT_FAIL_AT(place, "a block number is not negative and fits 31 bits");
-    *block = (int)i;
-    return OK;
+    *micro = 0;
+    TRY(parse_place(p, "block", block));
+    return parse_place(p, "micro", micro);
 }
 
 /* What the text says about an output against what inference says; then its name, role, number. */
@@ -205,13 +213,14 @@ static enum status parse_node(struct parser *p, const struct declaration *d, int
                             n_declared);
     struct attr attrs[TEXT_MAX_ATTRS] = {{0}};
     enum pass pass;
-    int block;
+    int block, micro;
     node_id k;
     TRY(parse_inputs(p));
     TRY(text_attrs(&p->t, op_get(op), attrs));
-    TRY(parse_pass(p, &pass, &block));
+    TRY(parse_pass(p, &pass, &block, &micro));
     TRY(at_place(graph_add_node(p->g, op, p->in.items, (int)p->in.n, attrs, pass, block, &k),
                  place));
+    graph_node(p->g, k)->micro = micro;
     for (int i = 0; i < n_declared; i++)
         TRY(accept_output(p, &d[i], graph_node(p->g, k)->out[i]));
     return OK;

@@ -86,6 +86,8 @@ static void add_node(const struct graph *g, const struct node *n, struct str *ou
     str_addf(out, " %s", pass_name(n->pass));
     if (n->block != BLOCK_NONE)
         str_addf(out, " block=%d", n->block);
+    if (n->micro > 0)
+        str_addf(out, " micro=%d", n->micro);
     str_add(out, "\n");
 }
 

@@ -160,7 +160,9 @@ enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
                                   const struct tensor_stage *stage) MUST_CHECK;
 /* Whether it was saved with only_weights. */
 bool checkpoint_has_states(const struct checkpoint *c);
-/* All of them; the checkpoint must hold these and no others, or the optimizer is another one. */
+/* All of them; the checkpoint must hold these and no others but snapshots ("snapshot.<i>", of
+ * predictive phases), or the optimizer is another one. */
+#define CHECKPOINT_SNAPSHOT "snapshot."
 enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,
                                    const struct tensor_stage *stage) MUST_CHECK;

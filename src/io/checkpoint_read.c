@@ -198,23 +198,40 @@ enum status checkpoint_read_state(const struct checkpoint *c, const char *name,
     return as_checkpoint(checkpoint_read_tensor(c->states, name, dst, stage));
 }
 
+/* A run that does without them takes no notice of them. */
+static bool is_snapshot(const char *name)
+{
+    return strncmp(name, CHECKPOINT_SNAPSHOT, strlen(CHECKPOINT_SNAPSHOT)) == 0;
+}
+
+static size_t count_stored(const struct st_reader *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < st_reader_count(r); i++)
+        n += !is_snapshot(st_reader_at(r, i)->name);
+    return n;
+}
+
 enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,
                                    const struct tensor_stage *stage)
 {
+    size_t n_wanted = 0;
     if (!c->states)
         return FAIL(ERR_CHECKPOINT,
                     "%s: was saved with save_only_model: true; there are no optimizer states to go "
                     "on with: start a new run from its weights (model_name_or_path: %s)",
                     c->folder, c->folder);
-    size_t n_stored = st_reader_count(c->states);
-    for (size_t i = 0; i < n_states; i++)
+    size_t n_stored = count_stored(c->states);
+    for (size_t i = 0; i < n_states; i++) {
         TRY(checkpoint_read_state(c, states[i].name, &states[i].tensor, stage));
-    if (n_stored != n_states)
+        n_wanted += !is_snapshot(states[i].name);
+    }
+    if (n_stored != n_wanted)
         return FAIL(ERR_CHECKPOINT,
                     "%s/" CHECKPOINT_OPTIMIZER_FILE
                     ": holds %zu states, this run has %zu; the optimizer or the precision is not "
                     "the one it was saved with",
-                    c->folder, n_stored, n_states);
+                    c->folder, n_stored, n_wanted);
     return OK;
 }

@@ -35,6 +35,7 @@ const struct op_def op_def_fill = {
     .infer = infer,
     .no_grad = true,
     .aliases = aliases,
+    .ignores_inputs = true,
     OP_NO_ACCUMULATE,
     .granule = 1,
     .recompute = RECOMPUTE_NEVER,

@@ -297,7 +297,8 @@ static enum status check_slice(const struct checker *c, const struct instr *i, c
     return OK;
 }
 
-static enum status check_compute(const struct checker *c, const struct instr *i, uint32_t passes)
+static enum status check_compute(const struct checker *c, const struct instr *i,
+                                 const struct section_rule *rule)
 {
     const struct graph *g = c->p->graph;
     if (i->node < 0 || (size_t)i->node >= g->nodes.n || !i->kernel || i->queue != QUEUE_COMPUTE)
@@ -305,7 +306,8 @@ static enum status check_compute(const struct checker *c, const struct instr *i,
     const struct node *n = graph_node(g, i->node);
     const struct operand *o = &c->p->operands.items[i->first_operand];
     const struct alias_rule *view = node_alias(n, 0);
-    if (!(passes >> n->pass & 1u) || (n->n_out == 1 && view && view->kind == ALIAS_VIEW))
+    bool runs = section_has(rule, n) || (rule->late >> n->pass & 1u);
+    if (!runs || (n->n_out == 1 && view && view->kind == ALIAS_VIEW))
         return fail_at(c, "the node does not run in this section", 0);
     if (i->n_operands != n->n_in + n->n_out + (i->has_workspace ? 1 : 0))
         return fail_at(c, "the node has another number of operands", i->n_operands);
@@ -334,7 +336,7 @@ static enum status check_copy(const struct checker *c, const struct instr *i)
     return share_memory(&o[0], &o[1]) ? fail_at(c, "copies onto itself", 1) : OK;
 }
 
-static enum status check_instr(const struct checker *c, uint32_t passes)
+static enum status check_instr(const struct checker *c, const struct section_rule *rule)
 {
     const struct instr *i = &c->p->instrs.items[c->at];
     bool counted = i->first_operand >= 0 && i->n_operands >= 0 &&
@@ -345,7 +347,7 @@ static enum status check_instr(const struct checker *c, uint32_t passes)
         TRY(check_operand(c, k, &c->p->operands.items[i->first_operand + k]));
     switch (i->kind) {
     case INSTR_COMPUTE:
-        return check_compute(c, i, passes);
+        return check_compute(c, i, rule);
     case INSTR_COPY:
         return check_copy(c, i);
     case INSTR_RECORD:
@@ -396,13 +398,14 @@ static enum status check_ports(const struct program *p)
     return OK;
 }
 
-static enum status check_section(struct checker *c, const struct section *s, uint32_t passes)
+static enum status check_section(struct checker *c, const struct section *s,
+                                 const struct section_rule *rule)
 {
     const struct graph *g = c->p->graph;
     for (size_t k = 0; k < g->nodes.n; k++)
         c->done[k] = 0;
     for (c->at = s->first; c->at < s->first + s->n; c->at++)
-        TRY(check_instr(c, passes));
+        TRY(check_instr(c, rule));
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         if (c->done[k] > 0 && c->done[k] < node_sliceable(g, graph_node(g, k)))
             return FAIL(ERR_PROGRAM, "%s: when %s ends, slices of node %d have made %lld elements",
@@ -424,7 +427,7 @@ enum status program_check(const struct program *p, const struct storage *storage
     TRY(mem_try_array(&c.done, MAX(p->graph->nodes.n, (size_t)1), sizeof(*c.done)));
     enum status status = OK;
     for (size_t x = 0; x < p->sections.n && status == OK; x++)
-        status = check_section(&c, &p->sections.items[x], rules[x].passes | rules[x].late);
+        status = check_section(&c, &p->sections.items[x], &rules[x]);
     mem_free(c.done);
     return status == OK ? simulate(p, storage, rules) : status;
 }

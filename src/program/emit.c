@@ -24,6 +24,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->read_later, n, sizeof(*e->read_later)));
     TRY(mem_try_array(&e->read, n, sizeof(*e->read)));
     TRY(mem_try_array(&e->whole_reads, n, sizeof(*e->whole_reads)));
+    TRY(mem_try_array(&e->overwrites, n, sizeof(*e->overwrites)));
     TRY(mem_try_array(&e->gradient, n, sizeof(*e->gradient)));
     TRY(mem_try_array(&e->carried, n, sizeof(*e->carried)));
     TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
@@ -50,6 +51,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->read_later);
     mem_free(e->read);
     mem_free(e->whole_reads);
+    mem_free(e->overwrites);
     mem_free(e->gradient);
     mem_free(e->carried);
     mem_free(e->kept);
@@ -240,7 +242,11 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     if (!recompute && emit_in_slices(e, n))
         return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i] != VALUE_NONE)
+        value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(e->g, n->in[i]);
+        bool blank = op_get(n->op)->ignores_inputs && root != VALUE_NONE && e->home[root] >= 0;
+        if (blank && e->where[root] < 0)
+            TRY(emit_stage_blank(e, root));
+        else if (root != VALUE_NONE)
             TRY(emit_ensure(e, n->in[i], backward));
     }
     if (is_view(n) || emit_is_formed(e, n))
@@ -253,7 +259,8 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     TRY(emit_compute(e, k, recompute, (struct slice){0}));
     for (int i = 0; i < n->n_out; i++) {
         value_id root = value_root(e->g, n->out[i]);
-        if (updates_elsewhere(e, n, i) && !is_used_up(e, root))
+        bool last = e->overwrites[root] <= 1; /* of this stretch: what comes after it goes home */
+        if (updates_elsewhere(e, n, i) && last && !is_used_up(e, root))
             TRY(emit_write_back(e, root));
     }
     return OK;
@@ -281,7 +288,7 @@ static enum status emit_departures(struct emitter *e, node_id k)
  * is finished in between, so that no event reaches across. */
 static void forget_transients(struct emitter *e, const struct section_rule *rule)
 {
-    section_held(e->g, rule->late ? ~rule->late : rule->before, e->now);
+    section_held(e->g, rule->late ? ~rule->late : rule->before, false, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
@@ -313,10 +320,12 @@ static size_t find_stretch_end(const struct emitter *e, const struct section_ord
 }
 
 /* Nodes that cannot be called on slices read what they read as a whole. */
-static void count_reads(struct emitter *e, node_id k, int32_t by)
+static void count_uses(struct emitter *e, node_id k, int32_t by)
 {
     const struct node *n = graph_node(e->g, k);
     bool sliceable = node_sliceable(e->g, n) > 0;
+    for (int i = 0; i < n->n_out; i++)
+        e->overwrites[value_root(e->g, n->out[i])] += by;
     for (int i = 0; i < n->n_in; i++) {
         bool whole = !sliceable || mask_has(op_get(n->op)->whole_inputs, i);
         if (whole && n->in[i] != VALUE_NONE)
@@ -334,14 +343,14 @@ static enum status emit_nodes(struct emitter *e, const struct section_order *o)
             end = find_stretch_end(e, o, i);
             e->stretch_end = o->items[end - 1].node;
             for (size_t to_come = i; to_come < end; to_come++)
-                count_reads(e, o->items[to_come].node, 1);
+                count_uses(e, o->items[to_come].node, 1);
         }
         e->late = o->items[i].late;
         TRY(emit_wait_due(e));
         TRY(emit_node(e, k, false));
         if (!e->late)
             TRY(emit_departures(e, k));
-        count_reads(e, k, -1);
+        count_uses(e, k, -1);
     }
     e->late = false;
     emit_unstage_all(e);
@@ -363,7 +372,7 @@ static enum status emit_section(struct emitter *e, const struct section_rule *ru
     struct section s = {.name = rule->name, .first = (int32_t)e->p->instrs.n};
     e->ends_step = !rule->carries;
     forget_transients(e, rule);
-    TRY(emit_input_copies(e, rule->passes | rule->late));
+    TRY(emit_input_copies(e, rule));
     TRY(emit_ordered(e, rule));
     if (rule->ends)
         TRY(emit_output_copies(e));
@@ -398,7 +407,7 @@ static enum status emit_all(struct emitter *e)
     const struct section_rule *rules = section_rules(e->g, e->plan);
     TRY(emitter_init(e));
     section_carried(e->g, rules, e->carried);
-    section_held(e->g, ~0u, e->newest);
+    section_held(e->g, ~0u, false, e->newest);
     emit_find_uses(e);
     TRY(emit_roots(e));
     for (const struct section_rule *r = rules; r->name; r++)

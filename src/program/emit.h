@@ -38,6 +38,8 @@ struct fetch {
     int64_t n_bytes;
 };
 
+struct section_rule;
+
 /* Arrays are indexed by value; entries are meaningful for roots (value_root). */
 struct emitter {
     struct program *p;
@@ -57,6 +59,7 @@ struct emitter {
     bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
     bool *read;            /* some node, or the host, reads it */
     int32_t *whole_reads;  /* reads to come while fetched copies are good, of it as a whole */
+    int32_t *overwrites;   /* likewise: how often nodes to come overwrite it */
     bool *gradient;        /* its memory ends up holding a parameter's gradient */
     bool *carried;         /* made in one step and read in the next one */
     int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */
@@ -87,11 +90,13 @@ enum status emit_event(struct emitter *e, enum instr_kind kind, enum queue q, in
 enum memory_class emit_class(const struct emitter *e, value_id root, bool recomputed);
 
 /* emit_copy.c */
-enum status emit_input_copies(struct emitter *e, uint32_t passes) MUST_CHECK;
+enum status emit_input_copies(struct emitter *e, const struct section_rule *rule) MUST_CHECK;
 enum status emit_output_copies(struct emitter *e) MUST_CHECK;
 enum status emit_move_out(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_move_in(struct emitter *e, value_id root) MUST_CHECK;
 enum status emit_stage_in(struct emitter *e, value_id root) MUST_CHECK;
+/* Room for a root that is overwritten whatever it holds: nothing is fetched. */
+enum status emit_stage_blank(struct emitter *e, value_id root) MUST_CHECK;
 /* Copies a root that was just updated on the device back to its home. */
 enum status emit_write_back(struct emitter *e, value_id root) MUST_CHECK;
 /* A part of what a root holds off the device: where[] is that part until emit_drop_parts. */
@@ -142,6 +147,7 @@ struct section_rule {
     uint32_t before; /* bits of enum pass: what the step has behind it when the section begins */
     uint32_t passes; /* likewise: what it runs */
     uint32_t late;   /* likewise: what it runs of the step before, which deferred it */
+    bool alone;      /* of micro-batches that run in groups only the first */
     bool carries;    /* the next section reads what is carried */
     bool ends;       /* the host reads the outputs after it */
 };
@@ -150,9 +156,11 @@ const struct section_rule *section_rules(const struct graph *g, const struct pla
 /* The list a program says it has; NULL when its sections are none of ours or do not tile its
  * instructions. */
 const struct section_rule *section_rules_of(const struct program *p);
-/* Where the update chain of every root has come when these passes are done: held[root], for all
- * values of the graph. */
-void section_held(const struct graph *g, uint32_t passes, value_id *held);
+/* Does the node run in it, as one of this step? */
+bool section_has(const struct section_rule *r, const struct node *n);
+/* Where the update chain of every root has come when these passes are done (alone: by the first
+ * micro-batch of a group): held[root], for all values of the graph. */
+void section_held(const struct graph *g, uint32_t passes, bool alone, value_id *held);
 /* carried[root]: a step makes it and a section of the next one reads it, late. */
 void section_carried(const struct graph *g, const struct section_rule *rules, bool *carried);
 

@@ -111,6 +111,14 @@ enum status emit_stage_in(struct emitter *e, value_id root)
     return vec_push(&e->staged, root);
 }
 
+enum status emit_stage_blank(struct emitter *e, value_id root)
+{
+    const char *name = e->p->buffers.items[e->home[root]].name;
+    TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_DEVICE, value_bytes(e->g, root), root,
+                    &e->where[root]));
+    return vec_push(&e->staged, root);
+}
+
 enum status emit_move_in(struct emitter *e, value_id root)
 {
     struct transfer t = {.src = e->moved[root], .value = e->now[root], .range = all_of(e, root)};
@@ -270,11 +278,12 @@ static enum status find_port(struct emitter *e, bool input, const char *name, va
     return input ? vec_push(&e->p->inputs, port) : vec_push(&e->p->outputs, port);
 }
 
-enum status emit_input_copies(struct emitter *e, uint32_t passes)
+enum status emit_input_copies(struct emitter *e, const struct section_rule *rule)
 {
     for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
         const struct node *n = graph_node(e->g, k);
-        for (int i = 0; (passes >> n->pass & 1u) && i < n->n_in; i++) {
+        bool runs = section_has(rule, n) || (rule->late >> n->pass & 1u);
+        for (int i = 0; runs && i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
             value_id root = value_root(e->g, n->in[i]);

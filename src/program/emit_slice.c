@@ -35,7 +35,7 @@ static bool is_away(const struct emitter *e, value_id v)
  * as a whole is fetched whole, once. */
 static bool is_fetched(const struct emitter *e, const struct node *n, int i)
 {
-    bool whole = mask_has(op_get(n->op)->whole_inputs, i);
+    bool whole = mask_has(op_get(n->op)->whole_inputs, i) || op_get(n->op)->ignores_inputs;
     return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]) &&
            e->whole_reads[value_root(e->g, n->in[i])] == 0;
 }

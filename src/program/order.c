@@ -22,7 +22,7 @@ static bool is_late(const struct late *x, node_id k)
 
 static bool is_current(const struct late *x, node_id k)
 {
-    return x->rule->passes >> graph_node(x->g, k)->pass & 1u;
+    return section_has(x->rule, graph_node(x->g, k));
 }
 
 /* The earlier of two places; NODE_NONE: anywhere. */

@@ -117,7 +117,7 @@ enum status predict_step(const struct prediction *prediction, const struct progr
         const struct section *s = &p->sections.items[i];
         double once = 0;
         TRY(predict_section(prediction, p, device, s, NULL, &once));
-        *seconds += once * (double)section_runs(s, n_micro);
+        *seconds += once * (double)section_runs(p, s, n_micro);
     }
     return OK;
 }

@@ -6,6 +6,9 @@
  *
  *     one micro-batch per step:    step
  *     n micro-batches per step:    begin   micro x (n - 1)   last
+ *     in groups of g:              begin   micro x (n mod g)   group x (n / g - 1)   last
+ *     in one group:                step
+ *     too few to fill the groups:  begin   group, micro ...   update
  *     updates deferred:            first   step, step, ...   finish
  *     forward only:                forward
  *
@@ -162,7 +165,7 @@ bool program_makes_rows(const struct graph *g, node_id k, const struct device *d
 
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */
 /* How often a step of n_micro micro-batches runs a section. */
-int64_t section_runs(const struct section *s, int64_t n_micro);
+int64_t section_runs(const struct program *p, const struct section *s, int64_t n_micro);
 const struct port *program_input(const struct program *p, const char *name);  /* or NULL */
 const struct port *program_output(const struct program *p, const char *name); /* or NULL */
 

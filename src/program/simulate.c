@@ -240,6 +240,12 @@ static enum status simulate_event(struct simulator *s, const struct instr *i)
     return OK;
 }
 
+/* Some ops only overwrite what they are given: what that holds does not matter. */
+static bool is_ignored(const struct simulator *s, const struct instr *i)
+{
+    return i->kind == INSTR_COMPUTE && op_get(graph_node(s->p->graph, i->node)->op)->ignores_inputs;
+}
+
 static enum status simulate_instr(struct simulator *s, const struct instr *i)
 {
     s->position[i->queue]++;
@@ -249,7 +255,7 @@ static enum status simulate_instr(struct simulator *s, const struct instr *i)
     for (int32_t k = 0; k < i->n_operands; k++) {
         if (o[k].access != ACCESS_NONE)
             s->high_water[o[k].tier] = MAX(s->high_water[o[k].tier], o[k].offset + o[k].n_bytes);
-        if (o[k].access == ACCESS_READ)
+        if (o[k].access == ACCESS_READ && !is_ignored(s, i))
             TRY(simulate_read(s, i->queue, &o[k], name_of(s, i, &o[k])));
     }
     for (int32_t k = 0; k < i->n_operands; k++) {
@@ -337,11 +343,11 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
         s->rule = &rules[x];
-        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, s->held);
+        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, false, s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
-        section_held(p->graph, rules[x].before | rules[x].passes, s->held);
+        section_held(p->graph, rules[x].before | rules[x].passes, rules[x].alone, s->held);
         TRY(leave_section(s, section));
     }
     return check_homes(s);
@@ -370,7 +376,7 @@ enum status simulate(const struct program *p, const struct storage *storage,
     TRY_GOTO(mem_try_array(&s.held, n, sizeof(*s.held)), out);
     TRY_GOTO(mem_try_array(&s.newest, n, sizeof(*s.newest)), out);
     TRY_GOTO(mem_try_array(&s.carried, n, sizeof(*s.carried)), out);
-    section_held(p->graph, ~0u, s.newest);
+    section_held(p->graph, ~0u, false, s.newest);
     section_carried(p->graph, rules, s.carried);
     TRY_GOTO(simulate_sections(&s, rules), out);
     TRY_GOTO(check_high_water(&s, storage), out);

@@ -117,6 +117,10 @@ json_t *line_step(const struct step_record *r)
         json_decref(step);
         return NULL;
     }
+    if (r->phase && step && json_object_set_new(step, "phase", json_string(r->phase)) != 0) {
+        json_decref(step);
+        return NULL;
+    }
     return add_values(step, r->losses, r->n_losses);
 }
 
@@ -141,21 +145,46 @@ json_t *line_budget(const struct budget_record *r)
 {
     const struct forecast *f = r->forecast;
     return line("budget",
-                json_pack("{s:I, s:s, s:b, s:s, s:f, s:I, s:I, s:I, s:f}", "step",
-                          (json_int_t)r->step, "wanted", r->wanted, "changed", r->changed, "text",
+                json_pack("{s:I, s:s, s:s?, s:b, s:b, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
+                          "step", (json_int_t)r->step, "wanted", r->wanted, "why", r->why,
+                          "changed", r->changed, "planned_beforehand", r->was_planned, "text",
                           r->text, "seconds", r->seconds, "arena_bytes", (json_int_t)f->arena_bytes,
                           "host_bytes", (json_int_t)f->host_bytes, "disk_bytes",
-                          (json_int_t)f->disk_bytes, "step_ms", 1e3 * f->step_s));
+                          (json_int_t)f->disk_bytes, "micro_batch", (json_int_t)r->batch,
+                          "micro_batches", (json_int_t)r->n_micro, "step_ms", 1e3 * f->step_s));
+}
+
+json_t *line_jump(const struct jump_record *r)
+{
+    return line("jump",
+                json_pack("{s:I, s:s, s:s, s:f, s:f, s:i, s:o, s:o, s:o, s:f}", "step",
+                          (json_int_t)r->step, "outcome", jump_outcome_name(r->outcome), "method",
+                          r->method, "asked_steps", r->n_steps, "steps", r->length, "tried",
+                          r->n_tried, "probe_loss", json_finite(r->probe_loss), "difference",
+                          json_finite(r->difference), "standard_error", json_finite(r->error),
+                          "seconds", r->seconds));
+}
+
+/* What predictive phases came to; NULL: there were none. */
+static json_t *phases(const struct phase_totals *p)
+{
+    if (!p->has_phases)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "accepted", (json_int_t)p->n_accepted,
+                     "rejected", (json_int_t)p->n_rejected, "withheld", (json_int_t)p->n_withheld,
+                     "undone", (json_int_t)p->n_undone, "jumped_steps", p->n_jumped, "seconds",
+                     p->seconds, "share", p->share);
 }
 
 json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status)
 {
     return line("end",
-                json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:s?}", "status",
-                          status_name(status), "exit_code", status_exit_code(status), "steps",
-                          (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step, "step_ms",
-                          1e3 * r->median_step_s, unit->rate_key, r->units_per_s, "mfu", r->mfu,
-                          "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
+                json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:o*, s:s?}",
+                          "status", status_name(status), "exit_code", status_exit_code(status),
+                          "steps", (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step,
+                          "step_ms", 1e3 * r->median_step_s, unit->rate_key, r->units_per_s, "mfu",
+                          r->mfu, "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
                           (json_int_t)r->device_bytes, "last_checkpoint", r->last_checkpoint,
-                          "message", status == OK ? NULL : status_message()));
+                          "phases", phases(&r->phases), "message",
+                          status == OK ? NULL : status_message()));
 }

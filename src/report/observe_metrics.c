@@ -52,13 +52,19 @@ static enum status on_budget(void *user, const struct budget_record *r)
     return write_line(user, line_budget(r));
 }
 
+static enum status on_jump(void *user, const struct jump_record *r)
+{
+    return write_line(user, line_jump(r));
+}
+
 struct train_observer observe_metrics(struct observe_metrics *o)
 {
     return (struct train_observer){.user = o,
                                    .on_step = on_step,
                                    .on_eval = on_eval,
                                    .on_save = on_save,
-                                   .on_budget = on_budget};
+                                   .on_budget = on_budget,
+                                   .on_jump = on_jump};
 }
 
 enum status observe_metrics_end(struct observe_metrics *o, const struct train_result *r,

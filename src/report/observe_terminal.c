@@ -53,6 +53,8 @@ void observe_step_text(struct str *out, const struct step_record *r, int n_colum
     if (r->loss_scale > 0)
         fields_add(&f, r->skipped ? 2 : 10, "scale %g%s", r->loss_scale,
                    r->skipped ? " (skipped)" : "");
+    if (r->phase)
+        fields_add(&f, 10, "%s", r->phase);
     add_memory(&f, r);
     fields_add(&f, 11, "%s", format_duration(time, r->seconds));
     fields_add(&f, 4, "ETA %s", format_duration(eta, r->eta_s));
@@ -180,11 +182,35 @@ static enum status on_budget(void *user, const struct budget_record *r)
         return OK;
     if (o->config->log_format == CONFIG_LOG_JSON)
         return show_json(line_budget(r));
+    const char *why = r->why ? r->why : "", *colon = r->why ? ": " : "";
     if (r->changed)
-        log_info("budget step %lld  %s: %s", (long long)r->step, r->wanted, r->text);
+        log_info("budget step %lld  %s%s%s: %s", (long long)r->step, why, colon, r->wanted,
+                 r->text);
     else
-        log_warn("step %lld: %s is refused, and the run goes on as it was: %s", (long long)r->step,
-                 r->wanted, r->text);
+        log_warn("step %lld: %s%s%s is refused, and the run goes on as it was: %s",
+                 (long long)r->step, why, colon, r->wanted, r->text);
+    return OK;
+}
+
+static enum status on_jump(void *user, const struct jump_record *r)
+{
+    const struct observe_terminal *o = user;
+    char time[BYTES_TEXT];
+    if (o->config->log_format == CONFIG_LOG_QUIET)
+        return OK;
+    if (o->config->log_format == CONFIG_LOG_JSON)
+        return show_json(line_jump(r));
+    if (r->outcome == JUMP_WITHHELD)
+        log_info("jump  step %lld  withheld: the losses give warning", (long long)r->step);
+    else if (r->outcome == JUMP_UNDONE)
+        log_warn("step %lld: the losses after the jump are critical: it is undone",
+                 (long long)r->step);
+    else
+        log_info("jump  step %lld  %s by %g of %g steps %s: probe loss %.4f, %+.4f (standard error "
+                 "%.4f, %s)",
+                 (long long)r->step, r->method, r->length, r->n_steps,
+                 jump_outcome_name(r->outcome), r->probe_loss, r->difference, r->error,
+                 format_duration(time, r->seconds));
     return OK;
 }
 
@@ -195,5 +221,6 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
                                    .on_step = on_step,
                                    .on_eval = on_eval,
                                    .on_save = on_save,
-                                   .on_budget = on_budget};
+                                   .on_budget = on_budget,
+                                   .on_jump = on_jump};
 }

@@ -98,7 +98,7 @@ static void add_sections(struct writer *w)
         str_addf(w->out, "%s{\"name\":", i ? "," : "");
         trace_add_string(w->out, s->name);
         str_addf(w->out, ",\"first\":%d,\"n\":%d,\"repeats\":%lld,\"start\":%lld,\"ns\":%lld}",
-                 (int)s->first, (int)s->n, (long long)section_runs(s, w->d->stage->n_micro),
+                 (int)s->first, (int)s->n, (long long)section_runs(w->p, s, w->d->stage->n_micro),
                  (long long)in_ns(start), (long long)in_ns(w->section_s[i]));
         start += w->section_s[i];
     }

@@ -1,5 +1,8 @@
 #include "run/executor.h"
 
+#include <string.h>
+
+#include "base/team.h"
 #include "device/disk/disk.h"
 #include "run/batch.h"
 #include "run/capture.h"
@@ -303,6 +306,28 @@ const void *executor_output(struct executor *x, int handle, const char *name)
 {
     const struct port *port = program_output(x->programs.items[handle].p, name);
     return port ? place_address(place_in(x, TIER_HOST, port->offset)) : NULL;
+}
+
+/* A copy of pieces, the last of which may be short. */
+enum { PIECE_BYTES = 1 << 20 };
+struct filling {
+    char *to;
+    const char *from;
+    int64_t n_bytes;
+};
+
+static void fill_pieces(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct filling *f = job;
+    int64_t at = first * PIECE_BYTES, end = MIN(last * PIECE_BYTES, f->n_bytes);
+    (void)thread;
+    memcpy(f->to + at, f->from + at, (size_t)(end - at));
+}
+
+void executor_fill_input(struct executor *x, void *input, const void *from, int64_t n_bytes)
+{
+    const struct filling f = {input, from, n_bytes};
+    team_run(x->device->env.team, (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES, 2, fill_pieces, &f);
 }
 
 void *executor_storage_address(struct executor *x, const struct storage_entry *e)

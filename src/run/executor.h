@@ -42,6 +42,10 @@ enum status executor_run(struct executor *x, int handle, const char *section) MU
 void *executor_input(struct executor *x, int handle, const char *name);
 const void *executor_output(struct executor *x, int handle, const char *name);
 
+/* Into an input, by all threads of the device where it is large: frames of video are hundreds of
+ * megabytes, and one thread moves ten in a millisecond. */
+void executor_fill_input(struct executor *x, void *input, const void *from, int64_t n_bytes);
+
 /* Copies into and out of storage, whatever tier it lives in (initialising, checkpoints). */
 enum status executor_write_storage(struct executor *x, const struct storage_entry *e,
                                    const void *src) MUST_CHECK;

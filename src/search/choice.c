@@ -6,23 +6,9 @@
 /* Decisions that live as long as the workload. */
 static enum status take(struct search *s, const struct trial *t, struct decisions *d)
 {
-    struct pool *pool = &s->w->pool;
-    struct place_choice *places;
     search_restore(s, t);
-    *d = space_decisions(&s->space, &t->c, s->places);
-    TRY(pool_try(pool, &places, (size_t)d->n_places * sizeof(*places)));
-    memcpy(places, s->places, (size_t)d->n_places * sizeof(*places));
-    for (int p = 0; p < d->n_places; p++) {
-        int like = 0;
-        while (s->places[like].saved != s->places[p].saved)
-            like++;
-        if (like < p)
-            places[p].saved = places[like].saved;
-        else
-            TRY(saved_set_copy(s->places[p].saved, pool, &places[p].saved));
-    }
-    d->places = places;
-    return OK;
+    const struct decisions taken = space_decisions(&s->space, &t->c, s->places);
+    return decisions_keep(&taken, &s->w->pool, d);
 }
 
 /* Plans are told apart by their time. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/group.h"
 #include "program/program.h"
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -189,20 +190,43 @@ enum status saved_set_copy(const struct saved_set *s, struct pool *pool,
     return pool_status(pool);
 }
 
-/* The i-th forward node of a place is what its set says of i. */
+enum status decisions_keep(const struct decisions *d, struct pool *pool, struct decisions *out)
+{
+    struct place_choice *places;
+    *out = *d;
+    if (!d->places)
+        return OK;
+    TRY(pool_try(pool, &places, (size_t)d->n_places * sizeof(*places)));
+    memcpy(places, d->places, (size_t)d->n_places * sizeof(*places));
+    for (int p = 0; p < d->n_places; p++) {
+        int like = 0;
+        while (d->places[like].saved != d->places[p].saved)
+            like++;
+        if (like < p)
+            places[p].saved = places[like].saved;
+        else
+            TRY(saved_set_copy(d->places[p].saved, pool, &places[p].saved));
+    }
+    out->places = places;
+    return OK;
+}
+
+/* The i-th forward node of a place is what its set says of i, for every micro-batch of a group. */
 static enum status apply_saved_sets(const struct decisions *d, struct plan *p,
                                     const struct graph *g)
 {
-    int *n_seen;
-    TRY(pool_try(&p->pool, &n_seen, (size_t)d->n_places * sizeof(*n_seen)));
+    int *n_seen, n_places = d->n_places;
+    size_t n_counts = (size_t)(group_size(g) * n_places);
+    TRY(pool_try(&p->pool, &n_seen, n_counts * sizeof(*n_seen)));
     for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, k);
         if (n->pass != PASS_FORWARD)
             continue;
         int place = place_of_node(p, g, k);
         const struct saved_set *set = d->places[place].saved;
-        if (n_seen[place] < set->n_nodes)
-            treat_outputs(d, p, g, k, set->treat[n_seen[place]++]);
+        int *i = &n_seen[n->micro * n_places + place];
+        if (*i < set->n_nodes)
+            treat_outputs(d, p, g, k, set->treat[(*i)++]);
     }
     count_recomputed(p, g);
     return OK;
@@ -369,6 +393,8 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
         else
             add_where(d, (enum extent)e, n_blocks, &text);
     }
+    if (d->group > 1)
+        str_addf(&text, "%smicro-batches in groups of %d", text.n ? "; " : "", d->group);
     if (d->form_bytes > 0)
         str_addf(&text, "%slarge gradients made in slices, never whole", text.n ? "; " : "");
     if (d->defer_updates)

@@ -70,6 +70,7 @@ struct decisions {
     /* Of what these have away, so many blocks', counted from the first, are on disk instead of on
      * the host; what belongs to no block comes last. */
     int disk[EXTENT_COUNT];
+    int group; /* micro-batches that run together, block by block; 0 and 1: one at a time */
     bool defer_updates;  /* into the next step's forward pass, where the graph allows it */
     int64_t small_bytes; /* smaller tensors stay: a copy of one takes longer than its bytes */
     int64_t ring_bytes;  /* fetched ahead of their use, and as many that leave behind it */
@@ -109,6 +110,10 @@ enum status decisions_apply(const struct decisions *d, struct plan *plan, const 
 /* Of a graph without a backward pass: where storage is at home, the same as for the others of a
  * run. */
 void decisions_apply_homes(const struct decisions *d, struct plan *plan, const struct graph *g);
+
+/* *out: the same, with all that it points to in the pool but what the config holds. */
+enum status decisions_keep(const struct decisions *d, struct pool *pool,
+                           struct decisions *out) MUST_CHECK;
 
 /* Whether anything is copied between tiers. */
 bool decisions_copy(const struct decisions *d);

@@ -40,7 +40,7 @@ static int64_t passing_bytes(const struct workload *w)
 /* What the process will hold beside its arenas and data. */
 static int64_t beside_bytes(const struct workload *w, const struct surroundings *around)
 {
-    int64_t n_bytes = around->resident_bytes + w->result_bytes + passing_bytes(w);
+    int64_t n_bytes = around->resident_bytes + w->result_bytes + w->ahead_bytes + passing_bytes(w);
     for (int i = 0; w->program_bytes && i < w->n_stages; i++)
         n_bytes += w->program_bytes(w->stages[i].program);
     return n_bytes;
@@ -155,7 +155,7 @@ static void forecast_traffic(struct forecast *f, const struct stage *s)
     f->disk_read = f->disk_written = 0;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
-        int64_t n_runs = section_runs(section, s->n_micro);
+        int64_t n_runs = section_runs(p, section, s->n_micro);
         for (int32_t k = section->first; k < section->first + section->n; k++) {
             const struct instr *i = &p->instrs.items[k];
             const struct operand *o = &p->operands.items[i->first_operand];
@@ -170,11 +170,18 @@ static void forecast_traffic(struct forecast *f, const struct stage *s)
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times)
 {
+    const struct stage *s = workload_stage(w, STAGE_TRAIN);
+    if (s && times && f->fits)
+        TRY(kernel_times_measure(times, s->program));
+    return forecast_time_known(f, w, limits, times);
+}
+
+enum status forecast_time_known(struct forecast *f, struct workload *w, const struct limits *limits,
+                                const struct kernel_times *times)
+{
     struct stage *s = workload_stage(w, STAGE_TRAIN);
     if (!s)
         return OK;
-    if (times && f->fits)
-        TRY(kernel_times_measure(times, s->program));
     prediction_release(&s->prediction);
     TRY(predict(&s->prediction, s->program, w->device, times));
     TRY(predict_step(&s->prediction, s->program, w->device, s->n_micro, &f->step_s));

@@ -45,6 +45,10 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
 enum status forecast_time(struct forecast *f, struct workload *w, const struct limits *limits,
                           struct kernel_times *times) MUST_CHECK;
 
+/* The same by what is known of the kernels: nothing is timed. */
+enum status forecast_time_known(struct forecast *f, struct workload *w, const struct limits *limits,
+                                const struct kernel_times *times) MUST_CHECK;
+
 /* Seconds of an optimizer step by what is known of the kernels (times NULL: rates alone), nothing
  * timed; where no stage trains, of one run of every stage: a batch, or a prompt and a token. */
 enum status forecast_seconds(const struct workload *w, const struct kernel_times *times,

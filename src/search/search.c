@@ -1,3 +1,4 @@
+#include "search/grouping.h"
 #include "search/search_internal.h"
 
 enum {
@@ -256,12 +257,15 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     return OK;
 }
 
-enum status search_plan(struct workload *w, const struct limits *limits,
-                        const struct search_bounds *bounds, const struct kernel_times *times,
-                        struct decisions *d, struct search_report *report)
+/* With the group that *d has. */
+static enum status plan_group(const struct group_search *x, struct decisions *d,
+                              struct search_report *report)
 {
+    struct workload *w = x->w;
+    const struct limits *limits = x->limits;
+    const struct search_bounds *bounds = x->bounds;
     struct forecast f;
-    struct search s = {.w = w, .limits = limits, .times = times};
+    struct search s = {.w = w, .limits = limits, .times = x->times};
     bool found;
     TRY(measure(&s, d, &f));
     if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
@@ -270,7 +274,7 @@ enum status search_plan(struct workload *w, const struct limits *limits,
         return OK;
     const struct decisions configured = *d;
     if (f.fits)
-        return search_choose_ring(w, limits, times, d);
+        return search_choose_ring(w, limits, x->times, d);
     if (!workload_stage(w, STAGE_TRAIN))
         return plan_use(&s, bounds, d);
     TRY(search_all(&s, &f, bounds, d, report, &found));
@@ -282,4 +286,14 @@ enum status search_plan(struct workload *w, const struct limits *limits,
         return OK;
     *d = configured;
     return search_least(w, limits, bounds, d);
+}
+
+enum status search_plan(struct workload *w, const struct limits *limits,
+                        const struct search_bounds *bounds, const struct kernel_times *times,
+                        struct decisions *d, struct search_report *report)
+{
+    const struct decisions configured = *d;
+    const struct group_search x = {w, limits, bounds, times, plan_group};
+    TRY(plan_group(&x, d, report));
+    return grouping_try(&x, &configured, d, report);
 }

@@ -21,6 +21,7 @@ extern "C" {
 /* What a search may not touch: these extents stay what they are. */
 struct search_bounds {
     bool fixed[EXTENT_COUNT];
+    bool fixed_group; /* how many micro-batches run together is as configured */
     /* Of the plans to train that fit, which is taken: 0 and 1: the fastest, 2: the next, or the
      * last there is. */
     int rank;

@@ -13,11 +13,16 @@ struct surveyor {
     const struct plan *configured;
     const struct program *program;
     const struct decisions *base;
+    int group;       /* micro-batches that run together: a place's units are those of the first, */
+                     /* and weigh as much as those of all */
     double *seconds; /* per node */
     int *n_seen;     /* per place: forward nodes so far */
     int64_t *least;  /* per place: smaller nodes are no units */
     int *unit_of;    /* per value: the unit that makes it; -1 */
     int *fetched;    /* per value: the last phase that it was counted in; -1 */
+    int *written;    /* likewise, where it is sent back */
+    int *ends;       /* per root: the last phase that touches it; -1 */
+    bool in_one;     /* a step is one group: sums that are used up where they are made stay */
     VEC(struct touch) touches;
 };
 
@@ -86,8 +91,10 @@ static enum status find_sections(struct surveyor *x, int64_t n_micro)
     s->n_sections = (int)x->program->sections.n;
     TRY(pool_try(&s->pool, &s->section_times, (size_t)(s->n_sections + 1) * sizeof(double)));
     for (int i = 0; i < s->n_sections; i++) {
-        bool repeats = strcmp(x->program->sections.items[i].name, "micro") == 0;
-        s->section_times[i] = repeats ? (double)MAX(n_micro, (int64_t)1) : 1;
+        const char *name = x->program->sections.items[i].name;
+        bool repeats = strcmp(name, "micro") == 0 || strcmp(name, "group") == 0;
+        s->section_times[i] =
+            repeats ? (double)MAX((n_micro + x->group - 1) / x->group, (int64_t)1) : 1;
     }
     return OK;
 }
@@ -130,10 +137,10 @@ static void note_output(const struct surveyor *x, struct unit *u, value_id v)
 {
     const struct plan_fact *f = &x->plan->facts[v];
     int64_t n_bytes = align_up(value_bytes(x->g, v), ARENA_ALIGN);
-    u->n_bytes += n_bytes;
+    u->n_bytes += x->group * n_bytes;
     u->wanted |= f->first_backward != NODE_NONE;
     if (decisions_is_large(x->base, x->g, v) && plan_allows(x->plan, x->g, v, MOVE))
-        u->n_movable += n_bytes;
+        u->n_movable += x->group * n_bytes;
     u->may_drop &= plan_may_drop(x->plan, x->g, v);
     u->drop_by_default |= x->configured->treat[v] == RECOMPUTE;
 }
@@ -167,7 +174,7 @@ static void add_unit(struct surveyor *x, node_id k, int place)
         return;
     struct unit u = {.name = short_name(x->g, n),
                      .index = x->n_seen[place],
-                     .seconds = x->seconds[k],
+                     .seconds = x->group * x->seconds[k],
                      .may_drop = true,
                      .gone = x->s->phase_of[k],
                      .back = -1};
@@ -184,6 +191,12 @@ static int descending(const void *a, const void *b)
     return (*x < *y) - (*x > *y);
 }
 
+/* A forward node of the first micro-batch of a group. */
+static bool is_first(const struct node *n)
+{
+    return n->pass == PASS_FORWARD && n->micro == 0;
+}
+
 /* Counts the forward nodes of a place; of many, only the largest become units. */
 static enum status weigh_nodes(struct surveyor *x, int place)
 {
@@ -192,7 +205,7 @@ static enum status weigh_nodes(struct surveyor *x, int place)
     TRY(pool_try(&x->s->pool, &weights, (x->g->nodes.n + 1) * sizeof(*weights)));
     for (node_id k = 0; (size_t)k < x->g->nodes.n; k++) {
         const struct node *node = graph_node(x->g, k);
-        if (node->pass == PASS_FORWARD && place_of_node(x->plan, x->g, k) == place)
+        if (is_first(node) && place_of_node(x->plan, x->g, k) == place)
             weights[n++] = own_bytes(x->g, node);
     }
     qsort(weights, (size_t)n, sizeof(*weights), descending);
@@ -229,7 +242,7 @@ static enum status find_units(struct surveyor *x)
         TRY(pool_try(&s->pool, &s->places[p].units, (MAX_UNITS + 1) * sizeof(struct unit)));
     }
     for (node_id k = 0; (size_t)k < x->g->nodes.n; k++) {
-        if (graph_node(x->g, k)->pass != PASS_FORWARD)
+        if (!is_first(graph_node(x->g, k)))
             continue;
         int place = place_of_node(x->plan, x->g, k);
         add_unit(x, k, place);
@@ -276,10 +289,12 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
     if (!t)
         return ERR_MEMORY;
     int64_t n_bytes = value_bytes(x->g, root);
-    if (is_written) {
+    bool used_up = x->in_one && home == HOME_GRADIENTS && x->ends[root] == phase;
+    if (is_written && x->written[root] != phase && !used_up) {
         t->n_out += n_bytes;
         t->copies_out++;
-    } else if (x->fetched[root] != phase) {
+        x->written[root] = phase;
+    } else if (!is_written && x->fetched[root] != phase) {
         t->n_in += n_bytes;
         t->copies_in++;
         t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
@@ -325,6 +340,18 @@ static enum status touch_made_again(struct surveyor *x, node_id k, node_id produ
     return OK;
 }
 
+/* Where each root is touched last. */
+static void find_ends(struct surveyor *x)
+{
+    for (node_id k = 0; (size_t)k < x->g->nodes.n; k++) {
+        const struct node *n = graph_node(x->g, k);
+        for (int i = 0; i < n->n_in; i++) {
+            if (n->in[i] != VALUE_NONE)
+                x->ends[value_root(x->g, n->in[i])] = x->s->phase_of[k];
+        }
+    }
+}
+
 static enum status touch_operands(struct surveyor *x, node_id k)
 {
     const struct node *n = graph_node(x->g, k);
@@ -332,6 +359,10 @@ static enum status touch_operands(struct surveyor *x, node_id k)
         if (n->in[i] == VALUE_NONE)
             continue;
         value_id root = value_root(x->g, n->in[i]);
+        if (op_get(n->op)->ignores_inputs) { /* it is there then, and nothing was fetched */
+            x->fetched[root] = x->s->phase_of[k];
+            continue;
+        }
         const struct value *v = graph_value(x->g, root);
         if (v->producer != NODE_NONE)
             TRY(touch_made_again(x, k, v->producer));
@@ -357,6 +388,7 @@ static int by_phase(const void *a, const void *b)
 static enum status find_touches(struct surveyor *x)
 {
     struct survey *s = x->s;
+    find_ends(x);
     for (node_id k = 0; (size_t)k < x->g->nodes.n; k++)
         TRY(touch_operands(x, k));
     s->n_touches = (int)x->touches.n;
@@ -413,8 +445,10 @@ static enum status surveyor_init(struct surveyor *x)
     TRY(pool_try(&x->s->pool, &x->least, (size_t)x->s->n_places * sizeof(int64_t)));
     TRY(pool_try(&x->s->pool, &x->unit_of, n_values * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->fetched, n_values * sizeof(int)));
+    TRY(pool_try(&x->s->pool, &x->written, n_values * sizeof(int)));
+    TRY(pool_try(&x->s->pool, &x->ends, n_values * sizeof(int)));
     for (size_t v = 0; v < n_values; v++)
-        x->unit_of[v] = x->fetched[v] = -1;
+        x->unit_of[v] = x->fetched[v] = x->written[v] = x->ends[v] = -1;
     return pool_try(&x->s->pool, &x->s->places,
                     (size_t)x->s->n_places * sizeof(struct place_facts));
 }
@@ -439,14 +473,18 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
 {
     struct stage *stage = workload_stage(w, STAGE_TRAIN);
     struct plan configured = {0};
-    const struct decisions kept = {.small_bytes = base->small_bytes,
+    const struct decisions kept = {.group = base->group,
+                                   .small_bytes = base->small_bytes,
                                    .slice_bytes = base->slice_bytes,
                                    .form_bytes = base->form_bytes};
-    *s = (struct survey){.graph = stage->graph};
+    *s = (struct survey){0};
     pool_init(&s->pool);
-    struct surveyor x = {.s = s, .g = stage->graph, .plan = &stage->plan, .base = base};
+    struct surveyor x = {.s = s, .plan = &stage->plan, .base = base};
     enum status status;
     TRY_GOTO(workload_decide(w, &kept), out);
+    s->graph = x.g = stage->graph;
+    x.group = stage->group;
+    x.in_one = stage->group > 1 && stage->group == stage->n_micro;
     TRY_GOTO(workload_bound(w), out);
     TRY_GOTO(plan_init(&configured, stage->graph, stage->n_micro), out);
     TRY_GOTO(decisions_apply(base, &configured, stage->graph, w->device), out);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "plan/group.h"
+
 enum status workload_init(struct workload *w, struct device *device, int n_stages)
 {
     *w = (struct workload){.device = device, .n_stages = n_stages};
@@ -9,7 +11,7 @@ enum status workload_init(struct workload *w, struct device *device, int n_stage
     pool_init(&w->pool);
     TRY(mem_try_array(&w->stages, (size_t)MAX(n_stages, 1), sizeof(*w->stages)));
     for (int i = 0; i < n_stages; i++)
-        w->stages[i].handle = -1;
+        w->stages[i] = (struct stage){.handle = -1, .group = 1};
     return OK;
 }
 
@@ -26,6 +28,7 @@ void workload_release(struct workload *w)
         drop_program(&w->stages[i]);
         plan_release(&w->stages[i].plan);
         graph_free(w->stages[i].graph);
+        graph_free(w->stages[i].single);
     }
     mem_free(w->stages);
     storage_release(&w->storage);
@@ -63,11 +66,40 @@ const struct stage *workload_fullest(const struct workload *w, enum tier t)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
+/* The graph of a step whose micro-batches run in groups of that size. */
+static enum status group_stage(struct stage *s, int group)
+{
+    if (s->group == group)
+        return OK;
+    drop_program(s); /* it borrows the graph */
+    if (s->single) {
+        graph_free(s->graph);
+        s->graph = s->single;
+        s->single = NULL;
+        s->group = 1;
+    }
+    if (group == 1)
+        return OK;
+    struct graph *grouped;
+    TRY(group_graph(&grouped, s->graph, group));
+    s->single = s->graph;
+    s->graph = grouped;
+    s->group = group;
+    return OK;
+}
+
+int workload_group(const struct stage *s, const struct decisions *d)
+{
+    bool several = s->purpose == STAGE_TRAIN && s->n_micro > 1;
+    return several ? (int)MIN((int64_t)MAX(d->group, 1), s->n_micro) : 1;
+}
+
 enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
         struct stage *s = &w->stages[i];
         plan_release(&s->plan);
+        TRY(group_stage(s, workload_group(s, d)));
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
@@ -79,12 +111,15 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
 
 /* ---- emitting -------------------------------------------------------------------------------- */
 
-static enum status reserve(struct workload *w, const char *name, int64_t n_bytes)
+static enum status reserve(struct workload *w, const struct reserve *r)
 {
     int32_t index;
+    int64_t n_trained = r->n_copies > 0 ? model_count_trained(&w->stages[0].io) : 0;
+    int64_t n_bytes = r->n_bytes + r->n_copies * n_trained * (int64_t)sizeof(float);
     if (n_bytes == 0)
         return OK;
-    return storage_need(&w->storage, name, MEMORY_STAGING, TIER_HOST, n_bytes, &index);
+    return storage_need(&w->storage, r->name, r->is_kept ? MEMORY_OPTIMIZER : MEMORY_STAGING,
+                        TIER_HOST, n_bytes, &index);
 }
 
 /* What is read from files and written to them: weights, and with an optimizer what it keeps. A
@@ -104,7 +139,7 @@ static enum status reserve_staging(struct workload *w)
         if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
             most = MAX(most, e->n_bytes);
     }
-    return reserve(w, STAGING_NAME, most);
+    return reserve(w, &(struct reserve){.name = STAGING_NAME, .n_bytes = most});
 }
 
 static enum status emit_all(struct workload *w)
@@ -124,7 +159,7 @@ static enum status emit_programs(struct workload *w)
     storage_init(&w->storage);
     TRY(emit_all(w));
     for (int i = 0; i < w->n_reserves; i++)
-        TRY(reserve(w, w->reserves[i].name, w->reserves[i].n_bytes));
+        TRY(reserve(w, &w->reserves[i]));
     return reserve_staging(w);
 }
 

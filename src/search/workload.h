@@ -24,14 +24,17 @@ enum stage_purpose {
     STAGE_PREFILL,   /* several tokens into a key/value cache */
     STAGE_DECODE,    /* one more token */
     STAGE_REFERENCE, /* what the network says of a batch before it is trained */
+    STAGE_PROBE,     /* the loss of a training batch, nothing trained */
 };
 
 /* A graph, the decisions about it and what came of them. */
 struct stage {
     enum stage_purpose purpose;
-    struct graph *graph;          /* owned */
+    struct graph *graph;          /* owned; of groups of micro-batches, where they run so */
+    struct graph *single;         /* owned; what that was made from; NULL: it is `graph` */
     struct model_graph io;        /* what its values are to the model */
     int64_t n_micro;              /* micro-steps of an optimizer step */
+    int group;                    /* of workload_decide: micro-batches that run together */
     struct plan plan;             /* of workload_decide */
     struct program *program;      /* of workload_emit */
     struct prediction prediction; /* of forecast_time, where the stage trains */
@@ -41,7 +44,9 @@ struct stage {
 /* Host memory that somebody beside the programs needs from beginning to end. */
 struct reserve {
     const char *name;
-    int64_t n_bytes; /* 0: it needs none */
+    int64_t n_bytes;  /* 0: it needs none */
+    int64_t n_copies; /* and of each trained parameter so many f32 copies */
+    bool is_kept;     /* what is in it stays when programs change */
 };
 
 struct workload {
@@ -55,6 +60,7 @@ struct workload {
     int64_t data_bytes;   /* while data is read, before the arenas are */
     int64_t load_bytes;   /* while weights are read into them */
     int64_t save_bytes;   /* while a checkpoint is written */
+    int64_t ahead_bytes;  /* while other budgets are planned for beside the run */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
     const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
     struct pool pool;                  /* decisions that were found for it */
@@ -68,6 +74,8 @@ struct workload {
 enum status workload_init(struct workload *w, struct device *device, int n_stages) MUST_CHECK;
 void workload_release(struct workload *w); /* also of one that is all zero */
 
+/* Micro-batches that a stage runs together by these decisions: no more than there are. */
+int workload_group(const struct stage *s, const struct decisions *d);
 /* A plan for every stage; decisions about the backward pass concern stages that train. */
 enum status workload_decide(struct workload *w, const struct decisions *d) MUST_CHECK;
 /* Programs for the plans as they are now, placed in arenas that all of them share. */

@@ -11,7 +11,7 @@ static enum status evaluate_batch(struct session *s, double *sums)
 {
     struct batch batch;
     TRY(loader_next(s->eval_loader, &batch));
-    feed_copy(&s->eval_feed, &batch);
+    feed_copy(&s->eval_feed, &batch, 0);
     loader_release_slot(s->eval_loader);
     TRY(engine_run(&s->engine, s->eval, "forward"));
     const struct model_graph *io = &s->eval->io;

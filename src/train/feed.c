@@ -21,10 +21,26 @@ static enum status check_item(const struct program *p, const struct batch_item *
                 dtype_name(item->tensor.dtype), shape_text(was, &item->tensor.shape));
 }
 
-static bool is_listed(const char *name, const char *const *names)
+/* Is it the input of that name, of any micro-batch of a group? */
+static bool is_of(const char *input, const char *name, int group)
 {
-    for (; *names; names++) {
-        if (strcmp(*names, name) == 0)
+    char own[GROUP_NAME];
+    for (int m = 0; m < group; m++) {
+        if (strcmp(input, group_input_name(own, name, m)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_filled(const char *input, const struct batch *b, const char *const *others,
+                      int group)
+{
+    for (int i = 0; i < b->n_items; i++) {
+        if (is_of(input, b->items[i].name, group))
+            return true;
+    }
+    for (; *others; others++) {
+        if (is_of(input, *others, group))
             return true;
     }
     return false;
@@ -33,10 +49,12 @@ static bool is_listed(const char *name, const char *const *names)
 static enum status set_item(struct feed *f, struct executor *x, int handle, const struct program *p,
                             const struct batch_item *item, int i)
 {
+    char name[GROUP_NAME];
     TRY(check_item(p, item));
     struct tensor taken = value_tensor(p->graph, program_input(p, item->name)->value);
     const struct shape *s = &taken.shape;
-    f->inputs[i] = executor_input(x, handle, item->name);
+    for (int m = 0; m < group_size(p->graph); m++)
+        f->inputs[m][i] = executor_input(x, handle, group_input_name(name, item->name, m));
     f->row_bytes[i] = s->dim[s->rank - 1] * dtype_size(taken.dtype);
     return OK;
 }
@@ -44,7 +62,7 @@ static enum status set_item(struct feed *f, struct executor *x, int handle, cons
 enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
                            const struct batch *description)
 {
-    *f = (struct feed){.n_items = description->n_items};
+    *f = (struct feed){.x = x, .n_items = description->n_items};
     for (int i = 0; i < description->n_items; i++) {
         const struct batch_item *item = &description->items[i];
         if (!program_input(p, item->name))
@@ -57,38 +75,37 @@ enum status feed_init_some(struct feed *f, struct executor *x, int handle, const
 enum status feed_init(struct feed *f, struct executor *x, int handle, const struct program *p,
                       const struct batch *description, const char *const *others)
 {
-    *f = (struct feed){.n_items = description->n_items};
+    *f = (struct feed){.x = x, .n_items = description->n_items};
     for (int i = 0; i < description->n_items; i++) {
         TRY(set_item(f, x, handle, p, &description->items[i], i));
     }
     for (size_t i = 0; i < p->inputs.n; i++) {
         const char *name = p->inputs.items[i].name;
-        if (!batch_item(description, name) && !is_listed(name, others))
+        if (!is_filled(name, description, others, group_size(p->graph)))
             return FAIL(ERR_INTERNAL, "nothing fills input '%s' of program '%s'", name, p->name);
     }
     return OK;
 }
 
 /* Rows along the last axis, as much of each as the program takes. */
-static void copy_rows(const struct feed *f, int i, const struct tensor *from)
+static void copy_rows(const struct feed *f, int i, const struct tensor *from, void *to)
 {
     const struct shape *s = &from->shape;
     int64_t n_bytes = s->dim[s->rank - 1] * dtype_size(from->dtype), taken = f->row_bytes[i];
     int64_t n_rows = tensor_bytes(from) / n_bytes;
     for (int64_t row = 0; row < n_rows; row++)
-        memcpy((char *)f->inputs[i] + row * taken, (const char *)from->data + row * n_bytes,
-               (size_t)taken);
+        memcpy((char *)to + row * taken, (const char *)from->data + row * n_bytes, (size_t)taken);
 }
 
-void feed_copy(const struct feed *f, const struct batch *b)
+void feed_copy(const struct feed *f, const struct batch *b, int m)
 {
     BUG_ON(b->n_items != f->n_items);
     for (int i = 0; i < f->n_items; i++) {
         const struct tensor *t = &b->items[i].tensor;
-        if (f->inputs[i] &&
-            t->shape.dim[t->shape.rank - 1] * dtype_size(t->dtype) > f->row_bytes[i])
-            copy_rows(f, i, t);
-        else if (f->inputs[i])
-            memcpy(f->inputs[i], t->data, (size_t)tensor_bytes(t));
+        void *to = f->inputs[m][i];
+        if (to && t->shape.dim[t->shape.rank - 1] * dtype_size(t->dtype) > f->row_bytes[i])
+            copy_rows(f, i, t, to);
+        else if (to)
+            executor_fill_input(f->x, to, t->data, tensor_bytes(t));
     }
 }

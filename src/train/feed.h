@@ -7,6 +7,7 @@
 #define SNUG_TRAIN_FEED_H
 
 #include "data/batch.h"
+#include "plan/group.h"
 #include "run/executor.h"
 
 #ifdef __cplusplus
@@ -14,8 +15,10 @@ extern "C" {
 #endif
 
 struct feed {
+    struct executor *x; /* borrowed */
     int n_items;
-    void *inputs[BATCH_MOST_ITEMS]; /* in the order of the batch's items; NULL: it goes nowhere */
+    /* Per micro-batch of a group, in the order of the batch's items; NULL: it goes nowhere. */
+    void *inputs[GROUP_MOST][BATCH_MOST_ITEMS];
     int64_t row_bytes[BATCH_MOST_ITEMS]; /* of the last axis, as much of it as the program takes */
 };
 
@@ -27,7 +30,8 @@ enum status feed_init(struct feed *f, struct executor *x, int handle, const stru
 enum status feed_init_some(struct feed *f, struct executor *x, int handle, const struct program *p,
                            const struct batch *description) MUST_CHECK;
 
-void feed_copy(const struct feed *f, const struct batch *b);
+/* Into the inputs of micro-batch m of a group, 0 where there are no groups. */
+void feed_copy(const struct feed *f, const struct batch *b, int m);
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,7 @@ enum status inference_plan(struct inference *x, const struct inference_sizes *si
         return FAIL(ERR_USAGE, "a sequence of %lld tokens: the model has positions for %lld",
                     (long long)sizes->cache_len, (long long)model->language.context);
     x->sizes = *sizes;
-    x->reserve = (struct reserve){SCRATCH_NAME, sizes->scratch_bytes};
+    x->reserve = (struct reserve){.name = SCRATCH_NAME, .n_bytes = sizes->scratch_bytes};
     if (sizes->chunk > 1) {
         stage.purpose = STAGE_PREFILL;
         stage.seq_len = sizes->chunk;

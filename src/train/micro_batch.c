@@ -47,12 +47,24 @@ out:
     return status;
 }
 
-/* *micro: of the run that is resumed; 0: none is, or its batch was another. */
-static enum status find_resumed(const struct session *s, int64_t *micro)
+bool micro_batch_may_change(const struct session *s)
+{
+    return s->options.train && s->config->dynamic_batch;
+}
+
+static bool divides(const struct config *cfg, json_int_t micro)
+{
+    return micro > 0 && micro <= cfg->train_batch_size / cfg->n_ranks &&
+           cfg->train_batch_size % (micro * cfg->n_ranks) == 0;
+}
+
+/* *micro: of the run that is resumed; *last: where it has changed, what it was in the end. 0: none
+ * is resumed, or its batch was another. */
+static enum status find_resumed(const struct session *s, int64_t *micro, int64_t *last)
 {
     const struct config *cfg = s->config;
     json_t *state = NULL;
-    *micro = 0;
+    *micro = *last = 0;
     if (!s->options.train || !cfg->resume_from_checkpoint)
         return OK;
     TRY(peek(cfg, &state));
@@ -62,20 +74,29 @@ static enum status find_resumed(const struct session *s, int64_t *micro)
     if (n > 0 && steps > 0 && n <= cfg->train_batch_size / steps &&
         n * steps * cfg->n_ranks == cfg->train_batch_size)
         *micro = (int64_t)n;
+    json_int_t now = json_integer_value(json_object_get(state, "micro_batch"));
+    if (micro_batch_may_change(s) && divides(cfg, now))
+        *last = (int64_t)now;
     json_decref(state);
     return OK;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
+struct config micro_batch_config(const struct config *cfg, int64_t batch)
+{
+    struct config with = *cfg;
+    with.per_device_train_batch_size = batch;
+    with.gradient_accumulation_steps = cfg->train_batch_size / (batch * cfg->n_ranks);
+    if (cfg->per_device_eval_batch_size == CONFIG_AUTO)
+        with.per_device_eval_batch_size = batch;
+    return with;
+}
+
 /* The session's config becomes its own, with this micro-batch. */
 static void settle(struct session *s, const struct config *cfg, int64_t micro)
 {
-    s->own_config = *cfg;
-    s->own_config.per_device_train_batch_size = micro;
-    s->own_config.gradient_accumulation_steps = cfg->train_batch_size / (micro * cfg->n_ranks);
-    if (cfg->per_device_eval_batch_size == CONFIG_AUTO)
-        s->own_config.per_device_eval_batch_size = micro;
+    s->own_config = micro_batch_config(cfg, micro);
     s->config = s->engine.config = &s->own_config;
 }
 
@@ -132,25 +153,41 @@ static enum status check_samples(const struct session *s)
     const struct model *m = s->engine.model;
     if (!m || !m->samples.has_batch_norm)
         return OK;
+    const char *key =
+        micro_batch_is_open(s->config) ? "per_device_train_batch_size" : "dynamic_batch";
     return FAIL(ERR_CONFIG,
-                "%s: per_device_train_batch_size is auto, but batch norm takes its statistics from "
-                "a micro-batch: another size trains another network. Give a number",
-                config_where(s->config, "per_device_train_batch_size"));
+                "%s: %s leaves the micro-batch open, but batch norm takes its statistics from one: "
+                "another size trains another network. Give a number%s",
+                config_where(s->config, key), key,
+                micro_batch_is_open(s->config) ? "" : ", and leave dynamic_batch out");
+}
+
+/* What was chosen, or given, is what the run began with; one that is resumed may be elsewhere. */
+static enum status go_on(struct session *s, const struct choice *c, int64_t first, int64_t last)
+{
+    s->first_batch = first;
+    if (last == 0 || last == s->config->per_device_train_batch_size)
+        return OK;
+    return plan_with(s, c, last);
 }
 
 enum status micro_batch_choose(struct session *s, enum status (*plan)(struct session *s))
 {
     enum { EVALUATED = 8 }; /* sequences at a time, where nothing is trained */
     struct choice c = {.config = s->config, .settings = s->engine.settings, .plan = plan};
-    int64_t micro, total = c.config->train_batch_size / c.config->n_ranks;
+    int64_t micro, last, total = c.config->train_batch_size / c.config->n_ranks;
     TRY(check_samples(s));
-    TRY(find_resumed(s, &micro));
+    TRY(find_resumed(s, &micro, &last));
+    if (!micro_batch_is_open(c.config))
+        micro = c.config->per_device_train_batch_size;
     for (int64_t n = EVALUATED; !s->options.train && micro == 0; n /= 2)
         micro = total % n == 0 ? n : 0;
-    if (micro > 0)
-        return plan_with(s, &c, micro);
+    if (micro > 0) {
+        TRY(plan_with(s, &c, last > 0 ? last : micro));
+        return go_on(s, &c, micro, last);
+    }
     TRY(try_all(s, &c));
-    if (s->config->per_device_train_batch_size == c.micro)
-        return OK;
-    return plan_with(s, &c, c.micro);
+    if (s->config->per_device_train_batch_size != c.micro)
+        TRY(plan_with(s, &c, c.micro));
+    return go_on(s, &c, c.micro, last);
 }

@@ -45,7 +45,7 @@ static enum status hash_samples(struct numbers *x, uint64_t *hash)
     for (int64_t i = 0; i < x->data->n_samples; i++) {
         TRY(x->data->read(x->data->user, i, &x->batch, 0));
         for (int k = 0; k < x->batch.n_items; k++) {
-            if (f->inputs[k])
+            if (f->inputs[0][k])
                 add_item(&x->batch, k, hash);
         }
     }
@@ -118,7 +118,7 @@ static enum status run_batch(struct numbers *x, int64_t first)
         else
             d->blank(d->user, &x->batch, row);
     }
-    feed_copy(&s->reference_feed, &x->batch);
+    feed_copy(&s->reference_feed, &x->batch, 0);
     TRY(engine_run(&s->engine, s->reference, "forward"));
     memcpy(x->values + first * x->n_each, engine_output(&s->engine, s->reference, REFERENCE_OUTPUT),
            (size_t)(n * x->n_each) * sizeof(*x->values));

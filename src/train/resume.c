@@ -5,13 +5,15 @@
 #include "engine/averages.h"
 #include "engine/weights.h"
 #include "io/checkpoint.h"
+#include "train/jump.h"
 #include "train/trainer.h"
 
 /* ---- the record of a run --------------------------------------------------------------------- */
 
 enum status train_state_init(struct train_state *t, const struct config *cfg)
 {
-    *t = (struct train_state){.saved_step = -1, .best = best_begin(cfg)};
+    *t = (struct train_state){
+        .saved_step = -1, .best = best_begin(cfg), .phases = phases_begin(cfg)};
     return history_init(&t->history);
 }
 
@@ -28,12 +30,25 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
 {
     struct loader_cursor c;
     loader_get_cursor(s->loader, &c);
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:O}", "step", (json_int_t)t->step,
-        "updates", (json_int_t)t->n_updates, "micro_steps", (json_int_t)t->n_micro_steps, "tokens",
-        (json_int_t)t->n_units, "cursor", "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch,
-        "next_window", (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
-        (json_int_t)c.sample_size, "best", best_json(&t->best), "settings", start->settings);
+    json_t *phases = t->phases.kind == PHASE_NONE ? NULL : phases_json(&t->phases);
+    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o*, s:O}", "step",
+                     (json_int_t)t->step, "updates", (json_int_t)t->n_updates, "micro_steps",
+                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_units, "cursor",
+                     "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
+                     (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
+                     (json_int_t)c.sample_size, "best", best_json(&t->best), "phases", phases,
+                     "settings", start->settings);
+}
+
+/* Where the micro-batch may change: what it is now; the settings say what it was at first. */
+static enum status add_batch(const struct session *s, json_t *state)
+{
+    if (!s->config->dynamic_batch)
+        return OK;
+    json_t *n = json_integer((json_int_t)s->config->per_device_train_batch_size);
+    return json_object_set_new(state, "micro_batch", n) == 0
+               ? OK
+               : FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
 }
 
 static const char *tokenizer_of(const struct session *s)
@@ -56,7 +71,9 @@ enum status train_save(struct session *s, const struct run_start *start, struct 
         status = FAIL(ERR_MEMORY, "out of memory for the checkpoint's state");
         goto out;
     }
+    TRY_GOTO(add_batch(s, state), out);
     TRY_GOTO(engine_find_states(&s->engine, &states), out);
+    TRY_GOTO(jump_add_states(s, t->phases.slots, &states), out);
     struct checkpoint_content content = {
         .model = s->engine.model,
         .params = s->engine.params,
@@ -156,7 +173,10 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     struct engine_states states = {0};
     enum status status;
     json_t *history = NULL;
+    TRY_GOTO(phases_read(&t->phases, s->config, json_object_get(checkpoint_state(c), "phases")),
+             out);
     TRY_GOTO(engine_find_states(&s->engine, &states), out);
+    TRY_GOTO(jump_add_states(s, t->phases.slots, &states), out);
     TRY_GOTO(checkpoint_read_params(c, e->params, e->n_params, e->param_tensors, e->stage,
                                     e->device->env.team),
              out);

@@ -2,13 +2,15 @@
  *
  * Weights, optimizer states and masters are storage and go as tensors; everything else is here:
  * step, micro-step counter (the random generator's position), tokens seen, data cursor, the best
- * evaluation, the run's settings, log history.
+ * evaluation, the phase, the run's settings, log history. Snapshots of the weights that a jump will
+ * go by are tensors too; probe batches are read again.
  */
 #ifndef SNUG_TRAIN_RESUME_H
 #define SNUG_TRAIN_RESUME_H
 
 #include "train/best.h"
 #include "train/history.h"
+#include "train/phases.h"
 #include "train/run_start.h"
 
 #ifdef __cplusplus
@@ -22,6 +24,7 @@ struct train_state {
     int64_t n_units;       /* (tokens, in language modelling) that counted in a loss */
     int64_t saved_step;    /* step of the newest checkpoint; -1: none */
     struct best_state best;
+    struct phase_state phases;
     struct history history;
 };
 

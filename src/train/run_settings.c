@@ -35,11 +35,12 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
 {
     json_t *config = NULL, *data = NULL;
     struct str precision = {0};
+    const struct config first = session_first_config(s);
     enum status status;
     *out = NULL;
     add_precision(&precision, &s->engine.settings.numerics.precision);
     TRY_GOTO(str_status(&precision), out);
-    TRY_GOTO(config_json(s->config, &config), out);
+    TRY_GOTO(config_json(&first, &config), out);
     if (!task_has_length(&s->engine.task)) /* whoever reads it is not to take it for a setting */
         (void)json_object_del(config, "max_seq_length");
     TRY_GOTO(s->engine.task.def->data->identity(s->data, &data), out);
@@ -90,12 +91,13 @@ static enum status add_exact_changes(const struct session *s, const json_t *now,
                                      const json_t *before, struct str *out, size_t *n)
 {
     const json_t *config = json_object_get(before, "config");
+    const struct config first = session_first_config(s);
     if (!config) {
         str_add(out, "its settings were not noted in it");
         *n = 1;
         return str_status(out);
     }
-    *n = config_changes(s->config, config, CONFIG_RESUME_EXACT, out);
+    *n = config_changes(&first, config, CONFIG_RESUME_EXACT, out);
     *n = add_text_change(out, "precision", now, before, *n);
     *n = add_text_change(out, "device", now, before, *n);
     if (json_object_get(now, "base"))

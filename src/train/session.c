@@ -1,8 +1,14 @@
 #include "train/session.h"
 
+#include <string.h>
+
 #include "base/host_memory.h"
+#include "base/log.h"
 #include "engine/changeover.h"
+#include "train/elastic_budgets.h"
+#include "train/jump.h"
 #include "train/micro_batch.h"
+#include "train/probe.h"
 #include "train/trainer.h"
 
 /* Prefetch rings, in the plan. */
@@ -27,9 +33,9 @@ static enum status open_data(struct session *s)
     return OK;
 }
 
-struct loader_options session_loader_options(const struct session *s, bool eval)
+static struct loader_options loader_options(const struct session *s, const struct config *cfg,
+                                            bool eval)
 {
-    const struct config *cfg = s->config;
     const struct task *task = &s->engine.task;
     bool split = !cfg->eval_datasets.n && cfg->val_set_size > 0;
     struct loader_options o = {
@@ -55,14 +61,20 @@ struct loader_options session_loader_options(const struct session *s, bool eval)
     return o;
 }
 
-static enum status add_stage(struct session *s, struct engine_request *r,
+struct loader_options session_loader_options(const struct session *s, bool eval)
+{
+    return loader_options(s, s->config, eval);
+}
+
+static enum status add_stage(const struct session *s, struct session_shape *x,
                              enum stage_purpose purpose)
 {
     bool eval = purpose == STAGE_EVAL;
-    struct loader_options loader = session_loader_options(s, eval);
-    s->rings[r->n_reserves++] =
-        (struct reserve){eval ? EVAL_RING_NAME : RING_NAME, (int64_t)loader_ring_bytes(&loader)};
-    return request_from_config(&s->stages[r->n_stages++], purpose, s->config, &s->engine.task);
+    struct engine_request *r = &x->request;
+    struct loader_options loader = loader_options(s, &x->config, eval);
+    x->rings[r->n_reserves++] = (struct reserve){.name = eval ? EVAL_RING_NAME : RING_NAME,
+                                                 .n_bytes = (int64_t)loader_ring_bytes(&loader)};
+    return request_from_config(&x->stages[r->n_stages++], purpose, &x->config, &s->engine.task);
 }
 
 /* Quarters of the length, as multiples of what kernels like; the whole comes first. */
@@ -80,13 +92,13 @@ static void list_lengths(struct session *s)
     }
 }
 
-static enum status add_training(struct session *s, struct engine_request *r)
+static enum status add_training(const struct session *s, struct session_shape *x)
 {
-    list_lengths(s);
-    TRY(add_stage(s, r, STAGE_TRAIN));
+    struct engine_request *r = &x->request;
+    TRY(add_stage(s, x, STAGE_TRAIN));
     for (int i = 1; i < s->n_lengths; i++) {
-        struct stage_request *stage = &s->stages[r->n_stages++];
-        *stage = s->stages[0];
+        struct stage_request *stage = &x->stages[r->n_stages++];
+        *stage = x->stages[0];
         stage->full_len = stage->seq_len;
         stage->seq_len = s->lengths[i];
     }
@@ -94,34 +106,90 @@ static enum status add_training(struct session *s, struct engine_request *r)
 }
 
 /* Its batches are read into the ring of training, or of evaluation where there is no training. */
-static enum status add_reference(struct session *s, struct engine_request *r)
+static enum status add_reference(const struct session *s, struct session_shape *x)
 {
-    struct stage_request *stage = &s->stages[r->n_stages++];
-    TRY(request_from_config(stage, STAGE_REFERENCE, s->config, &s->engine.task));
+    struct stage_request *stage = &x->stages[x->request.n_stages++];
+    TRY(request_from_config(stage, STAGE_REFERENCE, &x->config, &s->engine.task));
     if (!s->options.train)
-        stage->batch = s->config->per_device_eval_batch_size;
+        stage->batch = x->config.per_device_eval_batch_size;
     return OK;
+}
+
+/* What predictive phases need beside: a forward-only program for batches as training has them,
+ * these batches, and snapshots of the weights. */
+static enum status add_probe(const struct session *s, struct session_shape *x)
+{
+    struct engine_request *r = &x->request;
+    x->rings[r->n_reserves++] =
+        (struct reserve){.name = PROBE_NAME, .n_bytes = probe_bytes(s), .is_kept = true};
+    x->rings[r->n_reserves++] = (struct reserve){.name = SNAPSHOTS_NAME,
+                                                 .n_bytes = jump_bytes(),
+                                                 .n_copies = x->config.snapshot_count,
+                                                 .is_kept = true};
+    return request_from_config(&x->stages[r->n_stages++], STAGE_PROBE, &x->config, &s->engine.task);
+}
+
+/* All but the config, which says what the sizes are. */
+static enum status fill_shape(const struct session *s, struct session_shape *x)
+{
+    struct engine_request *r = &x->request;
+    const struct config *cfg = &x->config;
+    *r = (struct engine_request){.stages = x->stages, .reserves = x->rings};
+    if (s->options.train)
+        TRY(add_training(s, x));
+    if (s->options.evaluate)
+        TRY(add_stage(s, x, STAGE_EVAL));
+    if (s->engine.task.def->has_reference)
+        TRY(add_reference(s, x));
+    if (s->options.train && cfg->predictive_phases != CONFIG_PHASES_NONE)
+        TRY(add_probe(s, x));
+    r->result_bytes = s->options.train ? train_result_bytes(cfg) : 0;
+    r->data_bytes = s->data_bytes;
+    r->state_bytes = s->options.train ? train_state_bytes(cfg) : 0;
+    r->saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
+    r->loads = !s->options.train || s->engine.model_folder || cfg->resume_from_checkpoint ||
+               cfg->load_best_model_at_end;
+    r->plans_ahead = s->options.train && elastic_plans_ahead(cfg);
+    return OK;
+}
+
+enum status session_shape(const struct session *s, int64_t batch, struct session_shape *out)
+{
+    out->config = micro_batch_config(s->config, batch);
+    return fill_shape(s, out);
+}
+
+struct config session_first_config(const struct session *s)
+{
+    return s->first_batch > 0 ? micro_batch_config(s->config, s->first_batch) : *s->config;
+}
+
+/* The engine's request is of arrays that stay where they are. */
+static void take_shape(struct session *s, const struct session_shape *x, struct engine_request *r)
+{
+    memcpy(s->stages, x->stages, sizeof(s->stages));
+    memcpy(s->rings, x->rings, sizeof(s->rings));
+    r->stages = s->stages;
+    r->reserves = s->rings;
+}
+
+static void find_stages(struct session *s)
+{
+    s->train = engine_stage(&s->engine, STAGE_TRAIN);
+    s->eval = engine_stage(&s->engine, STAGE_EVAL);
+    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
+    s->probe = engine_stage(&s->engine, STAGE_PROBE);
 }
 
 static enum status plan(struct session *s)
 {
-    struct engine_request r = {.stages = s->stages, .reserves = s->rings};
+    struct session_shape x = {.config = *s->config};
     if (s->options.train)
-        TRY(add_training(s, &r));
-    if (s->options.evaluate)
-        TRY(add_stage(s, &r, STAGE_EVAL));
-    if (s->engine.task.def->has_reference)
-        TRY(add_reference(s, &r));
-    r.result_bytes = s->options.train ? train_result_bytes(s->config) : 0;
-    r.data_bytes = s->data_bytes;
-    r.state_bytes = s->options.train ? train_state_bytes(s->config) : 0;
-    r.saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
-    r.loads = !s->options.train || s->engine.model_folder || s->config->resume_from_checkpoint ||
-              s->config->load_best_model_at_end;
-    TRY(engine_plan(&s->engine, &r));
-    s->train = engine_stage(&s->engine, STAGE_TRAIN);
-    s->eval = engine_stage(&s->engine, STAGE_EVAL);
-    s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
+        list_lengths(s);
+    TRY(fill_shape(s, &x));
+    take_shape(s, &x, &x.request);
+    TRY(engine_plan(&s->engine, &x.request));
+    find_stages(s);
     return OK;
 }
 
@@ -138,7 +206,10 @@ enum status session_open(struct session *s, const struct config *cfg,
     TRY(engine_open(&s->engine, cfg, &engine));
     enum status status = open_data(s);
     if (status == OK)
-        status = micro_batch_is_open(cfg) ? micro_batch_choose(s, plan) : plan(s);
+        status = micro_batch_is_open(cfg) || micro_batch_may_change(s) ? micro_batch_choose(s, plan)
+                                                                       : plan(s);
+    if (status == OK && o->train && elastic_plans_ahead(cfg))
+        status = elastic_open(s);
     if (status != OK)
         session_close(s);
     return status;
@@ -192,6 +263,8 @@ static enum status open_feeds(struct session *s)
     if (s->reference)
         TRY(feed_init_some(&s->reference_feed, x, s->reference->handle, s->reference->program,
                            s->train ? &train.batch : &eval.batch));
+    if (s->probe)
+        TRY(feed_init(&s->probe_feed, x, s->probe->handle, s->probe->program, &train.batch, none));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     return OK;
@@ -230,6 +303,24 @@ enum status session_start_loader(struct session *s, bool eval)
     return loader_start(eval ? s->eval_loader : s->loader, ring, (size_t)n_bytes);
 }
 
+/* Where another micro-batch cuts the data otherwise, from where the run stands. */
+static enum status recut(struct session *s)
+{
+    struct loader_options o = session_loader_options(s, false);
+    struct loader *next;
+    struct loader_cursor at;
+    loader_get_cursor(s->loader, &at);
+    TRY(loader_open(&next, loader_dataset(s->loader), &o));
+    enum status status = loader_set_cursor(next, &at);
+    if (status != OK) {
+        loader_free(next);
+        return status;
+    }
+    loader_free(s->loader);
+    s->loader = next;
+    return OK;
+}
+
 /* The ring of the loader lies in the arena that goes. */
 static enum status change_over(struct session *s, struct engine *next, const char *folder,
                                bool *lost)
@@ -240,32 +331,87 @@ static enum status change_over(struct session *s, struct engine *next, const cha
     *lost = e->executor == NULL;
     if (*lost)
         return status;
-    s->train = engine_stage(e, STAGE_TRAIN);
-    s->eval = engine_stage(e, STAGE_EVAL);
-    s->reference = engine_stage(e, STAGE_REFERENCE);
-    enum status found = open_feeds(s);
-    if (found == OK)
-        found = session_start_loader(s, false);
-    *lost = found != OK;
-    return found != OK ? found : status;
+    find_stages(s);
+    return status;
 }
 
-enum status session_change_limits(struct session *s, const struct limits *limits,
-                                  const char *folder, bool *lost)
+/* What goes into the programs that run from here on. */
+static enum status feed_programs(struct session *s, bool other_batch)
+{
+    if (other_batch)
+        TRY(recut(s));
+    TRY(open_feeds(s));
+    return session_start_loader(s, false);
+}
+
+static void take_batch(struct session *s, const struct config *cfg)
+{
+    s->own_config = *cfg;
+    s->config = s->engine.config = &s->own_config;
+}
+
+/* The shape that is wanted takes the place of the one there is; where the programs do not, it goes
+ * back. */
+static enum status change_shape(struct session *s, const struct session_shape *x,
+                                struct engine *next, const char *folder, bool *lost)
+{
+    struct session_shape before = {.config = *s->config};
+    bool other = x->stages[0].batch != s->stages[0].batch;
+    memcpy(before.stages, s->stages, sizeof(s->stages));
+    memcpy(before.rings, s->rings, sizeof(s->rings));
+    take_shape(s, x, &next->request);
+    next->work.reserves = s->rings;
+    enum status status = change_over(s, next, folder, lost);
+    if (*lost)
+        return status;
+    if (status != OK)
+        take_shape(s, &before, &s->engine.request);
+    else if (other)
+        take_batch(s, &x->config);
+    enum status fed = feed_programs(s, status == OK && other);
+    *lost = fed != OK;
+    return fed != OK ? fed : status;
+}
+
+/* With a plan that was made beforehand, where there is one that still fits. */
+static enum status replan(struct session *s, struct session_change *c,
+                          const struct session_shape *x, struct engine *next)
+{
+    struct replan r = {
+        .limits = c->limits, .request = &x->request, .config = &x->config, .known = c->known};
+    const struct ahead_plan *p =
+        s->ahead && !c->known ? ahead_find(s->ahead, &c->limits, x->stages[0].batch, c->hurries)
+                              : NULL;
+    if (p)
+        r.known = &p->decisions;
+    c->was_planned = r.known && engine_replan(&s->engine, &r, next) == OK;
+    r.known = NULL;
+    return c->was_planned ? OK : engine_replan(&s->engine, &r, next);
+}
+
+enum status session_change(struct session *s, struct session_change *c, const char *folder)
 {
     struct engine next;
-    *lost = false;
-    TRY(engine_replan(&s->engine, limits, &next));
-    enum status status = change_over(s, &next, folder, lost);
+    struct session_shape x;
+    c->is_lost = false;
+    if (s->ahead)
+        ahead_stop(s->ahead);
+    TRY(session_shape(s, c->batch > 0 ? c->batch : s->stages[0].batch, &x));
+    TRY(replan(s, c, &x, &next));
+    enum status status = change_shape(s, &x, &next, folder, &c->is_lost);
     engine_discard(&next);
     mem_trim(); /* neither the old programs nor planning stay */
-    if (status == OK)
-        process_forget_peak(); /* that of other arenas */
-    return status;
+    if (status != OK)
+        return status;
+    process_forget_peak(); /* that of other arenas */
+    if (s->ahead && ahead_keep(s->ahead, &s->engine, s->stages[0].batch) != OK)
+        log_warn("%s: the way back to this budget is not planned", status_message());
+    return OK;
 }
 
 void session_close(struct session *s)
 {
+    ahead_free(s->ahead);
     loader_free(s->loader);
     loader_free(s->eval_loader);
     if (s->data)

@@ -11,6 +11,7 @@
 #define SNUG_TRAIN_SESSION_H
 
 #include "data/loader.h"
+#include "engine/ahead.h"
 #include "engine/engine.h"
 #include "train/feed.h"
 
@@ -29,15 +30,17 @@ struct session_options {
 };
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
-enum { SESSION_LENGTHS = 4 };
+enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 3, SESSION_RINGS = 4 };
 
 struct session {
     const struct config *config; /* borrowed; or own_config */
     struct config own_config;    /* where the micro-batch was left open: the same with a number */
     int n_batches_planned;       /* micro-batches among which it was chosen; 0: it was given */
+    int64_t first_batch;         /* the micro-batch with which the run began; others may follow */
     struct session_options options;
     struct engine engine;
-    struct stage *train, *eval, *reference; /* of the engine; NULL: not wanted */
+    struct ahead *ahead; /* plans for other budgets; NULL: none are made */
+    struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
     int n_lengths;
@@ -49,11 +52,11 @@ struct session {
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed, reference_feed; /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed, probe_feed; /* batches into the programs */
 
     /* what the engine was asked for */
-    struct stage_request stages[SESSION_LENGTHS + 2];
-    struct reserve rings[2];
+    struct stage_request stages[SESSION_STAGES];
+    struct reserve rings[SESSION_RINGS];
 };
 
 enum status session_open(struct session *s, const struct config *cfg,
@@ -65,11 +68,35 @@ enum status session_start(struct session *s) MUST_CHECK;
 enum status session_start_with(struct session *s, const char *weights_folder) MUST_CHECK;
 void session_close(struct session *s);
 
+/* The sizes of a run with a micro-batch: its config, and what an engine is asked for. */
+struct session_shape {
+    struct config config;
+    struct stage_request stages[SESSION_STAGES];
+    struct reserve rings[SESSION_RINGS];
+    struct engine_request request; /* of these */
+};
+enum status session_shape(const struct session *s, int64_t batch,
+                          struct session_shape *out) MUST_CHECK;
+/* The config as it was when the run began. */
+struct config session_first_config(const struct session *s);
+
+/* Other limits for a session that runs, or another micro-batch, and how it went. */
+struct session_change {
+    struct limits limits;
+    int64_t batch;                 /* 0: the same */
+    const struct decisions *known; /* for these; NULL: none */
+    bool hurries;                  /* any plan that was made beforehand will do */
+    /* afterwards: */
+    bool was_planned; /* beforehand */
+    bool is_lost;     /* the session cannot go on */
+};
+
 /* Between two steps, while the training loader runs: programs for other limits take the place of
- * those there are, and every step after it gives the bits that it would have given. On failure the
- * session goes on as it was, unless *lost. `folder`: see engine_change_over. */
-enum status session_change_limits(struct session *s, const struct limits *limits,
-                                  const char *folder, bool *lost) MUST_CHECK;
+ * those there are, and every step after it gives the bits that it would have given, unless the
+ * micro-batch is another: then sums are added up in another order. On failure the
+ * session goes on as it was, unless it is lost. `folder`: see engine_change_over. */
+enum status session_change(struct session *s, struct session_change *c,
+                           const char *folder) MUST_CHECK;
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;

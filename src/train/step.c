@@ -1,8 +1,19 @@
 #include "train/step.h"
 
+#include <string.h>
+
+#include "plan/group.h"
+
 static void *input(const struct stepper *x, const char *name)
 {
     return engine_input(&x->s->engine, x->s->train, name);
+}
+
+/* What micro-batch m of a group has in its place. */
+static void *input_of(const struct stepper *x, const char *name, int m)
+{
+    char own[GROUP_NAME];
+    return input(x, group_input_name(own, name, m));
 }
 
 static enum status run_section(struct stepper *x, const char *name)
@@ -26,23 +37,78 @@ static void set_update_inputs(struct stepper *x, const struct update_inputs *u)
 
 static void set_batch(struct stepper *x, const struct train_state *state, const struct batch *batch)
 {
+    int m = x->n_filled++;
     x->n_labels += batch->n_valid;
-    feed_copy(&x->s->feed, batch);
-    int64_t *rng = input(x, "rng");
+    feed_copy(&x->s->feed, batch, m);
+    int64_t *rng = input_of(x, "rng", m);
     if (rng) {
         rng[0] = x->s->config->seed;
         rng[1] = state->n_micro_steps;
     }
 }
 
-/* The section that ends a step. Where updates are deferred it runs those of the step before, with
- * the inputs that belong to them. */
+/* Micro-batches that run together now. What groups leave over goes one at a time, at the start. */
+static int at_once(const struct stepper *x)
+{
+    const struct stage *t = x->s->train;
+    return x->n_run < t->n_micro % t->group ? 1 : t->group;
+}
+
+static enum status run_filled(struct stepper *x)
+{
+    const char *section = x->s->train->group > 1 && x->n_filled > 1 ? "group" : "micro";
+    TRY(run_section(x, section));
+    x->n_run += x->n_filled;
+    x->n_filled = 0;
+    return OK;
+}
+
+/* What waits as micro-batch m of a group goes to where one alone is looked for. */
+static void take_alone(const struct stepper *x, int m)
+{
+    const struct program *p = x->s->train->program;
+    for (size_t i = 0; m > 0 && i < p->inputs.n; i++) {
+        const void *from = input_of(x, p->inputs.items[i].name, m);
+        if (from)
+            memcpy(input(x, p->inputs.items[i].name), from, (size_t)p->inputs.items[i].n_bytes);
+    }
+}
+
+/* Is a step one group, and that one section? */
+static bool is_one_group(const struct stepper *x)
+{
+    return x->s->train->group > 1 && x->s->train->group == x->s->train->n_micro;
+}
+
+/* Are sums over micro-steps cleared before the first of them? */
+static bool has_beginning(const struct stepper *x)
+{
+    return x->s->train->n_micro > 1 && !is_one_group(x);
+}
+
+/* Too few had labels for a whole group at the end: one at a time, and then the updates. */
+static enum status run_rest(struct stepper *x)
+{
+    if (is_one_group(x))
+        TRY(run_section(x, "begin"));
+    for (int m = 0; m < x->n_filled; m++) {
+        take_alone(x, m);
+        TRY(run_section(x, "micro"));
+    }
+    return run_section(x, "update");
+}
+
+/* What ends a step. Where updates are deferred it runs those of the step before, with the inputs
+ * that belong to them. */
 static enum status run_last(struct stepper *x, const struct update_inputs *u)
 {
     bool defers = x->s->train->plan.defer_updates;
     const char *whole = defers && !x->is_pending ? "first" : "step";
     set_update_inputs(x, x->is_pending ? &x->pending : u);
-    TRY(run_section(x, x->s->config->gradient_accumulation_steps > 1 ? "last" : whole));
+    if (x->n_filled < x->s->train->group)
+        TRY(run_rest(x));
+    else
+        TRY(run_section(x, has_beginning(x) ? "last" : whole));
     x->is_pending = defers;
     x->pending = *u;
     return OK;
@@ -52,8 +118,9 @@ static enum status run_last(struct stepper *x, const struct update_inputs *u)
 static enum status begin_step(struct stepper *x, const struct batch *first)
 {
     session_choose_length(x->s, first);
-    *(float *)input(x, LOSS_SEED) = (float)(1.0 / (double)step_units(x->s));
-    return x->s->config->gradient_accumulation_steps > 1 ? run_section(x, "begin") : OK;
+    for (int m = 0; m < x->s->train->group; m++)
+        *(float *)input_of(x, LOSS_SEED, m) = (float)(1.0 / (double)step_units(x->s));
+    return has_beginning(x) ? run_section(x, "begin") : OK;
 }
 
 /* Steps begin elsewhere in the data than they would have, since the batch was changed. */
@@ -67,12 +134,13 @@ static enum status fail_length(const struct stepper *x, const struct batch *b)
 
 /* A micro-batch without a label adds nothing, and a step of such ones alone would be a mean over
  * none: neither is run, and the optimizer does not see them. A batch runs when the next one with
- * labels is there, so that the last of them is known for what it is. */
+ * labels is there, so that the last of them is known for what it is; where they run in groups, one
+ * that is whole does. */
 enum status step_run(struct stepper *x, struct train_state *state, double lr)
 {
     const struct update_inputs update = {lr, state->n_updates + 1};
     int64_t n_micro = x->s->config->gradient_accumulation_steps;
-    x->n_labels = 0;
+    x->n_labels = x->n_run = x->n_filled = 0;
     for (int64_t i = 0; i < n_micro; i++) {
         struct batch batch;
         TRY(loader_next(x->s->loader, &batch));
@@ -80,8 +148,8 @@ enum status step_run(struct stepper *x, struct train_state *state, double lr)
             TRY(begin_step(x, &batch));
         if (batch.length > x->s->length)
             return fail_length(x, &batch);
-        if (batch.n_valid > 0 && x->n_labels > 0)
-            TRY(run_section(x, "micro"));
+        if (batch.n_valid > 0 && x->n_filled == at_once(x))
+            TRY(run_filled(x));
         if (batch.n_valid > 0)
             set_batch(x, state, &batch);
         state->n_micro_steps++;

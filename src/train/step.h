@@ -23,6 +23,8 @@ struct update_inputs {
 struct stepper {
     struct session *s;
     int64_t n_labels; /* in the step just done */
+    int64_t n_run;    /* micro-batches that it has run so far */
+    int n_filled;     /* and that wait in the inputs to be run */
     bool is_pending;  /* the updates of the last step are still to come */
     struct update_inputs pending;
 };

@@ -13,6 +13,9 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "engine/averages.h"
+#include "train/elastic_budgets.h"
+#include "train/phase_run.h"
+#include "train/probe.h"
 #include "train/rate.h"
 #include "train/reference.h"
 #include "train/resume.h"
@@ -28,6 +31,7 @@ struct loop {
     struct profile profile;
     int64_t n_steps;
     struct stepper stepper;
+    struct elastic elastic;
     struct metric_value losses[MODEL_MOST_LOSSES];
     int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
@@ -171,6 +175,7 @@ static struct step_record record_step(struct loop *l, double lr, double seconds)
         .n_steps = l->n_steps,
         .epoch = epoch_of(l),
         .grad_norm = norm,
+        .phase = phase_name(l->state.phases.kind),
         .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
@@ -296,23 +301,40 @@ static bool requested(const struct loop *l, const char *name)
     return true;
 }
 
-static enum status change_budget(struct loop *l, const struct budget_request *request)
+static enum status tell_budget(struct loop *l, const struct budget_record *r)
 {
-    struct str answer = {0};
-    struct budget_record r;
-    enum status status = step_finish(&l->stepper);
-    if (status == OK)
-        status = elastic_change(l->s, request, &answer, &r);
-    if (status == OK) {
-        r.step = l->state.step;
-        budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
-    }
-    for (size_t i = 0; i < l->o->n_observers && status == OK; i++) {
+    for (size_t i = 0; i < l->o->n_observers; i++) {
         const struct train_observer *x = &l->o->observers[i];
         if (x->on_budget)
-            status = x->on_budget(x->user, &r);
+            TRY(x->on_budget(x->user, r));
     }
+    return OK;
+}
+
+/* request NULL: the run wants it by itself. */
+static enum status change_budget(struct loop *l, const struct elastic_wish *w,
+                                 const struct budget_request *request)
+{
+    struct str answer = {0};
+    struct budget_record r = {0};
+    enum status status = step_finish(&l->stepper);
+    if (status == OK)
+        status = elastic_change(&l->elastic, l->s, w, l->state.step, &answer, &r);
+    if (status == OK && request)
+        budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
+    if (status == OK && r.text)
+        status = tell_budget(l, &r);
     str_release(&answer);
+    return status;
+}
+
+static enum status answer_request(struct loop *l, const struct budget_request *request)
+{
+    struct elastic_wish w;
+    enum status status = elastic_request(l->s, request, &w);
+    if (status == OK)
+        status = change_budget(l, &w, request);
+    elastic_wish_release(&w);
     return status;
 }
 
@@ -327,9 +349,25 @@ static enum status take_budget(struct loop *l)
     if (l->o->profile)
         budget_request_answer(folder, &request, false, "the run is being profiled");
     else
-        status = change_budget(l, &request);
+        status = answer_request(l, &request);
     budget_request_release(&request);
     return status;
+}
+
+/* What was asked for, what others have left, what may be planned for beforehand. */
+static enum status adapt(struct loop *l)
+{
+    struct elastic_wish w;
+    bool wants;
+    TRY(take_budget(l));
+    if (l->o->profile)
+        return OK;
+    enum status status = elastic_look(&l->elastic, l->s, l->state.step, &w, &wants);
+    if (status == OK && wants)
+        status = change_budget(l, &w, NULL);
+    elastic_wish_release(&w);
+    TRY(status);
+    return elastic_plan_ahead(l->s, l->result->n_steps);
 }
 
 /* While output_dir/PAUSE is there the run waits, unless it is told to stop or its time is over. */
@@ -382,7 +420,7 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
         stop = stopped(l);
     }
     *done = last || stop != OK;
-    return *done ? stop : take_budget(l);
+    return *done ? stop : adapt(l);
 }
 
 static void note_labels(struct loop *l)
@@ -395,6 +433,22 @@ static void note_labels(struct loop *l)
         log_warn("step %lld: no %s of its batch is a label: nothing is updated (said once; the "
                  "end of the run says how many such steps there were)",
                  (long long)l->state.step, l->s->engine.task.def->unit.one);
+}
+
+/* Snapshots and jumps; what they took is counted apart from the steps. */
+static enum status run_phases(struct loop *l, const struct step_record *r)
+{
+    struct jump_record jump;
+    bool happened;
+    double began = now_s();
+    TRY(phase_run_after_step(&l->stepper, &l->state, r->loss, r->grad_norm, &jump, &happened));
+    l->result->phases.seconds += now_s() - began;
+    for (size_t i = 0; i < l->o->n_observers && happened; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_jump)
+            TRY(x->on_jump(x->user, &jump));
+    }
+    return OK;
 }
 
 static enum status train_step(struct loop *l, bool *done)
@@ -423,19 +477,32 @@ static enum status train_step(struct loop *l, bool *done)
                                                            .grad_norm = r.grad_norm,
                                                            .lr = r.lr});
     TRY(tell_step(l, &r));
+    if (r.phase)
+        TRY(run_phases(l, &r));
     return after_step(l, r.ends_epoch, done);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+/* Batches of an epoch as the run was cut when it began: its length does not change with it. */
+static int64_t first_batches(const struct session *s, const struct config *first)
+{
+    int64_t rows = first->per_device_train_batch_size * first->n_ranks;
+    bool keeps_last = session_loader_options(s, false).keep_last;
+    if (rows == s->config->per_device_train_batch_size * s->config->n_ranks)
+        return loader_n_batches(s->loader);
+    return (loader_n_samples(s->loader) + (keeps_last ? rows - 1 : 0)) / rows;
+}
+
 enum status train_total_steps(const struct session *s, int64_t *n_steps)
 {
     const struct config *cfg = s->config;
+    const struct config first = session_first_config(s);
     *n_steps = cfg->max_steps;
     if (cfg->max_steps > 0)
         return OK;
-    double batches = cfg->num_train_epochs * (double)loader_n_batches(s->loader);
-    double steps = batches / (double)cfg->gradient_accumulation_steps;
+    double batches = cfg->num_train_epochs * (double)first_batches(s, &first);
+    double steps = batches / (double)first.gradient_accumulation_steps;
     if (steps > (double)TRAIN_MOST_STEPS)
         return FAIL(
             ERR_CONFIG,
@@ -460,6 +527,20 @@ static void unroll(const struct train_result *r, double *ring, double *scratch)
     memcpy(scratch, ring, n * sizeof(*ring));
     for (size_t i = 0; i < n; i++)
         ring[i] = scratch[(first + i) % n];
+}
+
+static void summarise_phases(struct loop *l)
+{
+    const struct phase_state *p = &l->state.phases;
+    double seconds = l->result->phases.seconds, all = now_s() - l->started - l->paused_s;
+    l->result->phases = (struct phase_totals){.has_phases = p->kind != PHASE_NONE,
+                                              .n_accepted = p->n_accepted,
+                                              .n_rejected = p->n_rejected,
+                                              .n_withheld = p->n_withheld,
+                                              .n_undone = p->n_undone,
+                                              .n_jumped = p->n_jumped,
+                                              .seconds = seconds,
+                                              .share = seconds > 0 ? seconds / all : 0};
 }
 
 static void summarise(struct loop *l)
@@ -501,6 +582,7 @@ static enum status run_loop(struct loop *l)
                  (long long)l->state.step, (long long)l->n_steps);
     else if (cfg->save_strategy == CONFIG_INTERVAL_NO)
         log_info("save_strategy: no: nothing is saved unless the run is stopped before its end");
+    TRY(probe_fill(l->s));
     TRY(session_start_loader(l->s, false));
     bool is_best;
     if (cfg->eval_on_start && l->s->eval)
@@ -537,6 +619,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     TRY_GOTO(check_profile(s, o), out);
     TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
+    elastic_init(&l.elastic, s);
     TRY_GOTO(reference_fill(s, !start->checkpoint), out);
     size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
@@ -550,6 +633,7 @@ enum status train_run(struct session *s, const struct run_start *start,
         log_warn("%lld of %lld steps had no labels and updated nothing",
                  (long long)result->n_unlabelled, (long long)result->n_steps);
     summarise(&l);
+    summarise_phases(&l);
     if (o->profile)
         take_profile(&l);
 out:

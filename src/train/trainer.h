@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "train/elastic.h"
+#include "train/jump.h"
 #include "train/profile.h"
 #include "train/run_start.h"
 
@@ -23,6 +24,7 @@ struct step_record {
     double epoch;
     bool ends_epoch; /* the next one begins another pass over the data */
     double loss, grad_norm, lr;
+    const char *phase; /* of predictive phases; NULL: there are none */
     const struct metric_value
         *losses; /* [n_losses] that the loss is made of; none where it is one */
     int n_losses;
@@ -55,10 +57,19 @@ struct train_observer {
     enum status (*on_eval)(void *user, const struct eval_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
+    enum status (*on_jump)(void *user, const struct jump_record *r);
     enum status (*on_phase)(void *user, enum train_phase phase, int64_t step);
 };
 
 enum { KEPT_STEPS = 1 << 16 };
+
+/* What predictive phases came to, those of before a resume included. */
+struct phase_totals {
+    bool has_phases;
+    int64_t n_accepted, n_rejected, n_withheld, n_undone; /* jumps */
+    double n_jumped;                                      /* steps that the accepted were worth */
+    double seconds, share; /* of this call: snapshots, jumps and probes; of its time */
+};
 
 struct train_result {
     int64_t n_steps;      /* run in this call */
@@ -72,8 +83,9 @@ struct train_result {
     double median_step_s;
     double units_per_s, samples_per_s, mfu;
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
-    int64_t resident_bytes;   /* of the host's memory: the most that the process ever held */
-    int64_t disk_bytes;       /* of the file of the disk tier */
+    int64_t resident_bytes; /* of the host's memory: the most that the process ever held */
+    int64_t disk_bytes;     /* of the file of the disk tier */
+    struct phase_totals phases;
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */
     char *profile;            /* the table of the profile; NULL: none */

@@ -178,7 +178,9 @@ static enum status on_budget(void *user, const struct budget_record *r)
     if (r->changed)
         publish_again(p);
     live_begin(p->live);
-    live_add_event(p->live, r->step, r->changed ? "budget: %s" : "refused: %s", r->wanted);
+    live_add_event(p->live, r->step, "%s: %s%s%s%s", r->changed ? "budget" : "refused", r->wanted,
+                   r->changed && r->was_planned ? ", planned beforehand" : "", r->why ? "; " : "",
+                   r->why ? r->why : "");
     live_end(p->live);
     return OK;
 }

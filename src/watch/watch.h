@@ -12,8 +12,8 @@
 
 #include <jansson.h>
 
+#include "train/health.h"
 #include "watch/curve.h"
-#include "watch/health.h"
 #include "watch/live.h"
 #include "watch/plan_table.h"
 #include "watch/poll.h"

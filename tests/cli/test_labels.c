@@ -143,6 +143,10 @@ static void micro_batches_without_labels_add_nothing(void **state)
     assert_true(json_is_null(json_array_get(some, 1)));
     assert_true(same_loss(some, 2, plain, 1));
     assert_true(same_loss(some, 3, plain, 2));
+    json_t *groups = train("A---B--C", "gradient_accumulation_steps=2", "micro_batch_group=2",
+                           "1 of 4 steps had no labels");
+    assert_true(json_equal(groups, some));
+    json_decref(groups);
     json_decref(plain);
     json_decref(some);
 }

@@ -56,7 +56,7 @@ struct opened {
     struct engine engine;
 };
 
-static const struct reserve scratch_memory = {"scratch", 12345};
+static const struct reserve scratch_memory = {.name = "scratch", .n_bytes = 12345};
 
 /* Everything stays on the device, and is computed once. */
 #define HELD                                                                                  \

@@ -216,6 +216,22 @@ void key_offload_param(void)
     expect_offloading("offload_param", SNUG_MEMORY_WEIGHTS);
 }
 
+/* Groups of micro-batches have the losses of one at a time; where nothing is away they gain
+ * nothing, and take memory. */
+void key_micro_batch_group(void)
+{
+    struct trial one, two, left_over;
+    TRAIN(&one, "gradient_accumulation_steps=3");
+    assert_int_equal(one.plan.micro_batch_group, 1);
+    TRAIN(&two, "gradient_accumulation_steps=3", "micro_batch_group=3");
+    assert_int_equal(two.plan.micro_batch_group, 3);
+    assert_true(two.plan.arena_bytes > one.plan.arena_bytes);
+    TRAIN(&left_over, "gradient_accumulation_steps=3", "micro_batch_group=2");
+    assert_true(trial_same_losses(&one, &two) && trial_same_losses(&one, &left_over));
+    REFUSED("but a step has 2 micro-batches", "gradient_accumulation_steps=2",
+            "micro_batch_group=3");
+}
+
 /* The next best plan keeps the budget and has the same losses (that it is another one, and slower,
  * is search/test_search's to show: here kernels are timed, and times differ); there is one where
  * there is something to choose. */

@@ -24,6 +24,16 @@ static const struct setup micro_steps = {
 static const struct setup unclipped_micro_steps = {
     .options = {.golden = "gpt2", .batch = 1, .seq_len = 4, .n_micro = 2}};
 
+/* Two at a time, block by block: sums are added to twice before they leave. */
+static const struct setup groups = {.options = {.golden = "gpt2",
+                                                .batch = 1,
+                                                .seq_len = 4,
+                                                .n_micro = 4,
+                                                .group = 2,
+                                                .max_grad_norm = 1.0}};
+static const struct setup one_group = {
+    .options = {.golden = "llama", .batch = 1, .seq_len = 4, .n_micro = 2, .group = 2}};
+
 /* Updates are deferred: gradients are carried from a step into the next, some on the host. */
 static const struct setup deferred_updates = {
     .options = {.golden = "llama", .batch = 1, .seq_len = 4, .max_grad_norm = 1.0},
@@ -188,11 +198,13 @@ static void damaged_programs_are_rejected_or_harmless(void **state)
     damage_program(&one_step, drop_each_instruction, "dropped instructions");
     damage_program(&micro_steps, drop_each_instruction, "dropped instructions, micro-steps");
     damage_program(&unclipped_micro_steps, drop_each_instruction, "dropped instructions, no norm");
+    damage_program(&one_group, drop_each_instruction, "dropped instructions, one group");
     damage_program(&deferred_updates, drop_each_instruction, "dropped instructions, deferred");
     damage_program(&deferred_slices, drop_each_instruction,
                    "dropped instructions, deferred slices");
     damage_program(&one_step, change_predictions, "changed predictions");
     damage_program(&micro_steps, change_predictions, "changed predictions, micro-steps");
+    damage_program(&groups, change_predictions, "changed predictions, groups");
     damage_program(&deferred_updates, change_predictions, "changed predictions, deferred");
     damage_program(&one_step, shift_buffers, "moved buffers");
     damage_program(&one_step, change_instructions, "changed instructions");

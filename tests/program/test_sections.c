@@ -102,9 +102,9 @@ static void a_step_runs_each_section_as_often_as_it_says(void **state)
     (void)state;
     struct training t;
     open_program(&t, &plain);
-    assert_int_equal(section_runs(section_of(&t, "begin"), 3), 1);
-    assert_int_equal(section_runs(section_of(&t, "micro"), 3), 2);
-    assert_int_equal(section_runs(section_of(&t, "last"), 3), 1);
+    assert_int_equal(section_runs(t.stage->program, section_of(&t, "begin"), 3), 1);
+    assert_int_equal(section_runs(t.stage->program, section_of(&t, "micro"), 3), 2);
+    assert_int_equal(section_runs(t.stage->program, section_of(&t, "last"), 3), 1);
     training_release(&t);
 }
 

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "plan/group.h"
 #include "support/golden.h"
 #include "task/language.h"
 
@@ -55,6 +56,7 @@ static struct settings settings_of(const struct training_options *o)
                                    .max_grad_norm = o->max_grad_norm,
                                    .seed = o->seed,
                                    .scaling = o->scaling}},
+        .decisions = {.group = o->group},
         .limits = {.n_bytes = {LIMIT_OPEN, LIMIT_OPEN, LIMIT_OPEN}},
         .seed = 7,
     };
@@ -124,19 +126,26 @@ static void *input(const struct training *t, const char *name)
     return engine_input(&t->engine, t->stage, name);
 }
 
-static void fill_batch(struct training *t, int step, int64_t i_micro)
+/* What micro-batch m of a group has in its place. */
+static void *input_of(const struct training *t, const char *name, int m)
+{
+    char own[GROUP_NAME];
+    return input(t, group_input_name(own, name, m));
+}
+
+static void fill_batch(struct training *t, int step, int64_t i_micro, int m)
 {
     int64_t n = t->options.batch * t->options.seq_len;
     if (t->options.one_batch)
         step = 0;
     struct rng rng = {.key = 11, .stream = (uint64_t)(step * t->options.n_micro + i_micro)};
-    int32_t *tokens = input(t, "tokens"), *targets = input(t, "targets");
+    int32_t *tokens = input_of(t, "tokens", m), *targets = input_of(t, "targets", m);
     uint64_t vocab = (uint64_t)t->model->language.vocab_size;
     for (int64_t i = 0; i < n; i++)
         tokens[i] = (int32_t)rng_below(&rng, vocab);
     for (int64_t i = 0; i < n; i++)
         targets[i] = (int32_t)rng_below(&rng, vocab);
-    int64_t *random = input(t, "rng");
+    int64_t *random = input_of(t, "rng", m);
     if (random) {
         random[0] = 5;
         random[1] = step * t->options.n_micro + i_micro;
@@ -160,25 +169,45 @@ void training_finish(struct training *t)
     t->pending = 0;
 }
 
+static void run_section(struct training *t, const char *name)
+{
+    expect_ok(engine_run(&t->engine, t->stage, name));
+}
+
+/* What is left over comes first, one at a time. */
+static void run_micro_steps(struct training *t, int step)
+{
+    int64_t n = t->options.n_micro, group = t->options.alone ? 1 : t->stage->group;
+    bool whole = group > 1 && n == group;
+    if (!whole)
+        run_section(t, "begin");
+    for (int64_t i = 0, size; i < n; i += size) {
+        size = i < n % group ? 1 : group;
+        for (int m = 0; m < size; m++)
+            fill_batch(t, step, i + m, m);
+        bool last = i + size == n && !t->options.alone;
+        run_section(t, whole ? "step" : last ? "last" : size > 1 ? "group" : "micro");
+    }
+    if (t->options.alone)
+        run_section(t, "update");
+}
+
 void training_step(struct training *t, int step)
 {
     int64_t n_tokens = t->options.batch * t->options.seq_len * t->options.n_micro;
-    *(float *)input(t, "loss_seed") = 1.0f / (float)n_tokens;
+    for (int m = 0; m < t->stage->group; m++)
+        *(float *)input_of(t, "loss_seed", m) = 1.0f / (float)n_tokens;
     *(float *)input(t, "lr") = t->options.lr > 0 ? (float)t->options.lr : 3e-3f;
     if (t->options.n_micro == 1) {
         bool deferred = t->stage->plan.defer_updates;
-        fill_batch(t, step, 0);
+        fill_batch(t, step, 0, 0);
         set_number(t, t->pending ? t->pending : step + 1);
         expect_ok(engine_run(&t->engine, t->stage, deferred && !t->pending ? "first" : "step"));
         t->pending = deferred ? step + 1 : 0;
         return;
     }
     set_number(t, step + 1);
-    expect_ok(engine_run(&t->engine, t->stage, "begin"));
-    for (int64_t i = 0; i < t->options.n_micro; i++) {
-        fill_batch(t, step, i);
-        expect_ok(engine_run(&t->engine, t->stage, i + 1 < t->options.n_micro ? "micro" : "last"));
-    }
+    run_micro_steps(t, step);
 }
 
 float training_output(const struct training *t, const char *name)
@@ -200,6 +229,8 @@ uint64_t training_digest(struct training *t)
     for (size_t i = 0; i < t->engine.work.storage.entries.n; i++) {
         const struct storage_entry *e = &t->engine.work.storage.entries.items[i];
         void *here = executor_storage_pointer(t->engine.executor, e), *read = NULL;
+        if (e->kind == MEMORY_STAGING) /* on the way to and from files */
+            continue;
         if (!here) {
             expect_ok(mem_try_array(&read, (size_t)e->n_bytes + 1, 1));
             expect_ok(executor_read_storage(t->engine.executor, e, read));

@@ -14,6 +14,8 @@ struct training_options {
     const char *config;     /* a config.json as text */
     int64_t batch, seq_len; /* of a micro-step */
     int64_t n_micro;        /* 0 means 1 */
+    int group;              /* micro-steps that run together; 0 means 1 */
+    bool alone;             /* they are planned so, but run one at a time */
     bool bf16;
     const struct precision *precision; /* NULL: as bf16 says */
     int64_t seed;                      /* of rounding by chance; 0: to nearest */

@@ -131,6 +131,8 @@ static const struct snug_settings *settings(void)
     return &s;
 }
 
+void (*trial_after_step)(int64_t step);
+
 struct watch {
     struct trial *trial;
     double started;
@@ -143,6 +145,8 @@ static enum snug_status on_step(void *user, const struct snug_step *step)
     if (w->trial->n_steps < TRIAL_MOST_STEPS)
         w->trial->steps[w->trial->n_steps] = *step;
     w->trial->n_steps++;
+    if (trial_after_step)
+        trial_after_step(step->step);
     if (now_s() - w->started > LONGEST_S)
         w->stop = SIGTERM;
     return SNUG_OK;

@@ -36,6 +36,9 @@ const char *trial_path(const char *key, const char *name);
 /* Training on a text of TRIAL_WINDOWS windows, each of them another. */
 const char *trial_text(void);
 
+/* Called after every step of a trial, while it is set. */
+extern void (*trial_after_step)(int64_t step);
+
 /* Overrides are a NULL-terminated list; they come after those of the tiny model: f32, the CPU,
  * synthetic tokens, three steps at a constant rate, nothing saved. */
 void trial_train(struct trial *t, const char *const *overrides);

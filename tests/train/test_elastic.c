@@ -32,6 +32,9 @@ struct asked {
     int n_changed, n_other; /* times it did; of these, to an arena of another size */
     int n_refused;
     bool is_pending;
+    struct session *session;
+    bool waits;    /* until other budgets are planned for, after the fourth step */
+    int n_planned; /* changes that were planned beforehand */
 };
 
 static void ask(struct asked *a, const char *setting)
@@ -50,9 +53,12 @@ static enum status on_step(void *user, const struct step_record *r)
     if (r->arena_bytes != r->arena_predicted)
         fail_msg("step %d: arena of %lld bytes, %lld predicted", (int)r->step,
                  (long long)r->arena_bytes, (long long)r->arena_predicted);
+    if (a->waits && r->step == 4)
+        assert_true(ahead_end(a->session->ahead));
     if (a->once && r->step == 2)
         ask(a, a->once);
-    if (!a->asks || r->step == r->n_steps || rng_below(&a->rng, 8) == 0)
+    if (!a->asks || (a->waits && r->step < 4) || r->step == r->n_steps ||
+        rng_below(&a->rng, 8) == 0)
         return OK;
     int64_t percent = 45 + (int64_t)rng_below(&a->rng, 60);
     (void)snprintf(setting, sizeof(setting), "device_memory=%lld",
@@ -68,6 +74,9 @@ static enum status on_budget(void *user, const struct budget_record *r)
     size_t n;
     a->is_pending = false;
     a->n_changed += r->changed;
+    a->n_planned += r->was_planned;
+    if (r->was_planned)
+        assert_non_null(strstr(r->text, "planned beforehand"));
     a->n_refused += !r->changed;
     a->n_other += r->changed && r->forecast->arena_bytes != a->last;
     a->last = r->forecast->arena_bytes;
@@ -105,6 +114,7 @@ static void run(struct asked *a, const char *const *more, size_t n_more, double 
         config_load(&cfg, scratch_path(a->scratch, "tiny.yaml", path), overrides, 2 + n_more));
     expect_ok(config_resolve(cfg, 1));
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
+    a->session = &s;
     a->whole = a->last = s.engine.forecast.arena_bytes;
     a->needs = s.engine.forecast.budget.needs[TIER_DEVICE];
     expect_ok(session_data(&s));
@@ -159,6 +169,25 @@ static void nor_where_the_device_has_a_memory_of_its_own(void **state)
     cpu_opens_apart = false;
 }
 
+/* Plans for eighths of what the run needs are there when one is asked for, and the losses are those
+ * of the undisturbed run. What they took is no more than was said. */
+static void plans_are_made_beforehand(void **state)
+{
+    static const char *const more[] = {"bf16=true", "elastic_budgets=auto"};
+    double plain[N_STEPS], elastic[N_STEPS];
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct asked a = {.scratch = &scratch};
+    run(&a, more, 1, plain);
+    a = (struct asked){.scratch = &scratch, .rng.key = 5, .asks = true, .waits = true};
+    run(&a, more, 2, elastic);
+    assert_memory_equal(elastic, plain, sizeof(plain));
+    if (a.n_planned < 5 || a.n_other < 3)
+        fail_msg("%d changes, %d of them planned beforehand", a.n_changed, a.n_planned);
+    scratch_release(&scratch);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const char *const more[] = {"seed=3"};
@@ -181,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_do_not_depend_on_changes),
         cmocka_unit_test(nor_where_the_device_has_a_memory_of_its_own),
+        cmocka_unit_test(plans_are_made_beforehand),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     log_set_level(LOG_ERROR);

@@ -82,7 +82,7 @@ static void items_go_to_the_inputs_of_their_names(void **state)
     expect_ok(init(&f, &b, NULL, &feed));
     b.items[0].tensor.data = other;
     b.items[1].tensor.data = one;
-    feed_copy(&feed, &b);
+    feed_copy(&feed, &b, 0);
     assert_memory_equal(executor_input(f.executor, f.handle, "a"), one, sizeof(one));
     assert_memory_equal(executor_input(f.executor, f.handle, "b"), other, sizeof(other));
     fixture_close(&f);

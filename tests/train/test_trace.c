@@ -186,7 +186,7 @@ static void expect_instructions(const json_t *trace, const struct run *r, int pr
     size_t i;
     for (size_t k = 0; k < p->sections.n; k++) {
         const struct section *s = &p->sections.items[k];
-        int64_t times = n_steps * section_runs(s, n_micro);
+        int64_t times = n_steps * section_runs(p, s, n_micro);
         for (int32_t at = s->first; at < s->first + s->n; at++)
             n_wanted += p->instrs.items[at].kind == INSTR_COMPUTE ? times : 0;
     }

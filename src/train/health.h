@@ -11,8 +11,8 @@
  * into what is left of the budget in proportion. So a plan is never alarming by itself; others that
  * take what it counts on are, and so is a process that holds more than it was planned to.
  */
-#ifndef SNUG_WATCH_HEALTH_H
-#define SNUG_WATCH_HEALTH_H
+#ifndef SNUG_TRAIN_HEALTH_H
+#define SNUG_TRAIN_HEALTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

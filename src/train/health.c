@@ -1,4 +1,4 @@
-#include "watch/health.h"
+#include "train/health.h"
 
 #include <string.h>
 

@@ -1,0 +1,261 @@
+/* Runs that adapt to what others have left of a device, as a made-up driver tells it: they give way
+ * and take back with the same losses to the bit; or their micro-batch shrinks and grows while the
+ * batch stays what it is. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "support/crowded_device.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "support/train_session.h"
+
+enum { MOST_STEPS = 96, MOST_CHANGES = 8 };
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+struct change {
+    int64_t step, arena, batch, n_micro;
+    bool changed, was_planned;
+    char why[256];
+};
+
+struct watched {
+    const struct scratch *scratch;
+    struct session *session;
+    int64_t needs; /* of the device, at first */
+    void (*after_step)(struct watched *w, int64_t step);
+    int64_t n_units; /* of every step */
+    struct change changes[MOST_CHANGES];
+    int n_changes;
+    double losses[MOST_STEPS];
+    int64_t n_steps, first_step;
+};
+
+static enum status on_step(void *user, const struct step_record *r)
+{
+    struct watched *w = user;
+    assert_int_equal(r->arena_bytes, r->arena_predicted);
+    if (w->n_steps == 0)
+        w->first_step = r->step;
+    w->losses[w->n_steps++] = r->loss;
+    if (w->n_units == 0)
+        w->n_units = r->n_units;
+    assert_int_equal(r->n_units, w->n_units);
+    if (w->after_step)
+        w->after_step(w, r->step);
+    return OK;
+}
+
+static enum status on_budget(void *user, const struct budget_record *r)
+{
+    struct watched *w = user;
+    assert_true(w->n_changes < MOST_CHANGES);
+    struct change *c = &w->changes[w->n_changes++];
+    *c = (struct change){.step = r->step,
+                         .arena = r->forecast->arena_bytes,
+                         .batch = r->batch,
+                         .n_micro = r->n_micro,
+                         .changed = r->changed,
+                         .was_planned = r->was_planned};
+    (void)snprintf(c->why, sizeof(c->why), "%s", r->why ? r->why : "");
+    return OK;
+}
+
+static const char config_text[] =
+    "model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64,"
+    " num_hidden_layers: 3, num_attention_heads: 2, num_key_value_heads: 1,"
+    " max_position_embeddings: 96}\n"
+    "tokenizer: bytes\n"
+    "datasets: [{type: synthetic, n_tokens: 60000}]\n"
+    "max_seq_length: 48\n"
+    "per_device_train_batch_size: 8\n"
+    "num_threads: 1\n"
+    "device: cpu\n"
+    "overwrite_output_dir: true\n"
+    "save_strategy: \"no\"\n"
+    "report_to: none\n";
+
+static void run(struct watched *w, const char *const *more)
+{
+    char path[SCRATCH_PATH], out[SCRATCH_PATH + 16];
+    const char *overrides[24] = {out};
+    size_t n = 1;
+    struct train_observer observer = {.user = w, .on_step = on_step, .on_budget = on_budget};
+    struct train_result result;
+    struct config *cfg;
+    struct session s;
+    (void)snprintf(out, sizeof(out), "output_dir=%s/out", w->scratch->folder);
+    while (*more)
+        overrides[n++] = *more++;
+    scratch_write_text(w->scratch, "tiny.yaml", config_text);
+    expect_ok(config_load(&cfg, scratch_path(w->scratch, "tiny.yaml", path), overrides, n));
+    expect_ok(config_resolve(cfg, 1));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
+    w->session = &s;
+    w->needs = s.engine.forecast.budget.needs[TIER_DEVICE];
+    expect_ok(session_data(&s));
+    expect_ok(session_start(&s));
+    expect_ok(train_session(&s, &(struct train_options){.observers = &observer, .n_observers = 1},
+                            &result));
+    train_result_release(&result);
+    session_close(&s);
+    config_free(cfg);
+}
+
+#define RUN(w, ...) run(w, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- giving way ------------------------------------------------------------------------------ */
+
+/* After the sixth step others take so much that hardly anything is left beside the run. */
+static void take_and_leave(struct watched *w, int64_t step)
+{
+    if (step == 5)
+        assert_true(ahead_end(w->session->ahead));
+    if (step == 6)
+        crowded_leave(w->needs + w->needs / 100);
+    if (step == 30)
+        crowded_leave(crowded.total);
+}
+
+static void a_run_gives_way_and_takes_back(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
+    crowded_begin((int64_t)1 << 30);
+    RUN(&plain, "max_steps=96");
+    w.after_step = take_and_leave;
+    RUN(&w, "max_steps=96", "elastic=true", "elastic_cooldown=2");
+    assert_memory_equal(w.losses, plain.losses, sizeof(w.losses));
+    assert_int_equal(plain.n_changes, 0);
+    assert_int_equal(w.n_changes, 2);
+    const struct change *less = &w.changes[0], *all = &w.changes[1];
+    assert_true(less->changed && less->was_planned && less->step >= 6 && less->step < 30);
+    assert_non_null(strstr(less->why, "emergency: only "));
+    assert_true(less->arena + CROWDED_CONTEXT <= w.needs * 10 / 11);
+    assert_true(all->changed && all->step >= 39);
+    assert_non_null(strstr(all->why, "memory is back: "));
+    assert_int_equal(all->arena + CROWDED_CONTEXT, w.needs);
+    scratch_release(&scratch);
+}
+
+/* ---- micro-batches --------------------------------------------------------------------------- */
+
+/* Nothing but the micro-batch can make it smaller. */
+#define HELD                                                                         \
+    "offload_optimizer=false", "offload_param=false", "activation_offloading=false", \
+        "gradient_checkpointing=false", "max_steps=24", "dynamic_batch=true",        \
+        "dynamic_batch_warmup=4", "dynamic_batch_every=4", "dynamic_batch_smooth=2"
+
+static void take_half(struct watched *w, int64_t step)
+{
+    if (step == 5)
+        crowded_leave(w->needs * 3 / 4);
+    if (step == 13)
+        crowded_leave(crowded.total);
+}
+
+static void expect_close(const struct watched *a, const struct watched *b)
+{
+    for (int64_t i = 0; i < a->n_steps; i++) {
+        if (fabs(a->losses[i] - b->losses[i]) > 1e-4 * fabs(b->losses[i]))
+            fail_msg("step %d: loss %.9g, with one micro-batch %.9g", (int)i + 1, a->losses[i],
+                     b->losses[i]);
+    }
+}
+
+/* Every step has the same number of labels (on_step), whatever it is cut into. */
+static void micro_batches_follow_the_memory(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
+    crowded_begin((int64_t)1 << 30);
+    RUN(&plain, "max_steps=24");
+    crowded_begin(plain.needs * 10 / 8);
+    w.after_step = take_half;
+    RUN(&w, HELD);
+    assert_int_equal(w.n_changes, 2);
+    const struct change *less = &w.changes[0], *more = &w.changes[1];
+    assert_int_equal(less->step, 8);
+    assert_true(less->changed && less->batch < 8);
+    assert_int_equal(less->batch * less->n_micro, 8);
+    assert_non_null(strstr(less->why, "dynamic_batch, to shrink: only "));
+    assert_int_equal(more->step, 16);
+    assert_true(more->changed && more->batch == 8 && more->n_micro == 1);
+    expect_close(&w, &plain);
+    assert_true(memcmp(w.losses, plain.losses, 24 * sizeof(double)) != 0);
+    scratch_release(&scratch);
+}
+
+static void take_early(struct watched *w, int64_t step)
+{
+    (void)step;
+    crowded_leave(w->needs * 3 / 4);
+}
+
+/* A run that is resumed goes on with the micro-batch it had, and gives the bits that it would have
+ * given. */
+static void a_resumed_run_has_the_micro_batch_it_had(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched w = {.scratch = &scratch}, again = {.scratch = &scratch};
+    crowded_begin((int64_t)1 << 30);
+    w.after_step = take_early;
+    RUN(&w, HELD, "save_strategy=steps", "save_steps=10");
+    assert_int_equal(w.n_changes, 1);
+    assert_true(w.changes[0].batch < 8);
+    RUN(&again, HELD, "resume_from_checkpoint=checkpoint-10", "save_strategy=steps",
+        "save_steps=10");
+    assert_int_equal(again.first_step, 11);
+    assert_int_equal(again.session ? again.n_changes : -1, 0);
+    assert_memory_equal(again.losses, w.losses + 10, 14 * sizeof(double));
+    scratch_release(&scratch);
+}
+
+static void ask_for_less(struct watched *w, int64_t step)
+{
+    char text[128];
+    (void)snprintf(text, sizeof(text), "id-1\ndevice_memory=%lld\n", (long long)(w->needs * 3 / 4));
+    if (step == 6)
+        scratch_write_text(w->scratch, "out/BUDGET", text);
+    if (step == 12)
+        scratch_write_text(w->scratch, "out/BUDGET", "id-2\ndevice_memory=auto\n");
+}
+
+static void a_budget_that_is_asked_for_changes_it_too(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched w = {.scratch = &scratch, .after_step = ask_for_less};
+    crowded_begin((int64_t)1 << 30);
+    RUN(&w, HELD, "dynamic_batch_every=1000");
+    assert_int_equal(w.n_changes, 2);
+    assert_true(w.changes[0].changed && w.changes[0].step == 6 && w.changes[0].batch < 8);
+    assert_true(w.changes[1].changed && w.changes[1].batch == 8);
+    scratch_release(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_gives_way_and_takes_back),
+        cmocka_unit_test(micro_batches_follow_the_memory),
+        cmocka_unit_test(a_resumed_run_has_the_micro_batch_it_had),
+        cmocka_unit_test(a_budget_that_is_asked_for_changes_it_too),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
