@@ -1,5 +1,5 @@
-"""Writes what bitsandbytes and PEFT say of quantised weights: tests/golden/quantized.safetensors, tests/golden/llama_nf4 and
-tests/golden/adapters/llama_qlora.
+"""Writes what bitsandbytes and PEFT say of quantised weights: tests/golden/quantized.safetensors, tests/golden/llama_nf4,
+tests/golden/llama_int8 and tests/golden/adapters/llama_qlora.
 
     pip install "torch==2.8.0" transformers peft bitsandbytes safetensors numpy
     python3 tools/make_quantized_goldens.py
@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 
+import bitsandbytes
 import bitsandbytes.functional as B
 import torch
 from bitsandbytes.backends.default import ops as plain
@@ -104,6 +105,33 @@ def make_model():
     return numbers
 
 
+def make_8bit():
+    """tests/golden/llama with its linear layers as bitsandbytes' own 8-bit ones save themselves (load_in_8bit)."""
+    source, folder = os.path.join(GOLDEN, "llama"), os.path.join(GOLDEN, "llama_int8")
+    os.makedirs(folder, exist_ok=True)
+    stored = {}
+    for name, x in load_file(os.path.join(source, "model.safetensors")).items():
+        if not is_linear(name):
+            stored[name] = x
+            continue
+        layer = bitsandbytes.nn.Linear8bitLt(x.shape[1], x.shape[0], bias=False, has_fp16_weights=False)
+        layer.weight = bitsandbytes.nn.Int8Params(x.clone(), requires_grad=False, has_fp16_weights=False)
+        state = layer.to("cpu").state_dict()
+        assert set(state) == {"weight", "SCB", "weight_format"} and state["weight"].dtype == torch.int8
+        stored.update({name.removesuffix("weight") + n: t for n, t in state.items()})
+    write(os.path.join(folder, "model.safetensors"), stored)
+    with open(os.path.join(source, "config.json")) as f:
+        config = json.load(f)
+    config["quantization_config"] = dict(quant_method="bitsandbytes", load_in_4bit=False, load_in_8bit=True,
+                                         _load_in_4bit=False, _load_in_8bit=True, llm_int8_skip_modules=None,
+                                         llm_int8_threshold=6.0)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
+        f.write("\n")
+    given = load_file(os.path.join(source, "golden.safetensors"))
+    write(os.path.join(folder, "golden.safetensors"), {k: given[k] for k in ("tokens", "targets")})
+
+
 def make_adapter(numbers):
     """By make_adapter_goldens, which finds the dequantised weights where it looks for a model's."""
     folder, name = os.path.join(GOLDEN, "llama_nf4"), "llama_qlora"
@@ -122,6 +150,7 @@ def make_adapter(numbers):
 def main():
     torch.set_num_threads(1)
     make_blocks()
+    make_8bit()
     make_adapter(make_model())
 
 

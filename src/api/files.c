@@ -242,6 +242,14 @@ static enum status write_gguf_content(const struct exporting *e,
     return status;
 }
 
+/* The one that the config names; NULL: the tokenizer's own. */
+static const char *chat_family(const struct config *cfg)
+{
+    if (cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT)
+        return NULL;
+    return config_choice_name("chat_template", (int)cfg->chat_template);
+}
+
 static enum status write_gguf(const struct exporting *e, struct parameter_stream *stream)
 {
     struct chosen chosen = {0};
@@ -260,7 +268,8 @@ static enum status write_gguf(const struct exporting *e, struct parameter_stream
                                    .team = stream->team,
                                    .recipe = recipe,
                                    .name = name,
-                                   .extras_folder = extras_folder(e)};
+                                   .extras_folder = extras_folder(e),
+                                   .chat_family = chat_family(e->cfg)};
     if (status == OK) {
         count_chosen(&chosen, false, e->out);
         status = write_gguf_content(e, stream, &content);

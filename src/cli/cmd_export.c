@@ -9,7 +9,8 @@ static const struct option options[] = {
      "weights: a folder, `last`, or `none` for the model as configured; default: the newest "
      "checkpoint in output_dir if there is one"},
     {"dtype", 0, OPTION_TEXT, offsetof(struct args, dtype), "TYPE",
-     "of the weights in the file: f32, bf16 or f16, of GGUF also q8_0, q4_0 or q4_k_m; default: "
+     "of the weights in the file: f32, bf16 or f16, of GGUF also q8_0, q4_0, q4_k_m or tq2_0; "
+     "default: "
      "as trained"},
     {"format", 0, OPTION_TEXT, offsetof(struct args, export_format), "FORMAT",
      "hf (a folder) or gguf (a file); default: as the name says"},

@@ -212,6 +212,13 @@ static const struct config_choice dpo_loss[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice quantization[] = {
+    {"none", CONFIG_QUANTIZATION_NONE, NULL},
+    {"bitnet", CONFIG_QUANTIZATION_BITNET, NULL},
+    {"bitnet_b1.58", CONFIG_QUANTIZATION_BITNET, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice quant_type[] = {
     {"nf4", CONFIG_QUANT_TYPE_NF4, NULL},
     {"fp4", CONFIG_QUANT_TYPE_FP4, NULL},
@@ -402,19 +409,33 @@ const struct config_choice *config_choices(const char *set)
         const struct config_choice *rows;
     } sets[] = {
 #define SET(name) {#name, name}
-        SET(optim),         SET(schedule),
-        SET(dtype),         SET(device),
-        SET(interval),      SET(log_format),
-        SET(report),        SET(dataset_type),
-        SET(token_dtype),   SET(compile),
-        SET(log_level),     SET(offload),
-        SET(adapter),       SET(adapter_bias),
-        SET(chat_template), SET(overflow),
-        SET(curve),         SET(quant_type),
-        SET(compute_dtype), SET(adjust_lr),
-        SET(master),        SET(rl),
-        SET(dpo_loss),      SET(phases),
-        SET(jump_momentum), SET(elastic_profile),
+        SET(optim),
+        SET(schedule),
+        SET(dtype),
+        SET(device),
+        SET(interval),
+        SET(log_format),
+        SET(report),
+        SET(dataset_type),
+        SET(token_dtype),
+        SET(compile),
+        SET(log_level),
+        SET(offload),
+        SET(adapter),
+        SET(adapter_bias),
+        SET(chat_template),
+        SET(overflow),
+        SET(curve),
+        SET(quantization),
+        SET(quant_type),
+        SET(compute_dtype),
+        SET(adjust_lr),
+        SET(master),
+        SET(rl),
+        SET(dpo_loss),
+        SET(phases),
+        SET(jump_momentum),
+        SET(elastic_profile),
 #undef SET
     };
     const struct config_choice *rows = NULL;

@@ -73,6 +73,7 @@ enum config_curve { CONFIG_CURVE_LINEAR, CONFIG_CURVE_COSINE, CONFIG_CURVE_ONE_M
 enum config_adapter { CONFIG_ADAPTER_NONE, CONFIG_ADAPTER_LORA, CONFIG_ADAPTER_QLORA };
 enum config_rl { CONFIG_RL_NONE, CONFIG_RL_DPO };
 enum config_dpo_loss { CONFIG_DPO_LOSS_SIGMOID };
+enum config_quantization { CONFIG_QUANTIZATION_NONE, CONFIG_QUANTIZATION_BITNET };
 enum config_quant_type { CONFIG_QUANT_TYPE_NF4, CONFIG_QUANT_TYPE_FP4 };
 enum config_compute_dtype {
     CONFIG_COMPUTE_DTYPE_AUTO,

@@ -64,6 +64,10 @@ uint64_t chat_template_hash(const struct chat_template *c);    /* of all that it
 enum status chat_render(const struct chat_template *c, const struct chat_message *messages,
                         size_t n, int open, struct spanned_text *out) MUST_CHECK;
 
+struct chat_family;
+/* Adds a Jinja template that gives the same text as the family does. */
+enum status chat_family_jinja(const struct chat_family *f, struct str *out) MUST_CHECK;
+
 /* What ends the assistant's turn, without the space around it. */
 void chat_template_end(const struct chat_template *c, struct str *out);
 

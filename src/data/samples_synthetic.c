@@ -192,7 +192,9 @@ struct sample_source synthetic_samples(struct synthetic_samples *s, int64_t n_sa
         draw(DRAW_NORMAL, words(s, STREAM_NOISE, 0, NO_SAMPLE, e), &s->normal[e]);
         draw(DRAW_UNIFORM, words(s, STREAM_NOISE, 1, NO_SAMPLE, e), &s->uniform[e]);
     }
-    memcpy(s->normal + SYNTHETIC_NOISE, s->normal, SYNTHETIC_NOISE * sizeof(float));
-    memcpy(s->uniform + SYNTHETIC_NOISE, s->uniform, SYNTHETIC_NOISE * sizeof(float));
+    for (int64_t e = 0; e < SYNTHETIC_NOISE; e++) {
+        s->normal[SYNTHETIC_NOISE + e] = s->normal[e];
+        s->uniform[SYNTHETIC_NOISE + e] = s->uniform[e];
+    }
     return (struct sample_source){.user = s, .n_samples = n_samples, .read = read};
 }

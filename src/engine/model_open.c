@@ -8,6 +8,7 @@
 #include "engine/parameter_table.h"
 #include "io/hf_dir.h"
 #include "model/config_override.h"
+#include "model/quantization_config.h"
 
 struct folder_config {
     const struct config *config;
@@ -154,6 +155,25 @@ out:
     return status;
 }
 
+static enum status make_ternary(const struct config *cfg, json_t *config)
+{
+    enum status status = model_config_make_ternary(config);
+    return status == OK ? OK : status_prefix(status, "%s", config_where(cfg, "quantization"));
+}
+
+/* A folder's weights are those of a model that has norms before every linear layer, or of none. */
+static enum status make_stored_ternary(const struct config *cfg, const char *folder, json_t *own)
+{
+    const json_t *type = json_object_get(own, "model_type");
+    if (!json_is_string(type) || strcmp(json_string_value(type), "bitnet") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: quantization: bitnet trains from scratch (model: without "
+                    "model_name_or_path), or goes on from a folder of model_type bitnet; the "
+                    "weights in %s are of another",
+                    config_where(cfg, "quantization"), folder);
+    return make_ternary(cfg, own);
+}
+
 static enum status open_from_folder(const struct config *cfg, const char *folder,
                                     struct model **model)
 {
@@ -162,6 +182,8 @@ static enum status open_from_folder(const struct config *cfg, const char *folder
     json_t *merged = NULL;
     enum status status;
     TRY_GOTO(hf_dir_read_config(&f.own, folder), out);
+    if (cfg->quantization == CONFIG_QUANTIZATION_BITNET)
+        TRY_GOTO(make_stored_ternary(cfg, folder, f.own), out);
     merged = json_deep_copy(f.own);
     if (!merged) {
         status = FAIL(ERR_MEMORY, "out of memory while reading the model's config");
@@ -180,6 +202,19 @@ out:
     return status;
 }
 
+static enum status open_from_keys(const struct config *cfg, struct model **model)
+{
+    struct key_origin origin = config_model_origin(cfg, NULL);
+    json_t *config = json_deep_copy(cfg->model);
+    enum status status = config ? OK : FAIL(ERR_MEMORY, "out of memory for the model's config");
+    if (status == OK && cfg->quantization == CONFIG_QUANTIZATION_BITNET)
+        status = make_ternary(cfg, config);
+    if (status == OK)
+        status = model_new(model, config, &origin);
+    json_decref(config);
+    return status;
+}
+
 enum status open_model(const struct config *cfg, const char *hub_folder, struct model **model,
                        char **folder)
 {
@@ -190,8 +225,7 @@ enum status open_model(const struct config *cfg, const char *hub_folder, struct 
         TRY_GOTO(hf_dir_resolve(folder, cfg->model_name_or_path, hub_folder), out);
         TRY_GOTO(open_from_folder(cfg, *folder, model), out);
     } else {
-        struct key_origin origin = config_model_origin(cfg, NULL);
-        TRY_GOTO(model_new(model, cfg->model, &origin), out);
+        TRY_GOTO(open_from_keys(cfg, model), out);
     }
 out:
     if (status != OK) {

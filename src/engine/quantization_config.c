@@ -1,5 +1,7 @@
 #include "engine/quantization_config.h"
 
+#include <string.h>
+
 static struct quantization asked_for(const struct config *cfg)
 {
     bool fp4 = cfg->bnb_4bit_quant_type == CONFIG_QUANT_TYPE_FP4;
@@ -38,6 +40,12 @@ static enum status fail_stored(const struct config *cfg, const char *key, struct
                 q.nested ? " with double quantisation" : "");
 }
 
+static bool skips_head_alone(const struct config *cfg)
+{
+    const struct config_list *skipped = &cfg->llm_int8_skip_modules;
+    return skipped->n == 1 && strcmp(skipped->items[0], "lm_head") == 0;
+}
+
 /* What the config says of weights that are stored as codes already. */
 static enum status check_stored(const struct config *cfg, struct quantization q)
 {
@@ -51,18 +59,52 @@ static enum status check_stored(const struct config *cfg, struct quantization q)
         return fail_stored(cfg, "bnb_4bit_quant_type", q);
     if (!cfg->bnb_4bit_use_double_quant && q.nested)
         return fail_stored(cfg, "bnb_4bit_use_double_quant", q);
+    if (!skips_head_alone(cfg))
+        return fail_stored(cfg, "llm_int8_skip_modules", q);
     return check_keys(cfg, q);
+}
+
+static enum status copy_skipped(struct model *model, const struct config *cfg)
+{
+    const struct config_list *from = &cfg->llm_int8_skip_modules;
+    const char **items;
+    TRY(pool_try(&model->pool, &items, (from->n + 1) * sizeof(*items)));
+    for (size_t i = 0; i < from->n; i++)
+        items[i] = pool_strdup(&model->pool, from->items[i]);
+    model->unquantized = (struct name_list){items, from->n};
+    return pool_status(&model->pool);
+}
+
+/* BitNet trains the weights themselves, rounded wherever they are read. */
+static enum status check_ternary(const struct config *cfg)
+{
+    const char *key = cfg->adapter != CONFIG_ADAPTER_NONE || cfg->adapter_name_or_path ? "adapter"
+                      : cfg->load_in_4bit ? "load_in_4bit"
+                                          : "load_in_8bit";
+    if (cfg->adapter == CONFIG_ADAPTER_NONE && !cfg->adapter_name_or_path && !cfg->load_in_4bit &&
+        !cfg->load_in_8bit)
+        return OK;
+    return FAIL(ERR_UNSUPPORTED,
+                "%s: %s: quantization: bitnet trains the weights themselves, in full; leave it out",
+                config_where(cfg, key), key);
 }
 
 enum status quantization_from_config(struct model *model, const struct config *cfg)
 {
+    if (model->ternary)
+        return check_ternary(cfg);
     if (model->stored_quantized)
         return check_stored(cfg, model->quantization);
     struct quantization q = asked_for(cfg);
     TRY(check_keys(cfg, q));
+    if (q.code == CODE_NONE && !skips_head_alone(cfg))
+        return FAIL(ERR_CONFIG,
+                    "%s: llm_int8_skip_modules is of quantised weights: write load_in_4bit: true "
+                    "or load_in_8bit: true too",
+                    config_where(cfg, "llm_int8_skip_modules"));
     if (q.code != CODE_NONE && model->samples.n_fields > 0)
         return FAIL(ERR_UNSUPPORTED, "%s: networks of layers are not quantised",
                     config_where(cfg, cfg->load_in_8bit ? "load_in_8bit" : "load_in_4bit"));
     model->quantization = q;
-    return OK;
+    return copy_skipped(model, cfg);
 }

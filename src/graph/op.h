@@ -139,6 +139,9 @@ struct op_def {
     enum status (*grad)(struct builder *b, const struct node *n, const value_id *d_out,
                         const bool *wants, value_id *d_in);
     bool no_grad;
+    /* The gradient of output 0 is that of input 0 as it is, by definition: what the op does is a
+     * staircase, whose slope says nothing. */
+    bool straight_through;
     uint32_t no_grad_inputs; /* bit i: input i takes no gradient (indices, masks, random state) */
     /* Bit i: input i, a vector of parameters, may be f32 beside 16-bit activations, at no cost:
      * every kernel works with it in f32 anyway. */

@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "io/gguf_recipe.h"
 #include "io/gguf_tokenizer.h"
+#include "ops/ternary.h"
 
 /* Elements on their way at a time, at most, but for rows that are longer. */
 enum { BUFFER_ELEMS = 1 << 20 };
@@ -22,6 +23,7 @@ struct part {
     int64_t first, rows, row_elems; /* of which these rows */
     int64_t head; /* rows of a head whose rotary channels become pairs; 0: they stay */
     float offset; /* added to each element */
+    bool ternary; /* rounded as the model computes with it */
 };
 
 struct gguf_export {
@@ -100,6 +102,7 @@ static enum status add_piece(struct gguf_export *e, int i, int k, int64_t first)
     int64_t dims[3] = {part.n_experts, part.rows, part.row_elems};
     int from = p->n_experts ? 0 : 1, to = p->shape.rank - (p->n_experts ? 0 : -1);
     set_changes(e, &part);
+    part.ternary = e->c.model->ternary && p->linear;
     return declare(e, &part, to - from, dims + from);
 }
 
@@ -142,7 +145,8 @@ static enum status put_general(struct gguf_export *e)
     gguf_key_u32(g, "general.file_type", gguf_recipe_id(e->c.recipe));
     gguf_key_u32(g, "general.quantization_version", 2);
     TRY(gguf_model_keys(g, e->c.model, e->family));
-    return gguf_tokenizer_keys(g, e->c.extras_folder, &e->c.model->language, &e->has_tokenizer);
+    return gguf_tokenizer_keys(g, e->c.extras_folder, e->c.chat_family, &e->c.model->language,
+                               &e->has_tokenizer);
 }
 
 static int64_t rows_at_once(const struct part *p)
@@ -167,6 +171,8 @@ static void size_buffers(struct gguf_export *e)
 static enum status fill(struct gguf_export *e)
 {
     TRY(gguf_family_find(&e->family, e->c.model));
+    if (e->c.recipe == GGUF_MOST_TQ2 && !e->c.model->ternary)
+        return FAIL(ERR_USAGE, "tq2_0 holds -1, 0 and 1: it is for models of quantization: bitnet");
     gguf_caveats(e->c.model, e->family, &e->caveats);
     TRY(put_general(e));
     TRY(add_rope_table(e));
@@ -250,7 +256,23 @@ struct rows_job {
     float *elems;
     uint8_t *bytes;
     int64_t first; /* row of the file that elems and bytes begin with */
+    float scale;   /* of a ternary matrix */
 };
+
+/* A weight as ternary_weight makes it (ops/ternary_weight.c). */
+static float ternary_of(float w, float scale)
+{
+    float r = rintf(w / scale);
+    return (r < -1.0f ? -1.0f : r > 1.0f ? 1.0f : r) * scale;
+}
+
+static float ternary_scale(const float *w, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)fabsf(w[i]);
+    return fmaxf((float)(sum / (double)n), TERNARY_LEAST);
+}
 
 static void encode_rows(const void *user, int64_t first, int64_t last, int thread)
 {
@@ -262,7 +284,7 @@ static void encode_rows(const void *user, int64_t first, int64_t last, int threa
         float *x = j->elems + r * p->row_elems;
         const float *from = j->source + source_row(p, j->first + r) * p->row_elems;
         for (int64_t k = 0; k < p->row_elems; k++)
-            x[k] = from[k] + p->offset;
+            x[k] = p->ternary ? ternary_of(from[k], j->scale) : from[k] + p->offset;
         gguf_encode(p->type, x, p->row_elems, j->bytes + r * n_bytes);
     }
 }
@@ -287,12 +309,17 @@ static enum status check_range(const struct part *p, const float *x, int64_t n)
 
 static enum status write_rows(struct gguf_export *e, const struct part *p, const float *source)
 {
-    int64_t n_at_once = rows_at_once(p);
-    TRY(check_range(p, source, p->rows * p->row_elems));
+    int64_t n_at_once = rows_at_once(p), n_elems = p->rows * p->row_elems;
+    float scale = p->ternary ? ternary_scale(source, n_elems) : 0.0f;
+    TRY(check_range(p, source, n_elems));
     for (int64_t r = 0; r < p->rows; r += n_at_once) {
         int64_t n = MIN(n_at_once, p->rows - r);
-        struct rows_job job = {
-            .part = p, .source = source, .elems = e->elems, .bytes = e->bytes, .first = r};
+        struct rows_job job = {.part = p,
+                               .source = source,
+                               .elems = e->elems,
+                               .bytes = e->bytes,
+                               .first = r,
+                               .scale = scale};
         team_run(e->c.team, n, MAX(4096 / p->row_elems, (int64_t)1), encode_rows, &job);
         TRY(gguf_append(&e->file, e->bytes, (size_t)(n * row_bytes(p))));
     }

@@ -26,6 +26,7 @@ enum gguf_recipe {
     GGUF_ALL_Q8_0,
     GGUF_MOST_Q4_0, /* q4_0; the head q6_k */
     GGUF_MOST_Q4_K, /* "q4_k_m": q4_k; the head, and some values and down projections q6_k */
+    GGUF_MOST_TQ2,  /* "tq2_0": of ternary models; the embedding f16 */
     GGUF_RECIPE_COUNT
 };
 /* False when there is none of that name. */
@@ -43,6 +44,7 @@ struct gguf_content {
     enum gguf_recipe recipe;
     const char *name;          /* general.name */
     const char *extras_folder; /* of the tokenizer; NULL: there is none */
+    const char *chat_family;   /* of its chat template; NULL: its own */
 };
 
 struct gguf_export;

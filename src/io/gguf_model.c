@@ -26,6 +26,7 @@ static const struct gguf_family families[] = {
      .architecture = "gemma3",
      .window_period = 6,
      .scaled_layers = 62},
+    {.model_type = "bitnet", .architecture = "bitnet", .needs_tied = true},
 };
 
 /* ---- what cannot be had ---- */
@@ -83,6 +84,12 @@ static enum status check_llama(const struct model *m, const struct gguf_family *
     double scalar = (double)(m->n_layers == f->scaled_layers ? m->hidden / c->heads : c->head_dim);
     if (m->language.tied && f->needs_head)
         return no_form(m, "its head is tied to the embedding");
+    if (!m->language.tied && f->needs_tied)
+        return no_form(m, "its head is not the embedding (tie_word_embeddings: true)");
+    if (c->gate->op == OP_relu2_gate)
+        return no_form(m, "hidden_act is relu2");
+    if (c->traits->norms->before_out && c->out_bias)
+        return no_form(m, "attention_bias is true");
     if (fabs(c->query_scalar - scalar) > 1e-6)
         return no_form(m, "query_pre_attn_scalar is not the size of a head");
     if (c->traits->experts)

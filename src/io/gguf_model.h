@@ -14,6 +14,7 @@ struct gguf_family {
     const char *architecture; /* general.architecture */
     bool pairs;      /* rotary channels are pairs (2 i, 2 i + 1) there, and halves in our rows */
     bool needs_head; /* a head of its own: none that is the embedding */
+    bool needs_tied; /* a head that is the embedding */
     bool normalizes; /* weights of a token's experts sum to 1 */
     bool scales_by_table;  /* reads llama3's rotary scaling, as the tensor rope_freqs.weight */
     bool names_window;     /* says how long windows are, though llama.cpp has none there */

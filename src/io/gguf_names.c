@@ -78,10 +78,9 @@ static const char *find_norm(const struct model *m, const char *name, size_t n)
         return NULL;
     const struct block_norms *norms = ((const struct llama_config *)m->config)->traits->norms;
     const struct name_pair pairs[] = {
-        {norms->before_attention, "attn_norm"},
-        {norms->after_attention, "post_attention_norm"},
-        {norms->before_feed_forward, "ffn_norm"},
-        {norms->after_feed_forward, "post_ffw_norm"},
+        {norms->before_attention, "attn_norm"},   {norms->after_attention, "post_attention_norm"},
+        {norms->before_feed_forward, "ffn_norm"}, {norms->after_feed_forward, "post_ffw_norm"},
+        {norms->before_out, "attn_sub_norm"},     {norms->before_down, "ffn_sub_norm"},
     };
     return find(name, n, pairs, ARRAY_LEN(pairs));
 }

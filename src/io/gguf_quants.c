@@ -6,10 +6,11 @@
 #include "io/gguf_types.h"
 
 const struct gguf_type_info gguf_types[GGUF_TYPE_COUNT] = {
-    [GGUF_F32] = {"f32", 0, 1, 4, false},       [GGUF_F16] = {"f16", 1, 1, 2, false},
-    [GGUF_BF16] = {"bf16", 30, 1, 2, false},    [GGUF_Q8_0] = {"q8_0", 8, 32, 34, true},
-    [GGUF_Q4_0] = {"q4_0", 2, 32, 18, true},    [GGUF_Q4_K] = {"q4_k", 12, 256, 144, true},
-    [GGUF_Q5_K] = {"q5_k", 13, 256, 176, true}, [GGUF_Q6_K] = {"q6_k", 14, 256, 210, true},
+    [GGUF_F32] = {"f32", 0, 1, 4, false},        [GGUF_F16] = {"f16", 1, 1, 2, false},
+    [GGUF_BF16] = {"bf16", 30, 1, 2, false},     [GGUF_Q8_0] = {"q8_0", 8, 32, 34, true},
+    [GGUF_Q4_0] = {"q4_0", 2, 32, 18, true},     [GGUF_Q4_K] = {"q4_k", 12, 256, 144, true},
+    [GGUF_Q5_K] = {"q5_k", 13, 256, 176, true},  [GGUF_Q6_K] = {"q6_k", 14, 256, 210, true},
+    [GGUF_TQ2_0] = {"tq2_0", 35, 256, 66, true},
 };
 
 static void put_u16(uint8_t *out, uint16_t x)
@@ -80,12 +81,26 @@ void gguf_block_q4_0(const float *x, uint8_t *out)
         out[2 + i] = (uint8_t)(q[i] | q[i + 16] << 4);
 }
 
+void gguf_block_tq2_0(const float *x, uint8_t *out)
+{
+    float d = fabsf(extreme(x, 256));
+    float inverse = inverse_of(d);
+    for (int i = 0; i < 64; i++) {
+        out[i] = 0;
+        for (int n = 0; n < 4; n++) {
+            int q = (int)lroundf(x[i / 32 * 128 + n * 32 + i % 32] * inverse) + 1;
+            out[i] = (uint8_t)(out[i] | q << 2 * n);
+        }
+    }
+    put_u16(out + 64, f16_from_f32(d));
+}
+
 typedef void block_encoder(const float *x, uint8_t *out);
 
 static block_encoder *const encoders[GGUF_TYPE_COUNT] = {
     [GGUF_F32] = block_f32,        [GGUF_F16] = block_f16,        [GGUF_BF16] = block_bf16,
     [GGUF_Q8_0] = gguf_block_q8_0, [GGUF_Q4_0] = gguf_block_q4_0, [GGUF_Q4_K] = gguf_block_q4_k,
-    [GGUF_Q5_K] = gguf_block_q5_k, [GGUF_Q6_K] = gguf_block_q6_k,
+    [GGUF_Q5_K] = gguf_block_q5_k, [GGUF_Q6_K] = gguf_block_q6_k, [GGUF_TQ2_0] = gguf_block_tq2_0,
 };
 
 void gguf_encode(enum gguf_type type, const float *x, int64_t n, uint8_t *out)

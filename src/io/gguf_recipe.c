@@ -9,9 +9,10 @@ static const struct {
     enum gguf_type type;
     uint32_t id; /* general.file_type */
 } recipes[GGUF_RECIPE_COUNT] = {
-    [GGUF_ALL_F32] = {"f32", GGUF_F32, 0},     [GGUF_ALL_F16] = {"f16", GGUF_F16, 1},
-    [GGUF_ALL_BF16] = {"bf16", GGUF_BF16, 32}, [GGUF_ALL_Q8_0] = {"q8_0", GGUF_Q8_0, 7},
-    [GGUF_MOST_Q4_0] = {"q4_0", GGUF_Q4_0, 2}, [GGUF_MOST_Q4_K] = {"q4_k_m", GGUF_Q4_K, 15},
+    [GGUF_ALL_F32] = {"f32", GGUF_F32, 0},       [GGUF_ALL_F16] = {"f16", GGUF_F16, 1},
+    [GGUF_ALL_BF16] = {"bf16", GGUF_BF16, 32},   [GGUF_ALL_Q8_0] = {"q8_0", GGUF_Q8_0, 7},
+    [GGUF_MOST_Q4_0] = {"q4_0", GGUF_Q4_0, 2},   [GGUF_MOST_Q4_K] = {"q4_k_m", GGUF_Q4_K, 15},
+    [GGUF_MOST_TQ2] = {"tq2_0", GGUF_TQ2_0, 37},
 };
 
 bool gguf_recipe_parse(const char *name, enum gguf_recipe *out)
@@ -76,6 +77,8 @@ static enum gguf_type asked_type(enum gguf_recipe recipe, const struct gguf_want
 {
     if (stays_f32(w))
         return GGUF_F32;
+    if (recipe == GGUF_MOST_TQ2 && w->layer < 0)
+        return GGUF_F16;
     if (recipe != GGUF_MOST_Q4_0 && recipe != GGUF_MOST_Q4_K)
         return recipes[recipe].type;
     if (is_head(w))

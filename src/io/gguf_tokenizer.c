@@ -231,6 +231,18 @@ out:
     return status;
 }
 
+static enum status put_named_template(struct gguf *g, const char *family)
+{
+    const struct chat_family *f = chat_family_named(family);
+    struct str jinja = {0};
+    enum status status = f ? chat_family_jinja(f, &jinja)
+                           : FAIL(ERR_CONFIG, "there is no chat template '%s'", family);
+    if (status == OK)
+        gguf_key_text(g, "tokenizer.chat_template", jinja.text, jinja.n);
+    str_release(&jinja);
+    return status;
+}
+
 static enum status put_template(struct gguf *g, const char *folder)
 {
     struct str path = {0};
@@ -280,7 +292,7 @@ static enum status list_tokens(struct listing *l)
     return l->byte_level ? put_byte_level(l) : put_characters(l);
 }
 
-static enum status put_all(struct gguf *g, const char *folder, const char *path,
+static enum status put_all(struct gguf *g, const char *folder, const char *path, const char *family,
                            const struct language_facts *model)
 {
     struct listing l = {.g = g, .path = path, .n = model->vocab_size};
@@ -292,7 +304,7 @@ static enum status put_all(struct gguf *g, const char *folder, const char *path,
     TRY_GOTO(json_read_file(&root, path, ERR_DATA), out);
     l.root = root;
     TRY_GOTO(list_tokens(&l), out);
-    TRY_GOTO(put_template(g, folder), out);
+    TRY_GOTO(family ? put_named_template(g, family) : put_template(g, folder), out);
 out:
     json_decref(root);
     mem_free(l.tokens);
@@ -300,7 +312,7 @@ out:
     return status;
 }
 
-enum status gguf_tokenizer_keys(struct gguf *g, const char *folder,
+enum status gguf_tokenizer_keys(struct gguf *g, const char *folder, const char *family,
                                 const struct language_facts *model, bool *has_one)
 {
     struct str path = {0};
@@ -308,7 +320,7 @@ enum status gguf_tokenizer_keys(struct gguf *g, const char *folder,
     enum status status = str_status(&path);
     *has_one = status == OK && folder && file_is_regular(path.text);
     if (status == OK && *has_one)
-        status = put_all(g, folder, path.text, model);
+        status = put_all(g, folder, path.text, family, model);
     else if (status == OK)
         gguf_key_text(g, "tokenizer.ggml.model", "no_vocab", 8);
     str_release(&path);

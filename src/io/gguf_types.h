@@ -5,6 +5,7 @@
  *   q4_k  256 x: f16 d, m; 8 x 6-bit scale and minimum; 4 bits   x = d s q - m t
  *   q5_k  256 x: the same with 5 bits
  *   q6_k  256 x: 6 bits; 16 x int8 scale; f16 d                  x = d s (q - 32)
+ *   tq2_0 256 x: 2 bits; f16 d                                   x = d (q - 1), of -1, 0 and 1
  */
 #ifndef SNUG_IO_GGUF_TYPES_H
 #define SNUG_IO_GGUF_TYPES_H
@@ -25,6 +26,7 @@ enum gguf_type {
     GGUF_Q4_K,
     GGUF_Q5_K,
     GGUF_Q6_K,
+    GGUF_TQ2_0,
     GGUF_TYPE_COUNT
 };
 
@@ -48,6 +50,7 @@ void gguf_block_q4_0(const float *x, uint8_t *out);
 void gguf_block_q4_k(const float *x, uint8_t *out);
 void gguf_block_q5_k(const float *x, uint8_t *out);
 void gguf_block_q6_k(const float *x, uint8_t *out);
+void gguf_block_tq2_0(const float *x, uint8_t *out);
 
 #ifdef __cplusplus
 }

@@ -141,7 +141,7 @@ static enum status ask_all(const struct model *m, const struct name_list *names,
 /* Whether the model keeps this parameter as codes, if it is not trained. */
 static bool is_coded(const struct model *m, const struct model_param *p)
 {
-    bool coded = m->quantization.code != CODE_NONE && p->linear && !p->adapter;
+    bool coded = m->quantization.code != CODE_NONE && (p->linear || p->head) && !p->adapter;
     for (int k = 0; k < p->n_pieces && coded; k++) {
         for (size_t i = 0; i < m->unquantized.n && coded; i++)
             coded = !module_has(p->pieces[k].name, m->unquantized.items[i]);

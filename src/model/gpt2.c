@@ -173,11 +173,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = parts_layer_norm(&p, parts_head_input(&p, x), "norm", "ln_f", c->norm_epsilon);
-    if (!m->language.tied)
-        table =
-            parts_param(&p, "head.weight", "lm_head.weight",
-                        shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table, 0);
+    parts_head(&p, x, parts_head_weight(&p, table, c->init_std), 0);
     return builder_status(b);
 }
 

@@ -123,6 +123,7 @@ static value_id attention(struct parts *p, value_id x, const struct tables *tabl
                                .window = layer->slides ? c->window : 0,
                                .dropout = c->attention_dropout};
     value_id y = parts_attention(p, qkv, &s);
+    y = norm(p, y, "attn_sub_norm", c->traits->norms->before_out, c->heads * c->head_dim);
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "out",
                                            .n_in = c->heads * c->head_dim,
@@ -148,7 +149,8 @@ static value_id feed_forward(struct parts *p, value_id x)
                                                     .n_pieces = is_packed ? 1 : 2,
                                                     .std = c->init_std,
                                                     .bias = c->mlp_bias});
-    y = build_name(p->b, build(p->b, c->traits->gate->op, IN(y), NO_ATTRS), parts_name(p, "gate"));
+    y = build_name(p->b, build(p->b, c->gate->op, IN(y), NO_ATTRS), parts_name(p, "gate"));
+    y = norm(p, y, "mlp_sub_norm", c->traits->norms->before_down, c->intermediate);
     y = parts_linear(p, y,
                      &(struct linear_spec){.name = "down",
                                            .n_in = c->intermediate,
@@ -184,7 +186,6 @@ static enum status build_graph(const struct model *m, struct builder *b,
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
     parts_begin(&p);
-    struct shape table_shape = shape_of(2, m->language.vocab_size, m->hidden);
     value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
     struct tables tables = {.full = parts_inv_freq(&p, "inv_freq", &c->rope, c->head_dim)};
     if (c->traits->has_local_rope)
@@ -200,10 +201,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = norm(&p, parts_head_input(&p, x), "norm", "norm", m->hidden);
-    if (!m->language.tied)
-        table =
-            parts_param(&p, "head.weight", "lm_head.weight", table_shape, INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table, c->logit_cap);
+    parts_head(&p, x, parts_head_weight(&p, table, c->init_std), c->logit_cap);
     if (c->traits->experts)
         experts_losses(&p, &c->experts, &routing);
     return builder_status(b);

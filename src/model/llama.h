@@ -21,6 +21,7 @@ extern "C" {
 struct block_norms {
     const char *before_attention, *after_attention;
     const char *before_feed_forward, *after_feed_forward;
+    const char *before_out, *before_down; /* the last linear layer of each half */
 };
 
 /* RMS norms of queries and keys. */
@@ -55,7 +56,7 @@ struct llama_traits {
     const struct block_norms *norms;
     double norm_offset; /* a norm multiplies by its weight + this */
     enum query_norm query_norm;
-    const struct gate_kind *gate;
+    const struct gate_kind *gate, *other_gate; /* NULL: there is one alone */
     bool packed; /* checkpoints hold qkv_proj and gate_up_proj, each one tensor */
     const struct expert_traits *experts; /* of the feed-forward layers; NULL: they are dense */
     bool embedding_grows;                /* embeddings are multiplied by sqrt(hidden_size) */
@@ -95,6 +96,7 @@ struct llama_layer {
 
 struct llama_config {
     const struct llama_traits *traits;
+    const struct gate_kind *gate; /* one of theirs */
     int64_t heads, kv_heads, head_dim, intermediate;
     double norm_epsilon, init_std, attention_dropout, residual_dropout;
     double query_scalar;             /* scores are divided by its root */

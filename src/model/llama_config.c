@@ -27,6 +27,10 @@ static void parse_heads(struct model *m, struct llama_config *c, struct keys *k)
     m->language.attention_width = c->heads * c->head_dim;
     if (!keys_good(k))
         return;
+    if (t->norms->before_out && c->heads * c->head_dim != m->hidden)
+        KEYS_FAIL(k, "head_dim", ERR_CONFIG,
+                  "key 'head_dim': the heads of %s together are as wide as hidden_size (%lld)",
+                  t->model_type, (long long)m->hidden);
     if (c->heads % c->kv_heads)
         KEYS_FAIL(k, "num_attention_heads", ERR_CONFIG,
                   "key 'num_attention_heads' (%lld) must be a multiple of "
@@ -166,14 +170,22 @@ static void parse_rope(const struct model *m, struct llama_config *c, struct key
                   c->rope.partial, (long long)n, (long long)c->head_dim);
 }
 
-static void parse_gate(const struct llama_config *c, struct keys *k)
+static bool is_gate(const struct gate_kind *gate, const char *name)
 {
-    const struct gate_kind *gate = c->traits->gate;
-    const char *name = keys_text(k, gate->key, gate->names[0]);
     for (int i = 0; gate->names[i]; i++) {
         if (strcmp(name, gate->names[i]) == 0)
-            return;
+            return true;
     }
+    return false;
+}
+
+static void parse_gate(struct llama_config *c, struct keys *k)
+{
+    const struct gate_kind *gate = c->traits->gate, *other = c->traits->other_gate;
+    const char *name = keys_text(k, gate->key, gate->names[0]);
+    c->gate = other && is_gate(other, name) ? other : gate;
+    if (is_gate(c->gate, name))
+        return;
     KEYS_FAIL(k, gate->key, ERR_UNSUPPORTED, "key '%s' is '%s'; %s here has %s only", gate->key,
               name, c->traits->model_type, gate->names[0]);
 }
@@ -305,7 +317,7 @@ static int export_features(const struct model *m, json_t *o)
 {
     const struct llama_config *c = m->config;
     const struct llama_traits *t = c->traits;
-    int bad = json_object_set_new(o, t->gate->key, json_string(t->gate->names[0]));
+    int bad = json_object_set_new(o, c->gate->key, json_string(c->gate->names[0]));
     if (t->has_attention_bias)
         bad |= json_object_set_new(o, "attention_bias", json_boolean(c->out_bias));
     if (t->has_qkv_bias)

@@ -10,6 +10,13 @@ static const struct block_norms norms_before = {
     .before_feed_forward = "post_attention_layernorm",
 };
 
+static const struct block_norms norms_before_each = {
+    .before_attention = "input_layernorm",
+    .before_feed_forward = "post_attention_layernorm",
+    .before_out = "self_attn.attn_sub_norm",
+    .before_down = "mlp.ffn_sub_norm",
+};
+
 static const struct block_norms norms_after = {
     .after_attention = "post_attention_layernorm",
     .after_feed_forward = "post_feedforward_layernorm",
@@ -25,6 +32,8 @@ static const struct block_norms norms_around = {
 static const struct gate_kind silu = {OP_silu_gate, "hidden_act", {"silu", "swish"}};
 static const struct gate_kind gelu = {
     OP_gelu_gate, "hidden_activation", {"gelu_pytorch_tanh", "gelu_new"}};
+
+static const struct gate_kind relu2 = {OP_relu2_gate, "hidden_act", {"relu2"}};
 
 static const struct expert_traits mixtral_experts = {
     .names = {.router = "block_sparse_moe.gate",
@@ -237,18 +246,26 @@ static const struct llama_traits families[] = {
         .has_window_pattern = true,
         .tied = true,
     },
+    {
+        .model_type = "bitnet",
+        .norms = &norms_before_each,
+        .norm_epsilon = 1e-5,
+        .gate = &relu2,
+        .other_gate = &silu,
+        .rope = {.theta = 500000},
+        .has_attention_bias = true,
+    },
 };
 
 const char *const llama_model_types[] = {
-    "llama",   "mistral",   "qwen2",     "qwen3", "olmo2",  "smollm3",     "phi3",
-    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", NULL};
-const char *const llama_architectures[] = {"LlamaForCausalLM",    "MistralForCausalLM",
-                                           "Qwen2ForCausalLM",    "Qwen3ForCausalLM",
-                                           "Olmo2ForCausalLM",    "SmolLM3ForCausalLM",
-                                           "Phi3ForCausalLM",     "MixtralForCausalLM",
-                                           "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
-                                           "OlmoeForCausalLM",    "Gemma2ForCausalLM",
-                                           "Gemma3ForCausalLM",   NULL};
+    "llama",     "mistral",   "qwen2", "qwen3",  "olmo2",       "smollm3", "phi3", "mixtral",
+    "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3_text", "bitnet",  NULL};
+const char *const llama_architectures[] = {
+    "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",    "Olmo2ForCausalLM",   "SmolLM3ForCausalLM",
+    "Phi3ForCausalLM",     "MixtralForCausalLM", "Qwen2MoeForCausalLM",
+    "Qwen3MoeForCausalLM", "OlmoeForCausalLM",   "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",   "BitNetForCausalLM",  NULL};
 
 const struct llama_traits *llama_traits_of(const char *model_type)
 {

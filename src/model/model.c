@@ -191,8 +191,11 @@ json_t *model_export_config(const struct model *m)
     /* They speak of the software and the place the config came from. */
     json_object_del(config, "transformers_version");
     json_object_del(config, "_name_or_path");
-    /* What is written is not quantised. */
+    /* What is written is not quantised; ternary weights are rounded by whoever computes with them.
+     */
     json_object_del(config, "quantization_config");
+    if (m->ternary)
+        bad |= json_object_set_new(config, "quantization_config", model_ternary_config());
     if (!bad && model_config_set_dtype(config, DTYPE_F32) == OK)
         return config;
     json_decref(config);

@@ -47,6 +47,7 @@ struct model_param {
                        * forward pass writes: kept with the weights, never trained, not counted */
     bool table;       /* rows are looked up, and nothing is multiplied by it */
     bool linear;      /* the weight of a linear layer of a block */
+    bool head;        /* the weight of the head alone, not the embedding's too */
     /* Kept as codes and scales; its value then stands for the codes (precision/quantize.h). */
     struct quantization quantization;
     bool transposed; /* stored [in, out] in the checkpoint (GPT-2's Conv1D) */
@@ -196,6 +197,7 @@ struct model {
     struct quantization quantization;
     struct name_list unquantized;
     bool stored_quantized; /* the folder says so */
+    bool ternary;          /* BitNet b1.58: blocks compute with rounded weights and activations */
 };
 
 /* All that is wrong with the config is one error. */

@@ -148,7 +148,6 @@ static enum status build_graph(const struct model *m, struct builder *b,
     const struct moe_config *c = m->config;
     struct parts p = {
         .m = m, .b = b, .r = r, .out = out, .hf_root = "model.", .hf_layers = "layers"};
-    struct shape table_shape = shape_of(2, m->language.vocab_size, m->hidden);
     struct routing routing = routing_none();
     parts_begin(&p);
     value_id table = parts_embedding(&p, "embed_tokens.weight", c->init_std);
@@ -162,10 +161,7 @@ static enum status build_graph(const struct model *m, struct builder *b,
     }
     b->block = BLOCK_NONE;
     x = parts_layer_norm(&p, parts_head_input(&p, x), "norm", "norm", c->norm_epsilon);
-    if (!m->language.tied)
-        table =
-            parts_param(&p, "head.weight", "lm_head.weight", table_shape, INIT_NORMAL, c->init_std);
-    parts_head(&p, x, table, 0);
+    parts_head(&p, x, parts_head_weight(&p, table, c->init_std), 0);
     experts_losses(&p, &c->experts, &routing);
     return builder_status(b);
 }

@@ -107,6 +107,18 @@ value_id parts_param(struct parts *p, const char *name, const char *hf_name, str
                                                    .n_pieces = 1});
 }
 
+value_id parts_head_weight(struct parts *p, value_id table, double std)
+{
+    const struct model *m = p->m;
+    if (m->language.tied)
+        return table;
+    value_id w = parts_param(p, "head.weight", "lm_head.weight",
+                             shape_of(2, m->language.vocab_size, m->hidden), INIT_NORMAL, std);
+    if (p->b->status == OK)
+        p->out->params[p->out->n_params - 1].head = true;
+    return w;
+}
+
 /* The weight (n_in > 0) or bias of a linear layer. */
 static value_id linear_param(struct parts *p, const struct linear_spec *s, bool is_bias)
 {
@@ -140,10 +152,24 @@ value_id plain_linear(struct parts *p, value_id x, value_id w, value_id bias)
     return build(p->b, OP_linear, in, bias != VALUE_NONE ? 3 : 2, NO_ATTRS);
 }
 
+/* The weight of each layer in the stack as -1, 0 and 1 times its own scale. */
+static value_id ternary_weight(struct parts *p, value_id w, const struct linear_spec *s)
+{
+    struct attr_set rows = {.name = "rows", .n_ints = s->n_pieces};
+    BUG_ON(s->n_pieces > MAX_ATTR_INTS);
+    for (int i = 0; i < s->n_pieces; i++)
+        rows.ints[i] = s->pieces[i].rows;
+    return build(p->b, OP_ternary_weight, IN(w), &rows, 1);
+}
+
 value_id parts_linear(struct parts *p, value_id x, const struct linear_spec *s)
 {
     value_id w = linear_param(p, s, false);
     value_id bias = s->bias ? linear_param(p, s, true) : VALUE_NONE;
+    if (p->m->ternary) {
+        x = build(p->b, OP_int8_rows, IN(x), NO_ATTRS);
+        w = ternary_weight(p, w, s);
+    }
     value_id y = p->m->adapter ? adapted_linear(p, x, s, w, bias) : plain_linear(p, x, w, bias);
     return build_name(p->b, y, parts_name(p, s->name));
 }

@@ -44,6 +44,9 @@ value_id parts_param(struct parts *p, const char *name, const char *hf_name, str
  */
 value_id parts_embedding(struct parts *p, const char *hf_name, double std);
 
+/* The weight of the head: that table where the config ties them, else "head.weight". */
+value_id parts_head_weight(struct parts *p, value_id table, double std);
+
 /* The same for any parameter: adds it, with what all of them have filled in. */
 value_id parts_add_param(struct parts *p, struct model_param param);
 

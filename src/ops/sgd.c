@@ -3,20 +3,11 @@
  * unchanged; that and seed are adamw's. */
 #include "ops/update_support.h"
 
-static const struct attr_def attrs[] = {
-    {.name = "weight_decay", .type = ATTR_FLOAT},
-    {.name = "seed", .type = ATTR_INT},
-};
+static const struct attr_def attrs[] = {SGD_ATTR_DEFS};
 
 static enum status infer(const struct op_call *c)
 {
-    TRY(need_float(c, 0));
-    TRY(need_like_param(c, 1));
-    TRY(need_number(c, 2));
-    TRY(need_number(c, 4));
-    TRY(need_step(c, 3));
-    if (!(call_float(c, 0) >= 0.0))
-        return REJECT(c, "weight_decay must not be negative");
+    TRY(need_sgd(c));
     out_like(c, 0, 0);
     return OK;
 }

@@ -3,23 +3,11 @@
  * (counts from 1), scale. scale = 0 leaves param and buf unchanged; that and seed are adamw's. */
 #include "ops/update_support.h"
 
-static const struct attr_def attrs[] = {
-    {.name = "momentum", .type = ATTR_FLOAT, .value = {.f = 0.9}},
-    {.name = "nesterov", .type = ATTR_BOOL},
-    {.name = "weight_decay", .type = ATTR_FLOAT},
-    {.name = "seed", .type = ATTR_INT},
-};
+static const struct attr_def attrs[] = {SGD_MOMENTUM_ATTR_DEFS};
 
 static enum status infer(const struct op_call *c)
 {
-    TRY(need_float(c, 0));
-    TRY(need_like_param(c, 1));
-    TRY(need_like_param(c, 2));
-    TRY(need_number(c, 3));
-    TRY(need_number(c, 5));
-    TRY(need_step(c, 4));
-    if (!(call_float(c, 0) >= 0.0 && call_float(c, 2) >= 0.0))
-        return REJECT(c, "momentum and weight_decay must not be negative");
+    TRY(need_sgd_momentum(c));
     out_like(c, 0, 0);
     out_like(c, 1, 2);
     return OK;

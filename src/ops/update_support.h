@@ -215,6 +215,49 @@ static inline struct adafactor_dims adafactor_dims_of(const struct op_call *c)
     return d;
 }
 
+/* ---- gradient descent: attributes, and inputs up to scale ------------------------------------ */
+
+#define SGD_ATTR_DEFS                             \
+    {.name = "weight_decay", .type = ATTR_FLOAT}, \
+    {                                             \
+        .name = "seed", .type = ATTR_INT          \
+    }
+#define SGD_MOMENTUM_ATTR_DEFS                                                                 \
+    {.name = "momentum", .type = ATTR_FLOAT, .value = {.f = 0.9}},                             \
+        {.name = "nesterov", .type = ATTR_BOOL}, {.name = "weight_decay", .type = ATTR_FLOAT}, \
+    {                                                                                          \
+        .name = "seed", .type = ATTR_INT                                                       \
+    }
+enum { SGD_WEIGHT_DECAY };
+enum { SGD_MOMENTUM, SGD_NESTEROV, SGD_MOMENTUM_WEIGHT_DECAY };
+
+/* Inputs param, grad, lr, step, scale. */
+static inline enum status need_sgd(const struct op_call *c)
+{
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(need_number(c, 2));
+    TRY(need_number(c, 4));
+    TRY(need_step(c, 3));
+    if (!(call_float(c, SGD_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "weight_decay must not be negative");
+    return OK;
+}
+
+/* Inputs param, grad, buf, lr, step, scale. */
+static inline enum status need_sgd_momentum(const struct op_call *c)
+{
+    TRY(need_float(c, 0));
+    TRY(need_like_param(c, 1));
+    TRY(need_like_param(c, 2));
+    TRY(need_number(c, 3));
+    TRY(need_number(c, 5));
+    TRY(need_step(c, 4));
+    if (!(call_float(c, SGD_MOMENTUM) >= 0.0 && call_float(c, SGD_MOMENTUM_WEIGHT_DECAY) >= 0.0))
+        return REJECT(c, "momentum and weight_decay must not be negative");
+    return OK;
+}
+
 /* ---- Lion: all its ops have the same attributes ---------------------------------------------- */
 
 enum { LION_BETA1, LION_BETA2, LION_WEIGHT_DECAY, LION_SEED };

@@ -91,10 +91,15 @@ static const struct update_op adafactor_ops[] = {
     {FORMAT_FACTORED, false, OP_adafactor},
     {FORMAT_FACTORED, true, OP_adafactor_master},
 };
-static const struct update_op sgd_ops[] = {{FORMAT_NONE, false, OP_sgd}};
+static const struct update_op sgd_ops[] = {
+    {FORMAT_NONE, false, OP_sgd},
+    {FORMAT_NONE, true, OP_sgd_master},
+};
 static const struct update_op momentum_ops[] = {
     {FORMAT_F32, false, OP_sgd_momentum},
+    {FORMAT_F32, true, OP_sgd_momentum_master},
     {FORMAT_BF16, false, OP_sgd_momentum},
+    {FORMAT_BF16, true, OP_sgd_momentum_master},
 };
 
 static const struct update_rule adamw = {

@@ -31,6 +31,20 @@ static bool is_movable(const struct node *n)
     return n->pass == PASS_NORM || n->pass == PASS_UPDATE;
 }
 
+/* Node k reads v; and what v is made of, where that happens again for k (RECOMPUTE_ALWAYS). */
+static void note_read(const struct graph *g, value_id v, int64_t k, int64_t *last_read)
+{
+    node_id producer = graph_value(g, v)->producer;
+    last_read[value_view_root(g, v)] = k;
+    if (producer == NODE_NONE)
+        return;
+    const struct node *maker = graph_node(g, producer);
+    for (int i = 0; op_get(maker->op)->recompute == RECOMPUTE_ALWAYS && i < maker->n_in; i++) {
+        if (maker->in[i] != VALUE_NONE)
+            last_read[value_view_root(g, maker->in[i])] = k;
+    }
+}
+
 /* last_read[v]: last node reading v's memory through any view. */
 static void find_last_reads(const struct graph *g, int64_t *last_read)
 {
@@ -40,7 +54,7 @@ static void find_last_reads(const struct graph *g, int64_t *last_read)
         const struct node *n = graph_node(g, (node_id)k);
         for (int i = 0; i < n->n_in && !is_movable(n); i++) {
             if (n->in[i] != VALUE_NONE)
-                last_read[value_view_root(g, n->in[i])] = (int64_t)k;
+                note_read(g, n->in[i], (int64_t)k, last_read);
         }
     }
 }

@@ -19,6 +19,7 @@ static const struct {
 } activations[] = {
     {OP_silu_gate, OP_silu_gate_grad, OP_silu_gate_with_grad},
     {OP_gelu_gate, OP_gelu_gate_grad, OP_gelu_gate_with_grad},
+    {OP_relu2_gate, OP_relu2_gate_grad, OP_relu2_gate_with_grad},
     {OP_gelu_bias, OP_gelu_bias_grad, OP_gelu_bias_with_grad},
 };
 

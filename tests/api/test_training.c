@@ -221,7 +221,21 @@ static void the_result_sums_up_the_steps(void **state)
     trial_close(run);
 }
 
-/* 2^64 overflows whatever is computed. */
+/* No shorter than the steps so far were, from the first one on; and nothing after the last. */
+static void what_is_left_is_reckoned_from_the_steps_so_far(void **state)
+{
+    (void)state;
+    struct trial t;
+    double so_far = 0;
+    TRAIN(&t, "max_steps=5");
+    assert_int_equal(t.n_steps, 5);
+    for (int i = 0; i < t.n_steps; i++) {
+        so_far += t.steps[i].seconds;
+        assert_true(t.steps[i].eta_s >= 0.99 * so_far / (i + 1) * (t.n_steps - i - 1));
+    }
+    assert_true(t.steps[t.n_steps - 1].eta_s <= 0);
+}
+
 /* Data of one sequence is an epoch a step. */
 static void epochs_are_counted_in_passes_over_the_data(void **state)
 {
@@ -233,6 +247,7 @@ static void epochs_are_counted_in_passes_over_the_data(void **state)
         expect_within(t.steps[i].epoch, i + 1.0, 1e-9);
 }
 
+/* 2^64 overflows whatever is computed. */
 static void steps_that_overflow_are_counted(void **state)
 {
     (void)state;
@@ -281,6 +296,7 @@ int main(void)
         cmocka_unit_test(evaluating_on_data_without_end_comes_to_an_end),
         cmocka_unit_test(evaluations_change_no_step),
         cmocka_unit_test(the_result_sums_up_the_steps),
+        cmocka_unit_test(what_is_left_is_reckoned_from_the_steps_so_far),
         cmocka_unit_test(epochs_are_counted_in_passes_over_the_data),
         cmocka_unit_test(steps_that_overflow_are_counted),
         cmocka_unit_test(a_loss_that_is_not_finite_ends_the_run_with_advice),

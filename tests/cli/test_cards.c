@@ -98,6 +98,7 @@ static void what_does_not_fit_a_gpu_is_refused_with_a_change_that_does(void **st
     (void)state;
     struct process p;
     PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-1558m.yaml", "--gpu", "rtx3060",
+                "model.n_layer=4", "model.n_embd=4096", "model.n_head=32", "model.n_inner=16384",
                 "offload_optimizer=false", "offload_param=false", "host_memory=16GiB");
     expect_exit(&p, 3);
     expect_stderr(&p, "the GeForce RTX 3060's");
@@ -131,7 +132,7 @@ static void what_fits_no_gpu_says_what_each_lacks(void **state)
 {
     (void)state;
     struct process p;
-    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-350m.yaml", "--gpu", "all",
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-350m.yaml", "--gpu", "all", "model.n_layer=2",
                 "device_memory=100MiB", "offload_param=false", "offload_optimizer=false");
     expect_exit(&p, 3);
     expect_stderr(&p, "does not fit, lacks");

@@ -289,6 +289,28 @@ static void what_a_template_settles_is_in_its_hash(void **state)
     tokenizer_free(t);
 }
 
+/* Rendered by transformers they give the tokens of the models' own: tools/make_chat_jinja_golden.py
+ * has seen to that. */
+static void templates_that_are_written_are_those_that_were_tried(void **state)
+{
+    json_t *tried;
+    size_t n = 0;
+    (void)state;
+    assert_int_equal(
+        json_read_file(&tried, SNUG_SOURCE_DIR "/tests/golden/chat/jinja.json", ERR_DATA), OK);
+    for (const struct chat_family *f = chat_families; f->name; f++) {
+        struct str jinja = {0};
+        if (chat_family_named(f->name) != f)
+            continue; /* another row of the same */
+        assert_int_equal(chat_family_jinja(f, &jinja), OK);
+        assert_string_equal(jinja.text, json_string_value(json_object_get(tried, f->name)));
+        str_release(&jinja);
+        n++;
+    }
+    assert_int_equal(n, json_object_size(tried));
+    json_decref(tried);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_template_that_is_none_of_them_is_refused_with_how_to_name_one),
         cmocka_unit_test(the_tokenizers_own_template_is_found),
         cmocka_unit_test(families_can_be_named),
+        cmocka_unit_test(templates_that_are_written_are_those_that_were_tried),
         cmocka_unit_test(what_a_template_settles_is_in_its_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

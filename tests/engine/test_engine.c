@@ -296,6 +296,28 @@ static void memory_that_is_apart_is_counted_apart(void **state)
     device_close(&apart);
 }
 
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+static void a_closed_engine_has_given_all_memory_back(void **state)
+{
+    const char *overrides[] = {"model_name_or_path=tests/golden/qwen3", "max_seq_length=16",
+                               "device=cpu", "num_threads=1"};
+    struct config *cfg;
+    (void)state;
+    expect_ok(config_load(&cfg, NULL, overrides, ARRAY_LEN(overrides)));
+    expect_ok(config_resolve(cfg, 1));
+    for (int time = 0; time < 2; time++) { /* what is made once for all engines is there by then */
+        struct engine e;
+        int64_t before = mem_live();
+        expect_ok(engine_open(&e, cfg, &(struct engine_options){.untimed = true}));
+        assert_true(mem_live() > before);
+        engine_close(&e);
+        if (time > 0)
+            assert_int_equal(mem_live(), before);
+    }
+    config_free(cfg);
+}
+
 /* ---- timing ---------------------------------------------------------------------------------- */
 
 static void no_kernel_is_timed_unless_a_forecast_wants_it(void **state)
@@ -329,6 +351,7 @@ int main(void)
         cmocka_unit_test(only_training_has_useful_flops_of_a_step),
         cmocka_unit_test(memory_that_is_apart_is_counted_apart),
         cmocka_unit_test(weights_at_home_on_the_host_are_the_same),
+        cmocka_unit_test(a_closed_engine_has_given_all_memory_back),
         cmocka_unit_test(no_kernel_is_timed_unless_a_forecast_wants_it),
     };
     log_set_level(LOG_QUIET);

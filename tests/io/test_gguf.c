@@ -235,6 +235,52 @@ static void quantised_tensors_are_near_the_weights(void **state)
     fixture_release(&f);
 }
 
+/* Of BitNet: what products see is written, in types that hold it as it is. */
+static void ternary_weights_are_written_as_they_are_computed_with(void **state)
+{
+    struct fixture f;
+    struct gguf_read exact, r;
+    json_t *config =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:{s:s, s:s}}", "model_type",
+                  "bitnet", "hidden_act", "silu", "hidden_size", 256, "num_hidden_layers", 1,
+                  "num_attention_heads", 4, "intermediate_size", 512, "vocab_size", 64,
+                  "max_position_embeddings", 32, "tie_word_embeddings", 1, "quantization_config",
+                  "quant_method", "bitnet", "quantization_mode", "online");
+    (void)state;
+    fixture_init(&f, config, NULL);
+    expect_ok(write_file(&f, GGUF_ALL_F32, false));
+    gguf_read_open(&exact, f.path);
+    const struct gguf_read_tensor *t = gguf_read_find(&exact, "blk.0.ffn_down.weight");
+    const float *w = (const float *)t->data;
+    float scale = 0.0f;
+    int64_t n[3] = {0};
+    for (int64_t i = 0; i < t->n_elems; i++)
+        scale = fmaxf(scale, fabsf(w[i]));
+    for (int64_t i = 0; i < t->n_elems; i++) {
+        assert_true(w[i] == 0.0f || fabsf(w[i]) == scale);
+        n[w[i] < 0.0f ? 0 : w[i] > 0.0f ? 2 : 1]++;
+    }
+    /* Of a normal distribution, a third is nearer to 0 than half of the mean size. */
+    for (int i = 0; i < 3; i++)
+        assert_in_range(n[i] * 100 / t->n_elems, 29, 36);
+    expect_ok(write_file(&f, GGUF_MOST_TQ2, true));
+    gguf_read_open(&r, f.path);
+    expect_type(&r, "blk.0.attn_q.weight", GGUF_TQ2_0);
+    expect_type(&r, "token_embd.weight", GGUF_F16);
+    expect_type(&r, "blk.0.attn_sub_norm.weight", GGUF_F32);
+    assert_true(distance(&r, &exact, "blk.0.attn_q.weight") < 5e-4); /* its scale is f16 */
+    assert_true(distance(&r, &exact, "blk.0.ffn_down.weight") < 5e-4);
+    assert_string_equal(json_string_value(json_object_get(r.keys, "general.architecture")),
+                        "bitnet");
+    gguf_read_close(&r);
+    gguf_read_close(&exact);
+    fixture_release(&f);
+    json_decref(config);
+    wide_fixture(&f, true);
+    assert_int_equal(write_file(&f, GGUF_MOST_TQ2, true), ERR_USAGE);
+    fixture_release(&f);
+}
+
 static void rows_that_are_no_whole_blocks_are_stored_wider(void **state)
 {
     struct fixture f;
@@ -257,6 +303,8 @@ static void rows_that_are_no_whole_blocks_are_stored_wider(void **state)
 
 /* ---- tokenizers ---- */
 
+static const char *family; /* of the chat template; NULL: the tokenizer's own */
+
 static void read_tokenizer(struct gguf_read *r, const char *name, int64_t n, const char *config)
 {
     struct scratch scratch;
@@ -272,7 +320,7 @@ static void read_tokenizer(struct gguf_read *r, const char *name, int64_t n, con
     scratch_write(&scratch, "tokenizer.json", text, n_bytes);
     mem_free(text);
     scratch_write_text(&scratch, "tokenizer_config.json", config);
-    expect_ok(gguf_tokenizer_keys(&g, scratch.folder, &facts, &has_one));
+    expect_ok(gguf_tokenizer_keys(&g, scratch.folder, family, &facts, &has_one));
     assert_true(has_one);
     expect_ok(gguf_open(&g, scratch_path(&scratch, "tokenizer.gguf", path)));
     expect_ok(gguf_commit(&g));
@@ -403,6 +451,23 @@ static void character_tokenizers_have_scores_for_merges(void **state)
     }
 }
 
+static void a_chat_template_is_the_tokenizers_unless_one_is_named(void **state)
+{
+    static const char *const families[] = {NULL, "llama3"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        struct gguf_read r;
+        family = families[i];
+        read_tokenizer(&r, "llama3", 704, "{\"chat_template\": \"{{ its_own }}\"}");
+        const char *text = json_string_value(json_object_get(r.keys, "tokenizer.chat_template"));
+        assert_non_null(text);
+        assert_true((strstr(text, "its_own") != NULL) == (i == 0));
+        assert_true((strstr(text, "<|start_header_id|>user") != NULL) == (i == 1));
+        gguf_read_close(&r);
+    }
+    family = NULL;
+}
+
 static void a_way_to_split_without_a_name_is_refused(void **state)
 {
     struct gguf g = {0};
@@ -416,7 +481,8 @@ static void a_way_to_split_without_a_name_is_refused(void **state)
     expect_ok(file_read(GOLDEN "/tokenizer/words.json", &text, &n_bytes));
     scratch_write(&scratch, "tokenizer.json", text, n_bytes);
     mem_free(text);
-    assert_int_equal(gguf_tokenizer_keys(&g, scratch.folder, &facts, &has_one), ERR_UNSUPPORTED);
+    assert_int_equal(gguf_tokenizer_keys(&g, scratch.folder, NULL, &facts, &has_one),
+                     ERR_UNSUPPORTED);
     expect_message("pre_tokenizer");
     gguf_release(&g);
     scratch_release(&scratch);
@@ -535,7 +601,7 @@ static enum status list_tokenizer(const char *folder)
     struct gguf g = {0};
     struct language_facts facts = {.vocab_size = 1000, .bos_token = -1, .eos_token = -1};
     bool has_one;
-    enum status status = gguf_tokenizer_keys(&g, folder, &facts, &has_one);
+    enum status status = gguf_tokenizer_keys(&g, folder, NULL, &facts, &has_one);
     if (status == OK)
         status = str_status(&g.keys);
     gguf_release(&g);
@@ -576,9 +642,11 @@ int main(void)
         cmocka_unit_test(models_are_what_llama_cpp_makes_of_them),
         cmocka_unit_test(q4_k_m_gives_more_bits_to_some),
         cmocka_unit_test(quantised_tensors_are_near_the_weights),
+        cmocka_unit_test(ternary_weights_are_written_as_they_are_computed_with),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_stored_wider),
         cmocka_unit_test(byte_level_tokenizers_are_what_llama_cpp_makes_of_them),
         cmocka_unit_test(character_tokenizers_have_scores_for_merges),
+        cmocka_unit_test(a_chat_template_is_the_tokenizers_unless_one_is_named),
         cmocka_unit_test(a_way_to_split_without_a_name_is_refused),
         cmocka_unit_test(models_without_a_form_are_refused_by_name),
         cmocka_unit_test(a_tokenizer_that_is_larger_than_the_model_is_refused),

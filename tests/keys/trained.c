@@ -250,6 +250,40 @@ void key_bnb_4bit_compute_dtype(void)
     REFUSED("says another", "adapter=qlora", "bnb_4bit_compute_dtype=float32", "bf16=true");
 }
 
+void key_llm_int8_skip_modules(void)
+{
+    struct trial head, all;
+    int64_t plain = FROZEN("adapter=qlora", WIDE),
+            kept = FROZEN("adapter=qlora", WIDE, "llm_int8_skip_modules=[lm_head, down_proj]");
+    assert_true(kept > plain);
+    TRAIN(&head, "adapter=qlora", WIDE);
+    TRAIN(&all, "adapter=qlora", WIDE, "llm_int8_skip_modules=[]");
+    assert_true(all.plan.breakdown[SNUG_MEMORY_FROZEN] < plain);
+    assert_true(all.steps[0].loss != head.steps[0].loss);
+    expect_within(all.steps[0].loss, head.steps[0].loss, 0.05);
+    REFUSED("write load_in_4bit: true or load_in_8bit: true too", "llm_int8_skip_modules=[]");
+}
+
+/* Norms before the last layer of each half, and nothing else, are parameters beside a Llama's. */
+void key_quantization(void)
+{
+    enum { N = 12 };
+    struct trial plain, t, again;
+    TRAIN(&plain, "max_steps=1");
+    TRAIN(&t, "quantization=bitnet", "max_steps=12", "learning_rate=0.01", trial_text());
+    assert_true(t.plan.n_params > plain.plan.n_params);
+    assert_int_equal(t.plan.n_trainable, t.plan.n_params);
+    assert_int_equal(t.n_steps, N);
+    assert_true(t.steps[N - 1].loss < 0.9 * t.steps[0].loss);
+    TRAIN(&again, "quantization=bitnet", "max_steps=12", "learning_rate=0.01", trial_text(),
+          "gradient_checkpointing=true");
+    assert_true(trial_same_losses(&t, &again));
+    REFUSED("trains the weights themselves", "quantization=bitnet", "adapter=lora");
+    REFUSED("model_type llama", "quantization=bitnet", "model.model_type=qwen3");
+    REFUSED("are of another", "quantization=bitnet",
+            "model=", "model_name_or_path=tests/golden/llama");
+}
+
 /* ---- frozen parameters ----------------------------------------------------------------------- */
 
 void key_freeze(void)

@@ -193,6 +193,19 @@ static void label_smoothing_and_z_loss_equal_those_of_torch(void **state)
         check_training(golden_names[i], &r, "smooth_loss", "smooth_grad", 1e-5);
 }
 
+/* Weights and activations are rounded: in double as PyTorch does, and in f32 the same way where no
+ * number is next to the middle between two, as in the golden batch. */
+static void a_bitnet_is_what_transformers_computes(void **state)
+{
+    struct model_request plain = request(MODEL_TRAIN, DTYPE_F32),
+                         wide = request(MODEL_TRAIN, DTYPE_F64);
+    (void)state;
+    check_logits("bitnet", "config.json", DTYPE_F64, 5e-7);
+    check_training("bitnet", &wide, "loss", "grad", 2e-6);
+    check_logits("bitnet", "config_v4.json", DTYPE_F32, 1e-5);
+    check_training("bitnet", &plain, "loss", "grad", 1e-5);
+}
+
 /* One call of a decoding graph: `n` tokens of every sequence from `first` on. */
 static void decode(struct golden *g, const int32_t *tokens, int first, int n)
 {
@@ -315,6 +328,7 @@ int main(void)
         cmocka_unit_test(logits_in_double_are_closer_still),
         cmocka_unit_test(loss_and_every_gradient_equal_those_of_transformers),
         cmocka_unit_test(gradients_in_double_are_closer_still),
+        cmocka_unit_test(a_bitnet_is_what_transformers_computes),
         cmocka_unit_test(label_smoothing_and_z_loss_equal_those_of_torch),
         cmocka_unit_test(decoding_with_a_cache_gives_the_same_logits),
         cmocka_unit_test(parameters_come_in_one_order_for_every_purpose),

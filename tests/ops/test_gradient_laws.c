@@ -1,6 +1,7 @@
 /* The laws of gradients, over op_table x samples in f64 with the reference kernels:
  *
- *  1. The gradient of <output, r> for random r is what central differences say.
+ *  1. The gradient of <output, r> for random r is what central differences say; of ops that are
+ *     straight-through it is r.
  *  2. It does not depend on which other gradients are wanted.
  *  3. An output through which an op cannot differentiate refuses a gradient; none is dropped.
  *
@@ -184,6 +185,12 @@ static void compare_input(const struct law_case *c, struct eval *e, int output, 
     mem_free(u);
 }
 
+static void compare_straight(const struct law_case *c, const double *r, const double *grad)
+{
+    if (!grad || memcmp(grad, r, (size_t)n_elems(c, c->in[0]) * sizeof(*r)) != 0)
+        law_failed(c, "the gradient of input 0 is not that of output 0");
+}
+
 static void compare_output(const struct law_case *c, int output, const struct gradients *d)
 {
     struct eval *e;
@@ -200,7 +207,9 @@ static void compare_output(const struct law_case *c, int output, const struct gr
     fill_seed(&seed);
     law_case_fill(c, e);
     for (int i = 0; i < c->sample.n_in; i++) {
-        if (is_wanted(c, i))
+        if (is_wanted(c, i) && c->def->straight_through)
+            compare_straight(c, r, d->of[i]);
+        else if (is_wanted(c, i))
             compare_input(c, e, output, r, i, d->of[i]);
     }
     eval_free(e);

@@ -181,7 +181,7 @@ static void a_master_goes_to_the_update_that_has_one(void **state)
     graph_free(n.g);
 }
 
-static void momentum_is_kept_in_f32_or_bf16_and_never_has_a_master(void **state)
+static void momentum_is_kept_in_f32_or_bf16_beside_a_master_or_not(void **state)
 {
     const enum format formats[] = {FORMAT_F32, FORMAT_BF16};
     (void)state;
@@ -195,8 +195,10 @@ static void momentum_is_kept_in_f32_or_bf16_and_never_has_a_master(void **state)
         o.momentum = 0.9;
         net_init(&n);
         expect_ok(net_finish(&n, &o));
-        assert_int_equal(count_nodes(&n, OP_sgd_momentum), N_PARAMS);
-        assert_null(kept(&n, "master.", "weight", ""));
+        assert_int_equal(count_nodes(&n, OP_sgd_momentum) + count_nodes(&n, OP_sgd_momentum_master),
+                         N_PARAMS);
+        assert_int_equal(count_nodes(&n, OP_sgd_momentum_master) > 0, p.masters);
+        assert_int_equal(kept(&n, "master.", "weight", "") != NULL, p.masters);
         graph_free(n.g);
     }
 }
@@ -367,7 +369,7 @@ int main(void)
         cmocka_unit_test(block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32),
         cmocka_unit_test(a_rule_without_an_op_for_a_format_says_so),
         cmocka_unit_test(a_master_goes_to_the_update_that_has_one),
-        cmocka_unit_test(momentum_is_kept_in_f32_or_bf16_and_never_has_a_master),
+        cmocka_unit_test(momentum_is_kept_in_f32_or_bf16_beside_a_master_or_not),
         cmocka_unit_test(sgd_keeps_a_buffer_only_with_momentum),
         cmocka_unit_test(decay_and_rounding_seeds_are_each_parameters_own),
         cmocka_unit_test(the_norm_belongs_to_no_block),

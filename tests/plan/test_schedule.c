@@ -69,6 +69,25 @@ static void an_update_waits_for_the_last_reader_of_its_parameter(void **state)
     expect_order(&s, want, ARRAY_LEN(want));
 }
 
+static void an_update_waits_for_what_is_made_of_its_parameter_again(void **state)
+{
+    struct step s;
+    (void)state;
+    step_init(&s);
+    value_id x = matrix(&s, "x", ROLE_INPUT), dy = matrix(&s, "dy", ROLE_INPUT);
+    value_id w = matrix(&s, "w", ROLE_PARAMETER);
+    value_id rounded =
+        build(&s.b, OP_ternary_weight, IN(w), ATTRS({.name = "rows", .n_ints = 1, .ints = {4}}));
+    s.b.pass = PASS_BACKWARD;
+    value_id dw = build(&s.b, OP_linear_grad_weight, IN(dy, x), NO_ATTRS);
+    value_id dx = build(&s.b, OP_linear_grad_input, IN(dy, rounded), NO_ATTRS);
+    (void)build(&s.b, OP_add, IN(dx, x), NO_ATTRS);
+    update(&s, w, dw);
+    const enum op_id want[] = {OP_ternary_weight, OP_linear_grad_weight, OP_linear_grad_input,
+                               OP_sgd, OP_add};
+    expect_order(&s, want, ARRAY_LEN(want));
+}
+
 static void without_a_later_reader_it_follows_its_gradient(void **state)
 {
     struct step s;
@@ -109,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_waits_for_the_last_reader_of_its_parameter),
+        cmocka_unit_test(an_update_waits_for_what_is_made_of_its_parameter_again),
         cmocka_unit_test(without_a_later_reader_it_follows_its_gradient),
         cmocka_unit_test(updates_of_a_block_stand_together_behind_its_last_gradient),
     };

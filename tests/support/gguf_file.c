@@ -83,8 +83,8 @@ static void block_size(uint32_t type, int64_t *elems, int64_t *bytes)
     static const struct {
         uint32_t type;
         int64_t elems, bytes;
-    } sizes[] = {{0, 1, 4},   {1, 1, 2},      {30, 1, 2},     {8, 32, 34},
-                 {2, 32, 18}, {12, 256, 144}, {13, 256, 176}, {14, 256, 210}};
+    } sizes[] = {{0, 1, 4},      {1, 1, 2},      {30, 1, 2},     {8, 32, 34},  {2, 32, 18},
+                 {12, 256, 144}, {13, 256, 176}, {14, 256, 210}, {35, 256, 66}};
     size_t i = 0;
     while (i + 1 < ARRAY_LEN(sizes) && sizes[i].type != type)
         i++;
@@ -222,6 +222,9 @@ static float element(uint32_t type, const uint8_t *block, int i)
         return half_at(block) * (float)((block[2 + i % 16] >> (i / 16 * 4) & 15) - 8);
     if (type == 14)
         return of_q6_k(block, i);
+    if (type == 35) /* 2 bits each: elements that are 32 apart share a byte */
+        return half_at(block + 64) *
+               (float)((block[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1);
     return type == 12 || type == 13 ? of_affine(block, i, type == 13) : plain(type, block);
 }
 

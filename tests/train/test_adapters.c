@@ -86,6 +86,17 @@ static void weights_quantised_when_loaded_are_those_that_were_stored(void **stat
     assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
 }
 
+static void so_are_those_in_8_bits(void **state)
+{
+    const char *adapter = "adapter_name_or_path=tests/golden/adapters/llama_lora";
+    struct trained stored, made;
+    (void)state;
+    train_golden("cpu", "llama_int8", 1, adapter, NULL, &stored);
+    train_golden("cpu", "llama", 1, adapter, "load_in_8bit=true", &made);
+    assert_memory_equal(stored.losses, made.losses, sizeof(made.losses));
+    assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
+}
+
 static void expect_equal(const struct trained *a, const struct trained *b)
 {
     assert_memory_equal(a->losses, b->losses, sizeof(a->losses));
@@ -206,6 +217,7 @@ int main(void)
         cmocka_unit_test(micro_batches_and_unfused_ops_give_them_too),
         cmocka_unit_test(bf16_follows_the_f32_losses),
         cmocka_unit_test(weights_quantised_when_loaded_are_those_that_were_stored),
+        cmocka_unit_test(so_are_those_in_8_bits),
         cmocka_unit_test(plans_change_no_bit_of_any_loss),
         cmocka_unit_test(a_smaller_budget_changes_no_bit_either),
         cmocka_unit_test(frozen_weights_are_fetched_and_never_written_back),

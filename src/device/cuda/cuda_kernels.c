@@ -60,6 +60,8 @@ static const struct {
     {kernels_muon_update_master, BATCH(cuda_batch_muon_update)},
     {kernels_sgd, BATCH(cuda_batch_sgd)},
     {kernels_sgd_momentum, BATCH(cuda_batch_sgd_momentum)},
+    {kernels_sgd_master, BATCH(cuda_batch_sgd)},
+    {kernels_sgd_momentum_master, BATCH(cuda_batch_sgd_momentum)},
     {kernels_accumulate, BATCH(cuda_batch_accumulate)},
 };
 

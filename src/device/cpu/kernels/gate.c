@@ -14,6 +14,15 @@ struct gate {
     double (*at)(double x), (*slope)(double x); /* of the reference */
 };
 
+static inline float relu2(float x)
+{
+    return x < 0.0f ? 0.0f : x * x; /* what is no number stays so */
+}
+static inline float relu2_slope(float x)
+{
+    return x < 0.0f ? 0.0f : 2.0f * x;
+}
+
 #define GATE(name, f, f_slope, ref_f, ref_f_slope)                                               \
     static void name##_forward(float *y, const float *g, const float *u, int64_t n)              \
     {                                                                                            \
@@ -42,6 +51,7 @@ struct gate {
                                             name##_slope_at};
 GATE(silu, silu, silu_slope, ref_silu(x), ref_silu_slope(x))
 GATE(gelu, gelu_tanh, gelu_tanh_slope, ref_gelu(x, true), ref_gelu_slope(x, true))
+GATE(relu2, relu2, relu2_slope, x < 0 ? 0 : x * x, x < 0 ? 0 : 2 * x)
 #undef GATE
 
 /* ---- blocks --------------------------------------------------------------------------------- */
@@ -152,3 +162,4 @@ static void reference_grad(const struct op_call *c, const struct gate *gate)
     LIST(name##_gate_with_grad, name##_grad_blocked, name##_grad_reference)
 KERNELS(silu)
 KERNELS(gelu)
+KERNELS(relu2)

@@ -1,8 +1,11 @@
-/* sgd.c: gradient descent, plain and with momentum. */
+/* sgd.c: gradient descent, plain and with momentum, on the parameter or on its master. */
 #include <string.h>
 
-#include "device/cpu/kernels/update.h"
+#include "device/cpu/kernels/update_call.h"
 #include "device/cpu/support/ref.h"
+#include "ops/update_support.h"
+
+enum { PLAIN_LR = 2, MOMENTUM_LR = 3 }; /* inputs; step and scale follow */
 
 struct sgd {
     float lr, scale, weight_decay, momentum;
@@ -43,102 +46,67 @@ static void sgd_momentum_block(const void *rule, float *const *block, const floa
 
 static enum status sgd_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct update_stream param = {
-        .in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
     const struct sgd rule = {
-        .lr = (float)ref_get(&c->in[2], 0),
-        .scale = (float)ref_get(&c->in[4], 0),
-        .weight_decay = (float)call_float(c, 0),
+        .lr = (float)ref_get(&c->in[PLAIN_LR], 0),
+        .scale = (float)ref_get(&c->in[PLAIN_LR + 2], 0),
+        .weight_decay = (float)call_float(c, SGD_WEIGHT_DECAY),
     };
-    const struct update u = {.streams = &param,
-                             .n_streams = 1,
-                             .grad = &c->in[1],
-                             .apply = sgd_block,
-                             .rule = &rule,
-                             .draw = update_draw_of(c, 1, 3)};
-    if (update_is_skipped(&c->in[4]))
-        update_copy(&param, 1);
-    else
-        update_run(x, &u);
-    return OK;
+    return update_call_run(x, c, 0, PLAIN_LR, sgd_block, &rule);
 }
 
 static enum status sgd_momentum_blocked(const struct kernel_ctx *x, const struct op_call *c)
 {
-    const struct update_stream streams[] = {
-        {.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM},
-        {.in = &c->in[2], .out = &c->out[1], .rounding = ROUND_STATE1}};
     const struct sgd rule = {
-        .lr = (float)ref_get(&c->in[3], 0),
-        .scale = (float)ref_get(&c->in[5], 0),
-        .weight_decay = (float)call_float(c, 2),
-        .momentum = (float)call_float(c, 0),
-        .nesterov = call_bool(c, 1),
-        .first = ref_get(&c->in[4], 0) <= 1.0,
+        .lr = (float)ref_get(&c->in[MOMENTUM_LR], 0),
+        .scale = (float)ref_get(&c->in[MOMENTUM_LR + 2], 0),
+        .weight_decay = (float)call_float(c, SGD_MOMENTUM_WEIGHT_DECAY),
+        .momentum = (float)call_float(c, SGD_MOMENTUM),
+        .nesterov = call_bool(c, SGD_NESTEROV),
+        .first = ref_get(&c->in[MOMENTUM_LR + 1], 0) <= 1.0,
     };
-    const struct update u = {.streams = streams,
-                             .n_streams = 2,
-                             .grad = &c->in[1],
-                             .apply = sgd_momentum_block,
-                             .rule = &rule,
-                             .draw = update_draw_of(c, 3, 4)};
-    if (update_is_skipped(&c->in[5]))
-        update_copy(streams, 2);
-    else
-        update_run(x, &u);
-    return OK;
+    return update_call_run(x, c, 1, MOMENTUM_LR, sgd_momentum_block, &rule);
+}
+
+static void sgd_element(const struct op_call *c, const void *rule, int64_t i, double grad,
+                        double *p, double *state)
+{
+    (void)rule;
+    (void)i;
+    (void)state;
+    double scale = ref_get(&c->in[PLAIN_LR + 2], 0);
+    *p -= ref_get(&c->in[PLAIN_LR], 0) * (scale * grad + call_float(c, SGD_WEIGHT_DECAY) * *p);
+}
+
+static void sgd_momentum_element(const struct op_call *c, const void *rule, int64_t i, double grad,
+                                 double *p, double *state)
+{
+    (void)rule;
+    (void)i;
+    double lr = ref_get(&c->in[MOMENTUM_LR], 0), t = ref_get(&c->in[MOMENTUM_LR + 1], 0);
+    double momentum = call_float(c, SGD_MOMENTUM);
+    double g =
+        ref_get(&c->in[MOMENTUM_LR + 2], 0) * grad + call_float(c, SGD_MOMENTUM_WEIGHT_DECAY) * *p;
+    *state = t <= 1.0 ? g : momentum * *state + g;
+    *p -= lr * (call_bool(c, SGD_NESTEROV) ? g + momentum * *state : *state);
 }
 
 static enum status sgd_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
-    (void)x;
-    const struct update_stream param = {
-        .in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
-    const struct update_draw draw = update_draw_of(c, 1, 3);
-    double lr = ref_get(&c->in[2], 0), scale = ref_get(&c->in[4], 0);
-    if (update_is_skipped(&c->in[4])) {
-        update_copy(&param, 1);
-        return OK;
-    }
-    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
-        double p = ref_get(&c->in[0], i);
-        double g = scale * ref_get(&c->in[1], i) + call_float(c, 0) * p;
-        update_set(&param, i, p - lr * g, &draw);
-    }
-    return OK;
+    return update_call_reference(x, c, 0, PLAIN_LR, sgd_element, NULL);
 }
 
 static enum status sgd_momentum_reference(const struct kernel_ctx *x, const struct op_call *c)
 {
-    (void)x;
-    const struct update_stream streams[] = {
-        {.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM},
-        {.in = &c->in[2], .out = &c->out[1], .rounding = ROUND_STATE1}};
-    double lr = ref_get(&c->in[3], 0), scale = ref_get(&c->in[5], 0), t = ref_get(&c->in[4], 0);
-    double momentum = call_float(c, 0);
-    const struct update_draw draw = update_draw_of(c, 3, 4);
-    if (update_is_skipped(&c->in[5])) {
-        update_copy(streams, 2);
-        return OK;
-    }
-    for (int64_t i = 0; i < shape_elems(&c->out[0].shape); i++) {
-        double p = ref_get(&c->in[0], i);
-        double g = scale * ref_get(&c->in[1], i) + call_float(c, 2) * p;
-        double buf = t <= 1.0 ? g : momentum * ref_get(&c->in[2], i) + g;
-        update_set(&streams[0], i, p - lr * (call_bool(c, 1) ? g + momentum * buf : buf), &draw);
-        update_set(&streams[1], i, buf, &draw);
-    }
-    return OK;
+    return update_call_reference(x, c, 1, MOMENTUM_LR, sgd_momentum_element, NULL);
 }
 
-const struct kernel cpu_kernels_sgd[] = {
-    {"blocked", cpu_declines_f64, NULL, sgd_blocked},
-    {"reference", NULL, NULL, sgd_reference},
-    KERNEL_END,
-};
-
-const struct kernel cpu_kernels_sgd_momentum[] = {
-    {"blocked", cpu_declines_f64, NULL, sgd_momentum_blocked},
-    {"reference", NULL, NULL, sgd_momentum_reference},
-    KERNEL_END,
-};
+#define LIST(op, fast, slow)                       \
+    const struct kernel cpu_kernels_##op[] = {     \
+        {"blocked", cpu_declines_f64, NULL, fast}, \
+        {"reference", NULL, NULL, slow},           \
+        KERNEL_END,                                \
+    };
+LIST(sgd, sgd_blocked, sgd_reference)
+LIST(sgd_master, sgd_blocked, sgd_reference)
+LIST(sgd_momentum, sgd_momentum_blocked, sgd_momentum_reference)
+LIST(sgd_momentum_master, sgd_momentum_blocked, sgd_momentum_reference)

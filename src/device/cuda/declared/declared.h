@@ -28,7 +28,8 @@ kernel_declines cuda_declines_unless_half;
 /* elementwise.c */
 kernel_declines cuda_fill_declines, cuda_cast_declines, cuda_transpose_declines,
     cuda_embedding_grad_declines, cuda_rotary_declines, cuda_rotary_vectors_declines;
-kernel_workspace cuda_gelu_bias_grad_workspace, cuda_embedding_grad_workspace;
+kernel_workspace cuda_gelu_bias_grad_workspace, cuda_embedding_grad_workspace,
+    cuda_ternary_workspace;
 
 /* sums.c */
 kernel_declines cuda_sum_boxes_declines;

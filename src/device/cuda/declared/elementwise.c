@@ -6,6 +6,7 @@
 #include "device/cuda/declared/declared.h"
 #include "device/cuda/declared/sums.h"
 #include "ops/layer_support.h"
+#include "ops/ternary.h"
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
@@ -101,6 +102,14 @@ int64_t cuda_embedding_grad_workspace(const struct op_call *c, const struct kern
     struct embedding_layout l = embedding_layout_of(c);
     (void)env;
     return 4 * l.pairs_bytes + l.counts_bytes + l.edges_bytes;
+}
+
+/* ---- ternary_weight -------------------------------------------------------------------------- */
+
+int64_t cuda_ternary_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return c->attrs[TERNARY_ROWS].n_ints * TERNARY_PARTS * (int64_t)sizeof(double);
 }
 
 /* ---- transpose ------------------------------------------------------------------------------- */

@@ -37,6 +37,10 @@ struct embedding_layout {
 };
 struct embedding_layout embedding_layout_of(const struct op_call *c);
 
+/* ---- ternary_weight (kernels/ternary.cu) ----------------------------------------------------- */
+
+enum { TERNARY_PARTS = 256 }; /* sums of a piece, and threads that add them up */
+
 /* ---- rotary (kernels/rotary.cu) -------------------------------------------------------------- */
 
 enum { ROTARY_MOST_PAIRS = 512 }; /* of a head, where vectors are loaded */

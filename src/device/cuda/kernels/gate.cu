@@ -16,6 +16,18 @@ struct silu_fn {
     }
 };
 
+struct relu2_fn {
+    template <bool> static __device__ __forceinline__ float at(float x)
+    {
+        return x < 0.0f ? 0.0f : x * x; /* what is no number stays so */
+    }
+    template <bool> static __device__ __forceinline__ float slope(float x, float &y)
+    {
+        y = x < 0.0f ? 0.0f : x * x;
+        return x < 0.0f ? 0.0f : 2.0f * x;
+    }
+};
+
 /* Where vector i of y lies. Divisions of 64 bits take several times longer than those of 32. */
 struct gate_place {
     int64_t row, column; /* column in vectors */
@@ -128,3 +140,6 @@ CUDA_RUN(silu_gate_with_grad, vectors, gate_grad<silu_fn, true>)
 CUDA_RUN(gelu_gate, vectors, gate_forward<gelu_tanh_fn>)
 CUDA_RUN(gelu_gate_grad, vectors, gate_grad<gelu_tanh_fn, false>)
 CUDA_RUN(gelu_gate_with_grad, vectors, gate_grad<gelu_tanh_fn, true>)
+CUDA_RUN(relu2_gate, vectors, gate_forward<relu2_fn>)
+CUDA_RUN(relu2_gate_grad, vectors, gate_grad<relu2_fn, false>)
+CUDA_RUN(relu2_gate_with_grad, vectors, gate_grad<relu2_fn, true>)

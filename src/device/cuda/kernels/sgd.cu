@@ -1,5 +1,6 @@
-/* sgd.cu: gradient descent, plain and with momentum. */
+/* sgd.cu: gradient descent, plain and with momentum, on the parameter or on its master. */
 #include "device/cuda/kernels/update.cuh"
+#include "ops/update_support.h"
 
 struct sgd_rule {
     static constexpr int N_STATES = 0;
@@ -81,43 +82,24 @@ static void fill_head(struct update_head<typename RULE::attrs> *h, const struct 
     h->lr = (const float *)c->in[at].data;
     h->step = (const int32_t *)c->in[at + 1].data;
     h->scale = (const float *)c->in[at + 2].data;
-    h->target = c->in[0].dtype;
     h->grad = c->in[1].dtype;
 }
 
 static enum status add_sgd(struct update_launch<sgd_rule> *l, const struct op_call *c)
 {
     struct update_head<sgd_rule::attrs> h;
-    struct update_tensor t = {};
     fill_head<sgd_rule>(&h, c, 2);
-    TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.target));
-    t.grad = c->in[1].data;
-    t.n_elems = shape_elems(&c->in[0].shape);
-    t.first_element = c->first_element;
-    t.weight_decay = (float)call_float(c, 0);
-    t.seed = (uint64_t)call_int(c, 1);
-    h.vectors = update_aligned(&t);
-    return update_add(l, &h, &t);
+    return update_add_call(l, &h, c, (float)call_float(c, SGD_WEIGHT_DECAY));
 }
 
 static enum status add_sgd_momentum(struct update_launch<sgd_momentum_rule> *l,
                                     const struct op_call *c)
 {
     struct update_head<sgd_momentum_rule::attrs> h;
-    struct update_tensor t = {};
     fill_head<sgd_momentum_rule>(&h, c, 3);
-    h.state[0] = c->in[2].dtype;
-    h.attrs.momentum = call_float(c, 0);
-    h.attrs.nesterov = call_bool(c, 1);
-    TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.target));
-    TRY(update_in_place(l->x, &c->in[2], &c->out[1], &t.state[0]));
-    t.grad = c->in[1].data;
-    t.n_elems = shape_elems(&c->in[0].shape);
-    t.first_element = c->first_element;
-    t.weight_decay = (float)call_float(c, 2);
-    t.seed = (uint64_t)call_int(c, 3);
-    h.vectors = update_aligned(&t);
-    return update_add(l, &h, &t);
+    h.attrs.momentum = call_float(c, SGD_MOMENTUM);
+    h.attrs.nesterov = call_bool(c, SGD_NESTEROV);
+    return update_add_call(l, &h, c, (float)call_float(c, SGD_MOMENTUM_WEIGHT_DECAY));
 }
 
 template <typename RULE>
@@ -158,4 +140,8 @@ static enum status sgd_momentum_run(const struct kernel_ctx *x, const struct op_
 
 CUDA_RUN(sgd, vectors, sgd_run)
 
+CUDA_RUN(sgd_master, vectors, sgd_run)
+
 CUDA_RUN(sgd_momentum, vectors, sgd_momentum_run)
+
+CUDA_RUN(sgd_momentum_master, vectors, sgd_momentum_run)
