@@ -67,6 +67,11 @@ static enum status check_batch(const struct config *cfg)
                     "%s: dynamic_batch changes how a step is cut into micro-batches, and with "
                     "group_by_length (%s) steps are cut by length: leave one of them out",
                     config_where(cfg, "dynamic_batch"), config_where(cfg, "group_by_length"));
+    if (cfg->micro_batch_group != CONFIG_AUTO && cfg->micro_batch_group > 1)
+        return FAIL(ERR_CONFIG,
+                    "%s: dynamic_batch changes how many micro-batches a step has, and "
+                    "micro_batch_group (%s) says how many go together: leave that to the planner",
+                    config_where(cfg, "dynamic_batch"), config_where(cfg, "micro_batch_group"));
     if (cfg->predictive_phases != CONFIG_PHASES_NONE)
         return FAIL(ERR_CONFIG,
                     "%s: probe batches of predictive_phases (%s) are micro-batches, which "
