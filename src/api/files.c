@@ -174,6 +174,14 @@ struct exporting {
     struct snug_exported *out;
 };
 
+/* The one that the config names; NULL: the tokenizer's own. */
+static const char *chat_family(const struct config *cfg)
+{
+    if (cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT)
+        return NULL;
+    return config_choice_name("chat_template", (int)cfg->chat_template);
+}
+
 /* A tokenizer is the model's; an adapter's folder may have none. */
 static const char *extras_folder(const struct exporting *e)
 {
@@ -201,6 +209,7 @@ static enum status write_export(const struct exporting *e, struct parameter_stre
         .base = e->cfg->model_name_or_path,
         .weights_folder = e->out->weights,
         .extras_folder = extras_folder(e),
+        .chat_family = chat_family(e->cfg),
     };
     e->out->dtype = dtype_name(dtype);
     count_chosen(&chosen, adapter, e->out);
@@ -240,14 +249,6 @@ static enum status write_gguf_content(const struct exporting *e,
         status = gguf_export_write(g, e->options->out_dir, e->options->force);
     gguf_export_free(g);
     return status;
-}
-
-/* The one that the config names; NULL: the tokenizer's own. */
-static const char *chat_family(const struct config *cfg)
-{
-    if (cfg->chat_template == CONFIG_CHAT_TOKENIZER_DEFAULT)
-        return NULL;
-    return config_choice_name("chat_template", (int)cfg->chat_template);
 }
 
 static enum status write_gguf(const struct exporting *e, struct parameter_stream *stream)

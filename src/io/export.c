@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "base/temporary.h"
+#include "data/chat.h"
 #include "io/hf_dir.h"
 #include "io/json_file.h"
 #include "io/peft.h"
@@ -55,6 +56,24 @@ out:
     return status;
 }
 
+/* What transformers takes before the one in tokenizer_config.json. */
+static enum status write_template(const char *folder, const char *family)
+{
+    const struct chat_family *f = chat_family_named(family);
+    struct str jinja = {0}, path = {0};
+    enum status status;
+    if (!f)
+        return FAIL(ERR_CONFIG, "there is no chat template '%s'", family);
+    str_addf(&path, "%s/chat_template.jinja", folder);
+    TRY_GOTO(str_status(&path), out);
+    TRY_GOTO(chat_family_jinja(f, &jinja), out);
+    TRY_GOTO(file_write_atomic(path.text, jinja.text, jinja.n), out);
+out:
+    str_release(&jinja);
+    str_release(&path);
+    return status;
+}
+
 static enum status check_all_fit_f16(const struct export_content *c)
 {
     for (int i = 0; i < c->n_params; i++) {
@@ -81,7 +100,9 @@ enum status export_write(const char *folder, const struct export_content *c)
     } else {
         TRY(weights_save(folder, c->params, c->n_params, c->tensors, c->stage, &options));
     }
-    return c->extras_folder ? hf_dir_copy_extras(c->extras_folder, folder) : OK;
+    if (c->extras_folder)
+        TRY(hf_dir_copy_extras(c->extras_folder, folder));
+    return c->chat_family ? write_template(folder, c->chat_family) : OK;
 }
 
 /* ---- the folder ---- */

@@ -24,6 +24,7 @@ struct export_content {
     enum dtype dtype;                 /* in the file: F32, BF16 or F16 (F64 is possible too) */
     bool as_in_memory; /* tensors keep their dtypes; `dtype` is only what config.json says */
     const char *extras_folder; /* where tokenizer files are copied from; NULL: there are none */
+    const char *chat_family;   /* the chat template to write; NULL: the tokenizer's own, if any */
     bool adapter;     /* what is written is the model's adapter: PEFT's files (peft.h) instead */
     const char *base; /* then: where the model comes from, as others find it; NULL: nowhere */
     const char *weights_folder; /* where the stage reads; NULL: nowhere */

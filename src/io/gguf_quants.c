@@ -92,7 +92,7 @@ void gguf_block_tq2_0(const float *x, uint8_t *out)
             out[i] = (uint8_t)(out[i] | q << 2 * n);
         }
     }
-    put_u16(out + 64, f16_from_f32(d));
+    put_u16(out + 64, f16_from_f32(fminf(d, 65504.0f))); /* no infinity */
 }
 
 typedef void block_encoder(const float *x, uint8_t *out);

@@ -73,8 +73,10 @@ static void a_run_takes_another_budget(void **state)
     expect_stderr(&p, "device_memory=20KiB is refused, and the run goes on as it was");
     process_release(&p);
     assert_int_equal(file_read(scratch_path(&scratch, "out/metrics.jsonl", path), &text, &n), OK);
-    assert_non_null(strstr(text, "\"wanted\":\"device_memory=400KiB\",\"changed\":true"));
-    assert_non_null(strstr(text, "\"wanted\":\"device_memory=20KiB\",\"changed\":false"));
+    assert_non_null(
+        strstr(text, "\"wanted\":\"device_memory=400KiB\",\"why\":null,\"changed\":true"));
+    assert_non_null(
+        strstr(text, "\"wanted\":\"device_memory=20KiB\",\"why\":null,\"changed\":false"));
     mem_free(text);
 }
 
