@@ -134,8 +134,8 @@ def workloads():
     r = json.load(open(paths[-1]))
     rows = [workload_row(title, r["cases"][name]["ours"], r["cases"][name]["peer"])
             for name, title in WORKLOADS.items() if "step_ms" in r["cases"].get(name, {}).get("ours", {})]
-    return "\n".join([f"Other networks, and fine-tuning ({r['hardware'].upper()}, {r['date']}, {r['steps']} steps; PyTorch compiled unless said, in the same "
-                      "call; settings: bench/results):", "",
+    return "\n".join([f"Other networks, and fine-tuning ({r['hardware'].upper()}, {r['date']}, {r['steps']} steps; PyTorch compiled unless said, on the "
+                      "same day and kind of machine; settings: bench/results):", "",
                       "| case | Snug | PyTorch | predicted memory, time |", "|---|---|---|---|", *rows])
 
 
