@@ -44,9 +44,11 @@ static struct fixture *new_fixture(double rate)
 /* n_in = 1: without a random state. */
 static void run(struct fixture *f, const char *name, int n_in, float *weights)
 {
-    const struct attr attrs[] = {{.i = HEADS},   {.i = HEADS},   {.i = TOKENS},
-                                 {.i = true},    {.i = 0},       {.f = 0.0},
-                                 {.f = f->rate}, {.i = f->seed}, {.f = 0.0}};
+    const struct attr attrs[ATTENTION_N_ATTRS] = {
+        [QKV_HEADS] = {.i = HEADS},           [QKV_KV_HEADS] = {.i = HEADS},
+        [QKV_HEAD_DIM] = {.i = TOKENS},       [ATTENTION_CAUSAL] = {.i = true},
+        [ATTENTION_DROPOUT] = {.f = f->rate}, [ATTENTION_SEED] = {.i = f->seed},
+    };
     const int64_t width = (int64_t)HEADS * TOKENS;
     const struct tensor in[] = {
         {DTYPE_F32, shape_of(3, (int64_t)BATCH, (int64_t)TOKENS, 3 * width), f->qkv},
@@ -113,7 +115,8 @@ static void every_kernel_drops_the_pairs_of_the_definition(void **state)
 {
     struct fixture *f = new_fixture(0.3);
     (void)state;
-    const struct attr attrs[] = {[ATTENTION_DROPOUT] = {.f = 0.3}, [ATTENTION_SEED] = {.i = 3}};
+    const struct attr attrs[ATTENTION_N_ATTRS] = {
+        [ATTENTION_DROPOUT] = {.f = 0.3}, [ATTENTION_SEED] = {.i = 3}};
     const struct tensor rng = {DTYPE_I64, shape_of(1, (int64_t)2), f->rng};
     const struct op_call call = {
         .op = OP_attention, .n_in = 1, .n_out = 0, .in = &rng, .out = NULL, .attrs = attrs};
