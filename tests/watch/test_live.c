@@ -130,7 +130,7 @@ static volatile int stop_writing;
 static void *write_on(void *user)
 {
     struct live *l = user;
-    for (int64_t i = 1; !stop_writing; i++) {
+    for (int64_t i = 1; i == 1 || !stop_writing; i++) { /* it may have begun late */
         live_begin(l);
         l->now.step = i;
         l->now.n_steps = 2 * i;
