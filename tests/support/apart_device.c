@@ -76,16 +76,22 @@ PLACES(DEFINE_RUN)
 static enum status (*const runs[])(const struct kernel_ctx *,
                                    const struct op_call *) = {PLACES(NAME_RUN)};
 
-static const struct kernel *kernels(enum op_id op)
+static struct kernel lists[OP_COUNT][ARRAY_LEN(runs) + 1];
+
+/* Before anything asks: a thread that plans ahead reads them while the run does. */
+static void list_kernels(enum op_id op)
 {
-    static struct kernel lists[OP_COUNT][ARRAY_LEN(runs) + 1];
     const struct kernel *own = cpu_kernels(op);
     for (size_t i = 0; own && own[i].name; i++) {
         assert_true(i < ARRAY_LEN(runs));
         lists[op][i] = own[i];
         lists[op][i].run = runs[i];
     }
-    return own ? lists[op] : NULL;
+}
+
+static const struct kernel *kernels(enum op_id op)
+{
+    return cpu_kernels(op) ? lists[op] : NULL;
 }
 
 /* As on a GPU: what the process takes of it when it is opened, and no more from then on. */
@@ -108,6 +114,8 @@ void apart_device_make(struct device *d)
     ops.copy = copy;
     ops.context_bytes = context_bytes;
     at_opening = cpu->context_bytes(d);
+    for (int op = 0; op < OP_COUNT; op++)
+        list_kernels((enum op_id)op);
     ops.kernels = kernels;
     ops.fill = NULL; /* kernels are not timed */
     ops.time_calls = NULL;
