@@ -47,22 +47,27 @@ enum status executor_new(struct executor **out, struct device *device,
     x->device = device;
     x->position = &x->here;
     for (int t = 0; t < TIER_COUNT; t++) {
-        void *p = NULL;
-        enum status status = device->ops->memory_alloc(device, (enum tier)t, n_bytes[t], &p);
+        enum status status = executor_add_arena(x, (enum tier)t, n_bytes[t]);
         if (status != OK) {
             executor_free(x);
             return status;
         }
-        x->arenas[t] = (struct memory){(enum tier)t, p, n_bytes[t]};
     }
     *out = x;
     return OK;
 }
 
-void executor_free(struct executor *x)
+enum status executor_add_arena(struct executor *x, enum tier t, int64_t n_bytes)
 {
-    if (!x)
-        return;
+    void *p = NULL;
+    BUG_ON(x->arenas[t].base);
+    TRY(x->device->ops->memory_alloc(x->device, t, n_bytes, &p));
+    x->arenas[t] = (struct memory){t, p, n_bytes};
+    return OK;
+}
+
+static void unload(struct executor *x)
+{
     for (size_t i = 0; i < x->programs.n; i++) {
         struct loaded *l = &x->programs.items[i];
         for (size_t k = 0; k < l->n_captures; k++) {
@@ -72,12 +77,29 @@ void executor_free(struct executor *x)
         pool_release(&l->pool);
     }
     vec_release(&x->programs);
-    for (int t = 0; t < TIER_COUNT; t++) {
-        if (x->arenas[t].base)
-            x->device->ops->memory_free(x->device, (enum tier)t, x->arenas[t].base,
-                                        x->arenas[t].n_bytes);
-    }
+}
+
+void executor_drop_arena(struct executor *x, enum tier t)
+{
+    struct memory *m = &x->arenas[t];
+    unload(x);
+    if (m->base)
+        x->device->ops->memory_free(x->device, t, m->base, m->n_bytes);
+    *m = (struct memory){.tier = t};
+}
+
+void executor_free(struct executor *x)
+{
+    if (!x)
+        return;
+    for (int t = 0; t < TIER_COUNT; t++)
+        executor_drop_arena(x, (enum tier)t);
     mem_free(x);
+}
+
+const struct memory *executor_arena(const struct executor *x, enum tier t)
+{
+    return &x->arenas[t];
 }
 
 static struct place place_in(const struct executor *x, enum tier t, int64_t offset)
@@ -308,26 +330,9 @@ const void *executor_output(struct executor *x, int handle, const char *name)
     return port ? place_address(place_in(x, TIER_HOST, port->offset)) : NULL;
 }
 
-/* A copy of pieces, the last of which may be short. */
-enum { PIECE_BYTES = 1 << 20 };
-struct filling {
-    char *to;
-    const char *from;
-    int64_t n_bytes;
-};
-
-static void fill_pieces(const void *job, int64_t first, int64_t last, int thread)
-{
-    const struct filling *f = job;
-    int64_t at = first * PIECE_BYTES, end = MIN(last * PIECE_BYTES, f->n_bytes);
-    (void)thread;
-    memcpy(f->to + at, f->from + at, (size_t)(end - at));
-}
-
 void executor_fill_input(struct executor *x, void *input, const void *from, int64_t n_bytes)
 {
-    const struct filling f = {input, from, n_bytes};
-    team_run(x->device->env.team, (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES, 2, fill_pieces, &f);
+    team_copy(x->device->env.team, input, from, n_bytes);
 }
 
 void *executor_storage_address(struct executor *x, const struct storage_entry *e)

@@ -157,6 +157,20 @@ enum status elastic_look(struct elastic *x, struct session *s, int64_t step, str
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
+/* Where the time went, and what was carried. */
+static void describe_way(const struct budget_record *r, struct str *out)
+{
+    const struct changeover *o = &r->over;
+    char planning[BYTES_TEXT], carrying[BYTES_TEXT], bytes[BYTES_TEXT];
+    str_addf(out, " (planning %s, carrying %s: %s", format_duration(planning, r->planning_s),
+             format_duration(carrying, r->carrying_s), format_bytes(bytes, o->moved_bytes));
+    if (o->memory_bytes > 0)
+        str_addf(out, ", %s of it by way of host memory", format_bytes(bytes, o->memory_bytes));
+    if (o->file_bytes > 0)
+        str_addf(out, ", %s of it by way of a file", format_bytes(bytes, o->file_bytes));
+    str_add(out, ")");
+}
+
 static void describe(const struct session *s, const struct budget_record *r, struct str *out)
 {
     const struct forecast *f = &s->engine.forecast;
@@ -168,6 +182,7 @@ static void describe(const struct session *s, const struct budget_record *r, str
              format_bytes(arena, f->arena_bytes), format_bytes(host, f->host_bytes),
              format_duration(step, f->step_s), r->was_planned ? " beforehand" : "",
              format_duration(time, r->seconds));
+    describe_way(r, out);
 }
 
 /* Other sizes of the micro-batch count too. *idle: none is any better than what there is. */
@@ -203,7 +218,7 @@ static enum status carry_out(struct session *s, const struct elastic_wish *w,
     pool_init(&pool);
     enum status status = choose_batch(s, w, &pool, c, &known, idle);
     if (status == OK && !*idle)
-        status = session_change(s, c, s->config->output_dir);
+        status = session_change(s, c);
     pool_release(&pool);
     return status;
 }
@@ -211,7 +226,8 @@ static enum status carry_out(struct session *s, const struct elastic_wish *w,
 enum status elastic_change(struct elastic *x, struct session *s, const struct elastic_wish *w,
                            int64_t step, struct str *answer, struct budget_record *r)
 {
-    struct session_change c = {.limits = w->limits, .hurries = w->hurries};
+    struct session_change c = {
+        .limits = w->limits, .hurries = w->hurries, .over.folder = s->config->output_dir};
     double began = now_s();
     bool idle;
     enum status status = carry_out(s, w, &c, &idle);
@@ -223,7 +239,10 @@ enum status elastic_change(struct elastic *x, struct session *s, const struct el
                                 .forecast = &s->engine.forecast,
                                 .batch = s->config->per_device_train_batch_size,
                                 .n_micro = s->config->gradient_accumulation_steps,
-                                .seconds = now_s() - began};
+                                .seconds = now_s() - began,
+                                .over = c.over,
+                                .carrying_s = c.carrying_s};
+    r->planning_s = r->seconds - r->carrying_s; /* micro-batches that were looked at with it */
     if (c.is_lost || idle)
         return status;
     note(x, w, status == OK, step);

@@ -12,7 +12,7 @@
 
 #include "data/loader.h"
 #include "engine/ahead.h"
-#include "engine/engine.h"
+#include "engine/changeover.h"
 #include "train/feed.h"
 
 #ifdef __cplusplus
@@ -89,14 +89,15 @@ struct session_change {
     /* afterwards: */
     bool was_planned; /* beforehand */
     bool is_lost;     /* the session cannot go on */
+    struct changeover over;
+    double planning_s, carrying_s; /* programs for these limits; from the old ones to them */
 };
 
-/* Between two steps, while the training loader runs: programs for other limits take the place of
- * those there are, and every step after it gives the bits that it would have given, unless the
- * micro-batch is another: then sums are added up in another order. On failure the
- * session goes on as it was, unless it is lost. `folder`: see engine_change_over. */
-enum status session_change(struct session *s, struct session_change *c,
-                           const char *folder) MUST_CHECK;
+/* c->over.folder is given. Between two steps, while the training loader runs: programs for other
+ * limits take the place of those there are, and every step after it gives the bits that it would
+ * have given, unless the micro-batch is another: then sums are added up in another order. On
+ * failure the session goes on as it was, unless it is lost. */
+enum status session_change(struct session *s, struct session_change *c) MUST_CHECK;
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Makes an open CPU device into one. One device tier at a time. */
+/* Makes an open CPU device into one. One device tier at a time, or two while programs change. */
 void apart_device_make(struct device *d);
 
 /* Whether a CPU opened by the library is to be one (support/opened_apart.c). */
