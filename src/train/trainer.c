@@ -106,10 +106,13 @@ static enum status check_finite(struct loop *l, const struct step_record *r)
                 l->result->last_checkpoint ? l->result->last_checkpoint : "");
 }
 
+/* A change of budgets that found no way back has left no arenas. */
 static void measure_memory(const struct loop *l)
 {
     struct engine *e = &l->s->engine;
     struct train_result *result = l->result;
+    if (!e->executor)
+        return;
     result->arena_bytes = executor_high_water(e->executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(e->executor, TIER_HOST);
     result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));

@@ -25,8 +25,26 @@ static void protect(int how)
     }
 }
 
+static int fails_in, n_failures; /* of apart_fail_allocations */
+
+void apart_fail_allocations(int nth, int n)
+{
+    fails_in = nth;
+    n_failures = n;
+}
+
+static bool is_refused(enum tier t)
+{
+    if (t != TIER_DEVICE || n_failures == 0 || (fails_in > 1 && fails_in--))
+        return false;
+    n_failures--;
+    return true;
+}
+
 static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
 {
+    if (n_bytes > 0 && is_refused(t))
+        return FAIL(ERR_FIT, "no device memory: made up");
     TRY(cpu->memory_alloc(d, t, n_bytes, out));
     if (t != TIER_DEVICE || !*out)
         return OK;
