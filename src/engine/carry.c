@@ -43,12 +43,6 @@ static void release(const struct carry *c, enum tier t, int64_t from, int64_t to
         c->device->ops->memory_release(c->device, t, (char *)m->base + from, to - from);
 }
 
-void carry_nothing_else(const struct carry *c, const struct storage *old)
-{
-    for (int t = 0; t < TIER_COUNT; t++)
-        release(c, (enum tier)t, old->n_bytes[t], executor_arena(c->old, (enum tier)t)->n_bytes);
-}
-
 /* Everything below a passenger has left by then. */
 enum status carry_last(const struct carry *c)
 {

@@ -27,10 +27,6 @@ enum status carry_directly(const struct carry *c, enum passage passage, bool bac
  * here. */
 enum status carry_last(const struct carry *c) MUST_CHECK;
 
-/* What is in the arenas of the old programs between steps and not kept goes back to the system,
- * where its pages can. */
-void carry_nothing_else(const struct carry *c, const struct storage *old);
-
 #ifdef __cplusplus
 }
 #endif

@@ -18,8 +18,10 @@ static void give_back(struct device_room *r, int64_t n_bytes)
 
 void surroundings_without(struct surroundings *s, const struct engine *e)
 {
-    const int64_t *arenas = e->work.n_bytes;
+    int64_t arenas[TIER_COUNT];
     bool apart = e->device->ops->memory_is_apart;
+    for (int t = 0; t < TIER_COUNT; t++)
+        arenas[t] = e->work.n_bytes[t] - executor_resting(e->executor, (enum tier)t);
     int64_t on_host = arenas[TIER_HOST] + (apart ? 0 : arenas[TIER_DEVICE]);
     surroundings_read(s, e->device);
     s->resident_bytes = MAX(s->resident_bytes - on_host, (int64_t)0);
@@ -89,6 +91,7 @@ enum status engine_replan(const struct engine *e, const struct replan *r, struct
     struct surroundings around;
     struct config asked;
     surroundings_without(&around, e);
+    executor_rest(e->executor, &e->work.storage); /* kernels are timed in memory beside it */
     enum status status = begin(e, r, &around, &asked, next);
     if (status == OK)
         status = r->known ? engine_plan_beside(next, request_of(e, r), r->known)
@@ -154,7 +157,7 @@ static enum status set_out(struct change *x, const char *folder, bool alone)
     TRY(executor_new(&c->fresh, e->device, beside));
     TRY(carrier_open(&c->carrier, folder, x->route.memory_bytes, x->route.carrier_bytes,
                      e->device->env.team));
-    carry_nothing_else(c, &e->work.storage);
+    executor_rest(c->old, &e->work.storage);
     TRY(carry_out(c));
     return carry_directly(c, PASSAGE_BEFORE, false);
 }
@@ -243,6 +246,8 @@ static enum status arrive(struct change *x)
     if (status != OK) {
         executor_free(x->e->executor);
         x->e->executor = NULL;
+    } else {
+        executor_rest(x->e->executor, &x->e->work.storage); /* no step has used it yet */
     }
     stay(x);
     return status;

@@ -32,6 +32,7 @@ struct executor {
     struct device *device;
     struct memory arenas[TIER_COUNT];
     int64_t high_water[TIER_COUNT];
+    int64_t resting[TIER_COUNT]; /* of executor_rest */
     VEC(struct loaded) programs;
     uint64_t here;      /* where the position is kept when nobody watches */
     uint64_t *position; /* of executor_publish */
@@ -95,6 +96,24 @@ void executor_free(struct executor *x)
     for (int t = 0; t < TIER_COUNT; t++)
         executor_drop_arena(x, (enum tier)t);
     mem_free(x);
+}
+
+void executor_rest(struct executor *x, const struct storage *kept)
+{
+    const struct device_ops *ops = x->device->ops;
+    for (int t = 0; ops->memory_release && t < TIER_COUNT; t++) {
+        const struct memory *m = &x->arenas[t];
+        int64_t n_bytes = m->n_bytes - kept->n_bytes[t];
+        if (!m->base || n_bytes <= 0)
+            continue;
+        ops->memory_release(x->device, (enum tier)t, (char *)m->base + kept->n_bytes[t], n_bytes);
+        x->resting[t] = t == TIER_DISK ? 0 : n_bytes;
+    }
+}
+
+int64_t executor_resting(const struct executor *x, enum tier t)
+{
+    return x->resting[t];
 }
 
 const struct memory *executor_arena(const struct executor *x, enum tier t)
@@ -306,6 +325,7 @@ enum status executor_run(struct executor *x, int handle, const char *section)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
     if (l->timing)
         TRY(timing_enter(l->timing, s));
+    memset(x->resting, 0, sizeof(x->resting));
     poison_enter(&l->poison);
     publish(x, handle, s->first); /* a replayed section is known by its beginning */
     enum status status = enqueue_section(x, handle, s);

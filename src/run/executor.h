@@ -31,6 +31,11 @@ void executor_free(struct executor *x);
  * and with it every program that was loaded. */
 enum status executor_add_arena(struct executor *x, enum tier t, int64_t n_bytes) MUST_CHECK;
 void executor_drop_arena(struct executor *x, enum tier t);
+/* Between steps: all but what is kept goes back to the system, where pages can (memory_release);
+ * they come again with their next use. */
+void executor_rest(struct executor *x, const struct storage *kept);
+/* Bytes of an arena that have gone so and have not been used since. */
+int64_t executor_resting(const struct executor *x, enum tier t);
 /* For copies between arenas, by the device. */
 const struct memory *executor_arena(const struct executor *x, enum tier t);
 
