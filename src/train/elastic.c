@@ -185,20 +185,20 @@ static void describe(const struct session *s, const struct budget_record *r, str
     describe_way(r, out);
 }
 
-/* Other sizes of the micro-batch count too. *idle: none is any better than what there is. */
+/* Other sizes of the micro-batch count too. Idle: none is any better than what there is. */
 static enum status choose_batch(struct session *s, const struct elastic_wish *w, struct pool *pool,
-                                struct session_change *c, struct decisions *known, bool *idle)
+                                struct session_change *c, struct dynamic_choice *chosen)
 {
-    double step_s;
-    *idle = false;
     if (!s->config->dynamic_batch)
         return OK;
     if (s->ahead)
         ahead_stop(s->ahead);
-    TRY(dynamic_choose(s, &c->limits, pool, &c->batch, &step_s, known));
-    if (c->batch > 0)
-        c->known = known;
-    *idle = w->grows && (c->batch <= s->stages[0].batch || step_s >= s->engine.forecast.step_s);
+    TRY(dynamic_choose(s, &c->limits, pool, chosen));
+    c->batch = chosen->batch;
+    if (chosen->batch > 0)
+        c->known = &chosen->decisions;
+    c->is_idle = w->grows && (chosen->batch <= s->stages[0].batch ||
+                              chosen->step_s >= s->engine.forecast.step_s);
     return OK;
 }
 
@@ -211,14 +211,16 @@ static void note(struct elastic *x, const struct elastic_wish *w, bool granted, 
 }
 
 static enum status carry_out(struct session *s, const struct elastic_wish *w,
-                             struct session_change *c, bool *idle)
+                             struct session_change *c)
 {
-    struct decisions known;
+    struct dynamic_choice chosen = {0};
     struct pool pool;
     pool_init(&pool);
-    enum status status = choose_batch(s, w, &pool, c, &known, idle);
-    if (status == OK && !*idle)
+    enum status status = choose_batch(s, w, &pool, c, &chosen);
+    if (status == OK && !c->is_idle)
         status = session_change(s, c);
+    if (s->config->dynamic_batch)
+        c->was_planned = c->was_planned && chosen.was_planned;
     pool_release(&pool);
     return status;
 }
@@ -226,16 +228,17 @@ static enum status carry_out(struct session *s, const struct elastic_wish *w,
 enum status elastic_change(struct elastic *x, struct session *s, const struct elastic_wish *w,
                            int64_t step, struct str *answer, struct budget_record *r)
 {
-    struct session_change c = {
-        .limits = w->limits, .hurries = w->hurries, .over.folder = s->config->output_dir};
+    struct session_change c = {.limits = w->limits,
+                               .hurries = w->hurries,
+                               .if_faster = w->from == PRESSURE_MORE,
+                               .over.folder = s->config->output_dir};
     double began = now_s();
-    bool idle;
-    enum status status = carry_out(s, w, &c, &idle);
+    enum status status = carry_out(s, w, &c);
     *r = (struct budget_record){.step = step,
                                 .wanted = str_text(&w->wanted),
                                 .why = w->why.n ? str_text(&w->why) : NULL,
-                                .changed = status == OK && !idle,
-                                .was_planned = c.was_planned && !s->config->dynamic_batch,
+                                .changed = status == OK && !c.is_idle,
+                                .was_planned = c.was_planned,
                                 .forecast = &s->engine.forecast,
                                 .batch = s->config->per_device_train_batch_size,
                                 .n_micro = s->config->gradient_accumulation_steps,
@@ -243,9 +246,11 @@ enum status elastic_change(struct elastic *x, struct session *s, const struct el
                                 .over = c.over,
                                 .carrying_s = c.carrying_s};
     r->planning_s = r->seconds - r->carrying_s; /* micro-batches that were looked at with it */
-    if (c.is_lost || idle)
+    if (c.is_lost)
         return status;
-    note(x, w, status == OK, step);
+    note(x, w, r->changed, step);
+    if (c.is_idle)
+        return OK;
     if (status == OK)
         describe(s, r, answer);
     else

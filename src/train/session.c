@@ -399,6 +399,11 @@ enum status session_change(struct session *s, struct session_change *c)
     TRY(session_shape(s, c->batch > 0 ? c->batch : s->stages[0].batch, &x));
     TRY(replan(s, c, &x, &next));
     c->planning_s = now_s() - began;
+    c->is_idle = c->if_faster && next.forecast.step_s >= 0.99 * s->engine.forecast.step_s;
+    if (c->is_idle) {
+        engine_discard(&next);
+        return OK;
+    }
     enum status status = change_shape(s, &x, &next, c);
     engine_discard(&next);
     mem_trim(); /* neither the old programs nor planning stay */
@@ -414,6 +419,7 @@ enum status session_change(struct session *s, struct session_change *c)
 void session_close(struct session *s)
 {
     ahead_free(s->ahead);
+    mem_free(s->shapes);
     loader_free(s->loader);
     loader_free(s->eval_loader);
     if (s->data)

@@ -31,6 +31,8 @@ struct session_options {
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
 enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 3, SESSION_RINGS = 4 };
+/* Micro-batches that are planned for beside the run. */
+enum { SESSION_SHAPES = 8 };
 
 struct session {
     const struct config *config; /* borrowed; or own_config */
@@ -39,7 +41,8 @@ struct session {
     int64_t first_batch;         /* the micro-batch with which the run began; others may follow */
     struct session_options options;
     struct engine engine;
-    struct ahead *ahead; /* plans for other budgets; NULL: none are made */
+    struct ahead *ahead;          /* plans for other budgets; NULL: none are made */
+    struct session_shape *shapes; /* [SESSION_SHAPES] of other micro-batches; NULL: of none */
     struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
@@ -86,7 +89,9 @@ struct session_change {
     int64_t batch;                 /* 0: the same */
     const struct decisions *known; /* for these; NULL: none */
     bool hurries;                  /* any plan that was made beforehand will do */
+    bool if_faster;                /* else it is not worth it */
     /* afterwards: */
+    bool is_idle;     /* it was not: nothing has changed */
     bool was_planned; /* beforehand */
     bool is_lost;     /* the session cannot go on */
     struct changeover over;
