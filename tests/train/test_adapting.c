@@ -147,18 +147,20 @@ static void a_run_gives_way_and_takes_back(void **state)
     scratch_release(&scratch);
 }
 
+#define SMALL "max_steps=96", "model.num_hidden_layers=1"
+
 /* The same beside what else cuts a run into parts: each has to come along. */
-#define EXPECT_SAME_WITH(...)                                                       \
-    do {                                                                            \
-        struct scratch scratch;                                                     \
-        scratch_init(&scratch);                                                     \
-        struct watched plain = {.scratch = &scratch};                               \
-        struct watched w = {.scratch = &scratch, .after_step = take_and_leave};     \
-        crowded_begin((int64_t)1 << 30);                                            \
-        RUN(&plain, "max_steps=96", __VA_ARGS__);                                   \
-        RUN(&w, "max_steps=96", "elastic=true", "elastic_cooldown=2", __VA_ARGS__); \
-        expect_same(&w, &plain);                                                    \
-        scratch_release(&scratch);                                                  \
+#define EXPECT_SAME_WITH(...)                                                   \
+    do {                                                                        \
+        struct scratch scratch;                                                 \
+        scratch_init(&scratch);                                                 \
+        struct watched plain = {.scratch = &scratch};                           \
+        struct watched w = {.scratch = &scratch, .after_step = take_and_leave}; \
+        crowded_begin((int64_t)1 << 30);                                        \
+        RUN(&plain, SMALL, __VA_ARGS__);                                        \
+        RUN(&w, SMALL, "elastic=true", "elastic_cooldown=2", __VA_ARGS__);      \
+        expect_same(&w, &plain);                                                \
+        scratch_release(&scratch);                                              \
     } while (0)
 
 static void expect_same(const struct watched *w, const struct watched *plain)
