@@ -180,10 +180,19 @@ enum status ahead_start(struct ahead *a, const struct engine *e)
     return OK;
 }
 
+/* Who waits for it waits for everything else on the machine, while it steps back for that. Where we
+ * may not change it, it stays so. */
+static void hurry(struct ahead *a)
+{
+    const struct sched_param usual = {0};
+    (void)pthread_setschedparam(a->thread, SCHED_OTHER, &usual);
+}
+
 static void join(struct ahead *a)
 {
     if (!a->is_started)
         return;
+    hurry(a);
     (void)pthread_join(a->thread, NULL);
     a->is_started = false;
     a->peak_bytes = MAX(a->peak_bytes, a->share.peak);
