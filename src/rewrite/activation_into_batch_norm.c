@@ -24,10 +24,10 @@ enum status rewrite_activation_into_batch_norm(struct rewriting *r, node_id k, b
     node_id source = rewrite_sole_source(r, activation->in[0], OP_batch_norm, k);
     if (source == NODE_NONE)
         return OK;
-    const struct attr *slope = node_attr(activation, "slope");
+    bool leaks = activation->op == OP_leaky_relu;
     const struct attr attrs[] = {
         [EPSILON] = *node_attr(graph_node(r->g, source), "epsilon"),
-        [SLOPE] = {.f = slope ? slope->f : 0.0}, /* relu has none */
+        [SLOPE] = {.f = leaks ? node_attr(activation, "slope")->f : 0.0},
         [SILU] = {.i = activation->op == OP_silu},
     };
     TRY(rewrite_set_op(r, source, OP_batch_norm_activation, attrs));
