@@ -225,7 +225,7 @@ static bool worth_making_again(const struct plan *p, const struct graph *g, cons
     enum { LEAST_SHARE = 16 };
     int64_t read = 0, all = 0;
     for (int i = 0; i < n->n_out; i++) {
-        int64_t n_bytes = value_bytes(graph_value(g, n->out[i]));
+        int64_t n_bytes = value_bytes(g, n->out[i]);
         all += n_bytes;
         read += p->facts[n->out[i]].first_backward == NODE_NONE ? 0 : n_bytes;
     }
