@@ -20,18 +20,29 @@ if(SNUG_SANITIZE)
         -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(snug_flags INTERFACE -fsanitize=address,undefined)
 endif()
+if(SNUG_SANITIZE_THREADS)
+    target_compile_options(snug_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+    target_link_options(snug_flags INTERFACE -fsanitize=thread)
+endif()
 if(SNUG_FUZZ)
     target_compile_options(snug_flags INTERFACE -fsanitize=fuzzer-no-link)
+    # What is fuzzed reads files; kernels are there for the linker, and take clang minutes to instrument.
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS src/device/cpu/*.c)
+    set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS -O0 -fno-sanitize=all)
 endif()
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
     # `omp simd` is a wish: a loop that this build does not vectorise is slow, not wrong.
     target_compile_options(snug_flags INTERFACE -Wno-pass-failed)
 endif()
 
-# Two hundred test programs are linked from one library: gold takes half the time of ld. Programs with CUDA
-# code need the C++ library too, which some compilers keep where gold does not look.
+# Two hundred test programs are linked from one library: lld and gold take a fraction of the time of ld. Programs with
+# CUDA code need the C++ library too, which some compilers keep where these do not look.
 include(CheckLinkerFlag)
-check_linker_flag(C -fuse-ld=gold SNUG_HAVE_GOLD)
-if(SNUG_HAVE_GOLD AND NOT SNUG_CUDA AND NOT CMAKE_CROSSCOMPILING)
-    set(SNUG_TEST_LINKER -fuse-ld=gold)
+if(NOT SNUG_CUDA AND NOT CMAKE_CROSSCOMPILING)
+    foreach(linker lld gold)
+        check_linker_flag(C -fuse-ld=${linker} SNUG_HAVE_${linker})
+        if(SNUG_HAVE_${linker} AND NOT SNUG_TEST_LINKER)
+            set(SNUG_TEST_LINKER -fuse-ld=${linker})
+        endif()
+    endforeach()
 endif()
