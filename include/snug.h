@@ -100,7 +100,8 @@ struct snug_config;
 
 /* Reads a YAML file, applies overrides ("key=value", "model.n_layer=2") in order and resolves what
  * was left open. When `path` is a model folder in Hugging Face layout (a checkpoint, say), the
- * config is that model with defaults. `path` may be NULL: overrides only. */
+ * config is that model with defaults; when it is the output_dir of a run, that run's config. `path`
+ * may be NULL: overrides only. */
 enum snug_status snug_config_load(struct snug_config **out, const char *path,
                                   const char *const *overrides, size_t n_overrides) SNUG_MUST_CHECK;
 void snug_config_free(struct snug_config *config); /* NULL is fine */

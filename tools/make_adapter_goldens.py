@@ -87,6 +87,25 @@ def save(model, folder, name):
     os.chmod(os.path.join(folder, "adapter_model.safetensors"), 0o644)
 
 
+def stacked(model, stored):
+    """A checkpoint's tensors as the model has them: those of experts, which transformers stacks, one behind the other."""
+    out = {}
+    for name, p in model.state_dict().items():
+        root, last = name.rpartition(".")[::2]
+        parts = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}.get(last)
+        if root.endswith(".experts") and parts:
+            out[name] = torch.stack([torch.cat([stored[f"{root}.{i}.{part}.weight"] for part in parts])
+                                     for i in range(p.shape[0])])
+        elif name in stored:
+            out[name] = stored[name]
+    return out
+
+
+def load(model, path):
+    missing = model.load_state_dict(stacked(model, load_file(path)), strict=False).missing_keys
+    assert set(missing) <= {"lm_head.weight"}, missing  # that of a tied embedding
+
+
 def make_adapter(name, seed):
     """Whether float32 PyTorch stays near: where a gradient is all but 0, Adam's first steps go by its rounding."""
     base, options = ADAPTERS[name]
@@ -96,7 +115,7 @@ def make_adapter(name, seed):
     given = load_file(os.path.join(GOLDEN, base, "golden.safetensors"))
     tokens, targets = given["tokens"].long(), given["targets"].long()
     plain = build(config)
-    plain.load_state_dict(load_file(os.path.join(GOLDEN, base, "model.safetensors")), strict=False)
+    load(plain, os.path.join(GOLDEN, base, "model.safetensors"))
     twin = double_copy(plain, config)
     model = adapted(plain, options, seed)
     save(model, folder, base)

@@ -1,12 +1,13 @@
 """Writes what bitsandbytes and PEFT say of quantised weights: tests/golden/quantized.safetensors, tests/golden/llama_nf4,
-tests/golden/llama_int8 and tests/golden/adapters/llama_qlora.
+tests/golden/qwen3_moe_nf4, tests/golden/llama_int8, tests/golden/adapters/llama_qlora and qwen3_moe_qlora.
 
     pip install "torch==2.8.0" transformers peft bitsandbytes safetensors numpy
     python3 tools/make_quantized_goldens.py
 
 Codes are those of bitsandbytes' plain operations (bitsandbytes.backends.default), which its GPU kernels agree with; the CPU's
-table for 8-bit codes does not always give the nearest. llama_nf4 is tests/golden/llama as bitsandbytes would store it, and the
-adapter's logits, gradients and steps are PEFT's beside the dequantised weights.
+table for 8-bit codes does not always give the nearest. llama_nf4 is tests/golden/llama as bitsandbytes would store it,
+qwen3_moe_nf4 the same with every expert's layers, and the adapters' logits, gradients and steps are PEFT's beside the
+dequantised weights.
 """
 import json
 import os
@@ -82,9 +83,9 @@ def is_linear(name):
     return "_proj.weight" in name
 
 
-def make_model():
-    """tests/golden/llama with its linear layers in NF4 with double quantisation; what they stand for."""
-    source, folder = os.path.join(GOLDEN, "llama"), os.path.join(GOLDEN, "llama_nf4")
+def make_model(base):
+    """tests/golden/BASE with its linear layers in NF4 with double quantisation; what they stand for."""
+    source, folder = os.path.join(GOLDEN, base), os.path.join(GOLDEN, base + "_nf4")
     os.makedirs(folder, exist_ok=True)
     stored, numbers = {}, {}
     for name, x in load_file(os.path.join(source, "model.safetensors")).items():
@@ -132,13 +133,14 @@ def make_8bit():
     write(os.path.join(folder, "golden.safetensors"), {k: given[k] for k in ("tokens", "targets")})
 
 
-def make_adapter(numbers):
+def make_adapter(base, modules):
     """By make_adapter_goldens, which finds the dequantised weights where it looks for a model's."""
-    folder, name = os.path.join(GOLDEN, "llama_nf4"), "llama_qlora"
+    numbers = make_model(base)
+    folder, name = os.path.join(GOLDEN, base + "_nf4"), base + "_qlora"
     path, kept = os.path.join(folder, "model.safetensors"), os.path.join(folder, "kept.safetensors")
     plain_configs = configs
-    adapters.ADAPTERS[name] = ("llama_nf4", dict(r=4, lora_alpha=8, target_modules=adapters.ATTENTION + adapters.MLP))
-    adapters.configs = lambda: {"llama_nf4": plain_configs()["llama"]}
+    adapters.ADAPTERS[name] = (base + "_nf4", dict(r=4, lora_alpha=8, target_modules=modules))
+    adapters.configs = lambda: {base + "_nf4": plain_configs()[base]}
     shutil.move(path, kept)
     try:
         write(path, numbers)
@@ -151,7 +153,8 @@ def main():
     torch.set_num_threads(1)
     make_blocks()
     make_8bit()
-    make_adapter(make_model())
+    make_adapter("llama", adapters.ATTENTION + adapters.MLP)
+    make_adapter("qwen3_moe", adapters.ATTENTION)
 
 
 if __name__ == "__main__":

@@ -49,9 +49,29 @@ static enum status settings_of_folder(const char *folder, struct str *model, str
     return str_status(adapter);
 }
 
-/* A folder stands for a config that names it as its model, or as its adapter. */
-static enum status load_folder(struct snug_config *c, const char *folder,
-                               const char *const *overrides, size_t n_overrides)
+/* The output_dir of a run stands for the config that is in it, wherever it is now. */
+static enum status load_run(struct snug_config *c, const char *folder, const char *file,
+                            const char *const *overrides, size_t n_overrides)
+{
+    struct str output_dir = {0};
+    const char **all = NULL;
+    enum status status;
+    str_addf(&output_dir, "output_dir=%s", folder);
+    TRY_GOTO(str_status(&output_dir), out);
+    TRY_GOTO(mem_try_array(&all, n_overrides + 1, sizeof(*all)), out);
+    all[0] = output_dir.text;
+    for (size_t i = 0; i < n_overrides; i++)
+        all[i + 1] = overrides[i];
+    status = config_load(&c->config, file, all, n_overrides + 1);
+out:
+    mem_free(all);
+    str_release(&output_dir);
+    return status;
+}
+
+/* A model's folder stands for a config that names it as its model, or as its adapter. */
+static enum status load_model(struct snug_config *c, const char *folder,
+                              const char *const *overrides, size_t n_overrides)
 {
     struct str model = {0}, adapter = {0}, yaml = {0};
     const char **all = NULL;
@@ -72,6 +92,24 @@ out:
     str_release(&model);
     str_release(&adapter);
     str_release(&yaml);
+    return status;
+}
+
+static enum status load_folder(struct snug_config *c, const char *folder,
+                               const char *const *overrides, size_t n_overrides)
+{
+    struct str model = {0}, run = {0};
+    enum status status;
+    str_addf(&model, "%s/config.json", folder);
+    str_addf(&run, "%s/config.yaml", folder);
+    TRY_GOTO(str_status(&model), out);
+    TRY_GOTO(str_status(&run), out);
+    bool is_run = !peft_is_folder(folder) && !file_exists(model.text) && file_exists(run.text);
+    status = is_run ? load_run(c, folder, run.text, overrides, n_overrides)
+                    : load_model(c, folder, overrides, n_overrides);
+out:
+    str_release(&model);
+    str_release(&run);
     return status;
 }
 

@@ -159,7 +159,8 @@ const struct command cmd_chat = {
     .text = "Messages are lines of standard input, or one is given with --prompt; answers stream\n"
             "to stdout until the model ends its turn. How conversations are written is the\n"
             "tokenizer's chat template, or the family that chat_template=NAME names. The line\n"
-            "/reset begins a new conversation, /quit ends.",
+            "/reset begins a new conversation, /quit ends. FOLDER is a model's, a checkpoint or a\n"
+            "run's output_dir.",
     .examples = "  snug chat models/Qwen2.5-0.5B-Instruct\n"
                 "  snug chat out/checkpoint-400 -s 'Be brief.' -p 'What is a tensor?'\n"
                 "  git diff | snug chat models/qwen -p - -s 'Explain this change.'",

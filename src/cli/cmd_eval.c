@@ -60,8 +60,8 @@ const struct command cmd_eval = {
     .summary = "mean loss of a model over evaluation data",
     .text = "Evaluates on eval_datasets, or on the part that val_set_size holds out, or, when the\n"
             "config has neither, on the training data. eval_max_batches bounds it. FOLDER is a\n"
-            "checkpoint, which knows the data of its run, or any Hugging Face model folder, whose\n"
-            "data is given as key=value.",
+            "run's output_dir, a checkpoint, which knows the data of its run, or any Hugging Face\n"
+            "model folder, whose data is given as key=value.",
     .examples = "  snug eval configs/demo.yaml\n"
                 "  snug eval configs/demo.yaml --checkpoint out/demo/checkpoint-200\n"
                 "  snug eval out/demo/checkpoint-200 datasets.0.path=test.txt",

@@ -90,7 +90,8 @@ const struct command cmd_export = {
             "adapter_model.safetensors, as PEFT has them), or with --merge as a model.\n"
             "A name that ends in .gguf is a file for llama.cpp and its relatives: the whole model\n"
             "(an adapter merged into it), its tokenizer and its chat template, quantised where\n"
-            "--dtype is q8_0, q4_0 or q4_k_m. Either appears whole or not at all.",
+            "--dtype is q8_0, q4_0 or q4_k_m. Either appears whole or not at all. FOLDER is a\n"
+            "model's, a checkpoint or a run's output_dir.",
     .examples = "  snug export configs/demo.yaml --checkpoint last -o model --dtype bf16\n"
                 "  snug export configs/demo.yaml -o demo.gguf --dtype q8_0",
     .options = options,

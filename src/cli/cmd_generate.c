@@ -84,7 +84,8 @@ const struct command cmd_generate = {
     .summary = "continue a text with a model",
     .text = "Streams text to stdout until the model ends it, max-new-tokens are made, or the\n"
             "model's context is full. Weights, key/value cache and everything else are planned\n"
-            "inside device_memory, as in training.",
+            "inside device_memory, as in training. FOLDER is a model's, a checkpoint or a run's\n"
+            "output_dir.",
     .examples = "  snug generate configs/demo.yaml --prompt 'Once upon a time' --seed 1\n"
                 "  snug generate out/demo/checkpoint-400 -p Hello -n 40 -t 0",
     .options = options,

@@ -12,7 +12,13 @@ static int64_t ceil_div(int64_t n, int64_t by)
     return by > 0 ? (n + by - 1) / by : 0;
 }
 
-struct quant_piece quant_piece(const struct quant_layout *l, int i)
+int quant_pieces_each(const struct quant_layout *l)
+{
+    return l->n_pieces / MAX(l->n_matrices, 1);
+}
+
+/* Piece i of the first matrix, and after the last one where the next matrix begins. */
+static struct quant_piece piece_of_first(const struct quant_layout *l, int i)
 {
     struct quant_piece p = {0};
     for (int k = 0; k <= i; k++) {
@@ -21,13 +27,32 @@ struct quant_piece quant_piece(const struct quant_layout *l, int i)
         p.first_byte += p.n_bytes;
         p.first_block += p.n_blocks;
         p.first_group += p.n_groups;
-        p.n_rows = k < l->n_pieces ? l->rows[k] : 0;
+        p.n_rows = k < quant_pieces_each(l) ? l->rows[k] : 0;
         p.n_elems = p.n_rows * l->n_columns;
         p.n_bytes = l->q.code == CODE_INT8 ? p.n_elems : ceil_div(p.n_elems, 2);
         p.n_blocks = ceil_div(p.n_elems, quant_block(l));
         p.n_groups = ceil_div(p.n_blocks, SCALE_GROUP);
     }
     return p;
+}
+
+struct quant_piece quant_piece(const struct quant_layout *l, int i)
+{
+    int n_each = quant_pieces_each(l), n_before = i / n_each;
+    struct quant_piece p = piece_of_first(l, i % n_each), matrix = piece_of_first(l, n_each);
+    p.first_row += n_before * matrix.first_row;
+    p.first_elem += n_before * matrix.first_elem;
+    p.first_byte += n_before * matrix.first_byte;
+    p.first_block += n_before * matrix.first_block;
+    p.first_group += n_before * matrix.first_group;
+    return p;
+}
+
+struct shape quant_shape(const struct quant_layout *l)
+{
+    int64_t n_rows = quant_piece(l, quant_pieces_each(l)).first_row;
+    return l->n_matrices ? shape_of(3, (int64_t)l->n_matrices, n_rows, l->n_columns)
+                         : shape_of(2, n_rows, l->n_columns);
 }
 
 int quant_parts(const struct quant_layout *l, struct format_part out[QUANT_PARTS])

@@ -1,8 +1,9 @@
 /* quantized.h: a frozen matrix as codes and scales: which tensors it consists of, and what of them
  * belongs to which element.
  *
- * A matrix may be stacked of several of a checkpoint (q, k and v). Each of these pieces is coded by
- * itself, as it is when it is a tensor of its own: blocks, groups of scales and offsets begin anew.
+ * A matrix may be stacked of several of a checkpoint (q, k and v), and there may be many such
+ * matrices one behind the other (experts). Each of these pieces is coded by itself, as it is when
+ * it is a tensor of its own: blocks, groups of scales and offsets begin anew.
  *
  *     codes            u8     4 bits: [bytes]; 8 bits: [rows, columns]
  *     absmax           f32    [blocks], or u8: codes of them
@@ -25,12 +26,13 @@ struct quantization {
     bool nested;          /* scales are codes */
 };
 
-/* A matrix of so many columns, stacked of pieces. */
+/* A matrix of so many columns, stacked of pieces, or several that are alike. */
 struct quant_layout {
     struct quantization q;
     int64_t n_columns;
-    int n_pieces;
-    int64_t rows[MAX_ATTR_INTS]; /* of each piece */
+    int n_pieces;   /* of all matrices */
+    int n_matrices; /* one behind the other, [matrices, rows, columns]; 0: one matrix */
+    int64_t rows[MAX_ATTR_INTS]; /* of each piece of a matrix */
 };
 
 /* What belongs to one piece: the first of it and how many. */
@@ -51,7 +53,9 @@ struct quant_data {
     float *groups, *tables;
 };
 
-int64_t quant_block(const struct quant_layout *l); /* elements that share a scale */
+int64_t quant_block(const struct quant_layout *l);      /* elements that share a scale */
+int quant_pieces_each(const struct quant_layout *l);    /* of one matrix */
+struct shape quant_shape(const struct quant_layout *l); /* in numbers */
 /* Piece i; with i = n_pieces the firsts are how many there are in all. */
 struct quant_piece quant_piece(const struct quant_layout *l, int i);
 /* The tensors, codes first; how many. */

@@ -1,5 +1,5 @@
 /* weights_convert.h: runs of elements between file and memory dtypes, through double (exact for all
- * of them). Internal to weights_load.c and weights_save.c. */
+ * of them). Internal to weights_open.c, weights_read.c and weights_save.c. */
 #ifndef SNUG_IO_WEIGHTS_CONVERT_H
 #define SNUG_IO_WEIGHTS_CONVERT_H
 

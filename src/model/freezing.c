@@ -141,12 +141,15 @@ static enum status ask_all(const struct model *m, const struct name_list *names,
 /* Whether the model keeps this parameter as codes, if it is not trained. */
 static bool is_coded(const struct model *m, const struct model_param *p)
 {
-    bool coded = m->quantization.code != CODE_NONE && (p->linear || p->head) && !p->adapter;
+    bool is_experts = p->n_experts && p->shape.rank == 3;
+    int n_each = p->n_pieces / (int)MAX(p->n_experts, (int64_t)1);
+    bool coded = m->quantization.code != CODE_NONE && (p->linear || p->head || is_experts) &&
+                 !p->adapter && n_each <= MAX_ATTR_INTS;
     for (int k = 0; k < p->n_pieces && coded; k++) {
         for (size_t i = 0; i < m->unquantized.n && coded; i++)
             coded = !module_has(p->pieces[k].name, m->unquantized.items[i]);
     }
-    return coded && p->n_pieces <= MAX_ATTR_INTS;
+    return coded;
 }
 
 /* trained[i] of an adapter's model: its matrices, and what it says is trained whole. */

@@ -289,10 +289,13 @@ int64_t param_row_elems(const struct model_param *p)
 
 struct quant_layout param_quant_layout(const struct model_param *p)
 {
-    struct quant_layout l = {
-        .q = p->quantization, .n_columns = p->shape.dim[1], .n_pieces = p->n_pieces};
-    BUG_ON(p->shape.rank != 2 || p->n_pieces > MAX_ATTR_INTS);
-    for (int k = 0; k < p->n_pieces; k++)
+    int rank = p->shape.rank;
+    struct quant_layout l = {.q = p->quantization,
+                             .n_columns = p->shape.dim[rank - 1],
+                             .n_pieces = p->n_pieces,
+                             .n_matrices = (int)p->n_experts};
+    BUG_ON(rank != (p->n_experts ? 3 : 2) || quant_pieces_each(&l) > MAX_ATTR_INTS);
+    for (int k = 0; k < quant_pieces_each(&l); k++)
         l.rows[k] = p->pieces[k].rows;
     return l;
 }

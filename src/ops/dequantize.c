@@ -12,18 +12,22 @@ static const struct attr_def attrs[] = {
     {.name = "columns", .type = ATTR_INT, .required = true},
     {.name = "rows", .type = ATTR_INTS, .required = true},
     {.name = "dtype", .type = ATTR_DTYPE, .value = {.i = DTYPE_F32}},
+    {.name = "matrices", .type = ATTR_INT, .value = {.i = 0}},
 };
 
-enum { CODE, COLUMNS, ROWS, TO };
+enum { CODE, COLUMNS, ROWS, TO, MATRICES };
 
-static const int64_t most_elems = (int64_t)1 << 56; /* of a piece: sums of a few stay in 64 bits */
+/* Of a piece: sums of a few stay in 64 bits; of several matrices, of all. */
+static const int64_t most_elems = (int64_t)1 << 56;
+static const int64_t most_matrices = 1 << 20;
 
 struct quant_layout dequantize_layout(const struct op_call *c)
 {
     const struct attr *rows = &c->attrs[ROWS];
     struct quant_layout l = {.q = {.code = (enum block_code)call_int(c, CODE)},
                              .n_columns = call_int(c, COLUMNS),
-                             .n_pieces = rows->n_ints};
+                             .n_matrices = (int)call_int(c, MATRICES)};
+    l.n_pieces = rows->n_ints * MAX(l.n_matrices, 1);
     l.q.nested = c->n_in > 2;
     for (int i = 0; i < rows->n_ints; i++)
         l.rows[i] = rows->ints[i];
@@ -37,10 +41,13 @@ static enum status check_attrs(const struct op_call *c)
         return REJECT(c, "code %lld is none", (long long)call_int(c, CODE));
     if (call_int(c, COLUMNS) < 1 || rows->n_ints < 1)
         return REJECT(c, "a matrix has rows and columns");
+    if (call_int(c, MATRICES) < 0 || call_int(c, MATRICES) > most_matrices)
+        return REJECT(c, "%lld matrices cannot be", (long long)call_int(c, MATRICES));
+    int64_t most = most_elems / MAX(call_int(c, MATRICES), (int64_t)1);
     for (int i = 0; i < rows->n_ints; i++) {
         if (rows->ints[i] < 1)
             return REJECT(c, "a piece has at least one row");
-        if (rows->ints[i] > most_elems / call_int(c, COLUMNS))
+        if (rows->ints[i] > most / call_int(c, COLUMNS))
             return REJECT(c, "a piece of that many elements cannot be counted");
     }
     if (!dtype_is_float((enum dtype)call_int(c, TO)))
@@ -62,8 +69,7 @@ static enum status infer(const struct op_call *c)
         TRY(need_dtype(c, i, part[i].dtype));
         TRY(need_shape(c, i, &part[i].shape));
     }
-    out_set(c, 0, (enum dtype)call_int(c, TO),
-            shape_of(2, quant_piece(&l, l.n_pieces).first_row, l.n_columns));
+    out_set(c, 0, (enum dtype)call_int(c, TO), quant_shape(&l));
     return OK;
 }
 
@@ -80,6 +86,15 @@ static const struct op_sample samples[] = {
      .tolerance = 8e-3},
     {.text = "u8[96]~256, f32[3]+ {code=1, columns=64, rows=[3], dtype=f16}", .tolerance = 1e-3},
     {.text = "u8[96]~256, f32[3]+ {code=1, columns=64, rows=[3], dtype=f64}"},
+    {.text = "u8[54]~256, f32[6]+ {code=1, columns=6, rows=[5, 1], matrices=3}"},
+    {.text = "u8[30]~256, f32[2]+ {code=1, columns=6, rows=[5], matrices=2}"},
+    {.text = "u8[4096]~256, u8[128]~256, f32[2]+, f32[2,257] {code=1, columns=64, rows=[64], "
+             "matrices=2, dtype=bf16}",
+     .tolerance = 8e-3},
+    {.text = "u8[16512]~256, u8[516]~256, f32[4]+, f32[4,257] {code=2, columns=128, rows=[64, 65], "
+             "matrices=2}"},
+    {.text = "u8[6,64]~256, f32[6]+ {code=3, columns=64, rows=[1, 2], matrices=2}"},
+    {.text = "u8[96]~256, f32[3]+ {code=1, columns=64, rows=[3], matrices=1}"},
 };
 static const char *const rejects[] = {
     "u8[96], f32[2] {code=1, columns=64, rows=[3]}",
@@ -94,6 +109,9 @@ static const char *const rejects[] = {
     "u8[96], f32[3] {code=1, columns=64, rows=[0]}",
     "u8[96], f32[3] {code=1, columns=4611686018427387904, rows=[5]}",
     "u8[96], f32[3] {code=1, columns=64, rows=[3], dtype=i32}",
+    "u8[96], f32[3] {code=1, columns=64, rows=[3], matrices=2}",
+    "u8[96], f32[3] {code=1, columns=64, rows=[3], matrices=-1}",
+    "u8[96], f32[3] {code=1, columns=64, rows=[1152921504606846], matrices=1048576}",
 };
 
 const struct op_def op_def_dequantize = {

@@ -52,11 +52,14 @@ static enum status add_matrix(struct graph *g, const struct model_param *p, stru
     struct quant_layout l = param_quant_layout(p);
     enum dtype dtype = graph_value(g, p->value)->dtype;
     node_id reader = w->reader[p->value], made;
-    struct attr attrs[] = {
-        {.i = l.q.code}, {.i = l.n_columns}, {.n_ints = l.n_pieces}, {.i = dtype}};
+    struct attr attrs[] = {{.i = l.q.code},
+                           {.i = l.n_columns},
+                           {.n_ints = quant_pieces_each(&l)},
+                           {.i = dtype},
+                           {.i = l.n_matrices}};
     value_id in[QUANT_PARTS];
     int n_parts;
-    for (int k = 0; k < l.n_pieces; k++)
+    for (int k = 0; k < attrs[2].n_ints; k++)
         attrs[2].ints[k] = l.rows[k];
     TRY(add_parts(g, p, &l, in, &n_parts));
     if (reader == NODE_NONE)

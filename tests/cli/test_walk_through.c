@@ -81,6 +81,23 @@ static void the_adapter_answers(void **state)
     process_release(&p);
 }
 
+/* Its output_dir stands for the run, wherever it is now. */
+static void the_folder_of_a_run_stands_for_its_config(void **state)
+{
+    struct process by_config, by_folder;
+    char moved[SCRATCH_PATH];
+    (void)state;
+    RUN_LORA(&by_config, "chat", "lora_r=4", "-p", "Who are you?", "-t", "0", "-n", "4");
+    assert_int_equal(rename(run, at("moved", moved)), 0);
+    PROCESS_RUN(&by_folder, &scratch, "chat", moved, "-p", "Who are you?", "-t", "0", "-n", "4");
+    expect_exit(&by_folder, 0);
+    expect_stderr(&by_folder, moved);
+    assert_string_equal(by_folder.out, by_config.out);
+    assert_int_equal(rename(moved, run), 0);
+    process_release(&by_config);
+    process_release(&by_folder);
+}
+
 /* The same file by way of a merged folder. */
 static void a_gguf_file_holds_the_merged_model_and_its_tokenizer(void **state)
 {
@@ -143,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_adapter_answers),
+        cmocka_unit_test(the_folder_of_a_run_stands_for_its_config),
         cmocka_unit_test(a_gguf_file_holds_the_merged_model_and_its_tokenizer),
         cmocka_unit_test(what_a_file_cannot_be_is_said),
     };

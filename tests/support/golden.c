@@ -19,12 +19,17 @@ const char *const golden_names[] = {
     "gpt2",    "llama",     "llama3",    "qwen2", "qwen3",  "mistral", "olmo2", "smollm3", "phi3",
     "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gemma2", "gemma3",  "moe",   NULL};
 
-const struct golden_adapter golden_adapters[] = {
-    {"llama_lora", "llama"},      {"llama_patterns", "llama"},
-    {"qwen2_lora", "qwen2"},      {"qwen3_rslora", "qwen3"},
-    {"mistral_dora", "mistral"},  {"qwen2_dora", "qwen2"},
-    {"qwen2_bias", "qwen2"},      {"gpt2_lora", "gpt2"},
-    {"llama_qlora", "llama_nf4"}, {NULL, NULL}};
+const struct golden_adapter golden_adapters[] = {{"llama_lora", "llama"},
+                                                 {"llama_patterns", "llama"},
+                                                 {"qwen2_lora", "qwen2"},
+                                                 {"qwen3_rslora", "qwen3"},
+                                                 {"mistral_dora", "mistral"},
+                                                 {"qwen2_dora", "qwen2"},
+                                                 {"qwen2_bias", "qwen2"},
+                                                 {"gpt2_lora", "gpt2"},
+                                                 {"llama_qlora", "llama_nf4"},
+                                                 {"qwen3_moe_qlora", "qwen3_moe_nf4"},
+                                                 {NULL, NULL}};
 
 enum { MOST_PARAMS = 128 };
 

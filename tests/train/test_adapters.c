@@ -40,6 +40,7 @@ static void expect_losses_of_peft(const struct golden_adapter *a, const struct t
 static const struct golden_adapter planned[] = {{"llama_patterns", "llama"},
                                                 {"mistral_dora", "mistral"},
                                                 {"llama_qlora", "llama_nf4"},
+                                                {"qwen3_moe_qlora", "qwen3_moe_nf4"},
                                                 {NULL, NULL}};
 
 static void twenty_steps_give_the_losses_of_peft(void **state)
@@ -77,13 +78,19 @@ static void bf16_follows_the_f32_losses(void **state)
 /* Codes are the same whether they are made here or were stored so. */
 static void weights_quantised_when_loaded_are_those_that_were_stored(void **state)
 {
-    const char *adapter = "adapter_name_or_path=tests/golden/adapters/llama_qlora";
-    struct trained stored, made;
+    static const struct {
+        const char *model, *stored, *adapter;
+    } cases[] = {{"llama", "llama_nf4", "adapter_name_or_path=tests/golden/adapters/llama_qlora"},
+                 {"qwen3_moe", "qwen3_moe_nf4",
+                  "adapter_name_or_path=tests/golden/adapters/qwen3_moe_qlora"}};
     (void)state;
-    train_golden("cpu", "llama_nf4", 1, adapter, NULL, &stored);
-    train_golden("cpu", "llama", 1, adapter, "load_in_4bit=true", &made);
-    assert_memory_equal(stored.losses, made.losses, sizeof(made.losses));
-    assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trained stored, made;
+        train_golden("cpu", cases[i].stored, 1, cases[i].adapter, NULL, &stored);
+        train_golden("cpu", cases[i].model, 1, cases[i].adapter, "load_in_4bit=true", &made);
+        assert_memory_equal(stored.losses, made.losses, sizeof(made.losses));
+        assert_int_equal(stored.predicted[TIER_DEVICE], made.predicted[TIER_DEVICE]);
+    }
 }
 
 /* bitsandbytes' layer has them in f16 before it codes them: a code may be a neighbour's. */

@@ -57,7 +57,7 @@ static enum status dequantize_blocks(const struct kernel_ctx *x, const struct op
     struct decoding d = {.layout = dequantize_layout(c), .to = &c->out[0]};
     d.from = data_of(&d.layout, c);
     if (d.layout.q.code == CODE_INT8) {
-        cpu_loop(x, c->out[0].shape.dim[0], d.layout.n_columns, decode_rows, &d);
+        cpu_loop(x, c->in[0].shape.dim[0], d.layout.n_columns, decode_rows, &d);
         return OK;
     }
     for (d.i_piece = 0; d.i_piece < d.layout.n_pieces; d.i_piece++) {
