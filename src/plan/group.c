@@ -149,8 +149,8 @@ static bool is_same_part(const struct node *a, const struct node *b)
     return a->block == b->block && (a->pass == PASS_FORWARD) == (b->pass == PASS_FORWARD);
 }
 
-/* The end of the part of a block that begins with node k; what runs once may stand between. */
-static node_id part_end(const struct graph *g, node_id k)
+/* The end of what node k's block does from it on; what runs once may stand between. */
+static node_id block_end(const struct graph *g, node_id k)
 {
     node_id end = k + 1;
     for (node_id i = end; (size_t)i < g->nodes.n; i++) {
@@ -158,6 +158,33 @@ static node_id part_end(const struct graph *g, node_id k)
         if (is_repeated(n) && !is_same_part(n, graph_node(g, k)))
             break;
         end = i + 1;
+    }
+    return end;
+}
+
+/* The end of the block that updates last what node k updates (running statistics of layers that
+ * several blocks share): the next micro-batch goes on with that. */
+static node_id chain_end(const struct grouping *x, node_id k)
+{
+    const struct node *n = graph_node(x->single, k);
+    node_id end = k + 1;
+    for (int i = 0; is_repeated(n) && i < n->n_out; i++) {
+        value_id left = x->left[value_root(x->single, n->out[i])];
+        if (left == VALUE_NONE)
+            continue;
+        node_id last = block_end(x->single, graph_value(x->single, left)->producer);
+        end = MAX(end, last);
+    }
+    return end;
+}
+
+/* The end of the part that begins with node k: a block, or as many as chains hold together. */
+static node_id part_end(const struct grouping *x, node_id k)
+{
+    node_id end = block_end(x->single, k);
+    for (; k < end; k++) {
+        node_id chain = chain_end(x, k);
+        end = MAX(end, chain);
     }
     return end;
 }
@@ -199,7 +226,7 @@ static enum status make_nodes(struct grouping *x)
     for (value_id v = 0; (size_t)v < x->g->values.n; v++)
         graph_value(x->g, v)->producer = NODE_NONE;
     for (node_id k = 0; (size_t)k < g->nodes.n;) {
-        node_id end = is_repeated(graph_node(g, k)) ? part_end(g, k) : k + 1;
+        node_id end = is_repeated(graph_node(g, k)) ? part_end(x, k) : k + 1;
         bool later = graph_node(g, k)->pass == PASS_BEGIN;
         if (!later) {
             TRY(add_beginnings(x, k, end));

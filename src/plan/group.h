@@ -1,13 +1,15 @@
 /* group.h: micro-batches that go through the network together, block by block.
  *
  *     one at a time   a: block 0, 1, 2, ...  head ... 2, 1, 0    b: block 0, 1, 2, ...
- *     a group         block 0: a b    block 1: a b   ...  head: a b  ...   block 1: a b   block 0:
- * a b
+ *     a group         block 0: a b   block 1: a b  ...  head: a b  ...  block 1: a b   block 0: a b
  *
  * A weight that is not at home on the device is then fetched once for the group, and a sum of
  * gradients is written home once. Every micro-batch runs the same calls on the same operands as it
  * would alone, and its terms are added to the sums in the order of the micro-batches: all results
  * are the same to the bit.
+ *
+ * Blocks that share what a micro-batch changes (running statistics of a layer that is run for every
+ * frame) go together as one.
  *
  * The graph says it: nodes of the forward and backward pass are there once for each micro-batch of
  * the group (node.micro), with inputs of their own, in an order that goes from block to block.
