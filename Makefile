@@ -4,7 +4,7 @@ CMAKE ?= cmake
 JOBS  ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help build program deps deps-all test demo check format asan fuzz torture clang arm64 cuda check-gpu browser-test bench install clean \
+.PHONY: help build program deps deps-all test demo check format asan tsan fuzz torture clang arm64 cuda cuda-check check-gpu browser-test bench install clean \
 	verify-install test-cpu test-smoke monitor-memory train-deepspeed train-accelerate train-qlora
 
 help: ## this list
@@ -41,6 +41,15 @@ asan: deps ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(CMAKE) --build build-asan -j $(JOBS)
 	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
 
+# Where threads are: the team, the loader, the disk tier, plans made beside a run, the live page.
+tsan_tests = base/test_team data/test_loader device/test_disk keys/test_keys train/test_adapting train/test_elastic \
+	train/test_memory_apart watch/test_live watch/test_serve
+empty :=
+tsan: deps ## those tests in which threads meet under ThreadSanitizer
+	@$(CMAKE) --preset tsan >/dev/null
+	@$(CMAKE) --build build-tsan -j $(JOBS) --target $(subst /,_,$(tsan_tests))
+	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -R '^($(subst $(empty) $(empty),|,$(strip $(tsan_tests))))$$'
+
 fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, default 10)
 	@tools/fuzz.sh
 
@@ -53,10 +62,16 @@ clang: deps-all ## every source past clang, for its warnings
 arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; ARM64_TESTS='ops|device' chooses)
 	@tools/arm64.sh $(if $(ARM64_TESTS),-R '$(ARM64_TESTS)')
 
+cuda_programs = snug_cli bench_attention bench_conv_cuda bench_elementwise bench_gemm_cuda \
+	$(patsubst tests/cuda/%.c,cuda_%,$(wildcard tests/cuda/test_*.c))
 cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null
-	@$(CMAKE) --build build-cuda -j $(JOBS) --target snug_cli bench_attention bench_conv_cuda bench_elementwise bench_gemm_cuda \
-		$(patsubst tests/cuda/%.c,cuda_%,$(wildcard tests/cuda/test_*.c))
+	@$(CMAKE) --build build-cuda -j $(JOBS) --target $(cuda_programs)
+
+cuda-check: deps build ## see that the CUDA code compiles, links, and lists its kernels: in minutes, for no GPU to run
+	@$(CMAKE) --preset cuda-check >/dev/null
+	@$(CMAKE) --build build-cuda-check -j $(JOBS) --target $(cuda_programs)
+	@build-cuda-check/cuda_test_cuda_kernels
 
 check-gpu: deps ## build for the GPU of this machine, say what it is, and try it
 	@tools/check-gpu.sh
@@ -97,4 +112,4 @@ install: build ## into PREFIX (default /usr/local)
 	@$(CMAKE) --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 
 clean: ## remove build folders
-	@rm -rf build build-asan build-arm64 build-clang build-debug build-fuzz
+	@rm -rf build build-asan build-arm64 build-clang build-cuda-check build-debug build-fuzz build-tsan

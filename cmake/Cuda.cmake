@@ -6,6 +6,8 @@ if(SNUG_CUDA_ARCHITECTURES STREQUAL "release")
 else()
     set(CMAKE_CUDA_ARCHITECTURES ${SNUG_CUDA_ARCHITECTURES})
 endif()
+option(SNUG_CUDA_QUICK "Compile device code in the least time, to see that it compiles; it runs slowly" OFF)
+set(SNUG_CUDA_BESIDE "" CACHE PATH "A build folder without CUDA: what does not know of CUDA is taken from its library")
 enable_language(CUDA)
 find_package(CUDAToolkit 12.4 REQUIRED)
 
@@ -28,9 +30,33 @@ target_compile_options(snug_cuda PRIVATE -std=c++20 -lineinfo --expt-relaxed-con
     "SHELL:-Werror cross-execution-space-call,default-stream-launch"
     "SHELL:-Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers,-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 target_link_libraries(snug_cuda PRIVATE CUDA::cudart_static)
+if(SNUG_CUDA_QUICK)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)
+        target_compile_options(snug_cuda PRIVATE --Ofast-compile=max)
+    else()
+        target_compile_options(snug_cuda PRIVATE "SHELL:-Xptxas -O0")
+    endif()
+endif()
 
-target_compile_definitions(snug_flags INTERFACE SNUG_HAVE_CUDA)
+# What of the library knows that there is CUDA: these files, and those of src/device/cuda that are not in every build.
+set(cuda_aware src/api/env.c src/device/device.c src/device/cuda/cuda_kernels.c src/engine/device_choice.c)
+set_property(SOURCE ${cuda_aware} APPEND PROPERTY COMPILE_DEFINITIONS SNUG_HAVE_CUDA)
 target_include_directories(snug_dependencies SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE})
+
+# Instead of the whole library: its files that know of CUDA before the library of a build without, whose own copies of
+# them are then never asked for.
+function(snug_cuda_beside folder)
+    set(aware ${cuda_aware} ${cuda_c_sources})
+    list(FILTER aware EXCLUDE REGEX "/declared/|/nvml[.]c$")
+    list(REMOVE_DUPLICATES aware)
+    add_library(snug_cuda_aware OBJECT ${aware})
+    target_include_directories(snug_cuda_aware PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(snug_cuda_aware PRIVATE snug_flags snug_dependencies)
+    add_library(snug INTERFACE)
+    target_include_directories(snug INTERFACE ${CMAKE_SOURCE_DIR}/include)
+    target_link_libraries(snug INTERFACE $<TARGET_OBJECTS:snug_cuda_aware> $<TARGET_OBJECTS:snug_cuda>
+        ${folder}/libsnug.a snug_flags snug_dependencies)
+endfunction()
 # NVML is loaded at run time: the program starts on machines without a driver.
 target_link_libraries(snug_dependencies INTERFACE CUDA::cublasLt ${CUDNN_LIBRARY}
     CUDA::cudart_static stdc++ ${CMAKE_DL_LIBS})

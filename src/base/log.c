@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 static enum log_level threshold = LOG_INFO;
-static int colour = -1; /* -1: not decided yet */
-static int progress_shown;
+static int colour = -1;    /* -1: not decided yet */
+static int progress_shown; /* guarded by the lock of stderr: other threads than the one that trains
+                              log too */
 
 void log_set_level(enum log_level level)
 {
@@ -53,10 +54,12 @@ static void line(enum log_level level, const char *prefix, const char *fmt, va_l
 {
     if (level > threshold)
         return;
+    flockfile(stderr); /* a line stays whole */
     clear_progress();
     (void)fputs(prefix, stderr);
     (void)vfprintf(stderr, fmt, args);
     (void)fputc('\n', stderr);
+    funlockfile(stderr);
 }
 
 #define DEFINE_LOG(name, level, plain, coloured)                         \
@@ -79,9 +82,11 @@ void log_progress(const char *fmt, ...)
         return;
     va_list args;
     va_start(args, fmt);
+    flockfile(stderr);
     (void)fputs("\r\033[K", stderr);
     (void)vfprintf(stderr, fmt, args);
     va_end(args);
     (void)fflush(stderr);
     progress_shown = 1;
+    funlockfile(stderr);
 }

@@ -171,13 +171,14 @@ enum status ahead_start(struct ahead *a, const struct engine *e)
     a->engine = e;
     a->share = (struct mem_share){.most = ahead_bytes(&e->work)};
     surroundings_without(&a->around, e);
-    a->is_busy = true;
+    /* Before it begins: it may be done before pthread_create comes back, and says so itself. */
+    __atomic_store_n(&a->is_busy, true, __ATOMIC_RELAXED);
     int error = pthread_create(&a->thread, NULL, work, a);
     a->is_started = error == 0;
-    a->is_busy = a->is_started;
-    if (error)
-        return FAIL(ERR_MEMORY, "no thread to plan for other budgets: %s", strerror(error));
-    return OK;
+    if (a->is_started)
+        return OK;
+    __atomic_store_n(&a->is_busy, false, __ATOMIC_RELAXED);
+    return FAIL(ERR_MEMORY, "no thread to plan for other budgets: %s", strerror(error));
 }
 
 /* Who waits for it waits for everything else on the machine, while it steps back for that. Where we

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_internal.h"
+#include "support/failures.h"
 #include "support/scratch.h"
 
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/tokenizer/"
@@ -494,11 +495,11 @@ static void a_byte_without_a_token_is_an_error_or_unk(void **state)
     token_list_release(&ids);
 }
 
-/* Opens and encodes with the n-th allocation failing, for every n until none does. */
+/* Opens and encodes with the n-th allocation failing, until none does. */
 static void run_out_of_memory(const char *path)
 {
     static const char text[] = "The whole caf\xC3\xA9 <tool> 123 <|endoftext|> b\xCC\x81 thousands";
-    for (int64_t n = 1;; n++) {
+    for (int64_t n = 1;; n = next_failure(n)) {
         int64_t before = mem_live();
         struct tokenizer *t = NULL;
         struct token_list ids = {0};

@@ -112,6 +112,39 @@ static void updates_of_micro_steps_stand_beside_the_backward_pass(void **state)
     training_release(&t);
 }
 
+/* Bytes of weights that the phases of a pass fetch in a place. */
+static int64_t fetched_bytes(const struct survey *s, int place, enum pass pass)
+{
+    int64_t n_bytes = 0;
+    for (int i = 0; i < s->n_touches; i++) {
+        const struct touch *x = &s->touches[i];
+        node_id k = 0;
+        while (s->phase_of[k] != x->phase)
+            k++;
+        if (x->home == HOME_WEIGHTS && x->place == place && graph_node(s->graph, k)->pass == pass)
+            n_bytes += x->n_in;
+    }
+    return n_bytes;
+}
+
+/* Ternary weights are never kept: the backward pass rounds the matrices anew, and needs them. */
+static void what_is_made_again_is_fetched_again(void **state)
+{
+    static const struct decisions everything_kept = {0};
+    struct training t;
+    struct survey s;
+    (void)state;
+    training_init(&t, &(struct training_options){.golden = "bitnet", .batch = 2, .seq_len = 8});
+    expect_ok(survey_init(&s, &t.engine.work, NULL, &everything_kept));
+    for (int i = 1; i < s.n_places - 1; i++) {
+        int64_t forward = fetched_bytes(&s, s.order[i], PASS_FORWARD);
+        assert_true(forward > 0);
+        assert_in_range(fetched_bytes(&s, s.order[i], PASS_BACKWARD), forward * 9 / 10, forward);
+    }
+    survey_release(&s);
+    training_release(&t);
+}
+
 /* Seconds that all fetches of weights take on a link that does nothing else. */
 static double link_seconds(const struct survey *s, const struct device *d)
 {
@@ -170,6 +203,7 @@ int main(void)
         cmocka_unit_test(places_come_in_the_order_of_the_forward_pass),
         cmocka_unit_test(the_highest_peak_is_that_of_the_program),
         cmocka_unit_test(updates_of_micro_steps_stand_beside_the_backward_pass),
+        cmocka_unit_test(what_is_made_again_is_fetched_again),
         cmocka_unit_test(no_step_is_estimated_below_what_its_fetches_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
