@@ -96,6 +96,31 @@ static const struct bench_case cases[] = {
     {"batch_norm_grad",
      "bf16[16,224,224,64], bf16[16,224,224,64], f32[64], f32[64], f32[64]+ {dtype=f32}", 0},
     {"batch_norm_inference", "bf16[16,224,224,64], f32[64], f32[64], f32[64], f32[64]+", 0},
+    /* A frame of the per-frame network, 20 samples: as one op, and as the ops that it is made of.
+     */
+    {"batch_norm_activation",
+     "bf16[20,440,640,64], f32[64], f32[64], bf16[20,64], bf16[20,64] {slope=0.01}", 0},
+    {"batch_norm_activation", "bf16[20,220,320,128], f32[128], f32[128] {slope=0.01}", 0},
+    {"batch_norm_activation", "bf16[16,224,224,64], f32[64], f32[64] {silu=true}", 0},
+    {"batch_norm_film_grad",
+     "bf16[20,440,640,64], bf16[20,440,640,64], f32[64], f32[64], f32[64], f32[64]+, bf16[20,64] "
+     "{slope=0.01, dtype=f32}",
+     0},
+    {"batch_norm_activation_grad",
+     "bf16[20,220,320,128], bf16[20,220,320,128], f32[128], f32[128], f32[128], f32[128]+ "
+     "{slope=0.01, dtype=f32}",
+     0},
+    {"batch_norm_activation_grad",
+     "bf16[16,224,224,64], bf16[16,224,224,64], f32[64], f32[64], f32[64], f32[64]+ {silu=true, "
+     "dtype=f32}",
+     0},
+    {"batch_norm", "bf16[20,440,640,64], f32[64], f32[64]", 0},
+    {"batch_norm_grad",
+     "bf16[20,440,640,64], bf16[20,440,640,64], f32[64], f32[64], f32[64]+ {dtype=f32}", 0},
+    {"leaky_relu", "bf16[20,440,640,64] {slope=0.01}", 0},
+    {"leaky_relu_grad", "bf16[20,440,640,64], bf16[20,440,640,64] {slope=0.01}", 0},
+    {"film", "bf16[20,440,640,64], bf16[20,64], bf16[20,64]", 0},
+    {"film_grad", "bf16[20,440,640,64], bf16[20,440,640,64], bf16[20,64]", 0},
     {"group_norm", "bf16[16,224,224,64], f32[64], f32[64] {groups=8}", 0},
     {"group_norm_grad",
      "bf16[16,224,224,64], bf16[16,224,224,64], f32[64], f32[16,8], f32[16,8]+ {groups=8, "

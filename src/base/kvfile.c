@@ -1,6 +1,7 @@
 #include "base/kvfile.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,6 +21,8 @@ struct kvfile {
     VEC(struct entry) entries; /* by key */
     bool changed;
     bool is_kept; /* false: what has its name is no file, and stays as it is */
+    size_t most;  /* of kvfile_bound; 0: no bound but the file's */
+    int64_t (*when)(const char *value);
 };
 
 /* ---- entries -------------------------------------------------------------------------------- */
@@ -94,6 +97,58 @@ enum status kvfile_put(struct kvfile *f, const char *key, const char *value)
         return FAIL(ERR_USAGE, "the cache file %s is full: remove it", f->path);
     TRY(there ? replace(&f->entries.items[at], value) : insert(f, at, key, value));
     f->changed = true;
+    return OK;
+}
+
+/* ---- the bound ------------------------------------------------------------------------------ */
+
+void kvfile_bound(struct kvfile *f, size_t most, int64_t (*when)(const char *value))
+{
+    BUG_ON(most < 4);
+    f->most = most;
+    f->when = when;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Drops those put before `since`, and so many of those put at it. */
+static void drop(struct kvfile *f, int64_t since, size_t n_at)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < f->entries.n; i++) {
+        struct entry *e = &f->entries.items[i];
+        int64_t when = f->when(e->value);
+        if (when < since || (when == since && n_at > 0)) {
+            n_at -= when == since;
+            mem_free(e->key);
+            mem_free(e->value);
+        } else {
+            f->entries.items[n_left++] = *e;
+        }
+    }
+    f->entries.n = n_left;
+}
+
+static enum status keep_bound(struct kvfile *f)
+{
+    size_t n = f->entries.n;
+    int64_t *times = NULL;
+    if (f->most == 0 || n <= f->most)
+        return OK;
+    TRY(mem_try_array(&times, n, sizeof(*times)));
+    for (size_t i = 0; i < n; i++)
+        times[i] = f->when(f->entries.items[i].value);
+    qsort(times, n, sizeof(*times), by_time);
+    size_t n_dropped = n - f->most * 3 / 4, n_before = 0;
+    int64_t since = times[n_dropped - 1];
+    while (times[n_before] < since)
+        n_before++;
+    mem_free(times);
+    drop(f, since, n_dropped - n_before);
     return OK;
 }
 
@@ -236,6 +291,7 @@ enum status kvfile_save(struct kvfile *f)
     TRY(merge(f));
     if (!f->is_kept)
         return OK;
+    TRY(keep_bound(f));
     TRY(kvfile_print(f, &text, &n_bytes));
     enum status status = file_write_atomic(f->path, text, n_bytes);
     mem_free(text);

@@ -13,6 +13,7 @@
 #define SNUG_BASE_KVFILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -36,6 +37,10 @@ void kvfile_free(struct kvfile *f); /* does not save; NULL is fine */
 const char *kvfile_get(const struct kvfile *f, const char *key);
 /* ERR_USAGE for a key or value that the file cannot hold. */
 enum status kvfile_put(struct kvfile *f, const char *key, const char *value) MUST_CHECK;
+
+/* Entries beyond `most` go at a save: first those whose values say that they were put longest ago
+ * (`when`, in whatever unit), until three quarters of `most` are left. */
+void kvfile_bound(struct kvfile *f, size_t most, int64_t (*when)(const char *value));
 
 /* When something was put since: writes the file atomically, folders included, with what others have
  * added to it in between. */

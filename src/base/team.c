@@ -299,6 +299,30 @@ void team_free(struct team *t)
     mem_free(t);
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+enum { PIECE_BYTES = 1 << 20 };
+struct copying {
+    char *to;
+    const char *from;
+    int64_t n_bytes;
+};
+
+/* The last piece may be short. */
+static void copy_pieces(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct copying *c = job;
+    int64_t at = first * PIECE_BYTES, end = MIN(last * PIECE_BYTES, c->n_bytes);
+    (void)thread;
+    memcpy(c->to + at, c->from + at, (size_t)(end - at));
+}
+
+void team_copy(struct team *t, void *to, const void *from, int64_t n_bytes)
+{
+    const struct copying c = {to, from, n_bytes};
+    team_run(t, (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES, 2, copy_pieces, &c);
+}
+
 double team_delay_s(const struct team *t)
 {
     double sum = run_delay_s(thread_number());

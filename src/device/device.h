@@ -127,6 +127,9 @@ struct device_ops {
     /* The one allocation of a tier; freed by memory_free. Zero-filled, ARENA_ALIGN-aligned. */
     enum status (*memory_alloc)(struct device *d, enum tier t, int64_t n_bytes, void **out);
     void (*memory_free)(struct device *d, enum tier t, void *p, int64_t n_bytes);
+    /* Pages of an allocation go back to the system, what is in them is lost, and they come again,
+     * zero, with their next use. NULL: its pages stay as long as the allocation does. */
+    void (*memory_release)(struct device *d, enum tier t, void *p, int64_t n_bytes);
     /* Enqueues a copy; called through device_copy. */
     enum status (*copy)(struct device *d, enum queue q, struct place to, struct place from,
                         int64_t n_bytes);

@@ -79,6 +79,18 @@ enum status ahead_want(struct ahead *a, const struct limits *limits, int64_t bat
     return OK;
 }
 
+enum status ahead_want_batch(struct ahead *a, const struct limits *limits, int64_t batch,
+                             const struct engine_request *request, const struct config *config)
+{
+    BUG_ON(a->is_started);
+    struct ahead_plan *p = find_exact(a, limits, batch);
+    if (p) {
+        p->request = request;
+        p->config = config;
+    }
+    return OK;
+}
+
 /* Whole, or not at all. */
 static enum status note(struct ahead_plan *p, const struct engine *e)
 {
@@ -115,7 +127,7 @@ static void step_back(void)
 
 static enum status plan_for(const struct ahead *a, struct ahead_plan *p)
 {
-    const struct replan r = {.limits = p->limits};
+    const struct replan r = {.limits = p->limits, .request = p->request, .config = p->config};
     struct engine next;
     TRY(engine_replan_beside(a->engine, &r, &a->around, &next));
     enum status status = note(p, &next);
@@ -125,7 +137,7 @@ static enum status plan_for(const struct ahead *a, struct ahead_plan *p)
 
 static bool is_left(const struct ahead_plan *p, const struct engine *e)
 {
-    return !p->is_done && !p->failed && p->batch == e->request.stages[0].batch;
+    return !p->is_done && !p->failed && (p->request || p->batch == e->request.stages[0].batch);
 }
 
 static void *work(void *user)
@@ -169,10 +181,19 @@ enum status ahead_start(struct ahead *a, const struct engine *e)
     return FAIL(ERR_MEMORY, "no thread to plan for other budgets: %s", strerror(error));
 }
 
+/* Who waits for it waits for everything else on the machine, while it steps back for that. Where we
+ * may not change it, it stays so. */
+static void hurry(struct ahead *a)
+{
+    const struct sched_param usual = {0};
+    (void)pthread_setschedparam(a->thread, SCHED_OTHER, &usual);
+}
+
 static void join(struct ahead *a)
 {
     if (!a->is_started)
         return;
+    hurry(a);
     (void)pthread_join(a->thread, NULL);
     a->is_started = false;
     a->peak_bytes = MAX(a->peak_bytes, a->share.peak);

@@ -20,9 +20,11 @@ extern "C" {
 
 struct ahead_plan {
     struct limits limits;
-    int64_t batch; /* sequences of a micro-batch */
-    bool failed;   /* there is no plan: it would have taken too much memory */
-    bool is_done;  /* planned, with this result: */
+    int64_t batch;                        /* sequences of a micro-batch */
+    const struct engine_request *request; /* of it, where it may be another than the engine's */
+    const struct config *config;          /* likewise; borrowed */
+    bool failed;  /* there is no plan: it would have taken too much memory */
+    bool is_done; /* planned, with this result: */
     bool fits;
     int64_t needs[TIER_COUNT];
     double step_s;
@@ -43,6 +45,11 @@ void ahead_free(struct ahead *a); /* stops it first; NULL is fine */
 
 /* One more to plan for, unless it is there already; beyond the most it is forgotten. */
 enum status ahead_want(struct ahead *a, const struct limits *limits, int64_t batch) MUST_CHECK;
+/* The same with a micro-batch that may be another than the engine's; what is asked of an engine
+ * then is borrowed until ahead_free. */
+enum status ahead_want_batch(struct ahead *a, const struct limits *limits, int64_t batch,
+                             const struct engine_request *request,
+                             const struct config *config) MUST_CHECK;
 /* What the engine runs now is a plan too. */
 enum status ahead_keep(struct ahead *a, const struct engine *e, int64_t batch) MUST_CHECK;
 

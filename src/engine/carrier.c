@@ -2,25 +2,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/str.h"
 
-enum { PART_ALIGNMENT = 1 << 16 }; /* a multiple of every page size in use */
+static _Atomic int64_t fails_after; /* of carrier_fail_after */
 
-/* Sums of gradients and of metrics begin anew with every step; where a step has one micro-batch
- * there are none. */
-static bool is_carried(const struct storage_entry *e)
+void carrier_fail_after(int64_t n)
 {
-    bool passes =
-        e->kind == MEMORY_STAGING || e->kind == MEMORY_GRADIENTS || e->kind == MEMORY_WORKSPACE;
-    return !passes && e->n_bytes > 0;
+    fails_after = n;
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* It has no name where the file system can do without; else it has one for a moment. */
 static int open_unnamed(const char *folder)
@@ -37,14 +35,14 @@ static int open_unnamed(const char *folder)
     return fd;
 }
 
-/* Room that is not there shows here, and not as a signal when the bytes come. */
+/* Room that is not there shows here, and not when the bytes come. */
 static enum status open_file(struct carrier *c, int64_t n_bytes)
 {
     char text[BYTES_TEXT];
     c->fd = open_unnamed(c->folder);
     if (c->fd < 0)
         return FAIL(ERR_IO, "%s: cannot create a file: %s", c->folder, strerror(errno));
-    int error = posix_fallocate(c->fd, 0, MAX(n_bytes, (int64_t)1));
+    int error = posix_fallocate(c->fd, 0, n_bytes);
     if (error)
         return FAIL(ERR_IO,
                     "%s: no room for the %s that a change of budgets puts there for a moment: %s",
@@ -52,91 +50,116 @@ static enum status open_file(struct carrier *c, int64_t n_bytes)
     return OK;
 }
 
-static enum status map_part(const struct carrier *c, const struct carried *p, void **out)
+static void take_memory(struct carrier *c, int64_t n_bytes)
 {
-    *out = mmap(NULL, (size_t)p->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, (off_t)p->at);
-    if (*out == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "%s: cannot map %lld bytes: %s", p->name, (long long)p->n_bytes,
-                    strerror(errno));
-    return OK;
+    void *p = n_bytes > 0 ? mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                          : MAP_FAILED;
+    if (p == MAP_FAILED)
+        return;
+    (void)madvise(p, (size_t)n_bytes, MADV_HUGEPAGE); /* fewer page faults; best effort */
+    c->memory = p;
+    c->memory_bytes = n_bytes;
 }
 
-/* ---- in and out ------------------------------------------------------------------------------ */
-
-/* A part is mapped while it is copied, so that no more than the largest counts as the process's. */
-static enum status load_part(const struct carrier *c, const struct carried *p, struct executor *x,
-                             const struct storage_entry *e)
+enum status carrier_open(struct carrier *c, const char *folder, int64_t memory_bytes,
+                         int64_t n_bytes, struct team *team)
 {
-    void *to;
-    TRY(map_part(c, p, &to));
-    enum status status = executor_read_storage(x, e, to);
-    (void)munmap(to, (size_t)p->n_bytes);
-    return status;
-}
-
-static enum status unload_part(const struct carrier *c, const struct carried *p, struct executor *x,
-                               const struct storage_entry *e)
-{
-    void *from;
-    TRY(map_part(c, p, &from));
-    enum status status = executor_write_storage(x, e, from);
-    (void)munmap(from, (size_t)p->n_bytes);
-    return status;
-}
-
-static enum status list_parts(struct carrier *c, const struct storage *storage, int64_t *n_bytes)
-{
-    *n_bytes = 0;
-    for (size_t i = 0; i < storage->entries.n; i++) {
-        const struct storage_entry *e = &storage->entries.items[i];
-        struct carried part = {.n_bytes = e->n_bytes, .at = *n_bytes};
-        if (!is_carried(e))
-            continue;
-        part.name = pool_strdup(&c->pool, e->name);
-        if (!part.name)
-            return FAIL(ERR_MEMORY, "out of memory for a change of budgets");
-        TRY(vec_push(&c->parts, part));
-        *n_bytes += (e->n_bytes + PART_ALIGNMENT - 1) / PART_ALIGNMENT * PART_ALIGNMENT;
-    }
-    return OK;
-}
-
-enum status carrier_load(struct carrier *c, const char *folder, struct executor *x,
-                         const struct storage *storage)
-{
-    int64_t n_bytes;
-    enum status status;
-    *c = (struct carrier){.fd = -1, .folder = folder};
-    pool_init(&c->pool);
-    TRY_GOTO(list_parts(c, storage, &n_bytes), out);
-    TRY_GOTO(open_file(c, n_bytes), out);
-    for (size_t i = 0; i < c->parts.n; i++)
-        TRY_GOTO(load_part(c, &c->parts.items[i], x, storage_find(storage, c->parts.items[i].name)),
-                 out);
-out:
+    *c = (struct carrier){.fd = -1, .folder = folder, .n_bytes = n_bytes, .team = team};
+    take_memory(c, memory_bytes);
+    enum status status = OK;
+    if (n_bytes > c->memory_bytes)
+        status = open_file(c, n_bytes - c->memory_bytes);
     if (status != OK)
         carrier_close(c);
     return status;
 }
 
-enum status carrier_unload(const struct carrier *c, struct executor *x,
-                           const struct storage *storage)
+void carrier_close(struct carrier *c)
 {
-    for (size_t i = 0; i < c->parts.n; i++) {
-        const struct carried *p = &c->parts.items[i];
-        const struct storage_entry *e = storage_find(storage, p->name);
-        if (!e || e->n_bytes != p->n_bytes)
-            return FAIL(ERR_INTERNAL, "'%s' is not what it was under the other budgets", p->name);
-        TRY(unload_part(c, p, x, e));
+    if (c->memory)
+        (void)munmap(c->memory, (size_t)c->memory_bytes);
+    if (c->folder && c->fd >= 0)
+        (void)close(c->fd);
+    *c = (struct carrier){.fd = -1};
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Large requests, from several threads at once. */
+enum { REQUEST_BYTES = 4 << 20 };
+struct transfer {
+    int fd;
+    bool writes;
+    char *data;
+    int64_t at, n_bytes;
+    _Atomic int *error; /* of the first that failed */
+};
+
+static int move(const struct transfer *x, int64_t from, int64_t to)
+{
+    if (fails_after > 0 && atomic_fetch_sub(&fails_after, 1) == 1)
+        return EIO;
+    while (from < to) {
+        ssize_t n = x->writes
+                        ? pwrite(x->fd, x->data + from, (size_t)(to - from), (off_t)(x->at + from))
+                        : pread(x->fd, x->data + from, (size_t)(to - from), (off_t)(x->at + from));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        from += n;
     }
+    return 0;
+}
+
+static void move_some(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct transfer *x = job;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int error = move(x, i * REQUEST_BYTES, MIN((i + 1) * REQUEST_BYTES, x->n_bytes));
+        if (error)
+            atomic_store(x->error, error);
+    }
+}
+
+static enum status transfer(const struct carrier *c, bool writes, int64_t at, void *data,
+                            int64_t n_bytes)
+{
+    _Atomic int error = 0;
+    const struct transfer x = {c->fd, writes, data, at, n_bytes, &error};
+    team_run(c->team, (n_bytes + REQUEST_BYTES - 1) / REQUEST_BYTES, 1, move_some, &x);
+    if (error)
+        return FAIL(ERR_IO, "%s: cannot %s the file of a change of budgets: %s", c->folder,
+                    writes ? "write" : "read", strerror(error));
     return OK;
 }
 
-void carrier_close(struct carrier *c)
+/* ---- in and out ------------------------------------------------------------------------------ */
+
+/* How many of them lie in memory. */
+static int64_t in_memory(const struct carrier *c, int64_t at, int64_t n_bytes)
 {
-    if (c->fd >= 0)
-        (void)close(c->fd);
-    vec_release(&c->parts);
-    pool_release(&c->pool);
-    *c = (struct carrier){.fd = -1};
+    return MIN(MAX(c->memory_bytes - at, (int64_t)0), n_bytes);
+}
+
+enum status carrier_write(const struct carrier *c, int64_t at, const void *from, int64_t n_bytes)
+{
+    int64_t n = in_memory(c, at, n_bytes);
+    if (n > 0)
+        team_copy(c->team, c->memory + at, from, n);
+    if (n == n_bytes)
+        return OK;
+    return transfer(c, true, at + n - c->memory_bytes, (char *)(uintptr_t)from + n, n_bytes - n);
+}
+
+enum status carrier_read(const struct carrier *c, int64_t at, void *to, int64_t n_bytes)
+{
+    int64_t n = in_memory(c, at, n_bytes);
+    if (n > 0)
+        team_copy(c->team, to, c->memory + at, n);
+    if (n == n_bytes)
+        return OK;
+    return transfer(c, false, at + n - c->memory_bytes, (char *)to + n, n_bytes - n);
 }

@@ -4,10 +4,10 @@
  *     engine_change_over   what outlives a step goes from the old arenas to the new ones
  *     engine_discard       what is left of the one that is not used
  *
- * The graphs are the same, so every step after it gives the bits that it would have given. The
- * arenas of before go back to the system before the new ones are asked for: both budgets hold at
- * every moment. In between, what outlives a step lies in a file without a name: the page cache
- * keeps it where there is memory, the disk where there is not.
+ * The graphs are the same, so every step after it gives the bits that it would have given. Budgets
+ * hold at every moment: the old one until the change is made, the new one from then on. Within them
+ * new arenas are filled from the old ones; where both at once are too much, what outlives a step
+ * waits in host memory, and where that is too little, in a file (route.h).
  */
 #ifndef SNUG_ENGINE_CHANGEOVER_H
 #define SNUG_ENGINE_CHANGEOVER_H
@@ -40,11 +40,19 @@ enum status engine_replan_beside(const struct engine *e, const struct replan *r,
 /* What there will be around other programs: the arenas of those that run are gone by then. */
 void surroundings_without(struct surroundings *s, const struct engine *e);
 
-/* Between two steps. `folder`: where the file may lie. On failure e goes on as it was, unless its
- * executor is NULL: then its arenas could not be had again. Constants and places of parameters are
- * those of the new programs; inputs and reserves have to be found again. */
+struct changeover {
+    const char *folder; /* where a file may lie */
+    /* afterwards: */
+    int64_t moved_bytes;              /* what outlives a step */
+    int64_t memory_bytes, file_bytes; /* of these: that waited in memory, in a file */
+    int64_t held[TIER_COUNT];         /* the most of each memory meanwhile, as route.h has it */
+};
+
+/* Between two steps. On failure e goes on as it was, unless its executor is NULL: then its arenas
+ * could not be had again. Constants and places of parameters are those of the new programs; inputs
+ * and reserves have to be found again. */
 enum status engine_change_over(struct engine *e, struct engine *next,
-                               const char *folder) MUST_CHECK;
+                               struct changeover *c) MUST_CHECK;
 
 /* After either; also after a failure. */
 void engine_discard(struct engine *next);

@@ -13,6 +13,20 @@ extern "C" {
 enum { RUNNING_MOMENTUM, RUNNING_EPSILON, RUNNING_COUNT, RUNNING_OF_VARIANCE };
 enum { GROUP_NORM_GROUPS, GROUP_NORM_EPSILON };
 enum { GROUP_NORM_GRAD_DTYPE = 1 }; /* after the groups */
+/* batch_norm_activation: x, gamma, beta, scale, shift -> y, mean, rstd. */
+enum { ACTIVATED_X, ACTIVATED_GAMMA, ACTIVATED_BETA, ACTIVATED_SCALE, ACTIVATED_SHIFT };
+enum { ACTIVATED_EPSILON, ACTIVATED_SLOPE, ACTIVATED_SILU };
+/* Its gradients: dy, x, gamma, beta, mean, rstd, scale -> dx, dgamma, dbeta, dscale, dshift. */
+enum {
+    ACTIVATED_GRAD_DY,
+    ACTIVATED_GRAD_X,
+    ACTIVATED_GRAD_GAMMA,
+    ACTIVATED_GRAD_BETA,
+    ACTIVATED_GRAD_MEAN,
+    ACTIVATED_GRAD_RSTD,
+    ACTIVATED_GRAD_SCALE
+};
+enum { ACTIVATED_GRAD_SLOPE, ACTIVATED_GRAD_DTYPE, ACTIVATED_GRAD_SILU };
 
 /* Input 0 is a float tensor [N, .., C] with elements. */
 static inline enum status MUST_CHECK need_elements(const struct op_call *c)
@@ -70,6 +84,30 @@ static inline enum status MUST_CHECK infer_norm_grad(const struct op_call *c,
     out_like(c, 0, 0);
     out_set(c, 1, d, shape_of(1, shape_last(dy)));
     out_set(c, 2, d, shape_of(1, shape_last(dy)));
+    return OK;
+}
+
+/* dy, x, [gamma], [beta], mean, rstd -> dx, dgamma, dbeta. */
+static inline enum status MUST_CHECK infer_activated_grad(const struct op_call *c)
+{
+    const struct shape *dy = &c->in[ACTIVATED_GRAD_DY].shape;
+    struct shape channels = shape_of(1, shape_last(dy));
+    enum dtype d;
+    TRY(need_elements(c));
+    TRY(need_same_float(c, ACTIVATED_GRAD_DY, ACTIVATED_GRAD_X));
+    TRY(need_shape(c, ACTIVATED_GRAD_X, dy));
+    for (int i = ACTIVATED_GRAD_GAMMA; i <= ACTIVATED_GRAD_BETA; i++) {
+        if (call_has(c, i))
+            TRY(need_weight(c, i, 0, channels.dim[0]));
+    }
+    if (!call_has(c, ACTIVATED_GRAD_MEAN) || !call_has(c, ACTIVATED_GRAD_RSTD))
+        return REJECT(c, "mean and rstd must be given");
+    TRY(need_statistics(c, ACTIVATED_GRAD_MEAN, 0, &channels));
+    TRY(need_statistics(c, ACTIVATED_GRAD_RSTD, 0, &channels));
+    TRY(grad_dtype(c, ACTIVATED_GRAD_DTYPE, 0, &d));
+    out_like(c, 0, 0);
+    out_set(c, 1, d, channels);
+    out_set(c, 2, d, channels);
     return OK;
 }
 

@@ -1,5 +1,6 @@
-/* film_support.h: what film and its gradient share: x is [N, .., C], gamma and beta are [N, C].
- * "FiLM: Visual Reasoning with a General Conditioning Layer", Perez et al. 2018. */
+/* film_support.h: what film, alone or behind a norm, and its gradient share: x is [N, .., C], gamma
+ * and beta are [N, C]. "FiLM: Visual Reasoning with a General Conditioning Layer", Perez et al.
+ * 2018. */
 #ifndef SNUG_OPS_FILM_SUPPORT_H
 #define SNUG_OPS_FILM_SUPPORT_H
 

@@ -218,12 +218,26 @@ static bool inputs_saved_anyway(const struct plan *p, const struct graph *g, con
     return true;
 }
 
+/* Is what the backward pass reads of a node's results worth making all of them again? Statistics
+ * beside a result that nobody reads there are not. */
+static bool worth_making_again(const struct plan *p, const struct graph *g, const struct node *n)
+{
+    enum { LEAST_SHARE = 16 };
+    int64_t read = 0, all = 0;
+    for (int i = 0; i < n->n_out; i++) {
+        int64_t n_bytes = value_bytes(g, n->out[i]);
+        all += n_bytes;
+        read += p->facts[n->out[i]].first_backward == NODE_NONE ? 0 : n_bytes;
+    }
+    return read * LEAST_SHARE >= all;
+}
+
 void plan_recompute_cheap(struct plan *p, const struct graph *g)
 {
     for (size_t k = 0; k < g->nodes.n; k++) {
         const struct node *n = graph_node(g, (node_id)k);
         if (n->pass != PASS_FORWARD || op_get(n->op)->recompute != RECOMPUTE_CHEAP ||
-            !inputs_saved_anyway(p, g, n))
+            !inputs_saved_anyway(p, g, n) || !worth_making_again(p, g, n))
             continue;
         for (int i = 0; i < n->n_out; i++) {
             value_id v = n->out[i];

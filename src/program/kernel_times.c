@@ -1,14 +1,18 @@
 /* kernel_times.c: the table of what calls take, and which calls of a program are still to be timed.
  *
- * A time is kept as "SECONDS", or as "SECONDS disturbed" when other processes used the device while
- * it was measured: then it is used, and the next process measures again.
+ * A time is kept as "SECONDS WRITTEN", or as "SECONDS WRITTEN disturbed" when other processes used
+ * the device while it was measured: then it is used, and the next process measures again. WRITTEN,
+ * in seconds since 1970, is when it was measured or, weeks after that, needed: a machine has times
+ * for every build there ever was, and those that were written longest ago go (MOST_TIMES).
  */
 #include "program/kernel_times.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/build_id.h"
 #include "base/hash.h"
@@ -18,6 +22,8 @@
 #include "program/benchmark.h"
 
 static const char disturbed_mark[] = " disturbed";
+
+enum { MOST_TIMES = 8192, WEEK_S = 7 * 24 * 3600 }; /* a MiB or so */
 
 struct kernel_times {
     struct device *device;
@@ -30,6 +36,41 @@ struct kernel_times {
 };
 
 /* ---- the table ------------------------------------------------------------------------------ */
+
+/* What a value says. */
+struct kept_time {
+    struct call_time time;
+    int64_t written; /* 0: it does not say */
+};
+
+/* Anybody may have written the file: what is no time is not there, and less than 0. */
+static struct kept_time parse_time(const char *text)
+{
+    const struct kept_time none = {.time.seconds = -1};
+    struct kept_time found = none;
+    char number[40], *end;
+    size_t n = text ? strcspn(text, " ") : 0;
+    if (n == 0 || n >= sizeof(number))
+        return none;
+    memcpy(number, text, n);
+    number[n] = '\0';
+    text += n;
+    if (text[0] == ' ' && text[1] >= '0' && text[1] <= '9') {
+        found.written = strtoll(text + 1, &end, 10);
+        text = end;
+    }
+    found.time.disturbed = strcmp(text, disturbed_mark) == 0;
+    bool good = parse_double(number, &found.time.seconds) && found.time.seconds > 0 &&
+                found.time.seconds < 1e4 && (text[0] == '\0' || found.time.disturbed);
+    return good ? found : none;
+}
+
+/* A clock that once went wrong keeps nothing for ever. */
+static int64_t written_at(const char *value)
+{
+    int64_t written = parse_time(value).written;
+    return written <= (int64_t)time(NULL) ? written : 0;
+}
 
 enum status kernel_times_open(struct kernel_times **out, struct device *device,
                               const char *cache_folder)
@@ -51,6 +92,7 @@ enum status kernel_times_open(struct kernel_times **out, struct device *device,
     TRY_GOTO(str_status(&identity), out);
     (void)snprintf(t->prefix, sizeof(t->prefix), "%016" PRIx64 " ", hash_text(str_text(&identity)));
     TRY_GOTO(kvfile_open(&t->file, str_text(&path)), out);
+    kvfile_bound(t->file, MOST_TIMES, written_at);
     *out = t;
 out:
     if (status != OK)
@@ -86,26 +128,9 @@ static void make_key(const struct kernel_times *t, const char *signature, struct
         str_addf(key, "...%016" PRIx64, hash_text(signature));
 }
 
-/* Anybody may have written the file: what is no time is not there, and less than 0. */
-static struct call_time parse_time(const char *text)
+static struct kept_time look_up(const struct kernel_times *t, const char *signature)
 {
-    const struct call_time none = {.seconds = -1};
-    struct call_time found = none;
-    char number[40];
-    size_t n = text ? strcspn(text, " ") : 0;
-    if (n == 0 || n >= sizeof(number))
-        return none;
-    memcpy(number, text, n);
-    number[n] = '\0';
-    found.disturbed = strcmp(text + n, disturbed_mark) == 0;
-    bool good = parse_double(number, &found.seconds) && found.seconds > 0 && found.seconds < 1e4 &&
-                (text[n] == '\0' || found.disturbed);
-    return good ? found : none;
-}
-
-static struct call_time look_up(const struct kernel_times *t, const char *signature)
-{
-    struct call_time found = {.seconds = -1};
+    struct kept_time found = {.time.seconds = -1};
     struct str key = {0};
     make_key(t, signature, &key);
     if (str_status(&key) == OK)
@@ -118,7 +143,8 @@ double kernel_times_find(const struct kernel_times *t, const struct program *p, 
 {
     struct str signature = {0};
     instr_signature(p, t->device, instr, &signature);
-    double seconds = str_status(&signature) == OK ? look_up(t, str_text(&signature)).seconds : -1;
+    double seconds =
+        str_status(&signature) == OK ? look_up(t, str_text(&signature)).time.seconds : -1;
     str_release(&signature);
     return seconds;
 }
@@ -127,14 +153,14 @@ double kernel_times_find(const struct kernel_times *t, const struct program *p, 
  * the shorter one is nearer the truth. */
 static enum status keep(struct kernel_times *t, const char *signature, struct call_time found)
 {
-    struct call_time before = look_up(t, signature);
+    struct call_time before = look_up(t, signature).time;
     struct str key = {0};
-    char text[48];
+    char text[80];
     if (found.disturbed && before.seconds > 0)
         found.seconds = MIN(found.seconds, before.seconds);
     make_key(t, signature, &key);
-    (void)snprintf(text, sizeof(text), "%llde-12%s", llround(found.seconds * 1e12),
-                   found.disturbed ? disturbed_mark : "");
+    (void)snprintf(text, sizeof(text), "%llde-12 %lld%s", llround(found.seconds * 1e12),
+                   (long long)time(NULL), found.disturbed ? disturbed_mark : "");
     enum status status = str_status(&key);
     if (status == OK)
         status = kvfile_put(t->file, str_text(&key), text);
@@ -179,11 +205,13 @@ static enum status is_too_large(const struct kernel_times *t, const struct progr
 static enum status add_pending(struct kernel_times *t, const struct program *p, int32_t instr,
                                const char *signature, struct pending_list *list)
 {
-    struct call_time known = look_up(t, signature);
+    struct kept_time known = look_up(t, signature);
     uint64_t hash = hash_text(signature);
     int64_t n_bytes;
     bool too_large;
-    if (was_tried(t, hash) || (known.seconds > 0 && !known.disturbed))
+    if (known.time.seconds > 0 && !known.time.disturbed)
+        return time(NULL) - known.written > WEEK_S ? keep(t, signature, known.time) : OK;
+    if (was_tried(t, hash))
         return OK;
     TRY(vec_push(&t->tried, hash));
     TRY(is_too_large(t, p, instr, &n_bytes, &too_large));
@@ -257,11 +285,11 @@ enum status kernel_times_measure(struct kernel_times *t, const struct program *p
         return OK;
     pool_init(&list.pool);
     TRY_GOTO(find_pending(t, p, &list), out);
-    if (list.items.n == 0)
-        goto out;
-    log_info("timing %zu kernels%s", list.items.n,
-             t->kept ? "; the next plan of these shapes knows them" : "");
-    TRY_GOTO(measure_pending(t, p, &list), out);
+    if (list.items.n > 0) {
+        log_info("timing %zu kernels%s", list.items.n,
+                 t->kept ? "; the next plan of these shapes knows them" : "");
+        TRY_GOTO(measure_pending(t, p, &list), out);
+    }
     /* A cache that cannot be written costs time, not the run. */
     if (t->kept && kvfile_save(t->file) != OK)
         log_warn("times of kernels are not kept: %s", status_message());

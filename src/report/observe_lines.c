@@ -144,14 +144,20 @@ json_t *line_save(int64_t step, const char *path, double seconds)
 json_t *line_budget(const struct budget_record *r)
 {
     const struct forecast *f = r->forecast;
-    return line("budget",
-                json_pack("{s:I, s:s, s:s?, s:b, s:b, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:f}",
-                          "step", (json_int_t)r->step, "wanted", r->wanted, "why", r->why,
-                          "changed", r->changed, "planned_beforehand", r->was_planned, "text",
-                          r->text, "seconds", r->seconds, "arena_bytes", (json_int_t)f->arena_bytes,
-                          "host_bytes", (json_int_t)f->host_bytes, "disk_bytes",
-                          (json_int_t)f->disk_bytes, "micro_batch", (json_int_t)r->batch,
-                          "micro_batches", (json_int_t)r->n_micro, "step_ms", 1e3 * f->step_s));
+    return line(
+        "budget",
+        json_pack("{s:I, s:s, s:s?, s:b, s:b, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
+                  "s:I, s:I, s:I, s:I, s:I, s:f}",
+                  "step", (json_int_t)r->step, "wanted", r->wanted, "why", r->why, "changed",
+                  r->changed, "planned_beforehand", r->was_planned, "text", r->text, "seconds",
+                  r->seconds, "planning_s", r->planning_s, "carrying_s", r->carrying_s,
+                  "moved_bytes", (json_int_t)r->over.moved_bytes, "by_memory_bytes",
+                  (json_int_t)r->over.memory_bytes, "by_file_bytes", (json_int_t)r->over.file_bytes,
+                  "held_device_bytes", (json_int_t)r->over.held[TIER_DEVICE], "held_host_bytes",
+                  (json_int_t)r->over.held[TIER_HOST], "arena_bytes", (json_int_t)f->arena_bytes,
+                  "host_bytes", (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes,
+                  "micro_batch", (json_int_t)r->batch, "micro_batches", (json_int_t)r->n_micro,
+                  "step_ms", 1e3 * f->step_s));
 }
 
 json_t *line_jump(const struct jump_record *r)

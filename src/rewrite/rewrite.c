@@ -115,6 +115,17 @@ enum status rewrite_set_input(struct rewriting *r, node_id k, int i, value_id v)
     return OK;
 }
 
+enum status rewrite_set_op(struct rewriting *r, node_id k, enum op_id op, const struct attr *attrs)
+{
+    size_t n_bytes = sizeof(*attrs) * (size_t)op_get(op)->n_attrs;
+    struct attr *own;
+    TRY(pool_try(&r->g->pool, &own, n_bytes));
+    memcpy(own, attrs, n_bytes);
+    graph_node(r->g, k)->op = op;
+    graph_node(r->g, k)->attrs = own;
+    return OK;
+}
+
 void rewrite_absorb(struct rewriting *r, node_id k, node_id absorbed)
 {
     struct node *n = graph_node(r->g, k);

@@ -18,9 +18,9 @@ enum rewrite_stage {
     REWRITE_GRADIENT, /* after autodiff and optimizer */
 };
 
-/* Applies the rules of a stage wherever they fit. What disappears is the result of a linear or a
- * norm's gradient with one reader in the graph; to be read from outside as well, it must be an
- * output of the graph before this. */
+/* Applies the rules of a stage wherever they fit. What disappears is the result of a linear, a
+ * batch norm or a norm's gradient with one reader in the graph; to be read from outside as well, it
+ * must be an output of the graph before this. */
 enum status rewrite_apply(struct graph *g, enum rewrite_stage stage) MUST_CHECK;
 
 #ifdef __cplusplus

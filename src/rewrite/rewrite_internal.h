@@ -55,6 +55,10 @@ bool rewrite_can_move(const struct rewriting *r, node_id a, node_id k);
 /* Input i of node k becomes v (VALUE_NONE: absent). */
 enum status rewrite_set_input(struct rewriting *r, node_id k, int i, value_id v) MUST_CHECK;
 
+/* Node k runs another op of the same inputs and outputs, with all of its attributes. */
+enum status rewrite_set_op(struct rewriting *r, node_id k, enum op_id op,
+                           const struct attr *attrs) MUST_CHECK;
+
 /* Node `absorbed` goes; its one output is the first output of node k from now on, in place of what
  * that was. */
 void rewrite_absorb(struct rewriting *r, node_id k, node_id absorbed);

@@ -32,6 +32,7 @@ struct executor {
     struct device *device;
     struct memory arenas[TIER_COUNT];
     int64_t high_water[TIER_COUNT];
+    int64_t resting[TIER_COUNT]; /* of executor_rest */
     VEC(struct loaded) programs;
     uint64_t here;      /* where the position is kept when nobody watches */
     uint64_t *position; /* of executor_publish */
@@ -47,22 +48,27 @@ enum status executor_new(struct executor **out, struct device *device,
     x->device = device;
     x->position = &x->here;
     for (int t = 0; t < TIER_COUNT; t++) {
-        void *p = NULL;
-        enum status status = device->ops->memory_alloc(device, (enum tier)t, n_bytes[t], &p);
+        enum status status = executor_add_arena(x, (enum tier)t, n_bytes[t]);
         if (status != OK) {
             executor_free(x);
             return status;
         }
-        x->arenas[t] = (struct memory){(enum tier)t, p, n_bytes[t]};
     }
     *out = x;
     return OK;
 }
 
-void executor_free(struct executor *x)
+enum status executor_add_arena(struct executor *x, enum tier t, int64_t n_bytes)
 {
-    if (!x)
-        return;
+    void *p = NULL;
+    BUG_ON(x->arenas[t].base);
+    TRY(x->device->ops->memory_alloc(x->device, t, n_bytes, &p));
+    x->arenas[t] = (struct memory){t, p, n_bytes};
+    return OK;
+}
+
+static void unload(struct executor *x)
+{
     for (size_t i = 0; i < x->programs.n; i++) {
         struct loaded *l = &x->programs.items[i];
         for (size_t k = 0; k < l->n_captures; k++) {
@@ -72,12 +78,47 @@ void executor_free(struct executor *x)
         pool_release(&l->pool);
     }
     vec_release(&x->programs);
-    for (int t = 0; t < TIER_COUNT; t++) {
-        if (x->arenas[t].base)
-            x->device->ops->memory_free(x->device, (enum tier)t, x->arenas[t].base,
-                                        x->arenas[t].n_bytes);
-    }
+}
+
+void executor_drop_arena(struct executor *x, enum tier t)
+{
+    struct memory *m = &x->arenas[t];
+    unload(x);
+    if (m->base)
+        x->device->ops->memory_free(x->device, t, m->base, m->n_bytes);
+    *m = (struct memory){.tier = t};
+}
+
+void executor_free(struct executor *x)
+{
+    if (!x)
+        return;
+    for (int t = 0; t < TIER_COUNT; t++)
+        executor_drop_arena(x, (enum tier)t);
     mem_free(x);
+}
+
+void executor_rest(struct executor *x, const struct storage *kept)
+{
+    const struct device_ops *ops = x->device->ops;
+    for (int t = 0; ops->memory_release && t < TIER_COUNT; t++) {
+        const struct memory *m = &x->arenas[t];
+        int64_t n_bytes = m->n_bytes - kept->n_bytes[t];
+        if (!m->base || n_bytes <= 0)
+            continue;
+        ops->memory_release(x->device, (enum tier)t, (char *)m->base + kept->n_bytes[t], n_bytes);
+        x->resting[t] = t == TIER_DISK ? 0 : n_bytes;
+    }
+}
+
+int64_t executor_resting(const struct executor *x, enum tier t)
+{
+    return x->resting[t];
+}
+
+const struct memory *executor_arena(const struct executor *x, enum tier t)
+{
+    return &x->arenas[t];
 }
 
 static struct place place_in(const struct executor *x, enum tier t, int64_t offset)
@@ -284,6 +325,7 @@ enum status executor_run(struct executor *x, int handle, const char *section)
         return FAIL(ERR_INTERNAL, "program '%s' has no section '%s'", l->p->name, section);
     if (l->timing)
         TRY(timing_enter(l->timing, s));
+    memset(x->resting, 0, sizeof(x->resting));
     poison_enter(&l->poison);
     publish(x, handle, s->first); /* a replayed section is known by its beginning */
     enum status status = enqueue_section(x, handle, s);
@@ -308,26 +350,9 @@ const void *executor_output(struct executor *x, int handle, const char *name)
     return port ? place_address(place_in(x, TIER_HOST, port->offset)) : NULL;
 }
 
-/* A copy of pieces, the last of which may be short. */
-enum { PIECE_BYTES = 1 << 20 };
-struct filling {
-    char *to;
-    const char *from;
-    int64_t n_bytes;
-};
-
-static void fill_pieces(const void *job, int64_t first, int64_t last, int thread)
-{
-    const struct filling *f = job;
-    int64_t at = first * PIECE_BYTES, end = MIN(last * PIECE_BYTES, f->n_bytes);
-    (void)thread;
-    memcpy(f->to + at, f->from + at, (size_t)(end - at));
-}
-
 void executor_fill_input(struct executor *x, void *input, const void *from, int64_t n_bytes)
 {
-    const struct filling f = {input, from, n_bytes};
-    team_run(x->device->env.team, (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES, 2, fill_pieces, &f);
+    team_copy(x->device->env.team, input, from, n_bytes);
 }
 
 void *executor_storage_address(struct executor *x, const struct storage_entry *e)

@@ -27,6 +27,18 @@ enum status executor_new(struct executor **out, struct device *device,
                          const int64_t n_bytes[TIER_COUNT]) MUST_CHECK;
 void executor_free(struct executor *x);
 
+/* An executor changes arenas one by one: a tier that has none is given one; one that has loses it,
+ * and with it every program that was loaded. */
+enum status executor_add_arena(struct executor *x, enum tier t, int64_t n_bytes) MUST_CHECK;
+void executor_drop_arena(struct executor *x, enum tier t);
+/* Between steps: all but what is kept goes back to the system, where pages can (memory_release);
+ * they come again with their next use. */
+void executor_rest(struct executor *x, const struct storage *kept);
+/* Bytes of an arena that have gone so and have not been used since. */
+int64_t executor_resting(const struct executor *x, enum tier t);
+/* For copies between arenas, by the device. */
+const struct memory *executor_arena(const struct executor *x, enum tier t);
+
 /* Prepares a program's calls against the arenas. Refuses a program that has not been checked with
  * program_check (it is checked here). *handle names it in executor_run. */
 enum status executor_load(struct executor *x, const struct program *p,

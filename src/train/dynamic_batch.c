@@ -36,39 +36,51 @@ enum dynamic_wish dynamic_look(struct dynamic_batch *d, const struct config *cfg
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-struct choice {
+struct choosing {
     struct session *s;
     const struct limits *limits;
     struct surroundings around;
     struct pool *pool;
-    int64_t batch; /* the best so far; 0: none */
-    double step_s;
-    struct decisions decisions;
+    struct dynamic_choice best; /* so far */
 };
 
-static enum status plan_batch(struct choice *c, int64_t batch, bool *is_better)
+static enum status consider(struct choosing *c, int64_t batch, double step_s,
+                            const struct decisions *decisions, bool was_planned, bool *is_better)
+{
+    struct dynamic_choice *best = &c->best;
+    *is_better = best->batch == 0 || step_s < best->step_s;
+    if (!*is_better)
+        return OK;
+    *best = (struct dynamic_choice){.batch = batch, .step_s = step_s, .was_planned = was_planned};
+    return decisions_keep(decisions, c->pool, &best->decisions);
+}
+
+static enum status search_batch(struct choosing *c, int64_t batch, bool *is_better)
 {
     struct session_shape x;
     struct engine next;
-    *is_better = false;
     TRY(session_shape(c->s, batch, &x));
     const struct replan r = {
         .limits = *c->limits, .request = &x.request, .config = &x.config, .is_timed = true};
     TRY(engine_replan_beside(&c->s->engine, &r, &c->around, &next));
-    const struct forecast *f = &next.forecast;
     enum status status = OK;
-    if (f->fits && (c->batch == 0 || f->step_s < c->step_s)) {
-        *is_better = true;
-        c->batch = batch;
-        c->step_s = f->step_s;
-        status = decisions_keep(&next.settings.decisions, c->pool, &c->decisions);
-    }
+    if (next.forecast.fits)
+        status =
+            consider(c, batch, next.forecast.step_s, &next.settings.decisions, false, is_better);
     engine_discard(&next);
     return status;
 }
 
-/* The next size in that direction that cuts a step into whole micro-batches; 0: there is none. */
-static int64_t neighbour(const struct config *cfg, int64_t batch, int direction)
+static enum status plan_batch(struct choosing *c, int64_t batch, bool *is_better)
+{
+    const struct ahead *ahead = c->s->ahead;
+    const struct ahead_plan *p = ahead ? ahead_find(ahead, c->limits, batch, false) : NULL;
+    *is_better = false;
+    return p ? consider(c, batch, p->step_s, &p->decisions, true, is_better)
+             : search_batch(c, batch, is_better);
+}
+
+int64_t dynamic_neighbour(const struct config *cfg, int64_t batch, int direction)
 {
     int64_t total = cfg->train_batch_size / cfg->n_ranks;
     int64_t most = MIN(cfg->dynamic_batch_max, total);
@@ -80,25 +92,25 @@ static int64_t neighbour(const struct config *cfg, int64_t batch, int direction)
 }
 
 /* Memory and time go with the size: when two in a row are no better, none will be. */
-static enum status walk(struct choice *c, int64_t from, int direction)
+static enum status walk(struct choosing *c, int64_t from, int direction)
 {
     const struct config *cfg = c->s->config;
     int n_worse = 0;
-    for (int64_t b = neighbour(cfg, from, direction); b > 0 && (n_worse < 2 || c->batch == 0);
-         b = neighbour(cfg, b, direction)) {
+    for (int64_t b = dynamic_neighbour(cfg, from, direction);
+         b > 0 && (n_worse < 2 || c->best.batch == 0); b = dynamic_neighbour(cfg, b, direction)) {
         bool is_better;
         TRY(plan_batch(c, b, &is_better));
         n_worse = is_better ? 0 : n_worse + 1;
-        if (!is_better && direction > 0 && c->batch == 0)
+        if (!is_better && direction > 0 && c->best.batch == 0)
             return OK; /* what is larger needs more */
     }
     return OK;
 }
 
 enum status dynamic_choose(struct session *s, const struct limits *limits, struct pool *pool,
-                           int64_t *batch, double *step_s, struct decisions *known)
+                           struct dynamic_choice *out)
 {
-    struct choice c = {.s = s, .limits = limits, .pool = pool};
+    struct choosing c = {.s = s, .limits = limits, .pool = pool};
     int64_t now = s->stages[0].batch;
     bool is_better,
         in_range = now >= s->config->dynamic_batch_min && now <= s->config->dynamic_batch_max;
@@ -107,8 +119,6 @@ enum status dynamic_choose(struct session *s, const struct limits *limits, struc
         TRY(plan_batch(&c, now, &is_better));
     TRY(walk(&c, now, 1));
     TRY(walk(&c, now, -1));
-    *batch = c.batch;
-    *step_s = c.step_s;
-    *known = c.decisions;
+    *out = c.best;
     return OK;
 }

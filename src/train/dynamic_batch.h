@@ -28,10 +28,21 @@ bool dynamic_reads(const struct config *cfg, int64_t step);
 enum dynamic_wish dynamic_look(struct dynamic_batch *d, const struct config *cfg, int64_t step,
                                double use);
 
-/* The micro-batch with which a step is predicted to be fastest within these limits; 0: none fits.
- * *known, in the pool, are its decisions. */
+/* The next size in that direction (1, -1) that cuts a step into whole micro-batches; 0: there is
+ * none that the config allows. */
+int64_t dynamic_neighbour(const struct config *cfg, int64_t batch, int direction);
+
+/* The micro-batch with which a step is predicted to be fastest within limits. */
+struct dynamic_choice {
+    int64_t batch; /* 0: none fits */
+    double step_s;
+    struct decisions decisions; /* in the pool */
+    bool was_planned;           /* beforehand (engine/ahead.h) */
+};
+/* By the plans that were made beforehand, where there are such; the rest is searched for now. The
+ * thread that makes them is stopped. */
 enum status dynamic_choose(struct session *s, const struct limits *limits, struct pool *pool,
-                           int64_t *batch, double *step_s, struct decisions *known) MUST_CHECK;
+                           struct dynamic_choice *out) MUST_CHECK;
 
 #ifdef __cplusplus
 }

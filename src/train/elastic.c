@@ -157,6 +157,20 @@ enum status elastic_look(struct elastic *x, struct session *s, int64_t step, str
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
+/* Where the time went, and what was carried. */
+static void describe_way(const struct budget_record *r, struct str *out)
+{
+    const struct changeover *o = &r->over;
+    char planning[BYTES_TEXT], carrying[BYTES_TEXT], bytes[BYTES_TEXT];
+    str_addf(out, " (planning %s, carrying %s: %s", format_duration(planning, r->planning_s),
+             format_duration(carrying, r->carrying_s), format_bytes(bytes, o->moved_bytes));
+    if (o->memory_bytes > 0)
+        str_addf(out, ", %s of it by way of host memory", format_bytes(bytes, o->memory_bytes));
+    if (o->file_bytes > 0)
+        str_addf(out, ", %s of it by way of a file", format_bytes(bytes, o->file_bytes));
+    str_add(out, ")");
+}
+
 static void describe(const struct session *s, const struct budget_record *r, struct str *out)
 {
     const struct forecast *f = &s->engine.forecast;
@@ -168,22 +182,23 @@ static void describe(const struct session *s, const struct budget_record *r, str
              format_bytes(arena, f->arena_bytes), format_bytes(host, f->host_bytes),
              format_duration(step, f->step_s), r->was_planned ? " beforehand" : "",
              format_duration(time, r->seconds));
+    describe_way(r, out);
 }
 
-/* Other sizes of the micro-batch count too. *idle: none is any better than what there is. */
+/* Other sizes of the micro-batch count too. Idle: none is any better than what there is. */
 static enum status choose_batch(struct session *s, const struct elastic_wish *w, struct pool *pool,
-                                struct session_change *c, struct decisions *known, bool *idle)
+                                struct session_change *c, struct dynamic_choice *chosen)
 {
-    double step_s;
-    *idle = false;
     if (!s->config->dynamic_batch)
         return OK;
     if (s->ahead)
         ahead_stop(s->ahead);
-    TRY(dynamic_choose(s, &c->limits, pool, &c->batch, &step_s, known));
-    if (c->batch > 0)
-        c->known = known;
-    *idle = w->grows && (c->batch <= s->stages[0].batch || step_s >= s->engine.forecast.step_s);
+    TRY(dynamic_choose(s, &c->limits, pool, chosen));
+    c->batch = chosen->batch;
+    if (chosen->batch > 0)
+        c->known = &chosen->decisions;
+    c->is_idle = w->grows && (chosen->batch <= s->stages[0].batch ||
+                              chosen->step_s >= s->engine.forecast.step_s);
     return OK;
 }
 
@@ -196,14 +211,16 @@ static void note(struct elastic *x, const struct elastic_wish *w, bool granted, 
 }
 
 static enum status carry_out(struct session *s, const struct elastic_wish *w,
-                             struct session_change *c, bool *idle)
+                             struct session_change *c)
 {
-    struct decisions known;
+    struct dynamic_choice chosen = {0};
     struct pool pool;
     pool_init(&pool);
-    enum status status = choose_batch(s, w, &pool, c, &known, idle);
-    if (status == OK && !*idle)
-        status = session_change(s, c, s->config->output_dir);
+    enum status status = choose_batch(s, w, &pool, c, &chosen);
+    if (status == OK && !c->is_idle)
+        status = session_change(s, c);
+    if (s->config->dynamic_batch)
+        c->was_planned = c->was_planned && chosen.was_planned;
     pool_release(&pool);
     return status;
 }
@@ -211,22 +228,29 @@ static enum status carry_out(struct session *s, const struct elastic_wish *w,
 enum status elastic_change(struct elastic *x, struct session *s, const struct elastic_wish *w,
                            int64_t step, struct str *answer, struct budget_record *r)
 {
-    struct session_change c = {.limits = w->limits, .hurries = w->hurries};
+    struct session_change c = {.limits = w->limits,
+                               .hurries = w->hurries,
+                               .if_faster = w->from == PRESSURE_MORE,
+                               .over.folder = s->config->output_dir};
     double began = now_s();
-    bool idle;
-    enum status status = carry_out(s, w, &c, &idle);
+    enum status status = carry_out(s, w, &c);
     *r = (struct budget_record){.step = step,
                                 .wanted = str_text(&w->wanted),
                                 .why = w->why.n ? str_text(&w->why) : NULL,
-                                .changed = status == OK && !idle,
-                                .was_planned = c.was_planned && !s->config->dynamic_batch,
+                                .changed = status == OK && !c.is_idle,
+                                .was_planned = c.was_planned,
                                 .forecast = &s->engine.forecast,
                                 .batch = s->config->per_device_train_batch_size,
                                 .n_micro = s->config->gradient_accumulation_steps,
-                                .seconds = now_s() - began};
-    if (c.is_lost || idle)
+                                .seconds = now_s() - began,
+                                .over = c.over,
+                                .carrying_s = c.carrying_s};
+    r->planning_s = r->seconds - r->carrying_s; /* micro-batches that were looked at with it */
+    if (c.is_lost)
         return status;
-    note(x, w, status == OK, step);
+    note(x, w, r->changed, step);
+    if (c.is_idle)
+        return OK;
     if (status == OK)
         describe(s, r, answer);
     else

@@ -26,6 +26,8 @@ struct budget_record {
     const struct forecast *forecast; /* of the programs that run from here on */
     int64_t batch, n_micro;          /* sequences of a micro-batch, and how many are a step */
     double seconds;                  /* from the request's being read to the next step */
+    double planning_s, carrying_s;   /* of these; where it was changed: */
+    struct changeover over;          /* what was carried, and how */
 };
 
 /* What a run wants, whoever it comes from. */

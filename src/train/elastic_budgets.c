@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
+#include "train/dynamic_batch.h"
 
 bool elastic_plans_ahead(const struct config *cfg)
 {
@@ -32,6 +34,23 @@ static enum status want_eighths(struct session *s)
     return OK;
 }
 
+/* Other micro-batches, with what the run may take: that is what dynamic_batch asks for, or more. */
+static enum status want_batches(struct session *s)
+{
+    const struct config *cfg = s->config;
+    const struct limits *l = &s->engine.settings.limits;
+    TRY(mem_try_array(&s->shapes, SESSION_SHAPES, sizeof(*s->shapes)));
+    for (int direction = -1, n = 0; direction <= 1; direction += 2) {
+        int64_t b = dynamic_neighbour(cfg, s->stages[0].batch, direction);
+        for (; b > 0 && n < SESSION_SHAPES; b = dynamic_neighbour(cfg, b, direction)) {
+            struct session_shape *x = &s->shapes[n++];
+            TRY(session_shape(s, b, x));
+            TRY(ahead_want_batch(s->ahead, l, b, &x->request, &x->config));
+        }
+    }
+    return OK;
+}
+
 static enum status want(struct session *s, const char *budget)
 {
     struct limits l = s->engine.settings.limits;
@@ -46,6 +65,8 @@ enum status elastic_open(struct session *s)
     const struct config_list *budgets = &s->config->elastic_budgets;
     TRY(ahead_new(&s->ahead));
     TRY(ahead_keep(s->ahead, &s->engine, s->stages[0].batch));
+    if (s->config->dynamic_batch)
+        TRY(want_batches(s));
     for (size_t i = 0; i < budgets->n; i++)
         TRY(want(s, budgets->items[i]));
     return budgets->n > 0 ? OK : want_eighths(s);

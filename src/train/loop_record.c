@@ -45,10 +45,13 @@ enum status loop_check_numbers(struct loop *l, const struct step_record *r)
 
 /* ---- memory and time ------------------------------------------------------------------------- */
 
+/* A change of budgets that found no way back has left no arenas. */
 void loop_measure_memory(const struct loop *l)
 {
     struct engine *e = &l->s->engine;
     struct train_result *result = l->result;
+    if (!e->executor)
+        return;
     result->arena_bytes = executor_high_water(e->executor, TIER_DEVICE);
     result->host_bytes = executor_high_water(e->executor, TIER_HOST);
     result->device_bytes = MAX(result->device_bytes, e->device->ops->used_bytes(e->device));

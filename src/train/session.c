@@ -4,7 +4,7 @@
 
 #include "base/host_memory.h"
 #include "base/log.h"
-#include "engine/changeover.h"
+#include "base/machine.h"
 #include "train/elastic_budgets.h"
 #include "train/jump.h"
 #include "train/micro_batch.h"
@@ -322,14 +322,13 @@ static enum status recut(struct session *s)
 }
 
 /* The ring of the loader lies in the arena that goes. */
-static enum status change_over(struct session *s, struct engine *next, const char *folder,
-                               bool *lost)
+static enum status change_over(struct session *s, struct engine *next, struct session_change *c)
 {
     struct engine *e = &s->engine;
     loader_stop(s->loader);
-    enum status status = engine_change_over(e, next, folder);
-    *lost = e->executor == NULL;
-    if (*lost)
+    enum status status = engine_change_over(e, next, &c->over);
+    c->is_lost = e->executor == NULL;
+    if (c->is_lost)
         return status;
     find_stages(s);
     return status;
@@ -353,7 +352,7 @@ static void take_batch(struct session *s, const struct config *cfg)
 /* The shape that is wanted takes the place of the one there is; where the programs do not, it goes
  * back. */
 static enum status change_shape(struct session *s, const struct session_shape *x,
-                                struct engine *next, const char *folder, bool *lost)
+                                struct engine *next, struct session_change *c)
 {
     struct session_shape before = {.config = *s->config};
     bool other = x->stages[0].batch != s->stages[0].batch;
@@ -361,15 +360,15 @@ static enum status change_shape(struct session *s, const struct session_shape *x
     memcpy(before.rings, s->rings, sizeof(s->rings));
     take_shape(s, x, &next->request);
     next->work.reserves = s->rings;
-    enum status status = change_over(s, next, folder, lost);
-    if (*lost)
+    enum status status = change_over(s, next, c);
+    if (c->is_lost)
         return status;
     if (status != OK)
         take_shape(s, &before, &s->engine.request);
     else if (other)
         take_batch(s, &x->config);
     enum status fed = feed_programs(s, status == OK && other);
-    *lost = fed != OK;
+    c->is_lost = fed != OK;
     return fed != OK ? fed : status;
 }
 
@@ -389,8 +388,9 @@ static enum status replan(struct session *s, struct session_change *c,
     return c->was_planned ? OK : engine_replan(&s->engine, &r, next);
 }
 
-enum status session_change(struct session *s, struct session_change *c, const char *folder)
+enum status session_change(struct session *s, struct session_change *c)
 {
+    double began = now_s();
     struct engine next;
     struct session_shape x;
     c->is_lost = false;
@@ -398,9 +398,16 @@ enum status session_change(struct session *s, struct session_change *c, const ch
         ahead_stop(s->ahead);
     TRY(session_shape(s, c->batch > 0 ? c->batch : s->stages[0].batch, &x));
     TRY(replan(s, c, &x, &next));
-    enum status status = change_shape(s, &x, &next, folder, &c->is_lost);
+    c->planning_s = now_s() - began;
+    c->is_idle = c->if_faster && next.forecast.step_s >= 0.99 * s->engine.forecast.step_s;
+    if (c->is_idle) {
+        engine_discard(&next);
+        return OK;
+    }
+    enum status status = change_shape(s, &x, &next, c);
     engine_discard(&next);
     mem_trim(); /* neither the old programs nor planning stay */
+    c->carrying_s = now_s() - began - c->planning_s;
     if (status != OK)
         return status;
     process_forget_peak(); /* that of other arenas */
@@ -412,6 +419,7 @@ enum status session_change(struct session *s, struct session_change *c, const ch
 void session_close(struct session *s)
 {
     ahead_free(s->ahead);
+    mem_free(s->shapes);
     loader_free(s->loader);
     loader_free(s->eval_loader);
     if (s->data)

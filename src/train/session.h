@@ -12,7 +12,7 @@
 
 #include "data/loader.h"
 #include "engine/ahead.h"
-#include "engine/engine.h"
+#include "engine/changeover.h"
 #include "train/feed.h"
 
 #ifdef __cplusplus
@@ -31,6 +31,8 @@ struct session_options {
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
 enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 3, SESSION_RINGS = 4 };
+/* Micro-batches that are planned for beside the run. */
+enum { SESSION_SHAPES = 8 };
 
 struct session {
     const struct config *config; /* borrowed; or own_config */
@@ -39,7 +41,8 @@ struct session {
     int64_t first_batch;         /* the micro-batch with which the run began; others may follow */
     struct session_options options;
     struct engine engine;
-    struct ahead *ahead; /* plans for other budgets; NULL: none are made */
+    struct ahead *ahead;          /* plans for other budgets; NULL: none are made */
+    struct session_shape *shapes; /* [SESSION_SHAPES] of other micro-batches; NULL: of none */
     struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
@@ -86,17 +89,20 @@ struct session_change {
     int64_t batch;                 /* 0: the same */
     const struct decisions *known; /* for these; NULL: none */
     bool hurries;                  /* any plan that was made beforehand will do */
+    bool if_faster;                /* else it is not worth it */
     /* afterwards: */
+    bool is_idle;     /* it was not: nothing has changed */
     bool was_planned; /* beforehand */
     bool is_lost;     /* the session cannot go on */
+    struct changeover over;
+    double planning_s, carrying_s; /* programs for these limits; from the old ones to them */
 };
 
-/* Between two steps, while the training loader runs: programs for other limits take the place of
- * those there are, and every step after it gives the bits that it would have given, unless the
- * micro-batch is another: then sums are added up in another order. On failure the
- * session goes on as it was, unless it is lost. `folder`: see engine_change_over. */
-enum status session_change(struct session *s, struct session_change *c,
-                           const char *folder) MUST_CHECK;
+/* c->over.folder is given. Between two steps, while the training loader runs: programs for other
+ * limits take the place of those there are, and every step after it gives the bits that it would
+ * have given, unless the micro-batch is another: then sums are added up in another order. On
+ * failure the session goes on as it was, unless it is lost. */
+enum status session_change(struct session *s, struct session_change *c) MUST_CHECK;
 
 /* Starts reading ahead into the engine's memory; ends with loader_stop. */
 enum status session_start_loader(struct session *s, bool eval) MUST_CHECK;

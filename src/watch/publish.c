@@ -175,12 +175,17 @@ static enum status on_phase(void *user, enum train_phase phase, int64_t step)
 static enum status on_budget(void *user, const struct budget_record *r)
 {
     struct publisher *p = user;
-    if (r->changed)
+    char planning[BYTES_TEXT], carrying[BYTES_TEXT], took[4 * BYTES_TEXT] = "";
+    if (r->changed) {
         publish_again(p);
+        (void)snprintf(took, sizeof(took), ", in %s of planning and %s of carrying",
+                       format_duration(planning, r->planning_s),
+                       format_duration(carrying, r->carrying_s));
+    }
     live_begin(p->live);
-    live_add_event(p->live, r->step, "%s: %s%s%s%s", r->changed ? "budget" : "refused", r->wanted,
-                   r->changed && r->was_planned ? ", planned beforehand" : "", r->why ? "; " : "",
-                   r->why ? r->why : "");
+    live_add_event(p->live, r->step, "%s: %s%s%s%s%s", r->changed ? "budget" : "refused", r->wanted,
+                   r->changed && r->was_planned ? ", planned beforehand" : "", took,
+                   r->why ? "; " : "", r->why ? r->why : "");
     live_end(p->live);
     return OK;
 }

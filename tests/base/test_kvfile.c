@@ -153,6 +153,61 @@ static void many_entries_stay_in_order(void **state)
     kvfile_free(f);
 }
 
+static int64_t number_of(const char *value)
+{
+    return strtoll(value, NULL, 10);
+}
+
+/* Those that were put first go, whoever put them; a key has one line however often it is put. */
+static void a_bound_drops_the_oldest(void **state)
+{
+    (void)state;
+    struct kvfile *f;
+    char key[32], value[32];
+    put_file("snug-cache 1\nof another\t5\nof old\t-1\n", 38);
+    assert_int_equal(kvfile_open(&f, path), OK);
+    kvfile_bound(f, 8, number_of);
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(key, sizeof(key), "key %d", i * 7 % 20);
+        (void)snprintf(value, sizeof(value), "%d", i);
+        assert_int_equal(kvfile_put(f, key, value), OK);
+    }
+    assert_int_equal(kvfile_save(f), OK);
+    kvfile_free(f);
+    assert_int_equal(kvfile_open(&f, path), OK);
+    for (int i = 40; i < 60; i++) { /* the last round of the twenty */
+        (void)snprintf(key, sizeof(key), "key %d", i * 7 % 20);
+        if (i < 54)
+            assert_null(kvfile_get(f, key));
+        else
+            assert_int_equal(number_of(kvfile_get(f, key)), i);
+    }
+    assert_null(kvfile_get(f, "of another"));
+    assert_null(kvfile_get(f, "of old"));
+    kvfile_free(f);
+}
+
+static void of_equals_enough_go(void **state)
+{
+    (void)state;
+    struct kvfile *f;
+    char key[32], *text;
+    size_t n_bytes, n_lines = 0;
+    assert_int_equal(kvfile_open(&f, path), OK);
+    kvfile_bound(f, 8, number_of);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(key, sizeof(key), "key %d", i);
+        assert_int_equal(kvfile_put(f, key, "1"), OK);
+    }
+    assert_int_equal(kvfile_save(f), OK);
+    kvfile_free(f);
+    assert_int_equal(file_read(path, &text, &n_bytes), OK);
+    for (size_t i = 0; i < n_bytes; i++)
+        n_lines += text[i] == '\n';
+    mem_free(text);
+    assert_int_equal(n_lines, 1 + 6);
+}
+
 static void running_out_of_memory_loses_nothing(void **state)
 {
     (void)state;
@@ -203,6 +258,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(what_a_line_cannot_hold_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(many_entries_stay_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bound_drops_the_oldest, setup, teardown),
+        cmocka_unit_test_setup_teardown(of_equals_enough_go, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_pipe_in_its_place_is_left_alone, setup, teardown),
     };

@@ -189,13 +189,47 @@ static int connect_to(int port)
     return fd;
 }
 
-/* The losses of a run of 60 steps; with a crowd at its page, if wanted. */
+/* Where the page is, as the run says it. */
+static int port_of(const struct process *p)
+{
+    for (int i = 0; i < 3000; i++) {
+        char *text = NULL;
+        size_t n;
+        int port = 0;
+        if (file_read(p->err_path, &text, &n) == OK) {
+            const char *at = strstr(text, "http://127.0.0.1:");
+            port = at && strchr(at, '#') ? (int)strtol(at + 17, NULL, 10) : 0;
+        }
+        mem_free(text);
+        if (port > 0)
+            return port;
+        (void)usleep(20000);
+    }
+    fail_msg("the run does not say where its page is");
+    return 0;
+}
+
+/* As many as are let in, and of every kind: silent ones, half a request, streams that nobody reads,
+ * and such as want to stop the run without its token. */
+enum { CROWD = 200 };
+static void let_in(int port, int clients[CROWD])
+{
+    static const char *const says[4] = {
+        "", "GET /state HTT", "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        "POST /stop HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"};
+    for (int i = 0; i < CROWD; i++) {
+        clients[i] = connect_to(port);
+        (void)!write(clients[i], says[i % 4], strlen(says[i % 4]));
+    }
+}
+
+/* The losses of a run of 60 steps; with a crowd at its page, if wanted: the run waits until all of
+ * it is there, so that every step is made before its eyes. */
 static void losses_of(bool served, double losses[60])
 {
-    enum { CROWD = 100 };
-    int clients[CROWD], n_clients = 0, port = 0;
+    int clients[CROWD];
     struct process p;
-    char out[SCRATCH_PATH + 16];
+    char out[SCRATCH_PATH + 16], path[SCRATCH_PATH];
     (void)snprintf(out, sizeof(out), "output_dir=%s", folder);
     const char *const args[] = {"train",
                                 config,
@@ -205,24 +239,16 @@ static void losses_of(bool served, double losses[60])
                                 "--json",
                                 served ? "--serve=0" : NULL,
                                 NULL};
+    if (served)
+        scratch_write_text(&scratch, "out/PAUSE", "");
     process_start(&p, &scratch, NULL, args);
-    for (int i = 0; served && port == 0 && i < 600; i++) {
-        char *text = NULL;
-        size_t n;
-        (void)usleep(20000);
-        if (file_read(p.err_path, &text, &n) == OK) {
-            const char *at = strstr(text, "http://127.0.0.1:");
-            port = at && strchr(at, '#') ? (int)strtol(at + 17, NULL, 10) : 0;
-        }
-        mem_free(text);
-    }
-    for (; served && n_clients < CROWD; n_clients++) {
-        clients[n_clients] = connect_to(port);
-        (void)!write(clients[n_clients], "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 42);
+    if (served) {
+        let_in(port_of(&p), clients);
+        assert_int_equal(unlink(scratch_path(&scratch, "out/PAUSE", path)), 0);
     }
     process_wait(&p);
     expect_exit(&p, 0);
-    for (int i = 0; i < n_clients; i++)
+    for (int i = 0; served && i < CROWD; i++)
         (void)close(clients[i]);
     json_t *j = expect_json(&p);
     assert_int_equal(json_array_size(json_at(j, "losses")), 60);

@@ -291,7 +291,7 @@ static void values_that_are_no_times_are_measured_again(void **state)
     kernel_times_free(times);
     int n = fake.n_timed;
     expect_ok(file_read(scratch_path(&s, "kernel-times", path), &text, &n_bytes));
-    char *e = strstr(text, "e-12\n"); /* the end of the first value */
+    char *e = strstr(text, "e-12 "); /* the end of the first time */
     assert_non_null(e);
     memcpy(e, "e+99", 4);
     expect_ok(file_write_atomic(path, text, n_bytes));
@@ -299,6 +299,47 @@ static void values_that_are_no_times_are_measured_again(void **state)
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
     expect_ok(kernel_times_measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n + 1);
+    kernel_times_free(times);
+    scratch_release(&s);
+    training_release(&t);
+}
+
+static int n_lines(const struct scratch *s)
+{
+    char path[SCRATCH_PATH], *text;
+    size_t n_bytes;
+    int n = 0;
+    expect_ok(file_read(scratch_path(s, "kernel-times", path), &text, &n_bytes));
+    for (size_t i = 0; i < n_bytes; i++)
+        n += text[i] == '\n';
+    mem_free(text);
+    return n - 1; /* the first names the format */
+}
+
+/* Every build has times of its own: those of builds that are long gone make room. */
+static void the_file_does_not_grow_without_end(void **state)
+{
+    (void)state;
+    struct training t;
+    struct kernel_times *times;
+    struct scratch s;
+    struct str text = {0};
+    open_training(&t);
+    scratch_init(&s);
+    str_add(&text, "snug-cache 1\n");
+    for (int i = 0; i < 9000; i++)
+        str_addf(&text, "%016d add/gone f32[8]\t23562e-12%s\n", i, i % 2 ? " 1700000000" : "");
+    scratch_write_text(&s, "kernel-times", str_text(&text));
+    str_release(&text);
+    expect_ok(kernel_times_open(&times, &fake.device, s.folder));
+    expect_ok(kernel_times_measure(times, t.stage->program));
+    kernel_times_free(times);
+    int n = fake.n_timed, left = n_lines(&s);
+    assert_true(left <= 8192 && left > 4096);
+    expect_ok(kernel_times_open(&times, &fake.device, s.folder));
+    expect_ok(kernel_times_measure(times, t.stage->program));
+    assert_int_equal(fake.n_timed, n); /* what was just measured is what stays */
+    assert_int_equal(n_lines(&s), left);
     kernel_times_free(times);
     scratch_release(&s);
     training_release(&t);
@@ -494,6 +535,7 @@ int main(void)
         cmocka_unit_test(the_forecast_is_the_sum_of_the_figures),
         cmocka_unit_test(every_call_is_timed_once),
         cmocka_unit_test(times_are_kept_for_one_device_and_build),
+        cmocka_unit_test(the_file_does_not_grow_without_end),
         cmocka_unit_test(values_that_are_no_times_are_measured_again),
         cmocka_unit_test(a_disturbed_time_is_used_and_measured_again_by_the_next_process),
         cmocka_unit_test(calls_beyond_the_limits_are_not_run),

@@ -350,6 +350,108 @@ static void a_norm_gradient_stays_where_the_sum_cannot_move(void **state)
     }
 }
 
+/* ---- batch norms ------------------------------------------------------------------------------
+ */
+
+static value_id batch_norm(struct small *s)
+{
+    return build(&s->b, OP_batch_norm, IN(s->r, s->bias, s->bias),
+                 ATTRS({.name = "epsilon", .f = 0.5}));
+}
+
+static value_id leaky(struct small *s, value_id x)
+{
+    return build(&s->b, OP_leaky_relu, IN(x), ATTRS({.name = "slope", .f = 0.2}));
+}
+
+static value_id per_sample(struct small *s, const char *name)
+{
+    return input(s, name, shape_of(2, (int64_t)2, (int64_t)6));
+}
+
+static void an_activation_moves_into_the_batch_norm(void **state)
+{
+    static const enum op_id ops[] = {OP_leaky_relu, OP_relu, OP_silu};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        struct small s;
+        small_init(&s);
+        value_id z = batch_norm(&s), mean = build_output(&s.b, 1);
+        value_id y = i == 0 ? leaky(&s, z) : build(&s.b, ops[i], IN(z), NO_ATTRS);
+        output(&s, "y", y);
+        output(&s, "mean", mean);
+        expect_ok(rewrite_apply(s.g, REWRITE_FORWARD));
+        expect_ok(graph_check(s.g));
+        assert_int_equal(s.g->nodes.n, 1);
+        const struct node *n = graph_node(s.g, 0);
+        assert_int_equal(n->op, OP_batch_norm_activation);
+        assert_int_equal(n->out[0], y);
+        assert_int_equal(n->out[1], mean);
+        assert_true(node_attr(n, "epsilon")->f == 0.5);
+        assert_true(node_attr(n, "slope")->f == (i == 0 ? 0.2 : 0.0));
+        assert_int_equal(node_attr(n, "silu")->i, ops[i] == OP_silu);
+        graph_free(s.g);
+    }
+}
+
+static void film_moves_behind_the_activation_of_a_batch_norm(void **state)
+{
+    (void)state;
+    for (int shifts = 0; shifts < 2; shifts++) {
+        struct small s;
+        small_init(&s);
+        value_id scale = per_sample(&s, "scale"), shift = per_sample(&s, "shift");
+        value_id y = leaky(&s, batch_norm(&s));
+        y = shifts ? build(&s.b, OP_film, IN(y, scale, shift), NO_ATTRS)
+                   : build(&s.b, OP_film, IN(y, scale), NO_ATTRS);
+        output(&s, "y", y);
+        expect_ok(rewrite_apply(s.g, REWRITE_FORWARD));
+        expect_ok(graph_check(s.g));
+        assert_int_equal(s.g->nodes.n, 1);
+        const struct node *n = graph_node(s.g, 0);
+        assert_int_equal(n->n_in, shifts ? 5 : 4);
+        assert_int_equal(n->in[3], scale);
+        assert_int_equal(n->out[0], y);
+        graph_free(s.g);
+    }
+}
+
+static void batch_norms_stay_where_nothing_can_move(void **state)
+{
+    (void)state;
+    struct small s;
+    small_init(&s); /* another reader of what the norm makes */
+    value_id z = batch_norm(&s);
+    output(&s, "y", leaky(&s, z));
+    output(&s, "z", z);
+    expect_count(&s, REWRITE_FORWARD, OP_batch_norm, 1);
+
+    small_init(&s); /* the activation of a statistic */
+    (void)batch_norm(&s);
+    output(&s, "y", leaky(&s, build_output(&s.b, 1)));
+    expect_count(&s, REWRITE_FORWARD, OP_batch_norm, 1);
+
+    small_init(&s); /* no activation between them */
+    output(&s, "y", build(&s.b, OP_film, IN(batch_norm(&s), per_sample(&s, "a")), NO_ATTRS));
+    expect_count(&s, REWRITE_FORWARD, OP_film, 1);
+
+    small_init(&s); /* silu, whose gradient would need a sum more */
+    z = build(&s.b, OP_silu, IN(batch_norm(&s)), NO_ATTRS);
+    output(&s, "y", build(&s.b, OP_film, IN(z, per_sample(&s, "a")), NO_ATTRS));
+    expect_count(&s, REWRITE_FORWARD, OP_film, 1);
+
+    small_init(&s); /* a scale that is made later */
+    z = leaky(&s, batch_norm(&s));
+    value_id later = build(&s.b, OP_relu, IN(per_sample(&s, "a")), NO_ATTRS);
+    output(&s, "y", build(&s.b, OP_film, IN(z, later), NO_ATTRS));
+    expect_count(&s, REWRITE_FORWARD, OP_film, 1);
+
+    small_init(&s); /* a second film */
+    z = build(&s.b, OP_film, IN(leaky(&s, batch_norm(&s)), per_sample(&s, "a")), NO_ATTRS);
+    output(&s, "y", build(&s.b, OP_film, IN(z, per_sample(&s, "b")), NO_ATTRS));
+    expect_count(&s, REWRITE_FORWARD, OP_film, 1);
+}
+
 /* ---- whole models --------------------------------------------------------------------------- */
 
 static bool comes_from_norm_grad(const struct graph *g, value_id v)
@@ -551,6 +653,9 @@ int main(void)
         cmocka_unit_test(a_bias_overwritten_before_gelu_stays),
         cmocka_unit_test(a_sum_moves_into_the_norm_gradient),
         cmocka_unit_test(a_norm_gradient_stays_where_the_sum_cannot_move),
+        cmocka_unit_test(an_activation_moves_into_the_batch_norm),
+        cmocka_unit_test(film_moves_behind_the_activation_of_a_batch_norm),
+        cmocka_unit_test(batch_norms_stay_where_nothing_can_move),
         cmocka_unit_test(a_training_step_has_no_plain_sum_or_gelu_left),
         cmocka_unit_test(what_activations_make_is_not_read_in_the_backward_pass),
         cmocka_unit_test(rewritten_models_give_the_same_gradients),

@@ -14,31 +14,53 @@ static const struct device_ops *cpu; /* of the device that was made into an apar
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void *arena; /* of the device tier; NULL: none */
-static int64_t arena_bytes;
+/* Of the device tier, two while programs change; base NULL: none. */
+static struct memory arenas[2];
 
 static void protect(int how)
 {
-    if (arena)
-        assert_int_equal(mprotect(arena, (size_t)arena_bytes, how), 0);
+    for (int i = 0; i < 2; i++) {
+        if (arenas[i].base)
+            assert_int_equal(mprotect(arenas[i].base, (size_t)arenas[i].n_bytes, how), 0);
+    }
+}
+
+static int fails_in, n_failures; /* of apart_fail_allocations */
+
+void apart_fail_allocations(int nth, int n)
+{
+    fails_in = nth;
+    n_failures = n;
+}
+
+static bool is_refused(enum tier t)
+{
+    if (t != TIER_DEVICE || n_failures == 0 || (fails_in > 1 && fails_in--))
+        return false;
+    n_failures--;
+    return true;
 }
 
 static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, void **out)
 {
+    if (n_bytes > 0 && is_refused(t))
+        return FAIL(ERR_FIT, "no device memory: made up");
     TRY(cpu->memory_alloc(d, t, n_bytes, out));
-    if (t != TIER_DEVICE)
+    if (t != TIER_DEVICE || !*out)
         return OK;
-    assert_null(arena);
-    arena = *out;
-    arena_bytes = n_bytes;
+    struct memory *m = &arenas[arenas[0].base != NULL];
+    assert_null(m->base);
+    *m = (struct memory){t, *out, n_bytes};
     protect(PROT_NONE);
     return OK;
 }
 
 static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
 {
-    if (t == TIER_DEVICE)
-        arena = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (t == TIER_DEVICE && arenas[i].base == p)
+            arenas[i].base = NULL;
+    }
     cpu->memory_free(d, t, p, n_bytes);
 }
 

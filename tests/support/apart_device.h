@@ -10,8 +10,12 @@
 extern "C" {
 #endif
 
-/* Makes an open CPU device into one. One device tier at a time. */
+/* Makes an open CPU device into one. One device tier at a time, or two while programs change. */
 void apart_device_make(struct device *d);
+
+/* The n-th allocation of the device tier from now on fails, and so do those after it, `n` in all.
+ */
+void apart_fail_allocations(int nth, int n);
 
 /* Whether a CPU opened by the library is to be one (support/opened_apart.c). */
 extern bool cpu_opens_apart;

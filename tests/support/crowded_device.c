@@ -23,14 +23,15 @@ static enum status memory_alloc(struct device *d, enum tier t, int64_t n_bytes, 
 {
     TRY(apart->memory_alloc(d, t, n_bytes, out));
     if (t == TIER_DEVICE)
-        crowded.arena = n_bytes;
+        crowded.arena += n_bytes;
+    crowded.peak = MAX(crowded.peak, crowded.arena);
     return OK;
 }
 
 static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
 {
     if (t == TIER_DEVICE)
-        crowded.arena = 0;
+        crowded.arena -= n_bytes;
     apart->memory_free(d, t, p, n_bytes);
 }
 

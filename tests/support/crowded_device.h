@@ -13,7 +13,8 @@ enum { CROWDED_CONTEXT = 1 << 16 }; /* what a process takes of it beside its are
 extern struct crowded {
     bool is_used; /* a CPU opened by the library is to be one (support/crowded_device.c) */
     int64_t total, others;
-    int64_t arena; /* that the run holds now */
+    int64_t arena; /* that the run holds now; two while programs change */
+    int64_t peak;  /* the most of it */
 } crowded;
 
 /* From here on a CPU is one of so many bytes, nobody else's; 0: it is a CPU again. */

@@ -147,6 +147,54 @@ static void a_run_gives_way_and_takes_back(void **state)
     scratch_release(&scratch);
 }
 
+#define SMALL "max_steps=96", "model.num_hidden_layers=1"
+
+static void take_and_leave_unplanned(struct watched *w, int64_t step)
+{
+    if (step == 6)
+        crowded_leave(w->needs + w->needs / 100);
+    if (step == 30)
+        crowded_leave(crowded.total);
+}
+
+/* The same beside what else cuts a run into parts: each has to come along. */
+#define EXPECT_SAME_WITH(...)                                                             \
+    do {                                                                                  \
+        struct scratch scratch;                                                           \
+        scratch_init(&scratch);                                                           \
+        struct watched plain = {.scratch = &scratch};                                     \
+        struct watched w = {.scratch = &scratch, .after_step = take_and_leave_unplanned}; \
+        crowded_begin((int64_t)1 << 30);                                                  \
+        RUN(&plain, SMALL, __VA_ARGS__);                                                  \
+        RUN(&w, SMALL, "elastic=true", "elastic_cooldown=2", __VA_ARGS__);                \
+        expect_same(&w, &plain);                                                          \
+        scratch_release(&scratch);                                                        \
+    } while (0)
+
+static void expect_same(const struct watched *w, const struct watched *plain)
+{
+    assert_memory_equal(w->losses, plain->losses, sizeof(w->losses));
+    assert_int_equal(plain->n_changes, 0);
+    assert_int_equal(w->n_changes, 2);
+    assert_true(w->changes[0].changed && w->changes[1].changed);
+    assert_int_equal(w->changes[1].arena + CROWDED_CONTEXT, w->needs);
+}
+
+/* Snapshots and probe batches outlive a change, and jumps are what they would have been. */
+static void it_gives_way_in_predictive_phases(void **state)
+{
+    (void)state;
+    EXPECT_SAME_WITH("predictive_phases=linear", "phase_warmup_steps=2", "full_steps=6",
+                     "correct_steps=3", "snapshot_count=3", "snapshot_steps=2", "probe_batches=3");
+}
+
+static void it_gives_way_with_groups_of_micro_batches(void **state)
+{
+    (void)state;
+    EXPECT_SAME_WITH("per_device_train_batch_size=2", "gradient_accumulation_steps=4",
+                     "micro_batch_group=2", "max_grad_norm=1.0");
+}
+
 /* ---- micro-batches --------------------------------------------------------------------------- */
 
 /* Nothing but the micro-batch can make it smaller. */
@@ -248,13 +296,62 @@ static void a_budget_that_is_asked_for_changes_it_too(void **state)
     scratch_release(&scratch);
 }
 
+/* Others take memory: it is the micro-batch that gives way, to a size that was planned for, and is
+ * as large as before when they are gone. */
+static void a_run_that_gives_way_may_do_so_by_its_micro_batch(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
+    crowded_begin((int64_t)1 << 30);
+    RUN(&plain, "max_steps=96");
+    w.after_step = take_and_leave;
+    RUN(&w, HELD, "max_steps=96", "dynamic_batch_every=1000", "elastic=true", "elastic_cooldown=2");
+    assert_int_equal(w.n_changes, 2);
+    const struct change *less = &w.changes[0], *all = &w.changes[1];
+    assert_true(less->changed && less->batch < 8);
+    assert_true(less->was_planned);
+    assert_non_null(strstr(less->why, "emergency: only "));
+    assert_true(all->changed && all->batch == 8 && all->was_planned);
+    expect_close(&w, &plain);
+    scratch_release(&scratch);
+}
+
+static void ask_when_planned(struct watched *w, int64_t step)
+{
+    if (step == 4)
+        assert_true(ahead_end(w->session->ahead));
+    if (step > 4)
+        ask_for_less(w, step);
+}
+
+/* Sizes that were planned for beside the run take no search. */
+static void micro_batches_are_planned_beforehand(void **state)
+{
+    struct scratch scratch;
+    (void)state;
+    scratch_init(&scratch);
+    struct watched w = {.scratch = &scratch, .after_step = ask_when_planned};
+    crowded_begin((int64_t)1 << 30);
+    RUN(&w, HELD, "dynamic_batch_every=1000", "elastic_budgets=auto");
+    assert_int_equal(w.n_changes, 2);
+    assert_true(w.changes[0].changed && w.changes[0].batch < 8 && w.changes[0].was_planned);
+    assert_true(w.changes[1].changed && w.changes[1].batch == 8 && w.changes[1].was_planned);
+    scratch_release(&scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_gives_way_and_takes_back),
+        cmocka_unit_test(it_gives_way_in_predictive_phases),
+        cmocka_unit_test(it_gives_way_with_groups_of_micro_batches),
         cmocka_unit_test(micro_batches_follow_the_memory),
         cmocka_unit_test(a_resumed_run_has_the_micro_batch_it_had),
         cmocka_unit_test(a_budget_that_is_asked_for_changes_it_too),
+        cmocka_unit_test(a_run_that_gives_way_may_do_so_by_its_micro_batch),
+        cmocka_unit_test(micro_batches_are_planned_beforehand),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,9 +123,37 @@ static void what_is_moved_changes_no_bit_of_a_network(void **state)
     }
 }
 
+/* Running statistics go from micro-batch to micro-batch, in a group as one at a time. */
+static void groups_change_no_bit_of_a_network(void **state)
+{
+    static const char *const ways[][6] = {
+        {"gradient_accumulation_steps=4", NULL},
+        {"gradient_accumulation_steps=4", "micro_batch_group=4", NULL},
+        {"gradient_accumulation_steps=4", "micro_batch_group=3", "offload_param=true",
+         "offload_optimizer=true", "gradient_checkpointing=true", NULL},
+    };
+    static const int chosen[] = {0, 2}; /* the last shares a layer between the blocks of frames */
+    (void)state;
+    cpu_opens_apart = true;
+    for (size_t n = 0; n < ARRAY_LEN(chosen); n++) {
+        struct results first, x;
+        run(networks[chosen[n]], ways[0], &first);
+        for (size_t i = 1; i < ARRAY_LEN(ways); i++) {
+            run(networks[chosen[n]], ways[i], &x);
+            assert_memory_equal(first.losses, x.losses, sizeof(x.losses));
+            assert_true(first.eval_loss == x.eval_loss);
+            assert_int_equal(first.n_bytes, x.n_bytes);
+            assert_memory_equal(first.weights, x.weights, x.n_bytes);
+            mem_free(x.weights);
+        }
+        mem_free(first.weights);
+    }
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_moved_changes_no_bit_of_a_network)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_moved_changes_no_bit_of_a_network),
+                                       cmocka_unit_test(groups_change_no_bit_of_a_network)};
     return cmocka_run_group_tests_name("network_moves", tests, NULL, NULL);
 }

@@ -219,15 +219,21 @@ void channel_norm_apply(const struct kernel_ctx *x, const struct tensor *from,
     cpu_loop(x, e->n_samples * e->n_places, e->channels, apply_rows, &a);
 }
 
-void channel_norm(const struct kernel_ctx *x, const struct op_call *c, const struct norm_extent *e,
-                  double epsilon)
+struct norm_vectors channel_norm_statistics(const struct kernel_ctx *x, const struct op_call *c,
+                                            const struct norm_extent *e, double epsilon)
 {
     struct norm_job j = job_of(x, c, e);
     j.epsilon = epsilon;
     cpu_loop(x, e->n_samples * j.n_bands * block_count(e->channels),
              e->n_places / j.n_bands * MIN(e->channels, (int64_t)CPU_BLOCK), band_moments, &j);
     cpu_loop(x, e->n_samples * e->groups, j.n_bands * e->width, finish_groups, &j);
-    struct norm_vectors v = {j.vector[0], j.vector[1], j.vector[2]};
+    return (struct norm_vectors){j.vector[0], j.vector[1], j.vector[2]};
+}
+
+void channel_norm(const struct kernel_ctx *x, const struct op_call *c, const struct norm_extent *e,
+                  double epsilon)
+{
+    struct norm_vectors v = channel_norm_statistics(x, c, e, epsilon);
     channel_norm_apply(x, &c->in[0], &c->out[0], e, &v);
 }
 

@@ -35,6 +35,9 @@ void channel_norm_grad(const struct kernel_ctx *x, const struct op_call *c,
 struct norm_vectors {
     const float *mean, *factor, *shift;
 };
+/* mean and rstd alone, and the vectors that make y of x, which lie in the workspace. */
+struct norm_vectors channel_norm_statistics(const struct kernel_ctx *x, const struct op_call *c,
+                                            const struct norm_extent *e, double epsilon);
 void channel_norm_apply(const struct kernel_ctx *x, const struct tensor *from,
                         const struct tensor *to, const struct norm_extent *e,
                         const struct norm_vectors *v);

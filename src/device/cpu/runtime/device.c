@@ -51,6 +51,16 @@ static void memory_free(struct device *d, enum tier t, void *p, int64_t n_bytes)
         (void)munmap(p, (size_t)n_bytes);
 }
 
+/* Whole pages inside of it: its ends may be somebody else's too. */
+static void memory_release(struct device *d, enum tier t, void *p, int64_t n_bytes)
+{
+    int64_t page = sysconf(_SC_PAGESIZE), at = align_up((int64_t)(uintptr_t)p, page);
+    int64_t end = ((int64_t)(uintptr_t)p + n_bytes) / page * page;
+    (void)d;
+    if (t != TIER_DISK && end > at)
+        (void)madvise((char *)p + (at - (int64_t)(uintptr_t)p), (size_t)(end - at), MADV_DONTNEED);
+}
+
 static enum status copy(struct device *d, enum queue q, struct place to, struct place from,
                         int64_t n_bytes)
 {
@@ -113,6 +123,7 @@ static const struct device_ops cpu_ops = {
     .kernels = cpu_kernels,
     .memory_alloc = memory_alloc,
     .memory_free = memory_free,
+    .memory_release = memory_release,
     .copy = copy,
     .prepare = prepare,
     .record = record,

@@ -66,6 +66,7 @@ kernel_workspace cuda_attention_cudnn_workspace, cuda_attention_grad_workspace;
 
 /* channel_norm.c */
 kernel_workspace cuda_channel_norm_workspace, cuda_channel_norm_grad_workspace;
+kernel_workspace cuda_activated_grad_workspace;
 
 /* convolution.c */
 kernel_declines cuda_conv_few_declines;

@@ -4,8 +4,6 @@
  * far from 0 costs no digits. */
 #include "device/cuda/kernels/channel_norm.cuh"
 
-#include <type_traits>
-
 #include "device/cuda/kernels/channel_rows.cuh"
 #include "device/cuda/support/any.cuh"
 
@@ -33,46 +31,18 @@ static __device__ __forceinline__ int64_t channel_group(const struct channel_arg
 
 /* ---- sums over bands ------------------------------------------------------------------------- */
 
-/* Rows of a thread that are on their way at once: as they lie in memory they take few registers. */
-template <typename T, int N, int U> struct channel_lines {
-    pack<T, N> v[U];
-
-    __device__ __forceinline__ void load(const void *from, const struct channel_args &a,
-                                         const struct channel_spot &s, int64_t row)
-    {
-#pragma unroll
-        for (int u = 0; u < U; u++)
-            v[u] = *reinterpret_cast<const pack<T, N> *>((const T *)from +
-                                                         channel_at(a.e, s, row + u * a.cut.lines));
-    }
-};
-
-/* Calls some(row, number) for the thread's rows of its band: U of them, and one by one what is left
- * over. */
-template <int U, typename F>
-static __device__ __forceinline__ void channel_each_row(const struct channel_args &a,
-                                                        const struct channel_spot &s, F some)
-{
-    const int64_t step = a.cut.lines;
-    int64_t row = s.first + s.line;
-    for (; row + (U - 1) * step < s.last; row += U * step)
-        some(row, std::integral_constant<int, U>());
-    for (; row < s.last; row += step)
-        some(row, std::integral_constant<int, 1>());
-}
-
 /* sum x' and sum x'^2, x' = x - first row; of a gradient sum dy and sum dy (x - mean). */
 template <bool GRAD, typename T, int N>
 static __device__ void channel_add_rows(const struct channel_args &a, const struct channel_spot &s,
                                         const float (&from)[N], double (&sum)[CHANNEL_SUMS][N])
 {
-    channel_each_row<GRAD ? 4 : 8>(a, s, [&](int64_t row, auto number) {
+    channel_each_row<GRAD ? 4 : 8>(a.cut, s, [&](int64_t row, auto number) {
         constexpr int U = decltype(number)::value;
         channel_lines<T, N, U> x, dy;
         float part[CHANNEL_SUMS][N] = {};
-        x.load(a.x, a, s, row);
+        x.load(a.x, a.e, a.cut, s, row);
         if constexpr (GRAD)
-            dy.load(a.dy, a, s, row);
+            dy.load(a.dy, a.e, a.cut, s, row);
 #pragma unroll
         for (int u = 0; u < U; u++) {
 #pragma unroll
@@ -223,10 +193,10 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
         scale[k] = rstd * gamma;
         beta[k] = a.beta.data ? any_get_f32(a.beta, channel) : 0.0f;
     }
-    channel_each_row<CHANNEL_AHEAD>(a, s, [&](int64_t row, auto number) {
+    channel_each_row<CHANNEL_AHEAD>(a.cut, s, [&](int64_t row, auto number) {
         constexpr int U = decltype(number)::value;
         channel_lines<T, N, U> lines;
-        lines.load(a.x, a, s, row);
+        lines.load(a.x, a.e, a.cut, s, row);
 #pragma unroll
         for (int u = 0; u < U; u++) {
             float y[N];
@@ -257,11 +227,11 @@ static __global__ void __launch_bounds__(CHANNEL_THREADS)
         shift[k] = rstd * a.shares[group * CHANNEL_SUMS];
         slope[k] = rstd * rstd * a.shares[group * CHANNEL_SUMS + 1];
     }
-    channel_each_row<CHANNEL_AHEAD>(a, s, [&](int64_t row, auto number) {
+    channel_each_row<CHANNEL_AHEAD>(a.cut, s, [&](int64_t row, auto number) {
         constexpr int U = decltype(number)::value;
         channel_lines<T, N, U> x, dy;
-        x.load(a.x, a, s, row);
-        dy.load(a.dy, a, s, row);
+        x.load(a.x, a.e, a.cut, s, row);
+        dy.load(a.dy, a.e, a.cut, s, row);
 #pragma unroll
         for (int u = 0; u < U; u++) {
             float dx[N];
@@ -324,7 +294,9 @@ static unsigned warps_for(int64_t n)
     return grid_for(n, (int)CHANNEL_THREADS / (int)WARP);
 }
 
-enum status channel_norm(const struct kernel_ctx *x, const struct op_call *c, double epsilon)
+/* mean and rstd of x; *to is all that the result in rows needs. */
+static enum status launch_statistics(const struct kernel_ctx *x, const struct op_call *c,
+                                     double epsilon, struct channel_args *to)
 {
     struct channel_args a = {};
     TRY(cuda_require_aligned(c, 16));
@@ -343,6 +315,22 @@ enum status channel_norm(const struct kernel_ctx *x, const struct op_call *c, do
         c->in[0].dtype, T,
         statistics_kernel<T>
         <<<warps_for(a.e.n_samples * a.e.groups), CHANNEL_THREADS, 0, cuda_stream(x)>>>(a));
+    CUDA_TRY(cudaGetLastError());
+    *to = a;
+    return OK;
+}
+
+enum status channel_norm_statistics(const struct kernel_ctx *x, const struct op_call *c,
+                                    double epsilon)
+{
+    struct channel_args a;
+    return launch_statistics(x, c, epsilon, &a);
+}
+
+enum status channel_norm(const struct kernel_ctx *x, const struct op_call *c, double epsilon)
+{
+    struct channel_args a;
+    TRY(launch_statistics(x, c, epsilon, &a));
     launch_rows(x, c, a);
     CUDA_TRY(cudaGetLastError());
     return OK;

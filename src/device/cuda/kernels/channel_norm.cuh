@@ -8,6 +8,9 @@
 /* x, gamma, beta -> y, mean, rstd; cuda_channel_norm_workspace. */
 enum status channel_norm(const struct kernel_ctx *x, const struct op_call *c,
                          double epsilon) MUST_CHECK;
+/* x -> (not y), mean, rstd; with the same workspace. */
+enum status channel_norm_statistics(const struct kernel_ctx *x, const struct op_call *c,
+                                    double epsilon) MUST_CHECK;
 /* dy, x, gamma, mean, rstd -> dx, dgamma, dbeta; cuda_channel_norm_grad_workspace. */
 enum status channel_norm_grad(const struct kernel_ctx *x, const struct op_call *c) MUST_CHECK;
 /* x, gamma, beta, mean, variance -> y */

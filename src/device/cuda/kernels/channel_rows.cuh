@@ -3,6 +3,8 @@
 #ifndef SNUG_DEVICE_CUDA_KERNELS_CHANNEL_ROWS_CUH
 #define SNUG_DEVICE_CUDA_KERNELS_CHANNEL_ROWS_CUH
 
+#include <type_traits>
+
 #include "device/cuda/declared/channel_norm.h"
 #include "device/cuda/support/support.cuh"
 
@@ -37,6 +39,35 @@ static __device__ __forceinline__ int64_t channel_at(const struct channel_extent
                                                      const struct channel_spot &s, int64_t row)
 {
     return (s.sample * e.n_places + row) * e.channels + s.channel;
+}
+
+/* Rows of a thread that are on their way at once: as they lie in memory they take few registers. */
+template <typename T, int N, int U> struct channel_lines {
+    pack<T, N> v[U];
+
+    __device__ __forceinline__ void load(const void *from, const struct channel_extent &e,
+                                         const struct channel_cut &cut,
+                                         const struct channel_spot &s, int64_t row)
+    {
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            v[u] = *reinterpret_cast<const pack<T, N> *>((const T *)from +
+                                                         channel_at(e, s, row + u * cut.lines));
+    }
+};
+
+/* Calls some(row, number) for the thread's rows of its band: U of them, and one by one what is left
+ * over. */
+template <int U, typename F>
+static __device__ __forceinline__ void channel_each_row(const struct channel_cut &cut,
+                                                        const struct channel_spot &s, F some)
+{
+    const int64_t step = cut.lines;
+    int64_t row = s.first + s.line;
+    for (; row + (U - 1) * step < s.last; row += U * step)
+        some(row, std::integral_constant<int, U>());
+    for (; row < s.last; row += step)
+        some(row, std::integral_constant<int, 1>());
 }
 
 /* One sum of every thread, added up over the lines of the block, line after line, into
