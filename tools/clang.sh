@@ -4,11 +4,16 @@
 #
 #   tools/clang.sh [FOLDER ...]    only the sources under these folders; all where none is named
 set -eu
-root=$PWD/
-folders=
-for folder; do folders="$folders -e ' -c $root$folder/'"; done
 cmake --preset clang >/dev/null
 ninja -C build-clang page.c live_page.c config_texts.c >/dev/null
-ninja -C build-clang -t commands all | eval "grep -F -- ${folders:-' -c '}" |
-    sed 's/ -MD -MT [^ ]* -MF [^ ]*//; s/ -o [^ ]* -c / -fsyntax-only /' | sort -u | tr '\n' '\0' |
-    (cd build-clang && xargs -0 -P "$(nproc)" -I{} sh -c '{}')
+chosen=$(mktemp)
+trap 'rm -f "$chosen"' EXIT
+for folder in "${@:-}"; do
+    ninja -C build-clang -t commands all | grep -F -e " -c $PWD/${folder:+$folder/}" || {
+        echo "no source under '$folder' is part of the build" >&2
+        exit 1
+    }
+done | sed 's/ -MD -MT [^ ]* -MF [^ ]*//; s/ -o [^ ]* -c / -fsyntax-only /' | sort -u >"$chosen"
+[ -s "$chosen" ] || exit 1
+echo "clang reads $(wc -l <"$chosen") sources"
+tr '\n' '\0' <"$chosen" | (cd build-clang && xargs -0 -P "$(nproc)" -I{} sh -c '{}')

@@ -2,7 +2,7 @@
  * none does.
  *
  * Every one of the first is tried, then fewer and fewer of those behind them: most of these are the
- * same line again, with the next element of a list. (tools/torture goes through all.)
+ * same line again, with the next element of a list.
  */
 #ifndef SNUG_TESTS_FAILURES_H
 #define SNUG_TESTS_FAILURES_H

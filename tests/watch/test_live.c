@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,12 +126,12 @@ static void the_memory_that_is_shown_is_that_of_the_instruction_that_runs(void *
 
 /* ---- whole copies ---------------------------------------------------------------------------- */
 
-static volatile int stop_writing;
+static atomic_bool stop_writing;
 
 static void *write_on(void *user)
 {
     struct live *l = user;
-    for (int64_t i = 1; i == 1 || !stop_writing; i++) { /* it may have begun late */
+    for (int64_t i = 1; i == 1 || !atomic_load(&stop_writing); i++) { /* it may have begun late */
         live_begin(l);
         l->now.step = i;
         l->now.n_steps = 2 * i;
@@ -148,7 +149,7 @@ static void a_copy_is_never_half_of_one_step_and_half_of_the_next(void **state)
     pthread_t writer;
     int64_t last = 0;
     expect_ok(live_create(&l, scratch.folder, &(struct live_run){.id = "x"}));
-    stop_writing = 0;
+    atomic_store(&stop_writing, false);
     assert_int_equal(pthread_create(&writer, NULL, write_on, l), 0);
     for (int i = 0; i < 2000; i++) {
         if (live_read(scratch.folder, &copy) != OK)
@@ -159,7 +160,7 @@ static void a_copy_is_never_half_of_one_step_and_half_of_the_next(void **state)
         assert_true(copy.now.step >= last);
         last = copy.now.step;
     }
-    stop_writing = 1;
+    atomic_store(&stop_writing, true);
     assert_int_equal(pthread_join(writer, NULL), 0);
     expect_ok(live_read(scratch.folder, &copy));
     assert_true(copy.now.step > 0);
