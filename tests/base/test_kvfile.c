@@ -164,7 +164,8 @@ static void a_bound_drops_the_oldest(void **state)
     (void)state;
     struct kvfile *f;
     char key[32], value[32];
-    put_file("snug-cache 1\nof another\t5\nof old\t-1\n", 38);
+    static const char others[] = "snug-cache 1\nof another\t5\nof old\t-1\n";
+    put_file(others, strlen(others));
     assert_int_equal(kvfile_open(&f, path), OK);
     kvfile_bound(f, 8, number_of);
     for (int i = 0; i < 60; i++) {
