@@ -138,7 +138,7 @@ static void groups_change_no_bit_of_a_network(void **state)
     for (size_t n = 0; n < ARRAY_LEN(chosen); n++) {
         struct results first, x;
         run(networks[chosen[n]], ways[0], &first);
-        for (size_t i = 1; i < ARRAY_LEN(ways); i++) {
+        for (size_t i = n == 0 ? 1 : ARRAY_LEN(ways) - 1; i < ARRAY_LEN(ways); i++) {
             run(networks[chosen[n]], ways[i], &x);
             assert_memory_equal(first.losses, x.losses, sizeof(x.losses));
             assert_true(first.eval_loss == x.eval_loss);
