@@ -75,6 +75,7 @@ enum config_type {
     TYPE_RESUME,
     TYPE_LIST,
     TYPE_NAMES,
+    TYPE_TEXTS,
     TYPE_NUMBERS,
     TYPE_CHOICE,
     TYPE_MODEL,
