@@ -154,10 +154,11 @@ static void expect_same_bits(const char *const *more, size_t n_more, uint64_t se
     struct scratch scratch;
     scratch_init(&scratch);
     struct asked a = {.scratch = &scratch};
-    run(&a, more, n_more, plain);
+    if (!SNUG_ASAN) /* bits are compared without sanitizers */
+        run(&a, more, n_more, plain);
     a = (struct asked){.scratch = &scratch, .rng.key = seed, .asks = true};
     run(&a, more, n_more, elastic);
-    for (int i = 0; i < N_STEPS; i++) {
+    for (int i = 0; i < N_STEPS && !SNUG_ASAN; i++) {
         if (memcmp(&plain[i], &elastic[i], sizeof(plain[i])) != 0)
             fail_msg("step %d of %s: %.17g, undisturbed %.17g", i + 1, more[0], elastic[i],
                      plain[i]);
