@@ -41,12 +41,17 @@ static const struct command {
     struct stage_request stages[2];
     int n_stages;
 } commands[] = {
-    {"train", {{STAGE_TRAIN, 2, LENGTH, 1, 0, 0}}, 1},
+    {"train", {{STAGE_TRAIN, 2, LENGTH, 1, 0, 0, false}}, 1},
     {"train and evaluate",
-     {{STAGE_TRAIN, 2, LENGTH, 2, 0, 0}, {STAGE_EVAL, 5, LENGTH, 1, 0, 0}},
+     {{STAGE_TRAIN, 2, LENGTH, 2, 0, 0, false}, {STAGE_EVAL, 5, LENGTH, 1, 0, 0, false}},
      2},
-    {"evaluate", {{STAGE_EVAL, 3, LENGTH, 1, 0, 0}}, 1},
-    {"generate", {{STAGE_PREFILL, 1, 4, 1, LENGTH, 0}, {STAGE_DECODE, 1, 1, 1, LENGTH, 0}}, 2},
+    {"evaluate", {{STAGE_EVAL, 3, LENGTH, 1, 0, 0, false}}, 1},
+    {"generate",
+     {{STAGE_PREFILL, 1, 4, 1, LENGTH, 0, false}, {STAGE_DECODE, 1, 1, 1, LENGTH, 0, false}},
+     2},
+    {"train and write",
+     {{STAGE_TRAIN, 2, LENGTH, 1, 0, 0, false}, {STAGE_DECODE, 1, 1, 1, LENGTH, 0, true}},
+     2},
 };
 
 struct opened {
@@ -183,6 +188,22 @@ static void every_command_uses_the_memory_that_was_predicted(void **state)
         for (int t = 0; t < TIER_COUNT; t++)
             assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
                              x.engine.work.n_bytes[t]);
+        drop(&x);
+    }
+}
+
+/* Whatever format training keeps a parameter in, a program that writes reads it so. */
+static void every_model_writes_beside_training(void **state)
+{
+    const struct command *c = &commands[ARRAY_LEN(commands) - 1];
+    (void)state;
+    for (const char *const *name = golden_names; *name; name++) {
+        struct opened x;
+        char folder[96];
+        (void)snprintf(folder, sizeof(folder), "model_name_or_path=tests/golden/%s", *name);
+        const char *overrides[] = {folder, "max_seq_length=16", "device=cpu", HELD, "bf16=true"};
+        plan_with(&x, c, &device, overrides, ARRAY_LEN(overrides));
+        assert_non_null(engine_stage(&x.engine, STAGE_DECODE));
         drop(&x);
     }
 }
@@ -346,6 +367,7 @@ int main(void)
         cmocka_unit_test(every_command_is_held_to_the_budget_of_each_tier),
         cmocka_unit_test(a_budget_that_is_met_to_the_byte_fits),
         cmocka_unit_test(every_command_uses_the_memory_that_was_predicted),
+        cmocka_unit_test(every_model_writes_beside_training),
         cmocka_unit_test(every_command_loads_the_same_weights),
         cmocka_unit_test(weights_reach_a_device_whose_memory_is_apart),
         cmocka_unit_test(only_training_has_useful_flops_of_a_step),
