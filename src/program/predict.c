@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/hash.h"
 #include "program/queues.h"
 
 /* ---- single instructions -------------------------------------------------------------------- */
@@ -17,7 +16,7 @@ static double by_rate(const struct program *p, const struct device *device, int3
                                               : cost.time_s;
 }
 
-/* Distinct calls, by the hash of their text: a network has many instructions and few of these. */
+/* Distinct calls, by their hash: a network has many instructions and few of these. */
 struct known_call {
     uint64_t hash;
     double seconds;
@@ -27,7 +26,6 @@ struct known_call {
 struct known_calls {
     struct known_call *slots; /* open addressing: never full */
     size_t n_slots;           /* a power of two */
-    struct str text;
 };
 
 static enum status known_calls_init(struct known_calls *k, size_t n_instrs)
@@ -46,14 +44,11 @@ static struct known_call *find_call(const struct known_calls *k, uint64_t hash)
     return &k->slots[at];
 }
 
-static enum status predict_call(struct prediction *out, struct known_calls *known,
-                                const struct program *p, const struct device *device,
-                                const struct kernel_times *times, int32_t instr)
+static void predict_call(struct prediction *out, struct known_calls *known, const struct program *p,
+                         const struct device *device, const struct kernel_times *times,
+                         int32_t instr)
 {
-    str_clear(&known->text);
-    instr_signature(p, device, instr, &known->text);
-    TRY(str_status(&known->text));
-    uint64_t hash = hash_text(str_text(&known->text));
+    uint64_t hash = instr_hash(p, device, instr);
     struct known_call *call = find_call(known, hash);
     if (!call->used) {
         double seconds = times ? kernel_times_find(times, p, instr) : -1;
@@ -62,7 +57,6 @@ static enum status predict_call(struct prediction *out, struct known_calls *know
         *call = (struct known_call){hash, seconds < 0 ? by_rate(p, device, instr) : seconds, true};
     }
     out->seconds[instr] = call->seconds;
-    return OK;
 }
 
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
@@ -76,13 +70,12 @@ enum status predict(struct prediction *out, const struct program *p, const struc
     for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
         const struct instr *i = &p->instrs.items[k];
         if (i->kind == INSTR_COMPUTE)
-            TRY_GOTO(predict_call(out, &known, p, device, times, k), out);
+            predict_call(out, &known, p, device, times, k);
         else if (i->kind == INSTR_COPY)
             out->seconds[k] = by_rate(p, device, k);
     }
 out:
     mem_free(known.slots);
-    str_release(&known.text);
     if (status != OK)
         prediction_release(out);
     return status;
