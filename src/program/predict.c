@@ -59,6 +59,36 @@ static void predict_call(struct prediction *out, struct known_calls *known, cons
     out->seconds[instr] = call->seconds;
 }
 
+/* Bytes that a copy reads from disk, or writes there. */
+static int64_t disk_bytes(const struct program *p, int32_t instr, bool written)
+{
+    const struct instr *i = &p->instrs.items[instr];
+    const struct operand *o = &p->operands.items[i->first_operand];
+    return i->kind == INSTR_COPY && o[written].tier == TIER_DISK ? o[written].n_bytes : 0;
+}
+
+/* Copies from and to disk stand in turns on one queue: so much of a section as goes both ways goes
+ * at the rates of that. */
+static void predict_turns(struct prediction *out, const struct program *p,
+                          const struct device *device, const struct section *s)
+{
+    int64_t n_bytes[2] = {0};
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        for (int w = 0; w < 2; w++)
+            n_bytes[w] += disk_bytes(p, k, w);
+    }
+    double least = (double)MIN(n_bytes[0], n_bytes[1]);
+    for (int32_t k = s->first; least > 0 && k < s->first + s->n; k++) {
+        bool written = disk_bytes(p, k, true) > 0;
+        int64_t n = disk_bytes(p, k, written);
+        const struct operand *o = &p->operands.items[p->instrs.items[k].first_operand];
+        const struct link_rate *link = n > 0 ? &device->rates.links[o[0].tier][o[1].tier] : NULL;
+        if (link && link->both > 0 && link->both < link->alone)
+            out->seconds[k] += least / (double)n_bytes[written] * (double)n *
+                               (1.0 / link->both - 1.0 / link->alone);
+    }
+}
+
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
                     const struct kernel_times *times)
 {
@@ -74,6 +104,8 @@ enum status predict(struct prediction *out, const struct program *p, const struc
         else if (i->kind == INSTR_COPY)
             out->seconds[k] = by_rate(p, device, k);
     }
+    for (size_t i = 0; i < p->sections.n; i++)
+        predict_turns(out, p, device, &p->sections.items[i]);
 out:
     mem_free(known.slots);
     if (status != OK)
