@@ -297,11 +297,23 @@ struct snug_evaluation {
 };
 
 /* Called between steps; any may be NULL. Anything but SNUG_OK ends the run with that status. */
+/* What the model wrote after one of the sample_prompts, while it was trained; the texts are valid
+ * during the call. */
+struct snug_sample {
+    int64_t step;
+    int index; /* of the prompt */
+    const char *prompt, *text;
+    int64_t n_tokens; /* of the text */
+    bool ended;       /* by the model's end of text */
+    double seconds;
+};
+
 struct snug_observer {
     void *user;
     enum snug_status (*on_step)(void *user, const struct snug_step *step);
     enum snug_status (*on_eval)(void *user, const struct snug_evaluation *evaluation);
     enum snug_status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+    enum snug_status (*on_sample)(void *user, const struct snug_sample *sample);
 };
 
 struct snug_train_options {

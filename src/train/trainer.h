@@ -48,13 +48,20 @@ struct eval_record {
 };
 
 /* What a run is at, once it has begun; TRAIN_PHASE_PAUSE: it waits between two steps. */
-enum train_phase { TRAIN_PHASE_STEPS, TRAIN_PHASE_EVAL, TRAIN_PHASE_SAVE, TRAIN_PHASE_PAUSE };
+enum train_phase {
+    TRAIN_PHASE_STEPS,
+    TRAIN_PHASE_EVAL,
+    TRAIN_PHASE_SAMPLE,
+    TRAIN_PHASE_SAVE,
+    TRAIN_PHASE_PAUSE
+};
 
 /* Called between steps, in the order things happen; any may be NULL. */
 struct train_observer {
     void *user;
     enum status (*on_step)(void *user, const struct step_record *r);
     enum status (*on_eval)(void *user, const struct eval_record *r);
+    enum status (*on_sample)(void *user, const struct sample_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
     enum status (*on_jump)(void *user, const struct jump_record *r);
