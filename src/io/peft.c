@@ -51,6 +51,7 @@ static enum status rename_pieces(struct pool *pool, const struct model_param *pa
     }
     p->pieces = pieces;
     p->tied_name = NULL;
+    p->stacked_name = NULL;
     return OK;
 }
 

@@ -63,6 +63,9 @@ struct model_param {
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
      */
     const char *tied_name;
+    /* The tensor that has the whole parameter, in its shape, where a checkpoint has none of the
+     * pieces: all experts in one, as transformers 5 holds them. NULL: there is no such name. */
+    const char *stacked_name;
 };
 
 /* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. */
