@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "model/adapted_experts.h"
 #include "model/losses.h"
 
 struct routing routing_none(void)
@@ -24,7 +25,7 @@ static int64_t n_tokens(const struct parts *p)
 
 /* One projection of all experts, made of the tensors `parts_of` (NULL-terminated) of each. */
 struct projection {
-    const char *name;
+    const char *name, *layer; /* with ".weight", and without */
     const char *const *parts_of;
     const char *stacked; /* the tensor of all experts, in checkpoints that have one */
     int64_t n_out, n_in;
@@ -83,9 +84,20 @@ static value_id project(struct parts *p, const struct experts *e, value_id rows,
     b.is_bias = true;
     b.stacked = NULL;
     value_id w = expert_param(p, e, x);
+    int base = p->out->n_params - 1;
     value_id bias = e->bias ? expert_param(p, e, &b) : VALUE_NONE;
     const value_id in[] = {rows, w, offsets, bias};
-    return build(p->b, OP_grouped_linear, in, e->bias ? 4 : 3, NO_ATTRS);
+    value_id y = build(p->b, OP_grouped_linear, in, e->bias ? 4 : 3, NO_ATTRS);
+    const struct expert_rows r = {rows, offsets, y};
+    const struct expert_adapters a = {.name = x->layer,
+                                      .experts = e->names->experts,
+                                      .parts_of = x->parts_of,
+                                      .base = base,
+                                      .n_experts = e->n,
+                                      .n_met = e->per_token,
+                                      .n_in = x->n_in,
+                                      .n_out = x->n_out};
+    return p->m->adapter ? adapted_experts(p, &r, &a) : y;
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */
@@ -189,11 +201,13 @@ static value_id build_rows(struct parts *p, const struct experts *e, value_id ro
     const char *const down[] = {n->down, NULL};
     bool is_gated = n->gate != NULL;
     struct projection in = {.name = is_gated ? "experts.gate_up.weight" : "experts.up.weight",
+                            .layer = is_gated ? "experts.gate_up" : "experts.up",
                             .parts_of = is_gated ? gated : plain,
                             .stacked = "mlp.experts.gate_up_proj",
                             .n_out = is_gated ? 2 * e->width : e->width,
                             .n_in = p->m->hidden};
     struct projection out = {.name = "experts.down.weight",
+                             .layer = "experts.down",
                              .parts_of = down,
                              .stacked = "mlp.experts.down_proj",
                              .n_out = p->m->hidden,

@@ -68,9 +68,11 @@ struct model_param {
     const char *stacked_name;
 };
 
-/* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. */
+/* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. Of
+ * n_experts above 0: of all experts of a mixture, of each of whose matrices it is these rows. */
 struct model_adapter {
-    const char *module; /* its path in Hugging Face's model */
+    const char *module; /* its path in Hugging Face's model; the first expert's */
+    int64_t n_experts;
     int base;
     int64_t first, rows;
     double scale;
