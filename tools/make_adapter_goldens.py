@@ -35,7 +35,7 @@ ADAPTERS = {
     # Experts of mixtures, all parts of them and some.
     "qwen3_moe_lora": ("qwen3_moe", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"] + MLP)),
     "qwen2_moe_lora": ("qwen2_moe", dict(r=3, lora_alpha=6, target_modules=["o_proj", "up_proj", "down_proj"],
-                                 rank_pattern={"down_proj": 2}, alpha_pattern={"up_proj": 12})),
+                                         rank_pattern={"down_proj": 2}, alpha_pattern={"up_proj": 12})),
     "gpt2_lora": ("gpt2", dict(r=4, lora_alpha=8, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
 }
 
