@@ -76,23 +76,21 @@ def show(name, r):
 
 
 def against_peer(program, patterns, steps):
-    """PyTorch first, each case by itself; then ours in its memory."""
-    results = {}
+    """PyTorch first, each case by itself; then ours in its memory: one after the other, as they come."""
     for spec, settings in PEERS.items():
         if not any(fnmatch.fnmatch(spec, p) for p in patterns):
             continue
         done = subprocess.run([sys.executable, program, f"{spec},{steps}"], capture_output=True, text=True, check=False)
         peer = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
         if "error" in peer or "tok_s" not in peer:
-            print(spec, peer)
+            print(spec, peer, flush=True)
             continue
         ours = train(f"{settings} device_memory={peer['device_gib']}GiB", steps)
         if "error" not in ours:
             ours["ratio"] = ours["tokens_per_s"] / peer["tok_s"]
-        results[spec] = {"peer": peer, "ours": ours}
         print(f"{spec:34} {peer['tok_s']:>9,} tok/s in {peer['device_gib']:6.2f} GiB (PyTorch)")
         show(spec, ours)
-    return results
+        yield spec, {"peer": peer, "ours": ours}
 
 
 def draw_model(cases, model, title, top):
@@ -138,9 +136,9 @@ def main():
             result["cases"][case] = train(f"{settings} plan_rank={rank}", o.steps)
             show(case, result["cases"][case])
             path.write_text(json.dumps(result, indent=1) + "\n")
-    if o.peer:
-        result["peers"] = against_peer(o.peer, o.patterns, o.steps)
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    for spec, both in against_peer(o.peer, o.patterns, o.steps) if o.peer else ():
+        result["peers"][spec] = both
+        path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 main()

@@ -149,6 +149,23 @@ static enum status measure(struct search *s, const struct decisions *d, struct f
     return OK;
 }
 
+/* Where slices of gradients fit, the largest that do: a kernel over few elements ends as it begins,
+ * with a part of the device. */
+static enum status widen_slices(struct search *s, struct decisions *d, struct forecast *f)
+{
+    enum { WIDEST = 16 };
+    for (int64_t times = WIDEST; times > 1; times /= 2) {
+        struct decisions wider = *d;
+        wider.slice_bytes *= times;
+        TRY(measure(s, &wider, f));
+        if (!f->fits)
+            continue;
+        *d = wider;
+        return OK;
+    }
+    return measure(s, d, f);
+}
+
 /* What does not fit may do so when large gradients are never whole, or small ones neither. That
  * takes a little time, and no link: where it saves more than a little it comes before everything
  * else. */
@@ -167,7 +184,9 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
         least = s->w->n_bytes[TIER_DEVICE];
         *d = formed;
     }
-    return f->fits ? OK : measure(s, d, f);
+    if (!f->fits)
+        return measure(s, d, f);
+    return decisions_copy(d) ? OK : widen_slices(s, d, f);
 }
 
 /* ---- to disk --------------------------------------------------------------------------------- */

@@ -59,6 +59,28 @@ static void wide_layers_fit_without_their_gradients_and_nothing_leaves(void **st
     process_release(&p);
 }
 
+static int64_t gradient_bytes_in(const char *budget)
+{
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/wide_autoencoder.yaml", "--gpu", "h200", budget,
+                "host_memory=16GiB", "--json");
+    expect_exit(&p, 0);
+    json_t *j = expect_json(&p);
+    int64_t n_bytes = json_int_at(j, "breakdown.gradients");
+    json_decref(j);
+    process_release(&p);
+    return n_bytes;
+}
+
+static void slices_of_gradients_are_as_large_as_fits(void **state)
+{
+    (void)state;
+    int64_t tight = gradient_bytes_in("device_memory=32.4GiB");
+    int64_t wide = gradient_bytes_in("device_memory=33GiB");
+    assert_in_range(tight, (int64_t)64 << 20, (int64_t)150 << 20);
+    assert_in_range(wide, 3 * tight, (int64_t)600 << 20);
+}
+
 static void a_faster_gpu_takes_less_time(void **state)
 {
     (void)state;
@@ -234,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_gpu_that_is_not_here_is_planned_for),
         cmocka_unit_test(the_arena_is_that_of_the_gpu),
         cmocka_unit_test(wide_layers_fit_without_their_gradients_and_nothing_leaves),
+        cmocka_unit_test(slices_of_gradients_are_as_large_as_fits),
         cmocka_unit_test(a_faster_gpu_takes_less_time),
         cmocka_unit_test(bf16_is_planned_as_fp16_where_there_is_none_and_said),
         cmocka_unit_test(an_unknown_gpu_is_an_error_that_lists_them),

@@ -2,7 +2,33 @@
 #include "device/cuda/kernels/adamw_rule.cuh"
 #include "device/cuda/kernels/coded.cuh"
 
-typedef coded<adamw_rule> coded_adamw;
+/* The rule on shares of scales: what is the same for all elements of a block goes into the scales,
+ * what is the same for all of a launch into the gradient's factors. */
+struct adamw_shares_rule : adamw_rule {
+    float of_grad, of_square; /* scale (1 - beta1); scale sqrt(1 - beta2) */
+
+    static __device__ void share(struct adamw_shares_rule *r, const adamw_head &h)
+    {
+        adamw_rule::share(r, h);
+        if (threadIdx.x == 2 * WARP) {
+            r->of_grad = (float)((double)*h.scale * (1.0 - h.attrs.beta1));
+            r->of_square = (float)((double)*h.scale * sqrt(1.0 - h.attrs.beta2));
+        }
+    }
+
+    __device__ __forceinline__ void apply_shares(float &p, float *state, const float *absmax,
+                                                 float grad, float keep) const
+    {
+        const float m = fmaf(grad, of_grad, state[0] * (beta1 * absmax[0]));
+        const float root = grad * of_square, v = fmaf(root, root, state[1] * (beta2 * absmax[1]));
+        const float step = quick_quotient(step_size * m, fmaf(quick_sqrt(v), correction, epsilon));
+        p = fmaf(p, keep, -step);
+        state[0] = m;
+        state[1] = v;
+    }
+};
+
+typedef coded<adamw_shares_rule> coded_adamw;
 
 extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
                                              const struct op_call *const *calls, int n)
@@ -10,6 +36,7 @@ extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
     struct update_launch<coded_adamw> l;
     l.x = x;
     l.pick = pick_coded<coded_adamw>;
+    l.shared_bytes = coded_shared_bytes;
     l.args.n_tensors = 0;
     l.args.n_chunks = 0;
     for (int i = 0; i < n; i++) {

@@ -1,11 +1,14 @@
 /* coded.cuh: update rules whose states are in 8-bit codes.
  *
  * As the other updates (update.cuh), with 8 elements to a thread: a warp has the 256 elements
- * of one block of codes, and finds the block's largest magnitudes by shuffles. Decoding is a look
+ * of one block of codes, and finds the block's largest magnitudes together. Decoding is a look
  * into a table of 256 numbers, encoding one into a table of cells (base/dynamic_map.h); both are
- * copied to shared memory by each block of the grid, which is as large as the GPU holds at once.
- * What binds is instructions, not memory: three blocks to a multiprocessor hide each other's
- * waiting, and warps whose elements all exist ask nothing about them.
+ * copied to shared memory by each block of the grid, which is as large as the GPU holds at once;
+ * where there is room each lane of a warp has numbers of its own, so that no two of them wait for
+ * each other.
+ * What binds is instructions, not memory, so there are as few as can be: a thread has two vectors
+ * of a chunk, and loads one while it works on the other; codes are put together four at a time;
+ * warps whose elements all exist ask nothing about them.
  *
  * The first state is coded by the signed map, the second by the unsigned one.
  */
@@ -24,6 +27,8 @@ enum { M, V };
 
 /* One tensor of a launch. */
 struct coded_tensor {
+    static constexpr int CHUNK =
+        2 * UPDATE_CHUNK; /* of its two halves a thread has a vector each */
     void *target, *image; /* as in update_tensor */
     const void *grad;
     uint8_t *codes[UPDATE_STATES];
@@ -40,11 +45,48 @@ template <typename RULE> struct coded : RULE {
     using tensor = struct coded_tensor;
 };
 
-/* The tables and the rule, in shared memory. */
-template <typename RULE> struct coded_shared {
-    struct dynamic_map map[RULE::N_STATES];
-    RULE rule;
+/* Does every lane have its own copy of the numbers? Where two blocks fit a multiprocessor's memory
+ * then: compute capability 8.0, and 9.0 to 11. */
+#define CODED_SPREADS(capability) ((capability) == 80 || ((capability) >= 90 && (capability) < 120))
+#ifdef __CUDA_ARCH__
+static constexpr bool CODED_SPREAD = CODED_SPREADS(__CUDA_ARCH__ / 10);
+#endif
+
+/* The numbers of both maps. Spread, a code's are 256 bytes: the place of a lane's copy is made of
+ * the code and four times the lane as they are. */
+template <bool SPREAD> struct coded_values {
+    float value[DYNAMIC_CODES][UPDATE_STATES][SPREAD ? WARP : 1];
 };
+
+/* The tables, in shared memory. An entry of cells is that of dynamic_map less the cell's own upper
+ * 16 bits, so that the bits of a number, whole, are added to it: the rank is the sum's third byte.
+ */
+template <bool SPREAD> struct coded_tables {
+    struct coded_values<SPREAD> values;
+    uint32_t cell[UPDATE_STATES][DYNAMIC_CELLS];
+};
+
+/* A selector's 8 in a nibble spreads the byte's sign. */
+static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
+/* The number of code k of a word, in the map of state s. */
+template <bool SPREAD>
+static __device__ __forceinline__ float coded_value(const struct coded_values<SPREAD> &values,
+                                                    int s, uint32_t word, int k)
+{
+    if constexpr (SPREAD) {
+        const uint32_t lane = threadIdx.x % WARP * (uint32_t)sizeof(float);
+        const uint32_t at = permute(word, lane, 0x5504u + 16u * (uint32_t)k);
+        return *(const float *)((const char *)&values + s * (int)sizeof(values.value[0][0]) + at);
+    } else {
+        return values.value[__byte_perm(word, 0, 0x4440 + k)][s][0];
+    }
+}
 
 /* A thread's vectors of one place. */
 struct coded_raw {
@@ -75,21 +117,18 @@ coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct
     }
 }
 
-/* Elements that do not exist are 0. */
-template <bool WHOLE>
+/* The numbers that eight codes stand for, in parts of the scale; 0 where there is no element. */
+template <bool WHOLE, typename VALUES>
 static __device__ __forceinline__ void
-decode8(float (&x)[8], const struct coded_raw &r, const struct coded_tensor &t,
-        const struct update_place &p, int s, const float *value)
+decode8(float (&share)[8], const struct coded_raw &r, const struct coded_tensor &t,
+        const struct update_place &p, int s, const VALUES &values)
 {
-    const uint32_t word[2] = {r.codes[s].x, r.codes[s].y};
+    uint32_t word[2] = {r.codes[s].x, r.codes[s].y};
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        uint32_t code = 0;
-        if (WHOLE || p.whole)
-            code = word[k / 4] >> (8 * (k % 4)) & 0xffu;
-        else if (k < p.n_left)
-            code = t.codes[s][p.at + k];
-        x[k] = WHOLE || k < p.n_left ? value[code] * r.absmax[s] : 0.0f;
+        if (!WHOLE && k < p.n_left)
+            word[0] = (uint32_t)t.codes[s][p.at + k] << (8 * (k % 4)), word[1] = word[0];
+        share[k] = WHOLE || k < p.n_left ? coded_value(values, s, word[k / 4], k % 4) : 0.0f;
     }
 }
 
@@ -99,51 +138,108 @@ static __device__ __forceinline__ float largest_of_warp(const float (&x)[8])
 #pragma unroll
     for (int k = 0; k < 8; k++)
         most = fmaxf(most, fabsf(x[k]));
+#if __CUDA_ARCH__ >= 800 /* the bits of magnitudes have their order */
+    return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
+#else
 #pragma unroll
     for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lanes));
     return most;
+#endif
 }
 
+/* dynamic_inverse without a branch, right to the last bit or next to it. */
+static __device__ __forceinline__ float quick_inverse(float most)
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(most));
+    r = fmaf(fmaf(-most, r, 1.0f), r, r);
+    return most >= 1.17549435e-38f ? r : 0.0f;
+}
+
+/* The third bytes of four sums: ranks. */
+static __device__ __forceinline__ uint32_t join_ranks(const uint32_t *sum)
+{
+    return permute(permute(sum[0], sum[1], 0x62), permute(sum[2], sum[3], 0x62), 0x5410);
+}
+
+/* dynamic_signed of four ranks at once; no byte reaches into the next. Negative numbers: 127 less
+ * the rank, which is 1 to 127 there. */
+static __device__ __forceinline__ uint32_t join_signs(uint32_t rank, const float *x)
+{
+    const uint32_t negative =
+        permute(permute(__float_as_uint(x[0]), __float_as_uint(x[1]), 0xfb),
+                permute(__float_as_uint(x[2]), __float_as_uint(x[3]), 0xfb), 0x5410);
+    const uint32_t above = rank + 0x7f7f7f7fu; /* the upper bit: the rank is not 0 */
+    const uint32_t none = negative & ~above & 0x80808080u, last = negative & rank & 0x80808080u;
+    const uint32_t below = (rank + (none >> 7) - (last >> 7)) ^ 0x7f7f7f7fu;
+    return (negative & below) | (~negative & above);
+}
+
+/* What is below every border counts as the first cell, which has none; so does what is no number.
+ */
 template <bool WHOLE>
 static __device__ __forceinline__ void encode8(const float (&x)[8], const struct coded_tensor &t,
                                                const struct update_place &p, int s,
                                                const uint32_t *cell)
 {
-    const float most = largest_of_warp(x), inverse = dynamic_inverse(most);
-    uint32_t word[2] = {0, 0};
+    const float most = largest_of_warp(x), inverse = quick_inverse(most);
+    uint32_t sum[8], word[2];
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        uint32_t bits = __float_as_uint(x[k] * inverse);
-        uint32_t rank = dynamic_rank(cell[dynamic_cell(bits)], bits);
-        uint32_t code = s == M ? dynamic_signed(rank, bits) : rank;
-        word[k / 4] |= code << (8 * (k % 4));
-        if (!WHOLE && !p.whole && k < p.n_left)
-            t.codes[s][p.at + k] = (uint8_t)code;
+        const uint32_t bits = __float_as_uint(fmaxf(fabsf(x[k] * inverse), 0x1p-23f));
+        sum[k] = cell[(int)(bits >> 16) - DYNAMIC_FIRST_CELL] + bits;
     }
-    if (WHOLE || p.whole)
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        word[h] = join_ranks(sum + 4 * h);
+        if (s == M)
+            word[h] = join_signs(word[h], x + 4 * h);
+    }
+    if (WHOLE) {
         *(uint2 *)(t.codes[s] + p.at) = make_uint2(word[0], word[1]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            if (k < p.n_left)
+                t.codes[s][p.at + k] = (uint8_t)(word[k / 4] >> (8 * (k % 4)));
+        }
+    }
     if (threadIdx.x % WARP == 0 && (WHOLE || p.n_left > 0))
         t.absmax[s][p.at / DYNAMIC_BLOCK] = most;
 }
 
-/* WHOLE: every thread of the warp has all its elements, in vectors. */
-template <typename RULE, typename DTYPES, bool WHOLE>
-static __device__ __forceinline__ void coded_update8(const struct update_args<RULE> &a,
-                                                     const struct coded_shared<RULE> &shared,
-                                                     const RULE &rule, const struct update_place &p,
-                                                     const struct coded_raw &raw, int32_t step)
+/* One element by the rule; states come as shares of their scales and leave as numbers. */
+template <typename RULE>
+static __device__ __forceinline__ void coded_apply(const RULE &rule, float &x, float *state,
+                                                   const float *absmax, float grad, float keep)
+{
+    if constexpr (requires { rule.apply_shares(x, state, absmax, grad, keep); }) {
+        rule.apply_shares(x, state, absmax, grad, keep);
+    } else {
+#pragma unroll
+        for (int s = 0; s < RULE::N_STATES; s++)
+            state[s] *= absmax[s];
+        rule.apply(x, state, grad, keep);
+    }
+}
+
+/* WHOLE: every thread of the warp has all its elements, in vectors; else they are had one by one.
+ */
+template <typename RULE, typename DTYPES, bool WHOLE, typename TABLES>
+static __device__ __forceinline__ void
+coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
+              const struct update_place &p, const struct coded_raw &raw, int32_t step)
 {
     constexpr int N_STATES = RULE::N_STATES;
     const struct coded_tensor &t = a.tensor[p.i_tensor];
     const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
-    const bool whole = WHOLE || p.whole;
     float x[8], g[8], state[N_STATES][8];
-    load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, whole);
-    load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, whole);
+    load8(g, raw.grad, t.grad, DTYPES::grad(a.head.grad), p.at, p.n_left, WHOLE);
+    load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, WHOLE);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
-        decode8<WHOLE>(state[s], raw, t, p, s, shared.map[s].value);
+        decode8<WHOLE>(state[s], raw, t, p, s, tables.values);
     const float keep = rule.keep_of(t.weight_decay);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
@@ -151,71 +247,112 @@ static __device__ __forceinline__ void coded_update8(const struct update_args<RU
 #pragma unroll
         for (int s = 0; s < N_STATES; s++)
             e[s] = state[s][k];
-        rule.apply(x[k], e, g[k], keep);
+        coded_apply(rule, x[k], e, raw.absmax, g[k], keep);
 #pragma unroll
         for (int s = 0; s < N_STATES; s++)
             state[s][k] = e[s];
     }
-    struct update_parts parts = {};
-    const bool random = (target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0;
-    if (random)
+    struct update_parts parts;
+    if ((target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0) {
         draw8(parts, t.seed, step, t.first_element + p.at);
-    store_target8(t.target, target, t.image, image, p.at, p.n_left, whole, x, random, parts.target);
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true,
+                      parts.target);
+    } else {
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, false,
+                      parts.target);
+    }
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
-        encode8<WHOLE>(state[s], t, p, s, shared.map[s].cell);
+        encode8<WHOLE>(state[s], t, p, s, tables.cell[s]);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-static __device__ __forceinline__ void copy_map(struct dynamic_map *to,
-                                                const struct dynamic_map &from)
+template <typename TABLES> static __device__ __forceinline__ void copy_maps(TABLES &to)
 {
-    for (int i = (int)threadIdx.x; i < DYNAMIC_CODES; i += UPDATE_THREADS)
-        to->value[i] = from.value[i];
-    for (int i = (int)threadIdx.x; i < DYNAMIC_CELLS; i += UPDATE_THREADS)
-        to->cell[i] = from.cell[i];
+    constexpr int COPIES = sizeof(to.values.value[0][0]) / sizeof(float);
+#pragma unroll 8
+    for (int i = (int)threadIdx.x; i < DYNAMIC_CODES * UPDATE_STATES * COPIES;
+         i += UPDATE_THREADS) {
+        const int code = i / (UPDATE_STATES * COPIES), state = i / COPIES % UPDATE_STATES;
+        const struct dynamic_map &from = state == M ? signed_map : unsigned_map;
+        to.values.value[code][state][i % COPIES] = from.value[code];
+    }
+    for (int i = (int)threadIdx.x; i < DYNAMIC_CELLS; i += UPDATE_THREADS) {
+        const uint32_t upper = (uint32_t)(DYNAMIC_FIRST_CELL + i) << 16;
+        to.cell[M][i] = signed_map.cell[i] - upper;
+        to.cell[V][i] = unsigned_map.cell[i] - upper;
+    }
+}
+
+/* The thread's vector in the other half of its chunk. */
+template <typename RULE>
+static __device__ __forceinline__ struct update_place second_half(const struct update_args<RULE> &a,
+                                                                  struct update_place p)
+{
+    p.at += UPDATE_CHUNK;
+    p.n_left -= UPDATE_CHUNK;
+    p.whole = a.head.vectors && p.n_left >= UPDATE_VECTOR;
+    return p;
+}
+
+template <typename RULE, typename DTYPES, typename TABLES>
+static __device__ __forceinline__ void
+coded_update(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
+             const struct update_place &p, const struct coded_raw &raw, int32_t step)
+{
+    if (__all_sync(0xffffffffu, p.whole))
+        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, step);
+    else if (__any_sync(0xffffffffu, p.n_left > 0))
+        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, step);
 }
 
 /* scale = 0 (nothing counted, or the norm was not finite; see clip_scale) changes nothing. */
 template <typename RULE, typename DTYPES>
-static __global__ void __launch_bounds__(UPDATE_THREADS, 3)
+static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     coded_kernel(__grid_constant__ const struct update_args<RULE> a)
 {
-    __shared__ struct coded_shared<RULE> shared;
+#ifdef __CUDA_ARCH__
+    extern __shared__ __align__(256) unsigned char coded_memory[];
+    auto &tables = *reinterpret_cast<struct coded_tables<CODED_SPREAD> *>(coded_memory);
+    __shared__ RULE shared_rule;
     if (*a.head.scale == 0.0f)
         return;
     struct update_place here = {};
-    struct coded_raw raw;
+    struct coded_raw first, second;
     int64_t chunk = blockIdx.x; /* the grid has no more blocks than there are chunks */
     move_to(here, a, chunk);
-    coded_fetch<RULE, DTYPES>(raw, a, here);
-    copy_map(&shared.map[M], signed_map);
-    if (RULE::N_STATES > 1)
-        copy_map(&shared.map[RULE::N_STATES - 1], unsigned_map);
-    RULE::share(&shared.rule, a.head);
+    coded_fetch<RULE, DTYPES>(first, a, here);
+    copy_maps(tables);
+    RULE::share(&shared_rule, a.head);
     __syncthreads();
-    const RULE rule = shared.rule;
+    const RULE rule = shared_rule;
     const int32_t step = *a.head.step;
-    while (chunk < a.n_chunks) {
+    for (; chunk < a.n_chunks; chunk += gridDim.x) {
         struct update_place next = here;
-        struct coded_raw next_raw;
-        const int64_t next_chunk = chunk + gridDim.x;
-        if (next_chunk < a.n_chunks) {
-            move_to(next, a, next_chunk);
-            coded_fetch<RULE, DTYPES>(next_raw, a, next);
+        coded_fetch<RULE, DTYPES>(second, a, second_half(a, here));
+        coded_update<RULE, DTYPES>(a, tables, rule, here, first, step);
+        if (chunk + gridDim.x < a.n_chunks) {
+            move_to(next, a, chunk + gridDim.x);
+            coded_fetch<RULE, DTYPES>(first, a, next);
         }
-        if (__all_sync(0xffffffffu, here.whole))
-            coded_update8<RULE, DTYPES, true>(a, shared, rule, here, raw, step);
-        else
-            coded_update8<RULE, DTYPES, false>(a, shared, rule, here, raw, step);
+        coded_update<RULE, DTYPES>(a, tables, rule, second_half(a, here), second, step);
         here = next;
-        raw = next_raw;
-        chunk = next_chunk;
     }
+#endif
 }
 
 /* ---- launches (host) ------------------------------------------------------------------------- */
+
+/* What the kernel's tables take, as it was compiled for the GPU in use. */
+static enum status coded_shared_bytes(const void *kernel, size_t *n_bytes)
+{
+    struct cudaFuncAttributes f;
+    CUDA_TRY(cudaFuncGetAttributes(&f, kernel));
+    *n_bytes = CODED_SPREADS(f.ptxVersion) ? sizeof(struct coded_tables<true>)
+                                           : sizeof(struct coded_tables<false>);
+    return OK;
+}
 
 /* The dtypes that configs ask for are known to the compiler; others are found out on the way. */
 template <typename RULE>

@@ -90,6 +90,7 @@ extern "C" enum status cuda_batch_lion_8bit(const struct kernel_ctx *x,
     struct update_launch<coded_lion> l;
     l.x = x;
     l.pick = pick_coded<coded_lion>;
+    l.shared_bytes = coded_shared_bytes;
     lion_launch_init(&l);
     for (int i = 0; i < n; i++) {
         lion_head h;

@@ -35,6 +35,7 @@ static constexpr int UPDATE_TENSOR_BYTES = 3840;
 
 /* One tensor of a launch. */
 struct update_tensor {
+    static constexpr int CHUNK = UPDATE_CHUNK; /* elements that a block takes at a time */
     void *target; /* what the rule acts on: a parameter, its master, an accumulator; u8:
                    * what the image lacks of 24 bits (base/split.h) */
     void *state[UPDATE_STATES]; /* NULL: none */
@@ -182,17 +183,57 @@ static __device__ __forceinline__ uint32_t round16(float v, enum dtype d, bool r
                   : (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
+/* Is one of them not a number? Two are asked about at a time. */
+static __device__ __forceinline__ bool any_nan8(const float (&v)[8])
+{
+    uint32_t any;
+    asm("{ .reg .pred p;\n"
+        "setp.nan.f32 p, %1, %2;\n"
+        "setp.nan.or.f32 p, %3, %4, p;\n"
+        "setp.nan.or.f32 p, %5, %6, p;\n"
+        "setp.nan.or.f32 p, %7, %8, p;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(any)
+        : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
+    return any != 0;
+}
+
+/* As bf16_round_by has it; numbers need no look at each of them. */
+static __device__ __forceinline__ void pack_random(uint32_t *word, const float (&v)[8],
+                                                   const uint32_t (&parts)[8])
+{
+    uint32_t sum[8];
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        sum[k] = __float_as_uint(v[k]) + parts[k];
+    if (any_nan8(v)) {
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            sum[k] = bf16_round_by(__float_as_uint(v[k]), parts[k]) << 16;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        word[k] = __byte_perm(sum[2 * k], sum[2 * k + 1], 0x7632);
+}
+
 static __device__ __forceinline__ void raw8_pack(struct raw8 &r, const float (&v)[8], enum dtype d,
                                                  bool random, const uint32_t (&parts)[8])
 {
+    if (d == DTYPE_BF16 && random) {
+        pack_random(r.word, v, parts);
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         if (d == DTYPE_F32) {
             r.word[2 * k] = __float_as_uint(v[2 * k]);
             r.word[2 * k + 1] = __float_as_uint(v[2 * k + 1]);
+        } else if (d == DTYPE_BF16) {
+            const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
+            memcpy(&r.word[k], &pair, sizeof(pair));
         } else {
-            r.word[k] = round16(v[2 * k], d, random, parts[2 * k]) |
-                        round16(v[2 * k + 1], d, random, parts[2 * k + 1]) << 16;
+            const __half2 pair = __floats2half2_rn(v[2 * k], v[2 * k + 1]);
+            memcpy(&r.word[k], &pair, sizeof(pair));
         }
     }
 }
@@ -322,7 +363,7 @@ static __device__ __forceinline__ void move_to(struct update_place &p, const ARG
     while (p.i_tensor + 1 < a.n_tensors && chunk >= a.tensor[p.i_tensor + 1].first_chunk)
         p.i_tensor++;
     const auto &t = a.tensor[p.i_tensor];
-    p.at = (chunk - t.first_chunk) * UPDATE_CHUNK + (int64_t)threadIdx.x * UPDATE_VECTOR;
+    p.at = (chunk - t.first_chunk) * t.CHUNK + (int64_t)threadIdx.x * UPDATE_VECTOR;
     p.n_left = t.n_elems - p.at;
     p.whole = a.head.vectors && p.n_left >= UPDATE_VECTOR;
 }
@@ -446,6 +487,8 @@ template <typename RULE> using update_launchable = void (*)(const struct update_
 template <typename RULE> struct update_launch {
     const struct kernel_ctx *x;
     update_launchable<RULE> (*pick)(const struct update_head<typename RULE::attrs> &h);
+    /* Shared memory that a kernel asks for beside its own; NULL: none. */
+    enum status (*shared_bytes)(const void *kernel, size_t *n_bytes) = NULL;
     struct update_args<RULE> args;
 };
 
@@ -453,12 +496,19 @@ template <typename RULE> static enum status update_flush(struct update_launch<RU
 {
     static_assert(sizeof(l->args) <= 4096, "arguments that every driver takes");
     int per_multiprocessor = 0;
+    size_t shared = 0;
     if (l->args.n_chunks > 0) {
         update_launchable<RULE> kernel = l->pick(l->args.head);
-        CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &per_multiprocessor, reinterpret_cast<const void *>(kernel), UPDATE_THREADS, 0));
+        const void *code = reinterpret_cast<const void *>(kernel);
+        if (l->shared_bytes) {
+            TRY(l->shared_bytes(code, &shared));
+            CUDA_TRY(cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          (int)shared));
+        }
+        CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code,
+                                                               UPDATE_THREADS, shared));
         int64_t most = (int64_t)per_multiprocessor * l->x->env.gpu->n_multiprocessors;
-        kernel<<<grid_for(l->args.n_chunks, 1, most > 0 ? most : 1), UPDATE_THREADS, 0,
+        kernel<<<grid_for(l->args.n_chunks, 1, most > 0 ? most : 1), UPDATE_THREADS, shared,
                  cuda_stream(l->x)>>>(l->args);
         CUDA_TRY(cudaGetLastError());
     }
@@ -489,7 +539,7 @@ static enum status update_add(struct update_launch<RULE> *l,
 {
     struct update_head<typename RULE::attrs> joint;
     struct update_args<RULE> *a = &l->args;
-    int64_t n_chunks = ceil_div(t->n_elems, UPDATE_CHUNK);
+    int64_t n_chunks = ceil_div(t->n_elems, (int64_t)t->CHUNK);
     if (n_chunks == 0)
         return OK;
     bool joins = a->n_tensors > 0 && a->n_tensors < a->MOST &&
