@@ -9,7 +9,7 @@
 #   sanitize  memcheck, racecheck and initcheck on training and on the ops, side by side (SANITIZE_SECONDS in all)
 #   loss      GPT-2 124M on real text beside PyTorch: bench/loss_compare.sh (TOKENS: the token file,
 #             build/corpus/train.bin; tools/make_text_corpus.py makes one)
-#   kernels   programs that time single kernels: convolutions with cuDNN's plans, and what only moves memory
+#   kernels   programs that time single kernels: convolutions with cuDNN's plans, grouped products, memory
 #   bench     our side of the cases of bench/targets.json; CASE-PATTERN (a shell pattern) chooses among them
 #   peer      PyTorch's side of the same cases, by turns with ours (PEER: its program; see tools/gpu_bench.py)
 #   profile   where the time of a step goes in these cases, op by op
@@ -131,9 +131,10 @@ run_loss() {
 }
 
 run_kernels() {
-    cmake --build "$build" -j "$(nproc)" --target bench_conv_cuda bench_elementwise >>"$logs/build.log" 2>&1 || return 1
+    cmake --build "$build" -j "$(nproc)" --target bench_conv_cuda bench_grouped bench_elementwise >>"$logs/build.log" 2>&1 || return 1
     timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --samples >"$logs/convolution-samples.log" 2>&1
     timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_conv_cuda" --plans "${PLANS:-6}" 2>&1 | tee "$logs/convolution.log"
+    timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_grouped" json="$logs/grouped.json" 2>&1 | tee "$logs/grouped.log"
     timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_elementwise" 2>&1 | tee "$logs/elementwise.log"
 }
 

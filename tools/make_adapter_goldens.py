@@ -32,8 +32,46 @@ ADAPTERS = {
     "mistral_dora": ("mistral", dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj"] + MLP)),
     "qwen2_dora": ("qwen2", dict(r=2, lora_alpha=2, use_dora=True, target_modules=ATTENTION)),
     "qwen2_bias": ("qwen2", dict(r=2, lora_alpha=4, bias="lora_only", target_modules=["q_proj", "k_proj", "v_proj"])),
+    # Experts of mixtures, all parts of them and some.
+    "qwen3_moe_lora": ("qwen3_moe", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"] + MLP)),
+    "qwen2_moe_lora": ("qwen2_moe", dict(r=3, lora_alpha=6, target_modules=["o_proj", "up_proj", "down_proj"],
+                                         rank_pattern={"down_proj": 2}, alpha_pattern={"up_proj": 12})),
     "gpt2_lora": ("gpt2", dict(r=4, lora_alpha=8, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
 }
+
+
+class Experts(torch.nn.ModuleList):
+    """The experts of a layer as linear layers of their own, which transformers 4 has and PEFT puts adapters beside."""
+
+    def __init__(self, stacked):
+        super().__init__()
+        self.act = stacked.act_fn.forward  # a module would be one of the list
+        for gate_up, down in zip(stacked.gate_up_proj, stacked.down_proj):
+            parts = dict(zip(("gate_proj", "up_proj"), gate_up.chunk(2)), down_proj=down)
+            expert = torch.nn.Module()
+            for name, weight in parts.items():
+                layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype)
+                layer.weight = torch.nn.Parameter(weight.detach().clone())
+                expert.add_module(name, layer)
+            self.append(expert)
+
+    def forward(self, hidden, chosen, weights):
+        out = torch.zeros_like(hidden)
+        for i, expert in enumerate(self):
+            row, slot = torch.where(chosen == i)
+            x = hidden[row]
+            y = expert.down_proj(self.act(expert.gate_proj(x)) * expert.up_proj(x))
+            out = out.index_add(0, row, y * weights[row, slot, None])
+        return out
+
+
+def with_experts_apart(model, options):
+    """The model with experts that an adapter can be beside, where it names them."""
+    if any(n in options["target_modules"] for n in MLP):
+        for layer in (m for m in list(model.modules()) if hasattr(getattr(m, "mlp", None), "experts")):
+            layer.mlp.experts = Experts(layer.mlp.experts)
+            peft.tuners.tuners_utils.is_transformers_ge_v5 = False  # its modules have the names of version 4
+    return model
 
 
 def stored_name(name):
@@ -45,7 +83,7 @@ def stored_name(name):
 def adapted(model, options, seed, numbers=None):
     """The model with its adapter: random numbers, or those given."""
     config = peft.LoraConfig(task_type="CAUSAL_LM", **options)
-    with_adapter = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    with_adapter = peft.get_peft_model(with_experts_apart(model, options), config, autocast_adapter_dtype=False)
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in with_adapter.named_parameters():

@@ -4,7 +4,7 @@
 
 /* Where the matrices of one adapter lie while it is merged. */
 struct matrices {
-    float *down, *up, *magnitude; /* [rank, in], [rows, rank], [rows] */
+    float *down, *up, *magnitude; /* [rank, in], [rows, rank], [rows]; experts one by one */
 };
 
 static int64_t elems_of(const struct parameter_stream *s, int i_param)
@@ -65,6 +65,21 @@ static void merge_rows(const void *job, int64_t first, int64_t last, int thread)
     }
 }
 
+/* Matrix by matrix: an expert's each, or the one there is. */
+static void merge_adapter(const struct parameter_stream *s, const struct model_adapter *a,
+                          struct matrices m, float *weight)
+{
+    const struct shape *down = &s->io.params[a->down].shape, *w = &s->io.params[a->base].shape;
+    int64_t rank = down->dim[down->rank - 2], n_columns = down->dim[down->rank - 1];
+    for (int64_t e = 0; e < MAX(a->n_experts, (int64_t)1); e++) {
+        struct merging job = {.a = a, .m = &m, .rank = rank, .n_columns = n_columns};
+        job.weight = weight + (e * w->dim[w->rank - 2] + a->first) * n_columns;
+        team_run(s->team, a->rows, 16, merge_rows, &job);
+        m.down += rank * n_columns;
+        m.up += a->rows * rank;
+    }
+}
+
 enum status merge_into(const struct parameter_stream *s, int i, float *weight)
 {
     for (int k = 0; k < s->io.n_adapters; k++) {
@@ -73,10 +88,7 @@ enum status merge_into(const struct parameter_stream *s, int i, float *weight)
         if (a->base != i)
             continue;
         TRY(read_matrices(s, a, &m));
-        const struct shape *down = &s->io.params[a->down].shape;
-        struct merging job = {.a = a, .m = &m, .rank = down->dim[0], .n_columns = down->dim[1]};
-        job.weight = weight + a->first * job.n_columns;
-        team_run(s->team, a->rows, 16, merge_rows, &job);
+        merge_adapter(s, a, m, weight);
     }
     return OK;
 }

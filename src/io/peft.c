@@ -24,10 +24,12 @@ static bool is_adapted(const struct model_param *params, int n_params, const cha
     const char *leaf = strrchr(name, '.');
     size_t n_module = leaf ? (size_t)(leaf - name) : 0, n_prefix = sizeof(prefix) - 1;
     for (int i = 0; leaf && i < n_params; i++) {
-        const char *own = params[i].pieces[0].name;
-        if (params[i].adapter && strncmp(own + n_prefix, name, n_module) == 0 &&
-            strcmp(own + n_prefix + n_module, suffix) == 0)
-            return true;
+        for (int k = 0; params[i].adapter && k < params[i].n_pieces; k++) {
+            const char *own = params[i].pieces[k].name;
+            if (strncmp(own + n_prefix, name, n_module) == 0 &&
+                strcmp(own + n_prefix + n_module, suffix) == 0)
+                return true;
+        }
     }
     return false;
 }
@@ -51,6 +53,7 @@ static enum status rename_pieces(struct pool *pool, const struct model_param *pa
     }
     p->pieces = pieces;
     p->tied_name = NULL;
+    p->stacked_name = NULL;
     return OK;
 }
 

@@ -222,17 +222,30 @@ static json_t *patterns_json(const struct adapter_pattern *patterns, size_t n)
     return json_object_size(object) == n ? object : NULL;
 }
 
-/* The last part of the module's path in "base_model.model.<path>.lora_A.weight"; NULL: the tensor
- * is another. */
-static json_t *module_json(const char *tensor)
+/* The last n parts of the module's path in "base_model.model.<path>.lora_A.weight"; NULL: the
+ * tensor is another. */
+static json_t *module_json(const char *tensor, int n_parts)
 {
     static const char suffix[] = ".lora_A.weight";
     if (!str_ends_with(tensor, suffix))
         return NULL;
     const char *end = tensor + strlen(tensor) - (sizeof(suffix) - 1), *first = end;
-    while (first > tensor && first[-1] != '.')
+    while (first > tensor && (first[-1] != '.' || --n_parts > 0))
         first--;
     return json_stringn(first, (size_t)(end - first));
+}
+
+/* Whether a name means experts as well, which all-linear does not. */
+static bool means_experts(const char *name, const struct model_param *params, int n_params)
+{
+    for (int i = 0; i < n_params; i++) {
+        int n_each = params[i].n_experts ? params[i].n_pieces / (int)params[i].n_experts : 0;
+        for (int k = 0; k < n_each && !params[i].adapter; k++) {
+            if (module_has(params[i].pieces[k].name, name))
+                return true;
+        }
+    }
+    return false;
 }
 
 static bool has_name(const json_t *list, const json_t *name)
@@ -251,7 +264,12 @@ static json_t *targets_json(const struct adapter *a, const struct model_param *p
         return names_json(&a->targets);
     json_t *list = json_array();
     for (int i = 0; i < n_params; i++) {
-        json_t *name = params[i].adapter ? module_json(params[i].pieces[0].name) : NULL;
+        const char *tensor = params[i].pieces[0].name;
+        json_t *name = params[i].adapter ? module_json(tensor, 1) : NULL;
+        if (name && means_experts(json_string_value(name), params, n_params)) {
+            json_decref(name);
+            name = module_json(tensor, 2);
+        }
         if (name && !has_name(list, name))
             (void)json_array_append(list, name);
         json_decref(name);

@@ -2,8 +2,9 @@
  *
  * A parameter table (model_graph.params) says which tensors of a checkpoint a parameter is made
  * of: several stacked along axis 0 (q, k, v), transposed (GPT-2's Conv1D), possibly stored under a
- * second name too (tied heads). Everything is checked before the first byte is read: a model that
- * opens can be loaded.
+ * second name too (tied heads). Experts of a mixture have tensors of their own, or one that has
+ * them all (stacked_name): both are read, the former is written. Everything is checked before the
+ * first byte is read: a model that opens can be loaded.
  *
  *     struct weights *w;
  *     TRY(weights_open(&w, folder, g.params, g.n_params));

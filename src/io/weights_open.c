@@ -149,9 +149,58 @@ static enum status find_codes(struct weights *w, int i, int k, const struct st_t
                 due.nested ? " with double quantisation" : "");
 }
 
+/* The tensor that has the parameter whole; NULL: its pieces are there, or it has no such name. */
+static const struct st_tensor *find_stacked(const struct weights *w, const struct model_param *p)
+{
+    if (!p->stacked_name || find(w->reader, p->pieces[0].name))
+        return NULL;
+    return find(w->reader, p->stacked_name);
+}
+
+static enum status check_stacked(const struct st_tensor *t, const struct shape *due)
+{
+    bool turned = t->rank == 3 && due->rank == 3 && t->dims[0] == due->dim[0] &&
+                  t->dims[1] == due->dim[2] && t->dims[2] == due->dim[1];
+    if (turned && due->dim[1] != due->dim[2])
+        return FAIL(ERR_DATA,
+                    "%s: tensor '%s' has its experts as [in, out] = [%" PRId64 ", %" PRId64
+                    "]; they must be [out, in]: transpose its last two axes, or save the model "
+                    "with transformers' save_pretrained, which writes a tensor for each expert",
+                    t->file, t->name, t->dims[1], t->dims[2]);
+    return check_tensor(t, due);
+}
+
+/* Pieces that lie one behind the other in tensor t, in the order they have in memory. */
+static enum status view_pieces(struct weights *w, int i, const struct st_tensor *t)
+{
+    const struct model_param *p = &w->params[i];
+    int64_t offset = t->offset, size = st_dtype_bits(t->dtype) / 8;
+    TRY(check_stacked(t, &p->shape));
+    mark_used(w, t);
+    if (!w->views)
+        TRY(mem_try_array(&w->views, (size_t)w->first[w->n_params] + 1, sizeof(*w->views)));
+    for (int k = 0; k < p->n_pieces; k++) {
+        struct st_tensor *view = &w->views[w->first[i] + k];
+        struct shape s = param_piece_shape(p, k);
+        *view = *t;
+        view->rank = 0; /* what is read of it goes by its bytes */
+        view->dims = NULL;
+        view->n_elems = shape_elems(&s);
+        view->n_bytes = view->n_elems * size;
+        view->offset = offset;
+        view->data = t->data + (offset - t->offset);
+        offset += view->n_bytes;
+        w->tensors[w->first[i] + k] = view;
+    }
+    return OK;
+}
+
 static enum status find_param(struct weights *w, int i)
 {
     const struct model_param *p = &w->params[i];
+    const struct st_tensor *stacked = find_stacked(w, p);
+    if (stacked)
+        return view_pieces(w, i, stacked);
     for (int k = 0; k < p->n_pieces; k++) {
         const struct st_tensor *t = find(w->reader, p->pieces[k].name);
         if (!t)
@@ -207,6 +256,7 @@ static enum status open_all(struct weights *w, const char *where, bool is_file)
         w->first[i] = n_pieces;
         n_pieces += w->params[i].n_pieces;
     }
+    w->first[w->n_params] = n_pieces;
     TRY(mem_try_array(&w->tensors, (size_t)n_pieces + 1, sizeof(*w->tensors)));
     TRY(mem_try_array(&w->coded, (size_t)n_pieces + 1, sizeof(*w->coded)));
     TRY(is_file ? st_reader_open_file(&w->reader, where) : hf_dir_open_weights(&w->reader, where));
@@ -251,6 +301,7 @@ void weights_close(struct weights *w)
         return;
     st_reader_close(w->reader);
     mem_free(w->tensors);
+    mem_free(w->views);
     mem_free(w->coded);
     mem_free(w->first);
     mem_free(w->used);

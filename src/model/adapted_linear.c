@@ -78,8 +78,7 @@ static void add_adapter(struct parts *p, const struct linear_spec *s, struct mod
                       (struct model_param){.shape = shape_of(1, a->rows), .init = INIT_ONE});
 }
 
-/* The model's table grows by those of the layer. */
-static struct model_adapter *make_room(struct parts *p, int n)
+struct model_adapter *adapters_make_room(struct parts *p, int n)
 {
     struct model_graph *out = p->out;
     struct model_adapter *larger;
@@ -98,7 +97,7 @@ static struct model_adapter *make_room(struct parts *p, int n)
 static struct adapters add_adapters(struct parts *p, const struct linear_spec *s, int base)
 {
     struct adapters all = {0};
-    struct model_adapter *items = make_room(p, s->n_pieces);
+    struct model_adapter *items = adapters_make_room(p, s->n_pieces);
     BUG_ON(s->n_pieces > MOST_PIECES);
     for (int i = 0; i < s->n_pieces && p->b->status == OK; i++) {
         const char *module = parts_hf_name(p, s->pieces[i].name);
@@ -125,15 +124,14 @@ static value_id value_of(const struct parts *p, int i_param)
     return p->b->status == OK ? p->out->params[i_param].value : VALUE_NONE;
 }
 
-static value_id concat(struct parts *p, const value_id *parts, int n, int64_t axis)
+value_id adapters_concat(struct parts *p, const value_id *parts, int n, int64_t axis)
 {
     if (n == 1)
         return parts[0];
     return build(p->b, OP_concat, parts, n, ATTRS({.name = "axis", .i = axis}));
 }
 
-/* x at [start, ..) along an axis of zeros that is `size` long. */
-static value_id pad(struct parts *p, value_id x, int64_t axis, int64_t start, int64_t size)
+value_id adapters_pad(struct parts *p, value_id x, int64_t axis, int64_t start, int64_t size)
 {
     if (p->b->status != OK || build_shape(p->b, x)->dim[axis] == size)
         return x;
@@ -150,10 +148,10 @@ static value_id join_rows(struct parts *p, const struct adapters *all, const val
     for (int i = 0; i < all->n; i++) {
         const struct model_adapter *a = &all->items[i];
         int64_t end = i + 1 < all->n ? a->first + a->rows : all->n_rows;
-        padded[i] = pad(p, part[i], 0, a->first - at, end - at);
+        padded[i] = adapters_pad(p, part[i], 0, a->first - at, end - at);
         at = end;
     }
-    return concat(p, padded, all->n, 0);
+    return adapters_concat(p, padded, all->n, 0);
 }
 
 /* [.., n_columns] */
@@ -169,11 +167,11 @@ static value_id build_down(struct parts *p, value_id x, const struct adapters *a
     if (p->b->status != OK)
         return VALUE_NONE;
     if (dropout > 0)
-        return concat(p, part, all->n, build_shape(p->b, x)->rank - 1);
-    return plain_linear(p, x, concat(p, part, all->n, 0), VALUE_NONE);
+        return adapters_concat(p, part, all->n, build_shape(p->b, x)->rank - 1);
+    return plain_linear(p, x, adapters_concat(p, part, all->n, 0), VALUE_NONE);
 }
 
-static value_id scaled(struct parts *p, value_id x, double factor)
+value_id adapters_scaled(struct parts *p, value_id x, double factor)
 {
     return factor == 1.0 ? x : build(p->b, OP_scale, IN(x), ATTRS({.name = "factor", .f = factor}));
 }
@@ -187,10 +185,10 @@ static value_id build_up(struct parts *p, const struct adapters *all)
         same = same && all->items[i].scale == all->items[0].scale;
     for (int i = 0; i < all->n; i++) {
         const struct model_adapter *a = &all->items[i];
-        part[i] = scaled(p, value_of(p, a->up), same ? 1.0 : a->scale);
-        part[i] = pad(p, part[i], 1, all->first_column[i], all->n_columns);
+        part[i] = adapters_scaled(p, value_of(p, a->up), same ? 1.0 : a->scale);
+        part[i] = adapters_pad(p, part[i], 1, all->first_column[i], all->n_columns);
     }
-    return scaled(p, join_rows(p, all, part), same ? all->items[0].scale : 1.0);
+    return adapters_scaled(p, join_rows(p, all, part), same ? all->items[0].scale : 1.0);
 }
 
 /* (m - |V|) / |V| for every row of W. */

@@ -25,13 +25,18 @@ bool module_has(const char *tensor, const char *name)
     return dot && ends_with_module(tensor, (size_t)(dot - tensor), name);
 }
 
-bool adapter_has(const struct adapter *a, const char *path)
+bool adapter_names(const struct adapter *a, const char *path)
 {
     for (size_t i = 0; i < a->targets.n; i++) {
         if (module_matches(path, a->targets.items[i]))
             return true;
     }
-    return a->all_linear;
+    return false;
+}
+
+bool adapter_has(const struct adapter *a, const char *path)
+{
+    return a->all_linear || adapter_names(a, path);
 }
 
 /* The first pattern that means the module; `otherwise` where none does. */

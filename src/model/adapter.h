@@ -5,7 +5,8 @@
  *
  * Modules are named by their path in Hugging Face's model ("model.layers.0.self_attn.q_proj"), in
  * full or by its last parts ("q_proj"), as PEFT does. Layers that the graph computes as one product
- * (q, k and v) keep an adapter each.
+ * (q, k and v) keep an adapter each, and so does every expert of a mixture; those have them only
+ * where they are named.
  */
 #ifndef SNUG_MODEL_ADAPTER_H
 #define SNUG_MODEL_ADAPTER_H
@@ -60,6 +61,8 @@ bool module_matches(const char *path, const char *name);
 /* Whether a tensor ("..q_proj.weight") is of a module that a name means. */
 bool module_has(const char *tensor, const char *name);
 
+/* Whether a name of `targets` means the module; and with `all_linear`. */
+bool adapter_names(const struct adapter *a, const char *path);
 bool adapter_has(const struct adapter *a, const char *path);
 int64_t adapter_rank_of(const struct adapter *a, const char *path);
 double adapter_scale_of(const struct adapter *a, const char *path);

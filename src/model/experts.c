@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "model/adapted_experts.h"
 #include "model/losses.h"
 
 struct routing routing_none(void)
@@ -24,11 +25,17 @@ static int64_t n_tokens(const struct parts *p)
 
 /* One projection of all experts, made of the tensors `parts_of` (NULL-terminated) of each. */
 struct projection {
-    const char *name;
+    const char *name, *layer; /* with ".weight", and without */
     const char *const *parts_of;
+    const char *stacked; /* the tensor of all experts, in checkpoints that have one */
     int64_t n_out, n_in;
     bool is_bias;
 };
+
+static const char *stacked_name(struct parts *p, const struct experts *e, const char *name)
+{
+    return e->names->may_be_stacked && name ? parts_hf_name(p, name) : NULL;
+}
 
 /* parts x E pieces of equal size, expert by expert. */
 static struct hf_piece *expert_pieces(struct parts *p, const struct experts *e,
@@ -64,7 +71,8 @@ static value_id expert_param(struct parts *p, const struct experts *e, const str
                                 .n_experts = e->n,
                                 .n_met = e->per_token,
                                 .pieces = pieces,
-                                .n_pieces = n_parts * (int)e->n});
+                                .n_pieces = n_parts * (int)e->n,
+                                .stacked_name = stacked_name(p, e, x->stacked)});
 }
 
 /* Rows in the order of their experts through one projection of each. */
@@ -74,10 +82,22 @@ static value_id project(struct parts *p, const struct experts *e, value_id rows,
     struct projection b = *x;
     b.name = bias_name;
     b.is_bias = true;
+    b.stacked = NULL;
     value_id w = expert_param(p, e, x);
+    int base = p->out->n_params - 1;
     value_id bias = e->bias ? expert_param(p, e, &b) : VALUE_NONE;
     const value_id in[] = {rows, w, offsets, bias};
-    return build(p->b, OP_grouped_linear, in, e->bias ? 4 : 3, NO_ATTRS);
+    value_id y = build(p->b, OP_grouped_linear, in, e->bias ? 4 : 3, NO_ATTRS);
+    const struct expert_rows r = {rows, offsets, y};
+    const struct expert_adapters a = {.name = x->layer,
+                                      .experts = e->names->experts,
+                                      .parts_of = x->parts_of,
+                                      .base = base,
+                                      .n_experts = e->n,
+                                      .n_met = e->per_token,
+                                      .n_in = x->n_in,
+                                      .n_out = x->n_out};
+    return p->m->adapter ? adapted_experts(p, &r, &a) : y;
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */
@@ -181,11 +201,17 @@ static value_id build_rows(struct parts *p, const struct experts *e, value_id ro
     const char *const down[] = {n->down, NULL};
     bool is_gated = n->gate != NULL;
     struct projection in = {.name = is_gated ? "experts.gate_up.weight" : "experts.up.weight",
+                            .layer = is_gated ? "experts.gate_up" : "experts.up",
                             .parts_of = is_gated ? gated : plain,
+                            .stacked = "mlp.experts.gate_up_proj",
                             .n_out = is_gated ? 2 * e->width : e->width,
                             .n_in = p->m->hidden};
-    struct projection out = {
-        .name = "experts.down.weight", .parts_of = down, .n_out = p->m->hidden, .n_in = e->width};
+    struct projection out = {.name = "experts.down.weight",
+                             .layer = "experts.down",
+                             .parts_of = down,
+                             .stacked = "mlp.experts.down_proj",
+                             .n_out = p->m->hidden,
+                             .n_in = e->width};
     value_id y =
         project(p, e, rows, offsets, &in, is_gated ? "experts.gate_up.bias" : "experts.up.bias");
     build_name(b, y, parts_name(p, is_gated ? "experts.gate_up" : "experts.up"));
@@ -226,6 +252,8 @@ value_id experts_build(struct parts *p, const struct experts *e, value_id x, str
     struct shape all = shape_of(3, p->r->batch, p->r->seq_len, p->m->hidden);
     x = build_reshape(b, x, shape_of(2, n_tokens(p), p->m->hidden));
     value_id z = logits(p, x, "router", e->names->router, e->n, e);
+    if (b->status == OK && !e->bias) /* the last parameter is its weight */
+        p->out->params[p->out->n_params - 1].stacked_name = stacked_name(p, e, "mlp.gate.weight");
     value_id probabilities = build(b, OP_softmax, IN(z), NO_ATTRS);
     value_id weights =
         build(b, OP_route, IN(probabilities),

@@ -24,6 +24,9 @@ extern "C" {
 struct expert_names {
     const char *router, *experts; /* "mlp.gate", "mlp.experts" */
     const char *gate, *up, *down; /* after "<experts>.<number>."; gate NULL: there is none */
+    /* Checkpoints may also have all experts of a projection in one tensor, by the names of
+     * transformers 5: "mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.gate.weight". */
+    bool may_be_stacked;
 };
 
 /* What sets the mixtures of one family apart from those of another: names, keys, presets. */

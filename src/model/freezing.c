@@ -83,6 +83,22 @@ static bool is_saved(const struct question *q, const struct model_param *p, int 
     return any;
 }
 
+/* Whether a tensor ("..w1.bias") is of a module that has this adapter, which experts share. */
+static bool adapter_is_beside(const struct model_graph *g, const struct model_adapter *a,
+                              const char *tensor)
+{
+    const struct model_param *w = &g->params[a->base];
+    const char *end = strrchr(tensor, '.');
+    if (!a->n_experts)
+        return module_has(tensor, a->module);
+    for (int k = 0; end && k < w->n_pieces; k++) {
+        size_t n = (size_t)(end - tensor) + 1;
+        if (strncmp(w->pieces[k].name, tensor, n) == 0 && !strchr(w->pieces[k].name + n, '.'))
+            return true;
+    }
+    return false;
+}
+
 static bool is_trained_bias(const struct question *q, const struct model_param *p, int k)
 {
     enum adapter_bias bias = q->m->adapter->bias;
@@ -91,7 +107,7 @@ static bool is_trained_bias(const struct question *q, const struct model_param *
     if (bias == ADAPTER_BIAS_NONE || !str_ends_with(name, ".bias"))
         return false;
     for (int i = 0; i < q->g->n_adapters; i++)
-        adapted |= module_has(name, q->g->adapters[i].module);
+        adapted |= adapter_is_beside(q->g, &q->g->adapters[i], name);
     return bias == ADAPTER_BIAS_ALL || adapted;
 }
 
@@ -192,6 +208,17 @@ static enum status refuse_tied(const struct model *m, const struct model_graph *
     return OK;
 }
 
+/* Whether a name means a module that has this adapter. */
+static bool adapter_is_meant(const struct model_graph *g, const struct model_adapter *a,
+                             const char *name)
+{
+    const struct model_param *w = &g->params[a->base];
+    bool meant = module_matches(a->module, name);
+    for (int k = 0; a->n_experts && !meant && k < w->n_pieces; k++)
+        meant = module_has(w->pieces[k].name, name);
+    return meant;
+}
+
 /* Names of modules that have no adapter are not what was meant. */
 static enum status check_targets(const struct model *m, const struct model_graph *g)
 {
@@ -199,11 +226,11 @@ static enum status check_targets(const struct model *m, const struct model_graph
     for (size_t i = 0; i < targets->n; i++) {
         bool used = false;
         for (int k = 0; k < g->n_adapters; k++)
-            used |= module_matches(g->adapters[k].module, targets->items[i]);
+            used |= adapter_is_meant(g, &g->adapters[k], targets->items[i]);
         if (!used)
             return FAIL(ERR_CONFIG,
                         "lora_target_modules: no linear layer of the model is called '%s' "
-                        "(all-linear means all of them; the head and experts have no adapters)",
+                        "(all-linear means all of them but experts; the head has no adapter)",
                         targets->items[i]);
     }
     return OK;

@@ -40,7 +40,8 @@ static const struct expert_traits mixtral_experts = {
               .experts = "block_sparse_moe.experts",
               .gate = "w1",
               .up = "w3",
-              .down = "w2"},
+              .down = "w2",
+              .may_be_stacked = true},
     .width_key = "intermediate_size",
     .config_key = "num_local_experts",
     .per_token = 2,
@@ -51,7 +52,7 @@ static const struct expert_traits mixtral_experts = {
 #define MLP_EXPERTS                                                                           \
     {                                                                                         \
         .router = "mlp.gate", .experts = "mlp.experts", .gate = "gate_proj", .up = "up_proj", \
-        .down = "down_proj"                                                                   \
+        .down = "down_proj", .may_be_stacked = true                                           \
     }
 
 static const struct expert_traits qwen2_experts = {

@@ -63,11 +63,16 @@ struct model_param {
     /* A second tensor name some checkpoints store the same parameter under (a tied head), or NULL.
      */
     const char *tied_name;
+    /* The tensor that has the whole parameter, in its shape, where a checkpoint has none of the
+     * pieces: all experts in one, as transformers 5 holds them. NULL: there is no such name. */
+    const char *stacked_name;
 };
 
-/* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. */
+/* An adapter of one module: rows [first, first + rows) of the weight params[base], which is W. Of
+ * n_experts above 0: of all experts of a mixture, of each of whose matrices it is these rows. */
 struct model_adapter {
-    const char *module; /* its path in Hugging Face's model */
+    const char *module; /* its path in Hugging Face's model; the first expert's */
+    int64_t n_experts;
     int base;
     int64_t first, rows;
     double scale;

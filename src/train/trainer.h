@@ -92,6 +92,8 @@ struct train_result {
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     int64_t resident_bytes; /* of the host's memory: the most that the process ever held */
     int64_t disk_bytes;     /* of the file of the disk tier */
+    double disk_read_rate, disk_write_rate; /* bytes per second, measured; 0: none */
+    double disk_busy;                       /* share of the steps' time */
     struct phase_totals phases;
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */

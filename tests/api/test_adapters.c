@@ -228,23 +228,102 @@ static void without_an_adapter_there_is_nothing_to_merge(void **state)
     snug_config_free(config);
 }
 
-/* An adapter's folder stands for itself and the model that it names. */
-static void a_bare_adapter_is_evaluated_beside_its_model(void **state)
+/* The loss of a folder's model, or of an adapter's with the model that it names. */
+static double loss_of_folder(const char *folder)
 {
     const char *data[] = {"datasets=[{type: synthetic, n_tokens: 400}]", "tokenizer=bytes",
                           "max_seq_length=16", "device=cpu"};
     struct snug_config *config;
     struct snug_run *run;
     struct snug_evaluation e;
-    (void)state;
-    assert_int_equal(snug_config_load(&config, "tests/golden/adapters/llama_lora", data, 4),
-                     SNUG_OK);
+    assert_int_equal(snug_config_load(&config, folder, data, ARRAY_LEN(data)), SNUG_OK);
     assert_int_equal(snug_run_open(&run, config, NULL, SNUG_EVALUATE), SNUG_OK);
     if (snug_run_evaluate(run, NULL, &e) != SNUG_OK)
         fail_msg("%s", snug_error_message());
-    assert_true(e.loss > 0);
     snug_run_close(run);
     snug_config_free(config);
+    return e.loss;
+}
+
+static void a_bare_adapter_is_evaluated_beside_its_model(void **state)
+{
+    (void)state;
+    assert_true(loss_of_folder("tests/golden/adapters/llama_lora") > 0);
+}
+
+/* ---- experts --------------------------------------------------------------------------------- */
+
+/* All parts of experts have adapters, and some. */
+static void merged_experts_compute_what_their_adapters_do(void **state)
+{
+    static const struct {
+        const char *base, *adapter;
+    } cases[] = {{"tests/golden/qwen3_moe", "tests/golden/adapters/qwen3_moe_lora"},
+                 {"tests/golden/qwen2_moe", "tests/golden/adapters/qwen2_moe_lora"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char merged[SCRATCH_PATH];
+        struct snug_config *config;
+        struct snug_exported made;
+        scratch_path(trials_scratch(), "merged-experts", merged);
+        const struct snug_export_options o = {
+            .out_dir = merged, .merge = true, .force = true, .checkpoint = "none"};
+        assert_int_equal(snug_config_load(&config, cases[i].adapter, NULL, 0), SNUG_OK);
+        if (snug_export(config, NULL, &o, &made) != SNUG_OK)
+            fail_msg("%s", snug_error_message());
+        snug_free(made.weights);
+        snug_config_free(config);
+        double beside = loss_of_folder(cases[i].adapter);
+        expect_within(loss_of_folder(merged), beside, 2e-6);
+        assert_true(fabs(loss_of_folder(cases[i].base) - beside) > 1e-3);
+    }
+}
+
+#define MIXTURE                                                                               \
+    "model={model_type: qwen3_moe, vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, "  \
+    "max_position_embeddings: 64, intermediate_size: 16, "                                    \
+    "num_attention_heads: 2, num_key_value_heads: 1, head_dim: 8, moe_intermediate_size: 8, " \
+    "num_experts: 4, num_experts_per_tok: 2}"
+
+static void only_experts_that_are_named_have_adapters(void **state)
+{
+    struct trial all, named;
+    (void)state;
+    TRAIN(&all, MIXTURE, LORA, "lora_r=2", "lora_target=all");
+    TRAIN(&named, MIXTURE, LORA, "lora_r=2", "lora_target=q_proj,k_proj,v_proj,o_proj,down_proj",
+          "lora_dropout=0.5");
+    assert_int_equal(named.plan.n_trainable - all.plan.n_trainable, 4 * (2 * 8 + 16 * 2));
+}
+
+/* The expert that every token goes to is a linear layer, whose name others end in as well. */
+static void what_all_linear_wrote_is_read_as_it_was(void **state)
+{
+    const char *shared = "model={model_type: qwen2_moe, vocab_size: 257, hidden_size: 16, "
+                         "num_hidden_layers: 1, num_attention_heads: 2, num_key_value_heads: 1, "
+                         "max_position_embeddings: 64, intermediate_size: 16, "
+                         "moe_intermediate_size: 8, shared_expert_intermediate_size: 8, "
+                         "num_experts: 4, num_experts_per_tok: 2}";
+    struct trial before, after;
+    (void)state;
+    TRAIN(&before, shared, LORA, SAVES, "lora_target=all");
+    const char *made = setting("adapter_name_or_path", checkpoint_of(&before, 2));
+    PLAN(&after, shared, made);
+    assert_int_equal(after.plan.n_trainable, before.plan.n_trainable);
+}
+
+static void adapters_that_experts_cannot_have_are_refused(void **state)
+{
+    static const struct {
+        const char *setting, *also, *message;
+    } cases[] = {
+        {"lora_target=experts.0.up_proj", "seed=1", "name all of them"},
+        {"lora_target=experts.3.up_proj", "seed=1", "no linear layer"},
+        {"lora_target=up_proj", "rank_pattern={experts.2.up_proj: 3}", "the same"},
+        {"lora_target=up_proj", "use_dora=true", "use_dora"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        REFUSED(cases[i].message, MIXTURE, LORA, cases[i].setting, cases[i].also);
 }
 
 static int begin(void **state)
@@ -272,6 +351,10 @@ int main(void)
         cmocka_unit_test(a_merged_model_computes_what_the_adapter_does),
         cmocka_unit_test(an_adapter_of_gpt2_says_how_weights_lie),
         cmocka_unit_test(without_an_adapter_there_is_nothing_to_merge),
+        cmocka_unit_test(merged_experts_compute_what_their_adapters_do),
+        cmocka_unit_test(only_experts_that_are_named_have_adapters),
+        cmocka_unit_test(what_all_linear_wrote_is_read_as_it_was),
+        cmocka_unit_test(adapters_that_experts_cannot_have_are_refused),
         cmocka_unit_test(a_bare_adapter_is_evaluated_beside_its_model),
     };
     return cmocka_run_group_tests(tests, begin, end);

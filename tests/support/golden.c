@@ -27,6 +27,8 @@ const struct golden_adapter golden_adapters[] = {{"llama_lora", "llama"},
                                                  {"qwen2_dora", "qwen2"},
                                                  {"qwen2_bias", "qwen2"},
                                                  {"gpt2_lora", "gpt2"},
+                                                 {"qwen3_moe_lora", "qwen3_moe"},
+                                                 {"qwen2_moe_lora", "qwen2_moe"},
                                                  {"llama_qlora", "llama_nf4"},
                                                  {"qwen3_moe_qlora", "qwen3_moe_nf4"},
                                                  {NULL, NULL}};
