@@ -197,6 +197,8 @@ struct snug_forecast {
     const char *disk_folder;                         /* of what is on disk; NULL: there is none */
     int64_t disk_read, disk_written;                 /* bytes from and to disk in a step */
     double disk_read_rate, disk_write_rate;          /* bytes per second, as measured */
+    double disk_read_in_turns, disk_write_in_turns;  /* likewise, where the two alternate */
+    double step_read_rate, step_write_rate;          /* what a step is predicted to see; 0: none */
     bool device_budget_given, host_budget_given, disk_budget_given; /* else what is free */
     int64_t device_needs;  /* what counts against device_budget: on a GPU the context too */
     int64_t host_needs;    /* what counts against host_budget: all but the arena of the device */
@@ -295,11 +297,23 @@ struct snug_evaluation {
 };
 
 /* Called between steps; any may be NULL. Anything but SNUG_OK ends the run with that status. */
+/* What the model wrote after one of the sample_prompts, while it was trained; the texts are valid
+ * during the call. */
+struct snug_sample {
+    int64_t step;
+    int index; /* of the prompt */
+    const char *prompt, *text;
+    int64_t n_tokens; /* of the text */
+    bool ended;       /* by the model's end of text */
+    double seconds;
+};
+
 struct snug_observer {
     void *user;
     enum snug_status (*on_step)(void *user, const struct snug_step *step);
     enum snug_status (*on_eval)(void *user, const struct snug_evaluation *evaluation);
     enum snug_status (*on_save)(void *user, int64_t step, const char *path, double seconds);
+    enum snug_status (*on_sample)(void *user, const struct snug_sample *sample);
 };
 
 struct snug_train_options {
@@ -330,6 +344,8 @@ struct snug_train_result {
     double tokens_per_s, samples_per_s, mfu;       /* by the median step */
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     int64_t resident_bytes, disk_bytes;            /* likewise */
+    double disk_read_rate, disk_write_rate;        /* bytes per second while it ran; 0: none */
+    double disk_busy;                              /* share of the time of its steps */
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
     struct snug_phases phases;

@@ -22,7 +22,8 @@ class Run:
         self.log = open(os.path.join(self.folder, "log"), "w+")
         self.process = subprocess.Popen(
             [snug, "train", config, "model.num_hidden_layers=2", "model.hidden_size=64", "model.intermediate_size=128", "max_seq_length=64",
-             "max_steps=1000000", "warmup_steps=20", "save_strategy=no", "--serve=0"], stdout=subprocess.DEVNULL, stderr=self.log)
+             "max_steps=1000000", "warmup_steps=20", "save_strategy=no", 'sample_prompts=["Once upon a time, ", "<b>The"]', "sample_steps=100",
+             "--serve=0"], stdout=subprocess.DEVNULL, stderr=self.log)
         self.url = None
         for _ in range(300):
             found = re.search(r"http://\S+", open(self.log.name).read())
@@ -84,6 +85,10 @@ def test_live(b, run):
     bad += expect(wait(b, f"document.getElementById('steps').textContent !== {json.dumps(step)}"), "and so do the steps")
     cursor = b.evaluate("document.getElementById('tier-device').toDataURL()")
     bad += expect(wait(b, f"document.getElementById('tier-device').toDataURL() !== {json.dumps(cursor)}"), "the cursor in the planned memory moves")
+    bad += expect(wait(b, "document.getElementById('sample-list').textContent.includes('Once upon a time, ')"), "what the model writes is there")
+    bad += expect(b.evaluate("document.querySelector('#sample-list b') === null && document.getElementById('sample-list').textContent.includes('<b>The')"), "as text")
+    samples = text(b, "sample-list")
+    bad += expect(wait(b, f"document.getElementById('sample-list').textContent !== {json.dumps(samples)}"), "and more of it comes")
     bad += expect("output_dir" in b.evaluate("document.getElementById('config').textContent"), "the config is there")
     bad += expect(run.folder not in b.evaluate("document.documentElement.outerHTML"), "and no path of the machine")
     return bad
@@ -137,6 +142,7 @@ def test_keys(b, run):
 
 def test_phone(b, run):
     go(b, run.url, 400, 800, touch=True)
+    wait(b, "!document.getElementById('samples').hidden")
     wide = b.evaluate("document.documentElement.scrollWidth")
     return expect(wide <= 400, f"400 pixels are wide enough ({wide})")
 

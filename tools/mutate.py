@@ -100,7 +100,8 @@ def target_of(program):
 
 def functions_of(path, commands):
     """Names of the functions a test program consists of, as the compiler sees them: tables may be made by macros."""
-    words_ = [w for w in commands[path].split() if w.startswith(("-I", "-D"))]
+    words_ = re.findall(r"(?:-I|-D|-isystem )\S+", commands[path])
+    words_ = [part for w in words_ for part in w.split()]
     text = output_of("gcc", "-E", "-P", *[w.replace('\\"', '"') for w in words_], path)
     return re.findall(r'\{\s*"(\w+)",\s*\1\s*,', text)
 

@@ -38,11 +38,14 @@ static enum status look(struct rates_view *v, struct device *d, const struct snu
 /* What plans go by is measured again too, when a plan next asks for it. */
 static void forget_figures(const char *folder)
 {
-    struct str path = {0};
-    str_addf(&path, "%s/devices", folder);
-    if (str_status(&path) == OK)
-        (void)unlink(str_text(&path));
-    str_release(&path);
+    static const char *const files[] = {"devices", "disks"};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        struct str path = {0};
+        str_addf(&path, "%s/%s", folder, files[i]);
+        if (str_status(&path) == OK)
+            (void)unlink(str_text(&path));
+        str_release(&path);
+    }
 }
 
 enum status rates_view_take(struct rates_view *v, const struct snug_env_options *o)

@@ -56,14 +56,15 @@ static json_t *pack_decisions(const struct snug_forecast *f)
 static json_t *pack_predicted(const struct snug_forecast *f)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, s:o, s:f, "
-        "s:f}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:s, s:i, s:i, "
+        "s:o, s:f, s:f}",
         "arena_bytes", (json_int_t)f->arena_bytes, "device_bytes", (json_int_t)f->device_bytes,
         "resident_bytes", (json_int_t)f->resident_bytes, "host_bytes", (json_int_t)f->host_bytes,
         "disk_bytes", (json_int_t)f->disk_bytes, "disk_read_per_step", (json_int_t)f->disk_read,
-        "disk_written_per_step", (json_int_t)f->disk_written, "context_bytes",
-        (json_int_t)f->context_bytes, "beside_bytes", (json_int_t)f->beside_bytes, "data_bytes",
-        (json_int_t)f->data_bytes, "arena_lower_bound", (json_int_t)f->arena_lower_bound, "step_ms",
+        "disk_written_per_step", (json_int_t)f->disk_written, "disk_read_rate", f->step_read_rate,
+        "disk_write_rate", f->step_write_rate, "context_bytes", (json_int_t)f->context_bytes,
+        "beside_bytes", (json_int_t)f->beside_bytes, "data_bytes", (json_int_t)f->data_bytes,
+        "arena_lower_bound", (json_int_t)f->arena_lower_bound, "step_ms",
         json_finite(1e3 * f->step_s), "step_ms_source", f->step_source, "kernels", f->n_kernels,
         "kernels_by_rate", f->n_by_rate, "tokens_per_s", json_finite(f->tokens_per_s), "step_flops",
         f->step_flops, "recompute_flops", f->recompute_flops);
@@ -158,10 +159,11 @@ static json_t *pack_phases(const struct snug_phases *p)
 static json_t *pack_result(const struct snug_train_result *r)
 {
     json_t *measured = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
-        (json_int_t)r->device_bytes, "host_bytes", (json_int_t)r->host_bytes, "disk_bytes",
-        (json_int_t)r->disk_bytes, "resident_bytes", (json_int_t)r->resident_bytes, "step_ms",
-        1e3 * r->median_step_s);
+        "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f}", "arena_bytes", (json_int_t)r->arena_bytes,
+        "device_bytes", (json_int_t)r->device_bytes, "host_bytes", (json_int_t)r->host_bytes,
+        "disk_bytes", (json_int_t)r->disk_bytes, "disk_read_rate", r->disk_read_rate,
+        "disk_write_rate", r->disk_write_rate, "disk_busy", r->disk_busy, "resident_bytes",
+        (json_int_t)r->resident_bytes, "step_ms", 1e3 * r->median_step_s);
     json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
     return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?, s:o*}", "measured",
                      measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",

@@ -136,6 +136,12 @@ static void tell_disk(const struct device *d, const struct forecast *f, struct s
     out->disk_written = f->disk_written;
     out->disk_read_rate = d->rates.links[TIER_DISK][TIER_HOST].alone;
     out->disk_write_rate = d->rates.links[TIER_HOST][TIER_DISK].alone;
+    out->disk_read_in_turns = d->rates.links[TIER_DISK][TIER_HOST].both;
+    out->disk_write_in_turns = d->rates.links[TIER_HOST][TIER_DISK].both;
+    if (f->disk_read_s > 0)
+        out->step_read_rate = (double)f->disk_read / f->disk_read_s;
+    if (f->disk_written_s > 0)
+        out->step_write_rate = (double)f->disk_written / f->disk_written_s;
 }
 
 static void tell_memory(const struct snug_run *run, struct snug_forecast *out)

@@ -68,6 +68,19 @@ static enum status tell_save(void *user, int64_t step, const char *path, double 
     return o->on_save ? internal_status(o->on_save(o->user, step, path, seconds)) : OK;
 }
 
+static enum status tell_sample(void *user, const struct sample_record *r)
+{
+    const struct snug_observer *o = user;
+    const struct snug_sample s = {.step = r->step,
+                                  .index = r->i_prompt,
+                                  .prompt = r->prompt,
+                                  .text = r->text,
+                                  .n_tokens = r->n_tokens,
+                                  .ended = r->ended,
+                                  .seconds = r->seconds};
+    return o->on_sample ? internal_status(o->on_sample(o->user, &s)) : OK;
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 /* Everything that watches a run. */
@@ -113,8 +126,11 @@ static enum status open_watchers(struct watchers *w, struct snug_run *run, const
         w->list[w->n++] = observe_terminal(&w->terminal, cfg);
     if (o->observer) {
         w->caller = *o->observer;
-        w->list[w->n++] = (struct train_observer){
-            .user = &w->caller, .on_step = tell_step, .on_eval = tell_eval, .on_save = tell_save};
+        w->list[w->n++] = (struct train_observer){.user = &w->caller,
+                                                  .on_step = tell_step,
+                                                  .on_eval = tell_eval,
+                                                  .on_save = tell_save,
+                                                  .on_sample = tell_sample};
     }
     return OK;
 }
@@ -224,6 +240,9 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
         .device_bytes = r->device_bytes,
         .resident_bytes = r->resident_bytes,
         .disk_bytes = r->disk_bytes,
+        .disk_read_rate = r->disk_read_rate,
+        .disk_write_rate = r->disk_write_rate,
+        .disk_busy = r->disk_busy,
         .last_checkpoint = r->last_checkpoint,
         .profile = r->profile,
         .phases = {.has_phases = r->phases.has_phases,

@@ -44,4 +44,16 @@
 #define SNUG_ASAN 0
 #endif
 
+/* This is one with ThreadSanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define SNUG_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SNUG_TSAN 1
+#endif
+#endif
+#ifndef SNUG_TSAN
+#define SNUG_TSAN 0
+#endif
+
 #endif

@@ -95,8 +95,11 @@ static void show_disk(const struct snug_forecast *f)
             show_row(name, f->disk_breakdown[c],
                      (double)f->disk_breakdown[c] / (double)f->disk_bytes, "");
     }
-    show_line(LABEL, "  in             %s: %.2f GB/s read, %.2f GB/s written (measured)",
-              f->disk_folder, f->disk_read_rate / 1e9, f->disk_write_rate / 1e9);
+    show_line(LABEL,
+              "  in             %s: %.2f GB/s read, %.2f GB/s written; in turns %.2f, %.2f "
+              "(measured)",
+              f->disk_folder, f->disk_read_rate / 1e9, f->disk_write_rate / 1e9,
+              f->disk_read_in_turns / 1e9, f->disk_write_in_turns / 1e9);
     show_line(LABEL, "  wear           a step reads %s and writes %s: %s written a day",
               format_bytes(read, f->disk_read), format_bytes(written, f->disk_written),
               format_bytes(day, (int64_t)MIN(per_day, 9e18)));
@@ -267,6 +270,12 @@ void show_summary(const struct snug_run *run, enum snug_status status)
         show_line(LABEL, "disk      predicted %s bytes, measured %s: %s",
                   format_count(predicted, f.disk_bytes), format_count(measured, r.disk_bytes),
                   f.disk_bytes == r.disk_bytes ? "equal" : "NOT EQUAL (please report this)");
+    if (r.disk_read_rate > 0 || r.disk_write_rate > 0)
+        show_line(LABEL,
+                  "disk      predicted %.2f GB/s read, %.2f GB/s written; measured %.2f, %.2f, "
+                  "busy %.0f%% of the time",
+                  f.step_read_rate / 1e9, f.step_write_rate / 1e9, r.disk_read_rate / 1e9,
+                  r.disk_write_rate / 1e9, 100.0 * r.disk_busy);
     show_line(LABEL, "process   predicted %s, measured %s (%+.1f%%)",
               format_bytes(predicted, f.device_bytes), format_bytes(measured, r.device_bytes),
               100.0 * ((double)r.device_bytes / (double)f.device_bytes - 1.0));

@@ -213,6 +213,17 @@ static enum status keep_betas(struct config *cfg, struct config_node *list, int 
     return OK;
 }
 
+static enum status keep_optim_args(struct config *cfg, struct config_node *node, int is_override)
+{
+    struct config_node *settings, *next;
+    TRY(config_optim_args(cfg, node, &settings));
+    for (struct config_node *x = settings->first; x; x = next) {
+        next = x->next;
+        TRY(config_note(cfg, keep(cfg, config_find_key(x->key), x, is_override)));
+    }
+    return OK;
+}
+
 /* TRL's loss_type: of a network it says something else. */
 static const struct config_key *key_of_preferences(const struct config *cfg, const char *name)
 {
@@ -231,6 +242,8 @@ static enum status admit_node(struct config *cfg, struct config_node *node, int 
         return admit_below(cfg, node, name, is_override);
     if (is_pair_of_betas(name) && !is_accepted(node, "false"))
         return keep_betas(cfg, node, is_override);
+    if (strcmp(name, "optim_args") == 0)
+        return is_accepted(node, "false") ? OK : keep_optim_args(cfg, node, is_override);
     const struct config_key *key = config_find_key(name);
     if (!key)
         key = key_of_preferences(cfg, name);
@@ -279,8 +292,9 @@ enum status config_admit(struct config *cfg, struct config_node *top)
         next = node->next;
         if (is_deepspeed(node))
             deepspeed = node; /* after the rest, which says what its "auto" means */
-        else if (is_of_model(node))
-            config_node_append(&later, node); /* after the mapping that it goes into */
+        else if (is_of_model(node) || strcmp(node->key, "optim_args") == 0)
+            config_node_append(&later,
+                               node); /* after the mapping, or the optimizer, that it is of */
         else
             TRY(config_note(cfg, admit_node(cfg, node, 0)));
     }

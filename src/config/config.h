@@ -190,7 +190,7 @@ struct config_source; /* where every value came from */
 
 /* What a row's TYPE is in C. BOOL is 0 or 1; DURATION is seconds; BYTES may be CONFIG_AUTO;
  * BLOCKS is a set of a model's blocks; RESUME is a path, "last", "auto" or NULL; LIST has
- * words of a set, NAMES any; MODEL is a JSON object or NULL. */
+ * words of a set, NAMES any, TEXTS what they like; MODEL is a JSON object or NULL. */
 #define CONFIG_FIELD_BOOL     int
 #define CONFIG_FIELD_TRISTATE enum config_tristate
 #define CONFIG_FIELD_INT      int64_t
@@ -203,6 +203,7 @@ struct config_source; /* where every value came from */
 #define CONFIG_FIELD_RESUME   const char *
 #define CONFIG_FIELD_LIST     struct config_list
 #define CONFIG_FIELD_NAMES    struct config_list
+#define CONFIG_FIELD_TEXTS    struct config_list
 #define CONFIG_FIELD_NUMBERS  struct config_numbers
 #define CONFIG_FIELD_MODEL    json_t *
 #define CONFIG_FIELD_DATASETS struct config_datasets

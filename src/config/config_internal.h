@@ -75,6 +75,7 @@ enum config_type {
     TYPE_RESUME,
     TYPE_LIST,
     TYPE_NAMES,
+    TYPE_TEXTS,
     TYPE_NUMBERS,
     TYPE_CHOICE,
     TYPE_MODEL,
@@ -161,6 +162,11 @@ const char *config_node_name(const struct config_node *node);
 /* *top = the mapping that `deepspeed` is or names, without what says "auto" (deepspeed.c). */
 enum status config_deepspeed(struct config *cfg, struct config_node *node,
                              struct config_node **top) MUST_CHECK;
+
+/* *settings = the mapping that `optim_args` is or stands for, with the keys that its names mean for
+ * the optimizer that root names (optim_args.c). */
+enum status config_optim_args(struct config *cfg, struct config_node *node,
+                              struct config_node **settings) MUST_CHECK;
 
 /* Takes the members of a parsed mapping into root under canonical names; notes what is wrong
  * (admit.c). */

@@ -16,6 +16,9 @@ static void add_type(struct str *out, const struct config_key *key)
     case TYPE_NAMES:
         str_add(out, "list of names");
         return;
+    case TYPE_TEXTS:
+        str_add(out, "list of texts");
+        return;
     case TYPE_MODEL:
         str_add(out, "mapping");
         return;

@@ -232,6 +232,7 @@ static json_t *field_json(const struct config *cfg, const struct config_key *key
     case TYPE_LIST:
         return list_json(field);
     case TYPE_NAMES:
+    case TYPE_TEXTS:
         return names_json(field);
     case TYPE_NUMBERS:
         return numbers_json(field);

@@ -467,6 +467,27 @@ static enum status resolve_evaluation(struct config *cfg)
     return OK;
 }
 
+static enum status resolve_samples(struct config *cfg)
+{
+    const void *fields[] = {&cfg->sample_steps, &cfg->sample_max_new_tokens,
+                            &cfg->sample_temperature};
+    if (cfg->sample_prompts.n > 0) {
+        if (cfg->eval_strategy == CONFIG_INTERVAL_NO)
+            derive_int(cfg, &cfg->sample_steps, cfg->save_steps);
+        return OK;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const char *name = config_name_of(cfg, fields[i]);
+        if (config_is_set(cfg, name))
+            return FAIL(ERR_CONFIG,
+                        "%s: %s is of samples, and there is nothing to go on from: set "
+                        "sample_prompts",
+                        config_where(cfg, name), name);
+        config_mark_idle(cfg, fields[i]);
+    }
+    return OK;
+}
+
 /* What goes by evaluations needs some. */
 static enum status resolve_best(struct config *cfg)
 {
@@ -530,6 +551,7 @@ static const struct {
     {resolve_adapter, "adapter lora_r lora_alpha lora_dropout lora_target_modules"},
     {resolve_device, "use_cpu device"},
     {resolve_logging, "output_dir logging_dir report_to"},
+    {resolve_samples, "sample_prompts sample_steps"},
     {resolve_evaluation, "eval_strategy eval_on_start eval_datasets val_set_size"},
     {resolve_best, "eval_strategy save_strategy load_best_model_at_end early_stopping_patience"},
 };

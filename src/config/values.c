@@ -25,6 +25,7 @@ static const struct {
     [TYPE_RESUME] = {"a checkpoint folder, last, auto, true or false", NULL},
     [TYPE_LIST] = {"a word or a list of words", "[tensorboard]"},
     [TYPE_NAMES] = {"a name or a list of names", "[q_proj, v_proj]"},
+    [TYPE_TEXTS] = {"a text or a list of texts", "[\"Once upon a time\", \"The\"]"},
     [TYPE_NUMBERS] = {"numbers by name", "{q_proj: 16}"},
     [TYPE_CHOICE] = {"one word", NULL},
     [TYPE_MODEL] = {"a mapping of config.json keys", "{model_type: gpt2, n_layer: 12}"},
@@ -294,6 +295,21 @@ static enum status take_list(struct pool *pool, const struct config_key *key,
     return OK;
 }
 
+/* A text or a list of texts, with commas in them as they please. */
+static enum status take_texts(struct pool *pool, const struct config_key *key,
+                              const struct config_node *node, struct config_list *out)
+{
+    bool is_list = node->kind == NODE_LIST;
+    TRY(pool_try(pool, &out->items, (is_list ? node->n + 1 : 1) * sizeof(*out->items)));
+    for (const struct config_node *x = is_list ? node->first : node; x;
+         x = is_list ? x->next : NULL) {
+        if (x->kind != NODE_SCALAR)
+            return config_wrong_type(key, node);
+        TRY(config_keep_text(pool, x->text, &out->items[out->n++]));
+    }
+    return OK;
+}
+
 static enum status take_numbers(struct pool *pool, const struct config_key *key,
                                 const struct config_node *node, struct config_numbers *out)
 {
@@ -323,7 +339,7 @@ static enum status take_bool(const struct config_key *key, const struct config_n
 
 static bool takes_list(enum config_type type)
 {
-    return type == TYPE_LIST || type == TYPE_NAMES || type == TYPE_BLOCKS;
+    return type == TYPE_LIST || type == TYPE_NAMES || type == TYPE_TEXTS || type == TYPE_BLOCKS;
 }
 
 enum status config_take_value(struct pool *pool, const struct config_key *key,
@@ -361,6 +377,8 @@ enum status config_take_value(struct pool *pool, const struct config_key *key,
     case TYPE_LIST:
     case TYPE_NAMES:
         return take_list(pool, key, node, field);
+    case TYPE_TEXTS:
+        return take_texts(pool, key, node, field);
     default:
         return FAIL(ERR_INTERNAL, "%s has no single value", key->name);
     }
@@ -375,7 +393,7 @@ void config_take_unset(const struct config_key *key, void *field)
         *(double *)field = (double)NAN;
     else if (key->type == TYPE_BLOCKS)
         *(struct block_set *)field = (struct block_set){0};
-    else if (key->type == TYPE_LIST || key->type == TYPE_NAMES)
+    else if (key->type == TYPE_LIST || key->type == TYPE_NAMES || key->type == TYPE_TEXTS)
         *(struct config_list *)field = (struct config_list){0};
     else if (key->type == TYPE_NUMBERS)
         *(struct config_numbers *)field = (struct config_numbers){0};

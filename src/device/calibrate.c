@@ -1,17 +1,16 @@
 #include "device/calibrate.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/str.h"
+#include "device/disk/disk.h"
 
-enum { ROUNDS = 3, COPY_BYTES = 64 << 20, DISK_BYTES = 64 << 20, WIDTH = 1024 };
+enum { ROUNDS = 3, COPY_BYTES = 64 << 20, DISK_BYTES = 1 << 30, WIDTH = 1024 };
 #define LONGEST_S 0.1 /* of one call */
 #define FAR_APART 0.1 /* rounds of a rate that is worth keeping */
 
@@ -219,71 +218,32 @@ static enum status calibrate_host(struct calibrations *out)
 
 /* ---- the disk -------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *data, size_t n_bytes)
+static void add_disk_row(struct calibrations *out, const char *name, double rate)
 {
-    while (n_bytes > 0) {
-        ssize_t n = write(fd, data, n_bytes);
-        if (n <= 0)
-            return false;
-        data += n;
-        n_bytes -= (size_t)n;
-    }
-    return fsync(fd) == 0;
+    const struct rounds once = {1 / MAX(rate, 1e-9), 1 / MAX(rate, 1e-9), false};
+    struct calibration *c = rate > 0 ? add_row(out, 1.0, false, &once) : NULL;
+    if (c)
+        (void)snprintf(c->name, sizeof(c->name), "%s", name);
 }
 
-static bool read_all(int fd, char *data, size_t n_bytes)
-{
-    for (ssize_t n; n_bytes > 0; n_bytes -= (size_t)n, data += n) {
-        n = read(fd, data, n_bytes);
-        if (n <= 0)
-            return false;
-    }
-    return true;
-}
-
-/* Once around: written through to the disk, dropped from memory, read back. */
-static bool disk_round(const char *path, char *data, struct rounds *written, struct rounds *read)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    double start = now_s();
-    bool good = fd >= 0 && write_all(fd, data, DISK_BYTES);
-    if (good)
-        add_round(written, now_s() - start, false);
-    good = good && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && lseek(fd, 0, SEEK_SET) == 0;
-    start = now_s();
-    good = good && read_all(fd, data, DISK_BYTES);
-    if (good)
-        add_round(read, now_s() - start, false);
-    if (fd >= 0)
-        (void)close(fd);
-    (void)unlink(path);
-    return good;
-}
-
-/* A folder that cannot be written has no rates, which is no error. */
+/* As the disk tier uses it. A folder that cannot be written has no rates, which is no error. */
 static enum status calibrate_disk(const char *folder, struct calibrations *out)
 {
-    struct rounds written = {0}, read = {0};
-    struct str path = {0};
-    char *data;
-    TRY(mem_try_array(&data, (size_t)DISK_BYTES, 1));
-    memset(data, 1, DISK_BYTES);
-    str_addf(&path, "%s/disk-rate.%ld", folder, (long)getpid());
-    enum status status = str_status(&path);
-    bool writable = status == OK && file_make_folders(folder) == OK;
-    for (int i = 0; i < ROUNDS && writable; i++) {
-        if (!disk_round(str_text(&path), data, &written, &read))
-            break;
-    }
-    struct calibration *c = add_row(out, DISK_BYTES, false, &written);
-    if (c)
-        (void)snprintf(c->name, sizeof(c->name), "disk, written");
-    c = add_row(out, DISK_BYTES, false, &read);
-    if (c)
-        (void)snprintf(c->name, sizeof(c->name), "disk, read");
-    mem_free(data);
-    str_release(&path);
-    return status;
+    struct disk *d;
+    struct disk_rates r;
+    if (file_make_folders(folder) != OK || disk_open(&d, folder) != OK)
+        return OK;
+    enum status status = disk_measure(d, &r);
+    if (status == OK)
+        status = disk_measure_long(d, DISK_BYTES, &r);
+    disk_close(d);
+    if (status != OK)
+        return OK;
+    add_disk_row(out, "disk, written", r.written);
+    add_disk_row(out, "disk, read", r.read);
+    add_disk_row(out, "disk, written in turns with reads", r.written_in_turns);
+    add_disk_row(out, "disk, read in turns with writes", r.read_in_turns);
+    return OK;
 }
 
 enum status calibrate(struct device *d, const char *folder, struct calibrations *out)

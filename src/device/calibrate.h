@@ -31,8 +31,8 @@ struct calibrations {
     int n;
 };
 
-/* Measures. `folder`: a file is written there and read back, to measure the disk; NULL: it is not.
- */
+/* Measures. `folder`: a file is written there and read back for seconds, past the page cache, to
+ * measure the disk; NULL: it is not. */
 enum status calibrate(struct device *d, const char *folder, struct calibrations *out) MUST_CHECK;
 
 /* What is known of the device, kept in the folder (NULL: nothing is). */

@@ -30,6 +30,8 @@ static const char *const names[] = {
     "host copy, one thread",
     "disk, written",
     "disk, read",
+    "disk, written in turns with reads",
+    "disk, read in turns with writes",
 };
 
 static enum status open_file(const char *folder, struct kvfile **out)

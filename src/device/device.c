@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "base/log.h"
 
 const char *tier_name(enum tier t)
 {
@@ -68,21 +69,47 @@ struct link_rate link_rate_of(int64_t large, double large_s, int64_t small, doub
                               .latency_s = makes_sense ? small_s - (double)small * per_byte : 0};
 }
 
+/* Less than this a disk takes at once. */
+#define WORTH_MEASURING ((int64_t)256 << 20)
+
+static void set_disk_rates(struct device *d, const struct disk_rates *r)
+{
+    const struct link_rate in = {r->read, r->read_in_turns, r->read_s};
+    const struct link_rate out = {r->written, r->written_in_turns, r->written_s};
+    d->rates.links[TIER_DISK][TIER_HOST] = in;
+    d->rates.links[TIER_HOST][TIER_DISK] = out;
+    if (device_host_reaches(d, TIER_DEVICE)) {
+        d->rates.links[TIER_DISK][TIER_DEVICE] = in;
+        d->rates.links[TIER_DEVICE][TIER_DISK] = out;
+    }
+}
+
 /* Bytes go straight between a file and memory that the host can follow; else by way of the host. */
 enum status device_use_disk(struct device *d, const char *folder)
 {
     struct disk_rates r;
     TRY(disk_open(&d->disk, folder));
-    bool direct = device_host_reaches(d, TIER_DEVICE);
-    TRY(disk_measure(d->disk, true, &r)); /* arenas are not aligned as blocks are */
-    const struct link_rate in = {r.read, r.read / 2, r.read_s};
-    const struct link_rate out = {r.written, r.written / 2, r.written_s};
-    d->rates.links[TIER_DISK][TIER_HOST] = in;
-    d->rates.links[TIER_HOST][TIER_DISK] = out;
-    if (direct) {
-        d->rates.links[TIER_DISK][TIER_DEVICE] = in;
-        d->rates.links[TIER_DEVICE][TIER_DISK] = out;
+    TRY(disk_measure(d->disk, &r));
+    set_disk_rates(d, &r);
+    return OK;
+}
+
+enum status device_measure_disk(struct device *d, int64_t n_bytes, const char *cache_folder)
+{
+    const struct link_rate *in = &d->rates.links[TIER_DISK][TIER_HOST],
+                           *out = &d->rates.links[TIER_HOST][TIER_DISK];
+    struct disk_rates r = {in->alone, out->alone,    in->both,
+                           out->both, in->latency_s, out->latency_s};
+    if (!d->disk || disk_is_memory(d->disk) || n_bytes < WORTH_MEASURING)
+        return OK;
+    n_bytes = MIN(n_bytes, DISK_MEASURED_MOST);
+    if (!disk_rates_load(d->disk, cache_folder, n_bytes, &r)) {
+        log_info("measuring what the disk of '%s' keeps up: a few seconds, once",
+                 disk_folder(d->disk));
+        TRY(disk_measure_long(d->disk, n_bytes, &r));
+        disk_rates_store(d->disk, cache_folder, n_bytes, &r);
     }
+    set_disk_rates(d, &r);
     return OK;
 }
 

@@ -60,7 +60,7 @@ static inline int64_t align_up(int64_t n, int64_t to)
 /* How copies from one tier to another go. */
 struct link_rate {
     double alone;     /* bytes per second */
-    double both;      /* bytes per second while as much goes the other way */
+    double both;      /* bytes per second while as much goes the other way; of a disk: in turns */
     double latency_s; /* of a copy, on top of its bytes */
 };
 
@@ -209,8 +209,12 @@ enum status device_open_cuda_cached(struct device *d, int index,
 int device_count_cuda(void);
 /* Before anything is planned for it. ERR_UNSUPPORTED, with the reason, where it cannot. */
 enum status device_tune(struct device *d, const struct device_tuning *t) MUST_CHECK;
-/* Gives it a disk tier, in files of that folder, and measures how fast it is. */
+/* Gives it a disk tier, in files of that folder, and measures how fast that is for a moment. */
 enum status device_use_disk(struct device *d, const char *folder) MUST_CHECK;
+/* Measures what the disk keeps up with so many bytes on it, for seconds, unless that is known; the
+ * cache folder (NULL: none) keeps it. Nothing where there is no disk, or little to keep there. */
+enum status device_measure_disk(struct device *d, int64_t n_bytes,
+                                const char *cache_folder) MUST_CHECK;
 void device_close(struct device *d);
 
 /* Whether the host may follow the addresses of a tier; where not, bytes go in and out by copies. */

@@ -65,7 +65,7 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
 enum status engine_open(struct engine *e, const struct config *cfg, const struct engine_options *o)
 {
     enum status status;
-    *e = (struct engine){.config = cfg};
+    *e = (struct engine){.config = cfg, .cache_folder = o->cache_folder};
     TRY_GOTO(open_task(e, o), out);
     TRY_GOTO(open_device(e, o), out);
     TRY_GOTO(settings_from_config(&e->settings, cfg, e->device), out);
@@ -170,6 +170,18 @@ static enum status require_rank(const struct engine *e)
                 n_plans > 1 ? "s were" : " was");
 }
 
+/* Weights, and what an optimizer keeps of them: what may be on disk. */
+static int64_t kept_bytes(const struct graph *g)
+{
+    int64_t n_bytes = 0;
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
+        const struct value *x = graph_value(g, v);
+        if (x->producer == NODE_NONE && role_is_persistent(x->role))
+            n_bytes += value_bytes(g, v);
+    }
+    return n_bytes;
+}
+
 static enum status decide(struct engine *e)
 {
     struct settings *s = &e->settings;
@@ -182,6 +194,8 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
     TRY(require_modules(e));
+    if (e->device->disk)
+        TRY(device_measure_disk(e->device, kept_bytes(e->work.stages[0].graph), e->cache_folder));
     TRY(decide(e));
     TRY(engine_forecast(e));
     return require_rank(e);

@@ -52,6 +52,7 @@ struct engine {
     const struct model *model;         /* the task's: of the caller, or `own_model`; or NULL */
     struct device *device;             /* of the caller, or `own_device` */
     struct kernel_times *times;        /* NULL: kernels are not timed */
+    const char *cache_folder;          /* of engine_options, borrowed */
     const struct surroundings *around; /* borrowed, while it is planned; NULL: as the system says */
 
     /* from engine_build on */

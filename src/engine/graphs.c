@@ -5,11 +5,13 @@
 #include "precision/quantize.h"
 #include "rewrite/rewrite.h"
 
-/* Inputs that meet weights have their dtype: activations follow from both. */
+/* Inputs that meet weights have their dtype, and so have caches: activations follow from both. */
 static enum status set_precision(struct stage *s, const struct precision *p)
 {
     for (int i = 0; i < s->io.n_features; i++)
         TRY(precision_set_dtype(s->graph, s->io.features[i], p->weights));
+    for (int i = 0; s->io.caches && i < s->io.n_blocks; i++)
+        TRY(precision_set_dtype(s->graph, s->io.caches[i], p->weights));
     TRY(precision_apply(s->graph, p));
     return quantize_apply(s->graph, &s->io);
 }
@@ -211,7 +213,7 @@ static enum status build_reference(struct stage *s, const struct task *task,
     return OK;
 }
 
-/* Nobody keeps a wider copy: parameters have the dtype of weights throughout. */
+/* Where nobody keeps a wider copy, parameters have the dtype of weights throughout. */
 static enum status build_decode(struct stage *s, const struct task *task,
                                 const struct stage_request *r, const struct numerics *n)
 {
@@ -219,11 +221,11 @@ static enum status build_decode(struct stage *s, const struct task *task,
                                     .batch = r->batch,
                                     .seq_len = r->seq_len,
                                     .cache_len = r->cache_len,
-                                    .dtype = n->precision.weights};
+                                    .dtype = r->beside_training ? DTYPE_F32 : n->precision.weights};
     TRY(build_network(s, task, r->purpose == STAGE_PREFILL ? "prefill" : "decode", &request));
     TRY(graph_add_output(s->graph, "logits", s->io.logits));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
-    return quantize_apply(s->graph, &s->io);
+    return r->beside_training ? set_precision(s, &n->precision) : quantize_apply(s->graph, &s->io);
 }
 
 enum status stage_build(struct stage *s, const struct task *task, const struct stage_request *r,

@@ -45,6 +45,7 @@ struct stage_request {
     int64_t cache_len; /* PREFILL, DECODE: tokens a sequence may have */
     int64_t full_len;  /* TRAIN: the longest samples of the run, by which gradients are scaled; 0:
                         * these are */
+    bool beside_training; /* DECODE: parameters have the formats that training keeps them in */
 };
 
 /* ERR_UNSUPPORTED, with what to write instead, when the device lacks what the config asks for. */

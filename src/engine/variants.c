@@ -186,8 +186,11 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
 {
     struct engine_request r = t->e->request;
     engine_close(&t->trial);
-    for (int i = 0; i < r.n_stages; i++)
-        TRY(request_from_config(&t->stages[i], t->e->request.stages[i].purpose, c, &t->e->task));
+    for (int i = 0; i < r.n_stages; i++) {
+        t->stages[i] = t->e->request.stages[i]; /* generation has sizes of its own */
+        if (t->stages[i].purpose != STAGE_DECODE)
+            TRY(request_from_config(&t->stages[i], t->stages[i].purpose, c, &t->e->task));
+    }
     r.stages = t->stages;
     engine_init(&t->trial, s, t->e->task, t->e->device);
     t->built = *v;

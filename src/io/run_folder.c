@@ -75,11 +75,23 @@ static void read_note(int fd, char owner[RUN_ID_TEXT], long *pid)
         memcpy(owner, id, sizeof(id));
 }
 
+/* From the beginning of the file; a signal may come in between. */
+static bool write_whole(int fd, const char *text, size_t n_bytes)
+{
+    for (size_t done = 0; done < n_bytes;) {
+        ssize_t n = pwrite(fd, text + done, n_bytes - done, (off_t)done);
+        if (n < 0 && errno != EINTR)
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
 static enum status write_note(const struct run_folder *f)
 {
     char text[128];
     int n = snprintf(text, sizeof(text), "run %s\npid %ld\n", f->owner, (long)getpid());
-    if (ftruncate(f->lock, 0) != 0 || pwrite(f->lock, text, (size_t)n, 0) != n)
+    if (ftruncate(f->lock, 0) != 0 || !write_whole(f->lock, text, (size_t)n))
         return FAIL(ERR_IO, "%s/" LOCK_NAME ": cannot write: %s", f->path, strerror(errno));
     return OK;
 }

@@ -112,7 +112,10 @@ enum {
     CODED_STEP,
     CODED_SCALE,
     CODED_MASTER,
+    CODED_FACTOR = CODED_MASTER, /* where the gradient is a product: x, and input 1 is dy */
 };
+
+enum { CODED_FACTOR_DTYPE = ADAMW_WEIGHT_DECAY + 1 }; /* the attribute */
 
 /* A state: two inputs from `at` on, as the format has them. */
 static inline enum status need_coded(const struct op_call *c, int at)

@@ -1,9 +1,8 @@
 #include "optim/optimizer.h"
 
 #include "autodiff/autodiff.h"
-#include "graph/slice.h"
-#include "ops/squares_chunk.h"
 #include "optim/loss_scale.h"
+#include "optim/products.h"
 #include "optim/updates.h"
 
 /* What the host reads after a step, beside the sums. */
@@ -112,38 +111,21 @@ static enum status order_sums(struct graph *g)
 
 /* ---- norm and clipping ----------------------------------------------------------------------- */
 
-/* Of a gradient that is made from much less than it is, the squares are summed in two halves: then
- * a plan can have it made in slices, for this sum and for the update, and never as a whole. What is
- * smaller than a few chunks is not worth it. The graph is the same for every plan, and so the norm.
- */
-static bool is_summed_in_chunks(const struct builder *b, value_id grad)
-{
-    enum { FEW_CHUNKS = 4 };
-    node_id producer = graph_value(b->g, grad)->producer;
-    return producer != NODE_NONE && node_expands(b->g, graph_node(b->g, producer)) &&
-           shape_elems(build_shape(b, grad)) >= (int64_t)FEW_CHUNKS * SQUARES_CHUNK;
-}
+enum { FEW_ROWS = 64 };
 
 /* Of a product of a few rows the factors have the squares, whether it is made in slices or at once.
- * But a gradient in f16 may be infinite where its factors are not: there the numbers themselves
- * must be looked at. */
-static bool is_summed_by_factors(const struct builder *b, value_id grad)
-{
-    enum { FEW_ROWS = 64 };
-    const struct node *n = graph_node(b->g, graph_value(b->g, grad)->producer);
-    bool is_product = n->op == OP_linear_grad_weight && (n->n_in < 3 || n->in[2] == VALUE_NONE);
-    return is_product && graph_value(b->g, grad)->dtype != DTYPE_F16 &&
-           shape_rows(build_shape(b, n->in[0])) <= FEW_ROWS;
-}
-
+ */
 static value_id sum_of_factors(struct builder *b, value_id grad)
 {
-    const struct node *n = graph_node(b->g, graph_value(b->g, grad)->producer);
+    const struct node *n = gradient_product(b, grad, FEW_ROWS);
     value_id dy = n->in[0], x = n->in[1];
     b->block = block_of_value(b, grad);
     return build(b, OP_product_squares, IN(dy, x), NO_ATTRS);
 }
 
+/* Of another gradient that is made from much less than it is, the squares are summed in two halves:
+ * then a plan can have it made in slices, for this sum and for the update, and never as a whole.
+ * The graph is the same for every plan, and so the norm. */
 static value_id sum_of_chunks(struct builder *b, value_id grad)
 {
     b->block = block_of_value(b, grad);
@@ -155,7 +137,7 @@ static value_id sum_of_chunks(struct builder *b, value_id grad)
 static bool joins_block(const struct builder *b, const struct optimizer_param *p, int block)
 {
     return p->grad != VALUE_NONE && block != BLOCK_NONE && block_of_value(b, p->grad) == block &&
-           !is_summed_in_chunks(b, p->grad);
+           !gradient_expands(b, p->grad);
 }
 
 /* The sum of squares of gradient i and, if it is the first of its block, of the others of the
@@ -168,9 +150,9 @@ static value_id sum_of_block(struct builder *b, const struct optimizer_param *pa
     int block = block_of_value(b, params[i].grad), n = 0;
     if (params[i].grad == VALUE_NONE)
         return VALUE_NONE;
-    if (is_summed_in_chunks(b, params[i].grad))
-        return is_summed_by_factors(b, params[i].grad) ? sum_of_factors(b, params[i].grad)
-                                                       : sum_of_chunks(b, params[i].grad);
+    if (gradient_expands(b, params[i].grad))
+        return gradient_product(b, params[i].grad, FEW_ROWS) ? sum_of_factors(b, params[i].grad)
+                                                             : sum_of_chunks(b, params[i].grad);
     for (size_t k = 0; k < i; k++) {
         if (joins_block(b, &params[k], block))
             return VALUE_NONE;

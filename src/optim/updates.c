@@ -4,10 +4,14 @@
  * which tensors that makes. Every update op takes its inputs in the same order:
  *
  *     parameter, gradient, the tensors of its states, lr, step, scale, master (if any)
+ *
+ * Where the gradient is the product of a few rows, an op may take those instead: dy in its place,
+ * and x last.
  */
 #include "optim/updates.h"
 
 #include "base/rng.h"
+#include "optim/products.h"
 
 enum { MAX_STATES = 2, MAX_ATTRS = 8, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
 
@@ -166,6 +170,32 @@ static void fail_without_op(struct builder *b, const struct update_rule *r, enum
         FAIL(ERR_UNSUPPORTED, "%s has no update for states in %s", r->name, format_name(states));
 }
 
+/* ---- by a product ---------------------------------------------------------------------------- */
+
+/* Ops that take the factors of a gradient instead of it. */
+static const struct product_op {
+    enum op_id op, by_product;
+} product_ops[] = {{OP_adamw_8bit, OP_adamw_8bit_product}};
+
+/* *op, and the gradient among its inputs, are exchanged for those by the product that the gradient
+ * is, where there is such an op: the other factor, or VALUE_NONE. With more rows they would take
+ * longer to go through than the gradient. */
+static value_id take_product(const struct builder *b, enum op_id *op, value_id *grad)
+{
+    enum { FEW_ROWS = 4 };
+    const struct node *n = gradient_product(b, *grad, FEW_ROWS);
+    for (size_t i = 0; n && i < ARRAY_LEN(product_ops); i++) {
+        if (product_ops[i].op != *op)
+            continue;
+        *op = product_ops[i].by_product;
+        *grad = n->in[0];
+        return n->in[1];
+    }
+    return VALUE_NONE;
+}
+
+/* ---- one update ------------------------------------------------------------------------------ */
+
 static const struct updated nothing = {VALUE_NONE, VALUE_NONE};
 
 static struct updated rule_build(struct builder *b, const struct optimizer_options *o,
@@ -175,28 +205,32 @@ static struct updated rule_build(struct builder *b, const struct optimizer_optio
     const struct update_rule *r = rule_of(o);
     struct param_role role = precision_role(&o->precision, graph_value(b->g, p->value), p->frozen);
     enum format states = r->states[0] ? role.states : FORMAT_NONE;
-    const struct update_op *op = find_op(r, states, role.master != FORMAT_NONE);
-    if (!op) {
+    const struct update_op *found = find_op(r, states, role.master != FORMAT_NONE);
+    if (!found) {
         fail_without_op(b, r, states);
         return nothing;
     }
-    value_id in[MAX_INPUTS] = {p->value, p->grad};
+    enum op_id op = found->op;
+    value_id in[MAX_INPUTS] = {p->value, p->grad}, factor = take_product(b, &op, &in[1]);
     int n = 2;
     for (int i = 0; i < MAX_STATES && r->states[i]; i++)
         n = update_add_parts(b, r->states[i], p, ROLE_STATE, states, in, n);
     in[n++] = k->lr;
     in[n++] = k->step;
     in[n++] = k->scale;
-    if (op->has_master)
+    if (found->has_master)
         n = update_add_parts(b, "master", p, ROLE_MASTER, role.master, in, n);
     struct attr_set attrs[MAX_ATTRS];
     int n_attrs = r->attrs(o, attrs);
+    if (factor != VALUE_NONE) {
+        in[n++] = factor;
+        attrs[n_attrs++] = (struct attr_set){"dtype", .i = graph_value(b->g, p->grad)->dtype};
+    }
     attrs[n_attrs++] = (struct attr_set){"weight_decay", .f = p->decay ? o->weight_decay : 0.0};
     attrs[n_attrs++] = (struct attr_set){"seed", .i = update_seed(o, i_param)};
-    value_id param = build(b, op->op, in, n, attrs, n_attrs);
-    bool is_f32 = op->has_master && role.master == FORMAT_F32;
-    return (struct updated){param,
-                            is_f32 ? build_output(b, op_get(op->op)->n_out - 1) : VALUE_NONE};
+    value_id param = build(b, op, in, n, attrs, n_attrs);
+    bool is_f32 = found->has_master && role.master == FORMAT_F32;
+    return (struct updated){param, is_f32 ? build_output(b, op_get(op)->n_out - 1) : VALUE_NONE};
 }
 
 /* ---- averages -------------------------------------------------------------------------------- */

@@ -13,114 +13,84 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/gaps.h"
 #include "plan/repair.h"
 
 enum {
-    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
-    WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
-    MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
-    ORDER_WORK = 500 * 1000000, /* comparisons that the orders may take: all of them for programs of
+    NEAR_BITS = 11,            /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
+    WORK_PER_ITEM = 1000,      /* comparisons one repair may spend for each item */
+    MAX_WORK = 60 * 1000000,   /* and all together: a fraction of a second */
+    LONG = 8192,               /* items */
+    HOPELESS_PART = 25,        /* of the bound that is over it */
+    ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
-};
-
-/* A placed item; the array of these is scanned for every placement, so it is kept small. */
-struct placed {
-    int64_t offset, end;
-    int32_t first, last;
 };
 
 struct solver {
     struct layout_item *items; /* sizes aligned */
     size_t n;
     int64_t align;
-    int32_t *order;        /* placement order under trial */
-    struct placed *placed; /* so far, by offset */
-    int64_t *tried;        /* offsets from each order of the portfolio */
-    int64_t *best;         /* offsets of the lowest layout so far */
-    int64_t work;          /* left for repairs */
+    int32_t *order;     /* placement order under trial */
+    struct gaps *gaps;  /* of what is placed so far */
+    int64_t *tried;     /* offsets from each order of the portfolio */
+    int64_t *best;      /* offsets of the lowest layout so far */
+    int64_t work;       /* left for repairs, */
+    int64_t order_work; /* and for orders */
     struct layout_result *result;
 };
-
-struct event {
-    int32_t time; /* a death counts at last + 1 */
-    int64_t delta;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct event *x = a, *y = b;
-    if (x->time != y->time)
-        return x->time < y->time ? -1 : 1;
-    return (x->delta > y->delta) - (x->delta < y->delta); /* deaths first */
-}
 
 static int64_t aligned(int64_t n_bytes, int64_t align)
 {
     return (n_bytes + align - 1) / align * align;
 }
 
+static int32_t last_time(const struct layout_item *items, size_t n)
+{
+    int32_t last = 0;
+    for (size_t i = 0; i < n; i++)
+        last = MAX(last, items[i].last);
+    return last;
+}
+
 enum status layout_lower_bound(const struct layout_item *items, size_t n, int64_t align,
                                int64_t *n_bytes, int32_t *peak_time)
 {
-    struct event *events;
-    TRY(mem_try_array(&events, MAX(2 * n, (size_t)1), sizeof(*events)));
+    int64_t *changes, live = 0, most = 0;
+    int32_t end = last_time(items, n) + 1, when = 0;
+    TRY(mem_try_array(&changes, (size_t)end + 1, sizeof(*changes)));
     for (size_t i = 0; i < n; i++) {
+        if (items[i].last < items[i].first)
+            continue; /* it never lives */
         int64_t size = aligned(items[i].n_bytes, align);
-        events[2 * i] = (struct event){items[i].first, size};
-        events[2 * i + 1] = (struct event){items[i].last + 1, -size};
+        changes[items[i].first] += size;
+        changes[items[i].last + 1] -= size;
     }
-    qsort(events, 2 * n, sizeof(*events), by_time);
-    int64_t live = 0, most = 0;
-    int32_t when = 0;
-    for (size_t i = 0; i < 2 * n; i++) {
-        live += events[i].delta;
+    for (int32_t t = 0; t < end; t++) {
+        live += changes[t];
         if (live > most) {
             most = live;
-            when = events[i].time;
+            when = t;
         }
     }
-    mem_free(events);
+    mem_free(changes);
     *n_bytes = most;
     if (peak_time)
         *peak_time = when;
     return OK;
 }
 
-/* Places item i into the lowest gap among the placed items alive at the same time, and keeps
- * `placed` sorted by offset. */
-static void place(struct solver *s, int32_t i, size_t n_placed)
+/* Places everything in s->order. */
+static enum status place_all(struct solver *s, int64_t *height)
 {
-    struct layout_item *item = &s->items[i];
-    int32_t first = item->first, last = item->last;
-    int64_t at = 0, n_bytes = item->n_bytes;
-    size_t k = 0;
-    for (; k < n_placed; k++) {
-        const struct placed *other = &s->placed[k];
-        if (first > other->last || other->first > last)
-            continue;
-        if (other->offset - at >= n_bytes)
-            break;
-        at = MAX(at, other->end);
-    }
-    item->offset = at;
-    while (k > 0 && s->placed[k - 1].offset > at)
-        k--;
-    while (k < n_placed && s->placed[k].offset <= at)
-        k++;
-    memmove(s->placed + k + 1, s->placed + k, (n_placed - k) * sizeof(*s->placed));
-    s->placed[k] = (struct placed){at, at + n_bytes, first, last};
-}
-
-/* Places everything in s->order; returns the height. */
-static int64_t place_all(struct solver *s)
-{
-    int64_t height = 0;
+    gaps_clear(s->gaps);
+    *height = 0;
     for (size_t k = 0; k < s->n; k++) {
-        place(s, s->order[k], k);
-        const struct layout_item *item = &s->items[s->order[k]];
-        height = MAX(height, item->offset + item->n_bytes);
+        struct layout_item *item = &s->items[s->order[k]];
+        TRY(gaps_place(s->gaps, item));
+        *height = MAX(*height, item->offset + item->n_bytes);
     }
-    return height;
+    s->order_work -= gaps_work(s->gaps);
+    return OK;
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -233,16 +203,16 @@ static void keep_lower(struct solver *s, int64_t height, const char *method)
         s->best[i] = s->items[i].offset;
 }
 
-/* Orders tried; they cost the square of the number of items each. */
 static enum status try_orders(struct solver *s, struct start *starts, size_t *n_tried)
 {
-    double most = 2.0 * ORDER_WORK / ((double)s->n * (double)s->n);
-    size_t n = most < 1.0 ? 1 : most < N_METHODS ? (size_t)most : N_METHODS;
-    for (size_t p = 0; p < n && s->result->height > s->result->lower_bound; p++) {
-        *n_tried = p + 1;
+    for (size_t p = 0; p < N_METHODS && s->result->height > s->result->lower_bound; p++) {
         int64_t *offsets = s->tried + p * s->n;
+        if (s->order_work <= 0)
+            break;
+        *n_tried = p + 1;
         TRY(sort_order(s, &portfolio[p]));
-        starts[p] = (struct start){place_all(s), offsets};
+        TRY(place_all(s, &starts[p].height));
+        starts[p].offsets = offsets;
         for (size_t i = 0; i < s->n; i++)
             offsets[i] = s->items[i].offset;
         keep_lower(s, starts[p].height, portfolio[p].name);
@@ -259,6 +229,14 @@ static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t
     s->work -= share - left;
     keep_lower(s, height, "repair");
     return OK;
+}
+
+/* Programs whose fetches of many sizes overlap leave gaps everywhere: nothing to put right in a few
+ * places, and of a long one nothing to be tried for nothing. */
+static bool is_beyond_repair(const struct solver *s)
+{
+    const struct layout_result *r = s->result;
+    return s->n > LONG && r->height > r->lower_bound + r->lower_bound / HOPELESS_PART;
 }
 
 /* Which start can be repaired does not show in its height, so all get their turn: first to come
@@ -283,7 +261,8 @@ static enum status improve(struct solver *s, struct start *starts, size_t n)
 enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
                          struct layout_result *result)
 {
-    struct solver s = {.n = n, .align = align, .work = MAX_WORK, .result = result};
+    struct solver s = {
+        .n = n, .align = align, .work = MAX_WORK, .order_work = ORDER_WORK, .result = result};
     struct start starts[N_METHODS];
     size_t n_starts = 0;
     enum status status;
@@ -294,7 +273,7 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
 
     TRY_GOTO(mem_try_array(&s.items, n, sizeof(*s.items)), out);
     TRY_GOTO(mem_try_array(&s.order, n, sizeof(*s.order)), out);
-    TRY_GOTO(mem_try_array(&s.placed, n, sizeof(*s.placed)), out);
+    TRY_GOTO(gaps_new(&s.gaps, last_time(items, n)), out);
     TRY_GOTO(mem_try_array(&s.tried, N_METHODS * n, sizeof(*s.tried)), out);
     TRY_GOTO(mem_try_array(&s.best, n, sizeof(*s.best)), out);
     for (size_t i = 0; i < n; i++) {
@@ -303,14 +282,14 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
     }
     result->height = INT64_MAX;
     TRY_GOTO(try_orders(&s, starts, &n_starts), out);
-    if (result->height > result->lower_bound)
+    if (result->height > result->lower_bound && !is_beyond_repair(&s))
         TRY_GOTO(improve(&s, starts, n_starts), out);
     for (size_t i = 0; i < n; i++)
         items[i].offset = s.best[i];
 out:
     mem_free(s.items);
     mem_free(s.order);
-    mem_free(s.placed);
+    gaps_free(s.gaps);
     mem_free(s.tried);
     mem_free(s.best);
     return status;

@@ -10,9 +10,26 @@
 
 #include <string.h>
 
+/* In the order of the graph each is one step from the one before it: chains of updates are long
+ * where micro-batches run in groups. */
+static void find_roots(struct emitter *e)
+{
+    for (size_t v = 0; v < e->g->values.n; v++)
+        e->root[v] = (value_id)v;
+    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
+        const struct node *n = graph_node(e->g, k);
+        for (int i = 0; i < n->n_out; i++) {
+            const struct alias_rule *a = node_alias(n, i);
+            if (a)
+                e->root[n->out[i]] = e->root[n->in[a->in]];
+        }
+    }
+}
+
 static enum status emitter_init(struct emitter *e)
 {
     size_t n = MAX(e->g->values.n, (size_t)1);
+    TRY(mem_try_array(&e->root, n, sizeof(*e->root)));
     TRY(mem_try_array(&e->where, n, sizeof(*e->where)));
     TRY(mem_try_array(&e->home, n, sizeof(*e->home)));
     TRY(mem_try_array(&e->moved, n, sizeof(*e->moved)));
@@ -29,6 +46,11 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->carried, n, sizeof(*e->carried)));
     TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
     TRY(mem_try_array(&e->newest, n, sizeof(*e->newest)));
+    TRY(mem_try_array(&e->picks, N_PICKS, sizeof(*e->picks)));
+    find_roots(e);
+    TRY(vec_reserve(&e->p->instrs, 2 * e->g->nodes.n));
+    TRY(vec_reserve(&e->p->operands, 8 * e->g->nodes.n));
+    TRY(vec_reserve(&e->p->buffers, e->g->values.n));
     for (size_t v = 0; v < n; v++) {
         e->where[v] = e->home[v] = e->moved[v] = e->kept[v] = -1;
         e->ready[v] = -1;
@@ -40,6 +62,7 @@ static enum status emitter_init(struct emitter *e)
 
 static void emitter_release(struct emitter *e)
 {
+    mem_free(e->root);
     mem_free(e->where);
     mem_free(e->home);
     mem_free(e->moved);
@@ -56,6 +79,7 @@ static void emitter_release(struct emitter *e)
     mem_free(e->carried);
     mem_free(e->kept);
     mem_free(e->newest);
+    mem_free(e->picks);
     vec_release(&e->staged);
     vec_release(&e->parts);
     vec_release(&e->pending);
@@ -70,8 +94,19 @@ const char *emit_name(struct emitter *e, const struct node *n, int output)
     if (given[0])
         return given;
     const char *op = op_get(n->op)->name;
-    return n->block == BLOCK_NONE ? pool_printf(&e->p->pool, "%s", op)
-                                  : pool_printf(&e->p->pool, "%d.%s", n->block, op);
+    if (n->block == BLOCK_NONE)
+        return op;
+    size_t n_bytes = strlen(op) + 1;
+    char digits[16], *at = digits + sizeof(digits), *name; /* printf would be most of emission */
+    *--at = '.';
+    for (int block = n->block; block > 0 || *at == '.'; block /= 10)
+        *--at = (char)('0' + block % 10);
+    size_t n_digits = (size_t)(digits + sizeof(digits) - at);
+    if (pool_try(&e->p->pool, &name, n_digits + n_bytes) != OK)
+        return "";
+    memcpy(name, at, n_digits);
+    memcpy(name + n_digits, op, n_bytes);
+    return name;
 }
 
 /* Parameters, states and constants get storage; accumulators and metrics memory that is carried
@@ -129,7 +164,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute);
 
 enum status emit_ensure(struct emitter *e, value_id v, bool backward)
 {
-    value_id root = value_root(e->g, v), held = value_view_root(e->g, v);
+    value_id root = e->root[v], held = value_view_root(e->g, v);
     const struct value *x = graph_value(e->g, held);
     const struct node *maker = x->producer != NODE_NONE ? graph_node(e->g, x->producer) : NULL;
     bool dropped = maker && maker->pass == PASS_FORWARD && e->plan->treat[held] == RECOMPUTE;
@@ -154,7 +189,7 @@ static bool is_kept_on_device(const struct emitter *e, value_id v)
 enum status emit_output(struct emitter *e, const struct node *n, int i, bool recompute,
                         int32_t *buffer)
 {
-    value_id v = n->out[i], root = value_root(e->g, v);
+    value_id v = n->out[i], root = e->root[v];
     if (node_alias(n, i)) {
         *buffer = e->where[root];
         /* The newest version that the step before makes is v0 of this one. */
@@ -194,18 +229,18 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
                           .slice = slice,
                           .recompute = recompute};
     struct picked picked;
-    TRY(pick_kernel(e->g, n, slice, e->device, &picked));
+    TRY(emit_pick(e, n, slice, &picked));
     instr.kernel = picked.kernel;
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
         bool given = n->in[i] != VALUE_NONE;
         TRY(emit_operand_range(
-            e, given ? e->where[value_root(e->g, n->in[i])] : -1, given ? ACCESS_READ : ACCESS_NONE,
+            e, given ? e->where[e->root[n->in[i]]] : -1, given ? ACCESS_READ : ACCESS_NONE,
             given ? value_view_root(e->g, n->in[i]) : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
-        outputs[i] = e->where[value_root(e->g, n->out[i])];
+        outputs[i] = e->where[e->root[n->out[i]]];
         if (slice.n == 0)
             TRY(emit_output(e, n, i, recompute, &outputs[i]));
         TRY(emit_operand_range(e, outputs[i], ACCESS_WRITE, n->out[i],
@@ -224,7 +259,7 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
 /* Does output i overwrite a root whose home is off the device? */
 static bool updates_elsewhere(const struct emitter *e, const struct node *n, int i)
 {
-    return node_alias(n, i) && e->home[value_root(e->g, n->out[i])] >= 0;
+    return node_alias(n, i) && e->home[e->root[n->out[i]]] >= 0;
 }
 
 /* A sum over micro-steps whose update stands in the same stretch as its last term is used up there:
@@ -242,7 +277,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     if (!recompute && emit_in_slices(e, n))
         return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
-        value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : value_root(e->g, n->in[i]);
+        value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : e->root[n->in[i]];
         bool blank = op_get(n->op)->ignores_inputs && root != VALUE_NONE && e->home[root] >= 0;
         if (blank && e->where[root] < 0)
             TRY(emit_stage_blank(e, root));
@@ -254,11 +289,11 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
     /* An earlier value on its way home must not be overwritten before it has left. */
     for (int i = 0; i < n->n_out; i++) {
         if (updates_elsewhere(e, n, i))
-            TRY(emit_wait_buffer(e, e->where[value_root(e->g, n->out[i])]));
+            TRY(emit_wait_buffer(e, e->where[e->root[n->out[i]]]));
     }
     TRY(emit_compute(e, k, recompute, (struct slice){0}));
     for (int i = 0; i < n->n_out; i++) {
-        value_id root = value_root(e->g, n->out[i]);
+        value_id root = e->root[n->out[i]];
         bool last = e->overwrites[root] <= 1; /* of this stretch: what comes after it goes home */
         if (updates_elsewhere(e, n, i) && last && !is_used_up(e, root))
             TRY(emit_write_back(e, root));
@@ -274,7 +309,7 @@ static enum status emit_departures(struct emitter *e, node_id k)
         value_id v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
         if (v == VALUE_NONE)
             continue;
-        value_id root = value_root(e->g, v);
+        value_id root = e->root[v];
         if (e->plan->treat[root] == MOVE && e->leaves_after[root] == k && e->read_later[root] &&
             e->where[root] >= 0 && e->moved[root] < 0)
             TRY(emit_move_out(e, root));
@@ -325,11 +360,11 @@ static void count_uses(struct emitter *e, node_id k, int32_t by)
     const struct node *n = graph_node(e->g, k);
     bool sliceable = node_sliceable(e->g, n) > 0;
     for (int i = 0; i < n->n_out; i++)
-        e->overwrites[value_root(e->g, n->out[i])] += by;
+        e->overwrites[e->root[n->out[i]]] += by;
     for (int i = 0; i < n->n_in; i++) {
         bool whole = !sliceable || mask_has(op_get(n->op)->whole_inputs, i);
         if (whole && n->in[i] != VALUE_NONE)
-            e->whole_reads[value_root(e->g, n->in[i])] += by;
+            e->whole_reads[e->root[n->in[i]]] += by;
     }
 }
 

@@ -38,6 +38,19 @@ struct fetch {
     int64_t n_bytes;
 };
 
+/* What a call is made with. */
+struct picked {
+    const struct kernel *kernel;
+    int64_t n_workspace;
+};
+
+/* Picks of calls so far, by the hash of the call: of many nodes few are distinct. */
+enum { N_PICKS = 1024 };
+struct known_pick {
+    uint64_t hash;
+    struct picked picked; /* no kernel: the slot is empty */
+};
+
 struct section_rule;
 
 /* Arrays are indexed by value; entries are meaningful for roots (value_root). */
@@ -48,6 +61,7 @@ struct emitter {
     const struct device *device;
     struct storage *storage;
 
+    value_id *root;        /* value_root of each */
     int32_t *where;        /* device buffer that holds the root now; -1: none */
     int32_t *home;         /* root kept off the device: its buffer there; -1 */
     int32_t *moved;        /* host buffer of a moved value; -1 */
@@ -64,6 +78,8 @@ struct emitter {
     bool *carried;         /* made in one step and read in the next one */
     int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */
     value_id *newest;      /* of roots: what its memory holds when a whole step is done */
+
+    struct known_pick *picks; /* [N_PICKS], at hash % N_PICKS */
 
     bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
@@ -124,12 +140,15 @@ bool emit_in_slices(const struct emitter *e, const struct node *n);
 enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
 
 /* pick.c */
-struct picked {
-    const struct kernel *kernel;
-    int64_t n_workspace;
-};
 enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
                         const struct device *device, struct picked *out) MUST_CHECK;
+/* The same for an emission, which remembers what it has picked. */
+enum status emit_pick(struct emitter *e, const struct node *n, struct slice slice,
+                      struct picked *out) MUST_CHECK;
+
+/* signature.c: op, attributes, dtypes and shapes as a number, which is good while the process runs.
+ */
+uint64_t call_hash(const struct graph *g, const struct node *n, struct slice slice);
 
 /* emit.c: output i gets a buffer of all its bytes, or where it updates an input that one's. */
 enum status emit_output(struct emitter *e, const struct node *n, int i, bool recompute,

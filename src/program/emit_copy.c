@@ -286,7 +286,7 @@ enum status emit_input_copies(struct emitter *e, const struct section_rule *rule
         for (int i = 0; runs && i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
-            value_id root = value_root(e->g, n->in[i]);
+            value_id root = e->root[n->in[i]];
             const struct value *v = graph_value(e->g, root);
             bool is_input = v->producer == NODE_NONE && v->role == ROLE_INPUT;
             if (!is_input || e->where[root] >= 0)
@@ -309,7 +309,7 @@ enum status emit_output_copies(struct emitter *e)
         TRY(emit_ensure(e, o->value, true));
         TRY(find_port(e, false, o->name, o->value, &port));
         value_id held = value_view_root(e->g, o->value);
-        struct transfer t = {.src = e->where[value_root(e->g, o->value)],
+        struct transfer t = {.src = e->where[e->root[o->value]],
                              .dst = port,
                              .value = held,
                              .range = all_of(e, held),

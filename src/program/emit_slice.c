@@ -27,7 +27,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
 
 static bool is_away(const struct emitter *e, value_id v)
 {
-    value_id root = value_root(e->g, v);
+    value_id root = e->root[v];
     return e->where[root] < 0 && (e->home[root] >= 0 || e->moved[root] >= 0);
 }
 
@@ -37,13 +37,13 @@ static bool is_fetched(const struct emitter *e, const struct node *n, int i)
 {
     bool whole = mask_has(op_get(n->op)->whole_inputs, i) || op_get(n->op)->ignores_inputs;
     return n->in[i] != VALUE_NONE && !whole && is_away(e, n->in[i]) &&
-           e->whole_reads[value_root(e->g, n->in[i])] == 0;
+           e->whole_reads[e->root[n->in[i]]] == 0;
 }
 
 /* An input that is made for the slices. */
 static bool is_formed(const struct emitter *e, const struct node *n, int i)
 {
-    return n->in[i] != VALUE_NONE && e->plan->treat[value_root(e->g, n->in[i])] == FORM;
+    return n->in[i] != VALUE_NONE && e->plan->treat[e->root[n->in[i]]] == FORM;
 }
 
 bool emit_is_formed(const struct emitter *e, const struct node *n)
@@ -76,7 +76,7 @@ bool emit_in_slices(const struct emitter *e, const struct node *n)
         return false;
     /* What is updated has to be somewhere as a whole: at home, or on the device. */
     for (int i = 0; i < n->n_out; i++) {
-        value_id root = value_root(e->g, n->out[i]);
+        value_id root = e->root[n->out[i]];
         if (node_alias(n, i) && e->home[root] < 0 && e->where[root] < 0)
             return false;
     }
@@ -89,7 +89,7 @@ static int64_t slice_unit(const struct emitter *e, const struct node *n)
     int64_t unit = node_granule(e->g, n);
     for (int i = 0; i < n->n_in; i++) {
         if (is_formed(e, n, i)) /* a multiple of it */
-            unit = MAX(unit, plan_form_unit(e->plan, e->g, value_root(e->g, n->in[i])));
+            unit = MAX(unit, plan_form_unit(e->plan, e->g, e->root[n->in[i]]));
     }
     return unit;
 }
@@ -140,14 +140,14 @@ static enum status emit_slice(struct emitter *e, node_id k, struct slice s, int 
     TRY(emit_wait_due(e));
     for (int i = 0; i < n->n_in; i++) {
         if (is_fetched(e, n, i))
-            TRY(emit_fetch_part(e, value_root(e->g, n->in[i]), value_view_root(e->g, n->in[i]),
+            TRY(emit_fetch_part(e, e->root[n->in[i]], value_view_root(e->g, n->in[i]),
                                 slice_bytes(e->g, n, s, i)));
         if (is_formed(e, n, i))
-            TRY(emit_form(e, value_root(e->g, n->in[i]), s));
+            TRY(emit_form(e, e->root[n->in[i]], s));
     }
     TRY(emit_compute(e, k, false, s));
     for (int i = 0; i < n->n_out; i++) {
-        value_id root = value_root(e->g, n->out[i]);
+        value_id root = e->root[n->out[i]];
         if (e->home[root] >= 0)
             TRY(emit_write_part(e, root, e->now[root], slice_bytes(e->g, n, s, n->n_in + i),
                                 &done[i]));
@@ -165,7 +165,7 @@ static enum status prepare(struct emitter *e, const struct node *n)
             TRY(emit_ensure(e, n->in[i], true));
     }
     for (int i = 0; i < n->n_out; i++) {
-        value_id root = value_root(e->g, n->out[i]);
+        value_id root = e->root[n->out[i]];
         /* An earlier value on its way home must not be overwritten before it has left. */
         if (e->home[root] >= 0 && e->where[root] >= 0)
             TRY(emit_wait_buffer(e, e->where[root]));
@@ -183,13 +183,13 @@ enum status emit_slices(struct emitter *e, node_id k)
     for (int64_t first = 0; first < all; first += most)
         TRY(emit_slice(e, k, (struct slice){first, MIN(most, all - first)}, done));
     for (int i = 0; i < n->n_out; i++) {
-        value_id root = value_root(e->g, n->out[i]);
+        value_id root = e->root[n->out[i]];
         if (e->home[root] >= 0)
             e->ready[root] = done[i];
     }
     for (int i = 0; i < n->n_in; i++) {
         if (is_formed(e, n, i)) /* for the next reader it is made again */
-            e->again[value_root(e->g, n->in[i])] = true;
+            e->again[e->root[n->in[i]]] = true;
     }
     return OK;
 }

@@ -33,10 +33,10 @@ static void find_departures(struct emitter *e)
         const struct node *n = graph_node(e->g, k);
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] != VALUE_NONE)
-                note_touch(e, value_root(e->g, n->in[i]), k);
+                note_touch(e, e->root[n->in[i]], k);
         }
         for (int i = 0; i < n->n_out; i++)
-            note_touch(e, value_root(e->g, n->out[i]), k);
+            note_touch(e, e->root[n->out[i]], k);
     }
 }
 
@@ -48,17 +48,17 @@ static void find_readers(struct emitter *e)
         for (int i = 0; i < n->n_in; i++) {
             if (n->in[i] == VALUE_NONE)
                 continue;
-            value_id root = value_root(e->g, n->in[i]);
+            value_id root = e->root[n->in[i]];
             e->read[root] = true;
             e->read_later[root] |= later;
         }
     }
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         if (graph_value(e->g, v)->role == ROLE_GRADIENT)
-            e->gradient[value_root(e->g, v)] = true;
+            e->gradient[e->root[v]] = true;
     }
     for (size_t i = 0; i < e->g->outputs.n; i++) {
-        value_id root = value_root(e->g, e->g->outputs.items[i].value);
+        value_id root = e->root[e->g->outputs.items[i].value];
         e->read[root] = e->read_later[root] = true;
     }
 }

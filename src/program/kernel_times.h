@@ -46,6 +46,8 @@ bool instr_is_batched(const struct program *p, const struct device *device, int3
  * share memory. Equal texts, equal times. */
 void instr_signature(const struct program *p, const struct device *device, int32_t instr,
                      struct str *out);
+/* The same as a number that is good while the process runs: programs have many instructions. */
+uint64_t instr_hash(const struct program *p, const struct device *device, int32_t instr);
 
 #ifdef __cplusplus
 }

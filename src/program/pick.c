@@ -19,6 +19,20 @@ enum status pick_kernel(const struct graph *g, const struct node *n, struct slic
     return OK;
 }
 
+enum status emit_pick(struct emitter *e, const struct node *n, struct slice slice,
+                      struct picked *out)
+{
+    /* Kernels may ask which element a slice begins with. */
+    uint64_t hash = call_hash(e->g, n, slice) + (uint64_t)slice.first;
+    struct known_pick *known = &e->picks[hash % N_PICKS];
+    if (!known->picked.kernel || known->hash != hash) {
+        TRY(pick_kernel(e->g, n, slice, e->device, &known->picked));
+        known->hash = hash;
+    }
+    *out = known->picked;
+    return OK;
+}
+
 bool program_makes_rows(const struct graph *g, node_id k, const struct device *device)
 {
     const struct node *n = graph_node(g, k);

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/hash.h"
 #include "program/queues.h"
 
 /* ---- single instructions -------------------------------------------------------------------- */
@@ -17,7 +16,7 @@ static double by_rate(const struct program *p, const struct device *device, int3
                                               : cost.time_s;
 }
 
-/* Distinct calls, by the hash of their text: a network has many instructions and few of these. */
+/* Distinct calls, by their hash: a network has many instructions and few of these. */
 struct known_call {
     uint64_t hash;
     double seconds;
@@ -27,7 +26,6 @@ struct known_call {
 struct known_calls {
     struct known_call *slots; /* open addressing: never full */
     size_t n_slots;           /* a power of two */
-    struct str text;
 };
 
 static enum status known_calls_init(struct known_calls *k, size_t n_instrs)
@@ -46,14 +44,11 @@ static struct known_call *find_call(const struct known_calls *k, uint64_t hash)
     return &k->slots[at];
 }
 
-static enum status predict_call(struct prediction *out, struct known_calls *known,
-                                const struct program *p, const struct device *device,
-                                const struct kernel_times *times, int32_t instr)
+static void predict_call(struct prediction *out, struct known_calls *known, const struct program *p,
+                         const struct device *device, const struct kernel_times *times,
+                         int32_t instr)
 {
-    str_clear(&known->text);
-    instr_signature(p, device, instr, &known->text);
-    TRY(str_status(&known->text));
-    uint64_t hash = hash_text(str_text(&known->text));
+    uint64_t hash = instr_hash(p, device, instr);
     struct known_call *call = find_call(known, hash);
     if (!call->used) {
         double seconds = times ? kernel_times_find(times, p, instr) : -1;
@@ -62,7 +57,36 @@ static enum status predict_call(struct prediction *out, struct known_calls *know
         *call = (struct known_call){hash, seconds < 0 ? by_rate(p, device, instr) : seconds, true};
     }
     out->seconds[instr] = call->seconds;
-    return OK;
+}
+
+/* Bytes that a copy reads from disk, or writes there. */
+static int64_t disk_bytes(const struct program *p, int32_t instr, bool written)
+{
+    const struct instr *i = &p->instrs.items[instr];
+    const struct operand *o = &p->operands.items[i->first_operand];
+    return i->kind == INSTR_COPY && o[written].tier == TIER_DISK ? o[written].n_bytes : 0;
+}
+
+/* Copies from and to disk stand in turns on one queue: so much of a section as goes both ways goes
+ * at the rates of that. */
+static void predict_turns(struct prediction *out, const struct program *p,
+                          const struct device *device, const struct section *s)
+{
+    int64_t n_bytes[2] = {0};
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        for (int w = 0; w < 2; w++)
+            n_bytes[w] += disk_bytes(p, k, w);
+    }
+    double least = (double)MIN(n_bytes[0], n_bytes[1]);
+    for (int32_t k = s->first; least > 0 && k < s->first + s->n; k++) {
+        bool written = disk_bytes(p, k, true) > 0;
+        int64_t n = disk_bytes(p, k, written);
+        const struct operand *o = &p->operands.items[p->instrs.items[k].first_operand];
+        const struct link_rate *link = n > 0 ? &device->rates.links[o[0].tier][o[1].tier] : NULL;
+        if (link && link->both > 0 && link->both < link->alone)
+            out->seconds[k] += least / (double)n_bytes[written] * (double)n *
+                               (1.0 / link->both - 1.0 / link->alone);
+    }
 }
 
 enum status predict(struct prediction *out, const struct program *p, const struct device *device,
@@ -76,13 +100,14 @@ enum status predict(struct prediction *out, const struct program *p, const struc
     for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
         const struct instr *i = &p->instrs.items[k];
         if (i->kind == INSTR_COMPUTE)
-            TRY_GOTO(predict_call(out, &known, p, device, times, k), out);
+            predict_call(out, &known, p, device, times, k);
         else if (i->kind == INSTR_COPY)
             out->seconds[k] = by_rate(p, device, k);
     }
+    for (size_t i = 0; i < p->sections.n; i++)
+        predict_turns(out, p, device, &p->sections.items[i]);
 out:
     mem_free(known.slots);
-    str_release(&known.text);
     if (status != OK)
         prediction_release(out);
     return status;

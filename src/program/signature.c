@@ -90,6 +90,62 @@ static void add_sharing(struct str *out, const struct program *p, const struct i
     }
 }
 
+/* ---- as a number ----------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t mix_attrs(uint64_t hash, const struct node *n)
+{
+    const struct op_def *d = op_get(n->op);
+    for (int i = 0; i < d->n_attrs; i++) {
+        const struct attr *a = &n->attrs[i];
+        uint64_t bits = (uint64_t)(is_seed(&d->attrs[i]) ? a->i != 0 : a->i);
+        if (d->attrs[i].type == ATTR_FLOAT)
+            memcpy(&bits, &a->f, sizeof(bits));
+        else if (d->attrs[i].type == ATTR_INTS)
+            bits = (uint64_t)a->n_ints;
+        hash = mix(hash, bits);
+        for (int k = 0; d->attrs[i].type == ATTR_INTS && k < a->n_ints; k++)
+            hash = mix(hash, (uint64_t)a->ints[k]);
+    }
+    return hash;
+}
+
+uint64_t call_hash(const struct graph *g, const struct node *n, struct slice slice)
+{
+    uint64_t hash = mix_attrs(mix((uint64_t)n->n_in, (uint64_t)n->op), n);
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        struct tensor t = slice_tensor(g, n, slice, k);
+        hash = mix(hash, (uint64_t)t.dtype << 8 | (uint64_t)t.shape.rank);
+        for (int i = 0; i < t.shape.rank; i++)
+            hash = mix(hash, (uint64_t)t.shape.dim[i]);
+    }
+    return hash;
+}
+
+uint64_t instr_hash(const struct program *p, const struct device *device, int32_t instr)
+{
+    const struct instr *i = &p->instrs.items[instr];
+    const struct operand *o = &p->operands.items[i->first_operand];
+    const struct node *n = graph_node(p->graph, i->node);
+    uint64_t hash = mix(call_hash(p->graph, n, i->slice), (uint64_t)(uintptr_t)i->kernel);
+    hash = mix(hash, instr_is_batched(p, device, instr));
+    for (int32_t k = 0; k < i->n_operands; k++) {
+        int32_t m = o[k].buffer < 0 ? k : 0;
+        while (m < k && (o[m].buffer < 0 || !share_memory(p, o[m].buffer, o[k].buffer)))
+            m++;
+        if (m < k || (o[k].buffer < 0 && k >= n->n_in))
+            hash = mix(mix(hash, (uint64_t)k), (uint64_t)m);
+    }
+    return hash;
+}
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
 void instr_signature(const struct program *p, const struct device *device, int32_t instr,
                      struct str *out)
 {

@@ -28,6 +28,7 @@ json_t *line_step(const struct step_record *r);
 json_t *line_eval(const struct eval_record *r);
 json_t *line_save(int64_t step, const char *path, double seconds);
 json_t *line_budget(const struct budget_record *r);
+json_t *line_sample(const struct sample_record *r);
 json_t *line_jump(const struct jump_record *r);
 json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status);
 

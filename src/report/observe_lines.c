@@ -135,6 +135,14 @@ json_t *line_eval(const struct eval_record *r)
     return add_values(eval, e->values, e->n_values);
 }
 
+json_t *line_sample(const struct sample_record *r)
+{
+    return line("sample",
+                json_pack("{s:I, s:i, s:s, s:s, s:I, s:b, s:f}", "step", (json_int_t)r->step,
+                          "index", r->i_prompt, "prompt", r->prompt, "text", r->text, "tokens",
+                          (json_int_t)r->n_tokens, "ended", r->ended, "seconds", r->seconds));
+}
+
 json_t *line_save(int64_t step, const char *path, double seconds)
 {
     return line("save", json_pack("{s:I, s:s, s:f}", "step", (json_int_t)step, "path", path,

@@ -42,6 +42,11 @@ static enum status on_eval(void *user, const struct eval_record *r)
     return write_line(user, line_eval(r));
 }
 
+static enum status on_sample(void *user, const struct sample_record *r)
+{
+    return write_line(user, line_sample(r));
+}
+
 static enum status on_save(void *user, int64_t step, const char *path, double seconds)
 {
     return write_line(user, line_save(step, path, seconds));
@@ -62,6 +67,7 @@ struct train_observer observe_metrics(struct observe_metrics *o)
     return (struct train_observer){.user = o,
                                    .on_step = on_step,
                                    .on_eval = on_eval,
+                                   .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
                                    .on_jump = on_jump};

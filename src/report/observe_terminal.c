@@ -163,6 +163,29 @@ static enum status on_eval(void *user, const struct eval_record *r)
     return OK;
 }
 
+/* The prompt and what follows it in one line, however many they have. */
+static enum status on_sample(void *user, const struct sample_record *r)
+{
+    const struct observe_terminal *o = user;
+    if (o->config->log_format == CONFIG_LOG_QUIET)
+        return OK;
+    if (o->config->log_format == CONFIG_LOG_JSON)
+        return show_json(line_sample(r));
+    struct str text = {0};
+    str_add(&text, r->prompt);
+    str_add(&text, "|");
+    str_add(&text, r->text);
+    enum status status = str_status(&text);
+    for (size_t i = 0; i < text.n; i++) {
+        if ((unsigned char)text.text[i] < ' ' || text.text[i] == 0x7f)
+            text.text[i] = ' '; /* nor does it reach the terminal as anything but text */
+    }
+    if (status == OK)
+        log_info("sample step %lld  %s%s", (long long)r->step, text.text, r->ended ? " (end)" : "");
+    str_release(&text);
+    return status;
+}
+
 static enum status on_save(void *user, int64_t step, const char *path, double seconds)
 {
     const struct observe_terminal *o = user;
@@ -220,6 +243,7 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
     return (struct train_observer){.user = o,
                                    .on_step = on_step,
                                    .on_eval = on_eval,
+                                   .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
                                    .on_jump = on_jump};

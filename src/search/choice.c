@@ -62,6 +62,15 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
     return OK;
 }
 
+enum status search_find_gaps(struct search *s, int64_t *n_bytes)
+{
+    struct decisions d;
+    bool fits;
+    TRY(place(s, &s->best[0], &d, &fits));
+    *n_bytes = fits ? 0 : s->w->n_bytes[TIER_DEVICE] - s->best[0].n_bytes[TIER_DEVICE];
+    return OK;
+}
+
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           int64_t *over)
 {

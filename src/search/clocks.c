@@ -41,6 +41,15 @@ static void add_out(struct phase_work *w, int64_t n_bytes, int n_copies)
     w->copies_out += n_copies;
 }
 
+/* Seconds of n bytes one way while m go the other. */
+static double on_link(const struct link_rate *link, int64_t n, int64_t m)
+{
+    double alone = (double)n / link->alone;
+    if (link->both <= 0)
+        return alone;
+    return alone + (double)MIN(n, m) * (1.0 / link->both - 1.0 / link->alone);
+}
+
 /* Bytes to or from disk; where they go by way of the host, that link is much the faster one. */
 static void add_disk(const struct clocks *c, struct phase_work *w, int64_t n_in, int64_t n_out,
                      int n_copies)
@@ -49,7 +58,7 @@ static void add_disk(const struct clocks *c, struct phase_work *w, int64_t n_in,
     const struct link_rate *in = &r->links[TIER_DISK][TIER_HOST],
                            *out = &r->links[TIER_HOST][TIER_DISK];
     if (in->alone > 0 && out->alone > 0)
-        w->disk_s += (double)n_in / in->alone + (double)n_out / out->alone +
+        w->disk_s += on_link(in, n_in, n_out) + on_link(out, n_out, n_in) +
                      n_copies * MAX(in->latency_s, out->latency_s);
 }
 
@@ -119,15 +128,6 @@ struct run {
     int trailing; /* phase whose copies out compute has not waited for */
     int64_t behind;
 };
-
-/* Seconds of n bytes one way while m go the other. */
-static double on_link(const struct link_rate *link, int64_t n, int64_t m)
-{
-    double alone = (double)n / link->alone;
-    if (link->both <= 0)
-        return alone;
-    return alone + (double)MIN(n, m) * (1.0 / link->both - 1.0 / link->alone);
-}
 
 static double fetch_start(const struct clocks *c, const struct outline *o, struct run *r, int q)
 {

@@ -46,15 +46,10 @@ static int64_t beside_bytes(const struct workload *w, const struct surroundings 
     return n_bytes;
 }
 
-/* Of the device's memory: the context, and the recordings of all programs. */
-static int64_t context_bytes(const struct workload *w)
+int64_t forecast_recordings(const struct workload *w)
 {
     const struct device_ops *ops = w->device->ops;
-    int64_t n_instrs = 0;
-    for (int i = 0; i < w->n_stages; i++)
-        n_instrs += (int64_t)w->stages[i].program->instrs.n;
-    return ops->context_bytes(w->device) +
-           (ops->recording_bytes ? ops->recording_bytes(w->device, n_instrs) : 0);
+    return ops->recording_bytes ? ops->recording_bytes(w->device, workload_n_instrs(w)) : 0;
 }
 
 /* What the process holds beside its arenas, and how much of the device it takes in all. Planning
@@ -68,7 +63,8 @@ static void forecast_process(struct forecast *f, const struct workload *w,
     f->beside_bytes = beside_bytes(w, around);
     f->before_bytes = around->peak_bytes;
     if (ops->memory_is_apart) {
-        f->context_bytes = context_bytes(w);
+        f->recorded_bytes = forecast_recordings(w);
+        f->context_bytes = ops->context_bytes(w->device) + f->recorded_bytes;
         f->process_bytes = f->arena_bytes + f->context_bytes;
         f->resident_bytes = f->beside_bytes + MAX(f->host_bytes, f->data_bytes);
         f->resident_bytes = MAX(f->resident_bytes, f->before_bytes);
@@ -148,11 +144,35 @@ enum status forecast_seconds(const struct workload *w, const struct kernel_times
     return OK;
 }
 
+enum status forecast_idle(const struct workload *w, const struct kernel_times *times,
+                          double *seconds)
+{
+    const struct stage *s = workload_stage(w, STAGE_TRAIN);
+    struct prediction predicted;
+    *seconds = 0;
+    if (!s)
+        return OK;
+    const struct program *p = s->program;
+    TRY(predict(&predicted, p, w->device, times));
+    enum status status = predict_step(&predicted, p, w->device, s->n_micro, seconds);
+    for (size_t x = 0; status == OK && x < p->sections.n; x++) {
+        const struct section *section = &p->sections.items[x];
+        double n_runs = (double)section_runs(p, section, s->n_micro);
+        for (int32_t k = section->first; k < section->first + section->n; k++) {
+            if (p->instrs.items[k].kind == INSTR_COMPUTE)
+                *seconds -= n_runs * predicted.seconds[k];
+        }
+    }
+    prediction_release(&predicted);
+    return status;
+}
+
 /* What a step moves to and from disk: the one wears it out. */
 static void forecast_traffic(struct forecast *f, const struct stage *s)
 {
     const struct program *p = s->program;
     f->disk_read = f->disk_written = 0;
+    f->disk_read_s = f->disk_written_s = 0;
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
         int64_t n_runs = section_runs(p, section, s->n_micro);
@@ -161,8 +181,12 @@ static void forecast_traffic(struct forecast *f, const struct stage *s)
             const struct operand *o = &p->operands.items[i->first_operand];
             if (i->kind != INSTR_COPY)
                 continue;
-            f->disk_read += o[0].tier == TIER_DISK ? n_runs * o[0].n_bytes : 0;
-            f->disk_written += o[1].tier == TIER_DISK ? n_runs * o[1].n_bytes : 0;
+            bool from = o[0].tier == TIER_DISK, to = o[1].tier == TIER_DISK;
+            double seconds = (double)n_runs * s->prediction.seconds[k];
+            f->disk_read += from ? n_runs * o[0].n_bytes : 0;
+            f->disk_read_s += from ? seconds : 0;
+            f->disk_written += to ? n_runs * o[1].n_bytes : 0;
+            f->disk_written_s += to ? seconds : 0;
         }
     }
 }

@@ -23,8 +23,10 @@ struct forecast {
     double step_s;
     bool estimated;                  /* step_s, of a device that is not here */
     int n_calls, n_by_rate;          /* kernels a step calls, and how many of them were not timed */
-    int64_t disk_read, disk_written; /* bytes from and to disk in a step */
-    double step_flops;               /* useful ones: recompute not counted */
+    int64_t recorded_bytes;          /* of context_bytes, for recordings of the programs */
+    int64_t disk_read, disk_written; /* bytes from and to disk in a step, */
+    double disk_read_s, disk_written_s;         /* and how long that takes */
+    double step_flops;                          /* useful ones: recompute not counted */
     int64_t breakdown[MEMORY_CLASS_COUNT];      /* device tier, at the fullest instant */
     int64_t fragmentation;                      /* arena - what is alive at that instant */
     int64_t host_breakdown[MEMORY_CLASS_COUNT]; /* host tier, at its own fullest instant */
@@ -38,6 +40,8 @@ struct forecast {
  * counts against a tier's budget (budget.needs) is its arena and what the process holds beside it;
  * on the CPU that is host memory, and device_memory bounds the arena alone. */
 void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits);
+/* Bytes of the device that recordings of the workload's programs take. */
+int64_t forecast_recordings(const struct workload *w);
 
 /* Seconds of an optimizer step, where a stage trains. Kernels are timed (times NULL: not) in memory
  * that the plan will need anyway, so only for a plan that fits; what timing took is in the memory
@@ -53,6 +57,10 @@ enum status forecast_time_known(struct forecast *f, struct workload *w, const st
  * timed; where no stage trains, of one run of every stage: a batch, or a prompt and a token. */
 enum status forecast_seconds(const struct workload *w, const struct kernel_times *times,
                              double *seconds) MUST_CHECK;
+
+/* Of those, how long compute has nothing to do, where a stage trains: it waits for copies. */
+enum status forecast_idle(const struct workload *w, const struct kernel_times *times,
+                          double *seconds) MUST_CHECK;
 
 /* How step_s was made, as reports say it: "measured kernels", "rates" or "an estimate". */
 const char *forecast_source(const struct forecast *f);

@@ -45,10 +45,13 @@ enum status grouping_try(const struct group_search *x, const struct decisions *c
                          struct decisions *d, struct search_report *report)
 {
     const struct stage *s = workload_stage(x->w, STAGE_TRAIN);
-    double now, best;
+    double now, best, idle;
     if (!s || s->n_micro < 2 || x->bounds->fixed_group || !may_pay(x->w, d))
         return OK;
     TRY(time_step(x, &now));
+    TRY(forecast_idle(x->w, x->times, &idle));
+    if (idle < WORTH * now)
+        return OK; /* fewer copies would be no faster */
     best = now;
     int size = next_size(s->n_micro, MOST + 1), current = 1;
     for (int i = 0; i < N_TRIES && isfinite(now) && size > 1; i++) {

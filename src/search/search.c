@@ -4,9 +4,14 @@
 enum {
     N_FIRST = 3,               /* candidates that are emitted to see what estimates are worth */
     EMISSION_WORK = 80 * 1000, /* instructions that are emitted in all, where programs are long */
+    LEAST_EMISSIONS = 32,      /* programs, however long; */
+    LEAST_OF_GROUP = 40,       /* of groups fewer rounds follow that would find more */
     N_PLACED = 3,              /* trials that are placed before smaller ones are looked for, */
     N_ROUNDS = 4,              /* so many times */
+    MANY_GAPS = 128,           /* a part of the room */
 };
+
+#define SEEMS_SLOWER 1.01
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
@@ -16,6 +21,11 @@ static enum status look_around(struct search *s, int64_t extra, int n_tried)
     TRY(search_rank(s, extra));
     for (int i = 0; i < MIN(s->n_top, n_tried); i++) {
         double seconds;
+        /* A group's estimates are good, as it waits for little: changes of the best are worth more
+         * than what seems slower. */
+        if (s->n_best > 0 && s->space.base.group > 1 &&
+            s->top[i].estimate > SEEMS_SLOWER * s->top[0].estimate)
+            break;
         TRY(search_try_candidate(s, &s->top[i], &seconds));
     }
     return OK;
@@ -25,19 +35,48 @@ static enum status look_around(struct search *s, int64_t extra, int n_tried)
 static void allow_emissions(struct search *s)
 {
     int64_t n_instrs = MAX((int64_t)s->space.stage->program->instrs.n, (int64_t)1);
-    s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, (int64_t)32), (int64_t)MAX_EMISSIONS);
+    int64_t least = s->space.base.group > 1 ? LEAST_OF_GROUP : LEAST_EMISSIONS;
+    s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, least), (int64_t)MAX_EMISSIONS);
     s->most_emitted = 2 * s->most_polished / 3;
 }
 
-static enum status look(struct search *s)
+/* The first that fit. */
+static enum status look_first(struct search *s)
 {
     const int64_t room = s->space.room[TIER_DEVICE];
     /* Probes go by places that are all alike: bytes may be fewer than they seem to be, or more. */
     const int64_t extras[] = {0,        -room / 16, -room / 8, -room / 4,
                               room / 8, room / 4,   room / 2,  room};
-    allow_emissions(s);
+    s->n_best = s->n_emitted = 0;
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_best == 0; i++)
         TRY(look_around(s, extras[i], N_FIRST));
+    return OK;
+}
+
+/* Addresses of a group take more than their bytes, by a part that is much the same for all plans of
+ * it: one is placed to see that, before they are looked for in room that there is not. */
+static enum status foresee_gaps(struct search *s)
+{
+    int64_t room = s->space.room[TIER_DEVICE], gaps;
+    if (s->n_best == 0 || s->space.base.group <= 1)
+        return OK;
+    TRY(search_find_gaps(s, &gaps));
+    if (gaps < room / MANY_GAPS)
+        return OK;
+    s->space.room[TIER_DEVICE] -= gaps;
+    TRY(look_first(s));
+    if (s->n_best > 0)
+        return OK;
+    s->space.room[TIER_DEVICE] = room;
+    return look_first(s);
+}
+
+static enum status look(struct search *s, bool is_first)
+{
+    allow_emissions(s);
+    TRY(look_first(s));
+    if (is_first)
+        TRY(foresee_gaps(s));
     if (s->n_best == 0)
         return OK;
     TRY(look_around(s, s->best[0].c.extra, N_TOP));
@@ -53,8 +92,7 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
 {
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t over;
-        s->n_best = s->n_emitted = 0;
-        TRY(look(s));
+        TRY(look(s, round == 0));
         if (s->n_best == 0)
             return OK;
         TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_BEST, d, found, &over));
@@ -113,13 +151,15 @@ static enum status search_all(struct search *s, const struct forecast *f,
     const struct decisions configured = *d;
     int64_t room[TIER_COUNT];
     read_room(f, room);
+    s->recorded_bytes = f->recorded_bytes;
     *found = false;
     for (int small = 1; small >= 0 && stage && !*found; small--) {
         struct decisions base = configured;
         base.small_bytes = small * SMALL_BYTES;
         if (small && !has_large(stage->graph))
             continue;
-        *s = (struct search){.w = s->w, .limits = s->limits, .times = s->times};
+        *s = (struct search){
+            .w = s->w, .limits = s->limits, .times = s->times, .recorded_bytes = s->recorded_bytes};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
     return OK;

@@ -50,7 +50,8 @@ struct search {
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
-    uint64_t tried[MAX_EMISSIONS];   /* what was emitted, by a hash of what was expanded */
+    int64_t recorded_bytes;        /* of the device, by the programs that the room was found with */
+    uint64_t tried[MAX_EMISSIONS]; /* what was emitted, by a hash of what was expanded */
 };
 
 /* Fills in s->top. extra: bytes that saved sets may take beyond what there seems to be. */
@@ -81,6 +82,8 @@ enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
  * takes more than it was thought to. */
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           int64_t *over) MUST_CHECK;
+/* By how much the addresses of the fastest take more than its bytes; 0 where it fits so. */
+enum status search_find_gaps(struct search *s, int64_t *n_bytes) MUST_CHECK;
 enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;
 
 /* *d fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.

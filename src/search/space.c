@@ -258,10 +258,12 @@ static bool any_away(const struct homes *h)
     return h->n_blocks > 0 || h->ends;
 }
 
-bool space_expand(struct space *s, const struct candidate *c)
+/* With its homes in place, which are at_home[] bytes. */
+static bool choose_sets(struct space *s, const struct candidate *c,
+                        const int64_t at_home[TIER_COUNT])
 {
     int64_t n_bytes[TIER_COUNT];
-    place_homes(s, c, n_bytes);
+    memcpy(n_bytes, at_home, sizeof(n_bytes));
     const struct chain *chain = &s->chains[all_gradients_away(s, c)][c->price];
     int64_t left = s->room[TIER_DEVICE] - n_bytes[TIER_DEVICE] - 2 * c->ring_bytes + c->extra;
     for (int h = 0; h < HOME_CLASS_COUNT; h++)
@@ -275,6 +277,13 @@ bool space_expand(struct space *s, const struct candidate *c)
             s->options[p].items[s->option[p]].n_moved;
     }
     return n_bytes[TIER_HOST] <= s->room[TIER_HOST] && n_bytes[TIER_DISK] <= s->room[TIER_DISK];
+}
+
+bool space_expand(struct space *s, const struct candidate *c)
+{
+    int64_t n_bytes[TIER_COUNT];
+    place_homes(s, c, n_bytes);
+    return choose_sets(s, c, n_bytes);
 }
 
 double space_estimate(const struct space *s, const struct candidate *c)
@@ -364,10 +373,14 @@ static enum status visit_rings(struct space *s, struct candidate *c,
     /* Where copies are waited for, a ring has no use: only the last, of nothing. */
     bool waits = !s->work->device->ops->queue && !decisions_use_disk(&s->base);
     size_t first = waits ? ARRAY_LEN(ring_parts) - 1 : 0;
+    int64_t n_bytes[TIER_COUNT];
+    place_homes(s, c, n_bytes);
+    if (n_bytes[TIER_HOST] > s->room[TIER_HOST] || n_bytes[TIER_DISK] > s->room[TIER_DISK])
+        return OK;
     for (size_t r = first; r < ARRAY_LEN(ring_parts); r++) {
         c->ring_bytes = s->room[TIER_DEVICE] / ring_parts[r];
         for (c->price = 0; c->price < s->n_prices; c->price++) {
-            if (!space_expand(s, c))
+            if (!choose_sets(s, c, n_bytes))
                 continue;
             c->estimate = space_estimate(s, c);
             TRY(visit(user, c));

@@ -90,9 +90,16 @@ static enum status emit(struct search *s, const struct candidate *c)
     return workload_bound(s->w);
 }
 
+/* What the recordings of these programs take beyond those that the room was found with. */
+static int64_t more_recorded(const struct search *s)
+{
+    bool counts = s->w->device->ops->memory_is_apart && s->space.base.group > 1;
+    return counts ? forecast_recordings(s->w) - s->recorded_bytes : 0;
+}
+
 static bool fits(const struct search *s)
 {
-    return s->w->n_bytes[TIER_DEVICE] <= s->space.room[TIER_DEVICE] &&
+    return s->w->n_bytes[TIER_DEVICE] + more_recorded(s) <= s->space.room[TIER_DEVICE] &&
            s->w->n_bytes[TIER_HOST] <= s->space.room[TIER_HOST] &&
            s->w->n_bytes[TIER_DISK] <= s->space.room[TIER_DISK];
 }
@@ -101,7 +108,7 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
 {
     struct trial t = {.c = *c};
     TRY(emit(s, c));
-    *slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE];
+    *slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
     if (!fits(s))
         return OK;
     TRY(forecast_seconds(s->w, s->times, &t.seconds));

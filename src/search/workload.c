@@ -53,6 +53,14 @@ int workload_n_training(const struct workload *w)
     return n;
 }
 
+int64_t workload_n_instrs(const struct workload *w)
+{
+    int64_t n = 0;
+    for (int i = 0; i < w->n_stages; i++)
+        n += (int64_t)w->stages[i].program->instrs.n;
+    return n;
+}
+
 const struct stage *workload_fullest(const struct workload *w, enum tier t)
 {
     const struct stage *fullest = &w->stages[0];
@@ -94,6 +102,13 @@ int workload_group(const struct stage *s, const struct decisions *d)
     return several ? (int)MIN((int64_t)MAX(d->group, 1), s->n_micro) : 1;
 }
 
+/* Beside training a cache is small, and read and written for every token. */
+static void keep_caches(struct stage *s)
+{
+    for (int i = 0; s->io.caches && i < s->io.n_blocks; i++)
+        s->plan.home[s->io.caches[i]] = TIER_DEVICE;
+}
+
 enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
@@ -105,6 +120,8 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
+        if (workload_stage(w, STAGE_TRAIN))
+            keep_caches(s);
     }
     return OK;
 }

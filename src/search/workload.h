@@ -87,6 +87,8 @@ enum status workload_bound(struct workload *w) MUST_CHECK;
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);
 /* How many train: lengths of samples have a program each. The first is of the longest. */
 int workload_n_training(const struct workload *w);
+/* Instructions of all programs. */
+int64_t workload_n_instrs(const struct workload *w);
 /* The stage whose program needs the most of a tier. */
 const struct stage *workload_fullest(const struct workload *w, enum tier t);
 

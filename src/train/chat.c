@@ -32,7 +32,7 @@ static enum status add_stops(struct chat *c, const struct model *model)
 {
     struct decoder *d = &c->decoder;
     const char *given = c->options.generate.stop;
-    TRY(stop_tokens_read(&d->stops, c->tokenizer, model, c->x.engine.model_folder));
+    TRY(stop_tokens_read(&d->stops, c->tokenizer, model, c->x.engine->model_folder));
     chat_template_end(c->template, &d->stop_texts[0]);
     TRY(str_status(&d->stop_texts[0]));
     int32_t end = tokenizer_find(c->tokenizer, str_text(&d->stop_texts[0]));
@@ -67,8 +67,8 @@ static void drop_messages(struct chat *c, size_t n_kept)
 
 static enum status open_text(struct chat *c, const struct config *cfg)
 {
-    const struct model *model = c->x.engine.model;
-    const char *folder = c->x.engine.model_folder, *system = c->options.system;
+    const struct model *model = c->x.engine->model;
+    const char *folder = c->x.engine->model_folder, *system = c->options.system;
     if (model->samples.n_fields > 0)
         return FAIL(ERR_USAGE, "this network reads no text and writes none");
     TRY(language_open_tokenizer(cfg, model, folder, &c->tokenizer));
@@ -85,7 +85,7 @@ static enum status open_text(struct chat *c, const struct config *cfg)
 
 static enum status load_model(struct chat *c, const struct config *cfg)
 {
-    struct engine *e = &c->x.engine;
+    struct engine *e = c->x.engine;
     int64_t context = e->model->language.context;
     if (c->options.context > 0)
         context = MIN(context, c->options.context);
@@ -151,7 +151,7 @@ void chat_reset(struct chat *c)
 
 static enum status encode_prompt(struct chat *c)
 {
-    const struct model *model = c->x.engine.model;
+    const struct model *model = c->x.engine->model;
     spanned_text_clear(&c->prompt);
     c->ids.n = 0;
     TRY(chat_render(c->template, c->messages.items, c->messages.n, 1, &c->prompt));
@@ -216,16 +216,16 @@ enum status chat_say(struct chat *c, const char *text, size_t n_bytes, generate_
     struct decoding how = {.on_text = on_text, .user = user, .stop = stop};
     size_t n_before = c->messages.n;
     *result = (struct generate_result){.tokens = &c->decoder.made,
-                                       .arena_predicted = c->x.engine.work.n_bytes[TIER_DEVICE],
+                                       .arena_predicted = c->x.engine->work.n_bytes[TIER_DEVICE],
                                        .weights = c->weights};
     TRY(add_message(c, CHAT_USER, text, n_bytes));
     enum status status = answer(c, &how, result);
     if (status != OK)
         drop_messages(c, n_before);
     result->text = str_text(&c->decoder.text);
-    result->arena_bytes = executor_high_water(c->x.engine.executor, TIER_DEVICE);
-    result->host_bytes = executor_high_water(c->x.engine.executor, TIER_HOST);
+    result->arena_bytes = executor_high_water(c->x.engine->executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(c->x.engine->executor, TIER_HOST);
     result->resident_bytes = process_peak();
-    result->resident_predicted = c->x.engine.forecast.resident_bytes;
+    result->resident_predicted = c->x.engine->forecast.resident_bytes;
     return status;
 }

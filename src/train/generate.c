@@ -49,25 +49,25 @@ struct sampler generate_sampler(const struct generate_options *o)
 }
 
 /* A prompt has at least one token: an empty one begins where documents begin. */
-static enum status encode_prompt(struct generator *g, const struct model *model)
+enum status generate_encode(const char *text, const struct tokenizer *tokenizer,
+                            const struct model *model, struct token_list *out)
 {
-    const char *text = g->options.prompt;
-    TRY(tokenizer_encode(g->tokenizer, text, strlen(text), ENCODE_TEMPLATE, &g->prompt));
-    if (g->prompt.n == 0) {
-        int64_t first = tokenizer_bos(g->tokenizer);
-        first = first < 0 ? tokenizer_eos(g->tokenizer) : first;
+    TRY(tokenizer_encode(tokenizer, text, strlen(text), ENCODE_TEMPLATE, out));
+    if (out->n == 0) {
+        int64_t first = tokenizer_bos(tokenizer);
+        first = first < 0 ? tokenizer_eos(tokenizer) : first;
         first = first < 0 ? model->language.bos_token : first;
         if (first < 0 || first >= model->language.vocab_size)
             return FAIL(ERR_USAGE, "the prompt is empty and the model has no token to begin with; "
                                    "give a prompt");
-        TRY(vec_push(&g->prompt, (int32_t)first));
+        TRY(vec_push(out, (int32_t)first));
     }
-    for (size_t i = 0; i < g->prompt.n; i++) {
-        if (g->prompt.items[i] >= model->language.vocab_size)
+    for (size_t i = 0; i < out->n; i++) {
+        if (out->items[i] >= model->language.vocab_size)
             return FAIL(ERR_DATA,
                         "token %d of the prompt is outside the model's vocabulary of %lld: the "
                         "tokenizer belongs to another model",
-                        (int)g->prompt.items[i], (long long)model->language.vocab_size);
+                        (int)out->items[i], (long long)model->language.vocab_size);
     }
     return OK;
 }
@@ -88,8 +88,8 @@ static enum status choose_length(struct generator *g, const struct model *model)
 /* Everything that sizes the programs. */
 static enum status prepare_prompt(struct generator *g, const struct config *cfg)
 {
-    const struct model *model = g->x.engine.model;
-    const char *folder = g->x.engine.model_folder;
+    const struct model *model = g->x.engine->model;
+    const char *folder = g->x.engine->model_folder;
     if (model->samples.n_fields > 0)
         return FAIL(ERR_USAGE,
                     "this network reads no text and writes none: snug eval tells how well "
@@ -99,14 +99,14 @@ static enum status prepare_prompt(struct generator *g, const struct config *cfg)
     TRY(stop_tokens_read(&g->decoder.stops, g->tokenizer, model, folder));
     str_add(&g->decoder.stop_texts[0], g->options.stop ? g->options.stop : "");
     TRY(str_status(&g->decoder.stop_texts[0]));
-    TRY(encode_prompt(g, model));
+    TRY(generate_encode(g->options.prompt, g->tokenizer, model, &g->prompt));
     TRY(choose_length(g, model));
     return vec_reserve(&g->decoder.made, g->max_new);
 }
 
 static enum status load_model(struct generator *g, const struct config *cfg)
 {
-    struct engine *e = &g->x.engine;
+    struct engine *e = g->x.engine;
     /* The last token's successor is never computed: one position less. */
     int64_t n = (int64_t)g->prompt.n;
     struct inference_sizes sizes = {
@@ -172,7 +172,7 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
                                  .stop = stop};
     *result = (struct generate_result){.n_prompt_tokens = (int64_t)g->prompt.n,
                                        .tokens = &g->decoder.made,
-                                       .arena_predicted = g->x.engine.work.n_bytes[TIER_DEVICE],
+                                       .arena_predicted = g->x.engine->work.n_bytes[TIER_DEVICE],
                                        .weights = g->weights};
     double start = now_s();
     TRY(inference_extend(&g->x, g->prompt.items, (int64_t)g->prompt.n, 0, &logits));
@@ -181,9 +181,9 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
     result->prefill_s = filled - start;
     result->decode_s = now_s() - filled;
     result->text = str_text(&g->decoder.text);
-    result->arena_bytes = executor_high_water(g->x.engine.executor, TIER_DEVICE);
-    result->host_bytes = executor_high_water(g->x.engine.executor, TIER_HOST);
+    result->arena_bytes = executor_high_water(g->x.engine->executor, TIER_DEVICE);
+    result->host_bytes = executor_high_water(g->x.engine->executor, TIER_HOST);
     result->resident_bytes = process_peak();
-    result->resident_predicted = g->x.engine.forecast.resident_bytes;
+    result->resident_predicted = g->x.engine->forecast.resident_bytes;
     return status;
 }

@@ -62,8 +62,12 @@ enum status generator_run(struct generator *g, generate_callback on_text, void *
                           const volatile sig_atomic_t *stop,
                           struct generate_result *result) MUST_CHECK;
 
-/* ---- what chatting shares ----------------------------------------------------------------------
+/* ---- what chatting and samples share ----------------------------------------------------------
  */
+
+/* The tokens of a prompt: at least one. */
+enum status generate_encode(const char *text, const struct tokenizer *tokenizer,
+                            const struct model *model, struct token_list *out) MUST_CHECK;
 
 /* ERR_USAGE for numbers that make no sense. */
 enum status generate_check(const struct generate_options *o) MUST_CHECK;

@@ -26,7 +26,8 @@ struct inference_sizes {
 };
 
 struct inference {
-    struct engine engine;
+    struct engine *engine; /* `own`, or that of a run that trains */
+    struct engine own;
     struct inference_sizes sizes;
     struct stage *prefill, *decode; /* of the engine; prefill is NULL when chunk is 1 */
     void *scratch;                  /* scratch_bytes of them, from inference_load on */
@@ -41,6 +42,13 @@ enum status inference_open(struct inference *x, const struct config *cfg,
                            const struct engine_options *o) MUST_CHECK;
 enum status inference_plan(struct inference *x, const struct inference_sizes *sizes) MUST_CHECK;
 void inference_close(struct inference *x);
+
+/* Beside training: the engine has started, and was asked for a decode stage of these sizes and for
+ * the scratch. Again after its programs have changed; there is nothing to close. */
+void inference_join(struct inference *x, struct engine *e, const struct inference_sizes *sizes);
+
+/* Host memory that the caller draws tokens in. */
+#define INFERENCE_SCRATCH "scratch"
 
 /* Allocates the arenas; weights from a model folder, or from the config's seed when NULL. */
 enum status inference_load(struct inference *x, const char *folder) MUST_CHECK;

@@ -55,6 +55,7 @@ double loop_mfu(struct loop *l, double seconds);
 enum status tell_step(const struct loop *l, const struct step_record *r) MUST_CHECK;
 enum status tell_phase(const struct loop *l, enum train_phase phase) MUST_CHECK;
 enum status tell_eval(const struct loop *l, const struct eval_record *r) MUST_CHECK;
+enum status tell_sample(const struct loop *l, const struct sample_record *r) MUST_CHECK;
 enum status tell_save(const struct loop *l, const char *path, double seconds) MUST_CHECK;
 enum status tell_budget(const struct loop *l, const struct budget_record *r) MUST_CHECK;
 enum status tell_jump(const struct loop *l, const struct jump_record *r) MUST_CHECK;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "device/disk/disk.h"
 #include "train/loop.h"
 
 static int compare_doubles(const void *a, const void *b)
@@ -32,6 +33,20 @@ static void summarise_phases(struct loop *l)
                                               .n_jumped = p->n_jumped,
                                               .seconds = seconds,
                                               .share = seconds > 0 ? seconds / all : 0};
+}
+
+/* What the disk did while the steps ran. */
+static void summarise_disk(const struct loop *l)
+{
+    struct disk *disk = l->s->engine.device->disk;
+    struct train_result *r = l->result;
+    struct disk_traffic t = {0};
+    double all = now_s() - l->started - l->paused_s;
+    if (disk)
+        disk_traffic(disk, &t);
+    r->disk_read_rate = t.read_s > 0 ? (double)t.n_read / t.read_s : 0;
+    r->disk_write_rate = t.written_s > 0 ? (double)t.n_written / t.written_s : 0;
+    r->disk_busy = MIN((t.read_s + t.written_s) / MAX(all, 1e-9), 1.0);
 }
 
 /* The median of the kept steps, and what follows from it. */
@@ -73,6 +88,7 @@ void loop_summarise(struct loop *l)
                  (long long)r->n_steps);
     summarise_times(l);
     summarise_phases(l);
+    summarise_disk(l);
     if (l->o->profile)
         take_profile(l);
 }

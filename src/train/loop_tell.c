@@ -30,6 +30,16 @@ enum status tell_eval(const struct loop *l, const struct eval_record *r)
     return OK;
 }
 
+enum status tell_sample(const struct loop *l, const struct sample_record *r)
+{
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_sample)
+            TRY(x->on_sample(x->user, r));
+    }
+    return OK;
+}
+
 enum status tell_save(const struct loop *l, const char *path, double seconds)
 {
     for (size_t i = 0; i < l->o->n_observers; i++) {

@@ -129,6 +129,13 @@ static enum status add_probe(const struct session *s, struct session_shape *x)
     return request_from_config(&x->stages[r->n_stages++], STAGE_PROBE, &x->config, &s->engine.task);
 }
 
+static void add_samples(const struct session *s, struct session_shape *x)
+{
+    struct engine_request *r = &x->request;
+    x->stages[r->n_stages++] = sample_texts_stage(s->samples);
+    x->rings[r->n_reserves++] = sample_texts_scratch(s->samples);
+}
+
 /* All but the config, which says what the sizes are. */
 static enum status fill_shape(const struct session *s, struct session_shape *x)
 {
@@ -143,6 +150,8 @@ static enum status fill_shape(const struct session *s, struct session_shape *x)
         TRY(add_reference(s, x));
     if (s->options.train && cfg->predictive_phases != CONFIG_PHASES_NONE)
         TRY(add_probe(s, x));
+    if (s->samples)
+        add_samples(s, x);
     r->result_bytes = s->options.train ? train_result_bytes(cfg) : 0;
     r->data_bytes = s->data_bytes;
     r->state_bytes = s->options.train ? train_state_bytes(cfg) : 0;
@@ -205,6 +214,8 @@ enum status session_open(struct session *s, const struct config *cfg,
     *s = (struct session){.config = cfg, .options = *o};
     TRY(engine_open(&s->engine, cfg, &engine));
     enum status status = open_data(s);
+    if (status == OK && o->train && cfg->sample_prompts.n > 0)
+        status = sample_texts_open(&s->samples, &s->engine);
     if (status == OK)
         status = micro_batch_is_open(cfg) || micro_batch_may_change(s) ? micro_batch_choose(s, plan)
                                                                        : plan(s);
@@ -267,6 +278,8 @@ static enum status open_feeds(struct session *s)
         TRY(feed_init(&s->probe_feed, x, s->probe->handle, s->probe->program, &train.batch, none));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
+    if (s->samples)
+        sample_texts_join(s->samples, &s->engine);
     return OK;
 }
 
@@ -420,6 +433,7 @@ void session_close(struct session *s)
 {
     ahead_free(s->ahead);
     mem_free(s->shapes);
+    sample_texts_free(s->samples);
     loader_free(s->loader);
     loader_free(s->eval_loader);
     if (s->data)

@@ -14,6 +14,7 @@
 #include "engine/ahead.h"
 #include "engine/changeover.h"
 #include "train/feed.h"
+#include "train/sample_texts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +31,7 @@ struct session_options {
 };
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
-enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 3, SESSION_RINGS = 4 };
+enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 4, SESSION_RINGS = 5 };
 /* Micro-batches that are planned for beside the run. */
 enum { SESSION_SHAPES = 8 };
 
@@ -50,6 +51,8 @@ struct session {
     int64_t length; /* of `train` */
     int64_t lengths[SESSION_LENGTHS];
     struct feed feeds[SESSION_LENGTHS];
+
+    struct sample_texts *samples; /* NULL: none are written */
 
     void *data;         /* of the task */
     int64_t data_bytes; /* held while it is read */

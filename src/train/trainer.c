@@ -53,6 +53,28 @@ static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
     return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
+static enum status write_texts(struct loop *l)
+{
+    struct sample_record r = {.n_prompts = (int)l->s->config->sample_prompts.n};
+    for (int i = 0; i < r.n_prompts && !(l->o->stop && *l->o->stop); i++) {
+        TRY(sample_texts_write(l->s->samples, i, l->state.step, l->o->stop, &r));
+        TRY(tell_sample(l, &r));
+    }
+    return OK;
+}
+
+/* By the weights that evaluations go by. */
+static enum status write_samples(struct loop *l)
+{
+    TRY(tell_phase(l, TRAIN_PHASE_SAMPLE));
+    TRY(step_finish(&l->stepper));
+    TRY(averages_swap(&l->s->engine));
+    enum status status = write_texts(l);
+    TRY(averages_swap(&l->s->engine));
+    TRY(status);
+    return tell_phase(l, TRAIN_PHASE_STEPS);
+}
+
 enum status loop_save(struct loop *l)
 {
     if (l->state.saved_step == l->state.step)
@@ -74,6 +96,15 @@ static bool due(const struct loop *l, enum config_interval when, int64_t every, 
     if (when == CONFIG_INTERVAL_STEPS)
         return every > 0 && l->state.step % every == 0;
     return when == CONFIG_INTERVAL_EPOCH && epoch_ended;
+}
+
+/* With evaluations, or so many steps apart; and after the last step. */
+static bool samples_due(const struct loop *l, bool evaluated, bool last)
+{
+    int64_t every = l->s->config->sample_steps;
+    if (!l->s->samples)
+        return false;
+    return last || (every == CONFIG_UNSET ? evaluated : l->state.step % every == 0);
 }
 
 static enum status stopped(const struct loop *l)
@@ -105,6 +136,8 @@ static enum status after_step(struct loop *l, bool epoch_ended, bool *done)
                  (long long)l->state.step, (long long)l->state.best.n_worse, l->state.best.value);
         last = true;
     }
+    if (stop == OK && samples_due(l, eval_due, last))
+        TRY(write_samples(l));
     bool keep = cfg->save_strategy != CONFIG_INTERVAL_NO;
     bool keeps_best = is_best && cfg->load_best_model_at_end;
     if (keeps_best || loop_requested(l, "SAVE") ||
@@ -218,6 +251,8 @@ static enum status run_loop(struct loop *l)
     bool is_best;
     if (cfg->eval_on_start && l->s->eval)
         TRY(evaluate(l, false, &is_best));
+    if (cfg->eval_on_start && l->s->samples && cfg->sample_steps == CONFIG_UNSET)
+        TRY(write_samples(l));
     l->started = now_s();
     while (!done) {
         TRY(loop_wait_while_paused(l));

@@ -48,13 +48,20 @@ struct eval_record {
 };
 
 /* What a run is at, once it has begun; TRAIN_PHASE_PAUSE: it waits between two steps. */
-enum train_phase { TRAIN_PHASE_STEPS, TRAIN_PHASE_EVAL, TRAIN_PHASE_SAVE, TRAIN_PHASE_PAUSE };
+enum train_phase {
+    TRAIN_PHASE_STEPS,
+    TRAIN_PHASE_EVAL,
+    TRAIN_PHASE_SAMPLE,
+    TRAIN_PHASE_SAVE,
+    TRAIN_PHASE_PAUSE
+};
 
 /* Called between steps, in the order things happen; any may be NULL. */
 struct train_observer {
     void *user;
     enum status (*on_step)(void *user, const struct step_record *r);
     enum status (*on_eval)(void *user, const struct eval_record *r);
+    enum status (*on_sample)(void *user, const struct sample_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
     enum status (*on_jump)(void *user, const struct jump_record *r);
@@ -85,6 +92,8 @@ struct train_result {
     int64_t arena_bytes, host_bytes, device_bytes; /* measured */
     int64_t resident_bytes; /* of the host's memory: the most that the process ever held */
     int64_t disk_bytes;     /* of the file of the disk tier */
+    double disk_read_rate, disk_write_rate; /* bytes per second, measured; 0: none */
+    double disk_busy;                       /* share of the steps' time */
     struct phase_totals phases;
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */

@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "report/observe.h"
 
 const char *live_state_name(enum live_state s)
 {
-    static const char *const names[LIVE_STATE_COUNT] = {"starting", "training", "evaluating",
-                                                        "saving",   "paused",   "ended"};
+    static const char *const names[LIVE_STATE_COUNT] = {
+        "starting", "training", "evaluating", "writing samples", "saving", "paused", "ended"};
     return s < LIVE_STATE_COUNT ? names[s] : "unknown";
 }
 
@@ -94,6 +95,22 @@ void live_add_event(struct live *l, int64_t step, const char *fmt, ...)
     va_end(args);
 }
 
+/* As much of a text as fits, in whole characters. */
+static void copy_text(char *out, size_t size, const char *text)
+{
+    size_t n = utf8_prefix(text, MIN(strlen(text), size - 1));
+    memcpy(out, text, n);
+    out[n] = '\0';
+}
+
+void live_add_sample(struct live *l, int64_t step, const char *prompt, const char *text)
+{
+    struct live_sample *s = &l->samples[l->n_samples++ % LIVE_SAMPLES];
+    *s = (struct live_sample){.time = l->now.time, .step = step};
+    copy_text(s->prompt, sizeof(s->prompt), prompt);
+    copy_text(s->text, sizeof(s->text), text);
+}
+
 /* ---- everybody else's ------------------------------------------------------------------------ */
 
 static enum status open_live(const char *folder, int *fd)
@@ -120,6 +137,12 @@ static bool is_consistent(int fd, const struct live *l)
            again == l->sequence;
 }
 
+static void end_text(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    text[utf8_prefix(text, strlen(text))] = '\0';
+}
+
 /* Texts of a file that anybody may have written end somewhere. */
 static void end_texts(struct live *l)
 {
@@ -132,6 +155,11 @@ static void end_texts(struct live *l)
     for (int i = 0; i < LIVE_EVENTS; i++)
         l->events[i].text[LIVE_TEXT - 1] = '\0';
     l->n_events = MAX(l->n_events, (int64_t)0);
+    for (int i = 0; i < LIVE_SAMPLES; i++) {
+        end_text(l->samples[i].prompt, LIVE_PROMPT);
+        end_text(l->samples[i].text, LIVE_SAMPLE);
+    }
+    l->n_samples = MAX(l->n_samples, (int64_t)0);
 }
 
 static enum status read_live(int fd, const char *folder, struct live *out)

@@ -1,10 +1,10 @@
 /* live.h: what a run tells other processes while it trains: output_dir/.snug-live.
  *
- * The file is one struct live, shared memory to the run. Between steps the run rewrites `now` and
- * `events` under a sequence lock: `sequence` is odd while it does, and whoever reads looks again
- * when it was odd or has changed meanwhile. `position` is one word by itself that the executor
- * stores at every instruction (executor_publish). Nothing waits for a reader, and a step costs a
- * few hundred bytes of stores. What was planned lies beside it (plan_table.h).
+ * The file is one struct live, shared memory to the run. Between steps the run rewrites `now`,
+ * `events` and `samples` under a sequence lock: `sequence` is odd while it does, and whoever reads
+ * looks again when it was odd or has changed meanwhile. `position` is one word by itself that the
+ * executor stores at every instruction (executor_publish). Nothing waits for a reader, and a step
+ * costs a few hundred bytes of stores. What was planned lies beside it (plan_table.h).
  *
  * A new run makes a new file under the name: who has the old one open keeps the old one.
  */
@@ -25,15 +25,19 @@ extern "C" {
 #define LIVE_MAGIC UINT64_C(0x3145564947554e53) /* "SNUGIVE1" */
 
 enum {
-    LIVE_VERSION = 1,
+    LIVE_VERSION = 2,
     LIVE_EVENTS = 24, /* the last ones */
     LIVE_TEXT = 104,
+    LIVE_SAMPLES = 16, /* likewise */
+    LIVE_PROMPT = 160,
+    LIVE_SAMPLE = 640,
 };
 
 enum live_state {
     LIVE_STARTING,
     LIVE_TRAINING,
     LIVE_EVALUATING,
+    LIVE_SAMPLING,
     LIVE_SAVING,
     LIVE_PAUSED,
     LIVE_ENDED,
@@ -77,6 +81,13 @@ struct live_event {
     char text[LIVE_TEXT];
 };
 
+/* What was written after a prompt; of a longer one the beginning, in whole characters. */
+struct live_sample {
+    double time;
+    int64_t step;
+    char prompt[LIVE_PROMPT], text[LIVE_SAMPLE];
+};
+
 struct live {
     uint64_t magic;
     uint32_t version, n_bytes; /* of the struct */
@@ -86,6 +97,8 @@ struct live {
     struct live_now now;
     int64_t n_events; /* ever; event i is in slot i % LIVE_EVENTS */
     struct live_event events[LIVE_EVENTS];
+    int64_t n_samples; /* likewise */
+    struct live_sample samples[LIVE_SAMPLES];
 };
 
 /* ---- the run's side -------------------------------------------------------------------------- */
@@ -95,11 +108,12 @@ enum status live_create(struct live **out, const char *folder,
                         const struct live_run *run) MUST_CHECK;
 void live_close(struct live *l); /* NULL is fine; the file stays */
 
-/* Changes of `now` and `events` stand between the two. */
+/* Changes of `now`, `events` and `samples` stand between the two. */
 void live_begin(struct live *l);
 void live_end(struct live *l);
 /* Between the two. */
 void live_add_event(struct live *l, int64_t step, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void live_add_sample(struct live *l, int64_t step, const char *prompt, const char *text);
 
 /* ---- everybody else's ------------------------------------------------------------------------ */
 

@@ -16,7 +16,7 @@ extern "C" {
 
 #define PLAN_TABLE_NAME ".snug-plan"
 
-enum { PLAN_TABLE_PROGRAMS = 4 };
+enum { PLAN_TABLE_PROGRAMS = 8 };
 
 /* Bytes alive at an instant. */
 struct plan_memory {

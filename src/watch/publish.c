@@ -145,6 +145,15 @@ static enum status on_eval(void *user, const struct eval_record *r)
     return OK;
 }
 
+static enum status on_sample(void *user, const struct sample_record *r)
+{
+    struct live *l = ((struct publisher *)user)->live;
+    live_begin(l);
+    live_add_sample(l, r->step, r->prompt, r->text);
+    live_end(l);
+    return OK;
+}
+
 static enum status on_save(void *user, int64_t step, const char *path, double seconds)
 {
     struct live *l = ((struct publisher *)user)->live;
@@ -160,6 +169,7 @@ static enum status on_phase(void *user, enum train_phase phase, int64_t step)
     struct live *l = ((struct publisher *)user)->live;
     static const enum live_state states[] = {[TRAIN_PHASE_STEPS] = LIVE_TRAINING,
                                              [TRAIN_PHASE_EVAL] = LIVE_EVALUATING,
+                                             [TRAIN_PHASE_SAMPLE] = LIVE_SAMPLING,
                                              [TRAIN_PHASE_SAVE] = LIVE_SAVING,
                                              [TRAIN_PHASE_PAUSE] = LIVE_PAUSED};
     live_begin(l);
@@ -195,6 +205,7 @@ struct train_observer publisher_observer(struct publisher *p)
     return (struct train_observer){.user = p,
                                    .on_step = on_step,
                                    .on_eval = on_eval,
+                                   .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_phase = on_phase,
                                    .on_budget = on_budget};

@@ -250,6 +250,8 @@ static void answer_get(struct server *s, const struct http_request *r, struct ht
                                   .n_bytes = s->state.n};
     else if (strcmp(r->path, "/curve") == 0)
         answer_json(s, s->is_watching ? watch_curve_json(&s->watch, -1) : json_object(), a);
+    else if (strcmp(r->path, "/samples") == 0)
+        answer_json(s, s->is_watching ? watch_samples_json(&s->watch) : json_array(), a);
     else if (strcmp(r->path, "/timeline") == 0)
         answer_json(
             s, s->is_watching ? watch_timeline_json(&s->watch, TIMELINE_COLUMNS) : json_object(),

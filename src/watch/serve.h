@@ -3,6 +3,7 @@
  *     GET /              the page, with /live.css and /live.js
  *     GET /state         what watch_json says, and remedies
  *     GET /curve         loss, learning rate and speed over the steps
+ *     GET /samples       texts that the model has written, the last ones
  *     GET /timeline      planned memory over a step
  *     GET /config        the run's config, as text
  *     GET /events        the state whenever it is new (server-sent events)

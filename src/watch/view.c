@@ -291,6 +291,34 @@ static void draw_events(struct canvas *c, const struct watch *w, struct box b)
     }
 }
 
+/* A row each, the newest first; what ends a line there does not end it here. */
+static void draw_samples(struct canvas *c, const struct watch *w, struct box b)
+{
+    const struct live *l = &w->live;
+    title(c, b, "samples");
+    int64_t n = MIN(MIN(l->n_samples, (int64_t)LIVE_SAMPLES), (int64_t)b.height - 1);
+    for (int64_t i = 0; i < n; i++) {
+        const struct live_sample *s = &l->samples[(l->n_samples - 1 - i) % LIVE_SAMPLES];
+        char text[LIVE_PROMPT + LIVE_SAMPLE + 64];
+        (void)snprintf(text, sizeof(text), "step %lld  %s|%s", (long long)s->step, s->prompt,
+                       s->text);
+        for (char *x = text; *x; x++)
+            *x = (unsigned char)*x < ' ' || *x == 0x7f ? ' ' : *x;
+        (void)canvas_text(c, b.row + 1 + (int)i, b.column, b.width, INK_PLAIN, text);
+    }
+}
+
+/* Above what follows, where there are any and that has room left; rows taken. */
+static int draw_samples_above(struct canvas *c, const struct watch *w, struct box b, int most)
+{
+    int64_t n = MIN(MIN(w->live.n_samples, (int64_t)LIVE_SAMPLES), (int64_t)most);
+    int height = (int)MIN(n, (int64_t)(b.height - 2) / 2) + 1;
+    if (height < 2)
+        return 0;
+    draw_samples(c, w, (struct box){b.row, b.column, height, b.width});
+    return height;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void draw_narrow(struct canvas *c, const struct watch *w, struct box b, const char *remedies)
@@ -315,6 +343,9 @@ static void draw_narrow(struct canvas *c, const struct watch *w, struct box b, c
         part.row += 6;
         part.height -= 6;
     }
+    int n_samples = draw_samples_above(c, w, part, 2);
+    part.row += n_samples;
+    part.height -= n_samples;
     if (part.height >= 2)
         draw_events(c, w, part);
 }
@@ -345,6 +376,9 @@ static void draw_wide(struct canvas *c, const struct watch *w, struct box b, con
         right.row += n + 1;
         right.height -= n + 1;
     }
+    int n_samples = draw_samples_above(c, w, right, 6);
+    right.row += n_samples;
+    right.height -= n_samples;
     if (right.height >= 2)
         draw_events(c, w, right);
 }

@@ -85,6 +85,9 @@ json_t *watch_json(const struct watch *w);
 /* The curve: {"step": [...], "loss": [...], "least", "most", "lr", "rate", "evals": [[step,
  * loss]]}; only points that end behind `after`. */
 json_t *watch_curve_json(const struct watch *w, int64_t after);
+/* [{"time", "step", "prompt", "text"}] of the last ones; watch_json says how many there ever were.
+ */
+json_t *watch_samples_json(const struct watch *w);
 /* Planned memory over a step: {"tiers": {"device": {"classes": {...: [bytes]}}}, "marks": ...} in
  * at most n columns. */
 json_t *watch_timeline_json(const struct watch *w, int n_columns);

@@ -135,17 +135,30 @@ static json_t *pack_events(const struct live *l)
     return all;
 }
 
+json_t *watch_samples_json(const struct watch *w)
+{
+    const struct live *l = &w->live;
+    json_t *all = json_array();
+    for (int64_t i = MAX(l->n_samples - LIVE_SAMPLES, (int64_t)0); i < l->n_samples; i++) {
+        const struct live_sample *s = &l->samples[i % LIVE_SAMPLES];
+        all = append(all, json_pack("{s:f, s:I, s:s, s:s}", "time", s->time, "step",
+                                    (json_int_t)s->step, "prompt", s->prompt, "text", s->text));
+    }
+    return all;
+}
+
 json_t *watch_json(const struct watch *w)
 {
     return json_pack(
-        "{s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", watch_state(w),
-        "health", health_name(w->health), "message",
+        "{s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "state",
+        watch_state(w), "health", health_name(w->health), "message",
         w->live.now.message[0] ? json_string(w->live.now.message) : json_null(), "paused",
         watch_requested(w, "PAUSE"), "run", pack_run(&w->live.run), "progress",
         pack_progress(&w->live.now), "now", pack_now(w), "memory", pack_memories(w),
         "pressure_some", w->poll.pressure_some < 0 ? json_null() : json_real(w->poll.pressure_some),
         "pressure_full", w->poll.pressure_full < 0 ? json_null() : json_real(w->poll.pressure_full),
-        "alerts", pack_alerts(w), "events", pack_events(&w->live));
+        "alerts", pack_alerts(w), "events", pack_events(&w->live), "samples",
+        (json_int_t)w->live.n_samples);
 }
 
 /* ---- the curve ------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ static void wide_layers_fit_without_their_gradients_and_nothing_leaves(void **st
     (void)state;
     struct process p;
     PROCESS_RUN(&p, &scratch, "plan", "configs/wide_autoencoder.yaml", "--gpu", "h200",
-                "device_memory=33GiB", "host_memory=16GiB");
+                "device_memory=33GiB", "host_memory=16GiB", "per_device_train_batch_size=5");
     expect_exit(&p, 0);
     expect_stderr(&p, "to fit the budgets: large gradients made in slices, never whole\n");
     process_release(&p);
@@ -63,7 +63,7 @@ static int64_t gradient_bytes_in(const char *budget)
 {
     struct process p;
     PROCESS_RUN(&p, &scratch, "plan", "configs/wide_autoencoder.yaml", "--gpu", "h200", budget,
-                "host_memory=16GiB", "--json");
+                "host_memory=16GiB", "per_device_train_batch_size=5", "--json");
     expect_exit(&p, 0);
     json_t *j = expect_json(&p);
     int64_t n_bytes = json_int_at(j, "breakdown.gradients");

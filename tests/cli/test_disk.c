@@ -141,6 +141,23 @@ static void states_many_times_the_memory_train_as_without_a_budget(void **state)
     json_decref(disk);
 }
 
+/* Adapters, in micro-batches that go together from block to block, with all of it on disk. */
+static void adapters_go_in_groups_with_the_same_bits(void **state)
+{
+    (void)state;
+#define ADAPTED "max_steps=3", "adapter=lora", "lora_r=4", "gradient_accumulation_steps=4"
+    json_t *alone = TRAIN("alone", ADAPTED, "micro_batch_group=1");
+    json_t *grouped = TRAIN("grouped", ADAPTED, "micro_batch_group=4", DISK);
+    assert_int_equal(json_int_at(grouped, "decisions.micro_batch_group"), 4);
+    assert_true(json_equal(json_at(alone, "losses"), json_at(grouped, "losses")));
+    assert_true(json_int_at(grouped, "predicted.disk_bytes") > 0);
+    expect_equal_bytes(grouped, "disk_bytes");
+    assert_true(json_real_value(json_at(grouped, "measured.disk_read_rate")) > 0);
+    assert_true(json_real_value(json_at(grouped, "predicted.disk_read_rate")) > 0);
+    json_decref(alone);
+    json_decref(grouped);
+}
+
 /* What neither the device nor the host has room for goes there without being asked to. */
 static void what_is_left_over_goes_to_disk(void **state)
 {
@@ -315,6 +332,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, drop_scratch)
     const struct CMUnitTest tests[] = {
         T(states_many_times_the_memory_train_as_without_a_budget),
+        T(adapters_go_in_groups_with_the_same_bits),
         T(what_is_left_over_goes_to_disk),
         T(killed_with_its_states_on_disk_it_goes_on_exactly),
         T(evaluation_reads_weights_from_disk),

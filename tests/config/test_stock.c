@@ -112,6 +112,26 @@ static void a_pair_of_betas_is_both_of_them(void **state)
     refuses(MODEL "adam_betas: [0.8, 0.9]\nadam_beta1: 0.7\n", "the same setting as adam_betas");
 }
 
+/* Under the names of the optimizer that is taken, wherever in the file it is named. */
+static void arguments_of_the_optimizer_are_its_settings(void **state)
+{
+    (void)state;
+    struct config *cfg = accepts(MODEL "optim_args: 'beta2 = 0.95,eps=1e-6'\noptim: adamw_torch\n");
+    assert_true(cfg->adam_beta1 == 0.9 && cfg->adam_beta2 == 0.95 && cfg->adam_epsilon == 1e-6);
+    config_free(cfg);
+    cfg = accepts(MODEL "optim_args: {momentum: 0.8, nesterov: false}\noptim: muon\n");
+    assert_true(cfg->muon_momentum == 0.8 && !cfg->muon_nesterov && cfg->momentum == 0);
+    config_free(cfg);
+    cfg = accepts(MODEL "optim: sgd\noptim_args: momentum=0.8\n");
+    assert_true(cfg->momentum == 0.8);
+    config_free(cfg);
+    refuses(MODEL "optim: lion_8bit\noptim_args: eps=1\n",
+            "optim: lion_8bit has no setting \"eps\"; there are beta1, beta2, weight_decay");
+    refuses(MODEL "optim_args: 0.9\n", "optim_args: \"0.9\": expected settings as in");
+    refuses(MODEL "optim_args: beta1=2\n", "optim_args.beta1: \"2\" is out of range");
+    refuses(MODEL "optim_args: beta1=0.8\nadam_beta1: 0.7\n", "the same setting as adam_beta1");
+}
+
 /* What a file leaves open, the command line may say. */
 static void half_precision_goes_before_a_precision_that_is_left_open(void **state)
 {
@@ -352,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_dump_of_training_arguments_is_a_config),
         cmocka_unit_test(harmless_keys_act_as_they_say),
         cmocka_unit_test(a_pair_of_betas_is_both_of_them),
+        cmocka_unit_test(arguments_of_the_optimizer_are_its_settings),
         cmocka_unit_test(half_precision_goes_before_a_precision_that_is_left_open),
         cmocka_unit_test(an_axolotl_file_is_refused_for_what_changes_the_result_alone),
         cmocka_unit_test(a_llama_factory_file_is_a_config),

@@ -70,9 +70,9 @@ static void generate(const char *name, const char *device, const char *extra, co
                                     .cache_len = PROMPT + NEW,
                                     .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
     expect_ok(inference_open(&x, cfg, &(struct engine_options){.cache_folder = cache.folder}));
-    assert_string_equal(x.engine.device->ops->name, device);
+    assert_string_equal(x.engine->device->ops->name, device);
     expect_ok(inference_plan(&x, &sizes));
-    expect_ok(inference_load(&x, x.engine.model_folder));
+    expect_ok(inference_load(&x, x.engine->model_folder));
     for (int i = 0; i < PROMPT; i++)
         out->tokens[i] = (int32_t)rng_below(&rng, GOLDEN_VOCAB);
     expect_ok(inference_extend(&x, out->tokens, PROMPT, 0, &logits));
@@ -85,8 +85,8 @@ static void generate(const char *name, const char *device, const char *extra, co
         keep_logits(&logits, out->logits[n - PROMPT + 1]);
     }
     for (int t = 0; t < TIER_COUNT; t++)
-        assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
-                         x.engine.work.n_bytes[t]);
+        assert_int_equal(executor_high_water(x.engine->executor, (enum tier)t),
+                         x.engine->work.n_bytes[t]);
     inference_close(&x);
     config_free(cfg);
 }

@@ -234,6 +234,61 @@ static void outputs_elsewhere_are_those_in_place(void **state)
 }
 
 /* What is coded and not touched again keeps its codes: nothing drifts from step to step. */
+/* As run(), by factors of whole numbers, whose product is exact: 28 rows of 25 columns. */
+static void run_by_product(const struct kernel *k, struct update *u, float *dy, float *x)
+{
+    enum { ROWS = 28, COLUMNS = N / ROWS, TERMS = 2 };
+    static max_align_t workspace[1 << 13];
+    struct shape one = shape_of(1, (int64_t)1),
+                 weight = shape_of(2, (int64_t)ROWS, (int64_t)COLUMNS);
+    struct tensor out[N_OUT];
+    outputs_of(u, out);
+    out[0].shape = out[1].shape = out[3].shape = weight;
+    struct tensor in[N_IN + 1] = {out[0],
+                                  {DTYPE_F32, shape_of(2, (int64_t)TERMS, (int64_t)ROWS), dy},
+                                  out[1],
+                                  out[2],
+                                  out[3],
+                                  out[4],
+                                  {DTYPE_F32, one, &u->lr},
+                                  {DTYPE_I32, one, &u->step},
+                                  {DTYPE_F32, one, &u->scale},
+                                  {DTYPE_F32, shape_of(2, (int64_t)TERMS, (int64_t)COLUMNS), x}};
+    for (int i = 0; i < N; i++)
+        u->g[i] =
+            dy[i / COLUMNS] * x[i % COLUMNS] + dy[ROWS + i / COLUMNS] * x[COLUMNS + i % COLUMNS];
+    struct attr attrs[ADAMW_ATTRS + 1] = {{.f = 0.9}, {.f = 0.999},      {.f = 1e-8},
+                                          {.f = 0.0}, {.i = DTYPE_NONE}, {.i = 0}};
+    struct op_call c = {.op = OP_adamw_8bit_product,
+                        .n_in = N_IN + 1,
+                        .n_out = N_OUT,
+                        .in = in,
+                        .out = out,
+                        .attrs = attrs};
+    struct kernel_ctx ctx = {.env = {.n_threads = 1}, .workspace = workspace};
+    expect_ok(k->run(&ctx, &c));
+}
+
+static void a_product_updates_as_the_gradient_that_it_is(void **state)
+{
+    (void)state;
+    const struct kernel *plain = cpu_kernels(OP_adamw_8bit);
+    for (const struct kernel *k = cpu_kernels(OP_adamw_8bit_product); k->name; k++, plain++) {
+        struct update a, b;
+        float dy[2 * 28], x[2 * 25];
+        for (int i = 0; i < 2 * 28; i++)
+            dy[i] = (float)(i * 5 % 7 - 3);
+        for (int i = 0; i < 2 * 25; i++)
+            x[i] = (float)(i * 3 % 11 - 5);
+        golden_start_state(&a);
+        b = a;
+        run_by_product(k, &a, dy, x);
+        memcpy(b.g, a.g, sizeof(a.g));
+        run(plain, &b);
+        assert_memory_equal(&a, &b, sizeof(a));
+    }
+}
+
 static void codes_of_decoded_numbers_are_the_same_codes(void **state)
 {
     struct update u, before;
@@ -259,6 +314,7 @@ int main(void)
         cmocka_unit_test(blocks_out_of_the_ordinary_stay_inside_the_map),
         cmocka_unit_test(scale_zero_leaves_codes_and_scales_alone),
         cmocka_unit_test(outputs_elsewhere_are_those_in_place),
+        cmocka_unit_test(a_product_updates_as_the_gradient_that_it_is),
         cmocka_unit_test(codes_of_decoded_numbers_are_the_same_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

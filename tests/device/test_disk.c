@@ -37,6 +37,9 @@ static int end(void **state)
     (void)state;
     disk_use_threads(false);
     disk_fail_after(0, false, 0);
+    disk_pretend(NULL);
+    disk_stall(0);
+    disk_set_patience(0);
     scratch_release(&scratch);
     return 0;
 }
@@ -278,6 +281,143 @@ static void whoever_waits_hears_of_a_failure(void **state)
     close_fixture(&x);
 }
 
+/* 100 MB/s for 30 MB, then 10 MB/s; reading 40 MB/s; 10 ms from one to the other. The clock is the
+ * pretended disk's: what comes out does not depend on the machine. */
+static const struct disk_pretence slow = {
+    .read = 40e6, .written = 10e6, .cache_bytes = 30000000, .cached = 1e8, .turn_s = 0.01};
+
+static void expect_near(double found, double want)
+{
+    if (found < 0.95 * want || found > 1.05 * want)
+        fail_msg("%g, not about %g", found, want);
+}
+
+static void what_counts_is_what_a_disk_keeps_up(void **state)
+{
+    struct disk *d;
+    struct disk_rates r;
+    struct disk_traffic none;
+    (void)state;
+    expect_ok(disk_open(&d, scratch.folder));
+    disk_pretend(&slow);
+    expect_ok(disk_measure(d, &r));
+    assert_true(r.written > 50e6); /* its cache's */
+    expect_ok(disk_measure_long(d, (int64_t)64 << 20, &r));
+    /* Edges of a copy that is not of blocks are read before they are written: one more turn. */
+    assert_true(r.read <= 1.01 * 40e6 && r.read > 0.8 * 40e6);
+    assert_true(r.written <= 1.01 * 10e6 && r.written > 0.5 * 10e6);
+    assert_true(r.read_in_turns < 0.9 * r.read); /* 21 ms for 8 MiB, and 10 to turn */
+    assert_true(r.written_in_turns <= r.written);
+    disk_traffic(d, &none);
+    assert_true(none.n_read == 0 && none.n_written == 0); /* that was not the run's */
+    disk_pretend(NULL);
+    disk_close(d);
+}
+
+static void rates_are_kept_for_the_next_process(void **state)
+{
+    struct disk *d;
+    struct disk_rates r = {3e9, 2e9, 2e9, 1e9, 1e-4, 0}, found;
+    const char *folder = scratch.folder;
+    char path[SCRATCH_PATH];
+    (void)state;
+    expect_ok(disk_open(&d, folder));
+    assert_false(disk_rates_load(d, folder, 100, &found));
+    disk_rates_store(d, folder, 100, &r);
+    assert_true(disk_rates_load(d, folder, 100, &found));
+    assert_memory_equal(&r, &found, sizeof(r));
+    assert_false(disk_rates_load(d, folder, 101, &found)); /* with more it may be slower */
+    assert_false(disk_rates_load(d, NULL, 100, &found));
+    r.written = 0; /* no rate */
+    disk_rates_store(d, folder, 100, &r);
+    assert_false(disk_rates_load(d, folder, 100, &found));
+    (void)remove(scratch_path(&scratch, "disks", path));
+    disk_close(d);
+}
+
+static void a_device_has_the_rates_of_its_disk(void **state)
+{
+    struct device d;
+    char cache[SCRATCH_PATH];
+    (void)state;
+    (void)scratch_path(&scratch, "cache", cache);
+    expect_ok(device_open_cpu(&d, 1));
+    expect_ok(device_use_disk(&d, scratch.folder));
+    disk_pretend(&slow);
+    expect_ok(device_measure_disk(&d, 1000, cache)); /* too little to be measured for */
+    assert_true(!has_file("cache"));
+    if (disk_is_memory(d.disk)) { /* and memory is none of it either */
+        disk_pretend(NULL);
+        device_close(&d);
+        return;
+    }
+    expect_ok(device_measure_disk(&d, (int64_t)256 << 20, cache));
+    const struct link_rate *in = &d.rates.links[TIER_DISK][TIER_DEVICE],
+                           *out = &d.rates.links[TIER_HOST][TIER_DISK];
+    if (!(in->alone < 41e6 && in->both < in->alone && out->alone < 11e6))
+        fail_msg("%g, %g read, %g written", in->alone, in->both, out->alone);
+    double before = in->alone;
+    disk_pretend(&(struct disk_pretence){.read = 1e6, .written = 1e6});
+    expect_ok(device_measure_disk(&d, (int64_t)256 << 20, cache)); /* known: not measured */
+    expect_near(in->alone, before);
+    disk_pretend(NULL);
+    device_close(&d);
+}
+
+/* ---- slowness -------------------------------------------------------------------------------- */
+
+/* What goes to stderr goes to a file of the scratch folder. */
+static int divert(const char *name)
+{
+    char path[SCRATCH_PATH];
+    (void)fflush(stderr);
+    int kept = dup(STDERR_FILENO),
+        to = open(scratch_path(&scratch, name, path), O_CREAT | O_WRONLY, 0600);
+    assert_true(kept >= 0 && to >= 0 && dup2(to, STDERR_FILENO) >= 0);
+    (void)close(to);
+    return kept;
+}
+
+static void restore(int kept)
+{
+    (void)fflush(stderr);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    (void)close(kept);
+}
+
+/* The disk does nothing until that was said twice: whoever waits hears of it, and of what it does
+ * then the run keeps count. */
+static void a_slow_disk_is_said_to_be_slow(void **state)
+{
+    struct fixture x;
+    struct disk_traffic t;
+    char *said, path[SCRATCH_PATH];
+    size_t n;
+    (void)state;
+    open_fixture(&x, false);
+    expect_ok(disk_prepare(x.disk, 1));
+    int kept = divert("said");
+    disk_set_patience(0.005);
+    disk_stall(2);
+    expect_ok(disk_enqueue(x.disk, on_disk(&x, 0), in_memory(&x, 0), 2 << 20));
+    expect_ok(disk_enqueue(x.disk, in_memory(&x, 0), on_disk(&x, 0), 1 << 20));
+    disk_record(x.disk, 0);
+    enum status status = disk_wait(x.disk, 0);
+    restore(kept);
+    expect_ok(status);
+    disk_stall(0);
+    disk_set_patience(0);
+    disk_traffic(x.disk, &t);
+    assert_int_equal(t.n_written, 2 << 20);
+    assert_int_equal(t.n_read, 1 << 20);
+    assert_true(t.written_s > 0 && t.read_s > 0);
+    expect_ok(file_read(scratch_path(&scratch, "said", path), &said, &n));
+    if (!strstr(said, "has kept the step waiting for"))
+        fail_msg("nothing was said but '%s'", said);
+    mem_free(said);
+    close_fixture(&x);
+}
+
 static void a_disk_has_rates(void **state)
 {
     struct device d;
@@ -305,6 +445,10 @@ int main(void)
         cmocka_unit_test(a_failed_read_or_write_says_where),
         cmocka_unit_test(whoever_waits_hears_of_a_failure),
         cmocka_unit_test(a_disk_has_rates),
+        cmocka_unit_test(what_counts_is_what_a_disk_keeps_up),
+        cmocka_unit_test(rates_are_kept_for_the_next_process),
+        cmocka_unit_test(a_device_has_the_rates_of_its_disk),
+        cmocka_unit_test(a_slow_disk_is_said_to_be_slow),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -306,12 +306,11 @@ void key_dynamic_batch_shrink(void)
 void key_dynamic_batch_every(void)
 {
     begin_dynamic();
-    struct changes c = SHRINKS("dynamic_batch_min=8", "dynamic_batch_every=2", "max_steps=7");
+    struct changes c = SHRINKS("dynamic_batch_min=8", "dynamic_batch_every=2", "max_steps=5");
     assert_int_equal(c.n, 0);
-    assert_int_equal(c.n_refused, 3);
+    assert_int_equal(c.n_refused, 2);
     assert_int_equal(c.step[0], 2);
     assert_int_equal(c.step[1], 4);
-    assert_int_equal(c.step[2], 6);
     end();
 }
 

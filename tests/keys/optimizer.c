@@ -62,6 +62,18 @@ static void expect_share(const struct weights *w, const struct weights *v, doubl
 
 static const char sgd[] = "optim=sgd", still[] = "learning_rate=0", rate[] = "learning_rate=1";
 
+/* optim_args is those of its settings that it names. */
+static void expect_args(const struct trial *plain)
+{
+    struct trial a, b;
+    TRAIN(&a, "optim_args=beta1=0.5, eps=1e-3");
+    TRAIN(&b, "adam_beta1=0.5", "adam_epsilon=1e-3");
+    assert_true(trial_same_losses(&a, &b));
+    assert_false(trial_same_losses(&a, plain));
+    REFUSED("has no setting \"momentum\"; there are beta1, beta2, eps, weight_decay", "optim=adamw",
+            "optim_args=momentum=0.9");
+}
+
 void key_optim(void)
 {
     struct trial a, b;
@@ -90,6 +102,7 @@ void key_optim(void)
     assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);
     TRAIN(&b, "optim=lion");
     assert_true(a.steps[0].loss == b.steps[0].loss && a.steps[1].loss != b.steps[1].loss);
+    expect_args(&a);
 }
 
 /* g1 and g2: gradients of the first two batches at the initial weights w0. */

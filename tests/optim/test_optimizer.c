@@ -150,6 +150,60 @@ static void block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32(vo
     }
 }
 
+/* ---- gradients that are products ------------------------------------------------------------- */
+
+enum { WIDE = 1024 };
+
+/* loss = the sum of `weight` x, for some rows of x. */
+static void wide_init(struct net *n, int64_t n_rows)
+{
+    struct builder b;
+    *n = (struct net){0};
+    expect_ok(graph_new(&n->g, "wide"));
+    builder_init(&b, n->g);
+    b.pass = PASS_FORWARD;
+    value_id x = build_value(&b, "x", ROLE_INPUT, DTYPE_F32, shape_of(2, n_rows, (int64_t)WIDE));
+    value_id w = build_value(&b, "weight", ROLE_PARAMETER, DTYPE_F32,
+                             shape_of(2, (int64_t)WIDE, (int64_t)WIDE));
+    n->params[0] = (struct optimizer_param){.name = "weight", .value = w};
+    value_id y = build(&b, OP_linear, IN(x, w), NO_ATTRS);
+    n->loss = build(&b, OP_sum, IN(y), NO_ATTRS);
+    expect_ok(builder_status(&b));
+}
+
+/* How its weight is updated: how often by each op, and whether its gradient is made. */
+static void expect_update(int64_t n_rows, int n_micro, enum op_id op, bool is_made)
+{
+    struct net n;
+    value_id seed;
+    struct precision p = precision_f32();
+    p.states = FORMAT_BLOCK8;
+    struct optimizer_options o = adamw_with(p);
+    o.n_micro = n_micro;
+    wide_init(&n, n_rows);
+    expect_ok(
+        graph_add_value(n.g, "seed", ROLE_INPUT, DTYPE_F32, shape_of(1, INT64_C(1)), NULL, &seed));
+    expect_ok(optimizer_gradients(n.g, &(struct autodiff_root){n.loss, seed}, 1, n.params, 1));
+    n.loss = adopted_value(n.g, n.loss);
+    expect_ok(adopt_forward(n.g));
+    expect_ok(precision_apply(n.g, &o.precision));
+    const struct graph_output sums[] = {{"loss", n.loss}};
+    expect_ok(optimizer_apply(n.g, &o, n.params, 1, &(struct optimizer_sums){sums, 1, 0}));
+    expect_ok(graph_check(n.g));
+    assert_int_equal(count_nodes(&n, op), 1);
+    assert_int_equal(count_nodes(&n, OP_linear_grad_weight), is_made);
+    graph_free(n.g);
+}
+
+static void a_product_of_a_few_rows_is_updated_by_and_never_made(void **state)
+{
+    (void)state;
+    expect_update(2, 1, OP_adamw_8bit_product, false);
+    expect_update(4, 1, OP_adamw_8bit_product, false);
+    expect_update(5, 1, OP_adamw_8bit, true);
+    expect_update(2, 3, OP_adamw_8bit, true); /* a sum of products is none */
+}
+
 static void a_rule_without_an_op_for_a_format_says_so(void **state)
 {
     struct net n;
@@ -367,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_tensors_of_the_format_that_was_asked_for),
         cmocka_unit_test(block_wise_states_are_codes_and_scales_and_small_tensors_keep_f32),
+        cmocka_unit_test(a_product_of_a_few_rows_is_updated_by_and_never_made),
         cmocka_unit_test(a_rule_without_an_op_for_a_format_says_so),
         cmocka_unit_test(a_master_goes_to_the_update_that_has_one),
         cmocka_unit_test(momentum_is_kept_in_f32_or_bf16_beside_a_master_or_not),

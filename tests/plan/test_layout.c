@@ -10,6 +10,7 @@
 
 #include "base/machine.h"
 #include "base/rng.h"
+#include "plan/gaps.h"
 #include "plan/layout.h"
 #include "plan/repair.h"
 #include "support/golden.h"
@@ -288,9 +289,51 @@ static void real_programs_reach_the_lower_bound_in_time(void **state)
     }
 }
 
+/* The lowest gap by a look at all that is placed: what gaps.h finds by a look at some of it. */
+static int64_t lowest_gap(const struct layout_item *items, size_t n, const struct layout_item *x)
+{
+    for (int64_t at = 0;;) {
+        int64_t next = at;
+        for (size_t k = 0; k < n; k++) {
+            const struct layout_item *y = &items[k];
+            bool together = x->first <= y->last && y->first <= x->last;
+            if (together && y->offset < at + x->n_bytes && at < y->offset + y->n_bytes)
+                next = MAX(next, y->offset + y->n_bytes);
+        }
+        if (next == at)
+            return at;
+        at = next;
+    }
+}
+
+static void the_lowest_gap_is_found(void **state)
+{
+    enum { N = 300, TIME = 2000 };
+    (void)state;
+    for (unsigned round = 0; round < 20; round++) {
+        struct rng rng = {.key = 11, .stream = round};
+        struct layout_item items[N];
+        struct gaps *g;
+        expect_ok(gaps_new(&g, TIME + TIME));
+        for (size_t i = 0; i < N; i++) {
+            bool is_long = rng_below(&rng, 4) == 0;
+            int32_t first = (int32_t)rng_below(&rng, TIME);
+            int32_t width = (int32_t)rng_below(&rng, is_long ? TIME : 40);
+            items[i] = (struct layout_item){.n_bytes = 1 + (int64_t)rng_below(&rng, 1000),
+                                            .first = first,
+                                            .last = first + width};
+            expect_ok(gaps_place(g, &items[i]));
+            assert_int_equal(items[i].offset, lowest_gap(items, i, &items[i]));
+        }
+        assert_true(gaps_work(g) > 0);
+        gaps_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_lowest_gap_is_found),
         cmocka_unit_test(random_instances_never_overlap),
         cmocka_unit_test(small_instances_are_near_the_best_there_is),
         cmocka_unit_test(odd_instances_are_solved),

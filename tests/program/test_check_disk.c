@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "program/damage.h"
+#include "program/predict.h"
 #include "support/golden.h"
 #include "support/scratch.h"
 
@@ -73,6 +74,46 @@ static void what_is_on_disk_goes_by_the_host_where_it_must(void **state)
     training_release(&t);
 }
 
+/* Seconds of all copies from disk (to: onto it), alone. */
+static double disk_seconds(const struct program *p, const struct device *d, bool to)
+{
+    struct prediction x;
+    double seconds = 0;
+    expect_ok(predict(&x, p, d, NULL));
+    for (size_t k = 0; k < p->instrs.n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        const struct operand *o = &p->operands.items[i->first_operand];
+        if (i->kind == INSTR_COPY && o[to].tier == TIER_DISK)
+            seconds += x.seconds[k];
+    }
+    prediction_release(&x);
+    return seconds;
+}
+
+/* Reads and writes stand in turns: as many bytes as go both ways go at the rates of that. */
+static void a_disk_that_is_slower_in_turns_is_predicted_so(void **state)
+{
+    struct training t;
+    struct device d = device;
+    struct link_rate *in = &d.rates.links[TIER_DISK][TIER_DEVICE],
+                     *out = &d.rates.links[TIER_DEVICE][TIER_DISK];
+    (void)state;
+    struct setup s = on_disk(&device, 0);
+    damage_open(&t, &s);
+    const struct program *p = t.stage->program;
+    *in = (struct link_rate){.alone = 2e6, .both = 2e6};
+    *out = (struct link_rate){.alone = 1e6, .both = 1e6};
+    double read = disk_seconds(p, &d, false), written = disk_seconds(p, &d, true);
+    in->both = 1e6;
+    double slower = disk_seconds(p, &d, false);
+    /* Twice as long for as many as are written; all of what is written is as many as are read. */
+    assert_true(slower > 1.2 * read && slower <= 2.0 * read);
+    assert_true(disk_seconds(p, &d, true) == written);
+    out->both = 0.5e6;
+    assert_true(disk_seconds(p, &d, true) > 1.5 * written);
+    training_release(&t);
+}
+
 /* By way of the host: that has all the events that one copy has, and those between the two. */
 static void every_missing_event_that_matters_is_noticed(void **state)
 {
@@ -128,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_on_disk_goes_by_the_host_where_it_must),
+        cmocka_unit_test(a_disk_that_is_slower_in_turns_is_predicted_so),
         cmocka_unit_test(every_missing_event_that_matters_is_noticed),
         cmocka_unit_test(damaged_programs_are_rejected_or_harmless),
         cmocka_unit_test(what_is_not_there_yet_is_not_fetched),

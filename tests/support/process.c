@@ -20,7 +20,10 @@
 #include "base/file.h"
 
 /* What hangs ends; what is slow beside other work does not. */
-enum { RUN_LIMIT_S = SNUG_ASAN ? 900 : 300, WAIT_LIMIT_S = SNUG_ASAN ? 300 : 120 };
+enum {
+    RUN_LIMIT_S = SNUG_ASAN || SNUG_TSAN ? 900 : 300,
+    WAIT_LIMIT_S = SNUG_ASAN || SNUG_TSAN ? 300 : 120
+};
 
 /* ---- running --------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@
 #include "device/device.h"
 #include "io/safetensors.h"
 
-enum { MOST_OVERRIDES = 48, KEPT_PATHS = 16, LONGEST_S = 60 };
+enum { MOST_OVERRIDES = 48, KEPT_PATHS = 16, LONGEST_S = SNUG_TSAN ? 900 : 60 };
 
 static struct scratch scratch;
 static int n_trials;
@@ -160,6 +160,17 @@ static enum snug_status on_eval(void *user, const struct snug_evaluation *evalua
     return SNUG_OK;
 }
 
+static enum snug_status on_sample(void *user, const struct snug_sample *s)
+{
+    struct trial *t = ((struct watch *)user)->trial;
+    assert_in_range(t->n_samples, 0, TRIAL_MOST_EVENTS - 1);
+    struct trial_sample *to = &t->samples[t->n_samples++];
+    *to = (struct trial_sample){.step = s->step, .n_tokens = s->n_tokens, .index = s->index};
+    (void)snprintf(to->prompt, sizeof(to->prompt), "%s", s->prompt);
+    (void)snprintf(to->text, sizeof(to->text), "%s", s->text);
+    return SNUG_OK;
+}
+
 static enum snug_status on_save(void *user, int64_t step, const char *path, double seconds)
 {
     struct trial *t = ((struct watch *)user)->trial;
@@ -193,8 +204,11 @@ static void expect_nothing_left(int64_t before)
 static enum snug_status train(struct trial *t, struct snug_run *run)
 {
     struct watch watch = {.trial = t, .started = now_s()};
-    struct snug_observer observer = {
-        .user = &watch, .on_step = on_step, .on_eval = on_eval, .on_save = on_save};
+    struct snug_observer observer = {.user = &watch,
+                                     .on_step = on_step,
+                                     .on_eval = on_eval,
+                                     .on_save = on_save,
+                                     .on_sample = on_sample};
     struct snug_train_options o = {.observer = &observer, .stop = &watch.stop};
     return snug_run_train(run, &o);
 }

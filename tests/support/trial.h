@@ -16,12 +16,19 @@ enum { TRIAL_MOST_STEPS = 64, TRIAL_MOST_EVENTS = 32, TRIAL_BATCH = 2, TRIAL_LEN
 enum { TRIAL_WINDOWS = 20, TRIAL_WINDOW = TRIAL_LENGTH + 1 }; /* of the text, and tokens of each */
 enum { TRIAL_LAYERS = 2, TRIAL_VOCAB = 257 };
 
+struct trial_sample {
+    int64_t step, n_tokens;
+    int index;
+    char prompt[32], text[256];
+};
+
 struct trial {
     struct snug_forecast plan; /* numbers only: the texts that are asked for are below */
     char precision[64], device[256], step_source[64];
-    int n_steps, n_evals, n_saves;
+    int n_steps, n_evals, n_saves, n_samples;
     struct snug_step steps[TRIAL_MOST_STEPS];
     struct snug_evaluation evals[TRIAL_MOST_EVENTS];
+    struct trial_sample samples[TRIAL_MOST_EVENTS];
     int64_t saved[TRIAL_MOST_EVENTS]; /* after which steps */
     char folder[SCRATCH_PATH];        /* where its run wrote, unless output_dir was given */
 };

@@ -111,6 +111,19 @@ static void run(struct watched *w, const char *const *more)
 
 #define RUN(w, ...) run(w, (const char *const[]){__VA_ARGS__, NULL})
 
+/* The undisturbed run: bits are compared without sanitizers. */
+#define RUN_PLAIN(w, ...)        \
+    do {                         \
+        if (!SNUG_ASAN)          \
+            RUN(w, __VA_ARGS__); \
+    } while (0)
+
+static void expect_bits(const struct watched *w, const struct watched *plain)
+{
+    if (!SNUG_ASAN)
+        assert_memory_equal(w->losses, plain->losses, sizeof(w->losses));
+}
+
 /* ---- giving way ------------------------------------------------------------------------------ */
 
 /* After the sixth step others take so much that hardly anything is left beside the run. */
@@ -131,10 +144,10 @@ static void a_run_gives_way_and_takes_back(void **state)
     scratch_init(&scratch);
     struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
     crowded_begin((int64_t)1 << 30);
-    RUN(&plain, "max_steps=96");
+    RUN_PLAIN(&plain, "max_steps=96");
     w.after_step = take_and_leave;
     RUN(&w, "max_steps=96", "elastic=true", "elastic_cooldown=2");
-    assert_memory_equal(w.losses, plain.losses, sizeof(w.losses));
+    expect_bits(&w, &plain);
     assert_int_equal(plain.n_changes, 0);
     assert_int_equal(w.n_changes, 2);
     const struct change *less = &w.changes[0], *all = &w.changes[1];
@@ -165,7 +178,7 @@ static void take_and_leave_unplanned(struct watched *w, int64_t step)
         struct watched plain = {.scratch = &scratch};                                     \
         struct watched w = {.scratch = &scratch, .after_step = take_and_leave_unplanned}; \
         crowded_begin((int64_t)1 << 30);                                                  \
-        RUN(&plain, SMALL, __VA_ARGS__);                                                  \
+        RUN_PLAIN(&plain, SMALL, __VA_ARGS__);                                            \
         RUN(&w, SMALL, "elastic=true", "elastic_cooldown=2", __VA_ARGS__);                \
         expect_same(&w, &plain);                                                          \
         scratch_release(&scratch);                                                        \
@@ -173,7 +186,7 @@ static void take_and_leave_unplanned(struct watched *w, int64_t step)
 
 static void expect_same(const struct watched *w, const struct watched *plain)
 {
-    assert_memory_equal(w->losses, plain->losses, sizeof(w->losses));
+    expect_bits(w, plain);
     assert_int_equal(plain->n_changes, 0);
     assert_int_equal(w->n_changes, 2);
     assert_true(w->changes[0].changed && w->changes[1].changed);
@@ -305,7 +318,7 @@ static void a_run_that_gives_way_may_do_so_by_its_micro_batch(void **state)
     scratch_init(&scratch);
     struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
     crowded_begin((int64_t)1 << 30);
-    RUN(&plain, "max_steps=96");
+    RUN_PLAIN(&plain, "max_steps=96");
     w.after_step = take_and_leave;
     RUN(&w, HELD, "max_steps=96", "dynamic_batch_every=1000", "elastic=true", "elastic_cooldown=2");
     assert_int_equal(w.n_changes, 2);
@@ -314,7 +327,8 @@ static void a_run_that_gives_way_may_do_so_by_its_micro_batch(void **state)
     assert_true(less->was_planned);
     assert_non_null(strstr(less->why, "emergency: only "));
     assert_true(all->changed && all->batch == 8 && all->was_planned);
-    expect_close(&w, &plain);
+    if (!SNUG_ASAN)
+        expect_close(&w, &plain);
     scratch_release(&scratch);
 }
 

@@ -137,7 +137,7 @@ static void trains_in_less(const char *clipping, const char *batch, double share
 static void gradients_that_are_never_whole_give_the_same_bits_in_less_memory(void **state)
 {
     (void)state;
-    trains_in_less("max_grad_norm=1.0", "per_device_train_batch_size=2", 0.34);
+    trains_in_less("max_grad_norm=1.0", "per_device_train_batch_size=5", 0.34);
     /* Updates run early: one gradient at a time is there. */
     trains_in_less("max_grad_norm=0", "per_device_train_batch_size=5", 0.75);
 }
@@ -147,7 +147,8 @@ static void what_is_never_whole_is_said(void **state)
     struct run x;
     struct str text = {0};
     (void)state;
-    open_run(&x, (const char *const[]){"device_memory=8MiB", NULL});
+    open_run(&x,
+             (const char *const[]){"device_memory=8MiB", "per_device_train_batch_size=5", NULL});
     decisions_add_text(&x.session.engine.settings.decisions, 26, &text);
     assert_non_null(strstr(str_text(&text), "large gradients made in slices, never whole"));
     str_release(&text);

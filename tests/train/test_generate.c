@@ -66,7 +66,7 @@ static void open_golden(struct inference *x, const struct config *cfg, int64_t c
                                     .scratch_bytes = sampler_scratch_bytes(GOLDEN_VOCAB)};
     expect_ok(inference_open(x, cfg, &(struct engine_options){0}));
     expect_ok(inference_plan(x, &sizes));
-    expect_ok(inference_load(x, x->engine.model_folder));
+    expect_ok(inference_load(x, x->engine->model_folder));
 }
 
 static void greedy_decoding_equals_scoring_from_scratch(void **state)
@@ -87,8 +87,8 @@ static void greedy_decoding_equals_scoring_from_scratch(void **state)
             expect_ok(inference_extend(&x, &tokens[n], 1, n, &logits));
         }
         for (int t = 0; t < TIER_COUNT; t++)
-            assert_int_equal(executor_high_water(x.engine.executor, (enum tier)t),
-                             x.engine.work.n_bytes[t]);
+            assert_int_equal(executor_high_water(x.engine->executor, (enum tier)t),
+                             x.engine->work.n_bytes[t]);
         inference_close(&x);
         config_free(cfg);
     }

@@ -118,6 +118,17 @@ static void groups_give_the_bits_of_one_at_a_time(void **state)
     expect_same_bits(&llama);
 }
 
+/* Experts: what each of them gets is another micro-batch's other rows. */
+static void experts_go_in_groups_too(void **state)
+{
+    static const struct training_options experts = {
+        .golden = "qwen3_moe", .batch = 1, .seq_len = 8, .n_micro = N_MICRO, .max_grad_norm = 1.0};
+    (void)state;
+    const uint64_t want = train(&experts, 1, TIER_DEVICE);
+    assert_true(train(&experts, 3, TIER_HOST) == want);
+    assert_true(train(&experts, N_MICRO, TIER_DISK) == want);
+}
+
 /* As in a step in which too few have labels to fill the groups. */
 static void micro_batches_of_a_group_run_alone_with_the_same_bits(void **state)
 {
@@ -239,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_give_the_bits_of_one_at_a_time),
+        cmocka_unit_test(experts_go_in_groups_too),
         cmocka_unit_test(micro_batches_of_a_group_run_alone_with_the_same_bits),
         cmocka_unit_test(what_is_away_crosses_once_for_a_group),
         cmocka_unit_test(a_step_runs_its_sections_in_groups),

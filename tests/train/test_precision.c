@@ -69,7 +69,10 @@ static void roles_from_a_config_follow_the_losses_of_pytorch(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+        /* Under sanitizers every second model with a role, the others with the next. */
         for (const char *const *name = golden_trained; *name; name++) {
+            if (SNUG_ASAN && (i + (size_t)(name - golden_trained)) % 2)
+                continue;
             struct trained t, again;
             double want[N_STEPS];
             train_golden("cpu", *name, 1, roles[i].first, roles[i].second, &t);

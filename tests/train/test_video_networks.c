@@ -103,7 +103,8 @@ static void compiled_networks_are_made_again_to_the_bit(void **state)
         "frame_width: 5, n_voxels: 40, n_mels: 4, text_dim: 12}\n"};
     static const char *const modes[] = {"compile=default", "compile=none"}; /* which a CPU has */
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+    for (size_t i = SNUG_ASAN ? 4 : 0; i < ARRAY_LEN(texts);
+         i++) { /* 0 to 3 are made again above */
         struct network_run kept, again;
         const char *const plain[] = {"max_steps=2", "per_device_train_batch_size=3",
                                      modes[i % ARRAY_LEN(modes)], "gradient_checkpointing=false",

@@ -167,6 +167,31 @@ static void a_copy_is_never_half_of_one_step_and_half_of_the_next(void **state)
     live_close(l);
 }
 
+/* The last ones are kept, each as far as there is room, and a character is whole or not there. */
+static void samples_are_kept_in_whole_characters(void **state)
+{
+    struct live *l, copy;
+    char text[2 * LIVE_SAMPLE] = "";
+    (void)state;
+    for (size_t i = 0; i + 2 < sizeof(text); i += 2)
+        memcpy(text + i, "\xc3\xa9", 3);
+    expect_ok(live_create(&l, scratch.folder, &(struct live_run){.id = "x"}));
+    live_begin(l);
+    for (int i = 0; i < LIVE_SAMPLES + 3; i++)
+        live_add_sample(l, i, "é", text);
+    live_end(l);
+    memcpy(l->samples[5].prompt, "\xc3(", 3); /* as nobody here writes it */
+    expect_ok(live_read(scratch.folder, &copy));
+    live_close(l);
+    assert_int_equal(copy.n_samples, LIVE_SAMPLES + 3);
+    assert_int_equal(copy.samples[2].step, LIVE_SAMPLES + 2);
+    assert_int_equal(copy.samples[3].step, 3);
+    assert_string_equal(copy.samples[0].prompt, "é");
+    assert_string_equal(copy.samples[5].prompt, "");
+    assert_int_equal(strlen(copy.samples[0].text), LIVE_SAMPLE - 2);
+    assert_memory_equal(copy.samples[0].text, text, LIVE_SAMPLE - 2);
+}
+
 static void what_is_no_state_of_a_run_is_refused(void **state)
 {
     (void)state;
@@ -208,6 +233,8 @@ int main(void)
             drop_scratch),
         cmocka_unit_test_setup_teardown(a_copy_is_never_half_of_one_step_and_half_of_the_next,
                                         make_scratch, drop_scratch),
+        cmocka_unit_test_setup_teardown(samples_are_kept_in_whole_characters, make_scratch,
+                                        drop_scratch),
         cmocka_unit_test_setup_teardown(what_is_no_state_of_a_run_is_refused, make_scratch,
                                         drop_scratch),
         cmocka_unit_test(a_process_is_told_from_a_later_one_of_its_number),

@@ -302,6 +302,7 @@ static void a_stream_brings_what_is_new(void **state)
     live_begin(live);
     live->now.state = LIVE_TRAINING;
     live->now.step = 4711;
+    live_add_sample(live, 4711, "Once", " upon <a> \"time\"");
     live_end(live);
     char *heard = hear(fd, "\"step\":4711");
     assert_non_null(strstr(heard, "text/event-stream"));
@@ -311,6 +312,10 @@ static void a_stream_brings_what_is_new(void **state)
     char *curve = ask("GET", "/curve", "");
     assert_non_null(strstr(curve, "\"loss\":[2.5]"));
     mem_free(curve);
+    char *samples = ask("GET", "/samples", "");
+    assert_non_null(strstr(samples, "\"step\":4711,\"prompt\":\"Once\",\"text\":\" upon <a> "
+                                    "\\\"time\\\"\""));
+    mem_free(samples);
 }
 
 static void addresses_are_read_as_they_are_meant(void **state)

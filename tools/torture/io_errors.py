@@ -6,7 +6,7 @@ import os
 import shutil
 import xml.etree.ElementTree
 
-from torture import CONFIG, Torture, digest, leftovers
+from torture import CONFIG, DISK, Torture, digest, leftovers
 
 ERRORS = {
     "open": ["EIO", "EACCES"], "write": ["ENOSPC", "short", "EINTR"], "read": ["EIO", "short", "EINTR"],
@@ -35,6 +35,8 @@ TRAIN = ["train", "{config}", "output_dir={work}/out", f"max_steps={N_STEPS}",
 COMMANDS = [
     Command("train", TRAIN, ["out/checkpoint-6/model.safetensors"]),
     Command("resume", TRAIN, ["out/checkpoint-6/model.safetensors"]),
+    Command("from disk", TRAIN + [a.format(disk="{work}/disk") for a in DISK],
+            ["out/checkpoint-6/model.safetensors"]),
     Command("export", ["export", "{config}", "output_dir={base}/out", "-o", "{work}/model", "-q"],
             ["model/model.safetensors", "model/config.json"]),
     Command("tokenize", ["tokenize", "{config}", "{base}/a.txt", "-o", "{work}/a.bin", "-q"], ["a.bin"]),
@@ -52,7 +54,8 @@ def prepare(t, command, work):
 
 
 def run(t, command, work, call, nth, error=None, count=None):
-    settings = {"LD_PRELOAD": t.shim(), "SHIM_CALL": call, "SHIM_NTH": str(nth), "SHIM_UNDER": t.folder}
+    settings = {"LD_PRELOAD": t.shim(), "SHIM_CALL": call, "SHIM_NTH": str(nth), "SHIM_UNDER": t.folder,
+                "SHIM_PLAIN": "1"}
     if error:
         settings["SHIM_ERROR"] = error
     if (call, error) in STICKY:
@@ -92,11 +95,14 @@ def check(t, command, work, call, error, result, wanted):
     ended = t.expect_ended(result, {0} if error in HARMLESS else {0, 1, 2, 5})
     if ended and result.code == 0 and outputs(command, work) != wanted:
         t.fault(result, "succeeded, but the output is not what it should be")
-    if command.name in ("train", "resume"):
+    if command.name in ("train", "resume", "from disk"):
         kept = os.path.isdir(os.path.join(work, "out", "checkpoint-3"))
         if command.name == "resume" and not kept and not os.path.isdir(
                 os.path.join(work, "out", "checkpoint-6")):
             t.fault(result, "the last checkpoint is lost")
+        disk = os.path.join(work, "disk")
+        if call != "unlink" and os.path.isdir(disk) and os.listdir(disk):
+            t.fault(result, f"left in offload_folder: {os.listdir(disk)}")
         check_training(t, command, work, result, wanted)
         return
     if result.code != 0 and any(outputs(command, work)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills a training run at random moments, resumes it each time, and compares it in the end with a
 run that nobody disturbed: the same losses and the same weights, bit for bit, and no checkpoint that
-was finished is ever lost."""
+was finished is ever lost. One of the runs has everything on disk, and leaves nothing there."""
 import json
 import os
 import random
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from torture import CONFIG, Torture, digest, leftovers
+from torture import CONFIG, DISK, Torture, digest, leftovers
 
 N_KILLS, LANES = 236, 2
 N_STEPS = 10 ** 9  # no run comes to its end before it is killed
@@ -21,14 +21,15 @@ def checkpoints(folder):
     return sorted(int(n.split("-")[1]) for n in names if n.startswith("checkpoint-"))
 
 
-def arguments(t, out, n_steps):
+def arguments(t, out, n_steps, disk=None):
+    away = [a.format(disk=disk) for a in DISK] if disk else []
     return ["train", t.path("tiny.yaml"), f"output_dir={out}", f"max_steps={n_steps}",
-            "resume_from_checkpoint=auto", "save_steps=7", "-q"]
+            "resume_from_checkpoint=auto", "save_steps=7", "-q"] + away
 
 
-def kill_once(t, out, after_s):
+def kill_once(t, out, after_s, disk):
     environment = dict(os.environ, OMP_NUM_THREADS="1", XDG_CACHE_HOME=t.path("cache"))
-    p = subprocess.Popen([t.binary] + arguments(t, out, N_STEPS), env=environment,
+    p = subprocess.Popen([t.binary] + arguments(t, out, N_STEPS, disk), env=environment,
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     time.sleep(after_s)
     p.send_signal(signal.SIGKILL)
@@ -49,16 +50,17 @@ def losses(out):
 def lane(t, number):
     chance = random.Random(t.options.seed * 1000 + number)
     out, newest = t.path(f"lane{number}"), 0
+    disk = t.path("disk") if number == 1 else None
     n_kills = (t.options.only or N_KILLS) // LANES
     for _ in range(n_kills):
-        kill_once(t, out, chance.uniform(0.02, 0.7))
+        kill_once(t, out, chance.uniform(0.02, 0.7), disk)
         now = checkpoints(out)
         if newest and (not now or now[-1] < newest):
             with t.lock:
                 t.faults.append(f"{out}: checkpoint-{newest} was finished and is gone; left: {now}")
         newest = now[-1] if now else 0
     last = newest + 10
-    resumed = t.run(*arguments(t, out, last), limit_s=WHOLE_LIMIT_S)
+    resumed = t.run(*arguments(t, out, last, disk), limit_s=WHOLE_LIMIT_S)
     whole = t.path(f"whole{number}")
     reference = t.run(*arguments(t, whole, last), limit_s=WHOLE_LIMIT_S)
     if not (t.expect_ended(resumed, {0}) and t.expect_ended(reference, {0})):
@@ -69,6 +71,8 @@ def lane(t, number):
     if losses(out) != losses(whole):
         t.fault(resumed, "losses are not those of an undisturbed run")
     rest = [n for n in leftovers(out) if "checkpoint" in os.path.basename(n)]
+    if disk and os.listdir(disk):
+        rest += os.listdir(disk)
     if rest:
         t.fault(resumed, f"left behind: {rest}")
 

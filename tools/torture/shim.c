@@ -5,6 +5,7 @@
  *   SHIM_STICKY  1: and all after it, as on a disk that stays full
  *   SHIM_ERROR   ENOSPC, EIO, EINTR, EACCES, or `short`: half of a write or read
  *   SHIM_UNDER   only files under this folder count (paths as they are given)
+ *   SHIM_PLAIN   1: there is no io_uring, so that its reads and writes are calls that can fail
  *   SHIM_COUNT   file that receives the number of such calls at the end
  *
  * Allocations count when the program or a library that reports failure makes them (libraries of
@@ -23,6 +24,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { BLOCK = 4096 };
 
 static const char *call, *under, *count_path;
 static long nth;
@@ -156,12 +159,32 @@ ssize_t read(int fd, void *data, size_t n)
     return is_short ? real(fd, data, n / 2 + 1) : -1;
 }
 
+/* Of what is read or written past the page cache, whole blocks. */
+static size_t half(size_t n)
+{
+    return n >= 2 * BLOCK ? n / 2 / BLOCK * BLOCK : n / 2 + 1;
+}
+
 ssize_t pread(int fd, void *data, size_t n, off_t at)
 {
     REAL(ssize_t, "pread", int, void *, size_t, off_t);
     if (!fails("read", n > 0 && fd_is_under(fd)))
         return real(fd, data, n, at);
-    return is_short ? real(fd, data, n / 2 + 1, at) : -1;
+    return is_short ? real(fd, data, half(n), at) : -1;
+}
+
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+{
+    REAL(ssize_t, "pwrite", int, const void *, size_t, off_t);
+    if (!fails("write", n > 0 && fd_is_under(fd)))
+        return real(fd, data, n, at);
+    return is_short ? real(fd, data, half(n), at) : -1;
+}
+
+int io_uring_queue_init(unsigned n_entries, void *ring, unsigned flags)
+{
+    REAL(int, "io_uring_queue_init", unsigned, void *, unsigned);
+    return getenv("SHIM_PLAIN") || !real ? -ENOSYS : real(n_entries, ring, flags);
 }
 
 int fsync(int fd)

@@ -46,6 +46,9 @@ device: cpu
 device_memory: 256MiB
 host_memory: 256MiB
 """
+# Weights, states and saved activations are in files of a folder while it trains.
+DISK = ["offload_folder={disk}", "offload_optimizer=disk", "offload_param=disk",
+        "activation_offloading=disk"]
 
 
 class Result:

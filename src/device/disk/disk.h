@@ -56,13 +56,35 @@ int64_t disk_file_bytes(struct disk *d, const void *base);
 enum status disk_copy(struct disk *d, struct place to, struct place from,
                       int64_t n_bytes) MUST_CHECK;
 
-/* How fast bytes come and go, measured on a file of a few MiB in a fraction of a second; unaligned:
- * from memory that is not aligned for it. Both zero where there is no room for the file. */
+/* How fast bytes come and go, from memory that is not aligned for it, as little of it is. All zero
+ * where there is no room for a file. */
 struct disk_rates {
-    double read, written;     /* bytes per second */
-    double read_s, written_s; /* of a small copy, on top of its bytes */
+    double read, written;                   /* bytes per second */
+    double read_in_turns, written_in_turns; /* the same where copies of both kinds alternate */
+    double read_s, written_s;               /* of a small copy, on top of its bytes */
 };
-enum status disk_measure(struct disk *d, bool unaligned, struct disk_rates *out) MUST_CHECK;
+/* For a moment: a file of a few MiB in a fraction of a second. */
+enum status disk_measure(struct disk *d, struct disk_rates *out) MUST_CHECK;
+/* Files that it is measured with are no larger. */
+#define DISK_MEASURED_MOST ((int64_t)2 << 30)
+/* What it keeps up when it holds so many bytes: for seconds, past its caches. *rates are those of
+ * disk_measure; the latencies stay. */
+enum status disk_measure_long(struct disk *d, int64_t n_bytes, struct disk_rates *rates) MUST_CHECK;
+
+/* Rates that were measured before, with at least as many bytes, kept in the folder; false: there
+ * are none. */
+bool disk_rates_load(const struct disk *d, const char *folder, int64_t n_bytes,
+                     struct disk_rates *out);
+/* A folder that cannot be written costs the next process its seconds, no more. */
+void disk_rates_store(const struct disk *d, const char *folder, int64_t n_bytes,
+                      const struct disk_rates *rates);
+
+/* What copies of the queue and of tasks came to so far. */
+struct disk_traffic {
+    int64_t n_read, n_written;
+    double read_s, written_s; /* while they were made */
+};
+void disk_traffic(struct disk *d, struct disk_traffic *out);
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
@@ -91,6 +113,22 @@ void disk_task_run(void *task);
 void disk_fail_after(int64_t n, bool write, int error);
 /* Disks that are opened from now on do without io_uring. */
 void disk_use_threads(bool on);
+
+/* Seconds of waiting after which a disk is said to be slow, and again after as many; 0: as usual.
+ */
+void disk_set_patience(double seconds);
+
+/* A disk that is as slow as this. Its seconds pass on a clock of their own, which stands still but
+ * for requests: nobody waits for them, and they do not depend on the machine. */
+struct disk_pretence {
+    double read, written; /* bytes per second */
+    int64_t cache_bytes;  /* so many are written ... */
+    double cached;        /* ... at this rate first */
+    double turn_s;        /* from reading to writing and back */
+};
+void disk_pretend(const struct disk_pretence *p); /* NULL: disks are what they are */
+/* Requests are made only when waiting has been said to take long so many times more; 0: at once. */
+void disk_stall(int n_times);
 
 #ifdef __cplusplus
 }

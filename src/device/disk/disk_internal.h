@@ -4,7 +4,9 @@
  *   file.c      allocations as files
  *   transfer.c  ranges of bytes cut into pieces of blocks, through buffers where they have to
  *   port.c      pieces read and written: by io_uring, or one at a time
- *   rates.c     how fast it is
+ *   rates.c     how fast it is for a moment
+ *   endurance.c how fast it is when it is kept at it
+ *   kept.c      rates between processes
  *   queue.c     the thread that makes copies in their order
  */
 #ifndef SNUG_DEVICE_DISK_DISK_INTERNAL_H
@@ -91,7 +93,8 @@ struct disk {
     pthread_mutex_t port_lock; /* of the port */
     struct queue_state *queue; /* NULL: its thread was not needed so far */
     VEC(struct disk_task *) tasks;
-    enum status failed; /* of copies that nobody waited for one by one; under port_lock */
+    struct disk_traffic traffic; /* under port_lock */
+    enum status failed;          /* of copies that nobody waited for one by one; under port_lock */
     char message[400];
 };
 
@@ -104,6 +107,24 @@ enum status folder_prepare(const char *folder) MUST_CHECK;
 bool folder_is_memory(const char *folder);
 /* A new file in the folder, locked by this process; its path is still there. */
 enum status folder_new_file(const char *folder, int *fd, bool *direct, char **path) MUST_CHECK;
+
+/* port.c: the clock, or the one of a disk that is pretended */
+double disk_now(void);
+/* Somebody was told that a disk is slow: for disk_stall. */
+void port_note_slow(void);
+
+/* rates.c: a file with memory beside it, for copies that are timed */
+struct disk_trial {
+    struct disk *disk;
+    struct memory file, memory;
+};
+/* n_bytes is a multiple of the memory's, both of DISK_BLOCK. */
+enum status disk_trial_open(struct disk_trial *t, struct disk *d, int64_t n_file,
+                            int64_t n_memory) MUST_CHECK;
+void disk_trial_close(struct disk_trial *t);
+/* A copy between places of the two; memory is not aligned as blocks are. */
+enum status disk_trial_copy(const struct disk_trial *t, bool write, int64_t at, int64_t n_bytes,
+                            double *seconds) MUST_CHECK;
 
 /* queue.c */
 void queue_close(struct disk *d);

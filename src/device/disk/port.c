@@ -7,12 +7,14 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef SNUG_HAS_URING
 #include <liburing.h>
 #endif
 
+#include "base/machine.h"
 #include "device/disk/disk_internal.h"
 
 /* ---- faults for tests ------------------------------------------------------------------------ */
@@ -33,6 +35,72 @@ static int injected(bool write)
     if (atomic_load(&fail_in) == 0 || atomic_load(&fail_write) != write)
         return 0;
     return atomic_fetch_sub(&fail_in, 1) == 1 ? atomic_load(&fail_error) : 0;
+}
+
+/* ---- slowness for tests ---------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    bool on, wrote;
+    struct disk_pretence is;
+    int64_t n_written;
+    double now;
+} pretence = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void disk_pretend(const struct disk_pretence *p)
+{
+    (void)pthread_mutex_lock(&pretence.lock);
+    pretence.on = p != NULL;
+    pretence.is = p ? *p : (struct disk_pretence){0};
+    pretence.n_written = 0;
+    pretence.wrote = false;
+    pretence.now = 0;
+    (void)pthread_mutex_unlock(&pretence.lock);
+}
+
+static atomic_int n_said, stalled_until;
+
+void disk_stall(int n_times)
+{
+    atomic_store(&stalled_until, n_times > 0 ? atomic_load(&n_said) + n_times : 0);
+}
+
+void port_note_slow(void)
+{
+    atomic_fetch_add(&n_said, 1);
+}
+
+static void stall(void)
+{
+    while (atomic_load(&n_said) < atomic_load(&stalled_until))
+        (void)nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+double disk_now(void)
+{
+    (void)pthread_mutex_lock(&pretence.lock);
+    double now = pretence.on ? pretence.now : now_s();
+    (void)pthread_mutex_unlock(&pretence.lock);
+    return now;
+}
+
+static double pretended(const struct piece *x)
+{
+    bool cached = x->write && pretence.n_written < pretence.is.cache_bytes;
+    double rate = cached ? pretence.is.cached : x->write ? pretence.is.written : pretence.is.read;
+    double turn = x->write != pretence.wrote ? pretence.is.turn_s : 0;
+    pretence.wrote = x->write;
+    pretence.n_written += x->write ? x->n_bytes : 0;
+    return (double)x->n_bytes / rate + turn;
+}
+
+static void slow_down(const struct piece *x)
+{
+    stall();
+    (void)pthread_mutex_lock(&pretence.lock);
+    if (pretence.on)
+        pretence.now += pretended(x);
+    (void)pthread_mutex_unlock(&pretence.lock);
 }
 
 /* ---- one at a time --------------------------------------------------------------------------- */
@@ -58,6 +126,7 @@ static int run_plainly(const struct piece *x)
 int piece_run(const struct piece *x)
 {
     int error = injected(x->write);
+    slow_down(x);
     return error ? error : run_plainly(x);
 }
 
@@ -198,6 +267,7 @@ void port_close(struct disk_port *p)
 void port_start(struct disk_port *p, int slot, const struct piece *x)
 {
     int error = injected(x->write);
+    slow_down(x);
     p->pending[slot] = error || !p->io || !io_start(p->io, slot, x);
     if (error)
         p->results[slot] = -error;

@@ -13,7 +13,16 @@
 #include "base/machine.h"
 #include "device/disk/disk_internal.h"
 
-enum { N_REQUESTS = 256, PATIENCE_S = 30 };
+enum { N_REQUESTS = 256 };
+
+/* Seconds after which whoever waits hears why. */
+#define PATIENCE_S 30.0
+static _Atomic double patience_s = PATIENCE_S;
+
+void disk_set_patience(double seconds)
+{
+    patience_s = seconds > 0 ? seconds : PATIENCE_S;
+}
 
 struct queue_state {
     pthread_t thread;
@@ -34,6 +43,26 @@ static void note_failure(struct disk *d, enum status status)
     (void)snprintf(d->message, sizeof(d->message), "%s", status_message());
 }
 
+/* A copy of the queue or of a task. */
+static void make_copy(struct disk *d, const struct file_range *r)
+{
+    (void)pthread_mutex_lock(&d->port_lock);
+    double start = disk_now();
+    if (d->failed == OK)
+        note_failure(d, transfer(&d->port, r));
+    double seconds = disk_now() - start;
+    *(r->write ? &d->traffic.n_written : &d->traffic.n_read) += r->n_bytes;
+    *(r->write ? &d->traffic.written_s : &d->traffic.read_s) += seconds;
+    (void)pthread_mutex_unlock(&d->port_lock);
+}
+
+void disk_traffic(struct disk *d, struct disk_traffic *out)
+{
+    (void)pthread_mutex_lock(&d->port_lock);
+    *out = d->traffic;
+    (void)pthread_mutex_unlock(&d->port_lock);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void *work(void *user)
@@ -48,10 +77,7 @@ static void *work(void *user)
             break;
         struct file_range r = q->requests[q->n_done % N_REQUESTS];
         (void)pthread_mutex_unlock(&q->lock);
-        (void)pthread_mutex_lock(&d->port_lock);
-        if (d->failed == OK)
-            note_failure(d, transfer(&d->port, &r));
-        (void)pthread_mutex_unlock(&d->port_lock);
+        make_copy(d, &r);
         (void)pthread_mutex_lock(&q->lock);
         q->n_done++;
         (void)pthread_cond_broadcast(&q->done);
@@ -130,6 +156,13 @@ static void say_that_it_takes_long(const struct disk *d, double since)
 {
     log_warn("offload_folder: the disk of '%s' has kept the step waiting for %.0f s", d->folder,
              now_s() - since);
+    port_note_slow();
+}
+
+static struct timespec later(struct timespec t, double seconds)
+{
+    long whole = (long)seconds, nanoseconds = t.tv_nsec + (long)(1e9 * (seconds - (double)whole));
+    return (struct timespec){t.tv_sec + whole + nanoseconds / 1000000000, nanoseconds % 1000000000};
 }
 
 /* Until so many copies are made. The lock is held. */
@@ -140,7 +173,7 @@ static void wait_for(struct disk *d, int64_t n_copies)
     while (q->n_done < n_copies) {
         struct timespec until;
         (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += PATIENCE_S;
+        until = later(until, patience_s);
         if (pthread_cond_timedwait(&q->done, &q->lock, &until) == ETIMEDOUT)
             say_that_it_takes_long(d, since);
     }
@@ -224,9 +257,5 @@ enum status disk_task(struct disk *d, struct place to, struct place from, int64_
 void disk_task_run(void *user)
 {
     struct disk_task *t = user;
-    struct disk *d = t->disk;
-    (void)pthread_mutex_lock(&d->port_lock);
-    if (d->failed == OK)
-        note_failure(d, transfer(&d->port, &t->range));
-    (void)pthread_mutex_unlock(&d->port_lock);
+    make_copy(t->disk, &t->range);
 }

@@ -6,7 +6,7 @@ const CLASSES = ["frozen", "weights", "masters", "optimizer", "gradients", "acti
 const CURVE_MS = 2000; // between two readings of the curve
 const SILENT_MS = 5000; // without a word the server is gone
 
-let state = null, curve = null, timeline = null, curveAt = 0, heardAt = 0, runId = "", curveStep = -1;
+let state = null, curve = null, timeline = null, curveAt = 0, heardAt = 0, runId = "", curveStep = -1, samplesSeen = -1;
 let token = new URLSearchParams(location.hash.slice(1)).get("token") || sessionStorage.getItem("token") || "";
 if (token) sessionStorage.setItem("token", token);
 if (location.hash) history.replaceState(null, "", location.pathname); // not to be seen over a shoulder
@@ -309,6 +309,16 @@ function show() {
   }));
 }
 
+function showSamples(samples) {
+  byId("samples").hidden = samples.length === 0;
+  byId("sample-list").replaceChildren(...samples.slice().reverse().map(s => {
+    const li = element("li"), text = element("p");
+    text.append(element("strong", s.prompt), s.text);
+    li.append(element("small", `step ${countText(s.step)}, ${new Date(1000 * s.time).toLocaleTimeString()}`), text);
+    return li;
+  }));
+}
+
 /* ---- the server ---- */
 
 const get = path => fetch(path).then(r => r.ok ? r.json() : null);
@@ -321,6 +331,14 @@ async function takeCurve() {
   showCurve();
 }
 
+async function takeSamples() {
+  if (state.samples === samplesSeen) return;
+  const seen = state.samples, samples = await get("samples");
+  if (!samples) return;
+  samplesSeen = seen;
+  showSamples(samples);
+}
+
 async function take(text) {
   const next = JSON.parse(text);
   heardAt = performance.now();
@@ -331,12 +349,14 @@ async function take(text) {
   if (id !== runId) { // another run in the folder, or another plan of it
     runId = id;
     curveStep = -1;
+    samplesSeen = -1;
     timeline = await get("timeline");
     byId("tiers").replaceChildren();
     byId("config").textContent = await fetch("config").then(r => r.text());
   }
   show();
   await takeCurve();
+  await takeSamples();
 }
 
 function listen() {

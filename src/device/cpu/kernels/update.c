@@ -182,6 +182,15 @@ struct updating {
     bool any_random;
 };
 
+/* As floats: where it is stored, or in the buffer. */
+static const float *gradient_block(const struct update *u, int64_t at, int64_t n, float *buffer)
+{
+    if (!u->factors)
+        return block_read(u->grad, at, n, buffer);
+    update_factors_block(u->factors, u->draw.first_element + at, n, buffer);
+    return buffer;
+}
+
 static void update_block(const void *job, int64_t at, int64_t n)
 {
     const struct update *u = ((const struct updating *)job)->u;
@@ -189,7 +198,7 @@ static void update_block(const void *job, int64_t at, int64_t n)
     float buffer[UPDATE_STREAMS][CPU_BLOCK], g_buffer[CPU_BLOCK];
     float *block[UPDATE_STREAMS] = {NULL};
     uint32_t bits[CPU_BLOCK];
-    const float *g = block_read(u->grad, at, n, g_buffer);
+    const float *g = gradient_block(u, at, n, g_buffer);
     for (int i = 0; i < u->n_streams; i++) {
         if (!u->streams[i].is_image)
             block[i] = open_block(&u->streams[i], at, n, buffer[i]);
@@ -217,5 +226,5 @@ void update_run(const struct kernel_ctx *x, const struct update *u)
     struct updating job = {.u = u};
     for (int i = 0; i < u->n_streams; i++)
         job.any_random |= is_random(&u->streams[i], u->draw.seed);
-    cpu_each_block(x, shape_elems(&u->grad->shape), update_block, &job);
+    cpu_each_block(x, shape_elems(&u->streams[0].in->shape), update_block, &job);
 }

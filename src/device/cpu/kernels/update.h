@@ -10,6 +10,7 @@
 
 #include "base/dynamic_map.h"
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/kernels/update_factors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,7 @@ struct update {
     const struct update_stream *streams;
     int n_streams;
     const struct tensor *grad;
+    const struct update_factors *factors; /* what the gradient is made of; NULL: it is `grad` */
     update_rule *apply;
     const void *rule;
     struct update_draw draw;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "device/cpu/support/ref.h"
+#include "ops/update_support.h"
 
 enum { MOST_STATES = 2 };
 
@@ -25,6 +26,26 @@ int update_lr_input(const struct op_call *c, int n_states)
     return 2 + n_states * (is_coded(c, n_states) ? 2 : 1);
 }
 
+/* A master is the last of the outputs: the parameter and the states' tensors are as many as there
+ * are inputs before lr, but one. */
+static bool has_master(const struct op_call *c, int lr)
+{
+    return c->n_out == lr;
+}
+
+/* NULL: the gradient is an input. */
+static const struct update_factors *factors_of(const struct op_call *c, int lr,
+                                               struct update_factors *f)
+{
+    int x = lr + 3;
+    if (has_master(c, lr) || c->n_in <= x)
+        return NULL;
+    enum dtype dtype = (enum dtype)call_int(c, CODED_FACTOR_DTYPE);
+    *f = (struct update_factors){
+        .dy = &c->in[1], .x = &c->in[x], .dtype = dtype == DTYPE_NONE ? c->in[1].dtype : dtype};
+    return f;
+}
+
 static void add_state(struct call_streams *s, const struct op_call *c, int i, bool coded,
                       const struct dynamic_map *maps)
 {
@@ -43,13 +64,13 @@ static void streams_of(struct call_streams *s, const struct op_call *c, int n_st
                        struct dynamic_map *maps)
 {
     int master = lr + 3;
-    bool has_master = c->n_in > master, coded = is_coded(c, n_states);
+    bool mastered = has_master(c, lr), coded = is_coded(c, n_states);
     *s = (struct call_streams){.n = 1};
     s->list[0] =
         (struct update_stream){.in = &c->in[0], .out = &c->out[0], .rounding = ROUND_PARAM};
-    if (has_master)
+    if (mastered)
         s->list[0] = (struct update_stream){.in = &c->in[master], .out = &c->out[c->n_out - 1]};
-    bool split = has_master && c->in[master].dtype == DTYPE_U8;
+    bool split = mastered && c->in[master].dtype == DTYPE_U8;
     if (split) {
         s->list[0].rounding = ROUND_PARAM;
         s->list[0].upper_in = &c->in[0];
@@ -60,7 +81,7 @@ static void streams_of(struct call_streams *s, const struct op_call *c, int n_st
             maps[i] = dynamic_map_make(i == 0);
         add_state(s, c, i, coded, maps);
     }
-    if (has_master && !split)
+    if (mastered && !split)
         s->list[s->n++] =
             (struct update_stream){.in = &c->in[0], .out = &c->out[0], .is_image = true};
 }
@@ -83,11 +104,13 @@ enum status update_call_run(const struct kernel_ctx *x, const struct op_call *c,
                             int lr, update_rule *apply, const void *rule)
 {
     struct call_streams s;
+    struct update_factors factors;
     streams_of(&s, c, n_states, lr, x->workspace);
     const struct update u = {
         .streams = s.list,
         .n_streams = s.n,
         .grad = &c->in[1],
+        .factors = factors_of(c, lr, &factors),
         .apply = apply,
         .rule = rule,
         .draw = draw_of(c, lr),
@@ -153,13 +176,17 @@ static void reference_block(const struct reference *r, int64_t at, int64_t n)
     double x[MOST_STATES][DYNAMIC_BLOCK];
     const struct call_streams *s = &r->streams;
     const struct update_draw draw = draw_of(r->c, r->lr);
+    struct update_factors f;
+    const struct update_factors *factors = factors_of(r->c, r->lr, &f);
     for (int k = 0; k < r->n_states; k++)
         update_read(&s->list[1 + k], at, n, x[k]);
     for (int64_t i = 0; i < n; i++) {
         double p = update_get(&s->list[0], at + i), state[MOST_STATES] = {0};
         for (int k = 0; k < r->n_states; k++)
             state[k] = x[k][i];
-        r->apply(r->c, r->rule, at + i, ref_get(&r->c->in[1], at + i), &p, state);
+        double grad = factors ? update_factors_get(factors, draw.first_element + at + i)
+                              : ref_get(&r->c->in[1], at + i);
+        r->apply(r->c, r->rule, at + i, grad, &p, state);
         for (int k = 0; k < r->n_states; k++)
             x[k][i] = state[k];
         update_set(&s->list[0], at + i, p, &draw);

@@ -3,6 +3,7 @@
  * They have the same inputs in the same order (optim/updates.c): parameter, gradient, the states,
  * each one tensor or codes and their scales, lr, step, scale, and a master where there is one; the
  * outputs are the parameter, the states' tensors and the master. The last attribute is the seed.
+ * Where the gradient is a product, dy is in its place and x comes last.
  * The first state is coded by the signed map, the second by the unsigned one.
  */
 #ifndef SNUG_DEVICE_CPU_KERNELS_UPDATE_CALL_H

@@ -1,4 +1,5 @@
-/* adamw_8bit.cu: AdamW with states in 8-bit codes, on the parameter itself or on its master. */
+/* adamw_8bit.cu: AdamW with states in 8-bit codes, on the parameter itself or on its master,
+ * or by a gradient that is a product. */
 #include "device/cuda/kernels/adamw_rule.cuh"
 #include "device/cuda/kernels/coded.cuh"
 
@@ -28,14 +29,12 @@ struct adamw_shares_rule : adamw_rule {
     }
 };
 
-typedef coded<adamw_shares_rule> coded_adamw;
-
-extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
-                                             const struct op_call *const *calls, int n)
+template <typename RULE>
+static enum status update_all(const struct kernel_ctx *x, const struct op_call *const *calls, int n)
 {
-    struct update_launch<coded_adamw> l;
+    struct update_launch<RULE> l;
     l.x = x;
-    l.pick = pick_coded<coded_adamw>;
+    l.pick = pick_coded<RULE>;
     l.shared_bytes = coded_shared_bytes;
     l.args.n_tensors = 0;
     l.args.n_chunks = 0;
@@ -47,6 +46,12 @@ extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
     return update_flush(&l);
 }
 
+extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
+                                             const struct op_call *const *calls, int n)
+{
+    return update_all<coded<adamw_shares_rule>>(x, calls, n);
+}
+
 static enum status coded_run(const struct kernel_ctx *x, const struct op_call *c)
 {
     return cuda_batch_adamw_8bit(x, &c, 1);
@@ -55,3 +60,10 @@ static enum status coded_run(const struct kernel_ctx *x, const struct op_call *c
 CUDA_RUN(adamw_8bit, warps, coded_run)
 
 CUDA_RUN(adamw_8bit_master, warps, coded_run)
+
+static enum status product_run(const struct kernel_ctx *x, const struct op_call *c)
+{
+    return update_all<factored<adamw_shares_rule>>(x, &c, 1);
+}
+
+CUDA_RUN(adamw_8bit_product, warps, product_run)
