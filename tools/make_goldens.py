@@ -82,6 +82,9 @@ def configs():
                                  rope_parameters=PLAIN_ROPE),
         "gemma3": t.Gemma3TextConfig(**GEMMA, rope_parameters={
             "full_attention": dict(rope_type="linear", factor=4.0, rope_theta=1e6), "sliding_attention": PLAIN_ROPE}),
+        # Low enough to cut queries, keys and values.
+        "olmoe_clip": t.OlmoeConfig(**{**MIXTURE, "intermediate_size": 8, "num_hidden_layers": 1}, pad_token_id=None,
+                                    num_experts=2, num_experts_per_tok=1, clip_qkv=0.8, rope_parameters=PLAIN_ROPE),
     }
 
 

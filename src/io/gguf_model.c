@@ -88,6 +88,8 @@ static enum status check_llama(const struct model *m, const struct gguf_family *
         return no_form(m, "its head is not the embedding (tie_word_embeddings: true)");
     if (c->gate->op == OP_relu2_gate)
         return no_form(m, "hidden_act is relu2");
+    if (c->qkv_clip > 0)
+        return no_form(m, "clip_qkv is set");
     if (c->traits->norms->before_out && c->out_bias)
         return no_form(m, "attention_bias is true");
     if (fabs(c->query_scalar - scalar) > 1e-6)

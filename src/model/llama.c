@@ -113,6 +113,8 @@ static value_id attention(struct parts *p, value_id x, const struct tables *tabl
         c->traits->query_norm == QUERY_NORM_WHOLE ? project_normed(p, x) : project_together(p, x);
     if (c->traits->query_norm == QUERY_NORM_HEAD)
         qkv = norm_heads(p, qkv);
+    if (c->qkv_clip > 0)
+        qkv = build(p->b, OP_clamp, IN(qkv), ATTRS({.name = "limit", .f = c->qkv_clip}));
     if (layer->rotates)
         qkv = rotate(p, qkv, tables);
     struct attention_spec s = {.heads = c->heads,

@@ -64,7 +64,7 @@ struct llama_traits {
     /* keys that are read */
     bool qkv_bias;             /* always (Qwen2); else attention_bias decides */
     bool has_qkv_bias;         /* qkv_bias, true unless given */
-    bool has_qkv_clip;         /* clip_qkv: only null is supported */
+    bool has_qkv_clip;         /* clip_qkv */
     bool has_attention_bias;   /* attention_bias: q, k, v and the output projection */
     bool has_mlp_bias;         /* mlp_bias */
     bool kv_heads_required;    /* absent would mean a number made for one model size */
@@ -101,6 +101,7 @@ struct llama_config {
     double norm_epsilon, init_std, attention_dropout, residual_dropout;
     double query_scalar;             /* scores are divided by its root */
     double attention_cap, logit_cap; /* 0: none */
+    double qkv_clip;                 /* queries, keys and values lie within +-this; 0: anywhere */
     bool qkv_bias, out_bias, mlp_bias;
     struct rope rope, local_rope; /* local: of the layers that slide, where traits have it */
     int64_t window;               /* sliding_window; 0: none */

@@ -224,7 +224,7 @@ static void parse_features(struct model *m, struct llama_config *c, struct keys 
     c->out_bias = bias;
     c->mlp_bias = t->has_mlp_bias && keys_bool(k, "mlp_bias", false);
     if (t->has_qkv_clip && keys_has(k, "clip_qkv"))
-        KEYS_FAIL(k, "clip_qkv", ERR_UNSUPPORTED, "key 'clip_qkv': only null is supported");
+        c->qkv_clip = keys_float(k, "clip_qkv", 0, 1e-6, 1e6);
     c->norm_epsilon = keys_float(k, "rms_norm_eps", t->norm_epsilon, 0, 1);
     c->init_std = keys_float(k, "initializer_range", 0.02, 0, 100);
     m->language.tied = keys_bool(k, "tie_word_embeddings", t->tied);
@@ -332,6 +332,8 @@ static int export_features(const struct model *m, json_t *o)
         bad |= export_query_scalar(o, c->query_scalar);
     if (t->has_attention_cap)
         bad |= export_cap(o, "attn_logit_softcapping", c->attention_cap);
+    if (t->has_qkv_clip)
+        bad |= export_cap(o, "clip_qkv", c->qkv_clip);
     if (t->has_logit_cap)
         bad |= export_cap(o, "final_logit_softcapping", c->logit_cap);
     return bad;

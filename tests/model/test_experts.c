@@ -93,7 +93,7 @@ static const struct {
      "mlp_only_layers"},
     {SMALL("qwen2_moe") ", \"num_experts\": 8, \"moe_intermediate_size\": 16}",
      "shared_expert_intermediate_size"},
-    {SMALL("olmoe") ", \"num_experts\": 8, \"clip_qkv\": 8.0}", "clip_qkv"},
+    {SMALL("olmoe") ", \"num_experts\": 8, \"clip_qkv\": -8.0}", "clip_qkv"},
     {"{\"model_type\": \"moe\", \"hidden_size\": 12, \"num_hidden_layers\": 1,"
      "\"num_attention_heads\": 4, \"vocab_size\": 97, \"max_position_embeddings\": 8,"
      "\"num_experts\": 2}",

@@ -193,6 +193,14 @@ static void label_smoothing_and_z_loss_equal_those_of_torch(void **state)
         check_training(golden_names[i], &r, "smooth_loss", "smooth_grad", 1e-5);
 }
 
+static void queries_keys_and_values_are_clipped(void **state)
+{
+    struct model_request r = request(MODEL_TRAIN, DTYPE_F32);
+    (void)state;
+    check_logits("olmoe_clip", "config.json", DTYPE_F64, 5e-7);
+    check_training("olmoe_clip", &r, "loss", "grad", 1e-5);
+}
+
 /* Weights and activations are rounded: in double as PyTorch does, and in f32 the same way where no
  * number is next to the middle between two, as in the golden batch. */
 static void a_bitnet_is_what_transformers_computes(void **state)
@@ -328,6 +336,7 @@ int main(void)
         cmocka_unit_test(logits_in_double_are_closer_still),
         cmocka_unit_test(loss_and_every_gradient_equal_those_of_transformers),
         cmocka_unit_test(gradients_in_double_are_closer_still),
+        cmocka_unit_test(queries_keys_and_values_are_clipped),
         cmocka_unit_test(a_bitnet_is_what_transformers_computes),
         cmocka_unit_test(label_smoothing_and_z_loss_equal_those_of_torch),
         cmocka_unit_test(decoding_with_a_cache_gives_the_same_logits),

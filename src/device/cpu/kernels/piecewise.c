@@ -101,6 +101,8 @@ PIECEWISE(abs_grad, b > 0.0f ? a : b < 0.0f ? -a : 0.0f, b > 0.0 ? a : b < 0.0 ?
 PIECEWISE(huber, fabsf(a) <= s ? 0.5f * a * a : s * (fabsf(a) - 0.5f * s),
           fabs(a) <= s ? 0.5 * a * a : s * (fabs(a) - 0.5 * s))
 PIECEWISE(huber_grad, a *(b > s ? s : b < -s ? -s : b), a *(b > s ? s : b < -s ? -s : b))
+PIECEWISE(clamp, a > s ? s : a < -s ? -s : a, a > s ? s : a < -s ? -s : a)
+PIECEWISE(clamp_grad, fabsf(b) <= s ? a : 0.0f, fabs(b) <= s ? a : 0.0)
 PIECEWISE(nan_to_zero, isnan(a) ? 0.0f : a, isnan(a) ? 0.0 : a)
 PIECEWISE(nan_to_zero_grad, isnan(b) ? 0.0f : a, isnan(b) ? 0.0 : a)
 PIECEWISE(minimum, a < b || isnan(a) ? a : b, a < b || isnan(a) ? a : b)
