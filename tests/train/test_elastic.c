@@ -276,7 +276,7 @@ static void budgets_come_to_need_the_disk_and_no_longer(void **state)
     double plain[N_STEPS], elastic[N_STEPS];
     struct scratch scratch;
     (void)state;
-    if (SNUG_ASAN)
+    if (SNUG_ASAN || SNUG_TSAN)
         skip(); /* a sanitizer takes now more of the host's memory, now less */
     scratch_init(&scratch);
     (void)snprintf(folder, sizeof(folder), "offload_folder=%s/disk", scratch.folder);
