@@ -92,6 +92,8 @@ static void skip(struct walk *w, const struct layout_item *x)
 
 static struct walk walk_of(const struct placed_list *list, const struct layout_item *x)
 {
+    if (list->n == 0) /* there is no memory to point into */
+        return (struct walk){0};
     struct walk w = {list->items, list->items, list->items + list->n};
     skip(&w, x);
     return w;
