@@ -1,6 +1,6 @@
 /* loading.c: what it costs to fill a model: numbers drawn, coded, read from a file.
  *
- *     bench_loading [THREADS [MILLIONS]]      1 and 64 unless told
+ *     bench_loading [THREADS [MILLIONS [NAME]]]      1 and 64 unless told; ways that begin so
  *
  * One line per way: nanoseconds of a processor that an element takes, and the hash of what came
  * out, so that two builds can be compared for their bits too. The file that is read lies in TMPDIR
@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ struct bench {
     struct team *team;
     int n_threads;
     int64_t n_rows;
+    const char *only;
     char folder[64];
     struct model_param p;
     void *dst;            /* room for f32 */
@@ -177,6 +179,8 @@ static enum status measure(struct bench *b)
     double n = (double)shape_elems(&b->p.shape);
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         double best = 1e9;
+        if (i > 0 && strncmp(ways[i].name, b->only, strlen(b->only)) != 0)
+            continue;
         for (int r = 0; r < REPEATS; r++) {
             TRY(ways[i].run(b));
             best = MIN(best, b->took_s);
@@ -193,6 +197,7 @@ int main(int argc, char **argv)
 {
     static const struct hf_piece piece = {"w.weight", 0};
     struct bench b = {.n_threads = argc > 1 ? atoi(argv[1]) : 1};
+    b.only = argc > 3 ? argv[3] : "";
     struct hf_piece own = piece;
     const char *under = getenv("TMPDIR");
     enum status status;

@@ -65,7 +65,7 @@ enum status coded_param_load(struct engine *e, int i, const struct coded_origin 
         struct tensor part;
         TRY_GOTO(find_part(e, i, &m.part[k], &part), out);
         struct tensor host = stage_tensor(e->stage, &part);
-        memcpy(host.data, m.memory[k], (size_t)tensor_bytes(&part));
+        team_copy(o->team, host.data, m.memory[k], tensor_bytes(&part));
         TRY_GOTO(stage_store(e->stage, &part), out);
     }
 out:

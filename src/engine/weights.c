@@ -161,17 +161,37 @@ static enum status fill(struct engine *e, const char *folder, const struct tenso
     return measure_rows(e, to);
 }
 
+enum { ROUND_PIECE = 1 << 16 }; /* elements worth handing to another thread */
+
+struct rounding {
+    const float *from;
+    uint16_t *to;
+    enum dtype dtype;
+};
+
+static void round_some(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct rounding *r = job;
+    (void)thread;
+    if (r->dtype == DTYPE_BF16) {
+        for (int64_t k = first; k < last; k++)
+            r->to[k] = bf16_from_f32(r->from[k]);
+    } else {
+        for (int64_t k = first; k < last; k++)
+            r->to[k] = f16_from_f32(r->from[k]);
+    }
+}
+
 /* weight = master, rounded as updates round it. In the stage both share one buffer: the weight is
- * the narrower, and elements are read before they are written over. */
+ * the narrower, and elements are read before they are written over, by one thread. */
 static enum status round_master(struct engine *e, const struct tensor *master,
                                 const struct tensor *weight)
 {
     struct tensor from, to = stage_tensor(e->stage, weight);
     TRY(stage_fetch(e->stage, master, &from));
-    for (int64_t k = 0; k < shape_elems(&from.shape); k++) {
-        float x = ((const float *)from.data)[k];
-        ((uint16_t *)to.data)[k] = to.dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
-    }
+    struct rounding r = {from.data, to.data, to.dtype};
+    team_run(from.data == to.data ? NULL : e->device->env.team, shape_elems(&from.shape),
+             ROUND_PIECE, round_some, &r);
     return stage_store(e->stage, weight);
 }
 

@@ -1,7 +1,9 @@
 /* weights_read.c: Hugging Face weights into parameters: converted, turned round, coded. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "io/file_hash.h"
 #include "io/weights_convert.h"
 #include "io/weights_internal.h"
@@ -9,8 +11,9 @@
 /* ---- reading ---- */
 
 enum {
-    RUN = 4096,   /* elements converted at a time, on the stack */
-    PIECE = 16384 /* elements worth handing to another thread */
+    RUN = 16384,         /* elements read and converted at a time, on the stack */
+    RUN_BYTES = 8 * RUN, /* the widest */
+    PIECE = 16384        /* elements worth handing to another thread */
 };
 
 /* A tensor of a file on its way into memory. */
@@ -23,38 +26,61 @@ struct reading {
     int64_t channels, inner; /* of rows that change places */
 };
 
-static void read_runs(const void *job, int64_t first, int64_t last, int thread)
+static void convert_runs(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct reading *r = job;
-    int64_t size = dtype_size(r->to);
     (void)thread;
-    for (int64_t k = first; k < last; k++) {
-        double x[RUN];
-        int64_t e = k * RUN, n = MIN((int64_t)RUN, r->n - e);
-        weights_to_double(r->from, r->slab + e * dtype_size(r->from), n, x);
-        weights_from_double(r->to, x, n, r->dst + (r->first + e) * size);
-    }
+    int64_t e = first * RUN, n = MIN(last * RUN, r->n) - e;
+    weights_convert(r->from, r->slab + e * dtype_size(r->from), r->to, n,
+                    r->dst + (r->first + e) * dtype_size(r->to));
 }
 
-/* `n` elements of the file from `begin` on. */
-static enum status read_range(const struct weights *w, struct reading *r, int64_t begin, int64_t n,
-                              struct team *team)
+/* A range of a tensor that threads share: each reads runs of its own, so that a file comes as fast
+ * as the disk or the cache of the system has it. */
+struct ranging {
+    const struct reading *r;
+    struct file_in file;
+    int64_t begin, n; /* elements */
+    atomic_bool *failed;
+};
+
+static enum status range_run(const struct ranging *g, int64_t e)
 {
-    int64_t size = dtype_size(r->from), slab = w->n_slab / size;
-    int64_t offset = r->t->offset + begin * size;
+    const struct reading *r = g->r;
+    unsigned char buffer[RUN_BYTES];
+    int64_t n = MIN((int64_t)RUN, g->n - e), size = dtype_size(r->from);
+    int64_t offset = r->t->offset + (g->begin + e) * size;
+    unsigned char *to = r->dst + e * dtype_size(r->to);
     if (r->from == r->to)
-        return file_read_part(r->t->file, offset, r->dst, (size_t)(n * size));
-    for (r->first = 0; r->first < n; r->first += slab) {
-        r->n = MIN(slab, n - r->first);
-        TRY(file_read_part(r->t->file, offset + r->first * size, w->slab, (size_t)(r->n * size)));
-        team_run(team, (r->n + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
-    }
+        return file_in_read(&g->file, offset, to, (size_t)(n * size));
+    TRY(file_in_read(&g->file, offset, buffer, (size_t)(n * size)));
+    weights_convert(r->from, buffer, r->to, n, to);
     return OK;
 }
 
-static enum status read_plain(const struct weights *w, struct reading *r, struct team *team)
+static void range_runs(const void *job, int64_t first, int64_t last, int thread)
 {
-    return read_range(w, r, 0, r->t->n_elems, team);
+    const struct ranging *g = job;
+    (void)thread;
+    for (int64_t k = first; k < last && !atomic_load(g->failed); k++) {
+        if (range_run(g, k * RUN) != OK)
+            atomic_store(g->failed, true);
+    }
+}
+
+/* `n` elements of the file from `begin` on. What goes wrong on another thread goes wrong again
+ * here, where the message is kept. */
+static enum status read_range(const struct reading *r, int64_t begin, int64_t n, struct team *team)
+{
+    atomic_bool failed = false;
+    struct ranging g = {.r = r, .begin = begin, .n = n, .failed = &failed};
+    TRY(file_in_open(&g.file, r->t->file));
+    enum status status = OK;
+    team_run(team, (n + RUN - 1) / RUN, PIECE / RUN, range_runs, &g);
+    for (int64_t e = 0; e < n && status == OK && atomic_load(&failed); e += RUN)
+        status = range_run(&g, e);
+    file_in_close(&g.file);
+    return status;
 }
 
 enum { TILE_IN = 16, TILE_OUT = 128 };
@@ -138,7 +164,7 @@ static enum status read_piece(const struct weights *w, const struct model_param 
     r->inner = shape_inner(&p->shape, 1);
     if (p->channels)
         return read_rows(w, r, team);
-    return p->transposed ? read_transposed(w, r, team) : read_plain(w, r, team);
+    return p->transposed ? read_transposed(w, r, team) : read_range(r, 0, r->t->n_elems, team);
 }
 
 /* A tensor that is stored as codes, in numbers. */
@@ -158,7 +184,7 @@ static enum status decode_piece(const struct coded_tensor *c, const struct shape
     from.from = DTYPE_F32;
     from.slab = (const unsigned char *)x;
     from.n = n;
-    team_run(team, (n + RUN - 1) / RUN, PIECE / RUN, read_runs, &from);
+    team_run(team, (n + RUN - 1) / RUN, PIECE / RUN, convert_runs, &from);
 out:
     mem_free(x);
     coded_matrix_release(&m);
@@ -207,7 +233,7 @@ static enum status read_run(void *user, int i_piece, int64_t first, int64_t n, f
                         .slab = w->slab};
     BUG_ON(!weights_memory_dtype(r.t->dtype, &r.from));
     if (!c->whole)
-        return read_range(w, &r, first, n, c->team);
+        return read_range(&r, first, n, c->team);
     memcpy(x, c->whole + first, (size_t)n * sizeof(*x));
     return OK;
 }
