@@ -195,18 +195,18 @@ __device__ __forceinline__ void leave_stage(const struct room &room, uint32_t st
 /* Terms from `inside` on become zeros, in every block of the stage. All computing threads. */
 __device__ __forceinline__ void clear_terms(uint32_t stage, int inside)
 {
-    constexpr int row_bytes = SIDE * 2, blocks = GROUPED_STAGE_BYTES / BLOCK_BYTES;
-    for (int at = inside * row_bytes + (int)threadIdx.x * 16; at < BLOCK_BYTES;
-         at += COMPUTING * WARPGROUP * 16) {
+    constexpr int row_bytes = SIDE * 2, at_once = COMPUTING * WARPGROUP * 16;
 #pragma unroll
-        for (int block = 0; block < blocks; block++)
-            asm volatile(
-                "st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(stage + block * BLOCK_BYTES + at),
-                "r"(0)
-                : "memory");
+    for (int from = 0; from < BLOCK_BYTES; from += at_once) {
+        const int at = from + (int)threadIdx.x * 16;
+        if (at < inside * row_bytes)
+            continue;
+#pragma unroll
+        for (int block = 0; block < GROUPED_STAGE_BYTES; block += BLOCK_BYTES)
+            clear_16(stage + block + at);
     }
     stores_before_engines();
-    asm volatile("bar.sync 1, %0;" ::"n"(COMPUTING * WARPGROUP) : "memory");
+    sync_some<1, COMPUTING * WARPGROUP>();
 }
 
 /* Until step `step` of a tile is in the stage, without terms of other groups. */
@@ -227,13 +227,12 @@ template <bool AT, bool BT, typename T>
 __device__ __forceinline__ void multiply(float (&sum)[SUMS], uint32_t stage, uint32_t own_row)
 {
     constexpr uint32_t by_terms = 16 * 2, by_rows = 16 * SIDE * 2; /* to the next 16 terms */
-    const uint64_t a = tile_descriptor(stage + own_row * TERMS * 2, BLOCK_BYTES);
-    const uint64_t b = tile_descriptor(stage + A_BYTES, BLOCK_BYTES);
+    const uint32_t a = stage + own_row * TERMS * 2, b = stage + A_BYTES;
     products_begin();
 #pragma unroll
     for (int k = 0; k < TERMS / 16; k++)
-        wgmma<AT, BT, T>(sum, a + k * ((AT ? by_rows : by_terms) >> 4),
-                         b + k * ((BT ? by_rows : by_terms) >> 4));
+        wgmma<AT, BT, T>(sum, tile_descriptor(a + k * (AT ? by_rows : by_terms), BLOCK_BYTES),
+                         tile_descriptor(b + k * (BT ? by_rows : by_terms), BLOCK_BYTES));
     products_commit();
 }
 

@@ -102,6 +102,18 @@ static __device__ __forceinline__ void stores_before_engines()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* 16 bytes of zeros. */
+static __device__ __forceinline__ void clear_16(uint32_t shared)
+{
+    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(shared), "r"(0) : "memory");
+}
+
+/* A barrier of N threads of the block, whole warps of them; number 0 is __syncthreads'. */
+template <int NUMBER, int N> static __device__ __forceinline__ void sync_some()
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(NUMBER), "n"(N) : "memory");
+}
+
 /* ---- registers ------------------------------------------------------------------------------- */
 
 template <int N> static __device__ __forceinline__ void registers_grow()
