@@ -18,15 +18,10 @@
 namespace
 {
 
-constexpr int TERMS = GROUPED_TERMS, STAGES = WARPGROUPS_STAGES;
-constexpr int SIDE = 64;                      /* of a block of columns, rows of a warpgroup */
-constexpr int BLOCK_BYTES = TERMS * SIDE * 2; /* [64][64] */
-constexpr int A_BYTES = GROUPED_ROWS * TERMS * 2;
+constexpr int TERMS = GROUPED_TERMS;
+constexpr int SIDE = 64;     /* of a block of columns, rows of a warpgroup */
 constexpr int COMPUTING = 2; /* warpgroups; one more copies */
 constexpr int THREADS = (COMPUTING + 1) * WARPGROUP;
-constexpr int SUMS = SIDE * GROUPED_COLUMNS / WARPGROUP;
-/* Of a thread: 40 and 232 are as many as 168 each, which the block begins with. */
-constexpr int COPYING_REGISTERS = 40, COMPUTING_REGISTERS = 232;
 
 static_assert(GROUPED_ROWS == COMPUTING * SIDE && GROUPED_COLUMNS == 256 && TERMS == SIDE, "tiles");
 
@@ -36,6 +31,13 @@ struct product {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+constexpr int STAGES = WARPGROUPS_STAGES;
+constexpr int BLOCK_BYTES = TERMS * SIDE * 2; /* [64][64] */
+constexpr int A_BYTES = GROUPED_ROWS * TERMS * 2;
+constexpr int SUMS = SIDE * GROUPED_COLUMNS / WARPGROUP;
+/* Of a thread: 40 and 232 are as many as 168 each, which the block begins with. */
+constexpr int COPYING_REGISTERS = 40, COMPUTING_REGISTERS = 232;
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
