@@ -16,7 +16,7 @@ struct weights {
     int n_params;
     /* [sum of n_pieces] in the order of the table; first[i] is where parameter i's begin */
     const struct st_tensor **tensors;
-    struct st_tensor *views; /* the same: pieces that are parts of a tensor; NULL: none is */
+    struct st_tensor *views;    /* the same: pieces that are parts of a tensor; NULL: none is */
     struct coded_tensor *coded; /* the same: those that are stored as codes; else all zero */
     int *first;
     bool *used;          /* [st_reader_count] */

@@ -232,6 +232,20 @@ void key_micro_batch_group(void)
             "micro_batch_group=3");
 }
 
+/* A share of what a run needs in which there is more than one plan: plans are told apart by their
+ * time, and on a busy machine one kernel's may hide the others'. */
+static int64_t budget_with_a_choice(int64_t n_bytes)
+{
+    static const int percent[] = {67, 50, 75, 60, 85};
+    for (size_t i = 0; i < ARRAY_LEN(percent); i++) {
+        int64_t budget = n_bytes * percent[i] / 100;
+        if (trial_is_planned(OVERRIDES(LARGE, bytes("device_memory", budget), "plan_rank=2")))
+            return budget;
+    }
+    fail_msg("no budget has a second plan");
+    return 0;
+}
+
 /* The next best plan keeps the budget and has the same losses (that it is another one, and slower,
  * is search/test_search's to show: here kernels are timed, and times differ); there is one where
  * there is something to choose. */
@@ -239,10 +253,11 @@ void key_plan_rank(void)
 {
     struct trial held, best, next;
     TRAIN(&held, LARGE);
-    const char *budget = bytes("device_memory", held.plan.device_needs * 2 / 3);
+    int64_t n_bytes = budget_with_a_choice(held.plan.device_needs);
+    const char *budget = bytes("device_memory", n_bytes);
     TRAIN(&best, LARGE, budget);
     TRAIN(&next, LARGE, budget, "plan_rank=2");
-    assert_true(next.plan.fits && next.plan.device_needs <= held.plan.device_needs * 2 / 3);
+    assert_true(next.plan.fits && next.plan.device_needs <= n_bytes);
     assert_true(trial_same_losses(&best, &next));
     REFUSED("plan_rank is 2, but 1 plan was found", LARGE, "plan_rank=2");
 }

@@ -303,6 +303,16 @@ void trial_refused(const char *part, const char *const *overrides)
     expect_nothing_left(before);
 }
 
+bool trial_is_planned(const char *const *overrides)
+{
+    struct snug_run *run = NULL;
+    struct snug_config *config = trial_config(overrides);
+    bool is_planned = snug_run_open(&run, config, settings(), SNUG_TRAIN) == SNUG_OK;
+    snug_run_close(run);
+    snug_config_free(config);
+    return is_planned;
+}
+
 char *trial_graph(const char *const *overrides)
 {
     struct snug_run *run;

@@ -59,6 +59,8 @@ void trial_evaluate(struct snug_evaluation *e, const char *const *overrides);
 void trial_evaluate_saved(struct snug_evaluation *e, const char *const *overrides);
 /* Fails unless planning or training is refused with a message that holds `part`. */
 void trial_refused(const char *part, const char *const *overrides);
+/* Whether such a run can be planned; what speaks against it is not looked at. */
+bool trial_is_planned(const char *const *overrides);
 /* The graph of a training step; the caller frees it with snug_free. */
 char *trial_graph(const char *const *overrides);
 struct snug_config *trial_config(const char *const *overrides);
