@@ -85,7 +85,8 @@ static void summarise_times(struct loop *l)
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->units_per_s = (double)step_units(l->s) / r->median_step_s;
-    r->mfu = loop_mfu(l, r->median_step_s);
+    bool predicted = l->kinds[true].n > l->kinds[false].n; /* then so is the median step */
+    r->mfu = loop_mfu(l, predicted ? r->median_step_s / r->control.cost_ratio : r->median_step_s);
 }
 
 /* What a profile has found; where there is no memory left for it the run is no worse. */
