@@ -141,18 +141,20 @@ static void close_run(struct opened *o)
     scratch_release(&o->scratch);
 }
 
-static int64_t count_weights(const struct session *s)
+static int64_t count_trained(const struct session *s)
 {
     int64_t n = 0;
     for (int i = 0; i < s->engine.n_params; i++)
-        n += shape_elems(&s->engine.params[i].shape);
+        n += s->engine.params[i].frozen ? 0 : shape_elems(&s->engine.params[i].shape);
     return n;
 }
 
 static void read_weights(struct session *s, float *to)
 {
     for (int i = 0; i < s->engine.n_params; i++) {
-        int64_t n = shape_elems(&s->engine.params[i].shape);
+        int64_t n = s->engine.params[i].frozen ? 0 : shape_elems(&s->engine.params[i].shape);
+        if (n == 0)
+            continue;
         expect_ok(widest_read(&s->engine, i, 0, n, to));
         to += n;
     }
@@ -173,7 +175,7 @@ static float *weights_after(const char *const *more, const int64_t *order, doubl
     state.control.coefficient = coefficient;
     expect_ok(order ? control_step_drawn(&x, &state, 1.0, order) : step_run(&x, &state, 1.0));
     *loss = x.has_sums ? losses_total(&s->predict->io, x.sums) : (double)NAN;
-    *n = count_weights(s);
+    *n = count_trained(s);
     expect_ok(mem_try_array(&weights, (size_t)*n, sizeof(*weights)));
     read_weights(s, weights);
     assert_int_equal(state.n_micro_steps, 4);
