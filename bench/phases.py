@@ -2,7 +2,7 @@
 """Predictive phases, averages and predicted gradients beside plain AdamW at equal time, on real text, over several seeds.
 
     bench/phases.py [--device cpu|cuda] [--config FILE] [--corpus FILE] [--seconds S | --steps N] [--seeds N]
-                    [--settings linear,dmd,rejected,lookahead,ema] [--rate R] [--rates 0.5,1,2,4] [--slow]
+                    [--settings linear,dmd,rejected,lookahead,ema,control] [--micro N --batch N] [--rate R] [--rates 0.5,1,2,4] [--slow]
                     [--build FOLDER] [--runs FOLDER [--parse]] [--name NAME] [--hardware TEXT] [--out FILE] [key=value ...]
 
 Plain AdamW first looks for its own learning rate (--rates times --rate, the first seed; one of them is no search);
@@ -10,11 +10,13 @@ everything after it has that rate. With --slow one more pair has an eighth of it
 is too small. A run has --steps, or as many as plain training takes --seconds for. Each setting has as many fewer as its steps take
 longer, by a trial of a quarter of them (60 at least), and a schedule that ends where it ends. Time is that of the processors on the CPU (others
 may be at work there), with what a run of one step takes off it, and of the clock on a GPU. key=value goes to every run.
+Predicted gradients are of the micro-batches of a step: `micro` is plain training in --micro of them (of a step of --batch
+samples, which is the config's), `control` predicts where that pays, `control_always` whether or not, `control_never` measures only.
 
 On the CPU without a config: the text of `make demo` and a small Llama. On a GPU, within 200 seconds:
 
     tools/make_text_corpus.py build/corpus build/snug 26000000           # real text and its tokens, 13 MB
-    bench/phases.py --build build-cuda --device cuda --config configs/gpt2-124m.yaml --corpus build/corpus/train.bin --seconds 4 \\
+    bench/phases.py --build build-cuda --device cuda --config configs/gpt2-124m.yaml --corpus build/corpus/train.bin --seconds 4 --batch 4 \\
         --rate 6e-4 --rates 1 --name h200-gpt2-124m --hardware H200
 
 Writes bench/results/DATE-NAME-phases.json (or --out) and prints the table.
@@ -42,7 +44,12 @@ SETTINGS = {
     "linear": ["predictive_phases=linear"], "least_squares": ["predictive_phases=least_squares"], "dmd": ["predictive_phases=dmd"],
     "rejected": ["predictive_phases=linear", "jump_z=1000"],
     "lookahead": ["lookahead_steps=5"], "ema": ["ema_decay=0.99"],
+    "micro": [], "control": ["predicted_gradients=residual"],
+    "control_always": ["predicted_gradients=residual", "control_threshold=1e30"],
+    "control_never": ["predicted_gradients=residual", "control_threshold=0"],
 }
+IN_MICRO_BATCHES = ("micro", "control", "control_always", "control_never")
+DEFAULT = "linear,dmd,rejected,lookahead,ema,control,control_always"
 COLUMNS = "| run | rate | steps | evaluation loss of each seed | mean | beside plain | seconds | what it did |\n|---|---|---|---|---|---|---|---|"
 
 
@@ -60,7 +67,9 @@ class Bench:
         self.steps = o.steps
 
     def settings(self, name):
-        words = SETTINGS[name] if name else []
+        words = list(SETTINGS[name]) if name else []
+        if name in IN_MICRO_BATCHES:
+            words += [f"per_device_train_batch_size={self.o.batch // self.o.micro}", f"gradient_accumulation_steps={self.o.micro}"]
         return [*words, *(self.phases if any(w.startswith("predictive_phases") for w in words) else [])]
 
     def run(self, name, steps, rate, seed, words, evaluates=True):
@@ -119,7 +128,8 @@ class Bench:
         words, steps = self.settings(setting), self.steps
         if setting:
             took = self.step_seconds(name, rate, words, min(max(int(TRIAL * steps), TRIAL_STEPS), steps))
-            steps = max(int(steps * min(self.plain_step / took, 1)), 2)
+            most = 4 if setting in IN_MICRO_BATCHES else 1 # else what it takes less is noise
+            steps = max(int(steps * min(self.plain_step / took, most)), 2)
         return [self.run(f"{name}-{seed}", steps, rate, seed, words) for seed in range(1, self.o.seeds + 1)]
 
 
@@ -143,6 +153,10 @@ def did(r):
     if "jumps" in r:
         words += [f"{key} {' '.join(str(x) for x in r['jumps'][key])}" for key in ("accepted", "rejected")]
         words += [f"probes {100 * statistics.mean(r['jumps']['share']):.1f} %"]
+    if "control" in r:
+        c = {key: statistics.mean(x) for key, x in r["control"].items()}
+        words += [f"predicted {100 * c['predicted_steps'] / r['steps']:.0f} % of the steps", f"variance x{c['variance_ratio']:.2f}",
+                  f"cost x{c['cost_ratio']:.2f}", f"measuring {100 * c['share']:.1f} %"]
     return ", ".join(words)
 
 
@@ -165,7 +179,9 @@ def options():
     p.add_argument("--steps", type=int, help="of plain training, instead of --seconds")
     p.add_argument("--calibration", type=int, default=50, help="steps by which --seconds become steps")
     p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--settings", default=",".join(SETTINGS), help="beside plain: " + ", ".join(SETTINGS))
+    p.add_argument("--settings", default=DEFAULT, help="beside plain: " + ", ".join(SETTINGS))
+    p.add_argument("--micro", type=int, default=4, help="micro-batches of a step, for predicted gradients")
+    p.add_argument("--batch", type=int, default=8, help="samples of a step")
     p.add_argument("--rate", type=float, default=2e-3)
     p.add_argument("--rates", default="0.5,1,2,4", help="times --rate, for plain training to choose from")
     p.add_argument("--slow", action="store_true", help="plain and linear at an eighth of the rate too")
