@@ -34,6 +34,7 @@ import time
 
 from adamw_8bit import processor, rounded, text_of
 
+DEMO = pathlib.Path("configs/demo.yaml")
 SMALL = 0.125
 TRIAL, TRIAL_STEPS = 0.25, 60
 MODEL = ["model.hidden_size=64", "model.intermediate_size=192", "model.num_hidden_layers=2", "max_seq_length=64", "num_threads=1"]
@@ -63,7 +64,8 @@ class Bench:
         if not o.config:
             self.words = [*MODEL, *self.words]
         if o.corpus or not o.config:
-            self.words = [f"datasets={o.corpus or text_of(o.build)}", *([] if "val_set_size" in own else ["val_set_size=0.02"]), *self.words]
+            held_out = "val_set_size" in own or "val_set_size" in (o.config or DEMO).read_text()
+            self.words = [f"datasets={o.corpus or text_of(o.build)}", *([] if held_out else ["val_set_size=0.02"]), *self.words]
         self.steps = o.steps
 
     def settings(self, name):
@@ -78,7 +80,7 @@ class Bench:
         kept = folder / "bench.json"
         if self.o.parse and kept.exists():
             return json.loads(kept.read_text())
-        command = [str(self.o.build / "snug"), "train", str(self.o.config or "configs/demo.yaml"), f"output_dir={folder}",
+        command = [str(self.o.build / "snug"), "train", str(self.o.config or DEMO), f"output_dir={folder}",
                    *self.words, f"max_steps={steps}", f"learning_rate={rate:g}", f"seed={seed}",
                    *(["eval_strategy=steps", f"eval_steps={steps}", f"eval_max_batches={self.o.eval_batches}"] if evaluates else ["eval_strategy=no"]),
                    f"warmup_steps={max(steps // 10, 1)}", "save_strategy=no", "report_to=none", "overwrite_output_dir=true", "log_format=quiet", *words]
