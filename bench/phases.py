@@ -9,7 +9,8 @@ Plain AdamW first looks for its own learning rate (--rates times --rate, the fir
 everything after it has that rate. With --slow one more pair has an eighth of it, to show what jumps do where the rate
 is too small. A run has --steps, or as many as plain training takes --seconds for. Each setting has as many fewer as its steps take
 longer, by a trial of a quarter of them (60 at least), and a schedule that ends where it ends. Time is that of the processors on the CPU (others
-may be at work there), with what a run of one step takes off it, and of the clock on a GPU. key=value goes to every run.
+may be at work there, so what a step takes is the quickest tenth of three trials, and what comes between steps its share of
+their time), and of the clock on a GPU. key=value goes to every run.
 Predicted gradients are of the micro-batches of a step: `micro` is plain training in --micro of them (of a step of --batch
 samples, which is the config's), `control` predicts where that pays, `control_always` whether or not, `control_never` measures only.
 
@@ -36,7 +37,7 @@ from adamw_8bit import processor, rounded, text_of
 
 DEMO = pathlib.Path("configs/demo.yaml")
 SMALL = 0.125
-TRIAL, TRIAL_STEPS = 0.25, 60
+TRIAL, TRIAL_STEPS, TRIALS = 0.25, 60, 3
 MODEL = ["model.hidden_size=64", "model.intermediate_size=192", "model.num_hidden_layers=2", "max_seq_length=64", "num_threads=1"]
 PHASES = {"phase_warmup_steps": 60, "full_steps": 40, "correct_steps": 5, "snapshot_count": 5, "snapshot_steps": 5,
           "max_predict_steps": 40, "probe_batches": 8}
@@ -82,7 +83,7 @@ class Bench:
             return json.loads(kept.read_text())
         command = [str(self.o.build / "snug"), "train", str(self.o.config or DEMO), f"output_dir={folder}",
                    *self.words, f"max_steps={steps}", f"learning_rate={rate:g}", f"seed={seed}",
-                   *(["eval_strategy=steps", f"eval_steps={steps}", f"eval_max_batches={self.o.eval_batches}"] if evaluates else ["eval_strategy=no"]),
+                   *(["eval_strategy=steps", f"eval_steps={steps}", f"per_device_eval_batch_size={self.o.batch}", f"eval_max_batches={self.o.eval_batches}"] if evaluates else ["eval_strategy=no"]),
                    f"warmup_steps={max(steps // 10, 1)}", "save_strategy=no", "report_to=none", "overwrite_output_dir=true", "log_format=quiet", *words]
         used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -92,11 +93,13 @@ class Bench:
         lines = [json.loads(line) for line in open(folder / "metrics.jsonl")]
         end, plan = lines[-1], next(x for x in lines if x["kind"] == "plan")
         of_steps = [x["t"] for x in lines if x["kind"] in ("step", "jump", "control")]
+        quick = sorted(x["step_ms"] for x in lines if x["kind"] == "step")
         evals = [x["loss"] for x in lines if x["kind"] == "eval"]
         result = {"steps": steps, "rate": rate, "seed": seed, "whole_seconds": time.monotonic() - began,
                   "processor_seconds": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime,
                   "train_seconds": of_steps[-1] - of_steps[0], "eval_loss": evals[-1] if evals else None,
                   "arena_bytes": end["arena_bytes"], "host_bytes": plan["host_bytes"], "params": plan["params"],
+                  "quick_step": 1e-3 * quick[len(quick) // 10], "share": sum(end.get(key, {}).get("share", 0) for key in ("phases", "control")),
                   "phases": end.get("phases"), "control": end.get("control")}
         kept.write_text(json.dumps(result))
         shown = f"{result['eval_loss']:.4f}" if evals else "none"
@@ -105,11 +108,10 @@ class Bench:
 
     def step_seconds(self, name, rate, words, steps):
         """Of one step, what comes between steps included."""
-        trial = self.run(f"{name}-trial", steps, rate, 1, words, evaluates=False)
         if not self.on_cpu:
-            return trial["train_seconds"] / (steps - 1)
-        one = self.run(f"{name}-one", 1, rate, 1, words, evaluates=False)
-        return (trial["processor_seconds"] - one["processor_seconds"]) / (steps - 1)
+            return self.run(f"{name}-trial", steps, rate, 1, words, evaluates=False)["train_seconds"] / (steps - 1)
+        trials = [self.run(f"{name}-trial-{i}", steps, rate, 1, words, evaluates=False) for i in range(TRIALS)]
+        return min(t["quick_step"] for t in trials) / (1 - statistics.mean(t["share"] for t in trials))
 
     def calibrate(self):
         """How many steps plain training has, and what one of them takes."""

@@ -203,7 +203,7 @@ static void expect_unbiased(double coefficient, const char *const *more)
     int64_t n;
     double loss, first = 0;
     float *plain = weights_after(more, NULL, 0, &n, &loss), *mean;
-    double nearest = INFINITY;
+    double nearest = HUGE_VAL;
     expect_ok(mem_try_array(&mean, (size_t)n, sizeof(*mean)));
     for (int i = 0; i < SUBSETS; i++) {
         float *drawn = weights_after(more, orders[i], coefficient, &n, &loss);
