@@ -131,7 +131,8 @@ class Bench:
         """Runs of every seed. As many steps fewer as those of a trial take longer."""
         words, steps = self.settings(setting), self.steps
         if setting:
-            took = self.step_seconds(name, rate, words, min(max(int(TRIAL * steps), TRIAL_STEPS), steps))
+            cost = self.o.costs.get(setting)
+            took = self.plain_step * cost if cost else self.step_seconds(name, rate, words, min(max(int(TRIAL * steps), TRIAL_STEPS), steps))
             most = 4 if setting in IN_MICRO_BATCHES else 1 # else what it takes less is noise
             steps = max(int(steps * min(self.plain_step / took, most)), 2)
         return [self.run(f"{name}-{seed}", steps, rate, seed, words) for seed in range(1, self.o.seeds + 1)]
@@ -186,6 +187,7 @@ def options():
     p.add_argument("--settings", default=DEFAULT, help="beside plain: " + ", ".join(SETTINGS))
     p.add_argument("--micro", type=int, default=4, help="micro-batches of a step, for predicted gradients")
     p.add_argument("--batch", type=int, default=8, help="samples of a step")
+    p.add_argument("--costs", default="", help="of a step beside a plain one, by setting, instead of trials: micro=1,control=1.02")
     p.add_argument("--rate", type=float, default=2e-3)
     p.add_argument("--rates", default="0.5,1,2,4", help="times --rate, for plain training to choose from")
     p.add_argument("--slow", action="store_true", help="plain and linear at an eighth of the rate too")
@@ -196,6 +198,7 @@ def options():
     p.add_argument("--out", type=pathlib.Path)
     p.add_argument("settings_of_all", nargs="*", metavar="key=value")
     o = p.parse_args()
+    o.costs = {word.split("=")[0]: float(word.split("=")[1]) for word in filter(None, o.costs.split(","))}
     unknown = [s for s in o.settings.split(",") if s and s not in SETTINGS]
     if unknown:
         p.error(f"--settings: there is no {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
