@@ -222,7 +222,7 @@ def main():
         table["linear, an eighth of the rate"] = row(bench, bench.arm("linear-slow", "linear", SMALL * rate), slow)
     report = {"what": "predictive phases, averages and predicted gradients beside plain AdamW at equal time", "date": o.date,
               "hardware": o.hardware, "seconds_are": "processor time" if bench.on_cpu else "wall time", "parameters": plain[0]["params"],
-              "command": "bench/phases.py " + " ".join(sys.argv[1:]), "whole_seconds": round(time.monotonic() - began, 1),
+              "command": "bench/phases.py " + " ".join(w for i, w in enumerate(sys.argv) if i > 0 and not {w, sys.argv[i - 1]} & {"--runs", "--out"}), "whole_seconds": round(time.monotonic() - began, 1),
               "phases": " ".join(bench.phases), "rates": {f"{r * o.rate:g}": x["eval_loss"] for r, x in search.items()}, "runs": rounded(table)}
     path = o.out or pathlib.Path("bench/results") / f"{o.date}-{o.name}-phases.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
