@@ -109,6 +109,24 @@ static void keep_caches(struct stage *s)
         s->plan.home[s->io.caches[i]] = TIER_DEVICE;
 }
 
+/* What is predicted of gradients is written by one program and read by another, at different
+ * places: where it is at hand is said for both. */
+static void keep_predicted(struct stage *s)
+{
+    static const char prefix[] = "predicted.";
+    for (value_id v = 0; (size_t)v < s->graph->values.n; v++) {
+        const struct value *x = graph_value(s->graph, v);
+        if (x->role == ROLE_STATE && x->producer == NODE_NONE &&
+            strncmp(x->name, prefix, sizeof(prefix) - 1) == 0)
+            s->plan.home[v] = TIER_DEVICE;
+    }
+}
+
+static bool has_backward(const struct stage *s)
+{
+    return s->purpose == STAGE_TRAIN || s->purpose == STAGE_PREDICT || s->purpose == STAGE_MEASURE;
+}
+
 enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
@@ -116,12 +134,13 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
         plan_release(&s->plan);
         TRY(group_stage(s, workload_group(s, d)));
         TRY(plan_init(&s->plan, s->graph, s->n_micro));
-        if (s->purpose == STAGE_TRAIN)
+        if (has_backward(s))
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
         if (workload_stage(w, STAGE_TRAIN))
             keep_caches(s);
+        keep_predicted(s);
     }
     return OK;
 }
