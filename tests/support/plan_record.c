@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "engine/prospects.h"
 
 /* ---- the lines ------------------------------------------------------------------------------- */
@@ -147,29 +148,39 @@ static enum status add_plan(struct str *out, const struct session *s, bool prosp
 
 enum { MOST_SETTINGS = 32 };
 
-static enum status load_config(const struct plan_case *c, struct config **out)
+/* Settings are words, in a text that they are cut from. */
+static size_t cut_settings(char *text, const char *settings[MOST_SETTINGS])
 {
-    char text[1024], *rest = text;
-    const char *settings[MOST_SETTINGS + 1];
     size_t n = 0;
-    (void)snprintf(text, sizeof(text), "%s", c->settings);
-    settings[n++] = "num_threads=1";
-    for (char *word; (word = strtok_r(rest, " ", &rest)) && n <= MOST_SETTINGS;)
+    char *rest = text;
+    for (char *word; n < MOST_SETTINGS && (word = strtok_r(rest, " ", &rest));)
         settings[n++] = word;
-    TRY(config_load(out, c->config, settings, n));
-    enum status status = config_resolve(*out, 1);
+    return n;
+}
+
+static enum status load_config(const struct plan_case *c, const char *folder, struct config **out)
+{
+    struct str text = {0};
+    const char *settings[MOST_SETTINGS], *at = strchrnul(c->settings, '@');
+    str_addf(&text, "num_threads=1 %.*s%s%s", (int)(at - c->settings), c->settings,
+             *at ? folder : "", *at ? at + 1 : "");
+    char *words = str_take(&text);
+    enum status status = config_load(out, c->config, settings, cut_settings(words, settings));
+    mem_free(words);
+    TRY(status);
+    status = config_resolve(*out, 1);
     if (status != OK)
         config_free(*out);
     return status;
 }
 
-enum status plan_record(const struct plan_case *c, struct str *out)
+enum status plan_record(const struct plan_case *c, const char *folder, struct str *out)
 {
     struct config *cfg;
     struct session s;
     str_addf(out, "case       %s\n", c->name);
     str_addf(out, "of         %s %s for %s\n", c->config, c->settings, c->gpu);
-    TRY(load_config(c, &cfg));
+    TRY(load_config(c, folder, &cfg));
     const struct session_options o = {
         .train = true, .evaluate = cfg->eval_strategy != CONFIG_INTERVAL_NO, .gpu = c->gpu};
     enum status status = session_open(&s, cfg, &o);

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* A case: a config, settings over it ("key=value key=value"), and the card to plan for. */
+/* A case: a config, settings over it ("key=value key=@": the folder), and the card to plan for. */
 struct plan_case {
     const char *name;
     const char *gpu;
@@ -18,9 +18,10 @@ struct plan_case {
     bool prospects; /* also what other budgets and settings would make of it */
 };
 
-/* Plans as `snug plan` does and appends the lines, each ended by a newline. Times are written with
- * a ~ before them. A plan that does not fit is recorded with the refusal and its advice. */
-enum status plan_record(const struct plan_case *c, struct str *out) MUST_CHECK;
+/* Plans as `snug plan` does, with a folder for the disk tier, and appends the lines, each ended by
+ * a newline. Times are written with a ~ before them. A plan that does not fit is recorded with the
+ * refusal and its advice. */
+enum status plan_record(const struct plan_case *c, const char *folder, struct str *out) MUST_CHECK;
 
 /* Are two lines, up to their ends, the same? Words that begin with ~ may differ by one in a
  * million. */
