@@ -92,7 +92,10 @@ static const struct plan_case tied[] = {
     {"tied, one block and what if", "rtx4090", TIED "model.n_layer=1 device_memory=950MiB", true},
     {"tied, refused", "rtx3060", TIED "model.n_layer=1 device_memory=600MiB", false},
     {"tied, the host refused", "rtx3060",
-     TIED "model.n_layer=1 device_memory=900MiB host_memory=400MiB", false},
+     TIED COARSE "model.n_layer=1 device_memory=900MiB host_memory=120MiB offload_optimizer=true",
+     false},
+    {"tied, held and refused", "rtx3060",
+     TIED COARSE "model.n_layer=1 device_memory=660MiB offload_optimizer=false", false},
     {"tied, evaluated", "l4",
      TIED "model.n_layer=3 device_memory=1GiB eval_strategy=steps eval_steps=5 val_set_size=64",
      false},
@@ -107,9 +110,13 @@ static const struct plan_case tied[] = {
 static const struct plan_case untied[] = {
     {"untied, roomy", "a100-80", UNTIED FOUR "device_memory=20GiB", false},
     {"untied, accumulated", "rtx3090", UNTIED FOUR "device_memory=3GiB", false},
-    {"untied, not worth a group", "rtx3060", UNTIED TWO "device_memory=1500MiB", false},
-    {"untied, groups", "h200", UNTIED TWO "device_memory=1500MiB gradient_accumulation_steps=6",
+    {"untied, groups of 3", "rtx3060",
+     UNTIED TWO "device_memory=1500MiB gradient_accumulation_steps=3", false},
+    {"untied, parts recomputed", "rtx3090",
+     UNTIED FOUR "device_memory=3GiB gradient_checkpointing=mlp gradient_accumulation_steps=1",
      false},
+    {"untied, groups of 6", "h200",
+     UNTIED TWO "device_memory=1500MiB gradient_accumulation_steps=6", false},
     {"untied, single", "rtx4090",
      UNTIED FOUR "device_memory=1800MiB gradient_accumulation_steps=1 max_grad_norm=0", false},
     {"untied, 8 bits", "rtx4090", UNTIED TWO COARSE "device_memory=1300MiB", false},
@@ -122,8 +129,11 @@ static const struct plan_case untied[] = {
 };
 
 static const struct plan_case disk[] = {
-    {"disk, states", "rtx3090",
-     UNTIED TWO DISK "device_memory=1500MiB host_memory=1500MiB micro_batch_group=1", false},
+    {"disk, some states", "rtx3090",
+     UNTIED FOUR DISK "device_memory=2GiB host_memory=3GiB micro_batch_group=1", false},
+    {"disk, activations", "rtx3090",
+     UNTIED TWO DISK "device_memory=2GiB activation_offloading=disk gradient_accumulation_steps=1",
+     false},
     {"disk, all", "rtx3090",
      UNTIED TWO DISK "device_memory=1500MiB host_memory=800MiB gradient_accumulation_steps=1",
      false},
@@ -138,7 +148,11 @@ static const struct plan_case networks[] = {
      "device_memory=343MiB host_memory=2GiB model.inputs.image.shape.0=96", false},
     {"wide, rows", "h200", WIDE, NARROW "device_memory=390MiB host_memory=2GiB", false},
     {"wide, slices", "h200", WIDE,
-     NARROW "device_memory=390MiB host_memory=2GiB per_device_train_batch_size=5", false},
+     "model.width_divisor=16 device_memory=3GiB host_memory=8GiB per_device_train_batch_size=5",
+     false},
+    {"wide, slices and states", "rtx3090", WIDE,
+     "model.width_divisor=16 device_memory=2100MiB host_memory=8GiB per_device_train_batch_size=5",
+     false},
 };
 
 /* Weights that are frozen, in 4 bits; experts. */

@@ -84,12 +84,17 @@ static void add_search(struct str *out, const struct search_report *r)
 {
     if (r->n_emitted == 0)
         return;
-    str_addf(out, "search     %d estimates, %d programs, taken %d\n", r->n_ranked, r->n_emitted,
-             r->chosen + 1);
-    for (int i = 0; i < r->n_findings; i++)
-        str_addf(out, "found %d    ~%.9g s, device %lld, host %lld: %s\n", i + 1,
+    str_addf(out, "search     %d estimates, %d programs\n", r->n_ranked, r->n_emitted);
+    for (int i = 0; i < r->n_findings; i++) {
+        str_addf(out, "found %d    ~%.9g s, device %lld, host %lld: ", i + 1,
                  r->findings[i].seconds, (long long)r->findings[i].n_bytes[TIER_DEVICE],
-                 (long long)r->findings[i].n_bytes[TIER_HOST], r->findings[i].text);
+                 (long long)r->findings[i].n_bytes[TIER_HOST]);
+        if (i == r->chosen)
+            str_add(out, "taken");
+        else
+            finding_add_difference(&r->findings[i], &r->findings[r->chosen], out);
+        str_add(out, "\n");
+    }
 }
 
 /* Lines of a text, each after a word. */
