@@ -135,7 +135,7 @@ static const struct plan_case untied[] = {
 
 static const struct plan_case disk[] = {
     {"disk, some states", "rtx3090",
-     UNTIED FOUR DISK "device_memory=2GiB host_memory=3GiB micro_batch_group=1", false},
+     UNTIED FOUR DISK "device_memory=2GiB host_memory=3GiB gradient_accumulation_steps=1", false},
     {"disk, activations", "rtx3090",
      UNTIED TWO DISK "device_memory=2GiB activation_offloading=disk gradient_accumulation_steps=1",
      false},
