@@ -186,11 +186,13 @@ enum status plan_record(const struct plan_case *c, const char *folder, struct st
     str_addf(out, "case       %s\n", c->name);
     str_addf(out, "of         %s %s for %s\n", c->config, c->settings, c->gpu);
     TRY(load_config(c, folder, &cfg));
-    const struct session_options o = {
-        .train = true, .evaluate = cfg->eval_strategy != CONFIG_INTERVAL_NO, .gpu = c->gpu};
+    const struct session_options o = {.train = c->kind != PLAN_EVALUATION,
+                                      .evaluate = c->kind == PLAN_EVALUATION ||
+                                                  cfg->eval_strategy != CONFIG_INTERVAL_NO,
+                                      .gpu = c->gpu};
     enum status status = session_open(&s, cfg, &o);
     if (status == OK) {
-        status = add_plan(out, &s, c->prospects);
+        status = add_plan(out, &s, c->kind == PLAN_WHAT_IF);
         session_close(&s);
     }
     config_free(cfg);

@@ -9,13 +9,16 @@
 extern "C" {
 #endif
 
+/* Of a plan to train also what other budgets and settings would make of it; a plan to evaluate. */
+enum plan_kind { PLAN_TRAINING, PLAN_WHAT_IF, PLAN_EVALUATION };
+
 /* A case: a config, settings over it ("key=value key=@": the folder), and the card to plan for. */
 struct plan_case {
     const char *name;
     const char *gpu;
     const char *config; /* a file */
     const char *settings;
-    bool prospects; /* also what other budgets and settings would make of it */
+    enum plan_kind kind;
 };
 
 /* Plans as `snug plan` does, with a folder for the disk tier, and appends the lines, each ended by
