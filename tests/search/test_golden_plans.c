@@ -105,8 +105,6 @@ static const struct plan_case tied[] = {
     {"tied, as configured", "rtx3090",
      TIED "model.n_layer=3 device_memory=1500MiB activation_offloading=true offload_optimizer=true",
      PLAN_TRAINING},
-    {"tied, all moved", "rtx3060",
-     TIED "model.n_layer=3 device_memory=900MiB activation_offloading=true", PLAN_TRAINING},
     {"tied, in evaluation", "rtx3090", TIED "model.n_layer=8 device_memory=640MiB val_set_size=8",
      PLAN_EVALUATION},
     {"tied, checkpointed", "rtx3090",
