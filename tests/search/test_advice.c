@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "search/advice.h"
+#include "search/refusal.h"
 
 /* A run of 1000 bytes of weights and 100 for each of `batch` sequences. Change 0 halves the
  * weights, change 1 takes 200 bytes off them, change 2 cannot be made; recomputing halves a
@@ -156,6 +156,25 @@ static void other_ways_follow_from_the_mildest_on(void **state)
     }
 }
 
+/* More of a budget is named as a way out up to the last byte that there is, and not beyond. */
+static void as_much_as_there_is_may_be_given(void **state)
+{
+    (void)state;
+    const int64_t mib = 1 << 20;
+    struct advice advice = {.n = 1, .remedies = {{.n_bytes = mib, .text = "optim=sgd"}}};
+    for (int lacks = 0; lacks < 2; lacks++) {
+        const struct budget b = {.n_bytes = {5 * mib},
+                                 .had = {8 * mib},
+                                 .needs = {8 * mib + lacks},
+                                 .given = {[TIER_DEVICE] = true}};
+        const struct shortage s = {&b, TIER_DEVICE, .is_given = true};
+        assert_int_equal(refuse_run(&s, &advice), ERR_FIT);
+        assert_non_null(strstr(status_message(), "optim=sgd"));
+        assert_int_equal(strstr(status_message(), "device_memory=8MiB") != NULL, !lacks);
+        assert_int_equal(strstr(status_message(), "_memory=") != NULL, !lacks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +184,7 @@ int main(void)
         cmocka_unit_test(what_is_not_held_is_not_let_go),
         cmocka_unit_test(what_cannot_fit_is_not_planned),
         cmocka_unit_test(other_ways_follow_from_the_mildest_on),
+        cmocka_unit_test(as_much_as_there_is_may_be_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

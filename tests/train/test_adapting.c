@@ -264,8 +264,13 @@ static void take_early(struct watched *w, int64_t step)
     crowded_leave(w->needs * 3 / 4);
 }
 
-/* A run that is resumed goes on with the micro-batch it had, and gives the bits that it would have
- * given. */
+/* 24 batches of 8 sequences, and a few that are left out: an epoch. */
+#define AN_EPOCH                                                                                   \
+    "max_steps=-1", "num_train_epochs=1", "datasets.0.n_tokens=9555", "dataloader_drop_last=true", \
+        "save_strategy=steps", "save_steps=10"
+
+/* A run that is resumed goes on with the micro-batch it had, gives the bits that it would have
+ * given, and is no longer or shorter: an epoch has the steps that it had when the run began. */
 static void a_resumed_run_has_the_micro_batch_it_had(void **state)
 {
     struct scratch scratch;
@@ -274,13 +279,14 @@ static void a_resumed_run_has_the_micro_batch_it_had(void **state)
     struct watched w = {.scratch = &scratch}, again = {.scratch = &scratch};
     crowded_begin((int64_t)1 << 30);
     w.after_step = take_early;
-    RUN(&w, HELD, "save_strategy=steps", "save_steps=10");
+    RUN(&w, HELD, AN_EPOCH);
     assert_int_equal(w.n_changes, 1);
     assert_true(w.changes[0].batch < 8);
-    RUN(&again, HELD, "resume_from_checkpoint=checkpoint-10", "save_strategy=steps",
-        "save_steps=10");
+    assert_int_equal(w.n_steps, 24);
+    RUN(&again, HELD, AN_EPOCH, "resume_from_checkpoint=checkpoint-10");
     assert_int_equal(again.first_step, 11);
     assert_int_equal(again.session ? again.n_changes : -1, 0);
+    assert_int_equal(again.n_steps, 14);
     assert_memory_equal(again.losses, w.losses + 10, 14 * sizeof(double));
     scratch_release(&scratch);
 }

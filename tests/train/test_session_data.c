@@ -107,6 +107,29 @@ static void the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped(void **state)
     }
 }
 
+/* A run that has another micro-batch by now is as long as when it began: 22 sequences were then
+ * three batches of 8, or without the rest two. */
+static void an_epoch_is_as_long_as_it_was_with_the_first_micro_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        int64_t n_batches;
+    } cases[] = {{"dataloader_drop_last=false", 3}, {"dataloader_drop_last=true", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct fixture f;
+        int64_t n_steps;
+        write_sequences(&f);
+        open_session(&f, "bytes", "a.txt", cases[i].key);
+        f.config->train_batch_size = 8; /* in two micro-batches of 4 */
+        f.config->gradient_accumulation_steps = 2;
+        f.session.first_batch = 8;
+        expect_ok(train_total_steps(&f.session, &n_steps));
+        assert_int_equal(n_steps, 2 * cases[i].n_batches);
+        close_session(&f);
+    }
+}
+
 /* Evaluations that end early are comparable: they read the same samples, in their order. */
 static void training_is_shuffled_and_evaluation_is_not(void **state)
 {
@@ -160,6 +183,7 @@ int main(void)
         cmocka_unit_test(the_models_end_of_text_serves_a_tokenizer_without_one),
         cmocka_unit_test(training_is_shuffled_and_evaluation_is_not),
         cmocka_unit_test(the_rest_of_an_epoch_is_a_batch_unless_it_is_dropped),
+        cmocka_unit_test(an_epoch_is_as_long_as_it_was_with_the_first_micro_batch),
         cmocka_unit_test(every_end_of_text_that_the_folder_names_stops_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
