@@ -56,7 +56,7 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
     struct forecast f = {0};
     TRY(take(s, t, d));
     TRY(workload_decide(s->w, d));
-    TRY(workload_emit(s->w));
+    TRY(workload_place(s->w));
     forecast_memory(&f, s->w, s->limits);
     *fits = f.fits;
     return OK;

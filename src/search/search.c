@@ -184,7 +184,7 @@ static enum status measure(struct search *s, const struct decisions *d, struct f
     forecast_memory(f, s->w, s->limits);
     if (!f->fits)
         return OK;
-    TRY(workload_emit(s->w));
+    TRY(workload_place(s->w));
     forecast_memory(f, s->w, s->limits);
     return OK;
 }

@@ -74,18 +74,29 @@ const struct stage *workload_fullest(const struct workload *w, enum tier t)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
+static void ungroup(struct stage *s)
+{
+    drop_program(s); /* it borrows the graph */
+    if (!s->single)
+        return;
+    graph_free(s->graph);
+    s->graph = s->single;
+    s->single = NULL;
+    s->group = 1;
+}
+
+void stage_clear(struct stage *s)
+{
+    plan_release(&s->plan);
+    ungroup(s);
+}
+
 /* The graph of a step whose micro-batches run in groups of that size. */
 static enum status group_stage(struct stage *s, int group)
 {
     if (s->group == group)
         return OK;
-    drop_program(s); /* it borrows the graph */
-    if (s->single) {
-        graph_free(s->graph);
-        s->graph = s->single;
-        s->single = NULL;
-        s->group = 1;
-    }
+    ungroup(s);
     if (group == 1)
         return OK;
     struct graph *grouped;
@@ -198,13 +209,24 @@ enum status workload_bound(struct workload *w)
     return OK;
 }
 
-enum status workload_emit(struct workload *w)
+enum status workload_place(struct workload *w)
 {
     TRY(emit_programs(w));
-    for (int i = 0; i < w->n_stages; i++) {
+    for (int i = 0; i < w->n_stages; i++)
         TRY(program_place(w->stages[i].program, &w->storage));
-        TRY(program_check(w->stages[i].program, &w->storage));
-    }
     measure_arenas(w);
     return OK;
+}
+
+enum status workload_check(const struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++)
+        TRY(program_check(w->stages[i].program, &w->storage));
+    return OK;
+}
+
+enum status workload_emit(struct workload *w)
+{
+    TRY(workload_place(w));
+    return workload_check(w);
 }
