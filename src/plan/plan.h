@@ -54,6 +54,8 @@ struct plan {
 /* Everything kept but what is made for each of its readers (RECOMPUTE_ALWAYS), everything at home
  * on the device. */
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MUST_CHECK;
+/* The same once more for the same graph, whose facts are known. */
+void plan_restart(struct plan *p, const struct graph *g);
 void plan_release(struct plan *p);
 
 /* Can value v be treated so? What a plan sets in treat[] by hand it asks here first: a value that

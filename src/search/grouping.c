@@ -60,14 +60,16 @@ static enum status try_sizes(const struct group_search *x, const struct decision
     for (int i = 0; i < N_TRIES && isfinite(now) && size > 1; i++) {
         struct decisions d = *configured;
         struct search_report found = {0};
-        double then;
+        double then = HUGE_VAL, below = (1 - WORTH) * best->seconds;
+        bool fits;
         d.group = size;
         if (best->is_at_hand)
             TRY(workload_set_aside(x->w, &best->programs));
         best->is_at_hand = false;
-        TRY(x->plan(x, &d, &found));
-        TRY(time_step(x, &then));
-        if (then < (1 - WORTH) * best->seconds) {
+        TRY(x->plan(x, below, &d, &found, &fits));
+        if (fits)
+            TRY(time_step(x, &then));
+        if (then < below) {
             set_aside_release(&best->programs);
             *best = (struct grouped){.d = d, .seconds = then, .is_at_hand = true};
             if (report)

@@ -41,6 +41,8 @@ struct search {
     struct workload *w;
     const struct limits *limits;
     const struct kernel_times *times;
+    double below; /* seconds: what is not faster is of no use to who asks, */
+    bool gave_up; /* and nothing will be */
     struct space space;
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */

@@ -74,9 +74,10 @@ const struct stage *workload_fullest(const struct workload *w, enum tier t)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
-static void ungroup(struct stage *s)
+void stage_clear(struct stage *s)
 {
-    drop_program(s); /* it borrows the graph */
+    drop_program(s);        /* it borrows the graph, */
+    plan_release(&s->plan); /* and this is about it */
     if (!s->single)
         return;
     graph_free(s->graph);
@@ -85,18 +86,12 @@ static void ungroup(struct stage *s)
     s->group = 1;
 }
 
-void stage_clear(struct stage *s)
-{
-    plan_release(&s->plan);
-    ungroup(s);
-}
-
 /* The graph of a step whose micro-batches run in groups of that size. */
 static enum status group_stage(struct stage *s, int group)
 {
     if (s->group == group)
         return OK;
-    ungroup(s);
+    stage_clear(s);
     if (group == 1)
         return OK;
     struct graph *grouped;
@@ -124,9 +119,11 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
         struct stage *s = &w->stages[i];
-        plan_release(&s->plan);
         TRY(group_stage(s, workload_group(s, d)));
-        TRY(plan_init(&s->plan, s->graph, s->n_micro));
+        if (s->plan.facts)
+            plan_restart(&s->plan, s->graph);
+        else
+            TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (s->purpose == STAGE_TRAIN)
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
