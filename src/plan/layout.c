@@ -21,7 +21,7 @@ enum {
     WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
     MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
     LONG = 8192,             /* items: of more than that */
-    ORDERS_OF_LONG = 3,      /* the first orders are the best there are, */
+    ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
     HOPELESS_PART = 500,     /* and what they leave over the bound, a part of it, is not repaired */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */

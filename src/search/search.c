@@ -93,34 +93,35 @@ static bool is_hopeless(const struct search *s)
     return s->n_best > 0 && (1 - FURTHER) * s->best[0].seconds >= s->below;
 }
 
-static enum status look(struct search *s)
+static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s);
     TRY(look_first(s));
     s->gave_up = is_hopeless(s);
     if (s->n_best == 0 || s->gave_up)
         return OK;
-    TRY(foresee_gaps(s));
+    if (is_first)
+        TRY(foresee_gaps(s));
     TRY(look_around(s, s->best[0].c.extra, N_TOP));
     return look_near(s);
 }
 
-/* With a little less room than before: what was best then is near what is best now. Of groups that
- * is what is taken in the end, and single places matter more: they get no fewer emissions. */
+/* With a little less room than before: what was best then is near what is best now. Groups, whose
+ * plan is the one that is taken in the end, are worth another look at all. */
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
 {
+    if (s->space.base.group > 1)
+        return look(s, false);
     allow_emissions(s);
-    if (s->space.base.group <= 1) {
-        s->most_emitted = s->most_polished / 4;
-        s->most_polished = s->most_emitted + s->most_polished / 3;
-    }
+    s->most_emitted = s->most_polished / 4;
+    s->most_polished = s->most_emitted + s->most_polished / 3;
     s->n_best = s->n_emitted = 0;
     for (int i = 0; i < n; i++) {
         struct candidate c = known[i];
         double seconds;
         TRY(search_try_candidate(s, &c, &seconds));
     }
-    return s->n_best > 0 ? look_near(s) : look(s);
+    return s->n_best > 0 ? look_near(s) : look(s, false);
 }
 
 static int note_best(const struct search *s, struct candidate known[N_FIRST])
@@ -140,7 +141,7 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
     int n_known = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t over;
-        TRY(round == 0 ? look(s) : look_again(s, known, n_known));
+        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
