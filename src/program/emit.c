@@ -213,7 +213,7 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
                           .slice = slice,
                           .recompute = recompute};
     struct picked picked;
-    TRY(emit_pick(e, n, slice, &picked));
+    TRY(emit_pick(e, k, slice, &picked));
     instr.kernel = picked.kernel;
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;

@@ -143,7 +143,7 @@ enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
 enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
                         const struct device *device, struct picked *out) MUST_CHECK;
 /* The same for an emission, which remembers what it has picked. */
-enum status emit_pick(struct emitter *e, const struct node *n, struct slice slice,
+enum status emit_pick(struct emitter *e, node_id k, struct slice slice,
                       struct picked *out) MUST_CHECK;
 
 /* signature.c: op, attributes, dtypes and shapes as a number, which is good while the process runs.
