@@ -30,6 +30,12 @@ target_compile_options(snug_cuda PRIVATE -std=c++20 -lineinfo --expt-relaxed-con
     "SHELL:-Werror cross-execution-space-call,default-stream-launch"
     "SHELL:-Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers,-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 target_link_libraries(snug_cuda PRIVATE CUDA::cudart_static)
+# Products of warpgroups are instructions of 9.0 alone, no earlier and no later GPU's: machine code for them in every
+# build, beside what the other files have.
+if(NOT "90a" IN_LIST CMAKE_CUDA_ARCHITECTURES AND NOT "90a-real" IN_LIST CMAKE_CUDA_ARCHITECTURES)
+    set_property(SOURCE src/device/cuda/products/grouped_wgmma.cu APPEND PROPERTY
+        COMPILE_OPTIONS "--generate-code=arch=compute_90a,code=sm_90a")
+endif()
 if(SNUG_CUDA_QUICK)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)
         target_compile_options(snug_cuda PRIVATE --Ofast-compile=max)

@@ -87,6 +87,21 @@ def out_of_core():
                       "|---|---|---|---|---|", *rows])
 
 
+PEER_BUDGETS = {"0.5,0": "`activation_memory_budget` 0.5", "0.3,0": "`activation_memory_budget` 0.3", "1,1": "every block checkpointed"}
+
+
+def against_budgets(r):
+    """PyTorch's own ways to save memory, and ours in the memory that it took."""
+    rows = []
+    for spec, both in sorted(r["peers"].items()):
+        model, batch, _, kind = spec.split(",", 3)
+        peer, ours = both["peer"], both["ours"]
+        rows.append(f"| {model}, B {batch} | {PEER_BUDGETS[kind]} | {peer['tok_s']:,} tok/s, {peer['device_gib']:.2f} GiB | "
+                    f"{ours['tokens_per_s']:,} tok/s, {ours['device_bytes'] / 2**30:.2f} GiB | **{ours['ratio']:.2f}x** |")
+    return ["PyTorch compiled, with its own ways to save memory, and Snug with the memory that it took as `device_memory` (same call; bf16 weights, "
+            "gradients and states, no clipping):", "", "| model | PyTorch with | PyTorch | Snug | speed |", "|---|---|---|---|---|", *rows, ""]
+
+
 def budgets():
     """What bench/budgets.py found: the newest file."""
     paths = sorted(glob.glob("bench/results/*-budgets.json"))
@@ -98,6 +113,7 @@ def budgets():
             for name, x in r["cases"].items() if "error" not in x]
     return "\n".join([f"Nothing but `device_memory` given ({r['hardware']}, {r['date']}, no clipping, {r['steps']} steps; settings: bench/results):", "",
                       "| model | budget | taken | speed | predicted memory, time |", "|---|---|---|---|---|", *rows, "",
+                      *against_budgets(r),
                       "![Predicted and measured speed against the budget](docs/budgets.svg)"])
 
 

@@ -298,6 +298,16 @@ static const struct shape_case shapes[] = {
     {"gelu_bias_with_grad", "f16[5001,777], f16[5001,777], f16[777] {dtype=f32}"},
     {"linear", "bf16[1000,264], bf16[520,264], bf16[520], bf16[1000,520]"},
     {"linear", "bf16[3000,768], bf16[768,768], _, bf16[3000,768]"},
+    {"grouped_linear", "bf16[3000,328], bf16[7,520,328], i32[8], bf16[7,520]"},
+    {"grouped_linear", "f16[1500,64], f16[40,264,64], i32[41]"},
+    {"grouped_linear", "bf16[3000,136], bf16[7,2056,136], i32[8]"}, /* more tiles than blocks */
+    {"grouped_linear_grad_input", "bf16[3000,520], bf16[7,520,328], i32[8]"},
+    {"grouped_linear_grad_input", "bf16[3000,136], bf16[7,136,2056], i32[8]"},
+    {"grouped_linear_grad_input", "f16[1500,264], f16[40,264,64], i32[41]"},
+    {"grouped_linear_grad_weight", "bf16[3000,520], bf16[3000,328], i32[8], bf16[7,520,328]"},
+    {"grouped_linear_grad_weight", "bf16[3000,520], bf16[3000,328], i32[8], f32[7,520,328] "
+                                   "{dtype=f32}"},
+    {"grouped_linear_grad_weight", "f16[1500,264], f16[1500,520], i32[41]"},
     {"silu_gate_grad", "bf16[1000,1536], bf16[1000,3072]"},
     {"silu_gate_with_grad", "bf16[1000,1536], bf16[1000,3072]"},
     {"silu_gate_with_grad", "f32[1001,777], f32[1001,1554]"},

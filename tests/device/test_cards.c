@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "device/card/card.h"
 #include "device/cuda/declared/product.h"
+#include "graph/sample.h"
 #include "ops/layer_support.h"
 
 static void every_card_opens_with_figures_that_make_sense(void **state)
@@ -188,6 +189,52 @@ static void scores_under_a_cap_go_to_our_own_kernels(void **state)
     }
 }
 
+static const char *kernel_of_call(const char *card, const char *op_name, const char *text)
+{
+    struct tensor in[SAMPLE_MAX_INPUTS] = {0}, out[1];
+    struct sample sample;
+    struct device d;
+    enum op_id op;
+    assert_true(op_find(op_name, &op));
+    assert_int_equal(sample_parse(&sample, op_get(op), text), OK);
+    for (int i = 0; i < sample.n_in; i++)
+        in[i] = (struct tensor){sample.in[i].dtype, sample.in[i].shape, NULL};
+    struct op_call call = {
+        .op = op, .n_in = sample.n_in, .n_out = 1, .in = in, .out = out, .attrs = sample.attrs};
+    assert_int_equal(op_get(op)->infer(&call), OK);
+    assert_int_equal(device_open_card(&d, card), OK);
+    const char *name = pick(&d, &call)->name;
+    device_close(&d);
+    return name;
+}
+
+/* Warpgroups are of 9.0 alone; every row, of results too, begins at a multiple of 16 bytes. */
+static void grouped_products_take_the_tensor_cores_of_their_card(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *card, *op, *text, *kernel;
+    } cases[] = {
+        {"h200", "grouped_linear", "bf16[64,16], bf16[2,24,16], i32[3]", "warpgroups"},
+        {"h200", "grouped_linear", "f16[64,16], f16[2,24,16], i32[3], f16[2,24]", "warpgroups"},
+        {"h200", "grouped_linear", "bf16[64,16], bf16[2,20,16], i32[3]", "tensor_cores"},
+        {"h200", "grouped_linear", "bf16[64,20], bf16[2,16,20], i32[3]", "plain"},
+        {"h200", "grouped_linear", "f32[64,16], f32[2,24,16], i32[3]", "plain"},
+        {"h100-pcie", "grouped_linear_grad_input", "bf16[9,24], bf16[2,24,16], i32[3]",
+         "warpgroups"},
+        {"h200", "grouped_linear_grad_weight", "bf16[9,24], bf16[9,16], i32[3] {dtype=f32}",
+         "warpgroups"},
+        {"h200", "grouped_linear_grad_weight", "bf16[9,8], bf16[9,8], i32[1025]", "warpgroups"},
+        {"h200", "grouped_linear_grad_weight", "bf16[9,8], bf16[9,8], i32[1026]", "plain"},
+        {"a100-80", "grouped_linear", "bf16[64,16], bf16[2,24,16], i32[3]", "tensor_cores"},
+        {"b200", "grouped_linear", "bf16[64,16], bf16[2,24,16], i32[3]", "tensor_cores"},
+        {"t4", "grouped_linear", "f16[64,16], f16[2,24,16], i32[3]", "plain"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_string_equal(kernel_of_call(cases[i].card, cases[i].op, cases[i].text),
+                            cases[i].kernel);
+}
+
 static int64_t allowance(int64_t m, int64_t n, int64_t k, enum dtype dtype)
 {
     struct device d;
@@ -223,6 +270,7 @@ int main(void)
         cmocka_unit_test(attention_gets_the_workspace_that_cudnn_asks_for),
         cmocka_unit_test(kernels_are_those_of_the_architecture),
         cmocka_unit_test(scores_under_a_cap_go_to_our_own_kernels),
+        cmocka_unit_test(grouped_products_take_the_tensor_cores_of_their_card),
         cmocka_unit_test(products_are_given_what_split_sums_take_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "device/card/card.h"
 #include "device/cuda/declared/channel_norm.h"
+#include "device/cuda/declared/conv_parts.h"
 #include "device/cuda/declared/convolution.h"
 #include "device/device.h"
 #include "graph/sample.h"
@@ -48,27 +49,34 @@ static const struct kernel *pick(const struct op_call *c, const struct device *d
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
-static void calls_beyond_32_bits_run_in_equal_parts_of_the_batch(void **state)
+static void calls_beyond_32_bits_run_in_parts(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
-        int64_t part;
+        int64_t batch, n_slabs; /* 0: there are no parts */
     } cases[] = {
-        {"bf16[4,64,1024,1024,8], bf16[8,1,1,1,8]", 2}, /* 2^29 a sample: three fit, two divide */
-        {"bf16[6,64,1024,1024,8], bf16[8,1,1,1,8]", 3},
-        {"bf16[7,64,1024,1024,8], bf16[8,1,1,1,8]", 1},
-        {"bf16[2,128,1024,1024,8], bf16[8,1,1,1,8]", 1},
-        {"bf16[2,256,1024,1024,8], bf16[4,1,1,1,8]", 0},  /* 2^31 in x */
-        {"bf16[2,128,1024,1024,8], bf16[16,1,1,1,8]", 0}, /* 2^31 in y */
-        {"bf16[2,16,720,1280,32], bf16[32,3,3,3,32]", 2},
+        {"bf16[4,64,1024,1024,8], bf16[8,1,1,1,8]", 2,
+         1}, /* 2^29 a sample: three fit, two divide */
+        {"bf16[6,64,1024,1024,8], bf16[8,1,1,1,8]", 3, 1},
+        {"bf16[7,64,1024,1024,8], bf16[8,1,1,1,8]", 1, 1},
+        {"bf16[2,128,1024,1024,8], bf16[8,1,1,1,8]", 1, 1},
+        {"bf16[2,256,1024,1024,8], bf16[4,1,1,1,8]", 1, 2},  /* 2^31 in x */
+        {"bf16[2,128,1024,1024,8], bf16[16,1,1,1,8]", 1, 2}, /* 2^31 in y */
+        {"bf16[2,16,720,1280,32], bf16[32,3,3,3,32]", 2, 1},
+        {"bf16[1,87,720,1280,32], bf16[32,3,3,3,32]", 1, 2},
+        {"bf16[1,1024,2097152,1], bf16[1024,1,1,1]", 0, 0}, /* in a row of y */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct bound_call b;
         bind(&b, OP_conv, cases[i].text);
         struct conv_shape s = conv_shape_of(&b.call);
-        assert_int_equal(conv_part_batch(&s), cases[i].part);
-        assert_string_equal(pick(&b.call, &h200)->name, cases[i].part > 0 ? "cudnn" : "plain");
+        struct conv_cut cut = conv_cut_of(&s, CONV_MOST_ELEMS);
+        bool fits = cases[i].batch > 0;
+        int64_t n_parts = fits ? s.dims.window.batch / cases[i].batch * cases[i].n_slabs : 0;
+        assert_int_equal(cut.n_parts, n_parts);
+        assert_true(!fits || (cut.batch == cases[i].batch && cut.n_slabs == cases[i].n_slabs));
+        assert_string_equal(pick(&b.call, &h200)->name, fits ? "cudnn" : "plain");
     }
 }
 
@@ -229,7 +237,7 @@ static int close_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_beyond_32_bits_run_in_equal_parts_of_the_batch),
+        cmocka_unit_test(calls_beyond_32_bits_run_in_parts),
         cmocka_unit_test(products_have_the_sizes_of_the_convolution),
         cmocka_unit_test(a_weight_gradient_that_is_added_has_room_aside),
         cmocka_unit_test(workspace_stays_below_that_of_the_activations),

@@ -55,6 +55,55 @@ static void every_result_is_in_one_tile_of_its_group(void **state)
     }
 }
 
+/* Blocks that go through all tiles side by side, in bands: every result once, each block's group
+ * found from the one before. */
+static void bands_of_tiles_cover_every_result_once(void **state)
+{
+    enum { BLOCKS = 5 };
+    static uint8_t times[GROUPS * ROWS * COLUMNS];
+    struct rng r = {.key = 5};
+    (void)state;
+    for (int way = 0; way < 12; way++) {
+        bool by_rows = way % 2 == 0 || way < 2;
+        int band = way % 3 + 1;
+        struct grouped_shape s = {GROUPS, by_rows, by_rows ? 0 : 150, COLUMNS, by_rows ? 16 : 0};
+        int32_t offsets[GROUPS + 1], starts[GROUPS + 1] = {0};
+        draw_offsets(offsets, &r, way);
+        memset(times, 0, sizeof(times));
+        for (int e = 0; e < GROUPS; e++)
+            starts[e + 1] = starts[e] + group_tiles(s, offsets, e, TILE_ROWS, TILE_COLUMNS);
+        for (int block = 0; block < BLOCKS; block++) {
+            int e = 0;
+            for (int32_t t = block; t < starts[GROUPS]; t += BLOCKS) {
+                e = group_from(starts, e, t);
+                assert_int_equal(e, group_of_tile(starts, GROUPS, t));
+                struct group own = group_of(s, offsets, e);
+                struct tile_place at = tile_place_in_bands(own.m, COLUMNS, t - starts[e], TILE_ROWS,
+                                                           TILE_COLUMNS, band);
+                assert_true(at.row < own.m && at.column < COLUMNS);
+                for (int64_t i = at.row; i < at.row + TILE_ROWS && i < own.m; i++) {
+                    for (int64_t j = at.column; j < at.column + TILE_COLUMNS && j < COLUMNS; j++)
+                        times[own.c + i * COLUMNS + j]++;
+                }
+            }
+        }
+        int64_t n = (by_rows ? ROWS : GROUPS * s.m) * COLUMNS;
+        for (int64_t i = 0; i < n; i++)
+            assert_int_equal(times[i], 1);
+    }
+}
+
+static void tiles_go_down_their_band_first(void **state)
+{
+    static const int64_t places[][2] = {{0, 0}, {32, 0}, {0, 20}, {32, 20}, {64, 0}, {64, 20}};
+    (void)state;
+    for (int32_t t = 0; t < 6; t++) {
+        struct tile_place at = tile_place_in_bands(70, 40, t, 32, 20, 2);
+        assert_int_equal(at.row, places[t][0]);
+        assert_int_equal(at.column, places[t][1]);
+    }
+}
+
 static void operands_begin_where_their_group_does(void **state)
 {
     static const int32_t offsets[] = {0, 3, 3, 10};
@@ -101,6 +150,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_result_is_in_one_tile_of_its_group),
+        cmocka_unit_test(bands_of_tiles_cover_every_result_once),
+        cmocka_unit_test(tiles_go_down_their_band_first),
         cmocka_unit_test(operands_begin_where_their_group_does),
         cmocka_unit_test(lanes_name_the_fragment_that_the_product_wants),
     };

@@ -2,8 +2,8 @@
  *
  * A plan for a shape is built once, when it is first asked for, and kept with the device's
  * libraries; where cuDNN has none that keeps to the allowance (declared/convolution.h), that is
- * kept too, and the call is declined. Calls with more elements than cuDNN counts run in parts of
- * the batch, one after the other.
+ * kept too, and the call is declined. Calls with more elements than cuDNN counts run in parts,
+ * one after the other (declared/conv_parts.h).
  */
 #ifndef SNUG_DEVICE_CUDA_CONVOLUTION_CONV_CUDNN_H
 #define SNUG_DEVICE_CUDA_CONVOLUTION_CONV_CUDNN_H

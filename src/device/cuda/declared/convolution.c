@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "base/compiler.h"
+#include "device/cuda/declared/conv_parts.h"
 #include "device/cuda/declared/declared.h"
 #include "device/cuda/declared/sums.h"
 #include "device/device.h"
@@ -81,19 +82,9 @@ const char *conv_known_limit(const struct gpu_model *gpu, const struct conv_shap
 {
     if (s->dtype == DTYPE_BF16 && gpu->major < 8)
         return "needs compute capability 8.0 for bf16";
-    if (conv_part_batch(s) == 0)
-        return "a sample has more elements than cuDNN counts";
+    if (conv_cut_of(s, CONV_MOST_ELEMS).n_parts == 0)
+        return "a row of a sample has more elements than cuDNN counts";
     return NULL;
-}
-
-int64_t conv_part_batch(const struct conv_shape *s)
-{
-    int64_t batch = s->dims.window.batch;
-    int64_t sample = MAX(conv_x_elems(s), conv_y_elems(s)) / batch;
-    int64_t n = conv_w_elems(s) > INT32_MAX ? 0 : MIN(batch, INT32_MAX / sample);
-    while (n > 0 && batch % n != 0)
-        n--;
-    return n;
 }
 
 enum {
@@ -111,19 +102,31 @@ static int64_t filled_bytes(int64_t n_elems, int64_t channels, int64_t size)
     return filled == channels ? 0 : n_elems / channels * filled * size;
 }
 
+/* What the largest of a call's parts has. */
+static void largest_part(const struct conv_shape *s, int64_t *x_elems, int64_t *y_elems)
+{
+    const struct conv_cut cut = conv_cut_of(s, CONV_MOST_ELEMS);
+    *x_elems = *y_elems = 0;
+    for (int64_t i = 0; i < MIN(cut.n_slabs, cut.n_parts); i++) { /* samples are alike */
+        const struct conv_part part = conv_part_of(s, &cut, i);
+        *x_elems = MAX(*x_elems, conv_x_elems(&part.shape));
+        *y_elems = MAX(*y_elems, conv_y_elems(&part.shape));
+    }
+}
+
 int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
 {
-    int64_t size = dtype_size(s->dtype), batch = s->dims.window.batch;
-    int64_t n_parts = batch / MAX(conv_part_batch(s), (int64_t)1);
+    int64_t size = dtype_size(s->dtype), x_elems, y_elems;
+    largest_part(s, &x_elems, &y_elems);
     bool exact = s->kind == CONV_GRAD_WEIGHT && s->dtype == DTYPE_F32;
     int64_t weights = conv_w_elems(s) * (int64_t)sizeof(float);
     int64_t n = weights + (exact ? ALLOWANCE_EXACT : ALLOWANCE_BASE);
-    n += filled_bytes(conv_x_elems(s) / n_parts, s->dims.channels, size);
-    n += filled_bytes(conv_y_elems(s) / n_parts, s->dims.features, size);
+    n += filled_bytes(x_elems, s->dims.channels, size);
+    n += filled_bytes(y_elems, s->dims.features, size);
     /* Without tensor cores engines want channels first, and copy what has them last. For a weight
      * gradient that gains nothing. */
     if (s->dtype == DTYPE_F32 && !exact)
-        n += MIN((conv_x_elems(s) + conv_y_elems(s)) / n_parts * size, (int64_t)ALLOWANCE_COPIES);
+        n += MIN((x_elems + y_elems) * size, (int64_t)ALLOWANCE_COPIES);
     /* The sum over all places is split, with a result for each part. */
     if (s->kind == CONV_GRAD_WEIGHT)
         n += MIN(gpu->n_multiprocessors * weights, (int64_t)ALLOWANCE_SPLIT);
@@ -132,7 +135,7 @@ int64_t conv_allowance(const struct gpu_model *gpu, const struct conv_shape *s)
 
 int64_t conv_aside_bytes(const struct conv_shape *s)
 {
-    bool several = conv_part_batch(s) < s->dims.window.batch;
+    bool several = conv_cut_of(s, CONV_MOST_ELEMS).n_parts > 1;
     bool aside = s->kind == CONV_GRAD_WEIGHT && (s->adds || several || conv_widens(s));
     return aside ? align_up(conv_out_bytes(s), ARENA_ALIGN) : 0;
 }

@@ -39,9 +39,8 @@ bool conv_widens(const struct conv_shape *s);
 /* What cuDNN is known not to do on the GPU: not worth asking. NULL: it may do it. */
 const char *conv_known_limit(const struct gpu_model *gpu, const struct conv_shape *s);
 
-/* cuDNN's engines count elements in 32 bits: samples of the batch that run at a time. All parts are
- * alike. 0: one sample is too large. */
-int64_t conv_part_batch(const struct conv_shape *s);
+/* cuDNN's engines count elements in 32 bits: calls that have more run in parts (conv_parts.h). */
+enum { CONV_MOST_ELEMS = INT32_MAX };
 
 /* The workspace that a call is given when it is planned, in bytes: by its shape and the GPU, so
  * that a plan needs no library to be exact. cuDNN chooses among the engines that do with it. */

@@ -51,8 +51,8 @@ kernel_workspace cuda_linear_workspace, cuda_linear_grad_input_workspace,
     cuda_head_loss_grad_workspace, cuda_head_loss_grad_plain_workspace;
 
 /* experts.c */
-kernel_declines cuda_route_declines, cuda_grouped_declines, cuda_grouped_plain_declines,
-    cuda_group_sum_rows_declines;
+kernel_declines cuda_route_declines, cuda_grouped_warpgroups_declines, cuda_grouped_declines,
+    cuda_grouped_plain_declines, cuda_group_sum_rows_declines;
 kernel_workspace cuda_route_workspace, cuda_router_grad_workspace, cuda_square_lse_workspace;
 
 /* sequences.c */

@@ -74,6 +74,27 @@ const char *cuda_grouped_declines(const struct op_call *c, const struct kernel_e
     return tensor_cores_decline(c, env, c->in[2].shape.dim[0] - 1);
 }
 
+/* The copy engine counts rows in 32 bits, and results are stored 16 bytes at a time. */
+const char *cuda_grouped_warpgroups_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    const char *why = cuda_grouped_declines(c, env);
+    if (why)
+        return why;
+    if (env->gpu->major != 9 || env->gpu->minor != 0)
+        return "needs compute capability 9.0";
+    if (env->gpu->shared_per_block_optin < WARPGROUPS_SHARED_BYTES)
+        return "needs 202 KiB of shared memory";
+    if (shape_last(&c->out[0].shape) % 8 != 0)
+        return "needs rows of a multiple of 8 elements";
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < c->in[i].shape.rank; d++) {
+            if (c->in[i].shape.dim[d] > INT32_MAX)
+                return "takes at most 2147483647 rows and columns";
+        }
+    }
+    return NULL;
+}
+
 /* A block for every tile there could be: each group may leave one partly filled. */
 const char *cuda_grouped_plain_declines(const struct op_call *c, const struct kernel_env *env)
 {

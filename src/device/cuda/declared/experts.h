@@ -29,6 +29,15 @@ enum {
     GROUPED_SHARED_BYTES = GROUPED_STAGES * GROUPED_STAGE_BYTES + GROUPED_TABLE_BYTES,
 };
 
+/* The same tiles by warpgroups: one more on its way, two barriers each, two tables; the swizzle
+ * wants tiles at multiples of 1024 bytes. Rows of tiles that a block goes down before it goes to
+ * the next column. */
+enum { WARPGROUPS_STAGES = 4, WARPGROUPS_BAND = 16 };
+enum {
+    WARPGROUPS_SHARED_BYTES =
+        1024 + WARPGROUPS_STAGES * (GROUPED_STAGE_BYTES + 16) + 2 * GROUPED_TABLE_BYTES,
+};
+
 #ifdef __cplusplus
 }
 #endif

@@ -81,6 +81,31 @@ static inline HOST_DEVICE struct tile_place tile_place_of(int64_t n, int32_t t, 
     return p;
 }
 
+/* The group that tile t is in, when the group of an earlier tile was e: a few steps at most where
+ * a block goes from tile to tile. */
+static inline HOST_DEVICE int group_from(const int32_t *starts, int e, int32_t t)
+{
+    while (starts[e + 1] <= t)
+        e++;
+    return e;
+}
+
+/* Where tile t of its group begins when tiles go down `band` tiles first, then to the next column,
+ * and to the next band after the last one: the tiles that are made at the same time share the rows
+ * of one operand and few columns of the other, and both stay in the cache. */
+static inline HOST_DEVICE struct tile_place tile_place_in_bands(int64_t m, int64_t n, int32_t t,
+                                                                int rows, int columns, int band)
+{
+    const int32_t down = (int32_t)((m + rows - 1) / rows);
+    const int32_t across = (int32_t)((n + columns - 1) / columns);
+    const int32_t above = t / (band * across) * band, in_band = t - above * across;
+    const int32_t height = down - above < band ? down - above : band;
+    struct tile_place p;
+    p.row = (int64_t)(above + in_band % height) * rows;
+    p.column = (int64_t)(in_band / height) * columns;
+    return p;
+}
+
 /* Which row of a block [terms][64 rows of a] and which chunk of eight of its elements a lane names
  * to load the fragment of rows [16 i, 16 i + 16), terms [16 k, 16 k + 16), transposed. */
 static inline HOST_DEVICE int turned_row(int lane, int k)

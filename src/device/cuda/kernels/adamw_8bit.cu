@@ -1,7 +1,7 @@
 /* adamw_8bit.cu: AdamW with states in 8-bit codes, on the parameter itself or on its master,
  * or by a gradient that is a product. */
 #include "device/cuda/kernels/adamw_rule.cuh"
-#include "device/cuda/kernels/coded.cuh"
+#include "device/cuda/kernels/coded_product.cuh"
 
 /* The rule on shares of scales: what is the same for all elements of a block goes into the scales,
  * what is the same for all of a launch into the gradient's factors. */
@@ -29,12 +29,13 @@ struct adamw_shares_rule : adamw_rule {
     }
 };
 
-template <typename RULE>
-static enum status update_all(const struct kernel_ctx *x, const struct op_call *const *calls, int n)
+extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
+                                             const struct op_call *const *calls, int n)
 {
-    struct update_launch<RULE> l;
+    using rule = coded<adamw_shares_rule>;
+    struct update_launch<rule> l;
     l.x = x;
-    l.pick = pick_coded<RULE>;
+    l.pick = pick_coded<rule>;
     l.shared_bytes = coded_shared_bytes;
     l.args.n_tensors = 0;
     l.args.n_chunks = 0;
@@ -44,12 +45,6 @@ static enum status update_all(const struct kernel_ctx *x, const struct op_call *
         TRY(coded_add(&l, &h, calls[i], (float)call_float(calls[i], ADAMW_WEIGHT_DECAY)));
     }
     return update_flush(&l);
-}
-
-extern "C" enum status cuda_batch_adamw_8bit(const struct kernel_ctx *x,
-                                             const struct op_call *const *calls, int n)
-{
-    return update_all<coded<adamw_shares_rule>>(x, calls, n);
 }
 
 static enum status coded_run(const struct kernel_ctx *x, const struct op_call *c)
@@ -63,7 +58,10 @@ CUDA_RUN(adamw_8bit_master, warps, coded_run)
 
 static enum status product_run(const struct kernel_ctx *x, const struct op_call *c)
 {
-    return update_all<factored<adamw_shares_rule>>(x, &c, 1);
+    adamw_head h;
+    adamw_head_init(&h, c, CODED_LR);
+    return product_launch<coded_product<adamw_shares_rule>>(
+        x, c, &h, (float)call_float(c, ADAMW_WEIGHT_DECAY));
 }
 
 CUDA_RUN(adamw_8bit_product, warps, product_run)

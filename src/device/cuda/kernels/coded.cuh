@@ -44,22 +44,9 @@ struct coded_tensor {
 /* A rule of update.cuh on such tensors. */
 template <typename RULE> struct coded : RULE {
     using tensor = struct coded_tensor;
+    static constexpr bool HAS_GRADIENT =
+        true; /* which is loaded; else it is made (coded_product.cuh) */
 };
-
-/* One whose gradient is a product of a few rows, made where it is used: `grad` is dy. */
-struct factored_tensor : coded_tensor {
-    const void *x;
-    int64_t n_rows, n_columns; /* of the gradient */
-    int32_t n_terms;
-    enum dtype dtype; /* each element is rounded to it, as if it were stored */
-};
-
-template <typename RULE> struct factored : RULE {
-    using tensor = struct factored_tensor;
-};
-
-template <typename RULE>
-static constexpr bool is_factored = sizeof(typename RULE::tensor) > sizeof(struct coded_tensor);
 
 /* Does every lane have its own copy of the numbers? Where two blocks fit a multiprocessor's memory
  * then: compute capability 8.0, and 9.0 to 11. */
@@ -120,7 +107,7 @@ coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct
 {
     const auto &t = a.tensor[p.i_tensor];
     if (p.whole) {
-        if constexpr (!is_factored<RULE>)
+        if constexpr (RULE::HAS_GRADIENT)
             raw8_load(r.grad, t.grad, DTYPES::grad(a.head.grad), p.at);
         raw8_load(r.target, t.target, DTYPES::target(a.head.target), p.at);
         if (DTYPES::target(a.head.target) == DTYPE_U8)
@@ -131,48 +118,6 @@ coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct
         if (p.whole)
             r.codes[s] = *(const uint2 *)(t.codes[s] + p.at);
         r.absmax[s] = p.n_left > 0 ? t.absmax[s][p.at / DYNAMIC_BLOCK] : 0.0f;
-    }
-}
-
-/* Eight elements of a product, from `at` of the whole on. As vectors they are of one row: it has a
- * multiple of 8 columns, and so many elements that 32 bits count its vectors. Every element is the
- * sum of its terms in their order. */
-template <bool WHOLE>
-static __device__ __forceinline__ void product8(float (&g)[8], const struct factored_tensor &t,
-                                                enum dtype d, int64_t at, int64_t n_left)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-        g[k] = 0.0f;
-    const struct any dy = {(void *)t.grad, d}, x = {(void *)t.x, d};
-    if (WHOLE) {
-        const uint32_t vector = (uint32_t)(at / 8), n_vectors = (uint32_t)(t.n_columns / 8);
-        const uint32_t row = vector / n_vectors, column = (vector - row * n_vectors) * 8u;
-#pragma unroll 2
-        for (int term = 0; term < t.n_terms; term++) {
-            struct raw8 raw;
-            float v[8];
-            raw8_load(raw, t.x, d, term * t.n_columns + column);
-            const float factor = any_get_f32(dy, term * t.n_rows + row);
-            raw8_unpack(v, raw, d);
-#pragma unroll
-            for (int k = 0; k < 8; k++)
-                g[k] = fmaf(factor, v[k], g[k]);
-        }
-    } else {
-        for (int k = 0; k < 8 && k < n_left; k++) {
-            const int64_t row = (at + k) / t.n_columns, column = (at + k) % t.n_columns;
-            for (int term = 0; term < t.n_terms; term++)
-                g[k] = fmaf(any_get_f32(dy, term * t.n_rows + row),
-                            any_get_f32(x, term * t.n_columns + column), g[k]);
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        if (t.dtype == DTYPE_BF16)
-            g[k] = __bfloat162float(__float2bfloat16_rn(g[k]));
-        else if (t.dtype == DTYPE_F16)
-            g[k] = __half2float(__float2half_rn(g[k]));
     }
 }
 
@@ -288,17 +233,13 @@ static __device__ __forceinline__ void coded_apply(const RULE &rule, float &x, f
 template <typename RULE, typename DTYPES, bool WHOLE, typename TABLES>
 static __device__ __forceinline__ void
 coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-              const struct update_place &p, const struct coded_raw &raw, int32_t step)
+              const struct update_place &p, const struct coded_raw &raw, const float (&g)[8],
+              int32_t step)
 {
     constexpr int N_STATES = RULE::N_STATES;
     const auto &t = a.tensor[p.i_tensor];
     const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
-    const enum dtype grad = DTYPES::grad(a.head.grad);
-    float x[8], g[8], state[N_STATES][8];
-    if constexpr (is_factored<RULE>)
-        product8<WHOLE>(g, t, grad, t.first_element + p.at, p.n_left);
-    else
-        load8(g, raw.grad, t.grad, grad, p.at, p.n_left, WHOLE);
+    float x[8], state[N_STATES][8];
     load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, WHOLE);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
@@ -364,10 +305,16 @@ static __device__ __forceinline__ void
 coded_update(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
              const struct update_place &p, const struct coded_raw &raw, int32_t step)
 {
-    if (__all_sync(0xffffffffu, p.whole))
-        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, step);
-    else if (__any_sync(0xffffffffu, p.n_left > 0))
-        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, step);
+    const void *grad = a.tensor[p.i_tensor].grad;
+    const enum dtype d = DTYPES::grad(a.head.grad);
+    float g[8];
+    if (__all_sync(0xffffffffu, p.whole)) {
+        load8(g, raw.grad, grad, d, p.at, p.n_left, true);
+        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, g, step);
+    } else if (__any_sync(0xffffffffu, p.n_left > 0)) {
+        load8(g, raw.grad, grad, d, p.at, p.n_left, false);
+        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, g, step);
+    }
 }
 
 /* scale = 0 (nothing counted, or the norm was not finite; see clip_scale) changes nothing. */
@@ -431,13 +378,11 @@ static update_launchable<RULE> pick_coded(const struct update_head<typename RULE
     TRY_DTYPES(F32, BF16, NONE);
     TRY_DTYPES(BF16, F32, NONE);
     TRY_DTYPES(BF16, BF16, NONE);
-    if constexpr (!is_factored<RULE>) { /* which has no master */
-        TRY_DTYPES(F32, F32, BF16);
-        TRY_DTYPES(F32, BF16, BF16);
-        TRY_DTYPES(F32, F32, F16);
-        TRY_DTYPES(U8, F32, BF16);
-        TRY_DTYPES(U8, BF16, BF16);
-    }
+    TRY_DTYPES(F32, F32, BF16);
+    TRY_DTYPES(F32, BF16, BF16);
+    TRY_DTYPES(F32, F32, F16);
+    TRY_DTYPES(U8, F32, BF16);
+    TRY_DTYPES(U8, BF16, BF16);
 #undef TRY_DTYPES
     return coded_kernel<RULE, any_dtypes>;
 }
@@ -462,46 +407,39 @@ static enum status coded_states(const struct kernel_ctx *x, const struct op_call
     return OK;
 }
 
-static void set_factors(struct factored_tensor *t, const struct op_call *c, const struct tensor *x)
+/* What one call has, with or without a master; the head has the rule's attributes and scalars. */
+template <typename RULE>
+static enum status coded_call(const struct kernel_ctx *x, const struct op_call *c,
+                              float weight_decay, struct update_head<typename RULE::attrs> *h,
+                              struct coded_tensor *t)
 {
-    const struct shape *dy = &c->in[1].shape;
-    enum dtype dtype = (enum dtype)call_int(c, CODED_FACTOR_DTYPE);
-    dtype = dtype == DTYPE_NONE ? c->in[1].dtype : dtype;
-    t->x = x->data;
-    t->n_rows = shape_last(dy);
-    t->n_columns = shape_last(&x->shape);
-    t->n_terms = (int32_t)shape_rows(dy);
-    t->dtype = dtype;
+    const int lr = 2 + 2 * RULE::N_STATES, last = lr + 3;
+    const bool master = c->n_out == lr;
+    const int target = master ? last : 0;
+    *t = {};
+    h->target = c->in[target].dtype;
+    h->state[M] = h->state[V] = DTYPE_U8;
+    h->image = master ? c->in[0].dtype : DTYPE_NONE;
+    TRY(update_in_place(x, &c->in[target], &c->out[master ? c->n_out - 1 : 0], &t->target));
+    if (master)
+        TRY(update_in_place(x, &c->in[0], &c->out[0], &t->image));
+    TRY(coded_states(x, c, RULE::N_STATES, t));
+    t->grad = c->in[1].data;
+    t->n_elems = shape_elems(&c->in[0].shape);
+    t->first_element = c->first_element;
+    t->seed = (uint64_t)call_int(c, op_get(c->op)->n_attrs - 1);
+    t->weight_decay = weight_decay;
+    h->vectors = coded_aligned(t);
+    return OK;
 }
 
-/* One call, with or without a master; the head has the rule's attributes and scalars. */
 template <typename RULE>
 static enum status coded_add(struct update_launch<RULE> *l,
                              struct update_head<typename RULE::attrs> *h, const struct op_call *c,
                              float weight_decay)
 {
-    const int lr = 2 + 2 * RULE::N_STATES, last = lr + 3, n_attrs = op_get(c->op)->n_attrs;
-    const bool master = c->n_out == lr;
-    const int target = master ? last : 0;
-    typename RULE::tensor t = {};
-    h->target = c->in[target].dtype;
-    h->state[M] = h->state[V] = DTYPE_U8;
-    h->image = master ? c->in[0].dtype : DTYPE_NONE;
-    TRY(update_in_place(l->x, &c->in[target], &c->out[master ? c->n_out - 1 : 0], &t.target));
-    if (master)
-        TRY(update_in_place(l->x, &c->in[0], &c->out[0], &t.image));
-    TRY(coded_states(l->x, c, RULE::N_STATES, &t));
-    t.grad = c->in[1].data;
-    t.n_elems = shape_elems(&c->in[0].shape);
-    t.first_element = c->first_element;
-    t.seed = (uint64_t)call_int(c, n_attrs - 1);
-    t.weight_decay = weight_decay;
-    h->vectors = coded_aligned(&t);
-    if constexpr (is_factored<RULE>) {
-        set_factors(&t, c, &c->in[last]);
-        h->vectors = h->vectors && is_aligned(t.x, 16) && t.n_columns % 8 == 0 &&
-                     t.n_rows * t.n_columns / 8 <= UINT32_MAX;
-    }
+    struct coded_tensor t;
+    TRY(coded_call<RULE>(l->x, c, weight_decay, h, &t));
     return update_add(l, h, &t);
 }
 

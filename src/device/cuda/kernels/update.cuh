@@ -483,33 +483,45 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
 
 template <typename RULE> using update_launchable = void (*)(const struct update_args<RULE>);
 
+/* Shared memory that a kernel asks for beside its own. */
+typedef enum status update_shared_bytes(const void *kernel, size_t *n_bytes);
+
 /* Calls collected for the next launch. */
 template <typename RULE> struct update_launch {
     const struct kernel_ctx *x;
     update_launchable<RULE> (*pick)(const struct update_head<typename RULE::attrs> &h);
-    /* Shared memory that a kernel asks for beside its own; NULL: none. */
-    enum status (*shared_bytes)(const void *kernel, size_t *n_bytes) = NULL;
+    update_shared_bytes *shared_bytes = NULL; /* NULL: none */
     struct update_args<RULE> args;
 };
+
+/* A grid as large as the GPU holds at once, with the kernel's shared memory. */
+static enum status update_grid(const struct kernel_ctx *x, const void *kernel,
+                               update_shared_bytes *shared_bytes, size_t *shared, int64_t *n_blocks)
+{
+    int per_multiprocessor = 0;
+    *shared = 0;
+    if (shared_bytes) {
+        TRY(shared_bytes(kernel, shared));
+        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)*shared));
+    }
+    CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel,
+                                                           UPDATE_THREADS, *shared));
+    *n_blocks = (int64_t)MAX(per_multiprocessor, 1) * x->env.gpu->n_multiprocessors;
+    return OK;
+}
 
 template <typename RULE> static enum status update_flush(struct update_launch<RULE> *l)
 {
     static_assert(sizeof(l->args) <= 4096, "arguments that every driver takes");
-    int per_multiprocessor = 0;
-    size_t shared = 0;
     if (l->args.n_chunks > 0) {
         update_launchable<RULE> kernel = l->pick(l->args.head);
-        const void *code = reinterpret_cast<const void *>(kernel);
-        if (l->shared_bytes) {
-            TRY(l->shared_bytes(code, &shared));
-            CUDA_TRY(cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          (int)shared));
-        }
-        CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code,
-                                                               UPDATE_THREADS, shared));
-        int64_t most = (int64_t)per_multiprocessor * l->x->env.gpu->n_multiprocessors;
-        kernel<<<grid_for(l->args.n_chunks, 1, most > 0 ? most : 1), UPDATE_THREADS, shared,
-                 cuda_stream(l->x)>>>(l->args);
+        size_t shared;
+        int64_t most;
+        TRY(update_grid(l->x, reinterpret_cast<const void *>(kernel), l->shared_bytes, &shared,
+                        &most));
+        kernel<<<grid_for(l->args.n_chunks, 1, most), UPDATE_THREADS, shared, cuda_stream(l->x)>>>(
+            l->args);
         CUDA_TRY(cudaGetLastError());
     }
     l->args.n_tensors = 0;

@@ -12,6 +12,7 @@ static struct grouped grouped_of(const struct op_call *c)
     g.b = any_of(&c->in[1]);
     g.c = any_of(&c->out[0]);
     g.offsets = (const int32_t *)c->in[2].data;
+    g.n_rows = c->in[0].shape.dim[0];
     g.shape.n_groups = (int)(c->in[2].shape.dim[0] - 1);
     return g;
 }
@@ -99,6 +100,12 @@ static enum status run_plain(const struct kernel_ctx *x, const struct grouped &g
     return OK;
 }
 
+static enum status forward_wgmma(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct grouped g = forward_product(c);
+    return cuda_grouped_wgmma(x, &g);
+}
+
 static enum status forward_mma(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct grouped g = forward_product(c);
@@ -110,6 +117,12 @@ static enum status forward_plain(const struct kernel_ctx *x, const struct op_cal
     return run_plain(x, forward_product(c), c->in[0].shape.dim[0]);
 }
 
+static enum status grad_input_wgmma(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct grouped g = grad_input_product(c);
+    return cuda_grouped_wgmma(x, &g);
+}
+
 static enum status grad_input_mma(const struct kernel_ctx *x, const struct op_call *c)
 {
     struct grouped g = grad_input_product(c);
@@ -119,6 +132,12 @@ static enum status grad_input_mma(const struct kernel_ctx *x, const struct op_ca
 static enum status grad_input_plain(const struct kernel_ctx *x, const struct op_call *c)
 {
     return run_plain(x, grad_input_product(c), c->in[0].shape.dim[0]);
+}
+
+static enum status grad_weight_wgmma(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct grouped g = grad_weight_product(c);
+    return cuda_grouped_wgmma(x, &g);
 }
 
 static enum status grad_weight_mma(const struct kernel_ctx *x, const struct op_call *c)
@@ -180,12 +199,15 @@ static enum status sum_rows_columns(const struct kernel_ctx *x, const struct op_
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+CUDA_RUN(grouped_linear, warpgroups, forward_wgmma)
 CUDA_RUN(grouped_linear, tensor_cores, forward_mma)
 CUDA_RUN(grouped_linear, plain, forward_plain)
 
+CUDA_RUN(grouped_linear_grad_input, warpgroups, grad_input_wgmma)
 CUDA_RUN(grouped_linear_grad_input, tensor_cores, grad_input_mma)
 CUDA_RUN(grouped_linear_grad_input, plain, grad_input_plain)
 
+CUDA_RUN(grouped_linear_grad_weight, warpgroups, grad_weight_wgmma)
 CUDA_RUN(grouped_linear_grad_weight, tensor_cores, grad_weight_mma)
 CUDA_RUN(grouped_linear_grad_weight, plain, grad_weight_plain)
 

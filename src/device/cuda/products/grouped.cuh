@@ -11,6 +11,7 @@ struct grouped {
     struct any a, b, c, before; /* before.data NULL: nothing is added; else laid out as c */
     struct any bias;            /* [groups, n]; data NULL: none */
     const int32_t *offsets;
+    int64_t n_rows; /* of all groups */
     struct grouped_shape shape;
     bool a_by_terms, b_by_terms; /* stored [terms, rows of the operand], else the other way */
 };
@@ -33,5 +34,7 @@ static inline __device__ void count_tiles(int32_t *starts, const struct grouped 
 
 /* Tensor cores (grouped_mma.cu). */
 enum status cuda_grouped_mma(const struct kernel_ctx *x, const struct grouped *g);
+/* Tensor cores of compute capability 9.0 (grouped_wgmma.cu). */
+enum status cuda_grouped_wgmma(const struct kernel_ctx *x, const struct grouped *g);
 
 #endif

@@ -7,7 +7,6 @@
  * cannot (before CUDA 12.5) loads lazily, as it would have.
  */
 #include <cuda.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -24,24 +23,6 @@ struct driver {
     CUresult (*function_of)(CUfunction *, CUkernel);
     CUresult (*load)(CUfunction);
 };
-
-bool cuda_driver_function(const char *name, void *function_pointer)
-{
-    void *symbol = NULL;
-    enum cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion(name, &symbol, 12050, cudaEnableDefault, &found);
-#else
-    cudaError_t e = cudaGetDriverEntryPoint(name, &symbol, cudaEnableDefault, &found);
-#endif
-    if (e != cudaSuccess || found != cudaDriverEntryPointSuccess) {
-        (void)cudaGetLastError();
-        symbol = NULL;
-    }
-    memcpy(function_pointer, &symbol, sizeof(symbol));
-    return symbol != NULL;
-}
 
 static bool find_driver(struct driver *d)
 {

@@ -5,6 +5,7 @@
 #define SNUG_DEVICE_CUDA_RUNTIME_STATE_CUH
 
 #include "device/cuda/runtime/nvml.h"
+#include "device/cuda/support/driver.h"
 #include "device/cuda/support/support.cuh"
 #include "device/device.h"
 
@@ -53,9 +54,6 @@ enum status cuda_measure(struct device *d);
 /* d->rates and the context's size: kept in the cache folder per GPU, driver and build, measured
  * where they are not. */
 enum status cuda_figures(struct device *d);
-/* A function of the driver by name (the program is not linked with it): copied into a variable of
- * its type; false when this driver has none. */
-bool cuda_driver_function(const char *name, void *function_pointer);
 /* Loads the code of all our kernels, once, so that the context does not grow later. */
 void cuda_load_kernels(struct cuda_state *s);
 /* Bytes this process holds; -1 when the driver does not tell it apart from others. */

@@ -1,0 +1,290 @@
+/* coded_product.cuh: an update with states in 8-bit codes by a gradient that is a product of a few
+ * rows, grad[n, k] = sum of dy[t, n] x[t, k], each element made where it is used.
+ *
+ * A thread keeps its columns and goes down the rows, so that its part of x stays in registers and
+ * of dy one number a row and term is loaded. Blocks of codes lie across the ends of rows: a thread
+ * goes by a stride of so many whole rows that it is whole blocks too. A block of the grid has a
+ * strip of UPDATE_CHUNK elements of a stride and goes n_steps strides down; strips come before
+ * strides, so that all blocks are near each other in memory.
+ */
+#ifndef SNUG_DEVICE_CUDA_KERNELS_CODED_PRODUCT_CUH
+#define SNUG_DEVICE_CUDA_KERNELS_CODED_PRODUCT_CUH
+
+#include "device/cuda/kernels/coded.cuh"
+
+static constexpr int64_t PRODUCT_LEAST_STRIDE = 16 * UPDATE_CHUNK;
+static constexpr int PRODUCT_MOST_STEPS = 32, PRODUCT_MOST_TERMS = 4;
+
+struct product_tensor : coded_tensor { /* `grad` is dy */
+    const void *x;
+    int64_t n_rows, n_columns; /* of the gradient */
+    int64_t stride;            /* elements */
+    uint32_t rows_down;        /* of a stride */
+    int32_t n_terms;
+    int32_t n_strips, n_steps; /* of a stride; strides that a block goes down, an even number */
+    enum dtype dtype;          /* each element is rounded to it, as if it were stored */
+};
+
+template <typename RULE> struct coded_product : RULE {
+    using tensor = struct product_tensor;
+    static constexpr bool HAS_GRADIENT = false;
+};
+
+/* ---- a gradient of eight elements ------------------------------------------------------------ */
+
+/* Any of any dtype, from `at` of the whole on: every element is the sum of its terms in their
+ * order. */
+static __device__ __forceinline__ void product_one_by_one(float (&g)[8],
+                                                          const struct product_tensor &t,
+                                                          enum dtype d, int64_t at, int64_t n_left)
+{
+    const struct any dy = {(void *)t.grad, d}, x = {(void *)t.x, d};
+#pragma unroll 1
+    for (int k = 0; k < 8; k++) {
+        float sum = 0.0f;
+        const int64_t row = (at + k) / t.n_columns, column = (at + k) - row * t.n_columns;
+        for (int term = 0; k < n_left && term < t.n_terms; term++)
+            sum = fmaf(any_get_f32(dy, term * t.n_rows + row),
+                       any_get_f32(x, term * t.n_columns + column), sum);
+        if (t.dtype == DTYPE_BF16)
+            sum = __bfloat162float(__float2bfloat16_rn(sum));
+        else if (t.dtype == DTYPE_F16)
+            sum = __half2float(__float2half_rn(sum));
+#pragma unroll
+        for (int i = 0; i < 8; i++) /* an index known to the compiler: g stays in registers */
+            g[i] = i == k ? sum : g[i];
+    }
+}
+
+/* A thread's columns of x and where its row is. As vectors they are of one row: it has a multiple
+ * of 8 columns, and so many elements that 32 bits count its vectors. TERMS that are not there are
+ * 0. */
+template <int TERMS> struct product_columns {
+    struct raw8 x[TERMS];
+    uint32_t row;
+};
+
+template <int TERMS>
+static __device__ __forceinline__ void columns_load(struct product_columns<TERMS> &c,
+                                                    const struct product_tensor &t, enum dtype d,
+                                                    int64_t at)
+{
+    const uint32_t vector = (uint32_t)((t.first_element + at) / 8);
+    const uint32_t n_vectors = (uint32_t)(t.n_columns / 8);
+    c.row = vector / n_vectors;
+#pragma unroll
+    for (int term = 0; term < TERMS; term++) {
+        c.x[term] = {};
+        if (term < t.n_terms)
+            raw8_load(c.x[term], t.x, d, term * t.n_columns + (vector - c.row * n_vectors) * 8u);
+    }
+}
+
+/* dy of one row. */
+template <int TERMS> struct product_factors {
+    float term[TERMS];
+};
+
+template <int TERMS>
+static __device__ __forceinline__ void factors_load(struct product_factors<TERMS> &f,
+                                                    const struct product_tensor &t, enum dtype d,
+                                                    uint32_t row)
+{
+    const struct any dy = {(void *)t.grad, d};
+#pragma unroll
+    for (int term = 0; term < TERMS; term++)
+        f.term[term] = term < t.n_terms ? any_get_f32(dy, term * t.n_rows + row) : 0.0f;
+}
+
+template <int TERMS>
+static __device__ __forceinline__ void
+product8(float (&g)[8], const struct product_columns<TERMS> &c,
+         const struct product_factors<TERMS> &f, enum dtype factors, enum dtype rounded)
+{
+#pragma unroll
+    for (int term = 0; term < TERMS; term++) {
+        float v[8];
+        raw8_unpack(v, c.x[term], factors);
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            g[k] = term == 0 ? f.term[0] * v[k] : fmaf(f.term[term], v[k], g[k]);
+    }
+    if (rounded != DTYPE_F32) {
+        struct raw8 r;
+        const uint32_t none[8] = {};
+        raw8_pack(r, g, rounded, false, none);
+        raw8_unpack(g, r, rounded);
+    }
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* Where a thread begins in one of the grid's tasks: strips of all strides that a block goes down
+ * at once, then those of the next. */
+template <typename RULE>
+static __device__ __forceinline__ struct update_place
+product_place(const struct update_args<RULE> &a, int64_t task)
+{
+    const struct product_tensor &t = a.tensor[0];
+    const uint32_t band = (uint32_t)task / (uint32_t)t.n_strips;
+    const int64_t in_stride =
+        ((uint32_t)task - band * (uint32_t)t.n_strips) * (int64_t)UPDATE_CHUNK +
+        threadIdx.x * UPDATE_VECTOR;
+    struct update_place p = {};
+    p.at = band * (int64_t)t.n_steps * t.stride + in_stride;
+    p.n_left = in_stride < t.stride && task < a.n_chunks ? t.n_elems - p.at : 0;
+    p.whole = a.head.vectors && p.n_left >= UPDATE_VECTOR;
+    return p;
+}
+
+template <typename RULE>
+static __device__ __forceinline__ struct update_place
+product_below(const struct update_args<RULE> &a, struct update_place p)
+{
+    const int64_t stride = a.tensor[0].stride;
+    p.at += stride;
+    p.n_left = p.n_left > stride ? p.n_left - stride : 0;
+    p.whole = a.head.vectors && p.n_left >= UPDATE_VECTOR;
+    return p;
+}
+
+template <typename RULE, typename DTYPES, int TERMS, typename TABLES>
+static __device__ __forceinline__ void
+product_update(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
+               const struct update_place &p, const struct coded_raw &raw,
+               const struct product_columns<TERMS> &columns,
+               const struct product_factors<TERMS> &factors, int32_t step)
+{
+    const struct product_tensor &t = a.tensor[0];
+    const enum dtype d = DTYPES::grad(a.head.grad);
+    float g[8] = {};
+    if (__all_sync(0xffffffffu, p.whole)) {
+        product8<TERMS>(g, columns, factors, d, t.dtype);
+        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, g, step);
+    } else if (__any_sync(0xffffffffu, p.n_left > 0)) {
+        product_one_by_one(g, t, d, t.first_element + p.at, p.n_left);
+        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, g, step);
+    }
+}
+
+/* TERMS: as many as there are, or more. What a block begins its next task with is on the way while
+ * it ends this one. */
+template <typename RULE, typename DTYPES, int TERMS>
+static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
+    product_kernel(__grid_constant__ const struct update_args<RULE> a)
+{
+#ifdef __CUDA_ARCH__
+    extern __shared__ __align__(256) unsigned char coded_memory[];
+    auto &tables = *reinterpret_cast<struct coded_tables<CODED_SPREAD> *>(coded_memory);
+    __shared__ RULE shared_rule;
+    if (*a.head.scale == 0.0f)
+        return;
+    const struct product_tensor &t = a.tensor[0];
+    const enum dtype d = DTYPES::grad(a.head.grad);
+    struct coded_raw first, second;
+    struct product_columns<TERMS> columns;
+    struct product_factors<TERMS> of_first, of_second;
+    struct update_place here = product_place(a, blockIdx.x);
+    coded_fetch<RULE, DTYPES>(first, a, here);
+    copy_maps(tables);
+    RULE::share(&shared_rule, a.head);
+    __syncthreads();
+    const RULE rule = shared_rule;
+    const int32_t step = *a.head.step;
+    for (int64_t task = blockIdx.x; task < a.n_chunks; task += gridDim.x) {
+        if (here.whole) {
+            columns_load<TERMS>(columns, t, d, here.at);
+            factors_load<TERMS>(of_first, t, d, columns.row);
+        }
+        for (int i = 2; i <= t.n_steps; i += 2) {
+            const struct update_place below = product_below(a, here);
+            coded_fetch<RULE, DTYPES>(second, a, below);
+            if (below.whole)
+                factors_load<TERMS>(of_second, t, d, columns.row + t.rows_down);
+            product_update<RULE, DTYPES, TERMS>(a, tables, rule, here, first, columns, of_first,
+                                                step);
+            here = i < t.n_steps ? product_below(a, below) : product_place(a, task + gridDim.x);
+            coded_fetch<RULE, DTYPES>(first, a, here);
+            columns.row += 2 * t.rows_down;
+            if (here.whole && i < t.n_steps)
+                factors_load<TERMS>(of_first, t, d, columns.row);
+            product_update<RULE, DTYPES, TERMS>(a, tables, rule, below, second, columns, of_second,
+                                                step);
+        }
+    }
+#endif
+}
+
+/* ---- launches (host) ------------------------------------------------------------------------- */
+
+/* Can factors be had as vectors, and kept? */
+static bool product_aligned(const struct product_tensor *t)
+{
+    return t->n_terms <= PRODUCT_MOST_TERMS && is_aligned(t->x, 16) &&
+           t->n_columns % UPDATE_VECTOR == 0 && t->first_element % UPDATE_VECTOR == 0 &&
+           t->n_rows * t->n_columns / UPDATE_VECTOR <= UINT32_MAX;
+}
+
+template <typename RULE>
+static update_launchable<RULE> pick_product(const struct update_head<typename RULE::attrs> &h,
+                                            int n_terms)
+{
+    using bf16 = known_dtypes<DTYPE_BF16, DTYPE_U8, DTYPE_BF16, DTYPE_NONE>;
+    if (bf16::match(h))
+        return n_terms <= 2 ? product_kernel<RULE, bf16, 2>
+                            : product_kernel<RULE, bf16, PRODUCT_MOST_TERMS>;
+    return product_kernel<RULE, any_dtypes, PRODUCT_MOST_TERMS>;
+}
+
+/* Rows of whole blocks, as many as make a stride worth its strips; so many steps down that every
+ * block of the grid has several tasks, where there is enough to do. */
+static void product_cut(struct product_tensor *t, int64_t n_blocks)
+{
+    int64_t unit = t->n_columns;
+    while (unit % DYNAMIC_BLOCK != 0)
+        unit *= 2;
+    t->stride = unit * ceil_div(PRODUCT_LEAST_STRIDE, unit);
+    t->rows_down = (uint32_t)(t->stride / t->n_columns);
+    t->n_strips = (int32_t)ceil_div(t->stride, (int64_t)UPDATE_CHUNK);
+    int64_t n_steps = t->n_elems / UPDATE_CHUNK / (4 * n_blocks) / 2 * 2;
+    t->n_steps = (int32_t)MIN(MAX(n_steps, (int64_t)2), (int64_t)PRODUCT_MOST_STEPS);
+}
+
+static void set_factors(struct product_tensor *t, const struct op_call *c, const struct tensor *x)
+{
+    const struct shape *dy = &c->in[1].shape;
+    enum dtype dtype = (enum dtype)call_int(c, CODED_FACTOR_DTYPE);
+    t->x = x->data;
+    t->n_rows = shape_last(dy);
+    t->n_columns = shape_last(&x->shape);
+    t->n_terms = (int32_t)shape_rows(dy);
+    t->dtype = dtype == DTYPE_NONE ? c->in[1].dtype : dtype;
+}
+
+template <typename RULE>
+static enum status product_launch(const struct kernel_ctx *x, const struct op_call *c,
+                                  struct update_head<typename RULE::attrs> *h, float weight_decay)
+{
+    struct product_tensor t = {};
+    struct update_args<RULE> a;
+    size_t shared;
+    int64_t n_blocks;
+    TRY(coded_call<RULE>(x, c, weight_decay, h, &t));
+    if (t.n_elems == 0)
+        return OK;
+    set_factors(&t, c, &c->in[CODED_FACTOR]);
+    h->vectors = h->vectors && product_aligned(&t);
+    update_launchable<RULE> kernel = pick_product<RULE>(*h, t.n_terms);
+    TRY(update_grid(x, reinterpret_cast<const void *>(kernel), coded_shared_bytes, &shared,
+                    &n_blocks));
+    product_cut(&t, n_blocks);
+    memcpy((void *)&a.head, h, sizeof(*h));
+    a.n_tensors = 1;
+    a.n_chunks = (int32_t)(t.n_strips * ceil_div(t.n_elems, t.n_steps * t.stride));
+    a.tensor[0] = t;
+    kernel<<<grid_for(a.n_chunks, 1, n_blocks), UPDATE_THREADS, shared, cuda_stream(x)>>>(a);
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+#endif
