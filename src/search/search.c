@@ -12,6 +12,7 @@ enum {
     N_PLACED = 3,              /* trials that are placed before smaller ones are looked for, */
     N_ROUNDS = 4,              /* so many times */
     MANY_GAPS = 128,           /* a part of the room */
+    LONG = 10 * 1000,          /* instructions */
 };
 
 #define SEEMS_SLOWER 1.01
@@ -107,10 +108,11 @@ static enum status look(struct search *s, bool is_first)
 }
 
 /* With a little less room than before: what was best then is near what is best now. Groups, whose
- * plan is the one that is taken in the end, are worth another look at all. */
+ * plan is the one that is taken in the end, are worth another look at all, and so is what is short.
+ */
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
 {
-    if (s->space.base.group > 1)
+    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG)
         return look(s, false);
     allow_emissions(s);
     s->most_emitted = s->most_polished / 4;
