@@ -71,11 +71,12 @@ enum status search_find_gaps(struct search *s, int64_t *n_bytes)
     return OK;
 }
 
-/* Addresses of plans that are alike take more than their bytes by much the same; but for groups,
- * whose gaps are large and differ. */
+/* Addresses of long programs that are alike take more than their bytes by much the same; but for
+ * groups, whose gaps are large and differ. */
 static bool is_too_large(const struct search *s, const struct trial *t, int64_t over)
 {
     return over < INT64_MAX && s->space.base.group <= 1 &&
+           s->space.stage->program->instrs.n >= LONG_PROGRAM &&
            t->n_bytes[TIER_DEVICE] + over / 4 * 3 > s->space.room[TIER_DEVICE];
 }
 

@@ -12,7 +12,6 @@ enum {
     N_PLACED = 3,              /* trials that are placed before smaller ones are looked for, */
     N_ROUNDS = 4,              /* so many times */
     MANY_GAPS = 128,           /* a part of the room */
-    LONG = 10 * 1000,          /* instructions */
 };
 
 #define SEEMS_SLOWER 1.01
@@ -112,7 +111,7 @@ static enum status look(struct search *s, bool is_first)
  */
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
 {
-    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG)
+    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG_PROGRAM)
         return look(s, false);
     allow_emissions(s);
     s->most_emitted = s->most_polished / 4;

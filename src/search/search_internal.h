@@ -17,9 +17,10 @@ extern "C" {
 #endif
 
 enum {
-    N_TOP = 12,         /* candidates that ranking leaves */
-    N_BEST = 16,        /* trials that are remembered */
-    MAX_EMISSIONS = 64, /* of one search */
+    N_TOP = 12,               /* candidates that ranking leaves */
+    N_BEST = 16,              /* trials that are remembered */
+    MAX_EMISSIONS = 64,       /* of one search */
+    LONG_PROGRAM = 10 * 1000, /* instructions: planning it takes seconds */
 };
 
 /* What is smaller is not worth a copy of its own. */
