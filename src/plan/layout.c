@@ -149,8 +149,8 @@ static const struct method {
     double (*key)(const struct layout_item *);
     double (*tie)(const struct layout_item *);
 } portfolio[] = {
-    {"size", false, size, width},          {"size, by start", false, size, start},
-    {"area", false, area, size},           {"width", false, width, size},
+    {"size", false, size, width},          {"area", false, area, size},
+    {"width", false, width, size},         {"size, by start", false, size, start},
     {"start", false, start, size},         {"end", false, end, size},
     {"peak, by width", true, width, size}, {"peak, by start", true, start, size},
     {"peak, by end", true, end, size},     {"peak, by size", true, size, width},
