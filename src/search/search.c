@@ -393,8 +393,13 @@ static enum status plan_group(const struct group_search *x, double below, struct
         *d = configured;
         TRY(search_disk(&s, &f, bounds, d, report, found));
     }
-    if (!*found)
-        *d = configured;
+    if (*found || s.gave_up)
+        return OK;
+    *d = configured;
+    f = (struct forecast){0};
+    TRY(search_least(w, limits, bounds, d));
+    forecast_memory(&f, w, limits);
+    *found = f.fits;
     return OK;
 }
 
@@ -404,9 +409,7 @@ enum status search_plan(struct workload *w, const struct limits *limits,
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
-    bool found;
+    bool found; /* or what takes the least, for whoever says so */
     TRY(plan_group(&x, HUGE_VAL, d, report, &found));
-    if (!found && workload_stage(w, STAGE_TRAIN))
-        return search_least(w, limits, bounds, d);
     return grouping_try(&x, &configured, d, report);
 }
