@@ -333,6 +333,17 @@ struct snug_phases {
     double seconds, share; /* of this run: snapshots, jumps and probes; of its time */
 };
 
+/* What predicted gradients came to, those of before a resume included. */
+struct snug_control {
+    bool has_control;
+    int64_t n_measured, n_paid; /* measurements, and those that found that it pays */
+    int64_t n_predicted;        /* steps */
+    double variance_ratio;      /* mean of the measurements: of a step, beside a plain one */
+    double cost_ratio;          /* in FLOPs, likewise */
+    double time_ratio;          /* of this run's steps, measured; 0: not of both kinds */
+    double seconds, share;      /* of this run: measuring; of its time */
+};
+
 struct snug_train_result {
     int64_t n_steps, last_step;                    /* run in this call; number of the last */
     int64_t n_kept;                                /* of these: the last 65536 at most */
@@ -349,6 +360,7 @@ struct snug_train_result {
     const char *last_checkpoint;                   /* NULL: none was saved */
     const char *profile; /* where the profiled steps' time went, as a table; NULL: no profile */
     struct snug_phases phases;
+    struct snug_control control;
 };
 
 /* Trains from where the config says (fresh, or resume_from_checkpoint) to the end. metrics.jsonl

@@ -2,13 +2,13 @@
 """A real text corpus from the documentation a Debian machine has, with a tokenizer for it: no network.
 
     pip install tokenizers
-    tools/make_text_corpus.py OUT [SNUG]          e.g.  tools/make_text_corpus.py build/corpus build/snug
+    tools/make_text_corpus.py OUT [SNUG [CHARACTERS]]          e.g.  tools/make_text_corpus.py build/corpus build/snug
 
 Reads licences, package documentation, manual pages and Python's library from the folders below, drops
 paragraphs seen before (licences repeat), and writes into OUT: text.jsonl (one document a line, shuffled
 with a fixed seed), tokenizer.json (byte-level BPE, GPT-2's shape and vocabulary size). With SNUG, the
 program, also train.bin: the tokens, by `snug tokenize`; the first documents are encoded by the
-`tokenizers` package too, and the ids must be the same.
+`tokenizers` package too, and the ids must be the same. CHARACTERS: take so many of the shuffled documents at most.
 """
 import array
 import gzip
@@ -108,11 +108,23 @@ def check(tokenizer, texts, path):
     print(f"{path}: {len(ids):,} tokens; the first {len(want):,} equal the tokenizers package's")
 
 
-def main(out, snug=None):
+def at_most(texts, n_characters):
+    kept = []
+    for text in texts:
+        n_characters -= len(text)
+        if n_characters < 0:
+            break
+        kept.append(text)
+    return kept
+
+
+def main(out, snug=None, characters=None):
     out = pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     texts = list(documents())
     random.Random(SEED).shuffle(texts)
+    if characters:
+        texts = at_most(texts, int(characters))
     print(f"{len(texts):,} documents, {sum(map(len, texts)):,} characters")
     (out / "text.jsonl").write_text("".join(json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in texts))
     tokenizer = train(texts)
@@ -124,6 +136,6 @@ def main(out, snug=None):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3, 4):
         sys.exit(__doc__)
     main(*sys.argv[1:])

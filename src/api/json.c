@@ -155,6 +155,18 @@ static json_t *pack_phases(const struct snug_phases *p)
                      p->seconds, "share", p->share);
 }
 
+/* NULL: there were none. */
+static json_t *pack_control(const struct snug_control *c)
+{
+    if (!c->has_control)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "measured",
+                     (json_int_t)c->n_measured, "paid", (json_int_t)c->n_paid, "predicted_steps",
+                     (json_int_t)c->n_predicted, "variance_ratio", c->variance_ratio, "cost_ratio",
+                     c->cost_ratio, "time_ratio", c->time_ratio, "seconds", c->seconds, "share",
+                     c->share);
+}
+
 /* What training adds to the forecast. */
 static json_t *pack_result(const struct snug_train_result *r)
 {
@@ -165,12 +177,13 @@ static json_t *pack_result(const struct snug_train_result *r)
         "disk_write_rate", r->disk_write_rate, "disk_busy", r->disk_busy, "resident_bytes",
         (json_int_t)r->resident_bytes, "step_ms", 1e3 * r->median_step_s);
     json_t *scale = r->loss_scale > 0 ? json_real(r->loss_scale) : json_null();
-    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?, s:o*}", "measured",
-                     measured, "losses", pack_losses(r), "loss_scale", scale, "skipped_steps",
-                     (json_int_t)r->n_skipped, "steps", (json_int_t)r->n_steps, "last_step",
-                     (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s, "samples_per_s",
-                     r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds, "last_checkpoint",
-                     r->last_checkpoint, "phases", pack_phases(&r->phases));
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?, s:o*, s:o*}",
+                     "measured", measured, "losses", pack_losses(r), "loss_scale", scale,
+                     "skipped_steps", (json_int_t)r->n_skipped, "steps", (json_int_t)r->n_steps,
+                     "last_step", (json_int_t)r->last_step, "tokens_per_s", r->tokens_per_s,
+                     "samples_per_s", r->samples_per_s, "mfu", r->mfu, "seconds", r->seconds,
+                     "last_checkpoint", r->last_checkpoint, "phases", pack_phases(&r->phases),
+                     "control", pack_control(&r->control));
 }
 
 enum snug_status snug_run_json(const struct snug_run *run, enum snug_status status, char **text)

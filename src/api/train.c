@@ -253,6 +253,15 @@ void snug_run_result(const struct snug_run *run, struct snug_train_result *out)
                    .n_jumped = r->phases.n_jumped,
                    .seconds = r->phases.seconds,
                    .share = r->phases.share},
+        .control = {.has_control = r->control.has_control,
+                    .n_measured = r->control.n_measured,
+                    .n_paid = r->control.n_paid,
+                    .n_predicted = r->control.n_predicted,
+                    .variance_ratio = r->control.variance_ratio,
+                    .cost_ratio = r->control.cost_ratio,
+                    .time_ratio = r->control.time_ratio,
+                    .seconds = r->control.seconds,
+                    .share = r->control.share},
     };
 }
 

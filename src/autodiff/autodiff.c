@@ -17,6 +17,8 @@ struct tape {
     value_id *grad;   /* per forward value: its gradient so far */
     size_t n_values;  /* of the forward graph */
     size_t max_in;    /* widest forward node */
+    int n_shortened;  /* blocks, from the first: cheap gradients do */
+    bool *is_wanted;  /* per forward value */
     bool *wants;      /* scratch, max_in */
     value_id *d_in;   /* scratch, max_in */
 };
@@ -29,6 +31,7 @@ static enum status tape_init(struct tape *t, struct graph *g)
     for (size_t k = 0; k < g->nodes.n; k++)
         t->max_in = MAX(t->max_in, (size_t)graph_node(g, (node_id)k)->n_in);
     TRY(mem_try_array(&t->needs_grad, t->n_values, sizeof(bool)));
+    TRY(mem_try_array(&t->is_wanted, t->n_values, sizeof(bool)));
     TRY(mem_try_array(&t->grad, t->n_values, sizeof(value_id)));
     TRY(mem_try_array(&t->wants, t->max_in, sizeof(bool)));
     TRY(mem_try_array(&t->d_in, t->max_in, sizeof(value_id)));
@@ -40,6 +43,7 @@ static enum status tape_init(struct tape *t, struct graph *g)
 static void tape_release(struct tape *t)
 {
     mem_free(t->needs_grad);
+    mem_free(t->is_wanted);
     mem_free(t->grad);
     mem_free(t->wants);
     mem_free(t->d_in);
@@ -48,7 +52,7 @@ static void tape_release(struct tape *t)
 static void mark_required(struct tape *t, const value_id *wanted, size_t n_wanted)
 {
     for (size_t i = 0; i < n_wanted; i++)
-        t->needs_grad[wanted[i]] = true;
+        t->needs_grad[wanted[i]] = t->is_wanted[wanted[i]] = true;
     for (size_t k = 0; k < t->g->nodes.n; k++) {
         const struct node *n = graph_node(t->g, (node_id)k);
         bool any = false;
@@ -78,6 +82,20 @@ static void add_contribution(struct tape *t, value_id v, value_id d)
         t->grad[v] = build(&t->b, OP_add, IN(t->grad[v], d), NO_ATTRS);
 }
 
+/* Is the gradient of input i left out, because a product would have to be made for it? What is
+ * handed on as it arrives costs nothing. */
+static bool is_cut(const struct tape *t, const struct node *n, int i, const value_id *d_out)
+{
+    bool shortened = n->block != BLOCK_NONE && n->block < t->n_shortened;
+    if (!shortened || op_get(n->op)->recompute == RECOMPUTE_CHEAP || t->is_wanted[n->in[i]])
+        return false;
+    for (int k = 0; k < n->n_out; k++) {
+        if (t->d_in[i] == d_out[k])
+            return false;
+    }
+    return true;
+}
+
 static enum status differentiate(struct tape *t, node_id k)
 {
     struct node n = *graph_node(t->g, k); /* a copy: building moves the array */
@@ -101,7 +119,7 @@ static enum status differentiate(struct tape *t, node_id k)
     t->b.block = n.block;
     TRY(d->grad(&t->b, &n, d_out, t->wants, t->d_in));
     for (int i = 0; i < n.n_in; i++) {
-        if (t->wants[i])
+        if (t->wants[i] && !is_cut(t, &n, i, d_out))
             add_contribution(t, n.in[i], t->d_in[i]);
     }
     return builder_status(&t->b);
@@ -116,11 +134,19 @@ enum status autodiff(struct graph *g, value_id loss, value_id seed, const value_
 enum status autodiff_roots(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                            const value_id *wanted, size_t n_wanted, value_id *grads)
 {
+    return autodiff_shortened(g, roots, n_roots, wanted, n_wanted, 0, grads);
+}
+
+enum status autodiff_shortened(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
+                               const value_id *wanted, size_t n_wanted, int n_blocks,
+                               value_id *grads)
+{
     struct tape t;
     size_t n_forward = g->nodes.n;
     enum status status = tape_init(&t, g);
     if (status != OK)
         goto out;
+    t.n_shortened = n_blocks;
     mark_required(&t, wanted, n_wanted);
     for (size_t i = 0; i < n_roots; i++)
         add_contribution(&t, roots[i].loss, roots[i].seed);

@@ -20,7 +20,15 @@ struct autodiff_root {
 enum status autodiff_roots(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                            const value_id *wanted, size_t n_wanted, value_id *grads) MUST_CHECK;
 
-/* The same of one loss. */
+/* Gradients that are cheap instead of right: in the first n_blocks blocks nothing goes through an
+ * op that is not memory-bound but what it hands on as it is, along the residual, and the gradients
+ * of wanted values that it reads. Where nothing arrives there is VALUE_NONE. Nodes that nobody
+ * reads are left for graph_eliminate_dead. */
+enum status autodiff_shortened(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
+                               const value_id *wanted, size_t n_wanted, int n_blocks,
+                               value_id *grads) MUST_CHECK;
+
+/* The same as autodiff_roots of one loss. */
 enum status autodiff(struct graph *g, value_id loss, value_id seed, const value_id *wanted,
                      size_t n_wanted, value_id *grads) MUST_CHECK;
 

@@ -55,13 +55,17 @@ const float *code4_values(enum block_code k);
 
 /* ---- coding ---------------------------------------------------------------------------------- */
 
-/* A block of n numbers, whole or the last one of a tensor, into (n + 1) / 2 bytes; its scale. */
-float code4_encode(enum block_code k, const float *x, int64_t n, uint8_t *codes);
+/* n numbers into (n + 1) / 2 bytes, and a scale for each block: whole ones, but for the last one of
+ * a tensor. */
+void code4_encode(enum block_code k, const float *x, int64_t n, uint8_t *codes, float *scales);
 /* A row of n numbers; its scale. */
 float int8_encode(const float *x, int64_t n, uint8_t *codes);
-/* The scales of a tensor, n of them: codes [n], scales of groups [ceil(n / 256)], the table. */
-void scales_encode(const float *scales, int64_t n, uint8_t *codes, float *groups,
-                   float table[SCALE_TABLE]);
+/* The table of a tensor's scales, n of them. */
+void scales_begin(const float *scales, int64_t n, float table[SCALE_TABLE]);
+/* By this table n of them, whole groups but for the last of the tensor: codes [n], scales of groups
+ * [ceil(n / 256)]. */
+void scales_encode(const float table[SCALE_TABLE], const float *scales, int64_t n, uint8_t *codes,
+                   float *groups);
 
 /* ---- and back -------------------------------------------------------------------------------- */
 

@@ -39,32 +39,23 @@ static inline uint16_t bf16_from_f32(float f)
 /* fp16 by integer scaling: exact for normals, subnormals, infinities and NaN. */
 static inline float f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t rest = h & 0x7fffu;
-    uint32_t bits;
-    if (rest >= 0x7c00u)
-        bits = 0x7f800000u | ((rest & 0x3ffu) << 13);
-    else if (rest >= 0x0400u)
-        bits = (rest << 13) + 0x38000000u;
-    else
-        bits = f32_bits((float)rest * 5.9604644775390625e-8f); /* 2^-24 */
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    uint32_t small = f32_bits((float)(int32_t)rest * 5.9604644775390625e-8f); /* 2^-24 */
+    uint32_t bits = rest < 0x0400u ? small : (rest << 13) + 0x38000000u;
+    bits = rest >= 0x7c00u ? 0x7f800000u | ((rest & 0x3ffu) << 13) : bits;
     return f32_from_bits(sign | bits);
 }
 
+/* Every case is computed and one chosen, so that loops of it vectorise. */
 static inline uint16_t f16_from_f32(float f)
 {
-    uint32_t u = f32_bits(f);
-    uint32_t sign = (u >> 16) & 0x8000u;
-    u &= 0x7fffffffu;
-    uint32_t h;
-    if (u > 0x7f800000u)
-        h = 0x7e00u;
-    else if (u >= 0x477ff000u) /* 65520 and above round to infinity */
-        h = 0x7c00u;
-    else if (u < 0x38800000u) /* below 2^-14: subnormal; the addition rounds to nearest even */
-        h = f32_bits(f32_from_bits(u) + 0.5f) - 0x3f000000u;
-    else
-        h = (u + 0xfffu + ((u >> 13) & 1u) - 0x38000000u) >> 13;
+    uint32_t sign = (f32_bits(f) >> 16) & 0x8000u, u = f32_bits(f) & 0x7fffffffu;
+    uint32_t h = (u + 0xfffu + ((u >> 13) & 1u) - 0x38000000u) >> 13;
+    /* below 2^-14: subnormal; the addition rounds to nearest even */
+    uint32_t small = f32_bits(f32_from_bits(u) + 0.5f) - 0x3f000000u;
+    h = u < 0x38800000u ? small : h;
+    h = u >= 0x477ff000u ? 0x7c00u : h; /* 65520 and above round to infinity */
+    h = u > 0x7f800000u ? 0x7e00u : h;
     return (uint16_t)(sign | h);
 }
 

@@ -63,6 +63,10 @@ static inline HOST_DEVICE struct philox4 philox(uint64_t key, uint64_t counter_h
     return philox_rounds(key, counter_hi, counter_lo, 10);
 }
 
+/* words [4 n]: philox of n counters from this one on, four words each. */
+void philox_fill(uint64_t key, uint64_t counter_hi, uint64_t counter_lo, int64_t n,
+                 uint32_t *words);
+
 /* Uniform in [0, 1) with 24 bits, exact in float. */
 static inline HOST_DEVICE float rng_uniform(uint32_t bits)
 {

@@ -291,5 +291,14 @@ void show_summary(const struct snug_run *run, enum snug_status status)
                   (long long)r.phases.n_accepted, r.phases.n_jumped, (long long)r.phases.n_rejected,
                   (long long)r.phases.n_withheld, (long long)r.phases.n_undone,
                   100.0 * r.phases.share);
+    if (r.control.has_control)
+        show_line(
+            LABEL,
+            "control   %lld of %lld steps with predicted gradients; %lld of %lld measurements "
+            "found that it pays, variance x%.3g at cost x%.3g; measuring took %.1f%% of the "
+            "time",
+            (long long)r.control.n_predicted, (long long)r.last_step, (long long)r.control.n_paid,
+            (long long)r.control.n_measured, r.control.variance_ratio, r.control.cost_ratio,
+            100.0 * r.control.share);
     show_line(LABEL, "saved     %s", r.last_checkpoint ? r.last_checkpoint : "nothing");
 }

@@ -128,6 +128,12 @@ static const struct config_choice phases[] = {
     {NULL, 0, NULL},
 };
 
+static const struct config_choice prediction[] = {
+    {"none", CONFIG_PREDICTION_NONE, NULL},
+    {"residual", CONFIG_PREDICTION_RESIDUAL, NULL},
+    {NULL, 0, NULL},
+};
+
 static const struct config_choice jump_momentum[] = {
     {"keep", CONFIG_JUMP_MOMENTUM_KEEP, NULL},
     {"zero", CONFIG_JUMP_MOMENTUM_ZERO, NULL},
@@ -435,6 +441,7 @@ const struct config_choice *config_choices(const char *set)
         SET(dpo_loss),
         SET(phases),
         SET(jump_momentum),
+        SET(prediction),
         SET(elastic_profile),
 #undef SET
     };

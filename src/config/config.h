@@ -55,6 +55,7 @@ enum config_phases {
     CONFIG_PHASES_LEAST_SQUARES,
     CONFIG_PHASES_DMD
 };
+enum config_prediction { CONFIG_PREDICTION_NONE, CONFIG_PREDICTION_RESIDUAL };
 enum config_jump_momentum { CONFIG_JUMP_MOMENTUM_KEEP, CONFIG_JUMP_MOMENTUM_ZERO };
 enum config_adjust_lr { CONFIG_ADJUST_LR_MATCH_RMS_ADAMW, CONFIG_ADJUST_LR_ORIGINAL };
 enum config_schedule {

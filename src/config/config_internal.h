@@ -220,6 +220,7 @@ enum status config_resolve_quantization(struct config *cfg) MUST_CHECK;
 enum status config_resolve_adapting(struct config *cfg) MUST_CHECK;
 enum status config_resolve_preferences(struct config *cfg) MUST_CHECK;
 enum status config_resolve_phases(struct config *cfg) MUST_CHECK;
+enum status config_resolve_prediction(struct config *cfg) MUST_CHECK;
 enum status config_resolve_compute_dtype(struct config *cfg) MUST_CHECK;
 
 /* Value text, shared by printing and docs (print.c). */

@@ -12,6 +12,8 @@ static enum status refuse_idle(struct config *cfg)
     };
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         const char *name = config_name_of(cfg, fields[i]);
+        if (fields[i] == &cfg->probe_batches && cfg->predicted_gradients != CONFIG_PREDICTION_NONE)
+            continue; /* they are measured on the same batches */
         if (config_is_set(cfg, name))
             return FAIL(ERR_CONFIG,
                         "%s: %s is of predictive phases: write predictive_phases: linear, "

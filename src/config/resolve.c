@@ -535,7 +535,11 @@ static const struct {
     {config_resolve_phases,
      "predictive_phases phase_warmup_steps full_steps max_predict_steps correct_steps "
      "snapshot_count snapshot_steps probe_batches jump_z jump_shrinkage jump_momentum "
-     "divergence_sigma optim"},
+     "divergence_sigma optim predicted_gradients"},
+    {config_resolve_prediction,
+     "predicted_gradients true_micro_batches exact_blocks control_steps control_threshold "
+     "per_device_train_batch_size gradient_accumulation_steps fp16 group_by_length dynamic_batch "
+     "micro_batch_group rl"},
     {config_resolve_compute_dtype, "bnb_4bit_compute_dtype bf16 fp16"},
     {resolve_precision, "bf16 fp16 master_dtype gradient_dtype optim"},
     {resolve_loss_scale, "bf16 fp16 loss_scale initial_scale_power loss_scale_window "

@@ -177,6 +177,8 @@ struct device_ops {
     void (*close)(struct device *d);
 };
 
+enum { STAGING_BYTES = 256 << 20 }; /* as fast as more of it, and nothing beside a model */
+
 struct device {
     const struct device_ops *ops;
     struct kernel_env env;
@@ -184,7 +186,10 @@ struct device {
     struct timing_limits limits;
     int64_t cache_bytes; /* of its last cache; 0: not known */
     bool lacks_bf16;     /* no arithmetic in it; storing it is fine */
-    bool is_absent;      /* it is planned for, nothing runs on it (card/card.h) */
+    /* At most so much of a tensor is in host memory on its way to and from what the host cannot
+     * reach; 0: STAGING_BYTES. */
+    int64_t staging_bytes;
+    bool is_absent; /* it is planned for, nothing runs on it (card/card.h) */
     struct device_tuning tuning;
     char description[128];
     char address[32];   /* of a GPU, on its bus: as the driver's tools know it; "": it has none */

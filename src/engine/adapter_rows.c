@@ -7,12 +7,12 @@
 
 enum { RUN = 1024 };
 
-/* lengths[i] of rows [first, first + n) of w, a host tensor. */
-static void measure(const struct tensor *w, int64_t first, int64_t n, double *lengths)
+/* lengths[i] of the rows of w, a host tensor. */
+static void measure(const struct tensor *w, int64_t n_columns, int64_t n, double *lengths)
 {
-    int64_t n_columns = w->shape.dim[1], size = dtype_size(w->dtype);
+    int64_t size = dtype_size(w->dtype);
     for (int64_t row = 0; row < n; row++) {
-        const char *at = (const char *)w->data + (first + row) * n_columns * size;
+        const char *at = (const char *)w->data + row * n_columns * size;
         double sum = 0, x[RUN];
         for (int64_t k = 0; k < n_columns; k += RUN) {
             int64_t n_now = MIN((int64_t)RUN, n_columns - k);
@@ -24,33 +24,49 @@ static void measure(const struct tensor *w, int64_t first, int64_t n, double *le
     }
 }
 
-/* The weight in host memory; *decoded: its numbers, where it is kept as codes. */
-static enum status fetch_base(struct engine *e, const struct tensor *to, int base, float **decoded,
-                              struct tensor *w)
+/* Of a weight that is kept as codes. */
+static enum status measure_coded(struct engine *e, const struct model_adapter *a, double *lengths)
 {
-    const struct model_param *p = &e->params[base];
-    if (!param_is_coded(p))
-        return stage_fetch(e->stage, &to[base], w);
-    TRY(mem_try_array(decoded, (size_t)shape_elems(&p->shape) + 1, sizeof(**decoded)));
-    *w = (struct tensor){DTYPE_F32, p->shape, *decoded};
-    return coded_param_read(e, base, *decoded);
+    const struct model_param *p = &e->params[a->base];
+    int64_t n_columns = p->shape.dim[1];
+    float *x;
+    TRY(mem_try_array(&x, (size_t)shape_elems(&p->shape) + 1, sizeof(*x)));
+    enum status status = coded_param_read(e, a->base, x);
+    struct tensor w = {.dtype = DTYPE_F32, .data = x + a->first * n_columns};
+    if (status == OK)
+        measure(&w, n_columns, a->rows, lengths);
+    mem_free(x);
+    return status;
+}
+
+/* Of one that the stage gives, some rows at a time. */
+static enum status measure_staged(struct engine *e, const struct tensor *base,
+                                  const struct model_adapter *a, double *lengths)
+{
+    int64_t n_columns = base->shape.dim[1];
+    int64_t most = stage_elems(e->stage, base, n_columns) / n_columns;
+    for (int64_t row = 0; row < a->rows; row += most) {
+        int64_t n = MIN(most, a->rows - row);
+        struct tensor part = tensor_part(base, (a->first + row) * n_columns, n * n_columns), w;
+        TRY(stage_fetch(e->stage, &part, &w));
+        measure(&w, n_columns, n, lengths + row);
+    }
+    return OK;
 }
 
 static enum status measure_one(struct engine *e, const struct tensor *to,
                                const struct model_adapter *a)
 {
     double *lengths;
-    float *decoded = NULL;
-    struct tensor w;
     enum status status;
     TRY(mem_try_array(&lengths, (size_t)a->rows, sizeof(*lengths)));
-    TRY_GOTO(fetch_base(e, to, a->base, &decoded, &w), out);
-    measure(&w, a->first, a->rows, lengths);
+    TRY_GOTO(param_is_coded(&e->params[a->base]) ? measure_coded(e, a, lengths)
+                                                 : measure_staged(e, &to[a->base], a, lengths),
+             out);
     struct tensor m = stage_tensor(e->stage, &to[a->magnitude]);
     weights_from_double(m.dtype, lengths, a->rows, m.data);
     TRY_GOTO(stage_store(e->stage, &to[a->magnitude]), out);
 out:
-    mem_free(decoded);
     mem_free(lengths);
     return status;
 }

@@ -29,11 +29,18 @@ static float element(const struct tensor *t, int64_t i)
  * what was read already. */
 static enum status widen(struct engine *e, const struct tensor *from, const struct tensor *to)
 {
-    struct tensor in, out = stage_tensor(e->stage, to);
-    TRY(stage_fetch(e->stage, from, &in));
-    for (int64_t i = shape_elems(&in.shape) - 1; i >= 0; i--)
-        ((float *)out.data)[i] = element(&in, i);
-    return stage_store(e->stage, to);
+    int64_t n = shape_elems(&to->shape);
+    int64_t most = MIN(stage_elems(e->stage, from, 1), stage_elems(e->stage, to, 1));
+    for (int64_t at = 0; at < n; at += most) {
+        struct tensor source = tensor_part(from, at, MIN(most, n - at)), in;
+        struct tensor part = tensor_part(to, at, MIN(most, n - at));
+        struct tensor out = stage_tensor(e->stage, &part);
+        TRY(stage_fetch(e->stage, &source, &in));
+        for (int64_t i = shape_elems(&in.shape) - 1; i >= 0; i--)
+            ((float *)out.data)[i] = element(&in, i);
+        TRY(stage_store(e->stage, &part));
+    }
+    return OK;
 }
 
 enum status averages_start(struct engine *e, const struct tensor *from)
@@ -75,11 +82,6 @@ static void swap_f32(float *a, float *b, int64_t n)
     }
 }
 
-static struct tensor part_of(const struct tensor *t, int64_t at, int64_t n)
-{
-    return (struct tensor){t->dtype, shape_of(1, n), (char *)t->data + at * dtype_size(t->dtype)};
-}
-
 /* Elements [at, at + n); `held` has room for the average's. */
 static enum status swap_part(struct engine *e, const struct tensor *weight,
                              const struct tensor *average, void *held, bool back)
@@ -104,9 +106,11 @@ static enum status swap_all(struct engine *e, float *held)
     for (int i = 0; i < e->n_params; i++) {
         const struct tensor *weight = &e->param_tensors[i], average = beside(e, "ema", i);
         int64_t n = average.data ? shape_elems(&weight->shape) : 0;
-        for (int64_t at = 0; at < n; at += CHUNK) {
-            int64_t size = MIN((int64_t)CHUNK, n - at);
-            struct tensor w = part_of(weight, at, size), a = part_of(&average, at, size);
+        int64_t most = MIN((int64_t)CHUNK, n ? stage_elems(e->stage, &average, 1) : 1);
+        most = MIN(most, stage_elems(e->stage, weight, 1));
+        for (int64_t at = 0; at < n; at += most) {
+            int64_t size = MIN(most, n - at);
+            struct tensor w = tensor_part(weight, at, size), a = tensor_part(&average, at, size);
             TRY(swap_part(e, &w, &a, held, e->averages_are_weights));
         }
     }

@@ -1,7 +1,5 @@
 #include "engine/coded_params.h"
 
-#include <string.h>
-
 #include "model/init.h"
 #include "precision/quantize.h"
 
@@ -64,9 +62,7 @@ enum status coded_param_load(struct engine *e, int i, const struct coded_origin 
     for (int k = 0; k < m.n_parts && status == OK; k++) {
         struct tensor part;
         TRY_GOTO(find_part(e, i, &m.part[k], &part), out);
-        struct tensor host = stage_tensor(e->stage, &part);
-        memcpy(host.data, m.memory[k], (size_t)tensor_bytes(&part));
-        TRY_GOTO(stage_store(e->stage, &part), out);
+        TRY_GOTO(stage_write(e->stage, &part, m.memory[k], o->team), out);
     }
 out:
     coded_matrix_release(&m);
@@ -80,10 +76,9 @@ enum status coded_param_read(struct engine *e, int i, float *x)
     enum status status = OK;
     TRY(coded_matrix_init(&m, &l));
     for (int k = 0; k < m.n_parts && status == OK; k++) {
-        struct tensor part, host;
+        struct tensor part;
         TRY_GOTO(find_part(e, i, &m.part[k], &part), out);
-        TRY_GOTO(stage_fetch(e->stage, &part, &host), out);
-        memcpy(m.memory[k], host.data, (size_t)tensor_bytes(&part));
+        TRY_GOTO(stage_read(e->stage, &part, m.memory[k]), out);
     }
     coded_matrix_decode(&m, x, e->device->env.team);
 out:

@@ -52,10 +52,16 @@ static enum status seed_losses(struct stage *s, value_id seed, struct autodiff_r
     return builder_status(&b);
 }
 
+/* Blocks whose gradients are predicted. */
+static int n_predicted(const struct stage *s, const struct numerics *n)
+{
+    return (int)MAX(s->io.n_blocks - n->prediction.n_exact, (int64_t)0);
+}
+
 /* Backward nodes for the parameters that are trained, seeded by an input; params[i].grad receives
- * the gradients. */
+ * the gradients, shortened in the first so many blocks. */
 static enum status build_gradients(struct stage *s, const struct loss_scaling *scaling,
-                                   struct optimizer_param *params)
+                                   int n_shortened, struct optimizer_param *params)
 {
     size_t n = (size_t)s->io.n_params, n_roots = 0;
     value_id seed;
@@ -75,7 +81,7 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
                         &seed));
     TRY(optimizer_scale_seed(s->graph, scaling, seed, &seed));
     TRY(seed_losses(s, seed, roots, &n_roots));
-    TRY(optimizer_gradients(s->graph, roots, n_roots, params, n));
+    TRY(optimizer_predictions(s->graph, roots, n_roots, params, n, n_shortened));
     for (int i = 0; i < s->io.n_sums; i++)
         s->io.sums[i].value = adopted_value(s->graph, s->io.sums[i].value);
     return adopt_forward(s->graph);
@@ -133,8 +139,10 @@ static enum status check_trained(const struct task *task)
                                     : ", or leave out load_in_4bit and load_in_8bit");
 }
 
-static enum status build_train(struct stage *s, const struct task *task,
-                               const struct stage_request *r, const struct numerics *n)
+/* The network and its gradients, shortened or whole; *params is the caller's to free. */
+static enum status build_backward(struct stage *s, const char *name, const struct task *task,
+                                  const struct stage_request *r, const struct numerics *n,
+                                  bool shortened, struct optimizer_param **params)
 {
     struct model_request request = {.purpose = MODEL_TRAIN,
                                     .batch = r->batch,
@@ -144,19 +152,72 @@ static enum status build_train(struct stage *s, const struct task *task,
                                     .label_smoothing = n->label_smoothing,
                                     .embedding_noise = n->embedding_noise,
                                     .z_loss = n->z_loss};
+    TRY(build_network(s, task, name, &request));
+    TRY(fuse(s->graph, n, REWRITE_FORWARD));
+    TRY(mem_try_array(params, (size_t)MAX(s->io.n_params, 1), sizeof(**params)));
+    return build_gradients(s, &n->optimizer.scaling, shortened ? n_predicted(s, n) : 0, *params);
+}
+
+/* Which gradients are predicted is what a graph of predictions says. */
+static enum status mark_predicted(const struct task *task, const struct stage_request *r,
+                                  const struct numerics *n, struct optimizer_param *params)
+{
+    struct stage trial = {0};
+    struct optimizer_param *predicted = NULL;
+    if (!n->prediction.on)
+        return OK;
+    enum status status = build_backward(&trial, "trial", task, r, n, true, &predicted);
+    for (int i = 0; status == OK && i < trial.io.n_params; i++)
+        params[i].predicted = predicted[i].grad != VALUE_NONE;
+    mem_free(predicted);
+    graph_free(trial.graph);
+    return status;
+}
+
+static enum status build_train(struct stage *s, const struct task *task,
+                               const struct stage_request *r, const struct numerics *n)
+{
     struct optimizer_options optimizer = optimizer_for(task, r, n);
     struct optimizer_param *params = NULL;
     enum status status;
     TRY(check_trained(task));
-    TRY(build_network(s, task, "train", &request));
-    TRY(fuse(s->graph, n, REWRITE_FORWARD));
-    TRY_GOTO(mem_try_array(&params, (size_t)MAX(s->io.n_params, 1), sizeof(*params)), out);
-    TRY_GOTO(build_gradients(s, &optimizer.scaling, params), out);
+    TRY_GOTO(build_backward(s, "train", task, r, n, false, &params), out);
+    TRY_GOTO(mark_predicted(task, r, n, params), out);
     TRY_GOTO(set_precision(s, &n->precision), out);
     struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
     TRY_GOTO(optimizer_apply(s->graph, &optimizer, params, (size_t)s->io.n_params, &sums), out);
     TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
     TRY_GOTO(schedule_updates_early(s->graph), out);
+out:
+    mem_free(params);
+    return status;
+}
+
+static enum status build_predict(struct stage *s, const struct task *task,
+                                 const struct stage_request *r, const struct numerics *n)
+{
+    struct optimizer_param *params = NULL;
+    enum status status;
+    TRY_GOTO(build_backward(s, "predict", task, r, n, true, &params), out);
+    TRY_GOTO(set_precision(s, &n->precision), out);
+    struct optimizer_sums sums = {s->io.sums, s->io.n_sums, losses_count(&s->io)};
+    TRY_GOTO(optimizer_predict(s->graph, params, (size_t)s->io.n_params, &sums), out);
+    TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
+out:
+    mem_free(params);
+    return status;
+}
+
+static enum status build_measure(struct stage *s, const struct task *task,
+                                 const struct stage_request *r, const struct numerics *n)
+{
+    struct optimizer_param *params = NULL;
+    enum status status;
+    TRY_GOTO(build_backward(s, "measure", task, r, n, false, &params), out);
+    TRY_GOTO(mark_predicted(task, r, n, params), out);
+    TRY_GOTO(set_precision(s, &n->precision), out);
+    TRY_GOTO(optimizer_measure(s->graph, params, (size_t)s->io.n_params), out);
+    TRY_GOTO(fuse(s->graph, n, REWRITE_GRADIENT), out);
 out:
     mem_free(params);
     return status;
@@ -237,6 +298,7 @@ enum status stage_build(struct stage *s, const struct task *task, const struct s
         [STAGE_TRAIN] = build_train,         [STAGE_EVAL] = build_eval,
         [STAGE_PREFILL] = build_decode,      [STAGE_DECODE] = build_decode,
         [STAGE_REFERENCE] = build_reference, [STAGE_PROBE] = build_eval,
+        [STAGE_PREDICT] = build_predict,     [STAGE_MEASURE] = build_measure,
     };
     s->purpose = r->purpose;
     s->n_micro = r->n_micro;

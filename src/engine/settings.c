@@ -66,6 +66,8 @@ static enum status numerics_from(struct numerics *n, const struct config *cfg,
     n->label_smoothing = cfg->label_smoothing_factor;
     n->embedding_noise = cfg->neftune_noise_alpha;
     n->z_loss = cfg->z_loss;
+    n->prediction.on = cfg->predicted_gradients != CONFIG_PREDICTION_NONE;
+    n->prediction.n_exact = cfg->exact_blocks;
     n->unfused = cfg->compile == CONFIG_COMPILE_NONE;
     n->deterministic = cfg->deterministic ? config_where(cfg, "deterministic") : NULL;
     return OK;
@@ -93,8 +95,10 @@ static void settle_extents(struct settings *s, const struct config *cfg)
     settle(s, EXTENT_STATES, cfg->offload_optimizer);
     settle(s, EXTENT_WEIGHTS, cfg->offload_param);
     s->bounds.rank = (int)cfg->plan_rank;
-    s->bounds.fixed_group = cfg->micro_batch_group != CONFIG_AUTO;
-    s->decisions.group = s->bounds.fixed_group ? (int)cfg->micro_batch_group : 1;
+    /* Micro-batches of which some have true gradients and the others none go one at a time. */
+    bool alone = cfg->predicted_gradients != CONFIG_PREDICTION_NONE;
+    s->bounds.fixed_group = alone || cfg->micro_batch_group != CONFIG_AUTO;
+    s->decisions.group = s->bounds.fixed_group && !alone ? (int)cfg->micro_batch_group : 1;
     s->bounds.fixed[EXTENT_GRADIENTS] = cfg->offload_optimizer == CONFIG_OFFLOAD_FALSE;
 }
 
@@ -136,7 +140,9 @@ enum status request_from_config(struct stage_request *r, enum stage_purpose purp
         .purpose = purpose,
         .batch = evaluates ? cfg->per_device_eval_batch_size : cfg->per_device_train_batch_size,
         .seq_len = cfg->max_seq_length,
-        .n_micro = train ? cfg->gradient_accumulation_steps : 1,
+        .n_micro = train                      ? cfg->gradient_accumulation_steps
+                   : purpose == STAGE_MEASURE ? 2
+                                              : 1,
     };
     TRY(task->def->check(task, cfg));
     return train ? check_blocks(cfg, task->def->n_blocks(task)) : OK;

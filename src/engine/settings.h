@@ -24,6 +24,10 @@ struct numerics {
     double label_smoothing, z_loss;     /* of the loss that is trained */
     double embedding_noise;             /* NEFTune's alpha */
     bool unfused;                       /* the graph is not rewritten */
+    struct {
+        bool on;
+        int64_t n_exact;       /* last blocks whose gradients the prediction has right */
+    } prediction;              /* of gradients, for a part of the micro-batches of a step */
     const char *deterministic; /* where it was asked for that the same bits come out in every run;
                                 * NULL: nowhere */
 };
@@ -41,7 +45,7 @@ struct stage_request {
     enum stage_purpose purpose;
     int64_t batch;     /* samples at a time */
     int64_t seq_len;   /* of each, where the task cuts them to a length */
-    int64_t n_micro;   /* TRAIN: micro-steps of an optimizer step; else 1 */
+    int64_t n_micro;   /* TRAIN: micro-steps of an optimizer step; MEASURE: 2; else 1 */
     int64_t cache_len; /* PREFILL, DECODE: tokens a sequence may have */
     int64_t full_len;  /* TRAIN: the longest samples of the run, by which gradients are scaled; 0:
                         * these are */

@@ -92,6 +92,19 @@ enum status engine_find_states(const struct engine *e, struct engine_states *out
 
 /* ---- what is put there first ----------------------------------------------------------------- */
 
+static enum status draw_param(struct engine *e, int i, const struct tensor *to)
+{
+    int64_t n = shape_elems(&to->shape), most = stage_elems(e->stage, to, 1);
+    for (int64_t at = 0; at < n; at += most) {
+        struct tensor part = tensor_part(to, at, MIN(most, n - at));
+        struct tensor host = stage_tensor(e->stage, &part);
+        TRY(init_param(&e->params[i], e->settings.seed, host.dtype, at, shape_elems(&host.shape),
+                       host.data, e->device->env.team));
+        TRY(stage_store(e->stage, &part));
+    }
+    return OK;
+}
+
 /* Those that are the adapter's, or those that are not, drawn from the seed. */
 static enum status draw(struct engine *e, const struct tensor *to, bool adapter)
 {
@@ -103,10 +116,7 @@ static enum status draw(struct engine *e, const struct tensor *to, bool adapter)
             TRY(coded_param_load(e, i, &origin));
             continue;
         }
-        struct tensor t = stage_tensor(e->stage, &to[i]);
-        TRY(init_param(&e->params[i], e->settings.seed, t.dtype, 0, shape_elems(&t.shape), t.data,
-                       e->device->env.team));
-        TRY(stage_store(e->stage, &to[i]));
+        TRY(draw_param(e, i, &to[i]));
     }
     return OK;
 }
@@ -119,9 +129,7 @@ static enum status load_param(struct engine *e, const struct weights *w, int sto
         .weights = w, .stored = stored, .team = e->device->env.team};
     if (param_is_coded(&e->params[i]))
         return coded_param_load(e, i, &origin);
-    struct tensor host = stage_tensor(e->stage, to);
-    TRY(weights_read(w, stored, &host, e->device->env.team));
-    return stage_store(e->stage, to);
+    return weights_read_staged(w, stored, to, e->stage, e->device->env.team);
 }
 
 /* Those that are not the adapter's, which a model's folder holds. */
@@ -161,18 +169,45 @@ static enum status fill(struct engine *e, const char *folder, const struct tenso
     return measure_rows(e, to);
 }
 
+enum { ROUND_PIECE = 1 << 16 }; /* elements worth handing to another thread */
+
+struct rounding {
+    const float *from;
+    uint16_t *to;
+    enum dtype dtype;
+};
+
+static void round_some(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct rounding *r = job;
+    (void)thread;
+    if (r->dtype == DTYPE_BF16) {
+        for (int64_t k = first; k < last; k++)
+            r->to[k] = bf16_from_f32(r->from[k]);
+    } else {
+        for (int64_t k = first; k < last; k++)
+            r->to[k] = f16_from_f32(r->from[k]);
+    }
+}
+
 /* weight = master, rounded as updates round it. In the stage both share one buffer: the weight is
- * the narrower, and elements are read before they are written over. */
+ * the narrower, and elements are read before they are written over, by one thread. */
 static enum status round_master(struct engine *e, const struct tensor *master,
                                 const struct tensor *weight)
 {
-    struct tensor from, to = stage_tensor(e->stage, weight);
-    TRY(stage_fetch(e->stage, master, &from));
-    for (int64_t k = 0; k < shape_elems(&from.shape); k++) {
-        float x = ((const float *)from.data)[k];
-        ((uint16_t *)to.data)[k] = to.dtype == DTYPE_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+    int64_t n = shape_elems(&master->shape);
+    int64_t most = MIN(stage_elems(e->stage, master, 1), stage_elems(e->stage, weight, 1));
+    for (int64_t at = 0; at < n; at += most) {
+        struct tensor wide = tensor_part(master, at, MIN(most, n - at)), from;
+        struct tensor narrow = tensor_part(weight, at, MIN(most, n - at));
+        struct tensor to = stage_tensor(e->stage, &narrow);
+        TRY(stage_fetch(e->stage, &wide, &from));
+        struct rounding r = {from.data, to.data, to.dtype};
+        team_run(from.data == to.data ? NULL : e->device->env.team, shape_elems(&from.shape),
+                 ROUND_PIECE, round_some, &r);
+        TRY(stage_store(e->stage, &narrow));
     }
-    return stage_store(e->stage, weight);
+    return OK;
 }
 
 /* A master of bytes holds what the weight lacks of 24 bits: nothing, of a weight that was read as
@@ -182,9 +217,7 @@ static enum status clear_rest(struct engine *e, int i)
     struct tensor rest = engine_master(e, i);
     if (!rest.data || rest.dtype != DTYPE_U8)
         return OK;
-    struct tensor host = stage_tensor(e->stage, &rest);
-    memset(host.data, SPLIT_NOTHING, (size_t)tensor_bytes(&host));
-    return stage_store(e->stage, &rest);
+    return stage_set(e->stage, &rest, SPLIT_NOTHING);
 }
 
 /* Into the masters first: small steps from a weight that was rounded to 16 bits would all be

@@ -6,11 +6,6 @@
 #include "base/split.h"
 #include "engine/weights.h"
 
-static struct tensor part_of(const struct tensor *t, int64_t at, int64_t n)
-{
-    return (struct tensor){t->dtype, shape_of(1, n), (char *)t->data + at * dtype_size(t->dtype)};
-}
-
 /* ---- one format each ------------------------------------------------------------------------- */
 
 static void widen(const struct tensor *t, int64_t n, float *to)
@@ -55,13 +50,13 @@ enum status widest_read(const struct engine *e, int i, int64_t at, int64_t n, fl
 {
     struct tensor master = engine_master(e, i), host;
     bool splits = master.data && master.dtype == DTYPE_U8;
-    struct tensor t = part_of(master.data && !splits ? &master : &e->param_tensors[i], at, n);
+    struct tensor t = tensor_part(master.data && !splits ? &master : &e->param_tensors[i], at, n);
     BUG_ON(n > WIDEST_MOST || e->params[i].frozen);
     TRY(stage_fetch(e->stage, &t, &host));
     widen(&host, n, to);
     if (!splits)
         return OK;
-    t = part_of(&master, at, n);
+    t = tensor_part(&master, at, n);
     TRY(stage_fetch(e->stage, &t, &host));
     add_rest(host.data, n, to);
     return OK;
@@ -84,10 +79,10 @@ static enum status write_split(const struct engine *e, const struct tensor *weig
 enum status widest_write(const struct engine *e, int i, int64_t at, int64_t n, const float *from)
 {
     struct tensor whole = engine_master(e, i), master = {0}, host;
-    struct tensor weight = part_of(&e->param_tensors[i], at, n);
+    struct tensor weight = tensor_part(&e->param_tensors[i], at, n);
     BUG_ON(n > WIDEST_MOST || e->params[i].frozen);
     if (whole.data)
-        master = part_of(&whole, at, n);
+        master = tensor_part(&whole, at, n);
     if (whole.data && whole.dtype == DTYPE_U8)
         return write_split(e, &weight, &master, n, from);
     if (whole.data) {

@@ -249,6 +249,17 @@ void node_call(const struct graph *g, const struct node *n, struct tensor *in, s
         .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .in = in, .out = out, .attrs = n->attrs};
 }
 
+double node_flops(const struct graph *g, const struct node *n)
+{
+    enum { MOST = 64 };
+    struct tensor in[MOST], out[MAX_OUTPUTS];
+    struct op_call call;
+    if (n->n_in > MOST)
+        return 0;
+    node_call(g, n, in, out, &call);
+    return call_flops(&call);
+}
+
 const struct alias_rule *node_alias(const struct node *n, int output)
 {
     const struct alias_rule *a = op_get(n->op)->aliases;

@@ -120,6 +120,8 @@ int64_t value_bytes(const struct graph *g, value_id v);
 void node_call(const struct graph *g, const struct node *n, struct tensor *in, struct tensor *out,
                struct op_call *call);
 
+double node_flops(const struct graph *g, const struct node *n); /* 0: of very many inputs */
+
 /* The rule (VIEW or UPDATE) that places output i of n into an input's memory, or NULL. */
 const struct alias_rule *node_alias(const struct node *n, int output);
 /* The value whose memory v shares through VIEW and UPDATE rules (v itself when none). */

@@ -99,24 +99,36 @@ void quant_encode(const struct quant_layout *l, int i_piece, int64_t first, int6
                   const float *x, const struct quant_data *to, float *scales)
 {
     struct quant_piece p = quant_piece(l, i_piece);
-    for (int64_t b = first; b < first + n; b++) {
-        uint8_t *codes = to->codes + block_byte(l, &p, b);
-        int64_t n_here = block_elems(l, &p, b);
-        scales[b] = l->q.code == CODE_INT8 ? int8_encode(x, n_here, codes)
-                                           : code4_encode(l->q.code, x, n_here, codes);
-        x += n_here;
+    if (l->q.code != CODE_INT8) {
+        int64_t at = first * CODE4_BLOCK;
+        code4_encode(l->q.code, x, MIN(n * CODE4_BLOCK, p.n_elems - at),
+                     to->codes + block_byte(l, &p, first), scales + first);
+        return;
     }
+    for (int64_t b = first; b < first + n; b++, x += l->n_columns)
+        scales[b] = int8_encode(x, l->n_columns, to->codes + block_byte(l, &p, b));
 }
 
-void quant_encode_scales(const struct quant_layout *l, int i_piece, const float *scales,
-                         const struct quant_data *to)
+void quant_begin_scales(const struct quant_layout *l, int i_piece, const float *scales,
+                        const struct quant_data *to)
+{
+    if (l->q.nested)
+        scales_begin(scales, quant_piece(l, i_piece).n_blocks,
+                     to->tables + (int64_t)i_piece * SCALE_TABLE);
+}
+
+void quant_encode_scales(const struct quant_layout *l, int i_piece, int64_t first, int64_t n,
+                         const float *scales, const struct quant_data *to)
 {
     struct quant_piece p = quant_piece(l, i_piece);
+    int64_t begin = first * SCALE_GROUP, n_here = MIN(n * SCALE_GROUP, p.n_blocks - begin);
     if (l->q.nested)
-        scales_encode(scales, p.n_blocks, (uint8_t *)to->absmax + p.first_block,
-                      to->groups + p.first_group, to->tables + (int64_t)i_piece * SCALE_TABLE);
+        scales_encode(to->tables + (int64_t)i_piece * SCALE_TABLE, scales + begin, n_here,
+                      (uint8_t *)to->absmax + p.first_block + begin,
+                      to->groups + p.first_group + first);
     else
-        memcpy((float *)to->absmax + p.first_block, scales, (size_t)p.n_blocks * sizeof(float));
+        memcpy((float *)to->absmax + p.first_block + begin, scales + begin,
+               (size_t)n_here * sizeof(float));
 }
 
 static float scale_of(const struct quant_layout *l, int i_piece, const struct quant_piece *p,

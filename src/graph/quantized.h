@@ -64,11 +64,15 @@ int quant_parts(const struct quant_layout *l, struct format_part out[QUANT_PARTS
 struct quant_data quant_data(const struct quant_layout *l, void *const *parts);
 
 /* Blocks [first, first + n) of a piece, x their elements, one after the other. scales[b] is that of
- * block b of the piece, to be coded by quant_encode_scales when all are known. */
+ * block b of the piece. When all are known, quant_begin_scales and then quant_encode_scales of
+ * groups [first, first + n) of them, of which there are p.n_groups, in whatever order, code them.
+ */
 void quant_encode(const struct quant_layout *l, int i_piece, int64_t first, int64_t n,
                   const float *x, const struct quant_data *to, float *scales);
-void quant_encode_scales(const struct quant_layout *l, int i_piece, const float *scales,
-                         const struct quant_data *to);
+void quant_begin_scales(const struct quant_layout *l, int i_piece, const float *scales,
+                        const struct quant_data *to);
+void quant_encode_scales(const struct quant_layout *l, int i_piece, int64_t first, int64_t n,
+                         const float *scales, const struct quant_data *to);
 void quant_decode(const struct quant_layout *l, int i_piece, int64_t first, int64_t n,
                   const struct quant_data *from, float *x);
 

@@ -24,6 +24,18 @@ static bool file_dtype(enum dtype dtype, enum st_dtype *out)
     return false;
 }
 
+static enum status write_tensor(struct st_writer *w, const struct tensor *t,
+                                const struct tensor_stage *stage)
+{
+    int64_t n = shape_elems(&t->shape), most = stage_elems(stage, t, 1);
+    for (int64_t at = 0; at < n; at += most) {
+        struct tensor part = tensor_part(t, at, MIN(most, n - at)), host;
+        TRY(stage_fetch(stage, &part, &host));
+        TRY(st_writer_append(w, host.data, (size_t)tensor_bytes(&host)));
+    }
+    return OK;
+}
+
 static enum status write_all(struct st_writer *w, const char *path,
                              const struct checkpoint_tensor *states, size_t n_states,
                              const struct tensor_stage *stage)
@@ -38,9 +50,7 @@ static enum status write_all(struct st_writer *w, const char *path,
     }
     TRY(st_writer_open_file(w, path));
     for (int64_t i = st_writer_next(w); i >= 0; i = st_writer_next(w)) {
-        struct tensor t;
-        TRY(stage_fetch(stage, &states[i].tensor, &t));
-        TRY(st_writer_append(w, t.data, (size_t)tensor_bytes(&t)));
+        TRY(write_tensor(w, &states[i].tensor, stage));
     }
     return st_writer_finish(w, 1);
 }
@@ -80,7 +90,12 @@ enum status checkpoint_read_tensor(const struct st_reader *reader, const char *n
                     t->file, name, st_dtype_name(t->dtype), shape_text(have, &shape),
                     dtype_name(dst->dtype), shape_text(want, &dst->shape));
     }
-    struct tensor host = stage_tensor(stage, dst);
-    TRY(file_read_part(t->file, t->offset, host.data, (size_t)t->n_bytes));
-    return stage_store(stage, dst);
+    int64_t most = stage_elems(stage, dst, 1), size = dtype_size(dst->dtype);
+    for (int64_t at = 0; at < t->n_elems; at += most) {
+        struct tensor part = tensor_part(dst, at, MIN(most, t->n_elems - at));
+        struct tensor host = stage_tensor(stage, &part);
+        TRY(file_read_part(t->file, t->offset + at * size, host.data, (size_t)tensor_bytes(&part)));
+        TRY(stage_store(stage, &part));
+    }
+    return OK;
 }

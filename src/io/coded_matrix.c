@@ -76,6 +76,13 @@ static void encode_some(const void *job, int64_t first, int64_t last, int thread
                  b->x + first * quant_block(&b->m->layout), &b->m->data, b->m->scales);
 }
 
+static void encode_groups(const void *job, int64_t first, int64_t last, int thread)
+{
+    const struct blocks *b = job;
+    (void)thread;
+    quant_encode_scales(&b->m->layout, b->i_piece, first, last - first, b->m->scales, &b->m->data);
+}
+
 enum status coded_matrix_fill(struct coded_matrix *m, int i_piece, coded_source *source, void *user,
                               struct team *team)
 {
@@ -87,7 +94,9 @@ enum status coded_matrix_fill(struct coded_matrix *m, int i_piece, coded_source 
         TRY(source(user, i_piece, b * block, MIN(n * block, p.n_elems - b * block), m->run));
         team_run(team, n, grain, encode_some, &job);
     }
-    quant_encode_scales(&m->layout, i_piece, m->scales, &m->data);
+    quant_begin_scales(&m->layout, i_piece, m->scales, &m->data);
+    team_run(team, p.n_groups, PIECE_ELEMS / SCALE_GROUP, encode_groups,
+             &(struct blocks){.m = m, .i_piece = i_piece});
     return OK;
 }
 

@@ -21,8 +21,9 @@
 
 /* ---- the files ---- */
 
-/* Finite values of 65520 and above would become infinities. */
-static enum status check_fits_f16(const struct model_param *p, const struct tensor *t)
+/* Finite values of 65520 and above would become infinities. t: elements of p from `first` on. */
+static enum status check_fits_f16(const struct model_param *p, int64_t first,
+                                  const struct tensor *t)
 {
     enum { RUN = 1024 };
     double x[RUN];
@@ -36,7 +37,7 @@ static enum status check_fits_f16(const struct model_param *p, const struct tens
             if (isfinite(x[i]) && fabs(x[i]) >= 65520.0)
                 return FAIL(ERR_CONFIG,
                             "%s: element %lld is %g, which f16 cannot hold; save as bf16 or f32",
-                            p->name, (long long)(e + i), x[i]);
+                            p->name, (long long)(first + e + i), x[i]);
     }
     return OK;
 }
@@ -77,11 +78,13 @@ out:
 static enum status check_all_fit_f16(const struct export_content *c)
 {
     for (int i = 0; i < c->n_params; i++) {
-        struct tensor t;
-        if (c->adapter && c->params[i].frozen)
-            continue;
-        TRY(stage_fetch(c->stage, &c->tensors[i], &t));
-        TRY(check_fits_f16(&c->params[i], &t));
+        const struct tensor *t = &c->tensors[i];
+        int64_t n = shape_elems(&t->shape), most = stage_elems(c->stage, t, 1);
+        for (int64_t at = 0; at < n && !(c->adapter && c->params[i].frozen); at += most) {
+            struct tensor part = tensor_part(t, at, MIN(most, n - at)), host;
+            TRY(stage_fetch(c->stage, &part, &host));
+            TRY(check_fits_f16(&c->params[i], at, &host));
+        }
     }
     return OK;
 }

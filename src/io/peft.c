@@ -108,12 +108,8 @@ enum status peft_load(const char *folder, const struct model_param *params, int 
     struct weights *w = NULL;
     TRY(peft_table_make(&t, params, n_params));
     enum status status = peft_open(&w, folder, &t);
-    for (int i = 0; i < t.n && status == OK; i++) {
-        struct tensor host = stage_tensor(stage, &dst[t.index[i]]);
-        status = weights_read(w, i, &host, team);
-        if (status == OK)
-            status = stage_store(stage, &dst[t.index[i]]);
-    }
+    for (int i = 0; i < t.n && status == OK; i++)
+        status = weights_read_staged(w, i, &dst[t.index[i]], stage, team);
     weights_close(w);
     peft_table_release(&t);
     return status;

@@ -45,6 +45,10 @@ void weights_close(struct weights *w); /* NULL is fine */
 enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
                          struct team *team) MUST_CHECK;
 
+/* The same with dst wherever the stage writes it. */
+enum status weights_read_staged(const struct weights *w, int i, const struct tensor *dst,
+                                const struct tensor_stage *stage, struct team *team) MUST_CHECK;
+
 /* Parameter i, which its table says is kept as codes, into m, a matrix of its layout: coded as it
  * is read, or as it is where the file has these codes. */
 enum status weights_read_coded(const struct weights *w, int i, struct coded_matrix *m,

@@ -20,6 +20,9 @@ struct shape channels_first(const struct shape *s);
 /* n elements of a float dtype; src and dst need not be aligned. */
 void weights_to_double(enum dtype dtype, const void *src, int64_t n, double *dst);
 void weights_from_double(enum dtype dtype, const double *src, int64_t n, void *dst);
+/* From one float dtype to another: as the two one after the other, by way of float where that holds
+ * all there is. */
+void weights_convert(enum dtype from, const void *src, enum dtype to, int64_t n, void *dst);
 
 #ifdef __cplusplus
 }

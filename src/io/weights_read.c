@@ -1,7 +1,9 @@
 /* weights_read.c: Hugging Face weights into parameters: converted, turned round, coded. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "io/file_hash.h"
 #include "io/weights_convert.h"
 #include "io/weights_internal.h"
@@ -9,8 +11,9 @@
 /* ---- reading ---- */
 
 enum {
-    RUN = 4096,   /* elements converted at a time, on the stack */
-    PIECE = 16384 /* elements worth handing to another thread */
+    RUN = 16384,         /* elements read and converted at a time, on the stack */
+    RUN_BYTES = 8 * RUN, /* the widest */
+    PIECE = 16384        /* elements worth handing to another thread */
 };
 
 /* A tensor of a file on its way into memory. */
@@ -18,43 +21,65 @@ struct reading {
     const struct st_tensor *t;
     enum dtype from, to;
     unsigned char *dst;
+    int64_t begin, count;      /* elements of it that are read, into dst */
     const unsigned char *slab; /* `n` elements of the file, or rows of it, from `first` on */
     int64_t first, n;
     int64_t channels, inner; /* of rows that change places */
 };
 
-static void read_runs(const void *job, int64_t first, int64_t last, int thread)
+static void convert_runs(const void *job, int64_t first, int64_t last, int thread)
 {
     const struct reading *r = job;
-    int64_t size = dtype_size(r->to);
     (void)thread;
-    for (int64_t k = first; k < last; k++) {
-        double x[RUN];
-        int64_t e = k * RUN, n = MIN((int64_t)RUN, r->n - e);
-        weights_to_double(r->from, r->slab + e * dtype_size(r->from), n, x);
-        weights_from_double(r->to, x, n, r->dst + (r->first + e) * size);
-    }
+    int64_t e = first * RUN, n = MIN(last * RUN, r->n) - e;
+    weights_convert(r->from, r->slab + e * dtype_size(r->from), r->to, n,
+                    r->dst + (r->first + e) * dtype_size(r->to));
 }
 
-/* `n` elements of the file from `begin` on. */
-static enum status read_range(const struct weights *w, struct reading *r, int64_t begin, int64_t n,
-                              struct team *team)
+/* A range of a tensor that threads share: each reads runs of its own, so that a file comes as fast
+ * as the disk or the cache of the system has it. */
+struct ranging {
+    const struct reading *r;
+    struct file_in file;
+    atomic_bool *failed;
+};
+
+static enum status range_run(const struct ranging *g, int64_t e)
 {
-    int64_t size = dtype_size(r->from), slab = w->n_slab / size;
-    int64_t offset = r->t->offset + begin * size;
+    const struct reading *r = g->r;
+    unsigned char buffer[RUN_BYTES];
+    int64_t n = MIN((int64_t)RUN, r->count - e), size = dtype_size(r->from);
+    int64_t offset = r->t->offset + (r->begin + e) * size;
+    unsigned char *to = r->dst + e * dtype_size(r->to);
     if (r->from == r->to)
-        return file_read_part(r->t->file, offset, r->dst, (size_t)(n * size));
-    for (r->first = 0; r->first < n; r->first += slab) {
-        r->n = MIN(slab, n - r->first);
-        TRY(file_read_part(r->t->file, offset + r->first * size, w->slab, (size_t)(r->n * size)));
-        team_run(team, (r->n + RUN - 1) / RUN, PIECE / RUN, read_runs, r);
-    }
+        return file_in_read(&g->file, offset, to, (size_t)(n * size));
+    TRY(file_in_read(&g->file, offset, buffer, (size_t)(n * size)));
+    weights_convert(r->from, buffer, r->to, n, to);
     return OK;
 }
 
-static enum status read_plain(const struct weights *w, struct reading *r, struct team *team)
+static void range_runs(const void *job, int64_t first, int64_t last, int thread)
 {
-    return read_range(w, r, 0, r->t->n_elems, team);
+    const struct ranging *g = job;
+    (void)thread;
+    for (int64_t k = first; k < last && !atomic_load(g->failed); k++) {
+        if (range_run(g, k * RUN) != OK)
+            atomic_store(g->failed, true);
+    }
+}
+
+/* What goes wrong on another thread goes wrong again here, where the message is kept. */
+static enum status read_range(const struct reading *r, struct team *team)
+{
+    atomic_bool failed = false;
+    struct ranging g = {.r = r, .failed = &failed};
+    TRY(file_in_open(&g.file, r->t->file));
+    enum status status = OK;
+    team_run(team, (r->count + RUN - 1) / RUN, PIECE / RUN, range_runs, &g);
+    for (int64_t e = 0; e < r->count && status == OK && atomic_load(&failed); e += RUN)
+        status = range_run(&g, e);
+    file_in_close(&g.file);
+    return status;
 }
 
 enum { TILE_IN = 16, TILE_OUT = 128 };
@@ -88,6 +113,7 @@ static void read_bands(const void *job, int64_t first, int64_t last, int thread)
 
 static enum status read_transposed(const struct weights *w, struct reading *r, struct team *team)
 {
+    BUG_ON(r->begin != 0 || r->count != r->t->n_elems);
     int64_t n_rows = r->t->dims[0], n_bands = (r->t->dims[1] + TILE_OUT - 1) / TILE_OUT;
     int64_t row_bytes = MAX(r->t->dims[1] * dtype_size(r->from), (int64_t)1);
     int64_t slab = w->n_slab / row_bytes;
@@ -120,11 +146,12 @@ static void read_channels(const void *job, int64_t first, int64_t last, int thre
 
 static enum status read_rows(const struct weights *w, struct reading *r, struct team *team)
 {
-    int64_t n_rows = r->t->n_elems / r->inner, row_bytes = r->inner * dtype_size(r->from);
-    int64_t slab = w->n_slab / row_bytes;
+    int64_t n_rows = r->count / r->inner, row_bytes = r->inner * dtype_size(r->from);
+    int64_t offset = r->t->offset + r->begin * dtype_size(r->from), slab = w->n_slab / row_bytes;
+    BUG_ON(r->begin % r->inner != 0 || r->count % r->inner != 0);
     for (r->first = 0; r->first < n_rows; r->first += slab) {
         r->n = MIN(slab, n_rows - r->first);
-        TRY(file_read_part(r->t->file, r->t->offset + r->first * row_bytes, w->slab,
+        TRY(file_read_part(r->t->file, offset + r->first * row_bytes, w->slab,
                            (size_t)(r->n * row_bytes)));
         team_run(team, r->n, MAX(PIECE / r->inner, (int64_t)1), read_channels, r);
     }
@@ -138,7 +165,7 @@ static enum status read_piece(const struct weights *w, const struct model_param 
     r->inner = shape_inner(&p->shape, 1);
     if (p->channels)
         return read_rows(w, r, team);
-    return p->transposed ? read_transposed(w, r, team) : read_plain(w, r, team);
+    return p->transposed ? read_transposed(w, r, team) : read_range(r, team);
 }
 
 /* A tensor that is stored as codes, in numbers. */
@@ -156,34 +183,66 @@ static enum status decode_piece(const struct coded_tensor *c, const struct shape
     coded_matrix_decode(&m, x, team);
     struct reading from = *r;
     from.from = DTYPE_F32;
-    from.slab = (const unsigned char *)x;
-    from.n = n;
-    team_run(team, (n + RUN - 1) / RUN, PIECE / RUN, read_runs, &from);
+    from.slab = (const unsigned char *)(x + r->begin);
+    from.n = r->count;
+    team_run(team, (from.n + RUN - 1) / RUN, PIECE / RUN, convert_runs, &from);
 out:
     mem_free(x);
     coded_matrix_release(&m);
     return status;
 }
 
-enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
-                         struct team *team)
+static enum status read_part(const struct weights *w, int i, int64_t first,
+                             const struct tensor *dst, struct team *team)
 {
     const struct model_param *p = &w->params[i];
-    if (!dtype_is_float(dst->dtype) || !shape_equal(&dst->shape, &p->shape))
-        return FAIL(ERR_SHAPE, "%s: cannot be read into a tensor of another shape or dtype %s",
-                    p->name, dtype_name(dst->dtype));
-    unsigned char *at = dst->data;
+    int64_t at = 0, end = first + shape_elems(&dst->shape);
     for (int k = 0; k < p->n_pieces; k++) {
         const struct st_tensor *t = w->tensors[w->first[i] + k];
-        struct reading r = {.t = t, .to = dst->dtype, .dst = at, .slab = w->slab};
         struct shape s = param_piece_shape(p, k);
+        int64_t from = MAX(first, at), to = MIN(end, at + shape_elems(&s));
+        struct reading r = {.t = t, .to = dst->dtype, .begin = from - at, .count = to - from};
+        r.dst = (unsigned char *)dst->data + (from - first) * dtype_size(dst->dtype);
+        r.slab = w->slab;
+        at += shape_elems(&s);
+        if (from >= to)
+            continue;
         if (coded_tensor_is(t)) {
             TRY(decode_piece(&w->coded[w->first[i] + k], &s, &r, team));
         } else {
             BUG_ON(!weights_memory_dtype(t->dtype, &r.from));
             TRY(read_piece(w, p, &r, team));
         }
-        at += shape_elems(&s) * dtype_size(dst->dtype);
+    }
+    return OK;
+}
+
+static enum status check_tensor(const struct model_param *p, const struct tensor *dst)
+{
+    if (dtype_is_float(dst->dtype) && shape_equal(&dst->shape, &p->shape))
+        return OK;
+    return FAIL(ERR_SHAPE, "%s: cannot be read into a tensor of another shape or dtype %s", p->name,
+                dtype_name(dst->dtype));
+}
+
+enum status weights_read(const struct weights *w, int i, const struct tensor *dst,
+                         struct team *team)
+{
+    TRY(check_tensor(&w->params[i], dst));
+    return read_part(w, i, 0, dst, team);
+}
+
+enum status weights_read_staged(const struct weights *w, int i, const struct tensor *dst,
+                                const struct tensor_stage *stage, struct team *team)
+{
+    const struct model_param *p = &w->params[i];
+    TRY(check_tensor(p, dst));
+    int64_t n = shape_elems(&p->shape), most = stage_elems(stage, dst, param_unit(p));
+    for (int64_t at = 0; at < n; at += most) {
+        struct tensor part = tensor_part(dst, at, MIN(most, n - at));
+        struct tensor host = stage_tensor(stage, &part);
+        TRY(read_part(w, i, at, &host, team));
+        TRY(stage_store(stage, &part));
     }
     return OK;
 }
@@ -203,11 +262,13 @@ static enum status read_run(void *user, int i_piece, int64_t first, int64_t n, f
     const struct weights *w = c->w;
     struct reading r = {.t = w->tensors[w->first[c->i] + i_piece],
                         .to = DTYPE_F32,
+                        .begin = first,
+                        .count = n,
                         .dst = (unsigned char *)x,
                         .slab = w->slab};
     BUG_ON(!weights_memory_dtype(r.t->dtype, &r.from));
     if (!c->whole)
-        return read_range(w, &r, first, n, c->team);
+        return read_range(&r, c->team);
     memcpy(x, c->whole + first, (size_t)n * sizeof(*x));
     return OK;
 }
@@ -220,6 +281,7 @@ static enum status code_transposed(struct coding *c, struct coded_matrix *m, int
     BUG_ON(!weights_memory_dtype(r.t->dtype, &r.from));
     TRY(mem_try_array(&c->whole, (size_t)r.t->n_elems + 1, sizeof(*c->whole)));
     r.dst = (unsigned char *)c->whole;
+    r.count = r.t->n_elems;
     enum status status = read_piece(w, &w->params[c->i], &r, c->team);
     if (status == OK)
         status = coded_matrix_fill(m, k, read_run, c, c->team);
@@ -252,12 +314,8 @@ enum status weights_load_staged(const char *folder, const struct model_param *pa
     struct weights *w;
     TRY(weights_open(&w, folder, params, n_params));
     enum status status = OK;
-    for (int i = 0; i < n_params && status == OK; i++) {
-        struct tensor host = stage_tensor(stage, &dst[i]);
-        status = weights_read(w, i, &host, team);
-        if (status == OK)
-            status = stage_store(stage, &dst[i]);
-    }
+    for (int i = 0; i < n_params && status == OK; i++)
+        status = weights_read_staged(w, i, &dst[i], stage, team);
     weights_close(w);
     return status;
 }

@@ -137,8 +137,34 @@ static enum status write_channels(struct saver *s, enum dtype from, enum dtype t
     return OK;
 }
 
+static enum status write_host(struct saver *s, const struct piece *piece, enum dtype from,
+                              const void *data, int64_t n)
+{
+    const struct model_param *p = &s->params[piece->i_param];
+    enum dtype to = file_dtype_of(s, piece->i_param);
+    if (p->channels)
+        return write_channels(s, from, to, data, p, n);
+    if (p->transposed)
+        return write_transposed(s, from, to, data, p->pieces[piece->k].rows, param_row_elems(p));
+    return write_plain(s, from, to, data, n);
+}
+
+/* The stage has no room for the parameter: the piece in parts. */
+static enum status write_in_parts(struct saver *s, const struct piece *piece, int64_t most)
+{
+    const struct model_param *p = &s->params[piece->i_param];
+    int64_t n = p->pieces[piece->k].rows * param_row_elems(p);
+    for (int64_t at = 0; at < n; at += most) {
+        int64_t n_now = MIN(most, n - at);
+        struct tensor part = tensor_part(&s->src[piece->i_param], piece->first + at, n_now), host;
+        TRY(stage_fetch(s->stage, &part, &host));
+        TRY(write_host(s, piece, host.dtype, host.data, n_now));
+    }
+    return OK;
+}
+
 /* In the file's order, which is not the table's where dtypes differ. Pieces of one parameter mostly
- * follow each other: it is fetched once for them. */
+ * follow each other: where it goes through the stage whole, it is fetched once for them. */
 static enum status write_pieces(struct saver *s)
 {
     struct tensor t = {0};
@@ -146,15 +172,18 @@ static enum status write_pieces(struct saver *s)
     for (int64_t at = st_writer_next(s->writer); at >= 0; at = st_writer_next(s->writer)) {
         const struct piece *piece = &s->pieces.items[at];
         const struct model_param *p = &s->params[piece->i_param];
+        const struct tensor *src = &s->src[piece->i_param];
+        int64_t most = stage_elems(s->stage, src, param_unit(p));
+        if (most < shape_elems(&src->shape)) {
+            TRY(write_in_parts(s, piece, most));
+            fetched = -1;
+            continue;
+        }
         if (fetched != piece->i_param)
-            TRY(stage_fetch(s->stage, &s->src[piece->i_param], &t));
+            TRY(stage_fetch(s->stage, src, &t));
         fetched = piece->i_param;
-        enum dtype to = file_dtype_of(s, piece->i_param);
-        const unsigned char *from = (unsigned char *)t.data + piece->first * dtype_size(t.dtype);
-        int64_t rows = p->pieces[piece->k].rows, n_inner = param_row_elems(p);
-        TRY(p->channels     ? write_channels(s, t.dtype, to, from, p, rows * n_inner)
-            : p->transposed ? write_transposed(s, t.dtype, to, from, rows, n_inner)
-                            : write_plain(s, t.dtype, to, from, rows * n_inner));
+        TRY(write_host(s, piece, t.dtype, (const char *)t.data + piece->first * dtype_size(t.dtype),
+                       p->pieces[piece->k].rows * param_row_elems(p)));
     }
     return OK;
 }

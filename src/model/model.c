@@ -287,6 +287,11 @@ int64_t param_row_elems(const struct model_param *p)
     return shape_inner(&p->shape, p->n_experts ? 2 : 1);
 }
 
+int64_t param_unit(const struct model_param *p)
+{
+    return p->transposed ? shape_elems(&p->shape) : p->channels ? shape_inner(&p->shape, 1) : 1;
+}
+
 struct quant_layout param_quant_layout(const struct model_param *p)
 {
     int rank = p->shape.rank;

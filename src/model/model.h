@@ -231,6 +231,9 @@ int64_t model_count_frozen(const struct model_graph *g);
 struct shape param_piece_shape(const struct model_param *p, int k);
 int64_t param_row_elems(const struct model_param *p);
 /* How a parameter that is kept as codes lies in memory. */
+/* Elements that are read and written together, as they change places in a checkpoint's tensor: all
+ * of a transposed parameter, a row of one with channels; 1: none does. */
+int64_t param_unit(const struct model_param *p);
 struct quant_layout param_quant_layout(const struct model_param *p);
 
 #ifdef __cplusplus

@@ -15,6 +15,13 @@ struct results {
 enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                                 struct optimizer_param *params, size_t n_params)
 {
+    return optimizer_predictions(g, roots, n_roots, params, n_params, 0);
+}
+
+enum status optimizer_predictions(struct graph *g, const struct autodiff_root *roots,
+                                  size_t n_roots, struct optimizer_param *params, size_t n_params,
+                                  int n_blocks)
+{
     value_id *wanted, *grads;
     size_t n = 0;
     TRY(mem_try_array(&wanted, 2 * n_params + 1, sizeof(*wanted)));
@@ -23,7 +30,7 @@ enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roo
         if (!params[i].frozen)
             wanted[n++] = params[i].value;
     }
-    enum status status = autodiff_roots(g, roots, n_roots, wanted, n, grads);
+    enum status status = autodiff_shortened(g, roots, n_roots, wanted, n, n_blocks, grads);
     n = 0;
     for (size_t i = 0; i < n_params && status == OK; i++)
         params[i].grad = params[i].frozen ? VALUE_NONE : grads[n++];
@@ -33,9 +40,20 @@ enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roo
 
 /* ---- sums over micro-steps ------------------------------------------------------------------- */
 
+/* What was predicted of a parameter's gradient, in the shape and dtype of it. */
+static value_id predicted_state(struct builder *b, const struct optimizer_param *p)
+{
+    if (b->status != OK)
+        return VALUE_NONE;
+    struct shape shape = *build_shape(b, p->grad);
+    return build_value(b, joined_name(b, PREDICTED_NAME, p->name), ROLE_STATE,
+                       graph_value(b->g, p->grad)->dtype, shape);
+}
+
 /* A root cleared in the begin section and added to in every micro-step; what it holds at the end.
- */
-static value_id carry(struct builder *b, const char *name, enum role role, value_id term)
+ * It begins with what `before` holds, which is then cleared in turn; VALUE_NONE: with nothing. */
+static value_id carry(struct builder *b, const char *name, enum role role, value_id term,
+                      value_id before)
 {
     if (b->status != OK)
         return VALUE_NONE;
@@ -44,6 +62,10 @@ static value_id carry(struct builder *b, const char *name, enum role role, value
     value_id root = build_value(b, name, role, dtype, shape);
     b->pass = PASS_BEGIN;
     value_id cleared = build(b, OP_fill, IN(root), NO_ATTRS);
+    if (before != VALUE_NONE) {
+        cleared = build(b, OP_accumulate, IN(cleared, before), NO_ATTRS);
+        (void)build(b, OP_fill, IN(before), NO_ATTRS);
+    }
     b->pass = PASS_BACKWARD;
     return build(b, OP_accumulate, IN(cleared, term), NO_ATTRS);
 }
@@ -60,15 +82,16 @@ static void block_of(struct builder *b, value_id v)
         b->block = block_of_value(b, v);
 }
 
-/* The node that makes the term which node k adds to a sum of micro-steps; NODE_NONE: k is another
- * kind of node. */
+/* The node that makes the term which node k adds to a sum of micro-steps, or to one that outlives
+ * them; NODE_NONE: k is another kind of node. */
 static node_id term_of(const struct graph *g, node_id k)
 {
     const struct node *n = graph_node(g, k);
     if (n->op != OP_accumulate)
         return NODE_NONE;
     node_id sum = graph_value(g, n->in[0])->producer;
-    bool carried = sum != NODE_NONE && graph_node(g, sum)->pass == PASS_BEGIN;
+    bool carried = sum == NODE_NONE ? graph_value(g, n->in[0])->role == ROLE_STATE
+                                    : graph_node(g, sum)->pass == PASS_BEGIN;
     return carried ? graph_value(g, n->in[1])->producer : NODE_NONE;
 }
 
@@ -208,8 +231,9 @@ static enum status build_gradient_sums(struct builder *b, struct optimizer_param
         if (params[i].grad == VALUE_NONE)
             continue;
         block_of(b, params[i].grad);
+        value_id before = params[i].predicted ? predicted_state(b, &params[i]) : VALUE_NONE;
         params[i].grad =
-            carry(b, joined_name(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad);
+            carry(b, joined_name(b, "grad", params[i].name), ROLE_GRADIENT, params[i].grad, before);
     }
     b->block = BLOCK_NONE;
     return builder_status(b);
@@ -221,7 +245,8 @@ static enum status build_sums(struct builder *b, const struct optimizer_sums *su
     for (int i = 0; i < sums->n_items; i++) {
         const struct graph_output *s = &sums->items[i];
         value_id total =
-            several ? carry(b, joined_name(b, "sum", s->name), ROLE_METRIC, s->value) : s->value;
+            several ? carry(b, joined_name(b, "sum", s->name), ROLE_METRIC, s->value, VALUE_NONE)
+                    : s->value;
         TRY(builder_status(b));
         TRY(graph_add_output(b->g, s->name, total));
         if (i == sums->count)
@@ -271,6 +296,88 @@ enum status optimizer_apply(struct graph *g, const struct optimizer_options *o,
     TRY(build_sums(&b, sums, several, &r));
     TRY(build_updates(&b, o, params, n_params, &r));
     TRY(add_outputs(g, &r));
+    TRY(order_sums(g));
+    TRY(fuse_accumulation(g));
+    return graph_eliminate_dead(g);
+}
+
+/* ---- predicted gradients --------------------------------------------------------------------- */
+
+enum status optimizer_predict(struct graph *g, struct optimizer_param *params, size_t n_params,
+                              const struct optimizer_sums *sums)
+{
+    struct builder b;
+    builder_init(&b, g);
+    b.pass = PASS_BACKWARD;
+    for (size_t i = 0; i < n_params; i++) {
+        if (params[i].grad == VALUE_NONE)
+            continue;
+        block_of(&b, params[i].grad);
+        value_id state = predicted_state(&b, &params[i]);
+        (void)build(&b, OP_accumulate, IN(state, params[i].grad), NO_ATTRS);
+    }
+    TRY(builder_status(&b));
+    for (int i = 0; i < sums->n_items; i++)
+        TRY(graph_add_output(g, sums->items[i].name, sums->items[i].value));
+    TRY(order_sums(g));
+    TRY(fuse_accumulation(g));
+    return graph_eliminate_dead(g);
+}
+
+/* *total += term, of which there may be none yet. */
+static void add_to(struct builder *b, value_id *total, value_id term)
+{
+    *total = *total == VALUE_NONE ? term : build(b, OP_add, IN(*total, term), NO_ATTRS);
+}
+
+/* |g + h|^2 - |g|^2 - |h|^2 is twice the product. */
+static void measure_param(struct builder *b, const struct optimizer_param *p, value_id predicted,
+                          value_id totals[3])
+{
+    value_id squares = build(b, OP_sum_squares, IN(p->grad), NO_ATTRS);
+    add_to(b, &totals[0], squares);
+    if (predicted == VALUE_NONE)
+        return;
+    value_id own = build(b, OP_sum_squares, IN(predicted), NO_ATTRS);
+    value_id both = build(b, OP_add, IN(p->grad, predicted), NO_ATTRS);
+    both = build(b, OP_sum_squares, IN(both), NO_ATTRS);
+    both = build(b, OP_sub, IN(both, squares), NO_ATTRS);
+    add_to(b, &totals[1], own);
+    add_to(b, &totals[2], build(b, OP_sub, IN(both, own), NO_ATTRS));
+}
+
+static void measure_params(struct builder *b, struct optimizer_param *params, size_t n_params,
+                           value_id totals[3])
+{
+    for (size_t i = 0; i < n_params; i++) {
+        struct optimizer_param *p = &params[i];
+        if (p->grad == VALUE_NONE)
+            continue;
+        block_of(b, p->grad);
+        value_id predicted = p->predicted ? predicted_state(b, p) : VALUE_NONE;
+        p->grad = carry(b, joined_name(b, "grad", p->name), ROLE_GRADIENT, p->grad, VALUE_NONE);
+        b->block = BLOCK_NONE;
+        b->pass = PASS_NORM;
+        measure_param(b, p, predicted, totals);
+        b->pass = PASS_UPDATE;
+        if (predicted != VALUE_NONE)
+            (void)build(b, OP_fill, IN(predicted), NO_ATTRS);
+    }
+}
+
+enum status optimizer_measure(struct graph *g, struct optimizer_param *params, size_t n_params)
+{
+    static const char *const names[] = {MEASURED_SQUARES, MEASURED_PREDICTED, MEASURED_PRODUCT};
+    struct builder b;
+    value_id totals[ARRAY_LEN(names)] = {VALUE_NONE, VALUE_NONE, VALUE_NONE};
+    builder_init(&b, g);
+    measure_params(&b, params, n_params, totals);
+    TRY(builder_status(&b));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (totals[i] == VALUE_NONE)
+            return FAIL(ERR_UNSUPPORTED, "no gradient of this network is predicted");
+        TRY(graph_add_output(g, names[i], totals[i]));
+    }
     TRY(order_sums(g));
     TRY(fuse_accumulation(g));
     return graph_eliminate_dead(g);

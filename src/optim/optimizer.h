@@ -75,6 +75,7 @@ struct optimizer_param {
     const struct hf_piece *pieces; /* matrices that it is made of, by their rows; NULL: itself */
     int n_pieces;
     double lr_factor; /* of the learning rate; 0 means 1 */
+    bool predicted;   /* part of its gradient is there before a step: optimizer_predict */
 };
 
 /* Numbers that the host reads after a step, each added up over its micro-steps. */
@@ -93,6 +94,29 @@ enum status optimizer_scale_seed(struct graph *g, const struct loss_scaling *s, 
  * that leads to frozen ones alone is built. */
 enum status optimizer_gradients(struct graph *g, const struct autodiff_root *roots, size_t n_roots,
                                 struct optimizer_param *params, size_t n_params) MUST_CHECK;
+
+/* Gradients that are predicted: in the first n_blocks blocks only what comes along the residual
+ * (autodiff_shortened). grad VALUE_NONE: nothing is predicted for it. */
+enum status optimizer_predictions(struct graph *g, const struct autodiff_root *roots,
+                                  size_t n_roots, struct optimizer_param *params, size_t n_params,
+                                  int n_blocks) MUST_CHECK;
+
+/* Where predicted gradients are added up before a step takes them: states "predicted.<param>" in
+ * the dtype of gradients, zero between steps. */
+#define PREDICTED_NAME "predicted"
+
+/* Instead of optimizer_apply: the gradients are added to these states, the sums are outputs. */
+enum status optimizer_predict(struct graph *g, struct optimizer_param *params, size_t n_params,
+                              const struct optimizer_sums *sums) MUST_CHECK;
+
+/* Instead of optimizer_apply: what gradients g, summed over micro-steps, have to do with the
+ * predicted ones h, which are cleared. Outputs f32[1]: the squares of g, those of h, and twice the
+ * product of both. */
+#define MEASURED_SQUARES   "gradient_squares"
+#define MEASURED_PREDICTED "predicted_squares"
+#define MEASURED_PRODUCT   "twice_product"
+enum status optimizer_measure(struct graph *g, struct optimizer_param *params,
+                              size_t n_params) MUST_CHECK;
 
 /* Adds to g:  inputs  "lr" f32[1], "step" i32[1] (not with loss scaling: applied steps count)
  *             outputs the sums by their names, "grad_norm" f32[1]

@@ -121,6 +121,10 @@ json_t *line_step(const struct step_record *r)
         json_decref(step);
         return NULL;
     }
+    if (r->predicted && step && json_object_set_new(step, "predicted", json_true()) != 0) {
+        json_decref(step);
+        return NULL;
+    }
     return add_values(step, r->losses, r->n_losses);
 }
 
@@ -179,6 +183,28 @@ json_t *line_jump(const struct jump_record *r)
                           "seconds", r->seconds));
 }
 
+json_t *line_control(const struct control_record *r)
+{
+    return line("control",
+                json_pack("{s:I, s:b, s:o, s:o, s:o, s:f, s:f}", "step", (json_int_t)r->step,
+                          "predicts", (int)r->predicts, "correlation", json_finite(r->correlation),
+                          "coefficient", json_finite(r->coefficient), "variance_ratio",
+                          json_finite(r->variance_ratio), "cost_ratio", r->cost_ratio, "seconds",
+                          r->seconds));
+}
+
+/* What predicted gradients came to; NULL: there were none. */
+static json_t *control(const struct control_totals *c)
+{
+    if (!c->has_control)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:f}", "measured",
+                     (json_int_t)c->n_measured, "paid", (json_int_t)c->n_paid, "predicted_steps",
+                     (json_int_t)c->n_predicted, "variance_ratio", json_finite(c->variance_ratio),
+                     "cost_ratio", c->cost_ratio, "time_ratio", c->time_ratio, "seconds",
+                     c->seconds, "share", c->share);
+}
+
 /* What predictive phases came to; NULL: there were none. */
 static json_t *phases(const struct phase_totals *p)
 {
@@ -193,12 +219,12 @@ static json_t *phases(const struct phase_totals *p)
 json_t *line_end(const struct train_result *r, const struct task_unit *unit, enum status status)
 {
     return line("end",
-                json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:o*, s:s?}",
+                json_pack("{s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:s?, s:o*, s:o*, s:s?}",
                           "status", status_name(status), "exit_code", status_exit_code(status),
                           "steps", (json_int_t)r->n_steps, "last_step", (json_int_t)r->last_step,
                           "step_ms", 1e3 * r->median_step_s, unit->rate_key, r->units_per_s, "mfu",
                           r->mfu, "arena_bytes", (json_int_t)r->arena_bytes, "device_bytes",
                           (json_int_t)r->device_bytes, "last_checkpoint", r->last_checkpoint,
-                          "phases", phases(&r->phases), "message",
+                          "phases", phases(&r->phases), "control", control(&r->control), "message",
                           status == OK ? NULL : status_message()));
 }

@@ -62,6 +62,11 @@ static enum status on_jump(void *user, const struct jump_record *r)
     return write_line(user, line_jump(r));
 }
 
+static enum status on_control(void *user, const struct control_record *r)
+{
+    return write_line(user, line_control(r));
+}
+
 struct train_observer observe_metrics(struct observe_metrics *o)
 {
     return (struct train_observer){.user = o,
@@ -70,7 +75,8 @@ struct train_observer observe_metrics(struct observe_metrics *o)
                                    .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
-                                   .on_jump = on_jump};
+                                   .on_jump = on_jump,
+                                   .on_control = on_control};
 }
 
 enum status observe_metrics_end(struct observe_metrics *o, const struct train_result *r,

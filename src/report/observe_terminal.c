@@ -237,6 +237,21 @@ static enum status on_jump(void *user, const struct jump_record *r)
     return OK;
 }
 
+static enum status on_control(void *user, const struct control_record *r)
+{
+    const struct observe_terminal *o = user;
+    char time[BYTES_TEXT];
+    if (o->config->log_format == CONFIG_LOG_QUIET)
+        return OK;
+    if (o->config->log_format == CONFIG_LOG_JSON)
+        return show_json(line_control(r));
+    log_info("control step %lld  gradients are %s: correlation %.3f, variance x%.3g at cost x%.3g "
+             "(%s)",
+             (long long)r->step, r->predicts ? "predicted" : "made, predicting does not pay",
+             r->correlation, r->variance_ratio, r->cost_ratio, format_duration(time, r->seconds));
+    return OK;
+}
+
 struct train_observer observe_terminal(struct observe_terminal *o, const struct config *cfg)
 {
     *o = (struct observe_terminal){.config = cfg};
@@ -246,5 +261,6 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
                                    .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
-                                   .on_jump = on_jump};
+                                   .on_jump = on_jump,
+                                   .on_control = on_control};
 }

@@ -115,6 +115,24 @@ static void keep_caches(struct stage *s)
         s->plan.home[s->io.caches[i]] = TIER_DEVICE;
 }
 
+/* What is predicted of gradients is written by one program and read by another, at different
+ * places: where it is at hand is said for both. */
+static void keep_predicted(struct stage *s)
+{
+    static const char prefix[] = "predicted.";
+    for (value_id v = 0; (size_t)v < s->graph->values.n; v++) {
+        const struct value *x = graph_value(s->graph, v);
+        if (x->role == ROLE_STATE && x->producer == NODE_NONE &&
+            strncmp(x->name, prefix, sizeof(prefix) - 1) == 0)
+            s->plan.home[v] = TIER_DEVICE;
+    }
+}
+
+static bool has_backward(const struct stage *s)
+{
+    return s->purpose == STAGE_TRAIN || s->purpose == STAGE_PREDICT || s->purpose == STAGE_MEASURE;
+}
+
 enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
@@ -124,12 +142,13 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
             plan_restart(&s->plan, s->graph);
         else
             TRY(plan_init(&s->plan, s->graph, s->n_micro));
-        if (s->purpose == STAGE_TRAIN)
+        if (has_backward(s))
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
             decisions_apply_homes(d, &s->plan, s->graph);
         if (workload_stage(w, STAGE_TRAIN))
             keep_caches(s);
+        keep_predicted(s);
     }
     return OK;
 }
@@ -155,14 +174,32 @@ static bool is_staged(const struct workload *w, const struct storage_entry *e)
            (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
 }
 
-/* Room for the largest tensor that goes through it: of those the host cannot reach. */
+/* Bytes of an entry that go through the staging together: of a parameter or its master what its
+ * file has in another order; of what is kept as codes, and of states, whatever there is room for.
+ */
+static int64_t unit_bytes(const struct workload *w, const struct storage_entry *e)
+{
+    static const char master[] = "master.";
+    const struct model_graph *io = &w->stages[0].io;
+    bool is_master = strncmp(e->name, master, strlen(master)) == 0;
+    const char *name = is_master ? e->name + strlen(master) : e->name;
+    for (int i = 0; i < io->n_params; i++) {
+        const struct model_param *p = &io->params[i];
+        if (p->quantization.code == CODE_NONE && strcmp(p->name, name) == 0)
+            return e->n_bytes / MAX(shape_elems(&p->shape), (int64_t)1) * param_unit(p);
+    }
+    return 0;
+}
+
+/* Room for what goes through it at once, of what the host cannot reach: a tensor, or part of a
+ * large one. */
 static enum status reserve_staging(struct workload *w)
 {
-    int64_t most = 0;
+    int64_t most = 0, limit = w->device->staging_bytes ? w->device->staging_bytes : STAGING_BYTES;
     for (size_t i = 0; i < w->storage.entries.n; i++) {
         const struct storage_entry *e = &w->storage.entries.items[i];
         if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
-            most = MAX(most, e->n_bytes);
+            most = MAX(most, e->n_bytes <= limit ? e->n_bytes : MAX(limit, unit_bytes(w, e)));
     }
     return reserve(w, &(struct reserve){.name = STAGING_NAME, .n_bytes = most});
 }

@@ -25,6 +25,8 @@ enum stage_purpose {
     STAGE_DECODE,    /* one more token */
     STAGE_REFERENCE, /* what the network says of a batch before it is trained */
     STAGE_PROBE,     /* the loss of a training batch, nothing trained */
+    STAGE_PREDICT,   /* gradients of a batch predicted, and added to states of the optimizer */
+    STAGE_MEASURE,   /* how predicted gradients and right ones go together */
 };
 
 /* A graph, the decisions about it and what came of them. */

@@ -86,17 +86,6 @@ static int64_t units(const struct task *t, int64_t length)
 
 /* ---- useful FLOPs ---------------------------------------------------------------------------- */
 
-static double node_flops(const struct graph *g, const struct node *n)
-{
-    enum { MOST = 64 };
-    struct tensor in[MOST], out[MAX_OUTPUTS];
-    struct op_call call;
-    if (n->n_in > MOST)
-        return 0;
-    node_call(g, n, in, out, &call);
-    return call_flops(&call);
-}
-
 /* Of the network as it is evaluated, and twice as many for its gradients. */
 static double flops(const struct task *t, int64_t n_params, int64_t length)
 {

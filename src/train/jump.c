@@ -222,9 +222,7 @@ static enum status settle_momentum(struct session *s)
         const struct checkpoint_tensor *t = &states.list.items[i];
         if (strncmp(t->name, "m.", 2) != 0)
             continue;
-        struct tensor host = stage_tensor(e->stage, &t->tensor);
-        memset(host.data, 0, (size_t)tensor_bytes(&host));
-        status = stage_store(e->stage, &t->tensor);
+        status = stage_set(e->stage, &t->tensor, 0);
     }
     vec_release(&states.list);
     return status;

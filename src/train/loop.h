@@ -29,6 +29,10 @@ struct loop {
     struct stepper stepper;
     struct elastic elastic;
     struct metric_value losses[MODEL_MOST_LOSSES];
+    struct {
+        int64_t n;
+        double seconds;
+    } kinds[2];      /* steps of this call: plain ones, and those with predicted gradients */
     int64_t n_stuck; /* steps in a row that were skipped although the loss scale is at its least */
     double started;
     double paused_s;   /* of the time since then: it waited */
@@ -59,6 +63,7 @@ enum status tell_sample(const struct loop *l, const struct sample_record *r) MUS
 enum status tell_save(const struct loop *l, const char *path, double seconds) MUST_CHECK;
 enum status tell_budget(const struct loop *l, const struct budget_record *r) MUST_CHECK;
 enum status tell_jump(const struct loop *l, const struct jump_record *r) MUST_CHECK;
+enum status tell_control(const struct loop *l, const struct control_record *r) MUST_CHECK;
 
 /* ---- loop_requests.c ---- */
 

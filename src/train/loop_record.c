@@ -105,7 +105,7 @@ static void record_losses(struct loop *l, struct step_record *r)
     if (l->stepper.n_labels == 0)
         return;
     for (int i = 0; i < io->n_sums; i++)
-        sums[i] = output(l, io->sums[i].name);
+        sums[i] = l->stepper.has_sums ? l->stepper.sums[i] : output(l, io->sums[i].name);
     r->loss = losses_total(io, sums);
     r->losses = l->losses;
     for (int i = 0; i < io->n_losses; i++) {
@@ -126,6 +126,7 @@ struct step_record loop_record_step(struct loop *l, double lr, double seconds)
         .epoch = loop_epoch(l),
         .grad_norm = norm,
         .phase = phase_name(l->state.phases.kind),
+        .predicted = l->stepper.has_sums,
         .loss_scale = scaled ? output(l, "loss_scale") : 0.0,
         .skipped = scaled && !isfinite(norm),
         .lr = lr,
@@ -133,7 +134,8 @@ struct step_record loop_record_step(struct loop *l, double lr, double seconds)
         .n_units = l->stepper.n_labels,
         .seconds = seconds,
         .units_per_s = (double)step_units(l->s) / seconds,
-        .mfu = loop_mfu(l, seconds),
+        /* it did this much of what a plain one does */
+        .mfu = loop_mfu(l, l->stepper.has_sums ? seconds / l->result->control.cost_ratio : seconds),
     };
     record_losses(l, &r);
     l->state.n_units += r.n_units;

@@ -35,6 +35,26 @@ static void summarise_phases(struct loop *l)
                                               .share = seconds > 0 ? seconds / all : 0};
 }
 
+static double mean_seconds(const struct loop *l, bool predicted)
+{
+    return l->kinds[predicted].seconds / (double)MAX(l->kinds[predicted].n, (int64_t)1);
+}
+
+static void summarise_control(struct loop *l)
+{
+    const struct control_state *c = &l->state.control;
+    struct control_totals *to = &l->result->control;
+    double all = now_s() - l->started - l->paused_s;
+    bool both = l->kinds[false].n > 0 && l->kinds[true].n > 0;
+    to->has_control = c->is_on;
+    to->n_measured = c->n_measured;
+    to->n_paid = c->n_paid;
+    to->n_predicted = c->n_predicted;
+    to->variance_ratio = c->variance_ratios / (double)MAX(c->n_measured, (int64_t)1);
+    to->time_ratio = both ? mean_seconds(l, true) / mean_seconds(l, false) : 0;
+    to->share = to->seconds > 0 ? to->seconds / all : 0;
+}
+
 /* What the disk did while the steps ran. */
 static void summarise_disk(const struct loop *l)
 {
@@ -65,7 +85,8 @@ static void summarise_times(struct loop *l)
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->units_per_s = (double)step_units(l->s) / r->median_step_s;
-    r->mfu = loop_mfu(l, r->median_step_s);
+    bool predicted = l->kinds[true].n > l->kinds[false].n; /* then so is the median step */
+    r->mfu = loop_mfu(l, predicted ? r->median_step_s / r->control.cost_ratio : r->median_step_s);
 }
 
 /* What a profile has found; where there is no memory left for it the run is no worse. */
@@ -88,6 +109,7 @@ void loop_summarise(struct loop *l)
                  (long long)r->n_steps);
     summarise_times(l);
     summarise_phases(l);
+    summarise_control(l);
     summarise_disk(l);
     if (l->o->profile)
         take_profile(l);

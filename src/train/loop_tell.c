@@ -69,3 +69,13 @@ enum status tell_jump(const struct loop *l, const struct jump_record *r)
     }
     return OK;
 }
+
+enum status tell_control(const struct loop *l, const struct control_record *r)
+{
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_control)
+            TRY(x->on_control(x->user, r));
+    }
+    return OK;
+}

@@ -15,8 +15,7 @@ int64_t probe_bytes(const struct session *s)
     return s->config->probe_batches * (each_bytes(&o.batch) + losses);
 }
 
-/* Batch i where it is kept. */
-static struct batch place(const struct session *s, int64_t i)
+struct batch probe_batch(const struct session *s, int64_t i)
 {
     struct batch b = session_loader_options(s, false).batch;
     char *memory = engine_reserve(&s->engine, PROBE_NAME, NULL);
@@ -26,7 +25,7 @@ static struct batch place(const struct session *s, int64_t i)
 
 double *probe_losses(const struct session *s)
 {
-    struct batch end = place(s, s->config->probe_batches);
+    struct batch end = probe_batch(s, s->config->probe_batches);
     return (double *)end.items[0].tensor.data;
 }
 
@@ -34,7 +33,7 @@ double *probe_losses(const struct session *s)
 
 static enum status read_batch(struct session *s, int64_t i)
 {
-    struct batch batch, to = place(s, i);
+    struct batch batch, to = probe_batch(s, i);
     TRY(loader_next(s->loader, &batch));
     for (int k = 0; k < batch.n_items; k++)
         memcpy(to.items[k].tensor.data, batch.items[k].tensor.data,
@@ -69,7 +68,7 @@ static enum status read_last(struct session *s, struct loader_cursor at)
 enum status probe_fill(struct session *s)
 {
     struct loader_cursor cursor;
-    if (!s->probe)
+    if (!engine_reserve(&s->engine, PROBE_NAME, NULL))
         return OK;
     loader_get_cursor(s->loader, &cursor);
     TRY(read_last(s, cursor));
@@ -82,7 +81,7 @@ enum status probe_run(struct session *s, double *losses)
 {
     const struct model_graph *io = &s->probe->io;
     for (int64_t i = 0; i < s->config->probe_batches; i++) {
-        struct batch batch = place(s, i);
+        struct batch batch = probe_batch(s, i);
         double sums[MODEL_MOST_SUMS];
         feed_copy(&s->probe_feed, &batch, 0);
         TRY(engine_run(&s->engine, s->probe, "forward"));

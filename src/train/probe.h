@@ -25,6 +25,9 @@ enum status probe_fill(struct session *s) MUST_CHECK;
 /* The loss of each batch with the weights as they are. No update may be pending. */
 enum status probe_run(struct session *s, double *losses) MUST_CHECK;
 
+/* Batch i, where it is kept. */
+struct batch probe_batch(const struct session *s, int64_t i);
+
 /* Room for two sets of losses. */
 double *probe_losses(const struct session *s);
 

@@ -12,8 +12,10 @@
 
 enum status train_state_init(struct train_state *t, const struct config *cfg)
 {
-    *t = (struct train_state){
-        .saved_step = -1, .best = best_begin(cfg), .phases = phases_begin(cfg)};
+    *t = (struct train_state){.saved_step = -1,
+                              .best = best_begin(cfg),
+                              .phases = phases_begin(cfg),
+                              .control = control_begin(cfg)};
     return history_init(&t->history);
 }
 
@@ -31,13 +33,14 @@ static json_t *pack_state(const struct session *s, const struct run_start *start
     struct loader_cursor c;
     loader_get_cursor(s->loader, &c);
     json_t *phases = t->phases.kind == PHASE_NONE ? NULL : phases_json(&t->phases);
-    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o*, s:O}", "step",
-                     (json_int_t)t->step, "updates", (json_int_t)t->n_updates, "micro_steps",
-                     (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_units, "cursor",
-                     "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch, "next_window",
-                     (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples, "seq_len",
-                     (json_int_t)c.sample_size, "best", best_json(&t->best), "phases", phases,
-                     "settings", start->settings);
+    json_t *control = t->control.is_on ? control_json(&t->control) : NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o*, s:o*, s:O}",
+                     "step", (json_int_t)t->step, "updates", (json_int_t)t->n_updates,
+                     "micro_steps", (json_int_t)t->n_micro_steps, "tokens", (json_int_t)t->n_units,
+                     "cursor", "seed", (json_int_t)c.seed, "epoch", (json_int_t)c.epoch,
+                     "next_window", (json_int_t)c.next_sample, "n_windows", (json_int_t)c.n_samples,
+                     "seq_len", (json_int_t)c.sample_size, "best", best_json(&t->best), "phases",
+                     phases, "control", control, "settings", start->settings);
 }
 
 /* Where the micro-batch may change: what it is now; the settings say what it was at first. */
@@ -175,6 +178,7 @@ static enum status read_all(struct session *s, const struct checkpoint *c, struc
     json_t *history = NULL;
     TRY_GOTO(phases_read(&t->phases, s->config, json_object_get(checkpoint_state(c), "phases")),
              out);
+    TRY_GOTO(control_read(&t->control, json_object_get(checkpoint_state(c), "control")), out);
     TRY_GOTO(engine_find_states(&s->engine, &states), out);
     TRY_GOTO(jump_add_states(s, t->phases.slots, &states), out);
     TRY_GOTO(checkpoint_read_params(c, e->params, e->n_params, e->param_tensors, e->stage,

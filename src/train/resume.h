@@ -9,6 +9,7 @@
 #define SNUG_TRAIN_RESUME_H
 
 #include "train/best.h"
+#include "train/control.h"
 #include "train/history.h"
 #include "train/phases.h"
 #include "train/run_start.h"
@@ -25,6 +26,7 @@ struct train_state {
     int64_t saved_step;    /* step of the newest checkpoint; -1: none */
     struct best_state best;
     struct phase_state phases;
+    struct control_state control;
     struct history history;
 };
 

@@ -5,6 +5,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "train/control_run.h"
 #include "train/elastic_budgets.h"
 #include "train/jump.h"
 #include "train/micro_batch.h"
@@ -116,17 +117,42 @@ static enum status add_reference(const struct session *s, struct session_shape *
 }
 
 /* What predictive phases need beside: a forward-only program for batches as training has them,
- * these batches, and snapshots of the weights. */
+ * and snapshots of the weights. */
 static enum status add_probe(const struct session *s, struct session_shape *x)
 {
     struct engine_request *r = &x->request;
-    x->rings[r->n_reserves++] =
-        (struct reserve){.name = PROBE_NAME, .n_bytes = probe_bytes(s), .is_kept = true};
     x->rings[r->n_reserves++] = (struct reserve){.name = SNAPSHOTS_NAME,
                                                  .n_bytes = jump_bytes(),
                                                  .n_copies = x->config.snapshot_count,
                                                  .is_kept = true};
     return request_from_config(&x->stages[r->n_stages++], STAGE_PROBE, &x->config, &s->engine.task);
+}
+
+/* What predicted gradients need: their program, one that holds them against true ones, and the
+ * batches of a step. */
+static enum status add_prediction(const struct session *s, struct session_shape *x)
+{
+    struct engine_request *r = &x->request;
+    TRY(control_check(s));
+    x->rings[r->n_reserves++] =
+        (struct reserve){.name = STEP_BATCHES_NAME, .n_bytes = control_bytes(s, &x->config)};
+    TRY(request_from_config(&x->stages[r->n_stages++], STAGE_PREDICT, &x->config, &s->engine.task));
+    return request_from_config(&x->stages[r->n_stages++], STAGE_MEASURE, &x->config,
+                               &s->engine.task);
+}
+
+/* Both go by batches that no step has; predictions come after, so that training is the first. */
+static enum status add_probing(const struct session *s, struct session_shape *x)
+{
+    bool jumps = x->config.predictive_phases != CONFIG_PHASES_NONE;
+    bool predicts = x->config.predicted_gradients != CONFIG_PREDICTION_NONE;
+    if (!s->options.train || (!jumps && !predicts))
+        return OK;
+    x->rings[x->request.n_reserves++] =
+        (struct reserve){.name = PROBE_NAME, .n_bytes = probe_bytes(s), .is_kept = true};
+    if (jumps)
+        TRY(add_probe(s, x));
+    return predicts ? add_prediction(s, x) : OK;
 }
 
 static void add_samples(const struct session *s, struct session_shape *x)
@@ -148,8 +174,7 @@ static enum status fill_shape(const struct session *s, struct session_shape *x)
         TRY(add_stage(s, x, STAGE_EVAL));
     if (s->engine.task.def->has_reference)
         TRY(add_reference(s, x));
-    if (s->options.train && cfg->predictive_phases != CONFIG_PHASES_NONE)
-        TRY(add_probe(s, x));
+    TRY(add_probing(s, x));
     if (s->samples)
         add_samples(s, x);
     r->result_bytes = s->options.train ? train_result_bytes(cfg) : 0;
@@ -188,6 +213,8 @@ static void find_stages(struct session *s)
     s->eval = engine_stage(&s->engine, STAGE_EVAL);
     s->reference = engine_stage(&s->engine, STAGE_REFERENCE);
     s->probe = engine_stage(&s->engine, STAGE_PROBE);
+    s->predict = engine_stage(&s->engine, STAGE_PREDICT);
+    s->measure = engine_stage(&s->engine, STAGE_MEASURE);
 }
 
 static enum status plan(struct session *s)
@@ -276,6 +303,12 @@ static enum status open_feeds(struct session *s)
                            s->train ? &train.batch : &eval.batch));
     if (s->probe)
         TRY(feed_init(&s->probe_feed, x, s->probe->handle, s->probe->program, &train.batch, none));
+    if (s->predict)
+        TRY(feed_init(&s->predict_feed, x, s->predict->handle, s->predict->program, &train.batch,
+                      step_inputs));
+    if (s->measure)
+        TRY(feed_init(&s->measure_feed, x, s->measure->handle, s->measure->program, &train.batch,
+                      step_inputs));
     if (s->eval)
         TRY(feed_init(&s->eval_feed, x, s->eval->handle, s->eval->program, &eval.batch, none));
     if (s->samples)

@@ -31,7 +31,7 @@ struct session_options {
 };
 
 /* Lengths of samples that have a training program of their own, with group_by_length. */
-enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 4, SESSION_RINGS = 5 };
+enum { SESSION_LENGTHS = 4, SESSION_STAGES = SESSION_LENGTHS + 6, SESSION_RINGS = 6 };
 /* Micro-batches that are planned for beside the run. */
 enum { SESSION_SHAPES = 8 };
 
@@ -44,7 +44,8 @@ struct session {
     struct engine engine;
     struct ahead *ahead;          /* plans for other budgets; NULL: none are made */
     struct session_shape *shapes; /* [SESSION_SHAPES] of other micro-batches; NULL: of none */
-    struct stage *train, *eval, *reference, *probe; /* of the engine; NULL: not wanted */
+    /* of the engine; NULL: not wanted */
+    struct stage *train, *eval, *reference, *probe, *predict, *measure;
     /* Where samples are grouped by length: programs for several, the longest first. `train` and
      * `feed` are those of the step that runs. */
     int n_lengths;
@@ -58,7 +59,8 @@ struct session {
     int64_t data_bytes; /* held while it is read */
     struct loader *loader, *eval_loader;
 
-    struct feed feed, eval_feed, reference_feed, probe_feed; /* batches into the programs */
+    /* batches into the programs */
+    struct feed feed, eval_feed, reference_feed, probe_feed, predict_feed, measure_feed;
 
     /* what the engine was asked for */
     struct stage_request stages[SESSION_STAGES];

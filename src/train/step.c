@@ -35,15 +35,15 @@ static void set_update_inputs(struct stepper *x, const struct update_inputs *u)
         *step = (int32_t)u->number;
 }
 
-static void set_batch(struct stepper *x, const struct train_state *state, const struct batch *batch)
+/* draw: the micro-step. */
+static void set_batch(struct stepper *x, const struct batch *batch, int64_t draw)
 {
     int m = x->n_filled++;
-    x->n_labels += batch->n_valid;
     feed_copy(&x->s->feed, batch, m);
     int64_t *rng = input_of(x, "rng", m);
     if (rng) {
         rng[0] = x->s->config->seed;
-        rng[1] = state->n_micro_steps;
+        rng[1] = draw;
     }
 }
 
@@ -115,11 +115,11 @@ static enum status run_last(struct stepper *x, const struct update_inputs *u)
 }
 
 /* All batches of a step go through the program that its longest sample needs. */
-static enum status begin_step(struct stepper *x, const struct batch *first)
+static enum status begin_step(struct stepper *x, const struct batch *first, double seed)
 {
     session_choose_length(x->s, first);
     for (int m = 0; m < x->s->train->group; m++)
-        *(float *)input_of(x, LOSS_SEED, m) = (float)(1.0 / (double)step_units(x->s));
+        *(float *)input_of(x, LOSS_SEED, m) = (float)seed;
     return has_beginning(x) ? run_section(x, "begin") : OK;
 }
 
@@ -141,21 +141,36 @@ enum status step_run(struct stepper *x, struct train_state *state, double lr)
     const struct update_inputs update = {lr, state->n_updates + 1};
     int64_t n_micro = x->s->config->gradient_accumulation_steps;
     x->n_labels = x->n_run = x->n_filled = 0;
+    x->has_sums = false;
     for (int64_t i = 0; i < n_micro; i++) {
         struct batch batch;
         TRY(loader_next(x->s->loader, &batch));
         if (i == 0)
-            TRY(begin_step(x, &batch));
+            TRY(begin_step(x, &batch, 1.0 / (double)step_units(x->s)));
         if (batch.length > x->s->length)
             return fail_length(x, &batch);
         if (batch.n_valid > 0 && x->n_filled == at_once(x))
             TRY(run_filled(x));
         if (batch.n_valid > 0)
-            set_batch(x, state, &batch);
+            set_batch(x, &batch, state->n_micro_steps);
+        x->n_labels += batch.n_valid;
         state->n_micro_steps++;
         loader_release_slot(x->s->loader);
     }
     return x->n_labels > 0 ? run_last(x, &update) : OK;
+}
+
+enum status step_run_given(struct stepper *x, const struct step_batch *batches, int64_t n,
+                           double seed, const struct update_inputs *u)
+{
+    x->n_run = x->n_filled = 0;
+    TRY(begin_step(x, &batches[0].batch, seed));
+    for (int64_t i = 0; i < n; i++) {
+        if (i > 0)
+            TRY(run_filled(x));
+        set_batch(x, &batches[i].batch, batches[i].draw);
+    }
+    return run_last(x, u);
 }
 
 enum status step_finish(struct stepper *x)

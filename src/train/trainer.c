@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "engine/averages.h"
+#include "train/control_run.h"
 #include "train/loop.h"
 #include "train/phase_run.h"
 #include "train/probe.h"
@@ -18,9 +19,12 @@ static enum status run_profiled(struct loop *l, double lr, double *seconds)
     bool profiled = l->o->profile != NULL;
     if (profiled)
         profile_step_begin(&l->profile, i_step);
+    bool predicts = l->state.control.predicts;
     double start = now_s();
-    TRY(step_run(&l->stepper, &l->state, lr));
+    TRY(predicts ? control_step(&l->stepper, &l->state, lr) : step_run(&l->stepper, &l->state, lr));
     *seconds = now_s() - start;
+    l->kinds[predicts].n++;
+    l->kinds[predicts].seconds += *seconds;
     return profiled ? profile_step_end(&l->profile, i_step, *seconds) : OK;
 }
 
@@ -174,11 +178,24 @@ static enum status run_phases(struct loop *l, const struct step_record *r)
     return happened ? tell_jump(l, &jump) : OK;
 }
 
+/* Whether gradients of the steps to come are predicted. */
+static enum status run_control(struct loop *l)
+{
+    struct control_record r;
+    TRY(control_measure(&l->stepper, &r));
+    r.step = l->state.step;
+    control_take(&l->state.control, l->s->config, r.step, &r);
+    l->result->control.seconds += r.seconds;
+    return tell_control(l, &r);
+}
+
 static enum status train_step(struct loop *l, bool *done)
 {
     struct loader_cursor before, after;
     double lr = rate_has_plateau(l->s->config) ? l->state.best.plateau.lr
                                                : schedule_at(&l->schedule, l->state.step);
+    if (control_is_due(&l->state.control, l->state.step))
+        TRY(run_control(l));
     loader_get_cursor(l->s->loader, &before);
     double seconds;
     TRY(run_profiled(l, lr, &seconds));
@@ -277,7 +294,7 @@ enum status train_run(struct session *s, const struct run_start *start,
                       const struct train_options *o, struct train_result *result)
 {
     struct loop l = {.s = s, .start = start, .o = o, .result = result, .stepper = {.s = s}};
-    *result = (struct train_result){0};
+    *result = (struct train_result){.control = {.cost_ratio = control_cost(s)}};
     enum status status;
     TRY_GOTO(train_total_steps(s, &l.n_steps), out);
     l.schedule = rate_schedule(s->config, l.n_steps);

@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include "train/control.h"
 #include "train/elastic.h"
 #include "train/jump.h"
 #include "train/profile.h"
@@ -25,6 +26,7 @@ struct step_record {
     bool ends_epoch; /* the next one begins another pass over the data */
     double loss, grad_norm, lr;
     const char *phase; /* of predictive phases; NULL: there are none */
+    bool predicted;    /* most of its gradients were predicted */
     const struct metric_value
         *losses; /* [n_losses] that the loss is made of; none where it is one */
     int n_losses;
@@ -65,6 +67,7 @@ struct train_observer {
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
     enum status (*on_jump)(void *user, const struct jump_record *r);
+    enum status (*on_control)(void *user, const struct control_record *r);
     enum status (*on_phase)(void *user, enum train_phase phase, int64_t step);
 };
 
@@ -76,6 +79,17 @@ struct phase_totals {
     int64_t n_accepted, n_rejected, n_withheld, n_undone; /* jumps */
     double n_jumped;                                      /* steps that the accepted were worth */
     double seconds, share; /* of this call: snapshots, jumps and probes; of its time */
+};
+
+/* What predicted gradients came to, those of before a resume included. */
+struct control_totals {
+    bool has_control;
+    int64_t n_measured, n_paid; /* measurements, and those that found that it pays */
+    int64_t n_predicted;        /* steps */
+    double variance_ratio;      /* mean of the measurements: of a step, beside a plain one */
+    double cost_ratio;          /* in FLOPs of the passes */
+    double time_ratio;          /* of steps of this call, measured; 0: not of both kinds */
+    double seconds, share;      /* of this call: measuring; of its time */
 };
 
 struct train_result {
@@ -95,6 +109,7 @@ struct train_result {
     double disk_read_rate, disk_write_rate; /* bytes per second, measured; 0: none */
     double disk_busy;                       /* share of the steps' time */
     struct phase_totals phases;
+    struct control_totals control;
     char *last_checkpoint;    /* NULL: none saved */
     int signal;               /* that stopped it; 0: none */
     char *profile;            /* the table of the profile; NULL: none */

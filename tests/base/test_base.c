@@ -422,6 +422,26 @@ static void philox_gives_the_published_numbers(void **state)
                   0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
+static void many_words_are_those_of_one_counter_after_the_other(void **state)
+{
+    (void)state;
+    enum { MOST = 77 };
+    static const uint64_t lows[] = {0, 0xfffffff0u, UINT64_MAX - 40};
+    static const int64_t counts[] = {0, 1, 31, 32, 33, 64, MOST};
+    for (size_t k = 0; k < ARRAY_LEN(lows) * ARRAY_LEN(counts); k++) {
+        uint64_t lo = lows[k % ARRAY_LEN(lows)];
+        int64_t n = counts[k / ARRAY_LEN(lows)];
+        uint32_t words[4 * MOST + 1];
+        words[4 * n] = 0xabcdu;
+        philox_fill(0x299f31d0a4093822u, 0x0370734413198a2eu, lo, n, words);
+        for (int64_t i = 0; i < n; i++) {
+            struct philox4 due = philox(0x299f31d0a4093822u, 0x0370734413198a2eu, lo + (uint64_t)i);
+            assert_memory_equal(words + 4 * i, due.v, sizeof(due.v));
+        }
+        assert_int_equal(words[4 * n], 0xabcdu); /* and no more */
+    }
+}
+
 static void draws_have_the_right_ranges_and_moments(void **state)
 {
     (void)state;
@@ -506,6 +526,7 @@ int main(void)
         cmocka_unit_test(every_half_widens_exactly_and_comes_back),
         cmocka_unit_test(floats_round_to_the_nearest_half_ties_to_even),
         cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(many_words_are_those_of_one_counter_after_the_other),
         cmocka_unit_test(draws_have_the_right_ranges_and_moments),
         cmocka_unit_test(a_generator_resumes_from_its_three_numbers),
         cmocka_unit_test(json_without_memory_is_not_bad_json),

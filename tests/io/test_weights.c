@@ -195,6 +195,68 @@ static void large_transposed_and_stacked_parameters_survive(void **state)
     scratch_release(&s);
 }
 
+/* ---- in parts ---- */
+
+static enum status fetch_part(void *user, const struct tensor *t, void *buffer)
+{
+    (void)user;
+    memcpy(buffer, t->data, (size_t)tensor_bytes(t));
+    return OK;
+}
+
+static enum status store_part(void *user, const struct tensor *t, const void *buffer)
+{
+    (void)user;
+    memcpy(t->data, buffer, (size_t)tensor_bytes(t));
+    return OK;
+}
+
+/* A row with channels is the least that goes through at once, and a transposed parameter whole. */
+static void parameters_larger_than_the_stage_are_the_same_files_and_weights(void **state)
+{
+    (void)state;
+    enum { ROW = 4 * 5, N_PLAIN = 7 * 11 * 13, N_IMAGE = 31 * ROW, N_TURNED = 6 * 9, LEAST = 54 };
+    static const struct hf_piece plain[] = {{"a.weight", 500}, {"b.weight", 501}},
+                                 image[] = {{"c.weight", 31}}, turned[] = {{"d.weight", 6}};
+    const struct model_param params[] = {
+        {.name = "ab", .shape = shape_of(1, INT64_C(1001)), .pieces = plain, .n_pieces = 2},
+        {.name = "c",
+         .shape = shape_of(3, INT64_C(31), INT64_C(4), INT64_C(5)),
+         .channels = 5,
+         .pieces = image,
+         .n_pieces = 1},
+        {.name = "d",
+         .shape = shape_of(2, INT64_C(6), INT64_C(9)),
+         .transposed = true,
+         .pieces = turned,
+         .n_pieces = 1},
+    };
+    static float x[N_PLAIN + N_IMAGE + N_TURNED], y[ARRAY_LEN(x)], buffer[LEAST + 5];
+    const struct tensor_stage small = {
+        .buffer = buffer, .n_bytes = sizeof(buffer), .fetch = fetch_part, .store = store_part};
+    struct tensor from[3], to[3];
+    for (size_t i = 0; i < ARRAY_LEN(x); i++)
+        x[i] = (float)(i % 251); /* exact in bf16 */
+    for (int i = 0, at = 0; i < 3; at += (int)shape_elems(&params[i++].shape)) {
+        from[i] = (struct tensor){DTYPE_F32, params[i].shape, x + at};
+        to[i] = (struct tensor){DTYPE_F32, params[i].shape, y + at};
+    }
+    for (int k = 0; k < 2; k++) { /* copied as it is, and converted */
+        struct weights_save_options options = {.dtype = k ? DTYPE_BF16 : DTYPE_F32};
+        struct scratch s, parts;
+        scratch_init(&s);
+        scratch_init(&parts);
+        expect_ok(weights_save(s.folder, params, 3, from, &host_stage, &options));
+        expect_ok(weights_save(parts.folder, params, 3, from, &small, &options));
+        expect_same_files(s.folder, parts.folder);
+        memset(y, 0, sizeof(y));
+        expect_ok(weights_load_staged(s.folder, params, 3, to, &small, NULL));
+        assert_memory_equal(x, y, sizeof(x));
+        scratch_release(&parts);
+        scratch_release(&s);
+    }
+}
+
 /* ---- other folders ---- */
 
 /* Copies the golden model's tensors to a new folder, as `edit` says. */
@@ -474,6 +536,7 @@ int main(void)
         cmocka_unit_test(shards_hold_the_same_tensors),
         cmocka_unit_test(narrow_dtypes_survive_a_round_trip_exactly),
         cmocka_unit_test(large_transposed_and_stacked_parameters_survive),
+        cmocka_unit_test(parameters_larger_than_the_stage_are_the_same_files_and_weights),
         cmocka_unit_test(reading_holds_no_second_copy_of_the_weights),
         cmocka_unit_test(names_may_lack_their_first_part),
         cmocka_unit_test(masks_and_rotary_tables_are_passed_over),

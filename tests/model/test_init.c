@@ -11,6 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "model/init.h"
 #include "support/golden.h"
 
@@ -67,6 +69,42 @@ static void threads_and_pieces_do_not_change_the_draws(void **state)
     }
     mem_free(one);
     mem_free(two);
+}
+
+/* Wichura's AS 241 as it stands in the paper, one word at a time. */
+static float plain_draw(uint32_t w)
+{
+    uint32_t t = w & 0x80000000u ? ~w : w;
+    float p = ((float)t + 0.5f) * (1.0f / 4294967296.0f), q = 0.5f - p, x;
+    if (p >= 0.075f) {
+        float r = 0.180625f - q * q;
+        float a = ((59.109374720f * r + 159.29113202f) * r + 50.434271938f) * r + 3.3871327179f;
+        float b = ((67.187563600f * r + 78.757757664f) * r + 17.895169469f) * r + 1.0f;
+        x = q * a / b;
+    } else {
+        float r = sqrtf(-logf(p)) - 1.6f;
+        float a = ((0.17023821103f * r + 1.3067284816f) * r + 2.7568153900f) * r + 1.4234372777f;
+        x = a / ((0.12021132975f * r + 0.73700164250f) * r + 1.0f);
+    }
+    return w & 0x80000000u ? x : -x;
+}
+
+static void draws_are_bit_for_bit_those_of_the_plain_formula(void **state)
+{
+    (void)state;
+    enum { MANY = 1 << 21, AT_ONCE = 1 << 14 };
+    static float x[AT_ONCE];
+    uint64_t stream = hash_text(weight.name);
+    for (int64_t first = 0; first < MANY; first += AT_ONCE) {
+        expect_ok(init_param(&weight, 11, DTYPE_F32, first, AT_ONCE, x, NULL));
+        for (int64_t i = 0; i < AT_ONCE; i++) {
+            uint32_t w = philox(11, stream, (uint64_t)(first + i) / 4).v[i % 4];
+            float due = 0.02f * plain_draw(w);
+            if (f32_bits(x[i]) != f32_bits(due))
+                fail_msg("draw %lld is %a, not %a", (long long)(first + i), (double)x[i],
+                         (double)due);
+        }
+    }
 }
 
 static void another_seed_or_name_gives_other_draws(void **state)
@@ -151,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_are_normal_with_the_asked_deviation),
         cmocka_unit_test(threads_and_pieces_do_not_change_the_draws),
+        cmocka_unit_test(draws_are_bit_for_bit_those_of_the_plain_formula),
         cmocka_unit_test(another_seed_or_name_gives_other_draws),
         cmocka_unit_test(narrow_dtypes_hold_the_same_draws_rounded),
         cmocka_unit_test(ones_and_zeros_are_exact),

@@ -240,6 +240,12 @@ static void staging_has_room_for_what_the_host_cannot_reach(void **state)
     t.device.ops = &ops;
     (void)plan_with(&t, &rungs[0].decisions);
     assert_int_equal(staging_bytes(&t), largest_param(&t));
+    int64_t n_host = t.engine.work.storage.n_bytes[TIER_HOST];
+    t.device.staging_bytes = largest_param(&t) / 2;
+    (void)plan_with(&t, &rungs[0].decisions);
+    assert_int_equal(staging_bytes(&t), largest_param(&t) / 2); /* it goes through in parts */
+    assert_true(t.engine.work.storage.n_bytes[TIER_HOST] < n_host);
+    t.device.staging_bytes = 0;
     expect_ok(workload_decide(&t.engine.work, &rungs[0].decisions));
     plan_set_home(&t.stage->plan, t.stage->graph, ROLE_PARAMETER, TIER_HOST);
     expect_ok(workload_emit(&t.engine.work));

@@ -125,6 +125,8 @@ static int64_t context_bytes(struct device *d)
     return at_opening;
 }
 
+int64_t apart_staging_bytes;
+
 void apart_device_make(struct device *d)
 {
     static struct device_ops ops;
@@ -142,4 +144,5 @@ void apart_device_make(struct device *d)
     ops.fill = NULL; /* kernels are not timed */
     ops.time_calls = NULL;
     d->ops = &ops;
+    d->staging_bytes = apart_staging_bytes;
 }

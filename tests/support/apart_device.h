@@ -17,6 +17,9 @@ void apart_device_make(struct device *d);
  */
 void apart_fail_allocations(int nth, int n);
 
+/* What devices made from now on have as staging_bytes. */
+extern int64_t apart_staging_bytes;
+
 /* Whether a CPU opened by the library is to be one (support/opened_apart.c). */
 extern bool cpu_opens_apart;
 

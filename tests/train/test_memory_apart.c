@@ -161,6 +161,15 @@ static void masters_of_16_bit_weights_follow_them(void **state)
     expect_same("bf16=true");
 }
 
+/* Most are larger than it, and none a multiple of it. */
+static void tensors_go_through_a_small_staging_in_parts(void **state)
+{
+    (void)state;
+    apart_staging_bytes = 1000;
+    expect_same("bf16=true");
+    apart_staging_bytes = 0;
+}
+
 /* The other tests prove something only if this holds. */
 static void the_host_cannot_read_device_memory(void **state)
 {
@@ -193,6 +202,7 @@ int main(void)
         cmocka_unit_test(the_host_cannot_read_device_memory),
         cmocka_unit_test(every_command_gives_what_the_plain_cpu_gives),
         cmocka_unit_test(masters_of_16_bit_weights_follow_them),
+        cmocka_unit_test(tensors_go_through_a_small_staging_in_parts),
     };
     log_set_level(LOG_QUIET);
     return cmocka_run_group_tests(tests, NULL, NULL);
