@@ -81,8 +81,8 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     pool_init(&p->pool);
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
-    TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     TRY(pool_try(&p->pool, &p->call_hash, MAX(g->nodes.n, (size_t)1) * sizeof(*p->call_hash)));
+    TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     find_facts(p, g);
     drop_copies(p, g);
     return OK;
