@@ -186,8 +186,9 @@ static enum status decide(struct engine *e)
 {
     struct settings *s = &e->settings;
     TRY(search_plan(&e->work, &s->limits, &s->bounds, e->times, &s->decisions, &e->report));
-    return deferral_try(&e->work, &s->limits, e->times, !s->bounds.fixed[EXTENT_GRADIENTS],
-                        &s->decisions);
+    TRY(deferral_try(&e->work, &s->limits, e->times, !s->bounds.fixed[EXTENT_GRADIENTS],
+                     &s->decisions));
+    return workload_check(&e->work);
 }
 
 enum status engine_plan(struct engine *e, const struct engine_request *r)

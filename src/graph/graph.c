@@ -290,6 +290,20 @@ value_id value_root(const struct graph *g, value_id v)
     return root(g, v, true);
 }
 
+void graph_find_roots(const struct graph *g, value_id *of)
+{
+    for (size_t v = 0; v < g->values.n; v++)
+        of[v] = (value_id)v;
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        const struct node *n = graph_node(g, k);
+        for (int i = 0; i < n->n_out; i++) {
+            const struct alias_rule *a = node_alias(n, i);
+            if (a)
+                of[n->out[i]] = of[n->in[a->in]];
+        }
+    }
+}
+
 value_id value_view_root(const struct graph *g, value_id v)
 {
     return root(g, v, false);

@@ -126,6 +126,8 @@ double node_flops(const struct graph *g, const struct node *n); /* 0: of very ma
 const struct alias_rule *node_alias(const struct node *n, int output);
 /* The value whose memory v shares through VIEW and UPDATE rules (v itself when none). */
 value_id value_root(const struct graph *g, value_id v);
+/* The same of all values, in one walk: chains of updates are long where micro-batches are many. */
+void graph_find_roots(const struct graph *g, value_id *root);
 /* Through views only. */
 value_id value_view_root(const struct graph *g, value_id v);
 

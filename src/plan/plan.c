@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include <string.h>
+
 #include "graph/slice.h"
 
 static int64_t common_multiple(int64_t a, int64_t b)
@@ -79,10 +81,22 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     pool_init(&p->pool);
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
+    TRY(pool_try(&p->pool, &p->call_hash, MAX(g->nodes.n, (size_t)1) * sizeof(*p->call_hash)));
     TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     find_facts(p, g);
     drop_copies(p, g);
     return OK;
+}
+
+void plan_restart(struct plan *p, const struct graph *g)
+{
+    size_t n = MAX(g->values.n, (size_t)1);
+    memset(p->treat, 0, n * sizeof(*p->treat));
+    memset(p->home, 0, n * sizeof(*p->home));
+    p->defer_updates = false;
+    p->ahead_bytes = p->behind_bytes = p->slice_bytes = 0;
+    p->n_blocks_recomputed = 0;
+    drop_copies(p, g);
 }
 
 void plan_release(struct plan *p)

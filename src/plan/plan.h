@@ -46,6 +46,7 @@ struct plan {
     int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
     int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
+    uint64_t *call_hash;     /* per node, likewise: of its whole call, once emitted; 0: not yet */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
     node_id blocks_begin; /* the first forward node of a block; NODE_NONE: there is none */
@@ -54,6 +55,8 @@ struct plan {
 /* Everything kept but what is made for each of its readers (RECOMPUTE_ALWAYS), everything at home
  * on the device. */
 enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MUST_CHECK;
+/* The same once more for the same graph, whose facts are known. */
+void plan_restart(struct plan *p, const struct graph *g);
 void plan_release(struct plan *p);
 
 /* Can value v be treated so? What a plan sets in treat[] by hand it asks here first: a value that

@@ -10,22 +10,6 @@
 
 #include <string.h>
 
-/* In the order of the graph each is one step from the one before it: chains of updates are long
- * where micro-batches run in groups. */
-static void find_roots(struct emitter *e)
-{
-    for (size_t v = 0; v < e->g->values.n; v++)
-        e->root[v] = (value_id)v;
-    for (node_id k = 0; (size_t)k < e->g->nodes.n; k++) {
-        const struct node *n = graph_node(e->g, k);
-        for (int i = 0; i < n->n_out; i++) {
-            const struct alias_rule *a = node_alias(n, i);
-            if (a)
-                e->root[n->out[i]] = e->root[n->in[a->in]];
-        }
-    }
-}
-
 static enum status emitter_init(struct emitter *e)
 {
     size_t n = MAX(e->g->values.n, (size_t)1);
@@ -47,7 +31,7 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
     TRY(mem_try_array(&e->newest, n, sizeof(*e->newest)));
     TRY(mem_try_array(&e->picks, N_PICKS, sizeof(*e->picks)));
-    find_roots(e);
+    graph_find_roots(e->g, e->root);
     TRY(vec_reserve(&e->p->instrs, 2 * e->g->nodes.n));
     TRY(vec_reserve(&e->p->operands, 8 * e->g->nodes.n));
     TRY(vec_reserve(&e->p->buffers, e->g->values.n));
@@ -229,7 +213,7 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
                           .slice = slice,
                           .recompute = recompute};
     struct picked picked;
-    TRY(emit_pick(e, n, slice, &picked));
+    TRY(emit_pick(e, k, slice, &picked));
     instr.kernel = picked.kernel;
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
@@ -323,7 +307,7 @@ static enum status emit_departures(struct emitter *e, node_id k)
  * is finished in between, so that no event reaches across. */
 static void forget_transients(struct emitter *e, const struct section_rule *rule)
 {
-    section_held(e->g, rule->late ? ~rule->late : rule->before, false, e->now);
+    section_held(e->g, e->root, rule->late ? ~rule->late : rule->before, false, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
@@ -442,7 +426,7 @@ static enum status emit_all(struct emitter *e)
     const struct section_rule *rules = section_rules(e->g, e->plan);
     TRY(emitter_init(e));
     section_carried(e->g, rules, e->carried);
-    section_held(e->g, ~0u, false, e->newest);
+    section_held(e->g, e->root, ~0u, false, e->newest);
     emit_find_uses(e);
     TRY(emit_roots(e));
     for (const struct section_rule *r = rules; r->name; r++)

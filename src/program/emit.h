@@ -143,7 +143,7 @@ enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
 enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
                         const struct device *device, struct picked *out) MUST_CHECK;
 /* The same for an emission, which remembers what it has picked. */
-enum status emit_pick(struct emitter *e, const struct node *n, struct slice slice,
+enum status emit_pick(struct emitter *e, node_id k, struct slice slice,
                       struct picked *out) MUST_CHECK;
 
 /* signature.c: op, attributes, dtypes and shapes as a number, which is good while the process runs.
@@ -177,9 +177,10 @@ const struct section_rule *section_rules(const struct graph *g, const struct pla
 const struct section_rule *section_rules_of(const struct program *p);
 /* Does the node run in it, as one of this step? */
 bool section_has(const struct section_rule *r, const struct node *n);
-/* Where the update chain of every root has come when these passes are done (alone: by the first
- * micro-batch of a group): held[root], for all values of the graph. */
-void section_held(const struct graph *g, uint32_t passes, bool alone, value_id *held);
+/* Where the update chain of every root (graph_find_roots) has come when these passes are done
+ * (alone: by the first micro-batch of a group): held[root], for all values of the graph. */
+void section_held(const struct graph *g, const value_id *root, uint32_t passes, bool alone,
+                  value_id *held);
 /* carried[root]: a step makes it and a section of the next one reads it, late. */
 void section_carried(const struct graph *g, const struct section_rule *rules, bool *carried);
 

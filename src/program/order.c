@@ -125,14 +125,24 @@ static void write_order(const struct late *x, struct section_order *out)
     }
 }
 
-enum status section_order(const struct graph *g, const struct section_rule *rule,
-                          struct section_order *out)
+static enum status order_current(const struct graph *g, const struct section_rule *rule,
+                                 struct section_order *out)
+{
+    TRY(mem_try_array(&out->items, MAX(g->nodes.n, (size_t)1), sizeof(*out->items)));
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++) {
+        if (section_has(rule, graph_node(g, k)))
+            out->items[out->n++] = (struct ordered_node){k, k, false};
+    }
+    return OK;
+}
+
+static enum status order_with_late(const struct graph *g, const struct section_rule *rule,
+                                   struct section_order *out)
 {
     struct late x = {.g = g, .rule = rule};
     size_t n = MAX(g->nodes.n, (size_t)1);
     node_id *rows = NULL;
     enum status status;
-    *out = (struct section_order){0};
     TRY_GOTO(mem_try_array(&out->items, n, sizeof(*out->items)), out);
     TRY_GOTO(mem_try_array(&x.touched, MAX(g->values.n, (size_t)1), sizeof(*x.touched)), out);
     TRY_GOTO(mem_try_array(&rows, 3 * n, sizeof(*rows)), out);
@@ -150,4 +160,11 @@ out:
     mem_free(x.touched);
     mem_free(rows);
     return status;
+}
+
+enum status section_order(const struct graph *g, const struct section_rule *rule,
+                          struct section_order *out)
+{
+    *out = (struct section_order){0};
+    return rule->late ? order_with_late(g, rule, out) : order_current(g, rule, out);
 }

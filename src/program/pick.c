@@ -19,11 +19,22 @@ enum status pick_kernel(const struct graph *g, const struct node *n, struct slic
     return OK;
 }
 
-enum status emit_pick(struct emitter *e, const struct node *n, struct slice slice,
-                      struct picked *out)
+/* A graph is emitted again and again by a search, and the hash is a good part of that. */
+static uint64_t known_hash(const struct emitter *e, node_id k, struct slice slice)
 {
-    /* Kernels may ask which element a slice begins with. */
-    uint64_t hash = call_hash(e->g, n, slice) + (uint64_t)slice.first;
+    const struct node *n = graph_node(e->g, k);
+    uint64_t *known = &e->plan->call_hash[k];
+    if (slice.n > 0) /* Kernels may ask which element a slice begins with. */
+        return call_hash(e->g, n, slice) + (uint64_t)slice.first;
+    if (*known == 0)
+        *known = call_hash(e->g, n, slice);
+    return *known;
+}
+
+enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct picked *out)
+{
+    const struct node *n = graph_node(e->g, k);
+    uint64_t hash = known_hash(e, k, slice);
     struct known_pick *known = &e->picks[hash % N_PICKS];
     if (!known->picked.kernel || known->hash != hash) {
         TRY(pick_kernel(e->g, n, slice, e->device, &known->picked));

@@ -148,7 +148,8 @@ bool section_has(const struct section_rule *r, const struct node *n)
     return (r->passes >> n->pass & 1u) && !(r->alone && n->micro > 0);
 }
 
-void section_held(const struct graph *g, uint32_t passes, bool alone, value_id *held)
+void section_held(const struct graph *g, const value_id *root, uint32_t passes, bool alone,
+                  value_id *held)
 {
     for (value_id v = 0; (size_t)v < g->values.n; v++)
         held[v] = v;
@@ -158,7 +159,7 @@ void section_held(const struct graph *g, uint32_t passes, bool alone, value_id *
         for (int i = 0; behind && i < n->n_out; i++) {
             const struct alias_rule *a = node_alias(n, i);
             if (a && a->kind == ALIAS_UPDATE)
-                held[value_root(g, n->out[i])] = n->out[i];
+                held[root[n->out[i]]] = n->out[i];
         }
     }
 }

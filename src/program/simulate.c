@@ -48,6 +48,7 @@ struct simulator {
     struct clocks queue[QUEUE_COUNT]; /* what each queue knows to be finished */
     struct clocks *events;            /* snapshot at the record */
     const struct section_rule *rule;  /* of the section */
+    value_id *root;                   /* of each value */
     value_id *held;                   /* per root: what its home holds at a section's border */
     value_id *newest;                 /* per root: what it holds when a whole step is done */
     bool *carried;                    /* per root: made in one step and read in the next one */
@@ -152,7 +153,7 @@ static enum status has_content(struct simulator *s, const struct buffer *b, valu
 static value_id late_name(const struct simulator *s, value_id v)
 {
     const struct graph *g = s->p->graph;
-    value_id root = value_root(g, v);
+    value_id root = s->root[v];
     bool from_outside = graph_value(g, root)->producer == NODE_NONE;
     if (from_outside && (graph_value(g, root)->role == ROLE_INPUT || s->newest[root] == v))
         return root;
@@ -343,11 +344,12 @@ static enum status simulate_sections(struct simulator *s, const struct section_r
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *section = &p->sections.items[x];
         s->rule = &rules[x];
-        section_held(p->graph, rules[x].late ? ~rules[x].late : rules[x].before, false, s->held);
+        section_held(p->graph, s->root, rules[x].late ? ~rules[x].late : rules[x].before, false,
+                     s->held);
         TRY(enter_section(s));
         for (s->at = section->first; s->at < section->first + section->n; s->at++)
             TRY(simulate_instr(s, &p->instrs.items[s->at]));
-        section_held(p->graph, rules[x].before | rules[x].passes, rules[x].alone, s->held);
+        section_held(p->graph, s->root, rules[x].before | rules[x].passes, rules[x].alone, s->held);
         TRY(leave_section(s, section));
     }
     return check_homes(s);
@@ -373,10 +375,12 @@ enum status simulate(const struct program *p, const struct storage *storage,
     enum status status;
     TRY_GOTO(mem_try_array(&s.events, (size_t)MAX(p->n_events, 1), sizeof(*s.events)), out);
     size_t n = MAX(p->graph->values.n, (size_t)1);
+    TRY_GOTO(mem_try_array(&s.root, n, sizeof(*s.root)), out);
     TRY_GOTO(mem_try_array(&s.held, n, sizeof(*s.held)), out);
     TRY_GOTO(mem_try_array(&s.newest, n, sizeof(*s.newest)), out);
     TRY_GOTO(mem_try_array(&s.carried, n, sizeof(*s.carried)), out);
-    section_held(p->graph, ~0u, false, s.newest);
+    graph_find_roots(p->graph, s.root);
+    section_held(p->graph, s.root, ~0u, false, s.newest);
     section_carried(p->graph, rules, s.carried);
     TRY_GOTO(simulate_sections(&s, rules), out);
     TRY_GOTO(check_high_water(&s, storage), out);
@@ -384,6 +388,7 @@ out:
     for (int t = 0; t < TIER_COUNT; t++)
         vec_release(&s.map[t]);
     mem_free(s.events);
+    mem_free(s.root);
     mem_free(s.held);
     mem_free(s.newest);
     mem_free(s.carried);

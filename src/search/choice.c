@@ -56,7 +56,7 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
     struct forecast f = {0};
     TRY(take(s, t, d));
     TRY(workload_decide(s->w, d));
-    TRY(workload_emit(s->w));
+    TRY(workload_place(s->w));
     forecast_memory(&f, s->w, s->limits);
     *fits = f.fits;
     return OK;
@@ -71,6 +71,15 @@ enum status search_find_gaps(struct search *s, int64_t *n_bytes)
     return OK;
 }
 
+/* Addresses of long programs that are alike take more than their bytes by much the same; but for
+ * groups, whose gaps are large and differ. */
+static bool is_too_large(const struct search *s, const struct trial *t, int64_t over)
+{
+    return over < INT64_MAX && s->space.base.group <= 1 &&
+           s->space.stage->program->instrs.n >= LONG_PROGRAM &&
+           t->n_bytes[TIER_DEVICE] + over / 4 * 3 > s->space.room[TIER_DEVICE];
+}
+
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           int64_t *over)
 {
@@ -81,16 +90,16 @@ enum status search_choose(struct search *s, int n_tried, struct decisions *d, bo
     while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
         const struct trial *t = &s->best[s->n_placed];
         bool fits = false, is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
-        if (is_next)
+        bool is_hopeless = n_tried < N_BEST && is_too_large(s, t, *over);
+        if (is_next && !is_hopeless)
             TRY(place(s, t, d, &fits));
         if (fits) {
             s->n_placed++;
             continue;
         }
-        if (is_next) {
+        if (is_next && !is_hopeless)
             *over = MIN(*over, s->w->n_bytes[TIER_DEVICE] - t->n_bytes[TIER_DEVICE]);
-            n_failed++;
-        }
+        n_failed += is_next;
         forget(s, s->n_placed);
     }
     *found = s->n_placed > 0;

@@ -15,16 +15,25 @@ static enum status time_step(struct workload *w, const struct limits *limits,
     return f.fits ? forecast_seconds(w, times, seconds) : OK;
 }
 
-static enum status emit(struct workload *w, const struct decisions *d)
+/* Seconds of a step with d; where these are not worth it, nothing is placed. */
+static enum status try_with(struct workload *w, const struct limits *limits,
+                            const struct kernel_times *times, const struct decisions *d,
+                            double worth, double *seconds)
 {
     TRY(workload_decide(w, d));
-    return workload_emit(w);
+    TRY(workload_bound(w));
+    TRY(time_step(w, limits, times, seconds));
+    if (*seconds >= worth)
+        return OK;
+    TRY(workload_place(w));
+    return time_step(w, limits, times, seconds);
 }
 
-static enum status send_gradients_away(struct workload *w, int n_blocks, struct decisions *d)
+/* With the plan that was tried last. */
+static enum status send_gradients_away(struct workload *w, struct decisions *d)
 {
     struct place_choice *places;
-    d->n[EXTENT_GRADIENTS] = n_blocks + 1;
+    d->n[EXTENT_GRADIENTS] = workload_stage(w, STAGE_TRAIN)->plan.n_blocks + 1;
     if (!d->places)
         return OK;
     TRY(pool_try(&w->pool, &places, (size_t)d->n_places * sizeof(*places)));
@@ -36,31 +45,45 @@ static enum status send_gradients_away(struct workload *w, int n_blocks, struct 
     return OK;
 }
 
+static enum status defer(struct workload *w, const struct limits *limits,
+                         const struct kernel_times *times, bool gradients_may_leave, double now,
+                         struct decisions *d, bool *taken)
+{
+    double worth = (1 - WORTH) * now, then = HUGE_VAL;
+    struct decisions deferred = *d;
+    deferred.defer_updates = true;
+    for (int away = 0; away <= (gradients_may_leave ? 1 : 0) && !isfinite(then); away++) {
+        if (away)
+            TRY(send_gradients_away(w, &deferred));
+        TRY(try_with(w, limits, times, &deferred, worth, &then));
+    }
+    *taken = then < worth;
+    if (*taken)
+        *d = deferred;
+    return OK;
+}
+
 enum status deferral_try(struct workload *w, const struct limits *limits,
                          const struct kernel_times *times, bool gradients_may_leave,
                          struct decisions *d)
 {
     const struct stage *s = workload_stage(w, STAGE_TRAIN);
-    double now, then = HUGE_VAL;
+    double now;
     bool can_hide = w->device->ops->queue != NULL; /* copies run beside kernels */
-    if (!s || workload_n_training(w) > 1)          /* what is carried over is one program's */
+    bool taken = false;
+    if (!s || workload_n_training(w) > 1) /* what is carried over is one program's */
         return OK;
     if (!can_hide || !decisions_copy(d) || !plan_may_defer(&s->plan, s->graph))
         return OK;
     TRY(time_step(w, limits, times, &now));
     if (!isfinite(now))
         return OK;
-    struct decisions deferred = *d;
-    deferred.defer_updates = true;
-    for (int away = 0; away <= (gradients_may_leave ? 1 : 0) && !isfinite(then); away++) {
-        if (away)
-            TRY(send_gradients_away(w, s->plan.n_blocks, &deferred));
-        TRY(emit(w, &deferred));
-        TRY(time_step(w, limits, times, &then));
-    }
-    if (then < (1 - WORTH) * now)
-        *d = deferred;
+    struct set_aside before;
+    TRY(workload_set_aside(w, &before));
+    enum status status = defer(w, limits, times, gradients_may_leave, now, d, &taken);
+    if (taken)
+        set_aside_release(&before);
     else
-        TRY(emit(w, d));
-    return OK;
+        workload_bring_back(w, &before);
+    return status;
 }

@@ -32,6 +32,14 @@ static enum status time_step(const struct group_search *x, double *seconds)
     return f.fits ? forecast_seconds(x->w, x->times, seconds) : OK;
 }
 
+/* A way of running the step. */
+struct grouped {
+    struct decisions d;
+    double seconds;
+    bool is_at_hand;           /* the workload has its programs; */
+    struct set_aside programs; /* else these are they */
+};
+
 /* The largest below `limit` that leaves nothing over. */
 static int next_size(int64_t n_micro, int limit)
 {
@@ -41,38 +49,55 @@ static int next_size(int64_t n_micro, int limit)
     return size;
 }
 
+/* Groups of fewer and fewer, each with a search of its own. *best: what is fastest so far, whose
+ * programs are set aside while others are looked for. */
+static enum status try_sizes(const struct group_search *x, const struct decisions *configured,
+                             struct grouped *best, struct search_report *report)
+{
+    const int64_t n_micro = workload_stage(x->w, STAGE_TRAIN)->n_micro;
+    const double now = best->seconds;
+    int size = next_size(n_micro, MOST + 1);
+    for (int i = 0; i < N_TRIES && isfinite(now) && size > 1; i++) {
+        struct decisions d = *configured;
+        struct search_report found = {0};
+        double then = HUGE_VAL, below = (1 - WORTH) * best->seconds;
+        bool fits;
+        d.group = size;
+        if (best->is_at_hand)
+            TRY(workload_set_aside(x->w, &best->programs));
+        best->is_at_hand = false;
+        TRY(x->plan(x, below, &d, &found, &fits));
+        if (fits)
+            TRY(time_step(x, &then));
+        if (then < below) {
+            set_aside_release(&best->programs);
+            *best = (struct grouped){.d = d, .seconds = then, .is_at_hand = true};
+            if (report)
+                *report = found;
+        }
+        if (best->seconds < (1 - ENOUGH) * now)
+            break;
+        size = next_size(n_micro, size);
+    }
+    return OK;
+}
+
 enum status grouping_try(const struct group_search *x, const struct decisions *configured,
                          struct decisions *d, struct search_report *report)
 {
     const struct stage *s = workload_stage(x->w, STAGE_TRAIN);
-    double now, best, idle;
+    struct grouped best = {.d = *d, .is_at_hand = true};
+    double idle;
     if (!s || s->n_micro < 2 || x->bounds->fixed_group || !may_pay(x->w, d))
         return OK;
-    TRY(time_step(x, &now));
+    TRY(time_step(x, &best.seconds));
     TRY(forecast_idle(x->w, x->times, &idle));
-    if (idle < WORTH * now)
+    if (idle < WORTH * best.seconds)
         return OK; /* fewer copies would be no faster */
-    best = now;
-    int size = next_size(s->n_micro, MOST + 1), current = 1;
-    for (int i = 0; i < N_TRIES && isfinite(now) && size > 1; i++) {
-        struct decisions grouped = *configured;
-        struct search_report found = {0};
-        double then;
-        grouped.group = current = size;
-        TRY(x->plan(x, &grouped, &found));
-        TRY(time_step(x, &then));
-        if (then < (1 - WORTH) * best) {
-            best = then;
-            *d = grouped;
-            if (report)
-                *report = found;
-        }
-        if (best < (1 - ENOUGH) * now)
-            break;
-        size = next_size(s->n_micro, size);
-    }
-    if (current == MAX(d->group, 1))
-        return OK;
-    TRY(workload_decide(x->w, d));
-    return workload_emit(x->w);
+    enum status status = try_sizes(x, configured, &best, report);
+    if (status == OK && !best.is_at_hand)
+        workload_bring_back(x->w, &best.programs);
+    set_aside_release(&best.programs);
+    *d = best.d;
+    return status;
 }

@@ -18,8 +18,10 @@ struct group_search {
     const struct limits *limits;
     const struct search_bounds *bounds;
     const struct kernel_times *times;
-    enum status (*plan)(const struct group_search *x, struct decisions *d,
-                        struct search_report *report);
+    /* below: seconds that a step has to take less than; it gives up where it sees that it will
+     * not. *found: the programs of *d fit; else they are none in particular. */
+    enum status (*plan)(const struct group_search *x, double below, struct decisions *d,
+                        struct search_report *report, bool *found);
 };
 
 /* *d and *report: what was found for micro-batches one at a time, from `configured`; then, where

@@ -63,7 +63,7 @@ static enum status find_least(struct workload *w, const struct limits *limits,
         }
     }
     TRY(workload_decide(w, d));
-    return workload_emit(w);
+    return workload_place(w);
 }
 
 enum status search_least(struct workload *w, const struct limits *limits,

@@ -47,5 +47,5 @@ enum status search_choose_ring(struct workload *w, const struct limits *limits,
         TRY(try_rings(w, limits, times, d, &best));
     *d = best.d;
     TRY(workload_decide(w, d));
-    return workload_emit(w);
+    return workload_place(w);
 }

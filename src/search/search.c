@@ -1,3 +1,6 @@
+#include <math.h>
+#include <string.h>
+
 #include "search/grouping.h"
 #include "search/search_internal.h"
 
@@ -12,6 +15,9 @@ enum {
 };
 
 #define SEEMS_SLOWER 1.01
+
+/* What is found in the end is no faster than the first that fit by more than this part. */
+#define FURTHER 0.025
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
@@ -71,15 +77,9 @@ static enum status foresee_gaps(struct search *s)
     return look_first(s);
 }
 
-static enum status look(struct search *s, bool is_first)
+/* Changes of the best, while there are emissions left and they help. */
+static enum status look_near(struct search *s)
 {
-    allow_emissions(s);
-    TRY(look_first(s));
-    if (is_first)
-        TRY(foresee_gaps(s));
-    if (s->n_best == 0)
-        return OK;
-    TRY(look_around(s, s->best[0].c.extra, N_TOP));
     for (bool improved = true; improved && s->n_emitted < s->most_emitted;)
         TRY(search_step(s, &improved));
     for (bool improved = true; improved && s->n_emitted < s->most_polished;)
@@ -87,14 +87,65 @@ static enum status look(struct search *s, bool is_first)
     return OK;
 }
 
+/* The first that fit say how fast it can become. */
+static bool is_hopeless(const struct search *s)
+{
+    return s->n_best > 0 && (1 - FURTHER) * s->best[0].seconds >= s->below;
+}
+
+static enum status look(struct search *s, bool is_first)
+{
+    allow_emissions(s);
+    TRY(look_first(s));
+    s->gave_up = is_hopeless(s);
+    if (s->n_best == 0 || s->gave_up)
+        return OK;
+    if (is_first)
+        TRY(foresee_gaps(s));
+    TRY(look_around(s, s->best[0].c.extra, N_TOP));
+    return look_near(s);
+}
+
+/* With a little less room than before: what was best then is near what is best now. Groups, whose
+ * plan is the one that is taken in the end, are worth another look at all, and so is what is short.
+ */
+static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
+{
+    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG_PROGRAM)
+        return look(s, false);
+    allow_emissions(s);
+    s->most_emitted = s->most_polished / 4;
+    s->most_polished = s->most_emitted + s->most_polished / 3;
+    s->n_best = s->n_emitted = 0;
+    for (int i = 0; i < n; i++) {
+        struct candidate c = known[i];
+        double seconds;
+        TRY(search_try_candidate(s, &c, &seconds));
+    }
+    return s->n_best > 0 ? look_near(s) : look(s, false);
+}
+
+static int note_best(const struct search *s, struct candidate known[N_FIRST])
+{
+    int n = 0;
+    for (int i = 0; i < s->n_best && n < N_FIRST; i++) {
+        if (n == 0 || memcmp(&s->best[i].c, &known[n - 1], sizeof(known[0])) != 0)
+            known[n++] = s->best[i].c;
+    }
+    return n;
+}
+
 /* Looks for plans by their bounds, and again with less room where their addresses take more. */
 static enum status look_and_choose(struct search *s, struct decisions *d, bool *found)
 {
+    struct candidate known[N_FIRST];
+    int n_known = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t over;
-        TRY(look(s, round == 0));
-        if (s->n_best == 0)
+        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        if (s->n_best == 0 || s->gave_up)
             return OK;
+        n_known = note_best(s, known);
         TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_BEST, d, found, &over));
         if (*found)
             return OK;
@@ -153,13 +204,16 @@ static enum status search_all(struct search *s, const struct forecast *f,
     read_room(f, room);
     s->recorded_bytes = f->recorded_bytes;
     *found = false;
-    for (int small = 1; small >= 0 && stage && !*found; small--) {
+    for (int small = 1; small >= 0 && stage && !*found && !s->gave_up; small--) {
         struct decisions base = configured;
         base.small_bytes = small * SMALL_BYTES;
         if (small && !has_large(stage->graph))
             continue;
-        *s = (struct search){
-            .w = s->w, .limits = s->limits, .times = s->times, .recorded_bytes = s->recorded_bytes};
+        *s = (struct search){.w = s->w,
+                             .limits = s->limits,
+                             .times = s->times,
+                             .below = s->below,
+                             .recorded_bytes = s->recorded_bytes};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
     return OK;
@@ -184,7 +238,7 @@ static enum status measure(struct search *s, const struct decisions *d, struct f
     forecast_memory(f, s->w, s->limits);
     if (!f->fits)
         return OK;
-    TRY(workload_emit(s->w));
+    TRY(workload_place(s->w));
     forecast_memory(f, s->w, s->limits);
     return OK;
 }
@@ -317,34 +371,36 @@ static enum status search_disk(struct search *s, const struct forecast *f,
 }
 
 /* With the group that *d has. */
-static enum status plan_group(const struct group_search *x, struct decisions *d,
-                              struct search_report *report)
+static enum status plan_group(const struct group_search *x, double below, struct decisions *d,
+                              struct search_report *report, bool *found)
 {
     struct workload *w = x->w;
     const struct limits *limits = x->limits;
     const struct search_bounds *bounds = x->bounds;
     struct forecast f;
-    struct search s = {.w = w, .limits = limits, .times = x->times};
-    bool found;
+    struct search s = {.w = w, .limits = limits, .times = x->times, .below = below};
     TRY(measure(&s, d, &f));
     if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
         TRY(form_gradients(&s, d, &f));
-    if (f.fits && !decisions_copy(d))
-        return OK;
-    const struct decisions configured = *d;
+    *found = f.fits;
     if (f.fits)
-        return search_choose_ring(w, limits, x->times, d);
+        return decisions_copy(d) ? search_choose_ring(w, limits, x->times, d) : OK;
+    const struct decisions configured = *d;
     if (!workload_stage(w, STAGE_TRAIN))
         return plan_use(&s, bounds, d);
-    TRY(search_all(&s, &f, bounds, d, report, &found));
-    if (!found) {
+    TRY(search_all(&s, &f, bounds, d, report, found));
+    if (!*found && !s.gave_up) {
         *d = configured;
-        TRY(search_disk(&s, &f, bounds, d, report, &found));
+        TRY(search_disk(&s, &f, bounds, d, report, found));
     }
-    if (found)
+    if (*found || s.gave_up)
         return OK;
     *d = configured;
-    return search_least(w, limits, bounds, d);
+    f = (struct forecast){0};
+    TRY(search_least(w, limits, bounds, d));
+    forecast_memory(&f, w, limits);
+    *found = f.fits;
+    return OK;
 }
 
 enum status search_plan(struct workload *w, const struct limits *limits,
@@ -353,6 +409,7 @@ enum status search_plan(struct workload *w, const struct limits *limits,
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
-    TRY(plan_group(&x, d, report));
+    bool found; /* or what takes the least, for whoever says so */
+    TRY(plan_group(&x, HUGE_VAL, d, report, &found));
     return grouping_try(&x, &configured, d, report);
 }

@@ -17,9 +17,10 @@ extern "C" {
 #endif
 
 enum {
-    N_TOP = 12,         /* candidates that ranking leaves */
-    N_BEST = 16,        /* trials that are remembered */
-    MAX_EMISSIONS = 64, /* of one search */
+    N_TOP = 12,               /* candidates that ranking leaves */
+    N_BEST = 16,              /* trials that are remembered */
+    MAX_EMISSIONS = 64,       /* of one search */
+    LONG_PROGRAM = 10 * 1000, /* instructions: planning it takes seconds */
 };
 
 /* What is smaller is not worth a copy of its own. */
@@ -41,6 +42,8 @@ struct search {
     struct workload *w;
     const struct limits *limits;
     const struct kernel_times *times;
+    double below; /* seconds: what is not faster is of no use to who asks, */
+    bool gave_up; /* and nothing will be */
     struct space space;
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */

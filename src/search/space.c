@@ -19,7 +19,7 @@ bool space_is_open(const struct space *s, enum home_class c)
 static enum status probe(struct space *s, int k, const bool away[HOME_CLASS_COUNT],
                          struct place_choice *places, int64_t *peaks)
 {
-    struct plan plan;
+    struct plan *plan = &s->plan;
     struct program *program = NULL;
     struct storage storage;
     for (int p = 0; p < s->survey.n_places; p++) {
@@ -32,17 +32,15 @@ static enum status probe(struct space *s, int k, const bool away[HOME_CLASS_COUN
     d.n_places = s->survey.n_places;
     d.ring_bytes = 0;
     storage_init(&storage);
-    enum status status = plan_init(&plan, s->stage->graph, s->stage->n_micro);
-    if (status != OK)
-        return status;
-    TRY_GOTO(decisions_apply(&d, &plan, s->stage->graph, s->work->device), out);
-    TRY_GOTO(program_emit(&program, "probe", s->stage->graph, &plan, s->work->device, &storage),
+    enum status status;
+    plan_restart(plan, s->stage->graph);
+    TRY_GOTO(decisions_apply(&d, plan, s->stage->graph, s->work->device), out);
+    TRY_GOTO(program_emit(&program, "probe", s->stage->graph, plan, s->work->device, &storage),
              out);
     TRY_GOTO(survey_peaks(&s->survey, program, peaks), out);
 out:
     program_free(program);
     storage_release(&storage);
-    plan_release(&plan);
     return status;
 }
 
@@ -139,9 +137,17 @@ static int64_t class_bytes(const struct space *s, enum home_class c)
     return n_bytes;
 }
 
+/* Of an adapter: less than such a part of the room is. */
+static bool is_small_class(const struct space *s, enum home_class c)
+{
+    enum { SMALL_SHARE = 16 };
+    return class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
+}
+
+/* What gradients need while they come and go is worth probes where there are many. */
 static enum status make_chains(struct space *s, struct place_choice *places, int64_t *peaks)
 {
-    int n_variants = class_bytes(s, HOME_GRADIENTS) > 0 ? 2 : 1;
+    int n_variants = is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
     for (int g = 0; g < n_variants; g++) {
         struct link_option *links;
         TRY(make_links(s, g == 1, places, peaks, &links));
@@ -178,6 +184,7 @@ static enum status make_tables(struct space *s)
     TRY(pool_try(&v->pool, &s->link_option, n_places * sizeof(*s->link_option)));
     TRY(pool_try(&v->pool, &s->option, n_places * sizeof(*s->option)));
     TRY(pool_try(&v->pool, &s->away, n_places * sizeof(*s->away)));
+    TRY(plan_init(&s->plan, s->stage->graph, s->stage->n_micro));
     TRY(make_chains(s, places, peaks));
     return find_staged(s, places, peaks);
 }
@@ -210,6 +217,7 @@ out:
 
 void space_release(struct space *s)
 {
+    plan_release(&s->plan);
     survey_release(&s->survey);
     *s = (struct space){0};
 }
@@ -341,9 +349,6 @@ static int home_counts(const struct space *s, int counts[8])
     return n;
 }
 
-/* Classes of states and gradients that are less than such a part of the room: of an adapter. */
-enum { SMALL_SHARE = 16 };
-
 /* The homes of a class that are looked at; one where there is nothing to choose. */
 static int list_homes(const struct space *s, enum home_class c, struct homes out[16])
 {
@@ -354,7 +359,7 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
             (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};
         return 1;
     }
-    bool is_small = class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
+    bool is_small = is_small_class(s, c);
     for (int ends = 0; ends < 2; ends++) {
         for (int i = 0; i < n_counts; i++) {
             bool is_end = counts[i] == 0 || counts[i] == s->n_blocks;

@@ -50,6 +50,7 @@ struct space {
     struct survey survey;
     struct options *options; /* per place */
     struct clocks clocks;
+    struct plan plan;         /* of probes */
     int64_t room[TIER_COUNT]; /* what the arenas may take */
     int n_blocks, n_prices;
     struct chain chains[2][MAX_PRICES]; /* gradients at home, or away */

@@ -74,18 +74,24 @@ const struct stage *workload_fullest(const struct workload *w, enum tier t)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
+void stage_clear(struct stage *s)
+{
+    drop_program(s);        /* it borrows the graph, */
+    plan_release(&s->plan); /* and this is about it */
+    if (!s->single)
+        return;
+    graph_free(s->graph);
+    s->graph = s->single;
+    s->single = NULL;
+    s->group = 1;
+}
+
 /* The graph of a step whose micro-batches run in groups of that size. */
 static enum status group_stage(struct stage *s, int group)
 {
     if (s->group == group)
         return OK;
-    drop_program(s); /* it borrows the graph */
-    if (s->single) {
-        graph_free(s->graph);
-        s->graph = s->single;
-        s->single = NULL;
-        s->group = 1;
-    }
+    stage_clear(s);
     if (group == 1)
         return OK;
     struct graph *grouped;
@@ -131,9 +137,11 @@ enum status workload_decide(struct workload *w, const struct decisions *d)
 {
     for (int i = 0; i < w->n_stages; i++) {
         struct stage *s = &w->stages[i];
-        plan_release(&s->plan);
         TRY(group_stage(s, workload_group(s, d)));
-        TRY(plan_init(&s->plan, s->graph, s->n_micro));
+        if (s->plan.facts)
+            plan_restart(&s->plan, s->graph);
+        else
+            TRY(plan_init(&s->plan, s->graph, s->n_micro));
         if (has_backward(s))
             TRY(decisions_apply(d, &s->plan, s->graph, w->device));
         else
@@ -235,13 +243,24 @@ enum status workload_bound(struct workload *w)
     return OK;
 }
 
-enum status workload_emit(struct workload *w)
+enum status workload_place(struct workload *w)
 {
     TRY(emit_programs(w));
-    for (int i = 0; i < w->n_stages; i++) {
+    for (int i = 0; i < w->n_stages; i++)
         TRY(program_place(w->stages[i].program, &w->storage));
-        TRY(program_check(w->stages[i].program, &w->storage));
-    }
     measure_arenas(w);
     return OK;
+}
+
+enum status workload_check(const struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++)
+        TRY(program_check(w->stages[i].program, &w->storage));
+    return OK;
+}
+
+enum status workload_emit(struct workload *w)
+{
+    TRY(workload_place(w));
+    return workload_check(w);
 }

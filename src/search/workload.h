@@ -1,7 +1,7 @@
 /* workload.h: the graphs that share one set of arenas, and a way of running them.
  *
- *     graphs ─▶ workload_decide ─▶ workload_emit ─▶ forecast.h
- *               plans               programs, placed and checked
+ *     graphs ─▶ workload_decide ─▶ workload_place ─▶ forecast.h ─▶ workload_check
+ *               plans               programs with addresses       what was chosen
  *
  * The graphs are built once; deciding and emitting again replaces the plans and programs of before,
  * so that a search is a loop over sets of decisions.
@@ -38,7 +38,7 @@ struct stage {
     int64_t n_micro;              /* micro-steps of an optimizer step */
     int group;                    /* of workload_decide: micro-batches that run together */
     struct plan plan;             /* of workload_decide */
-    struct program *program;      /* of workload_emit */
+    struct program *program;      /* of workload_place */
     struct prediction prediction; /* of forecast_time, where the stage trains */
     int handle;                   /* the executor's, once it is loaded; -1 before */
 };
@@ -67,7 +67,7 @@ struct workload {
     const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
     struct pool pool;                  /* decisions that were found for it */
 
-    /* of workload_emit */
+    /* of workload_place */
     struct storage storage;
     int64_t n_bytes[TIER_COUNT]; /* arenas: the largest over the programs */
 };
@@ -81,9 +81,28 @@ int workload_group(const struct stage *s, const struct decisions *d);
 /* A plan for every stage; decisions about the backward pass concern stages that train. */
 enum status workload_decide(struct workload *w, const struct decisions *d) MUST_CHECK;
 /* Programs for the plans as they are now, placed in arenas that all of them share. */
-enum status workload_emit(struct workload *w) MUST_CHECK;
+enum status workload_place(struct workload *w) MUST_CHECK;
 /* The same without addresses: sizes that no layout gets below, for a search to go by. */
 enum status workload_bound(struct workload *w) MUST_CHECK;
+/* Proves the placed programs: those that a search has chosen, as it takes longer than to place. */
+enum status workload_check(const struct workload *w) MUST_CHECK;
+/* Placed and checked. */
+enum status workload_emit(struct workload *w) MUST_CHECK;
+
+/* The plans and programs of a moment, while others are tried (aside.c). */
+struct set_aside {
+    struct stage *stages; /* their graphs where they are grouped, plans, programs; NULL: nothing */
+    int n_stages;
+    struct storage storage;
+    int64_t n_bytes[TIER_COUNT];
+};
+/* They leave the workload, which is to be decided about again, or they are dropped. */
+enum status workload_set_aside(struct workload *w, struct set_aside *out) MUST_CHECK;
+/* They are the workload's again, instead of what it has. */
+void workload_bring_back(struct workload *w, struct set_aside *x);
+void set_aside_release(struct set_aside *x); /* also of one that is all zero */
+/* Of a stage: its plan and programs are dropped, and the graph is of one micro-batch. */
+void stage_clear(struct stage *s);
 
 /* The stage for a purpose, or NULL. */
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose);
