@@ -335,17 +335,20 @@ static enum status leaves_room(struct search *s, const struct forecast *f,
     return OK;
 }
 
-/* Does it fit when everything leaves that may? */
+/* Does the device hold what passes need when everything leaves that may, were there room for all of
+ * it elsewhere? How much stays is then the search's. */
 static enum status may_fit(struct search *s, const struct search_bounds *bounds,
                            const struct decisions *configured, bool *out)
 {
     struct decisions least = *configured;
+    struct limits roomy = *s->limits;
     struct forecast f = {0};
     *out = false;
     if (!s->w->device->disk)
         return OK;
-    TRY(search_least(s->w, s->limits, bounds, &least));
-    forecast_memory(&f, s->w, s->limits);
+    roomy.n_bytes[TIER_HOST] = roomy.n_bytes[TIER_DISK] = INT64_MAX / 4;
+    TRY(search_least(s->w, &roomy, bounds, &least));
+    forecast_memory(&f, s->w, &roomy);
     *out = f.fits;
     return OK;
 }

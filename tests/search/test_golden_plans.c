@@ -141,6 +141,10 @@ static const struct plan_case disk[] = {
     {"disk, some states", "rtx3090",
      UNTIED FOUR DISK "device_memory=2GiB host_memory=3GiB gradient_accumulation_steps=1",
      PLAN_TRAINING},
+    {"disk, with room for some alone", "rtx3090",
+     UNTIED FOUR DISK "device_memory=2GiB host_memory=3GiB disk_memory=2GiB "
+                      "gradient_accumulation_steps=1",
+     PLAN_TRAINING},
     {"disk, activations", "rtx3090",
      UNTIED TWO DISK "device_memory=2GiB activation_offloading=disk gradient_accumulation_steps=1",
      PLAN_TRAINING},
