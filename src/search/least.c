@@ -18,12 +18,14 @@ static const unsigned ways[] = {
     BIT(EXTENT_COUNT) - 1,
 };
 
-static struct decisions with(const struct decisions *d, const struct search_bounds *bounds,
-                             unsigned way, bool on_disk)
+/* What is not trained has weights alone. */
+static struct decisions with(const struct workload *w, const struct decisions *d,
+                             const struct search_bounds *bounds, unsigned way, bool on_disk)
 {
+    const bool trains = workload_stage(w, STAGE_TRAIN) != NULL;
     struct decisions more = *d;
     for (int e = 0; e < EXTENT_COUNT; e++) {
-        if (!(way & BIT(e)) || bounds->fixed[e])
+        if (!(way & BIT(e)) || bounds->fixed[e] || (!trains && e != EXTENT_WEIGHTS))
             continue;
         more.n[e] = EXTENT_WHOLE;
         if (on_disk)
@@ -55,7 +57,7 @@ static enum status find_least(struct workload *w, const struct limits *limits,
     int64_t least = lacks_other && w->device->disk ? INT64_MAX : w->n_bytes[TIER_DEVICE];
     for (size_t i = 0; i < n_ways; i++) {
         struct decisions more =
-            with(&configured, bounds, ways[i % ARRAY_LEN(ways)], i >= ARRAY_LEN(ways));
+            with(w, &configured, bounds, ways[i % ARRAY_LEN(ways)], i >= ARRAY_LEN(ways));
         TRY(measure(w, limits, &more, &lacks_other));
         if (w->n_bytes[TIER_DEVICE] < least && !lacks_other) {
             least = w->n_bytes[TIER_DEVICE];
