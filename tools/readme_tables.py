@@ -144,7 +144,7 @@ def workload_row(title, mine, peer):
 
 def workloads():
     """What bench/workloads.py found: the newest file."""
-    paths = sorted(glob.glob("bench/results/*-workloads.json"))
+    paths = sorted(p for p in glob.glob("bench/results/*-workloads.json") if "-cpu-" not in p)
     if not paths:
         return ""
     r = json.load(open(paths[-1]))
