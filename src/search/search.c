@@ -1,7 +1,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "search/grouping.h"
 #include "search/search_internal.h"
 
 enum {
@@ -135,6 +134,20 @@ static int note_best(const struct search *s, struct candidate known[N_FIRST])
     return n;
 }
 
+/* Groups against the fastest so far, before it has addresses: where they win, it needs none. */
+static enum status try_groups(struct search *s)
+{
+    if (!s->groups)
+        return OK;
+    search_restore(s, &s->best[0]);
+    const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
+    TRY(workload_decide(s->w, &d));
+    TRY(workload_bound(s->w));
+    TRY(grouping_try(s->groups, &d));
+    s->gave_up = s->groups->won;
+    return OK;
+}
+
 /* Looks for plans by their bounds, and again with less room where their addresses take more. */
 static enum status look_and_choose(struct search *s, struct decisions *d, bool *found)
 {
@@ -143,6 +156,8 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t over;
         TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        if (s->n_best > 0 && round == 0 && !s->gave_up)
+            TRY(try_groups(s));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
@@ -213,6 +228,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
                              .limits = s->limits,
                              .times = s->times,
                              .below = s->below,
+                             .groups = s->groups,
                              .recorded_bytes = s->recorded_bytes};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
@@ -373,15 +389,16 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     return OK;
 }
 
-/* With the group that *d has. */
-static enum status plan_group(const struct group_search *x, double below, struct decisions *d,
-                              struct search_report *report, bool *found)
+/* With the group that *d has; where that is one micro-batch and `groups` win, nothing is found. */
+static enum status plan_against(const struct group_search *x, double below, struct grouping *groups,
+                                struct decisions *d, struct search_report *report, bool *found)
 {
     struct workload *w = x->w;
     const struct limits *limits = x->limits;
     const struct search_bounds *bounds = x->bounds;
     struct forecast f;
-    struct search s = {.w = w, .limits = limits, .times = x->times, .below = below};
+    struct search s = {
+        .w = w, .limits = limits, .times = x->times, .below = below, .groups = groups};
     TRY(measure(&s, d, &f));
     if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
         TRY(form_gradients(&s, d, &f));
@@ -406,13 +423,29 @@ static enum status plan_group(const struct group_search *x, double below, struct
     return OK;
 }
 
+static enum status plan_group(const struct group_search *x, double below, struct decisions *d,
+                              struct search_report *report, bool *found)
+{
+    return plan_against(x, below, NULL, d, report, found);
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
+    const struct stage *trains = workload_stage(w, STAGE_TRAIN);
+    const bool may_group = trains && trains->n_micro > 1 && !bounds->fixed_group;
+    struct grouping groups = {.search = &x, .configured = &configured};
     bool found; /* or what takes the least, for whoever says so */
-    TRY(plan_group(&x, HUGE_VAL, d, report, &found));
-    return grouping_try(&x, &configured, d, report);
+    TRY(plan_against(&x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
+    if (!groups.won)
+        TRY(grouping_try(&groups, d));
+    if (!groups.won)
+        return OK;
+    *d = groups.d;
+    if (report)
+        *report = groups.report;
+    return OK;
 }
