@@ -92,11 +92,28 @@ static bool is_hopeless(const struct search *s)
     return s->n_best > 0 && (1 - FURTHER) * s->best[0].seconds >= s->below;
 }
 
+/* Groups against the first that fit, which say how fast it can become without them: where they win,
+ * the rest of this search would be for nothing. */
+static enum status try_groups(struct search *s)
+{
+    if (!s->groups || s->n_best == 0)
+        return OK;
+    search_restore(s, &s->best[0]);
+    const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
+    TRY(workload_decide(s->w, &d));
+    TRY(workload_bound(s->w));
+    TRY(grouping_try(s->groups, &d));
+    s->gave_up |= s->groups->won;
+    return OK;
+}
+
 static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s);
     TRY(look_first(s));
     s->gave_up = is_hopeless(s);
+    if (is_first)
+        TRY(try_groups(s));
     if (s->n_best == 0 || s->gave_up)
         return OK;
     if (is_first)
@@ -134,20 +151,6 @@ static int note_best(const struct search *s, struct candidate known[N_FIRST])
     return n;
 }
 
-/* Groups against the fastest so far, before it has addresses: where they win, it needs none. */
-static enum status try_groups(struct search *s)
-{
-    if (!s->groups)
-        return OK;
-    search_restore(s, &s->best[0]);
-    const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
-    TRY(workload_decide(s->w, &d));
-    TRY(workload_bound(s->w));
-    TRY(grouping_try(s->groups, &d));
-    s->gave_up = s->groups->won;
-    return OK;
-}
-
 /* Looks for plans by their bounds, and again with less room where their addresses take more. */
 static enum status look_and_choose(struct search *s, struct decisions *d, bool *found)
 {
@@ -156,8 +159,6 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t over;
         TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
-        if (s->n_best > 0 && round == 0 && !s->gave_up)
-            TRY(try_groups(s));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
@@ -284,6 +285,7 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     enum { WORTH = 64 }; /* a part in so many of what the step takes */
     static const int64_t larger_than[] = {SMALL_BYTES, 1};
     const struct decisions configured = *d;
+    struct forecast best = *f;
     int64_t least = s->w->n_bytes[TIER_DEVICE], worth = least / WORTH;
     for (size_t i = 0; i < ARRAY_LEN(larger_than) && !f->fits; i++) {
         struct decisions formed = configured;
@@ -293,9 +295,12 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
             continue;
         least = s->w->n_bytes[TIER_DEVICE];
         *d = formed;
+        best = *f;
     }
-    if (!f->fits)
-        return measure(s, d, f);
+    if (!f->fits) {
+        *f = best;
+        return OK;
+    }
     return decisions_copy(d) ? OK : widen_slices(s, d, f);
 }
 
