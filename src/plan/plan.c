@@ -83,6 +83,11 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
     TRY(pool_try(&p->pool, &p->call_hash, MAX(g->nodes.n, (size_t)1) * sizeof(*p->call_hash)));
     TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
+    TRY(pool_try(&p->pool, &p->root, n * sizeof(*p->root)));
+    TRY(pool_try(&p->pool, &p->held, n * sizeof(*p->held)));
+    graph_find_roots(g, p->root);
+    for (value_id v = 0; (size_t)v < g->values.n; v++)
+        p->held[v] = value_view_root(g, v);
     find_facts(p, g);
     drop_copies(p, g);
     return OK;

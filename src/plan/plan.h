@@ -46,6 +46,8 @@ struct plan {
     int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
     int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
+    value_id *root;          /* per value, likewise: value_root, */
+    value_id *held;          /* and value_view_root */
     uint64_t *call_hash;     /* per node, likewise: of its whole call, once emitted; 0: not yet */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;

@@ -13,7 +13,6 @@
 static enum status emitter_init(struct emitter *e)
 {
     size_t n = MAX(e->g->values.n, (size_t)1);
-    TRY(mem_try_array(&e->root, n, sizeof(*e->root)));
     TRY(mem_try_array(&e->where, n, sizeof(*e->where)));
     TRY(mem_try_array(&e->home, n, sizeof(*e->home)));
     TRY(mem_try_array(&e->moved, n, sizeof(*e->moved)));
@@ -31,7 +30,8 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->kept, n, sizeof(*e->kept)));
     TRY(mem_try_array(&e->newest, n, sizeof(*e->newest)));
     TRY(mem_try_array(&e->picks, N_PICKS, sizeof(*e->picks)));
-    graph_find_roots(e->g, e->root);
+    e->root = e->plan->root;
+    e->held = e->plan->held;
     TRY(vec_reserve(&e->p->instrs, 2 * e->g->nodes.n));
     TRY(vec_reserve(&e->p->operands, 8 * e->g->nodes.n));
     TRY(vec_reserve(&e->p->buffers, e->g->values.n));
@@ -46,7 +46,6 @@ static enum status emitter_init(struct emitter *e)
 
 static void emitter_release(struct emitter *e)
 {
-    mem_free(e->root);
     mem_free(e->where);
     mem_free(e->home);
     mem_free(e->moved);
@@ -148,7 +147,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute);
 
 enum status emit_ensure(struct emitter *e, value_id v, bool backward)
 {
-    value_id root = e->root[v], held = value_view_root(e->g, v);
+    value_id root = e->root[v], held = e->held[v];
     const struct value *x = graph_value(e->g, held);
     const struct node *maker = x->producer != NODE_NONE ? graph_node(e->g, x->producer) : NULL;
     bool dropped = maker && maker->pass == PASS_FORWARD && e->plan->treat[held] == RECOMPUTE;
@@ -221,7 +220,7 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
         bool given = n->in[i] != VALUE_NONE;
         TRY(emit_operand_range(
             e, given ? e->where[e->root[n->in[i]]] : -1, given ? ACCESS_READ : ACCESS_NONE,
-            given ? value_view_root(e->g, n->in[i]) : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
+            given ? e->held[n->in[i]] : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
         outputs[i] = e->where[e->root[n->out[i]]];

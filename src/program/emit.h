@@ -61,7 +61,8 @@ struct emitter {
     const struct device *device;
     struct storage *storage;
 
-    value_id *root;        /* value_root of each */
+    const value_id *root;  /* value_root of each */
+    const value_id *held;  /* value_view_root of each */
     int32_t *where;        /* device buffer that holds the root now; -1: none */
     int32_t *home;         /* root kept off the device: its buffer there; -1 */
     int32_t *moved;        /* host buffer of a moved value; -1 */
@@ -87,6 +88,7 @@ struct emitter {
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
     VEC(value_id) parts;  /* roots whose where[] is a part that was fetched for one slice */
     VEC(struct pending_copy) pending;
+    int64_t pending_bytes; /* of all of them */
     VEC(struct fetch) fetches;
 };
 

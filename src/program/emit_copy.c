@@ -146,6 +146,7 @@ void emit_drop_parts(struct emitter *e)
 static enum status keep_source(struct emitter *e, const struct transfer *t, int done)
 {
     struct pending_copy c = {t->src, done, t->range.n_bytes};
+    e->pending_bytes += c.n_bytes;
     return vec_push(&e->pending, c);
 }
 
@@ -219,6 +220,7 @@ void emit_unstage_all(struct emitter *e)
 
 static enum status wait_for(struct emitter *e, const struct pending_copy *c)
 {
+    e->pending_bytes -= c->n_bytes;
     struct buffer *b = &e->p->buffers.items[c->buffer];
     b->last = MAX(b->last, (int32_t)e->p->instrs.n);
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c->event);
@@ -228,6 +230,8 @@ enum status emit_wait_due(struct emitter *e)
 {
     int64_t n_bytes = 0;
     size_t first = e->pending.n;
+    if (e->pending_bytes <= e->plan->behind_bytes)
+        return OK;
     while (first > 0 && n_bytes + e->pending.items[first - 1].n_bytes <= e->plan->behind_bytes)
         n_bytes += e->pending.items[--first].n_bytes;
     for (size_t i = 0; i < first; i++)
@@ -308,7 +312,7 @@ enum status emit_output_copies(struct emitter *e)
         int done;
         TRY(emit_ensure(e, o->value, true));
         TRY(find_port(e, false, o->name, o->value, &port));
-        value_id held = value_view_root(e->g, o->value);
+        value_id held = e->held[o->value];
         struct transfer t = {.src = e->where[e->root[o->value]],
                              .dst = port,
                              .value = held,

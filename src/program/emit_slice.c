@@ -140,7 +140,7 @@ static enum status emit_slice(struct emitter *e, node_id k, struct slice s, int 
     TRY(emit_wait_due(e));
     for (int i = 0; i < n->n_in; i++) {
         if (is_fetched(e, n, i))
-            TRY(emit_fetch_part(e, e->root[n->in[i]], value_view_root(e->g, n->in[i]),
+            TRY(emit_fetch_part(e, e->root[n->in[i]], e->held[n->in[i]],
                                 slice_bytes(e->g, n, s, i)));
         if (is_formed(e, n, i))
             TRY(emit_form(e, e->root[n->in[i]], s));

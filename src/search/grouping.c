@@ -32,9 +32,8 @@ static enum status time_step(const struct group_search *x, double *seconds)
     return f.fits ? forecast_seconds(x->w, x->times, seconds) : OK;
 }
 
-/* A way of running the step. */
+/* The fastest way of running the step so far. */
 struct grouped {
-    struct decisions d;
     double seconds;
     bool is_at_hand;           /* the workload has its programs; */
     struct set_aside programs; /* else these are they */
@@ -49,16 +48,16 @@ static int next_size(int64_t n_micro, int limit)
     return size;
 }
 
-/* Groups of fewer and fewer, each with a search of its own. *best: what is fastest so far, whose
- * programs are set aside while others are looked for. */
-static enum status try_sizes(const struct group_search *x, const struct decisions *configured,
-                             struct grouped *best, struct search_report *report)
+/* Groups of fewer and fewer, each with a search of its own. The programs of *best are set aside
+ * while others are looked for. */
+static enum status try_sizes(struct grouping *g, struct grouped *best)
 {
+    const struct group_search *x = g->search;
     const int64_t n_micro = workload_stage(x->w, STAGE_TRAIN)->n_micro;
     const double now = best->seconds;
     int size = next_size(n_micro, MOST + 1);
     for (int i = 0; i < N_TRIES && isfinite(now) && size > 1; i++) {
-        struct decisions d = *configured;
+        struct decisions d = *g->configured;
         struct search_report found = {0};
         double then = HUGE_VAL, below = (1 - WORTH) * best->seconds;
         bool fits;
@@ -71,9 +70,10 @@ static enum status try_sizes(const struct group_search *x, const struct decision
             TRY(time_step(x, &then));
         if (then < below) {
             set_aside_release(&best->programs);
-            *best = (struct grouped){.d = d, .seconds = then, .is_at_hand = true};
-            if (report)
-                *report = found;
+            *best = (struct grouped){.seconds = then, .is_at_hand = true};
+            g->won = true;
+            g->d = d;
+            g->report = found;
         }
         if (best->seconds < (1 - ENOUGH) * now)
             break;
@@ -82,22 +82,22 @@ static enum status try_sizes(const struct group_search *x, const struct decision
     return OK;
 }
 
-enum status grouping_try(const struct group_search *x, const struct decisions *configured,
-                         struct decisions *d, struct search_report *report)
+enum status grouping_try(struct grouping *g, const struct decisions *d)
 {
+    const struct group_search *x = g->search;
     const struct stage *s = workload_stage(x->w, STAGE_TRAIN);
-    struct grouped best = {.d = *d, .is_at_hand = true};
+    struct grouped best = {.is_at_hand = true};
     double idle;
     if (!s || s->n_micro < 2 || x->bounds->fixed_group || !may_pay(x->w, d))
         return OK;
     TRY(time_step(x, &best.seconds));
     TRY(forecast_idle(x->w, x->times, &idle));
-    if (idle < WORTH * best.seconds)
-        return OK; /* fewer copies would be no faster */
-    enum status status = try_sizes(x, configured, &best, report);
+    if (idle < WORTH * best.seconds || best.seconds <= (1 + WORTH) * g->against)
+        return OK; /* fewer copies would be no faster, or are known not to be */
+    g->against = best.seconds;
+    enum status status = try_sizes(g, &best);
     if (status == OK && !best.is_at_hand)
         workload_bring_back(x->w, &best.programs);
     set_aside_release(&best.programs);
-    *d = best.d;
     return status;
 }

@@ -1,7 +1,7 @@
 /* grouping.h: how many micro-batches of a step go through the network together (plan/group.h).
  *
- * One more decision, made last: what is away is known by then, and groups pay by fetching it less
- * often. They take memory, so each size has a search of its own.
+ * One more decision, made when it is known what is away without them: groups pay by fetching that
+ * less often. They take memory, so each size has a search of its own.
  */
 #ifndef SNUG_SEARCH_GROUPING_H
 #define SNUG_SEARCH_GROUPING_H
@@ -24,11 +24,21 @@ struct group_search {
                         struct search_report *report, bool *found);
 };
 
-/* *d and *report: what was found for micro-batches one at a time, from `configured`; then, where
- * the step is predicted to be shorter by enough, what was found for groups of them. The workload's
- * programs are those of *d. */
-enum status grouping_try(const struct group_search *x, const struct decisions *configured,
-                         struct decisions *d, struct search_report *report) MUST_CHECK;
+/* Groups against micro-batches one at a time. */
+struct grouping {
+    const struct group_search *search;
+    const struct decisions *configured; /* what a search begins with */
+    double against;                     /* seconds that they were not faster than; 0: not tried */
+    bool won;                           /* then these are theirs: */
+    struct decisions d;
+    struct search_report report;
+};
+
+/* d: what was found for micro-batches one at a time, which is what the workload has programs of,
+ * with addresses or without. Where the step is predicted to be shorter by enough with groups, they
+ * win, and the workload has theirs. What has lost is not tried again, but against what is slower.
+ */
+enum status grouping_try(struct grouping *g, const struct decisions *d) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "search/grouping.h"
 #include "search/search_internal.h"
 
 enum {
@@ -93,11 +92,28 @@ static bool is_hopeless(const struct search *s)
     return s->n_best > 0 && (1 - FURTHER) * s->best[0].seconds >= s->below;
 }
 
+/* Groups against the first that fit, which say how fast it can become without them: where they win,
+ * the rest of this search would be for nothing. */
+static enum status try_groups(struct search *s)
+{
+    if (!s->groups || s->n_best == 0)
+        return OK;
+    search_restore(s, &s->best[0]);
+    const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
+    TRY(workload_decide(s->w, &d));
+    TRY(workload_bound(s->w));
+    TRY(grouping_try(s->groups, &d));
+    s->gave_up |= s->groups->won;
+    return OK;
+}
+
 static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s);
     TRY(look_first(s));
     s->gave_up = is_hopeless(s);
+    if (is_first)
+        TRY(try_groups(s));
     if (s->n_best == 0 || s->gave_up)
         return OK;
     if (is_first)
@@ -213,6 +229,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
                              .limits = s->limits,
                              .times = s->times,
                              .below = s->below,
+                             .groups = s->groups,
                              .recorded_bytes = s->recorded_bytes};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
@@ -268,6 +285,7 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     enum { WORTH = 64 }; /* a part in so many of what the step takes */
     static const int64_t larger_than[] = {SMALL_BYTES, 1};
     const struct decisions configured = *d;
+    struct forecast best = *f;
     int64_t least = s->w->n_bytes[TIER_DEVICE], worth = least / WORTH;
     for (size_t i = 0; i < ARRAY_LEN(larger_than) && !f->fits; i++) {
         struct decisions formed = configured;
@@ -277,9 +295,12 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
             continue;
         least = s->w->n_bytes[TIER_DEVICE];
         *d = formed;
+        best = *f;
     }
-    if (!f->fits)
-        return measure(s, d, f);
+    if (!f->fits) {
+        *f = best;
+        return OK;
+    }
     return decisions_copy(d) ? OK : widen_slices(s, d, f);
 }
 
@@ -373,15 +394,16 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     return OK;
 }
 
-/* With the group that *d has. */
-static enum status plan_group(const struct group_search *x, double below, struct decisions *d,
-                              struct search_report *report, bool *found)
+/* With the group that *d has; where that is one micro-batch and `groups` win, nothing is found. */
+static enum status plan_against(const struct group_search *x, double below, struct grouping *groups,
+                                struct decisions *d, struct search_report *report, bool *found)
 {
     struct workload *w = x->w;
     const struct limits *limits = x->limits;
     const struct search_bounds *bounds = x->bounds;
     struct forecast f;
-    struct search s = {.w = w, .limits = limits, .times = x->times, .below = below};
+    struct search s = {
+        .w = w, .limits = limits, .times = x->times, .below = below, .groups = groups};
     TRY(measure(&s, d, &f));
     if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
         TRY(form_gradients(&s, d, &f));
@@ -406,13 +428,29 @@ static enum status plan_group(const struct group_search *x, double below, struct
     return OK;
 }
 
+static enum status plan_group(const struct group_search *x, double below, struct decisions *d,
+                              struct search_report *report, bool *found)
+{
+    return plan_against(x, below, NULL, d, report, found);
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
+    const struct stage *trains = workload_stage(w, STAGE_TRAIN);
+    const bool may_group = trains && trains->n_micro > 1 && !bounds->fixed_group;
+    struct grouping groups = {.search = &x, .configured = &configured};
     bool found; /* or what takes the least, for whoever says so */
-    TRY(plan_group(&x, HUGE_VAL, d, report, &found));
-    return grouping_try(&x, &configured, d, report);
+    TRY(plan_against(&x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
+    if (!groups.won)
+        TRY(grouping_try(&groups, d));
+    if (!groups.won)
+        return OK;
+    *d = groups.d;
+    if (report)
+        *report = groups.report;
+    return OK;
 }

@@ -10,7 +10,7 @@
 #ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
 #define SNUG_SEARCH_SEARCH_INTERNAL_H
 
-#include "search/search.h"
+#include "search/grouping.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,8 +42,9 @@ struct search {
     struct workload *w;
     const struct limits *limits;
     const struct kernel_times *times;
-    double below; /* seconds: what is not faster is of no use to who asks, */
-    bool gave_up; /* and nothing will be */
+    double below;            /* seconds: what is not faster is of no use to who asks, */
+    bool gave_up;            /* and nothing will be */
+    struct grouping *groups; /* that may be faster; NULL: this is a search for them */
     struct space space;
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */

@@ -93,7 +93,7 @@ static enum status emit(struct search *s, const struct candidate *c)
 /* What the recordings of these programs take beyond those that the room was found with. */
 static int64_t more_recorded(const struct search *s)
 {
-    bool counts = s->w->device->ops->memory_is_apart && s->space.base.group > 1;
+    bool counts = s->w->device->ops->memory_is_apart;
     return counts ? forecast_recordings(s->w) - s->recorded_bytes : 0;
 }
 
