@@ -209,7 +209,7 @@ static __device__ __forceinline__ void encode8(const float (&x)[8], const struct
                 t.codes[s][p.at + k] = (uint8_t)(word[k / 4] >> (8 * (k % 4)));
         }
     }
-    if (threadIdx.x % WARP == 0 && (WHOLE || p.n_left > 0))
+    if (WHOLE || p.n_left > 0) /* all lanes the same: to ask which is the first takes longer */
         t.absmax[s][p.at / DYNAMIC_BLOCK] = most;
 }
 
@@ -258,7 +258,9 @@ coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RUL
     }
     struct update_parts parts;
     if ((target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0) {
-        draw8(parts, t.seed, step, t.first_element + p.at);
+        const int64_t element = t.first_element + p.at;
+        __builtin_assume(element % UPDATE_VECTOR == 0); /* slices are of whole blocks of codes */
+        draw8(parts, t.seed, step, element);
         store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true,
                       parts.target);
     } else {
