@@ -20,13 +20,37 @@
 extern "C" {
 #endif
 
-/* Elements whose bits are drawn at once. */
-enum { ROUNDING_QUAD = 4 };
+/* Elements whose bits are drawn at once, and rounds of philox for that. */
+enum { ROUNDING_QUAD = 4, ROUNDING_ROUNDS = 7 };
 
 /* The bits of elements 4 i_quad .. 4 i_quad + 3. */
 static inline HOST_DEVICE struct philox4 rounding_draw(uint64_t seed, int64_t step, int64_t i_quad)
 {
-    return philox_rounds(seed, (uint64_t)step, (uint64_t)i_quad, 7);
+    return philox_rounds(seed, (uint64_t)step, (uint64_t)i_quad, ROUNDING_ROUNDS);
+}
+
+/* The same by the keys of all rounds, where they are the same for very many draws. */
+struct rounding_keys {
+    uint64_t key[ROUNDING_ROUNDS];
+};
+
+static inline struct rounding_keys rounding_keys_of(uint64_t seed)
+{
+    struct rounding_keys k;
+    for (int round = 0; round < ROUNDING_ROUNDS; round++) {
+        k.key[round] = seed;
+        seed = philox_next_key(seed);
+    }
+    return k;
+}
+
+static inline HOST_DEVICE struct philox4 rounding_draw_by(const struct rounding_keys *k,
+                                                          int64_t step, int64_t i_quad)
+{
+    struct philox4 c = philox_start((uint64_t)step, (uint64_t)i_quad);
+    for (int round = 0; round < ROUNDING_ROUNDS; round++)
+        c = philox_round(c, k->key[round]);
+    return c;
 }
 
 /* What an element's bits are worth, in parts of 65536 of the distance of neighbours. */

@@ -103,14 +103,14 @@ struct coded_raw {
 
 template <typename RULE, typename DTYPES>
 static __device__ __forceinline__ void
-coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct update_place &p)
+coded_fetch(struct coded_raw &r, const struct update_head<typename RULE::attrs> &head,
+            const struct coded_tensor &t, const struct update_place &p)
 {
-    const auto &t = a.tensor[p.i_tensor];
     if (p.whole) {
         if constexpr (RULE::HAS_GRADIENT)
-            raw8_load(r.grad, t.grad, DTYPES::grad(a.head.grad), p.at);
-        raw8_load(r.target, t.target, DTYPES::target(a.head.target), p.at);
-        if (DTYPES::target(a.head.target) == DTYPE_U8)
+            raw8_load(r.grad, t.grad, DTYPES::grad(head.grad), p.at);
+        raw8_load(r.target, t.target, DTYPES::target(head.target), p.at);
+        if (DTYPES::target(head.target) == DTYPE_U8)
             raw8_load(r.image, t.image, DTYPE_BF16, p.at);
     }
 #pragma unroll
@@ -228,17 +228,35 @@ static __device__ __forceinline__ void coded_apply(const RULE &rule, float &x, f
     }
 }
 
+/* As draw8, without what states that are numbers would take. The first of the two draws is even:
+ * slices are of whole blocks of codes, and vectors of eight elements. */
+template <typename TENSOR>
+static __device__ __forceinline__ void draw_target8(uint32_t (&parts)[8], const TENSOR &t,
+                                                    int32_t step, int64_t i_quad)
+{
+#pragma unroll
+    for (int q = 0; q < UPDATE_VECTOR / ROUNDING_QUAD; q++) {
+        struct philox4 r;
+        if constexpr (requires { t.keys; })
+            r = rounding_draw_by(&t.keys, step, i_quad | q);
+        else
+            r = rounding_draw(t.seed, step, i_quad | q);
+#pragma unroll
+        for (int k = 0; k < ROUNDING_QUAD; k++)
+            parts[ROUNDING_QUAD * q + k] = r.v[k];
+    }
+}
+
 /* WHOLE: every thread of the warp has all its elements, in vectors; else they are had one by one.
  */
 template <typename RULE, typename DTYPES, bool WHOLE, typename TABLES>
 static __device__ __forceinline__ void
-coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-              const struct update_place &p, const struct coded_raw &raw, const float (&g)[8],
-              int32_t step)
+coded_update8(const struct update_head<typename RULE::attrs> &head, const typename RULE::tensor &t,
+              const TABLES &tables, const RULE &rule, const struct update_place &p,
+              const struct coded_raw &raw, const float (&g)[8], int32_t step)
 {
     constexpr int N_STATES = RULE::N_STATES;
-    const auto &t = a.tensor[p.i_tensor];
-    const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
+    const enum dtype target = DTYPES::target(head.target), image = DTYPES::image(head.image);
     float x[8], state[N_STATES][8];
     load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, WHOLE);
 #pragma unroll
@@ -256,16 +274,12 @@ coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RUL
         for (int s = 0; s < N_STATES; s++)
             state[s][k] = e[s];
     }
-    struct update_parts parts;
+    uint32_t parts[8];
     if ((target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0) {
-        const int64_t element = t.first_element + p.at;
-        __builtin_assume(element % UPDATE_VECTOR == 0); /* slices are of whole blocks of codes */
-        draw8(parts, t.seed, step, element);
-        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true,
-                      parts.target);
+        draw_target8(parts, t, step, t.first_element / ROUNDING_QUAD + p.at / ROUNDING_QUAD);
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true, parts);
     } else {
-        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, false,
-                      parts.target);
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, false, parts);
     }
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
@@ -307,15 +321,15 @@ static __device__ __forceinline__ void
 coded_update(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
              const struct update_place &p, const struct coded_raw &raw, int32_t step)
 {
-    const void *grad = a.tensor[p.i_tensor].grad;
+    const struct coded_tensor &t = a.tensor[p.i_tensor];
     const enum dtype d = DTYPES::grad(a.head.grad);
     float g[8];
     if (__all_sync(0xffffffffu, p.whole)) {
-        load8(g, raw.grad, grad, d, p.at, p.n_left, true);
-        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, g, step);
+        load8(g, raw.grad, t.grad, d, p.at, p.n_left, true);
+        coded_update8<RULE, DTYPES, true>(a.head, t, tables, rule, p, raw, g, step);
     } else if (__any_sync(0xffffffffu, p.n_left > 0)) {
-        load8(g, raw.grad, grad, d, p.at, p.n_left, false);
-        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, g, step);
+        load8(g, raw.grad, t.grad, d, p.at, p.n_left, false);
+        coded_update8<RULE, DTYPES, false>(a.head, t, tables, rule, p, raw, g, step);
     }
 }
 
@@ -334,7 +348,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     struct coded_raw first, second;
     int64_t chunk = blockIdx.x; /* the grid has no more blocks than there are chunks */
     move_to(here, a, chunk);
-    coded_fetch<RULE, DTYPES>(first, a, here);
+    coded_fetch<RULE, DTYPES>(first, a.head, a.tensor[here.i_tensor], here);
     copy_maps(tables);
     RULE::share(&shared_rule, a.head);
     __syncthreads();
@@ -342,11 +356,11 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     const int32_t step = *a.head.step;
     for (; chunk < a.n_chunks; chunk += gridDim.x) {
         struct update_place next = here;
-        coded_fetch<RULE, DTYPES>(second, a, second_half(a, here));
+        coded_fetch<RULE, DTYPES>(second, a.head, a.tensor[here.i_tensor], second_half(a, here));
         coded_update<RULE, DTYPES>(a, tables, rule, here, first, step);
         if (chunk + gridDim.x < a.n_chunks) {
             move_to(next, a, chunk + gridDim.x);
-            coded_fetch<RULE, DTYPES>(first, a, next);
+            coded_fetch<RULE, DTYPES>(first, a.head, a.tensor[next.i_tensor], next);
         }
         coded_update<RULE, DTYPES>(a, tables, rule, second_half(a, here), second, step);
         here = next;

@@ -23,6 +23,7 @@ struct product_tensor : coded_tensor { /* `grad` is dy */
     int32_t n_terms;
     int32_t n_strips, n_steps; /* of a stride; strides that a block goes down, an even number */
     enum dtype dtype;          /* each element is rounded to it, as if it were stored */
+    struct rounding_keys keys; /* of the seed */
 };
 
 template <typename RULE> struct coded_product : RULE {
@@ -56,6 +57,15 @@ static __device__ __forceinline__ void product_one_by_one(float (&g)[8],
     }
 }
 
+/* A pointer to device memory that the compiler does not take apart: what is added to it is one
+ * instruction. */
+template <typename T> static __device__ __forceinline__ T *keep_pointer(T *p)
+{
+    size_t address = __cvta_generic_to_global(p);
+    asm volatile("" : "+l"(address));
+    return (T *)__cvta_global_to_generic(address);
+}
+
 /* A thread's columns of x, as numbers: they are of one row, which has a multiple of 8 columns.
  * TERMS that are not there are 0. */
 template <int TERMS> struct product_columns {
@@ -77,36 +87,71 @@ static __device__ __forceinline__ uint32_t columns_load(struct product_columns<T
             raw8_load(r, t.x, d,
                       term * t.n_columns + (vector - row * n_vectors) * (int64_t)UPDATE_VECTOR);
         raw8_unpack(c.x[term], r, d);
+#pragma unroll
+        for (int k = 0; k < 8; k++) /* kept so: the compiler would unpack them for every row */
+            asm volatile("" : "+f"(c.x[term][k]));
     }
     return row;
 }
 
-/* dy of one row. */
+/* Where the rows of dy begin. */
+template <int TERMS> struct product_rows {
+    const char *term[TERMS];
+};
+
+template <int TERMS>
+static __device__ __forceinline__ struct product_rows<TERMS>
+rows_of(const struct product_tensor &t, enum dtype d)
+{
+    struct product_rows<TERMS> rows;
+#pragma unroll
+    for (int term = 0; term < TERMS; term++)
+        rows.term[term] =
+            keep_pointer((const char *)t.grad + term * t.n_rows * (d == DTYPE_F32 ? 4 : 2));
+    return rows;
+}
+
+/* dy of one row as it lies in memory, so that nothing waits for it before it is used; 0 where there
+ * is no such term. */
 template <int TERMS> struct product_factors {
-    float term[TERMS];
+    uint32_t term[TERMS];
 };
 
 template <int TERMS>
 static __device__ __forceinline__ void factors_load(struct product_factors<TERMS> &f,
-                                                    const struct product_tensor &t, enum dtype d,
-                                                    uint32_t row)
+                                                    const struct product_rows<TERMS> &rows,
+                                                    int n_terms, enum dtype d, uint32_t row)
 {
-    const struct any dy = {(void *)t.grad, d};
 #pragma unroll
-    for (int term = 0; term < TERMS; term++)
-        f.term[term] = term < t.n_terms ? any_get_f32(dy, term * t.n_rows + row) : 0.0f;
+    for (int term = 0; term < TERMS; term++) {
+        f.term[term] = 0;
+        if (term >= n_terms)
+            continue;
+        if (d == DTYPE_F32)
+            f.term[term] = ((const uint32_t *)rows.term[term])[row];
+        else
+            f.term[term] = ((const uint16_t *)rows.term[term])[row];
+    }
+}
+
+static __device__ __forceinline__ float factor_value(uint32_t bits, enum dtype d)
+{
+    if (d == DTYPE_F16)
+        return __half2float(__ushort_as_half((unsigned short)bits));
+    return __uint_as_float(d == DTYPE_F32 ? bits : bits << 16);
 }
 
 template <int TERMS>
 static __device__ __forceinline__ void
 product8(float (&g)[8], const struct product_columns<TERMS> &c,
-         const struct product_factors<TERMS> &f, enum dtype rounded)
+         const struct product_factors<TERMS> &f, enum dtype factors, enum dtype rounded)
 {
 #pragma unroll
     for (int term = 0; term < TERMS; term++) {
+        const float dy = factor_value(f.term[term], factors);
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            g[k] = term == 0 ? f.term[0] * c.x[0][k] : fmaf(f.term[term], c.x[term][k], g[k]);
+            g[k] = term == 0 ? dy * c.x[0][k] : fmaf(dy, c.x[term][k], g[k]);
     }
     if (rounded != DTYPE_F32) {
         struct raw8 r;
@@ -130,63 +175,72 @@ static __device__ __forceinline__ int64_t product_place(const struct product_ten
     return in_stride < t.stride ? band * (int64_t)t.n_steps * t.stride + in_stride : -1;
 }
 
-/* How many steps down the warp has all its elements, in vectors. */
+/* How many steps down from a block of codes on the warp has all its elements, in vectors. */
 static __device__ __forceinline__ int product_whole_steps(const struct product_tensor &t,
-                                                          int64_t at)
+                                                          uint32_t block)
 {
-    const uint32_t block = (uint32_t)(at / DYNAMIC_BLOCK),
-                   n_blocks = (uint32_t)(t.n_elems / DYNAMIC_BLOCK);
+    const uint32_t n_blocks = (uint32_t)(t.n_elems / DYNAMIC_BLOCK);
     if (block >= n_blocks)
         return 0;
     const uint32_t n = (n_blocks - 1 - block) / (uint32_t)(t.stride / DYNAMIC_BLOCK) + 1;
     return (int)min(n, (uint32_t)t.n_steps);
 }
 
-/* A thread's vector of the tensor. */
-template <typename RULE>
-static __device__ __forceinline__ struct update_place product_vector(uint32_t vector)
+/* The tensor as a lane sees it whose vectors are the first of their blocks. */
+static __device__ __forceinline__ struct product_tensor product_lane(struct product_tensor t,
+                                                                     int n_bytes)
 {
-    struct update_place p = {};
-    p.at = vector * (int64_t)UPDATE_VECTOR;
-    p.n_left = UPDATE_VECTOR;
-    p.whole = true;
-    return p;
+    const int at = (int)threadIdx.x % WARP * UPDATE_VECTOR;
+    t.target = keep_pointer((char *)t.target + at * n_bytes);
+    for (int s = 0; s < UPDATE_STATES; s++) {
+        t.codes[s] = keep_pointer(t.codes[s] + at);
+        t.absmax[s] = keep_pointer(t.absmax[s]);
+    }
+    t.first_element += at;
+    return t;
 }
 
-/* From a vector on n steps down, all of whose elements are there: what the next step begins with is
- * on the way during this one, and nothing is asked about any element. */
+static __device__ __forceinline__ struct update_place product_block(uint32_t block)
+{
+    return {0, block * (int64_t)DYNAMIC_BLOCK, UPDATE_VECTOR, true};
+}
+
+/* From a block of codes on n steps down, all of whose elements are there: what the next step begins
+ * with is on the way during this one, and nothing is asked about any element. Places are counted in
+ * blocks, so that each address is one product of 32 bits. */
 template <typename RULE, typename DTYPES, int TERMS, dtype ROUNDED, typename TABLES>
 static __device__ __forceinline__ void
 product_down(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-             uint32_t vector, int n, int32_t step)
+             uint32_t block, int n, int32_t step)
 {
-    const struct product_tensor &t = a.tensor[0];
-    const enum dtype d = DTYPES::grad(a.head.grad);
+    const enum dtype d = DTYPES::grad(a.head.grad), target = DTYPES::target(a.head.target);
+    const struct product_tensor t = product_lane(a.tensor[0], target == DTYPE_F32 ? 4 : 2);
     const enum dtype rounded = ROUNDED == DTYPE_NONE ? t.dtype : ROUNDED;
-    const uint32_t down = (uint32_t)(t.stride / UPDATE_VECTOR);
+    const uint32_t down = (uint32_t)(t.stride / DYNAMIC_BLOCK);
+    const int n_terms = ROUNDED == DTYPE_NONE ? t.n_terms : TERMS;
     struct coded_raw raw[2];
     struct product_columns<TERMS> columns;
     struct product_factors<TERMS> factors[2];
     float g[8];
-    coded_fetch<RULE, DTYPES>(raw[0], a, product_vector<RULE>(vector));
+    coded_fetch<RULE, DTYPES>(raw[0], a.head, t, product_block(block));
     uint32_t row = columns_load<TERMS>(columns, t, d,
-                                       (uint32_t)(t.first_element / UPDATE_VECTOR) + vector);
-    factors_load<TERMS>(factors[0], t, d, row);
+                                       (uint32_t)(t.first_element / UPDATE_VECTOR) + block * WARP);
+    const struct product_rows<TERMS> rows = rows_of<TERMS>(t, d);
+    factors_load<TERMS>(factors[0], rows, n_terms, d, row);
     for (int i = 0; i < n; i += 2) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             if (h == 1 && i + 1 == n)
                 break;
-            const uint32_t here = vector;
-            vector += down;
+            const struct update_place here = product_block(block);
+            block += down;
             row += t.rows_down;
             if (i + h + 1 < n) {
-                coded_fetch<RULE, DTYPES>(raw[1 - h], a, product_vector<RULE>(vector));
-                factors_load<TERMS>(factors[1 - h], t, d, row);
+                coded_fetch<RULE, DTYPES>(raw[1 - h], a.head, t, product_block(block));
+                factors_load<TERMS>(factors[1 - h], rows, n_terms, d, row);
             }
-            product8<TERMS>(g, columns, factors[h], rounded);
-            coded_update8<RULE, DTYPES, true>(a, tables, rule, product_vector<RULE>(here), raw[h],
-                                              g, step);
+            product8<TERMS>(g, columns, factors[h], d, rounded);
+            coded_update8<RULE, DTYPES, true>(a.head, t, tables, rule, here, raw[h], g, step);
         }
     }
 }
@@ -205,14 +259,14 @@ product_down_slowly(const struct update_args<RULE> &a, const TABLES &tables, con
         float g[8] = {};
         p.at = at + threadIdx.x % WARP * UPDATE_VECTOR;
         p.n_left = t.n_elems - p.at;
-        coded_fetch<RULE, DTYPES>(raw, a, p);
+        coded_fetch<RULE, DTYPES>(raw, a.head, t, p);
         product_one_by_one(g, t, DTYPES::grad(a.head.grad), t.first_element + p.at, p.n_left);
-        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, g, step);
+        coded_update8<RULE, DTYPES, false>(a.head, t, tables, rule, p, raw, g, step);
     }
 }
 
-/* TERMS: as many as there are, or more. ROUNDED: what each element of the gradient is rounded to;
- * DTYPE_NONE: the tensor says it. */
+/* ROUNDED: what each element of the gradient is rounded to, which then has so many TERMS;
+ * DTYPE_NONE: the tensor says both, and it has no more of them. */
 template <typename RULE, typename DTYPES, int TERMS, dtype ROUNDED>
 static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     product_kernel(__grid_constant__ const struct update_args<RULE> a)
@@ -233,11 +287,10 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
         const int64_t at = product_place(t, (uint32_t)task);
         if (at < 0)
             continue;
-        const int n_whole = a.head.vectors ? product_whole_steps(t, at) : 0;
+        const uint32_t block = (uint32_t)(at / DYNAMIC_BLOCK);
+        const int n_whole = a.head.vectors ? product_whole_steps(t, block) : 0;
         if (n_whole > 0)
-            product_down<RULE, DTYPES, TERMS, ROUNDED>(
-                a, tables, rule, (uint32_t)(at / UPDATE_VECTOR) + threadIdx.x % WARP, n_whole,
-                step);
+            product_down<RULE, DTYPES, TERMS, ROUNDED>(a, tables, rule, block, n_whole, step);
         product_down_slowly<RULE, DTYPES>(a, tables, rule, at + n_whole * t.stride,
                                           t.n_steps - n_whole, step);
     }
@@ -259,9 +312,10 @@ static update_launchable<RULE> pick_product(const struct update_head<typename RU
                                             int n_terms, enum dtype rounded)
 {
     using bf16 = known_dtypes<DTYPE_BF16, DTYPE_U8, DTYPE_BF16, DTYPE_NONE>;
-    if (bf16::match(h) && rounded == DTYPE_BF16)
-        return n_terms <= 2 ? product_kernel<RULE, bf16, 2, DTYPE_BF16>
-                            : product_kernel<RULE, bf16, PRODUCT_MOST_TERMS, DTYPE_BF16>;
+    if (bf16::match(h) && rounded == DTYPE_BF16 && n_terms == 2)
+        return product_kernel<RULE, bf16, 2, DTYPE_BF16>;
+    if (bf16::match(h) && rounded == DTYPE_BF16 && n_terms == PRODUCT_MOST_TERMS)
+        return product_kernel<RULE, bf16, PRODUCT_MOST_TERMS, DTYPE_BF16>;
     if (bf16::match(h))
         return product_kernel<RULE, bf16, PRODUCT_MOST_TERMS, DTYPE_NONE>;
     return product_kernel<RULE, any_dtypes, PRODUCT_MOST_TERMS, DTYPE_NONE>;
@@ -290,6 +344,7 @@ static void set_factors(struct product_tensor *t, const struct op_call *c, const
     t->n_columns = shape_last(&x->shape);
     t->n_terms = (int32_t)shape_rows(dy);
     t->dtype = dtype == DTYPE_NONE ? c->in[1].dtype : dtype;
+    t->keys = rounding_keys_of(t->seed);
 }
 
 template <typename RULE>

@@ -397,8 +397,7 @@ static __device__ __forceinline__ void draw8(struct update_parts &p, uint64_t se
 {
 #pragma unroll
     for (int q = 0; q < UPDATE_VECTOR / ROUNDING_QUAD; q++) {
-        struct philox4 r =
-            rounding_draw(seed, step, (int64_t)((uint64_t)at / ROUNDING_QUAD + (uint64_t)q));
+        struct philox4 r = rounding_draw(seed, step, at / ROUNDING_QUAD + q);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             p.target[4 * q + k] = r.v[k];
