@@ -26,6 +26,20 @@ struct product_tensor : coded_tensor { /* `grad` is dy */
     struct rounding_keys keys; /* of the seed */
 };
 
+/* There is no master, in one part or two. */
+struct product_dtypes : any_dtypes {
+    static __device__ __forceinline__ dtype target(dtype d)
+    {
+        if (d == DTYPE_U8)
+            __builtin_unreachable();
+        return d;
+    }
+    static __device__ __forceinline__ dtype image(dtype)
+    {
+        return DTYPE_NONE;
+    }
+};
+
 template <typename RULE> struct coded_product : RULE {
     using tensor = struct product_tensor;
     static constexpr bool HAS_GRADIENT = false;
@@ -100,9 +114,8 @@ template <int TERMS> struct product_rows {
 };
 
 template <int TERMS>
-static __device__ __forceinline__ struct product_rows<TERMS>
-rows_of(const struct product_tensor &t, enum dtype d)
-{
+static __device__ __forceinline__ struct product_rows<TERMS> rows_of(const struct product_tensor &t,
+                                                                     enum dtype d) {
     struct product_rows<TERMS> rows;
 #pragma unroll
     for (int term = 0; term < TERMS; term++)
@@ -113,7 +126,8 @@ rows_of(const struct product_tensor &t, enum dtype d)
 
 /* dy of one row as it lies in memory, so that nothing waits for it before it is used; 0 where there
  * is no such term. */
-template <int TERMS> struct product_factors {
+template <int TERMS>
+struct product_factors {
     uint32_t term[TERMS];
 };
 
@@ -169,7 +183,8 @@ static __device__ __forceinline__ int64_t product_place(const struct product_ten
                                                         uint32_t task)
 {
     const uint32_t band = task / (uint32_t)t.n_strips;
-    const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0); /* known to be the same */
+    const int warp =
+        __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0); /* known to be the same */
     const int64_t in_stride =
         (task - band * (uint32_t)t.n_strips) * (int64_t)UPDATE_CHUNK + warp * DYNAMIC_BLOCK;
     return in_stride < t.stride ? band * (int64_t)t.n_steps * t.stride + in_stride : -1;
@@ -209,9 +224,9 @@ static __device__ __forceinline__ struct update_place product_block(uint32_t blo
  * with is on the way during this one, and nothing is asked about any element. Places are counted in
  * blocks, so that each address is one product of 32 bits. */
 template <typename RULE, typename DTYPES, int TERMS, dtype ROUNDED, typename TABLES>
-static __device__ __forceinline__ void
-product_down(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-             uint32_t block, int n, int32_t step)
+static __device__ __forceinline__ void product_down(const struct update_args<RULE> &a,
+                                                    const TABLES &tables, const RULE &rule,
+                                                    uint32_t block, int n, int32_t step)
 {
     const enum dtype d = DTYPES::grad(a.head.grad), target = DTYPES::target(a.head.target);
     const struct product_tensor t = product_lane(a.tensor[0], target == DTYPE_F32 ? 4 : 2);
@@ -247,9 +262,9 @@ product_down(const struct update_args<RULE> &a, const TABLES &tables, const RULE
 
 /* From a warp's place on n steps down, element by element. */
 template <typename RULE, typename DTYPES, typename TABLES>
-static __device__ __forceinline__ void
-product_down_slowly(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-                    int64_t at, int n, int32_t step)
+static __device__ __forceinline__ void product_down_slowly(const struct update_args<RULE> &a,
+                                                           const TABLES &tables, const RULE &rule,
+                                                           int64_t at, int n, int32_t step)
 {
     const struct product_tensor &t = a.tensor[0];
 #pragma unroll 1
@@ -318,7 +333,7 @@ static update_launchable<RULE> pick_product(const struct update_head<typename RU
         return product_kernel<RULE, bf16, PRODUCT_MOST_TERMS, DTYPE_BF16>;
     if (bf16::match(h))
         return product_kernel<RULE, bf16, PRODUCT_MOST_TERMS, DTYPE_NONE>;
-    return product_kernel<RULE, any_dtypes, PRODUCT_MOST_TERMS, DTYPE_NONE>;
+    return product_kernel<RULE, product_dtypes, PRODUCT_MOST_TERMS, DTYPE_NONE>;
 }
 
 /* Rows of whole blocks, as many as make a stride worth its strips; so many steps down that every

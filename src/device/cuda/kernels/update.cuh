@@ -199,8 +199,8 @@ static __device__ __forceinline__ bool any_nan8(const float (&v)[8])
     return any != 0;
 }
 
-/* As bf16_round_by has it; numbers need no look at each of them. The product of two halves by (1, 0)
- * adds the lower one in a single instruction. */
+/* As bf16_round_by has it; numbers need no look at each of them. The product of two halves by (1,
+ * 0) adds the lower one in a single instruction. */
 static __device__ __forceinline__ void pack_random(uint32_t *word, const float (&v)[8],
                                                    const uint32_t (&parts)[8])
 {
