@@ -34,41 +34,27 @@ static inline HOST_DEVICE void philox_product(uint32_t a, uint32_t b, uint32_t *
 #endif
 }
 
-static inline HOST_DEVICE struct philox4 philox_start(uint64_t counter_hi, uint64_t counter_lo)
-{
-    struct philox4 c = {{(uint32_t)counter_lo, (uint32_t)(counter_lo >> 32), (uint32_t)counter_hi,
-                         (uint32_t)(counter_hi >> 32)}};
-    return c;
-}
-
-/* One round, by the key of that round. */
-static inline HOST_DEVICE struct philox4 philox_round(struct philox4 c, uint64_t key)
-{
-    uint32_t high0, low0, high1, low1;
-    philox_product(0xD2511F53u, c.v[0], &high0, &low0);
-    philox_product(0xCD9E8D57u, c.v[2], &high1, &low1);
-    struct philox4 r = {
-        {high1 ^ c.v[1] ^ (uint32_t)key, low1, high0 ^ c.v[3] ^ (uint32_t)(key >> 32), low0}};
-    return r;
-}
-
-static inline HOST_DEVICE uint64_t philox_next_key(uint64_t key)
-{
-    uint32_t k0 = (uint32_t)key + 0x9E3779B9u, k1 = (uint32_t)(key >> 32) + 0xBB67AE85u;
-    return (uint64_t)k1 << 32 | k0;
-}
-
 /* Ten rounds are the rule; seven are the fewest the paper found to pass every test, for places
  * where drawing would cost as much as the work. */
 static inline HOST_DEVICE struct philox4 philox_rounds(uint64_t key, uint64_t counter_hi,
                                                        uint64_t counter_lo, int n_rounds)
 {
-    struct philox4 c = philox_start(counter_hi, counter_lo);
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
+    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
     for (int round = 0; round < n_rounds; round++) {
-        c = philox_round(c, key);
-        key = philox_next_key(key);
+        uint32_t high0, low0, high1, low1;
+        philox_product(0xD2511F53u, c0, &high0, &low0);
+        philox_product(0xCD9E8D57u, c2, &high1, &low1);
+        c0 = high1 ^ c1 ^ k0;
+        c2 = high0 ^ c3 ^ k1;
+        c1 = low1;
+        c3 = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
     }
-    return c;
+    struct philox4 r = {{c0, c1, c2, c3}};
+    return r;
 }
 
 static inline HOST_DEVICE struct philox4 philox(uint64_t key, uint64_t counter_hi,
