@@ -5,7 +5,8 @@
  * of dy one number a row and term is loaded. Blocks of codes lie across the ends of rows: a thread
  * goes by a stride of so many whole rows that it is whole blocks too. A block of the grid has a
  * strip of UPDATE_CHUNK elements of a stride and goes n_steps strides down; strips come before
- * strides, so that all blocks are near each other in memory.
+ * strides, so that all blocks are near each other in memory. Its warps, with a block of codes each,
+ * know beforehand how many steps are whole; what is left goes element by element.
  */
 #ifndef SNUG_DEVICE_CUDA_KERNELS_CODED_PRODUCT_CUH
 #define SNUG_DEVICE_CUDA_KERNELS_CODED_PRODUCT_CUH
@@ -21,7 +22,7 @@ struct product_tensor : coded_tensor { /* `grad` is dy */
     int64_t stride;            /* elements */
     uint32_t rows_down;        /* of a stride */
     int32_t n_terms;
-    int32_t n_strips, n_steps; /* of a stride; strides that a block goes down, an even number */
+    int32_t n_strips, n_steps; /* of a stride; strides that a block goes down */
     enum dtype dtype;          /* each element is rounded to it, as if it were stored */
     struct rounding_keys keys; /* of the seed */
 };
@@ -71,10 +72,13 @@ static __device__ __forceinline__ void product_one_by_one(float (&g)[8],
     }
 }
 
-/* A pointer to device memory that the compiler does not take apart: what is added to it is one
- * instruction. */
-template <typename T> static __device__ __forceinline__ T *keep_pointer(T *p)
+/* A pointer to device memory that the compiler does not take apart where it is to be kept: what is
+ * added to it is then one instruction. Where dtypes are not known there are no registers for that.
+ */
+template <bool KEEP, typename T> static __device__ __forceinline__ T *keep_pointer(T *p)
 {
+    if (!KEEP)
+        return p;
     size_t address = __cvta_generic_to_global(p);
     asm volatile("" : "+l"(address));
     return (T *)__cvta_global_to_generic(address);
@@ -113,21 +117,19 @@ template <int TERMS> struct product_rows {
     const char *term[TERMS];
 };
 
-template <int TERMS>
-static __device__ __forceinline__ struct product_rows<TERMS> rows_of(const struct product_tensor &t,
-                                                                     enum dtype d) {
-    struct product_rows<TERMS> rows;
+template <int TERMS, bool KEEP>
+static __device__ __forceinline__ void rows_init(struct product_rows<TERMS> &rows,
+                                                 const struct product_tensor &t, enum dtype d)
+{
 #pragma unroll
     for (int term = 0; term < TERMS; term++)
         rows.term[term] =
-            keep_pointer((const char *)t.grad + term * t.n_rows * (d == DTYPE_F32 ? 4 : 2));
-    return rows;
+            keep_pointer<KEEP>((const char *)t.grad + term * t.n_rows * (d == DTYPE_F32 ? 4 : 2));
 }
 
 /* dy of one row as it lies in memory, so that nothing waits for it before it is used; 0 where there
  * is no such term. */
-template <int TERMS>
-struct product_factors {
+template <int TERMS> struct product_factors {
     uint32_t term[TERMS];
 };
 
@@ -183,8 +185,8 @@ static __device__ __forceinline__ int64_t product_place(const struct product_ten
                                                         uint32_t task)
 {
     const uint32_t band = task / (uint32_t)t.n_strips;
-    const int warp =
-        __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0); /* known to be the same */
+    /* so that the compiler knows it to be the same for all lanes */
+    const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0);
     const int64_t in_stride =
         (task - band * (uint32_t)t.n_strips) * (int64_t)UPDATE_CHUNK + warp * DYNAMIC_BLOCK;
     return in_stride < t.stride ? band * (int64_t)t.n_steps * t.stride + in_stride : -1;
@@ -202,14 +204,15 @@ static __device__ __forceinline__ int product_whole_steps(const struct product_t
 }
 
 /* The tensor as a lane sees it whose vectors are the first of their blocks. */
+template <bool KEEP>
 static __device__ __forceinline__ struct product_tensor product_lane(struct product_tensor t,
                                                                      int n_bytes)
 {
     const int at = (int)threadIdx.x % WARP * UPDATE_VECTOR;
-    t.target = keep_pointer((char *)t.target + at * n_bytes);
+    t.target = keep_pointer<KEEP>((char *)t.target + at * n_bytes);
     for (int s = 0; s < UPDATE_STATES; s++) {
-        t.codes[s] = keep_pointer(t.codes[s] + at);
-        t.absmax[s] = keep_pointer(t.absmax[s]);
+        t.codes[s] = keep_pointer<KEEP>(t.codes[s] + at);
+        t.absmax[s] = keep_pointer<KEEP>(t.absmax[s]);
     }
     t.first_element += at;
     return t;
@@ -228,19 +231,21 @@ static __device__ __forceinline__ void product_down(const struct update_args<RUL
                                                     const TABLES &tables, const RULE &rule,
                                                     uint32_t block, int n, int32_t step)
 {
+    constexpr bool KEEP = ROUNDED != DTYPE_NONE;
     const enum dtype d = DTYPES::grad(a.head.grad), target = DTYPES::target(a.head.target);
-    const struct product_tensor t = product_lane(a.tensor[0], target == DTYPE_F32 ? 4 : 2);
+    const struct product_tensor t = product_lane<KEEP>(a.tensor[0], target == DTYPE_F32 ? 4 : 2);
     const enum dtype rounded = ROUNDED == DTYPE_NONE ? t.dtype : ROUNDED;
     const uint32_t down = (uint32_t)(t.stride / DYNAMIC_BLOCK);
     const int n_terms = ROUNDED == DTYPE_NONE ? t.n_terms : TERMS;
     struct coded_raw raw[2];
     struct product_columns<TERMS> columns;
+    struct product_rows<TERMS> rows;
     struct product_factors<TERMS> factors[2];
     float g[8];
     coded_fetch<RULE, DTYPES>(raw[0], a.head, t, product_block(block));
     uint32_t row = columns_load<TERMS>(columns, t, d,
                                        (uint32_t)(t.first_element / UPDATE_VECTOR) + block * WARP);
-    const struct product_rows<TERMS> rows = rows_of<TERMS>(t, d);
+    rows_init<TERMS, KEEP>(rows, t, d);
     factors_load<TERMS>(factors[0], rows, n_terms, d, row);
     for (int i = 0; i < n; i += 2) {
 #pragma unroll
@@ -346,7 +351,7 @@ static void product_cut(struct product_tensor *t, int64_t n_blocks)
     t->stride = unit * ceil_div(PRODUCT_LEAST_STRIDE, unit);
     t->rows_down = (uint32_t)(t->stride / t->n_columns);
     t->n_strips = (int32_t)ceil_div(t->stride, (int64_t)UPDATE_CHUNK);
-    int64_t n_steps = t->n_elems / UPDATE_CHUNK / (4 * n_blocks) / 2 * 2;
+    int64_t n_steps = t->n_elems / UPDATE_CHUNK / (4 * n_blocks) / 2 * 2; /* two are a round */
     t->n_steps = (int32_t)MIN(MAX(n_steps, (int64_t)2), (int64_t)PRODUCT_MOST_STEPS);
 }
 
