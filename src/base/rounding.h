@@ -20,13 +20,45 @@
 extern "C" {
 #endif
 
-/* Elements whose bits are drawn at once. */
-enum { ROUNDING_QUAD = 4 };
+/* Elements whose bits are drawn at once, and rounds of philox for that. */
+enum { ROUNDING_QUAD = 4, ROUNDING_ROUNDS = 7 };
 
 /* The bits of elements 4 i_quad .. 4 i_quad + 3. */
 static inline HOST_DEVICE struct philox4 rounding_draw(uint64_t seed, int64_t step, int64_t i_quad)
 {
-    return philox_rounds(seed, (uint64_t)step, (uint64_t)i_quad, 7);
+    return philox_rounds(seed, (uint64_t)step, (uint64_t)i_quad, ROUNDING_ROUNDS);
+}
+
+/* The same draws by the keys of all rounds (philox_rounds makes them on the way), where one seed
+ * makes very many. */
+struct rounding_keys {
+    uint32_t key[ROUNDING_ROUNDS][2];
+};
+
+static inline struct rounding_keys rounding_keys_of(uint64_t seed)
+{
+    struct rounding_keys k = {{{(uint32_t)seed, (uint32_t)(seed >> 32)}}};
+    for (int round = 1; round < ROUNDING_ROUNDS; round++) {
+        k.key[round][0] = k.key[round - 1][0] + 0x9E3779B9u;
+        k.key[round][1] = k.key[round - 1][1] + 0xBB67AE85u;
+    }
+    return k;
+}
+
+static inline HOST_DEVICE struct philox4 rounding_draw_by(const struct rounding_keys *k,
+                                                          int64_t step, int64_t i_quad)
+{
+    struct philox4 c = {{(uint32_t)i_quad, (uint32_t)((uint64_t)i_quad >> 32), (uint32_t)step,
+                         (uint32_t)((uint64_t)step >> 32)}};
+    for (int round = 0; round < ROUNDING_ROUNDS; round++) {
+        uint32_t high0, low0, high1, low1;
+        philox_product(0xD2511F53u, c.v[0], &high0, &low0);
+        philox_product(0xCD9E8D57u, c.v[2], &high1, &low1);
+        struct philox4 next = {
+            {high1 ^ c.v[1] ^ k->key[round][0], low1, high0 ^ c.v[3] ^ k->key[round][1], low0}};
+        c = next;
+    }
+    return c;
 }
 
 /* What an element's bits are worth, in parts of 65536 of the distance of neighbours. */

@@ -46,6 +46,23 @@ static void many_roundings_are_right_on_average(void **state)
     }
 }
 
+static void draws_by_keys_made_before_are_the_same(void **state)
+{
+    static const int64_t quads[] = {0, 1, 77, INT64_C(0xffffffff), INT64_C(1) << 33};
+    static const int64_t steps[] = {0, 1, 100000, -1};
+    static const uint64_t seeds[] = {1, UINT64_C(0xffffffff), UINT64_C(0xfedcba9876543210)};
+    (void)state;
+    for (size_t s = 0; s < ARRAY_LEN(seeds); s++) {
+        struct rounding_keys keys = rounding_keys_of(seeds[s]);
+        for (size_t i = 0; i < ARRAY_LEN(quads) * ARRAY_LEN(steps); i++) {
+            int64_t quad = quads[i % ARRAY_LEN(quads)], step = steps[i / ARRAY_LEN(quads)];
+            struct philox4 a = rounding_draw(seeds[s], step, quad);
+            struct philox4 b = rounding_draw_by(&keys, step, quad);
+            assert_memory_equal(&a, &b, sizeof(a));
+        }
+    }
+}
+
 static void what_bf16_can_hold_stays_as_it_is(void **state)
 {
     (void)state;
@@ -172,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_roundings_are_right_on_average),
+        cmocka_unit_test(draws_by_keys_made_before_are_the_same),
         cmocka_unit_test(what_bf16_can_hold_stays_as_it_is),
         cmocka_unit_test(both_kernels_draw_the_same_bits),
         cmocka_unit_test(threads_do_not_change_the_bits),

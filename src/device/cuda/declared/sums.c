@@ -87,11 +87,21 @@ int64_t cuda_sum_squares_workspace(const struct op_call *c, const struct kernel_
     return squares_chunk_count(c) * (int64_t)sizeof(double);
 }
 
-/* A product of rows for each pair and factor. */
+int64_t row_product_chunks(const struct op_call *c)
+{
+    const int64_t n_blocks = 1024, least = 8 * SQUARES_THREADS;
+    int64_t n_products = 2 * row_pair_count(shape_rows(&c->in[0].shape));
+    int64_t width = MAX(shape_last(&c->in[0].shape), shape_last(&c->in[1].shape));
+    int64_t n = MIN(ceil_div(width, least), n_blocks / MAX(n_products, (int64_t)1));
+    return MAX(n, (int64_t)1);
+}
+
+/* A product of rows for each pair, factor and chunk. */
 int64_t cuda_product_squares_workspace(const struct op_call *c, const struct kernel_env *env)
 {
     (void)env;
-    return 2 * row_pair_count(shape_rows(&c->in[0].shape)) * (int64_t)sizeof(double);
+    return 2 * row_pair_count(shape_rows(&c->in[0].shape)) * row_product_chunks(c) *
+           (int64_t)sizeof(double);
 }
 
 int64_t cuda_clip_scale_workspace(const struct op_call *c, const struct kernel_env *env)

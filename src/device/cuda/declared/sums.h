@@ -40,6 +40,10 @@ enum { SQUARES_THREADS = 512 };
 int64_t squares_chunk_elems(const struct op_call *c);
 int64_t squares_chunk_count(const struct op_call *c);
 
+/* product_squares: chunks that every row is cut into, so that a few pairs of long rows are spread
+ * over the whole GPU. */
+int64_t row_product_chunks(const struct op_call *c);
+
 /* ---- adafactor (kernels/adafactor.cu) -------------------------------------------------------- */
 
 /* A line is a row of a matrix, or a run of a vector. The workspace: squares of the parameter's

@@ -53,6 +53,9 @@ template <typename RULE> struct coded : RULE {
 #define CODED_SPREADS(capability) ((capability) == 80 || ((capability) >= 90 && (capability) < 120))
 #ifdef __CUDA_ARCH__
 static constexpr bool CODED_SPREAD = CODED_SPREADS(__CUDA_ARCH__ / 10);
+static constexpr bool CODED_QUICK = __CUDA_ARCH__ >= 800; /* see scale8 */
+#else
+static constexpr bool CODED_QUICK = false;
 #endif
 
 /* The numbers of both maps. Spread, a code's are 256 bytes: the place of a lane's copy is made of
@@ -61,12 +64,19 @@ template <bool SPREAD> struct coded_values {
     float value[DYNAMIC_CODES][UPDATE_STATES][SPREAD ? WARP : 1];
 };
 
+/* Numbers are looked up times 2^-103, with what is below a normal number then made 0: nothing is
+ * asked about what is below every border. So scaled, the first cell of dynamic_map is that of the
+ * smallest normal number. */
+#define CODED_SCALE 0x1p-103f
+enum { CODED_FIRST_CELL = 0x80, CODED_CELLS = CODED_FIRST_CELL + DYNAMIC_CELLS };
+static_assert(DYNAMIC_FIRST_CELL - 103 * 0x80 == CODED_FIRST_CELL, "2^-23 becomes 2^-126");
+
 /* The tables, in shared memory. An entry of cells is that of dynamic_map less the cell's own upper
- * 16 bits, so that the bits of a number, whole, are added to it: the rank is the sum's third byte.
- */
+ * 16 bits, so that the bits of a number, whole, are added to it: the rank is the sum's third byte,
+ * and the sign its upper bit. */
 template <bool SPREAD> struct coded_tables {
     struct coded_values<SPREAD> values;
-    uint32_t cell[UPDATE_STATES][DYNAMIC_CELLS];
+    uint32_t cell[UPDATE_STATES][CODED_CELLS];
 };
 
 /* A selector's 8 in a nibble spreads the byte's sign. */
@@ -103,14 +113,14 @@ struct coded_raw {
 
 template <typename RULE, typename DTYPES>
 static __device__ __forceinline__ void
-coded_fetch(struct coded_raw &r, const struct update_args<RULE> &a, const struct update_place &p)
+coded_fetch(struct coded_raw &r, const struct update_head<typename RULE::attrs> &head,
+            const struct coded_tensor &t, const struct update_place &p)
 {
-    const auto &t = a.tensor[p.i_tensor];
     if (p.whole) {
         if constexpr (RULE::HAS_GRADIENT)
-            raw8_load(r.grad, t.grad, DTYPES::grad(a.head.grad), p.at);
-        raw8_load(r.target, t.target, DTYPES::target(a.head.target), p.at);
-        if (DTYPES::target(a.head.target) == DTYPE_U8)
+            raw8_load(r.grad, t.grad, DTYPES::grad(head.grad), p.at);
+        raw8_load(r.target, t.target, DTYPES::target(head.target), p.at);
+        if (DTYPES::target(head.target) == DTYPE_U8)
             raw8_load(r.image, t.image, DTYPE_BF16, p.at);
     }
 #pragma unroll
@@ -136,29 +146,107 @@ decode8(float (&share)[8], const struct coded_raw &r, const struct coded_tensor 
     }
 }
 
+/* The largest of numbers that are not below 0, given by their bits: those have the same order. */
+static __device__ __forceinline__ uint32_t largest_bits_of_warp(uint32_t bits)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, bits);
+#else
+#pragma unroll
+    for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+        bits = max(bits, __shfl_xor_sync(0xffffffffu, bits, lanes));
+    return bits;
+#endif
+}
+
+/* What is no number does not count. */
 static __device__ __forceinline__ float largest_of_warp(const float (&x)[8])
 {
     float most = 0.0f;
 #pragma unroll
     for (int k = 0; k < 8; k++)
         most = fmaxf(most, fabsf(x[k]));
-#if __CUDA_ARCH__ >= 800 /* the bits of magnitudes have their order */
-    return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
-#else
-#pragma unroll
-    for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lanes));
-    return most;
-#endif
+    return __uint_as_float(largest_bits_of_warp(__float_as_uint(most)));
 }
 
-/* dynamic_inverse without a branch, right to the last bit or next to it. */
+static __device__ __forceinline__ float largest_or_nan(float x, float y)
+{
+    float most = 0.0f;
+#if __CUDA_ARCH__ >= 800
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(x), "f"(y));
+#endif
+    return most;
+}
+
+/* The same where all are numbers; above that of infinity where one is not, or where one of the
+ * second state, which has no signs, is below 0. */
+static __device__ __forceinline__ uint32_t quick_largest(const float (&x)[8], int s)
+{
+    if (s == M) {
+        float most = largest_or_nan(fabsf(x[0]), fabsf(x[1]));
+#pragma unroll
+        for (int k = 2; k < 8; k++)
+            most = largest_or_nan(most, fabsf(x[k]));
+        return largest_bits_of_warp(__float_as_uint(most));
+    }
+    uint32_t most = max(__float_as_uint(x[0]), __float_as_uint(x[1]));
+#pragma unroll
+    for (int k = 2; k < 8; k += 2) /* three are one instruction */
+        most = max(max(most, __float_as_uint(x[k])), __float_as_uint(x[k + 1]));
+    return largest_bits_of_warp(most);
+}
+
+/* Right to the last bit or next to it, for normal numbers whose inverse is one. */
 static __device__ __forceinline__ float quick_inverse(float most)
 {
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(most));
-    r = fmaf(fmaf(-most, r, 1.0f), r, r);
-    return most >= 1.17549435e-38f ? r : 0.0f;
+    return fmaf(fmaf(-most, r, 1.0f), r, r);
+}
+
+static __device__ __forceinline__ float multiply_ftz(float x, float y)
+{
+    float r;
+    asm("mul.ftz.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+
+/* y: the numbers of a block's states in parts of their largest magnitudes, `most`, times
+ * CODED_SCALE; with their signs. What is no number becomes the smallest.
+ *
+ * From 2^-102 to 2^22 the scale goes into the inverse, which stays normal, so that y is rounded as
+ * the part itself is; subnormal x are below 2^-24 of the largest, and made 0 as they come. Outside
+ * (and for every block without Ampere's instructions) parts are made first. */
+template <int N_STATES>
+static __device__ __forceinline__ void scale8(float (&y)[N_STATES][8], float (&most)[N_STATES],
+                                              const float (&x)[N_STATES][8])
+{
+    const uint32_t least = (127 - 102) << 23, last = (127 + 22) << 23;
+    bool quick = CODED_QUICK;
+#pragma unroll
+    for (int s = 0; s < N_STATES; s++) {
+        const uint32_t bits = quick_largest(x[s], s);
+        most[s] = __uint_as_float(bits);
+        quick = quick && bits - least <= last - least;
+    }
+    if (quick) {
+#pragma unroll
+        for (int s = 0; s < N_STATES; s++) {
+            const float inverse = quick_inverse(most[s]) * CODED_SCALE;
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                y[s][k] = multiply_ftz(x[s][k], inverse);
+        }
+        return;
+    }
+#pragma unroll
+    for (int s = 0; s < N_STATES; s++) {
+        most[s] = largest_of_warp(x[s]);
+        const float inverse = most[s] >= 1.17549435e-38f ? quick_inverse(most[s]) : 0.0f;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            y[s][k] = copysignf(fmaxf(fabsf(x[s][k] * inverse), 0x1p-23f) * CODED_SCALE, x[s][k]);
+    }
 }
 
 /* The third bytes of four sums: ranks. */
@@ -169,37 +257,31 @@ static __device__ __forceinline__ uint32_t join_ranks(const uint32_t *sum)
 
 /* dynamic_signed of four ranks at once; no byte reaches into the next. Negative numbers: 127 less
  * the rank, which is 1 to 127 there. */
-static __device__ __forceinline__ uint32_t join_signs(uint32_t rank, const float *x)
+static __device__ __forceinline__ uint32_t join_signed(const uint32_t *sum)
 {
-    const uint32_t negative =
-        permute(permute(__float_as_uint(x[0]), __float_as_uint(x[1]), 0xfb),
-                permute(__float_as_uint(x[2]), __float_as_uint(x[3]), 0xfb), 0x5410);
+    const uint32_t first = permute(sum[0], sum[1], 0x7632),
+                   second = permute(sum[2], sum[3], 0x7632);
+    const uint32_t rank = permute(first, second, 0x6420), negative = permute(first, second, 0xfdb9);
     const uint32_t above = rank + 0x7f7f7f7fu; /* the upper bit: the rank is not 0 */
     const uint32_t none = negative & ~above & 0x80808080u, last = negative & rank & 0x80808080u;
     const uint32_t below = (rank + (none >> 7) - (last >> 7)) ^ 0x7f7f7f7fu;
     return (negative & below) | (~negative & above);
 }
 
-/* What is below every border counts as the first cell, which has none; so does what is no number.
- */
 template <bool WHOLE>
-static __device__ __forceinline__ void encode8(const float (&x)[8], const struct coded_tensor &t,
-                                               const struct update_place &p, int s,
-                                               const uint32_t *cell)
+static __device__ __forceinline__ void
+encode8(const float (&y)[8], float most, const struct coded_tensor &t, const struct update_place &p,
+        int s, const uint32_t *cell)
 {
-    const float most = largest_of_warp(x), inverse = quick_inverse(most);
     uint32_t sum[8], word[2];
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        const uint32_t bits = __float_as_uint(fmaxf(fabsf(x[k] * inverse), 0x1p-23f));
-        sum[k] = cell[(int)(bits >> 16) - DYNAMIC_FIRST_CELL] + bits;
+        const uint32_t bits = __float_as_uint(y[k]);
+        sum[k] = cell[bits >> 16 & 0x7fffu] + bits;
     }
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        word[h] = join_ranks(sum + 4 * h);
-        if (s == M)
-            word[h] = join_signs(word[h], x + 4 * h);
-    }
+    for (int h = 0; h < 2; h++)
+        word[h] = s == M ? join_signed(sum + 4 * h) : join_ranks(sum + 4 * h);
     if (WHOLE) {
         *(uint2 *)(t.codes[s] + p.at) = make_uint2(word[0], word[1]);
     } else {
@@ -209,7 +291,7 @@ static __device__ __forceinline__ void encode8(const float (&x)[8], const struct
                 t.codes[s][p.at + k] = (uint8_t)(word[k / 4] >> (8 * (k % 4)));
         }
     }
-    if (threadIdx.x % WARP == 0 && (WHOLE || p.n_left > 0))
+    if (WHOLE || p.n_left > 0) /* all lanes the same: to ask which is the first takes longer */
         t.absmax[s][p.at / DYNAMIC_BLOCK] = most;
 }
 
@@ -228,17 +310,35 @@ static __device__ __forceinline__ void coded_apply(const RULE &rule, float &x, f
     }
 }
 
+/* As draw8, without what states that are numbers would take. The first of the two draws is even:
+ * slices are of whole blocks of codes, and vectors of eight elements. */
+template <typename TENSOR>
+static __device__ __forceinline__ void draw_target8(uint32_t (&parts)[8], const TENSOR &t,
+                                                    int32_t step, int64_t i_quad)
+{
+#pragma unroll
+    for (int q = 0; q < UPDATE_VECTOR / ROUNDING_QUAD; q++) {
+        struct philox4 r;
+        if constexpr (requires { t.keys; })
+            r = rounding_draw_by(&t.keys, step, i_quad | q);
+        else
+            r = rounding_draw(t.seed, step, i_quad | q);
+#pragma unroll
+        for (int k = 0; k < ROUNDING_QUAD; k++)
+            parts[ROUNDING_QUAD * q + k] = r.v[k];
+    }
+}
+
 /* WHOLE: every thread of the warp has all its elements, in vectors; else they are had one by one.
  */
 template <typename RULE, typename DTYPES, bool WHOLE, typename TABLES>
 static __device__ __forceinline__ void
-coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
-              const struct update_place &p, const struct coded_raw &raw, const float (&g)[8],
-              int32_t step)
+coded_update8(const struct update_head<typename RULE::attrs> &head, const typename RULE::tensor &t,
+              const TABLES &tables, const RULE &rule, const struct update_place &p,
+              const struct coded_raw &raw, const float (&g)[8], int32_t step)
 {
     constexpr int N_STATES = RULE::N_STATES;
-    const auto &t = a.tensor[p.i_tensor];
-    const enum dtype target = DTYPES::target(a.head.target), image = DTYPES::image(a.head.image);
+    const enum dtype target = DTYPES::target(head.target), image = DTYPES::image(head.image);
     float x[8], state[N_STATES][8];
     load_target8(x, raw.target, raw.image, t.target, t.image, target, p.at, p.n_left, WHOLE);
 #pragma unroll
@@ -256,18 +356,18 @@ coded_update8(const struct update_args<RULE> &a, const TABLES &tables, const RUL
         for (int s = 0; s < N_STATES; s++)
             state[s][k] = e[s];
     }
-    struct update_parts parts;
+    uint32_t parts[8];
     if ((target == DTYPE_BF16 || target == DTYPE_U8) && t.seed != 0) {
-        draw8(parts, t.seed, step, t.first_element + p.at);
-        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true,
-                      parts.target);
+        draw_target8(parts, t, step, t.first_element / ROUNDING_QUAD + p.at / ROUNDING_QUAD);
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, true, parts);
     } else {
-        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, false,
-                      parts.target);
+        store_target8(t.target, target, t.image, image, p.at, p.n_left, WHOLE, x, false, parts);
     }
+    float scaled[N_STATES][8], most[N_STATES];
+    scale8<N_STATES>(scaled, most, state);
 #pragma unroll
     for (int s = 0; s < N_STATES; s++)
-        encode8<WHOLE>(state[s], t, p, s, tables.cell[s]);
+        encode8<WHOLE>(scaled[s], most[s], t, p, s, tables.cell[s]);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
@@ -282,10 +382,10 @@ template <typename TABLES> static __device__ __forceinline__ void copy_maps(TABL
         const struct dynamic_map &from = state == M ? signed_map : unsigned_map;
         to.values.value[code][state][i % COPIES] = from.value[code];
     }
-    for (int i = (int)threadIdx.x; i < DYNAMIC_CELLS; i += UPDATE_THREADS) {
-        const uint32_t upper = (uint32_t)(DYNAMIC_FIRST_CELL + i) << 16;
-        to.cell[M][i] = signed_map.cell[i] - upper;
-        to.cell[V][i] = unsigned_map.cell[i] - upper;
+    for (int i = (int)threadIdx.x; i < CODED_CELLS; i += UPDATE_THREADS) {
+        const int from = max(i - CODED_FIRST_CELL, 0); /* the first has no border */
+        to.cell[M][i] = signed_map.cell[from] - ((uint32_t)i << 16);
+        to.cell[V][i] = unsigned_map.cell[from] - ((uint32_t)i << 16);
     }
 }
 
@@ -305,15 +405,15 @@ static __device__ __forceinline__ void
 coded_update(const struct update_args<RULE> &a, const TABLES &tables, const RULE &rule,
              const struct update_place &p, const struct coded_raw &raw, int32_t step)
 {
-    const void *grad = a.tensor[p.i_tensor].grad;
+    const struct coded_tensor &t = a.tensor[p.i_tensor];
     const enum dtype d = DTYPES::grad(a.head.grad);
     float g[8];
     if (__all_sync(0xffffffffu, p.whole)) {
-        load8(g, raw.grad, grad, d, p.at, p.n_left, true);
-        coded_update8<RULE, DTYPES, true>(a, tables, rule, p, raw, g, step);
+        load8(g, raw.grad, t.grad, d, p.at, p.n_left, true);
+        coded_update8<RULE, DTYPES, true>(a.head, t, tables, rule, p, raw, g, step);
     } else if (__any_sync(0xffffffffu, p.n_left > 0)) {
-        load8(g, raw.grad, grad, d, p.at, p.n_left, false);
-        coded_update8<RULE, DTYPES, false>(a, tables, rule, p, raw, g, step);
+        load8(g, raw.grad, t.grad, d, p.at, p.n_left, false);
+        coded_update8<RULE, DTYPES, false>(a.head, t, tables, rule, p, raw, g, step);
     }
 }
 
@@ -332,7 +432,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     struct coded_raw first, second;
     int64_t chunk = blockIdx.x; /* the grid has no more blocks than there are chunks */
     move_to(here, a, chunk);
-    coded_fetch<RULE, DTYPES>(first, a, here);
+    coded_fetch<RULE, DTYPES>(first, a.head, a.tensor[here.i_tensor], here);
     copy_maps(tables);
     RULE::share(&shared_rule, a.head);
     __syncthreads();
@@ -340,11 +440,11 @@ static __global__ void __launch_bounds__(UPDATE_THREADS, 2)
     const int32_t step = *a.head.step;
     for (; chunk < a.n_chunks; chunk += gridDim.x) {
         struct update_place next = here;
-        coded_fetch<RULE, DTYPES>(second, a, second_half(a, here));
+        coded_fetch<RULE, DTYPES>(second, a.head, a.tensor[here.i_tensor], second_half(a, here));
         coded_update<RULE, DTYPES>(a, tables, rule, here, first, step);
         if (chunk + gridDim.x < a.n_chunks) {
             move_to(next, a, chunk + gridDim.x);
-            coded_fetch<RULE, DTYPES>(first, a, next);
+            coded_fetch<RULE, DTYPES>(first, a.head, a.tensor[next.i_tensor], next);
         }
         coded_update<RULE, DTYPES>(a, tables, rule, second_half(a, here), second, step);
         here = next;

@@ -173,13 +173,14 @@ static __device__ __forceinline__ void raw8_unpack(float (&v)[8], const struct r
     }
 }
 
-/* 16 bits of v: stochastically when `random`, with parts out of 65536; else to nearest. */
+/* 16 bits of v: stochastically when `random`, with parts out of 65536, the lower half of `parts`;
+ * else to nearest. */
 static __device__ __forceinline__ uint32_t round16(float v, enum dtype d, bool random,
                                                    uint32_t parts)
 {
     if (d == DTYPE_F16)
         return __half_as_ushort(__float2half_rn(v));
-    return random ? bf16_round_by(__float_as_uint(v), parts)
+    return random ? bf16_round_by(__float_as_uint(v), rounding_param(parts))
                   : (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
@@ -198,18 +199,19 @@ static __device__ __forceinline__ bool any_nan8(const float (&v)[8])
     return any != 0;
 }
 
-/* As bf16_round_by has it; numbers need no look at each of them. */
+/* As bf16_round_by has it; numbers need no look at each of them. The product of two halves by (1,
+ * 0) adds the lower one in a single instruction. */
 static __device__ __forceinline__ void pack_random(uint32_t *word, const float (&v)[8],
                                                    const uint32_t (&parts)[8])
 {
     uint32_t sum[8];
 #pragma unroll
     for (int k = 0; k < 8; k++)
-        sum[k] = __float_as_uint(v[k]) + parts[k];
+        sum[k] = __dp2a_lo(parts[k], 1u, __float_as_uint(v[k]));
     if (any_nan8(v)) {
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            sum[k] = bf16_round_by(__float_as_uint(v[k]), parts[k]) << 16;
+            sum[k] = bf16_round_by(__float_as_uint(v[k]), rounding_param(parts[k])) << 16;
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -384,7 +386,8 @@ static __device__ __forceinline__ void fetch(struct update_raw &r, const ARGS &a
         raw8_load(r.state[s], t.state[s], DTYPES::state(a.head.state[s]), p.at);
 }
 
-/* The shares of 8 elements' random bits: parameter and two states. */
+/* The shares of 8 elements' random bits: parameter (in the lower half, see round16) and two states.
+ */
 struct update_parts {
     uint32_t target[8], state[UPDATE_STATES][8];
 };
@@ -397,7 +400,7 @@ static __device__ __forceinline__ void draw8(struct update_parts &p, uint64_t se
         struct philox4 r = rounding_draw(seed, step, at / ROUNDING_QUAD + q);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            p.target[4 * q + k] = rounding_param(r.v[k]);
+            p.target[4 * q + k] = r.v[k];
             p.state[0][4 * q + k] = rounding_state1(r.v[k]);
             p.state[1][4 * q + k] = rounding_state2(r.v[k]);
         }
