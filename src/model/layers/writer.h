@@ -26,6 +26,7 @@ struct weight_init {
 
 enum { WRITER_MOST_TABLES = 4 };  /* constants that meet weights */
 enum { WRITER_MOST_FIELDS = 15 }; /* of a batch, beside which samples count */
+enum { WRITER_MOST_NAMED = 64 };  /* layers that others may read by their names */
 
 struct layer;
 
@@ -38,6 +39,11 @@ struct writer {
     struct model_field fields[WRITER_MOST_FIELDS]; /* inputs made so far */
     value_id values[WRITER_MOST_FIELDS];
     int n_fields;
+    struct {
+        const char *name;
+        value_id value;
+    } named[WRITER_MOST_NAMED]; /* what layers with names have made so far */
+    int n_named;
     value_id tables[WRITER_MOST_TABLES];
     int n_tables;
     value_id valid; /* f32 [B]: 1 for samples that count; VALUE_NONE: no loss yet */
@@ -68,6 +74,14 @@ enum status writer_facts(const struct writer *w, struct model *m) MUST_CHECK;
 value_id writer_input(struct writer *w, const struct model_field *f);
 /* The input of that name; VALUE_NONE: there is none. */
 value_id writer_find(const struct writer *w, const char *name);
+/* Which steps of a sequence of n_steps are padding: i32 [B, n_steps], 0 where one is. It comes with
+ * the batch as `name`, which must be no other input's. */
+value_id writer_mask(struct writer *w, const char *name, int64_t n_steps);
+
+/* What a layer of that name has made; of several the last that was written. */
+void writer_name(struct writer *w, const char *name, value_id x);
+/* An input, or what a layer has made; VALUE_NONE: neither has the name. */
+value_id writer_find_named(const struct writer *w, const char *name);
 
 /* From here on nodes belong to a new block. */
 void writer_start_block(struct writer *w);
