@@ -104,21 +104,20 @@ value_id writer_mask(struct writer *w, const char *name, int64_t n_steps)
 
 void writer_name(struct writer *w, const char *name, value_id x)
 {
-    int i = 0;
-    while (i < w->n_named && strcmp(w->named[i].name, name) != 0)
-        i++;
-    if (w->b->status != OK || i == WRITER_MOST_NAMED)
+    struct named_value *named;
+    if (w->b->status == OK)
+        w->b->status = pool_try(&w->b->g->pool, &named, sizeof(*named));
+    if (w->b->status != OK)
         return;
-    w->named[i].name = name;
-    w->named[i].value = x;
-    w->n_named = MAX(w->n_named, i + 1);
+    *named = (struct named_value){name, x, w->named};
+    w->named = named;
 }
 
 value_id writer_find_named(const struct writer *w, const char *name)
 {
-    for (int i = 0; i < w->n_named; i++) {
-        if (strcmp(w->named[i].name, name) == 0)
-            return w->named[i].value;
+    for (const struct named_value *n = w->named; n; n = n->before) {
+        if (strcmp(n->name, name) == 0)
+            return n->value;
     }
     return writer_find(w, name);
 }

@@ -26,9 +26,15 @@ struct weight_init {
 
 enum { WRITER_MOST_TABLES = 4 };  /* constants that meet weights */
 enum { WRITER_MOST_FIELDS = 15 }; /* of a batch, beside which samples count */
-enum { WRITER_MOST_NAMED = 64 };  /* layers that others may read by their names */
 
 struct layer;
+
+/* In the graph's pool. */
+struct named_value {
+    const char *name;
+    value_id value;
+    struct named_value *before;
+};
 
 struct writer {
     struct builder *b;
@@ -39,11 +45,7 @@ struct writer {
     struct model_field fields[WRITER_MOST_FIELDS]; /* inputs made so far */
     value_id values[WRITER_MOST_FIELDS];
     int n_fields;
-    struct {
-        const char *name;
-        value_id value;
-    } named[WRITER_MOST_NAMED]; /* what layers with names have made so far */
-    int n_named;
+    struct named_value *named; /* what layers with names have made so far, the last first */
     value_id tables[WRITER_MOST_TABLES];
     int n_tables;
     value_id valid; /* f32 [B]: 1 for samples that count; VALUE_NONE: no loss yet */
