@@ -214,7 +214,7 @@ static void what_cannot_be_attended_to_is_told_with_its_place(void **state)
         {"{\"cross_attention\": {\"heads\": 2}}", "'layers.1.cross_attention.from' is missing"},
         {"{\"cross_attention\": {\"heads\": 2, \"from\": \"c\"}}",
          "layers.1 (cross_attention): 'c' is none of the network's inputs"},
-        {"{\"cross_attention\": {\"heads\": 2, \"from\": \"flat\"}}", "'flat' is [2,5]"},
+        {"{\"cross_attention\": {\"heads\": 2, \"from\": \"flat\"}}", "'flat' is [2, 5]"},
         {"{\"cross_attention\": {\"heads\": 4, \"from\": \"b\"}}", "no multiple of 4 heads"},
         {"{\"attention\": {\"heads\": 2, \"mask\": \"b\"}}",
          "layers.1 (attention): mask 'b' is the name of another tensor"},
