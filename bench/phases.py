@@ -3,7 +3,7 @@
 
     bench/phases.py [--device cpu|cuda] [--config FILE] [--corpus FILE] [--seconds S | --steps N] [--seeds N]
                     [--settings linear,dmd,rejected,lookahead,ema,control] [--micro N --batch N] [--rate R] [--rates 0.5,1,2,4] [--slow]
-                    [--build FOLDER] [--runs FOLDER [--parse]] [--name NAME] [--hardware TEXT] [--out FILE] [key=value ...]
+                    [--build FOLDER] [--runs FOLDER [--parse]] [--name NAME] [--hardware TEXT] [--out PATH] [key=value ...]
 
 Plain AdamW first looks for its own learning rate (--rates times --rate, the first seed; one of them is no search);
 everything after it has that rate. With --slow one more pair has an eighth of it, to show what jumps do where the rate
@@ -20,7 +20,7 @@ On the CPU without a config: the text of `make demo` and a small Llama. On a GPU
     bench/phases.py --build build-cuda --device cuda --config configs/gpt2-124m.yaml --corpus build/corpus/train.bin --seconds 4 --batch 4 \\
         --rate 6e-4 --rates 1 --name h200-gpt2-124m --hardware H200
 
-Writes bench/results/DATE-NAME-phases.json (or --out) and prints the table.
+Writes bench/results/DATE-NAME-phases.json (or --out: a file, or a folder for it) and prints the table.
 """
 import argparse
 import datetime
@@ -224,7 +224,8 @@ def main():
               "hardware": o.hardware, "seconds_are": "processor time" if bench.on_cpu else "wall time", "parameters": plain[0]["params"],
               "command": "bench/phases.py " + " ".join(w for i, w in enumerate(sys.argv) if i > 0 and not {w, sys.argv[i - 1]} & {"--runs", "--out"}), "whole_seconds": round(time.monotonic() - began, 1),
               "phases": " ".join(bench.phases), "rates": {f"{r * o.rate:g}": x["eval_loss"] for r, x in search.items()}, "runs": rounded(table)}
-    path = o.out or pathlib.Path("bench/results") / f"{o.date}-{o.name}-phases.json"
+    path = o.out or pathlib.Path("bench/results")
+    path = path / f"{o.date}-{o.name}-phases.json" if path.is_dir() else path
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(COLUMNS)
     for name, r in table.items():

@@ -21,7 +21,8 @@ from mutate_faults import apply, chosen, words
 
 HERE = os.getcwd()
 ROOT = os.path.join(HERE, "build-mutate")
-TREE, BUILD, SEEN = (os.path.join(ROOT, name) for name in ("tree", "build", "seen"))
+TREE, BUILD, SEEN, SANITIZED = (os.path.join(ROOT, name) for name in ("tree", "build", "seen", "build-asan"))
+SLOWNESS = 1  # of a test, beside what it took when it was looked at
 N_AT_ONCE = os.cpu_count() or 1
 
 
@@ -42,7 +43,7 @@ def drop_copy():
     output_of("git", "worktree", "prune")
 
 
-def configure(files):
+def configure(files, *settings):
     """Compiles through a script, so that the chosen files can be counted by gcov and later compiled without it."""
     launcher = os.path.join(ROOT, "compile")
     with open(launcher, "w") as f:
@@ -51,7 +52,14 @@ def configure(files):
         f.write("esac; done\nexec %s \"$@\"\n" % (shutil.which("ccache") or "env"))
     os.chmod(launcher, 0o755)
     output_of("cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-              f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}", "-DCMAKE_EXE_LINKER_FLAGS=--coverage")
+              f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}", "-DCMAKE_EXE_LINKER_FLAGS=--coverage", *settings)
+
+
+def use_sanitizers(files):
+    """A build of its own from here on: what reads past an end or is never freed fails there."""
+    global BUILD, SLOWNESS
+    BUILD, SLOWNESS = SANITIZED, 10
+    configure(files, "-DSNUG_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1")
 
 
 def build(*targets):
@@ -206,7 +214,7 @@ def noticed_by(fault, tests, pool):
         some = able[begin:begin + n]
         if not build(*sorted({target_of(t["program"]) for t in some})):
             return "the linker", len(able)
-        runs = {pool.submit(run, t["program"], t["function"], 10 + 5 * t["seconds"]): t for t in some}
+        runs = {pool.submit(run, t["program"], t["function"], 10 + 5 * SLOWNESS * t["seconds"]): t for t in some}
         for done in concurrent.futures.as_completed(runs):
             if done.result():
                 for other in runs:
@@ -255,6 +263,7 @@ def main():
     parser.add_argument("-s", dest="seed", type=int, default=1)
     parser.add_argument("-t", dest="tests", default=".")
     parser.add_argument("-o", dest="only", default="")
+    parser.add_argument("-a", dest="sanitize", action="store_true")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
     make_copy()
@@ -263,6 +272,8 @@ def main():
         configure(options.files)
         with concurrent.futures.ThreadPoolExecutor(N_AT_ONCE) as pool:
             tests = look_at_tests(options.tests, options.files, pool)
+            if options.sanitize:
+                use_sanitizers(options.files)
             build_anew(options.files, False, "snug_cli")
             good = try_faults(options, tests, pool)
     finally:

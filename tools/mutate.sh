@@ -2,12 +2,13 @@
 # Do the tests notice? Puts small faults into chosen files, one at a time, builds, runs the tests that execute the line,
 # and lists the faults that no test noticed.
 #
-#   tools/mutate.sh [-n COUNT] [-s SEED] [-t TESTS] [-o NUMBERS] FILE ...
+#   tools/mutate.sh [-n COUNT] [-s SEED] [-t TESTS] [-o NUMBERS] [-a] FILE ...
 #
 #   -n   how many faults, drawn at random from all that fit (20)
 #   -s   seed of the draw (1): the same seed gives the same faults
 #   -t   a regular expression over the names of tests: folder/test_thing (all but cuda and fuzz)
 #   -o   only these of the draw, as "3 17 40" or "0-49": to try survivors again, or half at a time
+#   -a   under AddressSanitizer, as the tests run once more in CI: for survivors that leak or read past an end
 #
 # Works on a copy of what is committed, under build-mutate; the checkout is not touched. First every function of every
 # test is run by itself to see which lines it executes and how long it takes; that is kept for the same sources. A fault

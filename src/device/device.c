@@ -113,6 +113,23 @@ enum status device_measure_disk(struct device *d, int64_t n_bytes, const char *c
     return OK;
 }
 
+void device_keep_disk(const struct device *d, const struct disk_traffic *t,
+                      const char *cache_folder)
+{
+    const struct link_rate *in = &d->rates.links[TIER_DISK][TIER_HOST],
+                           *out = &d->rates.links[TIER_HOST][TIER_DISK];
+    if (!d->disk || disk_is_memory(d->disk) || MIN(t->n_read, t->n_written) < DISK_MEASURED_MOST)
+        return;
+    double read = (double)t->n_read / t->read_s, written = (double)t->n_written / t->written_s;
+    const struct disk_rates r = {.read = MAX(in->alone, read),
+                                 .written = MAX(out->alone, written),
+                                 .read_in_turns = read,
+                                 .written_in_turns = written,
+                                 .read_s = in->latency_s,
+                                 .written_s = out->latency_s};
+    disk_rates_store(d->disk, cache_folder, DISK_MEASURED_MOST, &r);
+}
+
 void device_close(struct device *d)
 {
     if (d->ops)

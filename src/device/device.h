@@ -92,7 +92,8 @@ struct device_tuning {
 };
 
 struct device;
-struct disk; /* disk/disk.h */
+struct disk;
+struct disk_traffic; /* disk/disk.h */
 
 /* The same call over several pieces of memory, so that a timing finds its operands where a program
  * finds them: not in a cache. */
@@ -220,6 +221,10 @@ enum status device_use_disk(struct device *d, const char *folder) MUST_CHECK;
  * cache folder (NULL: none) keeps it. Nothing where there is no disk, or little to keep there. */
 enum status device_measure_disk(struct device *d, int64_t n_bytes,
                                 const char *cache_folder) MUST_CHECK;
+/* What a run has seen of its disk, where it moved more than a measurement does, for plans to come:
+ * its copies were those that plans are about. */
+void device_keep_disk(const struct device *d, const struct disk_traffic *t,
+                      const char *cache_folder);
 void device_close(struct device *d);
 
 /* Whether the host may follow the addresses of a tier; where not, bytes go in and out by copies. */

@@ -191,14 +191,26 @@ static enum status decide(struct engine *e)
     return workload_check(&e->work);
 }
 
+/* Timing kernels loads code that stays in memory. A plan that no longer fits beside it is made
+ * again; by then the kernels are known. */
+enum { MOST_PLANS = 3 };
+
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
     TRY(engine_build(e, r));
     TRY(require_modules(e));
     if (e->device->disk)
         TRY(device_measure_disk(e->device, kept_bytes(e->work.stages[0].graph), e->cache_folder));
-    TRY(decide(e));
-    TRY(engine_forecast(e));
+    const struct decisions configured = e->settings.decisions;
+    bool outgrown = true;
+    for (int i = 0; i < MOST_PLANS && outgrown; i++) {
+        e->settings.decisions = configured;
+        TRY(decide(e));
+        forecast_needs(e);
+        outgrown = e->forecast.fits;
+        TRY(engine_forecast(e));
+        outgrown &= !e->forecast.fits;
+    }
     return require_rank(e);
 }
 

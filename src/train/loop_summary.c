@@ -58,12 +58,13 @@ static void summarise_control(struct loop *l)
 /* What the disk did while the steps ran. */
 static void summarise_disk(const struct loop *l)
 {
-    struct disk *disk = l->s->engine.device->disk;
+    const struct engine *e = &l->s->engine;
     struct train_result *r = l->result;
     struct disk_traffic t = {0};
     double all = now_s() - l->started - l->paused_s;
-    if (disk)
-        disk_traffic(disk, &t);
+    if (e->device->disk)
+        disk_traffic(e->device->disk, &t);
+    device_keep_disk(e->device, &t, e->cache_folder);
     r->disk_read_rate = t.read_s > 0 ? (double)t.n_read / t.read_s : 0;
     r->disk_write_rate = t.written_s > 0 ? (double)t.n_written / t.written_s : 0;
     r->disk_busy = MIN((t.read_s + t.written_s) / MAX(all, 1e-9), 1.0);

@@ -360,6 +360,17 @@ static void a_device_has_the_rates_of_its_disk(void **state)
     disk_pretend(&(struct disk_pretence){.read = 1e6, .written = 1e6});
     expect_ok(device_measure_disk(&d, (int64_t)256 << 20, cache)); /* known: not measured */
     expect_near(in->alone, before);
+    const int64_t much = DISK_MEASURED_MOST;
+    device_keep_disk(&d, &(struct disk_traffic){much, much - 1, 1, 1},
+                     cache); /* too little of it */
+    expect_ok(device_measure_disk(&d, (int64_t)256 << 20, cache));
+    expect_near(in->alone, before);
+    device_keep_disk(&d, &(struct disk_traffic){2 * much, much, 1, 1000}, cache);
+    expect_ok(device_measure_disk(&d, much, cache)); /* a run's are known for a file of any size */
+    expect_near(in->alone, 2 * (double)much);
+    expect_near(in->both, 2 * (double)much);
+    expect_near(out->both, 1e-3 * (double)much);
+    assert_true(out->alone > 2 * out->both); /* alone it was as fast as it had been */
     disk_pretend(NULL);
     device_close(&d);
 }

@@ -41,10 +41,22 @@ static void set_free(int64_t n_bytes)
                                        .holders = {{4711, 100 * 1024 * MIB - n_bytes, "python3"}}};
 }
 
+static bool is_loaded; /* code comes into memory with the first timing, and stays */
+
 static int64_t made_up_context(struct device *d)
 {
     (void)d;
-    return 3 * MIB;
+    return 3 * MIB + (is_loaded ? MIB / 8 : 0);
+}
+
+static enum status loading_time_calls(struct device *d, const struct timed_calls *t,
+                                      struct call_time *out)
+{
+    (void)d;
+    (void)t;
+    is_loaded = true;
+    *out = (struct call_time){.seconds = 1e-6};
+    return OK;
 }
 
 static int open_device(void **state)
@@ -60,6 +72,8 @@ static int open_device(void **state)
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
+
+static struct kernel_times *times; /* NULL: kernels are not timed */
 
 struct planned {
     struct config *config;
@@ -85,6 +99,8 @@ static void plan(struct planned *p, const char *extra1, const char *extra2)
     expect_ok(request_from_config(&p->stage, STAGE_TRAIN, p->config, &p->task));
     engine_init(&p->engine, &settings, p->task, &device);
     p->engine.config = p->config;
+    p->engine.times = times;
+    times = NULL; /* it is the engine's */
     expect_ok(
         engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));
 }
@@ -168,6 +184,27 @@ static void a_budget_is_a_plan_and_free_memory_a_condition(void **state)
     assert_int_equal(engine_require_room(&p.engine), ERR_FIT);
     expect_message("end what holds the rest");
     drop(&p);
+}
+
+static void what_timing_loads_is_planned_with(void **state)
+{
+    (void)state;
+    struct planned p;
+    set_free(1024 * MIB);
+    int64_t kept = needs(NULL);
+    char budget[64];
+    (void)snprintf(budget, sizeof(budget), "device_memory=%lldB", (long long)kept);
+    ops.time_calls = loading_time_calls;
+    expect_ok(kernel_times_open(&times, &device, NULL));
+    plan(&p, budget, NULL);
+    assert_true(is_loaded);
+    assert_true(p.engine.forecast.fits);
+    assert_int_equal(p.engine.forecast.context_bytes, 3 * MIB + MIB / 8);
+    assert_in_range(p.engine.forecast.budget.needs[TIER_DEVICE], 3 * MIB, kept);
+    assert_int_equal(engine_require_fit(&p.engine), OK);
+    drop(&p);
+    ops.time_calls = NULL;
+    is_loaded = false;
 }
 
 /* ---- the machine's own memory ---------------------------------------------------------------- */
@@ -257,6 +294,7 @@ int main(void)
         cmocka_unit_test(too_little_free_memory_names_the_holder_and_the_change),
         cmocka_unit_test(no_budget_means_what_is_free),
         cmocka_unit_test(a_budget_is_a_plan_and_free_memory_a_condition),
+        cmocka_unit_test(what_timing_loads_is_planned_with),
         cmocka_unit_test_setup_teardown(arena_and_process_share_what_is_free, share_memory,
                                         keep_memory_apart),
         cmocka_unit_test_setup_teardown(host_memory_bounds_the_process_beside_its_arena,

@@ -12,9 +12,10 @@
 #include "device/disk/disk_internal.h"
 
 enum {
-    COPY = 8 << 20,  /* bytes, */
-    LEAST = 1 << 20, /* or fewer on a slow disk */
-    N_STRETCHES = 4, /* that have to agree */
+    MOST_COPY =
+        64 << 20, /* bytes: with fewer the queue of a disk that answers late is hardly full; */
+    LEAST_COPY = 1 << 20, /* on a slow disk they would take too long */
+    N_STRETCHES = 4,      /* that have to agree */
 };
 #define MOST_MEMORY ((int64_t)256 << 20) /* more than processors have of cache */
 #define AGREE       1.05
@@ -139,18 +140,26 @@ static enum status measure(struct course *c, struct disk_rates *out)
     return OK;
 }
 
+/* As large as those of programs, which are of a block's weights or states, where a stretch has time
+ * for several and the file has room. */
+static int64_t copy_bytes(const struct disk_rates *moment, int64_t n_file)
+{
+    double in_time = MIN(moment->written * STRETCH_S / 2, (double)MOST_COPY);
+    int64_t n_bytes = MIN((int64_t)in_time, n_file / 8) / LEAST_COPY * LEAST_COPY;
+    return MAX(n_bytes, (int64_t)LEAST_COPY);
+}
+
 enum status disk_measure_long(struct disk *d, int64_t n_bytes, struct disk_rates *rates)
 {
-    struct course c = {.copy_bytes = COPY};
+    struct course c = {0};
     struct device_room room;
     disk_room(d, &room);
-    int64_t n_file = MIN(MIN(n_bytes, DISK_MEASURED_MOST), room.free_bytes / 4) / COPY * COPY;
-    int64_t n_memory = MAX(MIN(n_file / 8, MOST_MEMORY) / COPY * COPY, (int64_t)COPY);
-    if (n_file < 2 * (int64_t)COPY || rates->written <= 0)
+    int64_t n_file = MIN(MIN(n_bytes, DISK_MEASURED_MOST), room.free_bytes / 4);
+    if (n_file < 16 * (int64_t)LEAST_COPY || rates->written <= 0)
         return OK;
-    if (rates->written * STRETCH_S < COPY)
-        c.copy_bytes = LEAST;
-    TRY(disk_trial_open(&c.trial, d, n_file, n_memory));
+    c.copy_bytes = copy_bytes(rates, n_file);
+    int64_t n_memory = MIN(n_file / 8, MOST_MEMORY) / c.copy_bytes * c.copy_bytes;
+    TRY(disk_trial_open(&c.trial, d, n_file / c.copy_bytes * c.copy_bytes, n_memory));
     enum status status = measure(&c, rates);
     disk_trial_close(&c.trial);
     return status;
