@@ -51,28 +51,35 @@ run_build() {
     return $rc
 }
 
-# One test program and its seconds at most: a line to the screen, the rest to a log.
+# One test program with its arguments and its seconds at most: a line to the screen, the rest to a log.
 test_one() {
-    local t=$1 start=$SECONDS rc result log=$build/$1.log
-    timeout "$2" "$build/$t" >"$log" 2>&1
+    local t=$1 start=$SECONDS rc result log=$build/${1// /.}.log
+    log=${log:0:200}
+    # shellcheck disable=SC2086 # a program and its arguments are words
+    timeout "$2" "$build"/$t >"$log" 2>&1
     rc=$?
     case $rc in
     0) result=passed ;;
     77) result=skipped ;;
     *) result="FAILED ($rc)" ;;
     esac
-    echo "test $t: $result, $((SECONDS - start)) s"
+    echo "test ${t:0:100}: $result, $((SECONDS - start)) s"
     [ $rc -eq 0 ] || [ $rc -eq 77 ] || { grep -vE '^\[ *(RUN|OK)' "$log" | cut -c1-260 | head -40; return 1; }
 }
 
-# Tests that measure memory or time have the GPU to themselves; the others run side by side.
+# Tests that measure memory or time have the GPU to themselves; the others run side by side, the laws in several parts.
 run_test() {
     local failed=0 t most alone='cuda_test_cuda_errors cuda_test_cuda_memory cuda_test_cuda_timing'
+    rm -f "$build"/cuda_test_*.log
     for t in $alone; do test_one "$t" "$(seconds "${TEST_SECONDS:-150}")" || failed=1; done
     export build && export -f test_one
     most=$(seconds "${TEST_SECONDS:-150}")
-    cuda_tests | grep -vxF "${alone// /$'\n'}" | xargs -P 6 -I{} bash -c "test_one {} $most" || failed=1
-    for t in $(cuda_tests); do echo "== $t"; cat "$build/$t.log"; done >"$logs/tests.log"
+    {
+        # shellcheck disable=SC2086 # words
+        printf 'cuda_test_cuda_laws %s\n' $law_groups
+        cuda_tests | grep -vxF "${alone// /$'\n'}" | grep -vx cuda_test_cuda_laws
+    } | xargs -P 8 -d '\n' -I{} bash -c "test_one '{}' $most" || failed=1
+    for t in "$build"/cuda_test_*.log; do echo "== $t"; cat "$t"; done >"$logs/tests.log"
     return $failed
 }
 

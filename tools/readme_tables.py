@@ -130,6 +130,8 @@ WORKLOADS = {
     "lora-8b-nf4-16gib": "the same on NF4 weights, in 16 GiB",
     "lora-8b-nf4-8gib": "in 8 GiB",
     "lora-8b-nf4-6gib": "in 6 GiB",
+    "lora-70b-nf4-40gib": "Llama 70B shape on NF4 weights, r 16, in 40 GiB",
+    "lora-70b-nf4-24gib": "in 24 GiB, weights on the host",
 }
 
 

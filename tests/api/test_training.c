@@ -1,11 +1,16 @@
 /* What holds of every training run, whatever its keys: seen from outside, as tests/keys sees what
  * each key does. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -236,6 +241,43 @@ static void what_is_left_is_reckoned_from_the_steps_so_far(void **state)
     assert_true(t.steps[t.n_steps - 1].eta_s <= 0);
 }
 
+/* Pauses the run in this folder after its first step, for a while. */
+static void *pause_for_a_while(void *folder)
+{
+    const struct timespec moment = {0, 1000 * 1000}, pause = {0, 600 * 1000 * 1000};
+    char path[4096];
+    struct stat found;
+    (void)snprintf(path, sizeof(path), "%s/checkpoint-1", (const char *)folder);
+    for (int i = 0; i < 20000 && stat(path, &found) != 0; i++)
+        (void)nanosleep(&moment, NULL);
+    (void)snprintf(path, sizeof(path), "%s/PAUSE", (const char *)folder);
+    FILE *f = fopen(path, "w");
+    if (f)
+        (void)fclose(f);
+    (void)nanosleep(&pause, NULL);
+    (void)unlink(path);
+    return NULL;
+}
+
+/* Waiting is not training: what is left takes what the steps took, without the pause between. */
+static void a_pause_is_no_part_of_what_is_left(void **state)
+{
+    (void)state;
+    struct trial t;
+    struct snug_train_result r;
+    pthread_t other;
+    char folder[4096];
+    const char *setting = trial_path("output_dir", "paused");
+    (void)snprintf(folder, sizeof(folder), "%s", strchr(setting, '=') + 1);
+    assert_int_equal(pthread_create(&other, NULL, pause_for_a_while, folder), 0);
+    struct snug_run *run = trial_train_open(
+        &t, OVERRIDES(setting, "max_steps=20", "save_strategy=steps", "save_steps=1"));
+    assert_int_equal(pthread_join(other, NULL), 0);
+    snug_run_result(run, &r);
+    assert_true(t.steps[18].eta_s * 19 < r.seconds); /* the pause is in that */
+    trial_close(run);
+}
+
 /* Data of one sequence is an epoch a step. */
 static void epochs_are_counted_in_passes_over_the_data(void **state)
 {
@@ -266,7 +308,7 @@ static void a_loss_that_is_not_finite_ends_the_run_with_advice(void **state)
 {
     (void)state;
     REFUSED("Lower learning_rate (1000)", "optim=sgd", "learning_rate=1000", "max_grad_norm=0",
-            "weight_decay=1000", "max_steps=60");
+            "weight_decay=1000", "max_steps=20");
 }
 
 static int begin(void **state)
@@ -297,6 +339,7 @@ int main(void)
         cmocka_unit_test(evaluations_change_no_step),
         cmocka_unit_test(the_result_sums_up_the_steps),
         cmocka_unit_test(what_is_left_is_reckoned_from_the_steps_so_far),
+        cmocka_unit_test(a_pause_is_no_part_of_what_is_left),
         cmocka_unit_test(epochs_are_counted_in_passes_over_the_data),
         cmocka_unit_test(steps_that_overflow_are_counted),
         cmocka_unit_test(a_loss_that_is_not_finite_ends_the_run_with_advice),
