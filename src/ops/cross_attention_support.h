@@ -49,7 +49,10 @@ struct cross_dims {
 static inline struct cross_dims cross_dims_of(const struct op_call *c, int i_q)
 {
     const struct shape *q = &c->in[i_q].shape, *kv = &c->in[i_q + 1].shape;
-    struct cross_dims d = {.batch = q->dim[0], .n_queries = q->dim[1], .n_keys = kv->dim[1]};
+    struct cross_dims d;
+    d.batch = q->dim[0];
+    d.n_queries = q->dim[1];
+    d.n_keys = kv->dim[1];
     d.heads = call_int(c, QKV_HEADS);
     d.kv_heads = call_int(c, QKV_KV_HEADS) ? call_int(c, QKV_KV_HEADS) : d.heads;
     d.head_dim = call_int(c, QKV_HEAD_DIM);
