@@ -88,7 +88,7 @@ run_test() {
 # out of it they compare bit for bit; initcheck is not asked about copies, as it does not see what TMA stores.
 # Checkers are slow: the ops of products, convolutions and attention have processes of their own, the others share some; racecheck
 # sees every kernel once, and of training in bf16 two steps, the second over what the first has updated.
-slow_ops='conv_grad_weight conv_grad_input conv linear_cross_entropy_grad linear_cross_entropy attention_grad linear_grad_weight linear_grad_input attention linear'
+slow_ops='conv_grad_weight conv_grad_input conv linear_cross_entropy_grad linear_cross_entropy attention_grad cross_attention_grad linear_grad_weight linear_grad_input attention cross_attention linear'
 other_ops=$(sed -n 's/^OP(\([a-z_0-9]*\),.*/\1/p' src/graph/ops.def | grep -vxF "${slow_ops// /$'\n'}")
 # shellcheck disable=SC2086 # words
 law_groups="$slow_ops $(echo "$other_ops" | paste -s -d ',,,,,,,\n')"

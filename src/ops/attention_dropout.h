@@ -5,7 +5,8 @@
  * Pairs of query i and key j are drawn for by squares of 16 x 16. A square takes 32 draws of four
  * words; a draw serves eight pairs with 16 bits each:
  *
- *     square  = ((b H + h) S + i / 16) S + j / 16                S = T / 16, rounded up
+ *     square  = ((b H + h) S + i / 16) S + j / 16                S = T / 16, rounded up; of two
+ *                                                                sequences T is the longer one's
  *     draw    = philox of 7 rounds (key        = rng[0],
  *                                   counter_hi = rng[1] * 2^20 + seed,
  *                                   counter_lo = 32 square + 4 (i % 8) + j % 8 / 2)
@@ -43,21 +44,29 @@ struct attention_dropout {
     float kept;         /* 1 - p: what is kept is divided by it */
 };
 
-/* Of a call of attention or its gradient; the random state is input i_rng. */
-static inline struct attention_dropout attention_dropout_of(const struct op_call *c, int i_rng,
-                                                            int64_t n_tokens)
+/* Of a call that drops by attribute i_dropout, with the seed behind it; the random state is input
+ * i_rng. */
+static inline struct attention_dropout attention_dropout_by(const struct op_call *c, int i_rng,
+                                                            int i_dropout, int64_t n_tokens)
 {
     struct attention_dropout d = {NULL, 0, 0, 0, 1.0f};
-    double p = call_float(c, ATTENTION_DROPOUT), parts = floor(p * 65536.0 + 0.5);
+    double p = call_float(c, i_dropout), parts = floor(p * 65536.0 + 0.5);
     if (!call_has(c, i_rng) || parts < 1.0)
         return d;
     parts = parts > 65535.0 ? 65535.0 : parts;
     d.rng = (const int64_t *)c->in[i_rng].data;
-    d.seed = (int32_t)call_int(c, ATTENTION_SEED);
+    d.seed = (int32_t)call_int(c, i_dropout + 1);
     d.side = (int32_t)((n_tokens + DROPOUT_SQUARE - 1) / DROPOUT_SQUARE);
     d.threshold = (uint32_t)parts << 16;
     d.kept = (float)(1.0 - p);
     return d;
+}
+
+/* Of a call of attention or its gradient. */
+static inline struct attention_dropout attention_dropout_of(const struct op_call *c, int i_rng,
+                                                            int64_t n_tokens)
+{
+    return attention_dropout_by(c, i_rng, ATTENTION_DROPOUT, n_tokens);
 }
 
 /* The square of row `head` = b H + h that holds query i and key j. */

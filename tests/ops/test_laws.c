@@ -274,7 +274,8 @@ static void compare_output(const struct law_case *c, int o, const struct tensor 
 static double tolerance_of(const struct law_case *c)
 {
     bool rounds = c->def->workspace_is_logits || c->op == OP_attention ||
-                  c->op == OP_attention_grad || c->op == OP_attention_cached;
+                  c->op == OP_attention_grad || c->op == OP_attention_cached ||
+                  c->op == OP_cross_attention || c->op == OP_cross_attention_grad;
     bool bf16 = c->sample.in[0].dtype == DTYPE_BF16;
     return rounds && bf16 ? fmax(c->tolerance, 1.0 / 128) : c->tolerance;
 }

@@ -119,7 +119,8 @@ static void networks_train_as_pytorch_trains_them(void **state)
                  {"lstm", "per_device_train_batch_size=6", 0.002},
                  {"plain_cnn", "per_device_train_batch_size=6", 0.05},
                  {"sequences", "per_device_train_batch_size=4", 0.05},
-                 {"graphs", "per_device_train_batch_size=4", 0.05}};
+                 {"graphs", "per_device_train_batch_size=4", 0.05},
+                 {"masked", "per_device_train_batch_size=5", 0.05}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct network_run x;

@@ -31,9 +31,45 @@ value_id module_attention(struct writer *w, const char *name, value_id x, int64_
     return x;
 }
 
+value_id module_cross_attention(struct writer *w, value_id x, value_id from, value_id mask,
+                                const struct cross_layer *l)
+{
+    int64_t d = writer_channels(w, x);
+    bool drops = w->r->purpose == MODEL_TRAIN && l->dropout > 0;
+    value_id q = module_linear(w, "q", x, d);
+    const value_id parts[] = {module_linear(w, "k", from, d), module_linear(w, "v", from, d)};
+    value_id in[4] = {q, writer_concat(w, parts, 2, 2), mask, VALUE_NONE};
+    const struct attr_set attrs[] = {{.name = "heads", .i = l->heads},
+                                     {.name = "head_dim", .i = d / l->heads},
+                                     {.name = "dropout", .f = l->dropout},
+                                     {.name = "seed", .i = w->n_dropouts + 1}};
+    if (drops) {
+        in[3] = writer_random_state(w);
+        w->n_dropouts++;
+    }
+    x = build(w->b, OP_cross_attention, in,
+              drops                ? 4
+              : mask != VALUE_NONE ? 3
+                                   : 2,
+              attrs, drops ? 4 : 2);
+    return module_linear(w, "out", x, d);
+}
+
+static value_id attend_masked(struct writer *w, value_id x, const struct encoder_layer *l)
+{
+    const struct cross_layer cross = {l->heads, l->dropout};
+    const char *before = writer_enter(w, "attn");
+    if (w->b->status != OK)
+        return VALUE_NONE;
+    value_id mask = writer_mask(w, l->mask, build_shape(w->b, x)->dim[1]);
+    x = module_cross_attention(w, x, x, mask, &cross);
+    w->prefix = before;
+    return x;
+}
+
 static value_id attend(struct writer *w, value_id x, const struct encoder_layer *l)
 {
-    x = module_attention(w, "attn", x, l->heads, l->dropout);
+    x = l->mask ? attend_masked(w, x, l) : module_attention(w, "attn", x, l->heads, l->dropout);
     return writer_dropout(w, x, l->dropout, false);
 }
 

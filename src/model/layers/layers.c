@@ -106,6 +106,7 @@ static enum status set_name(const struct layer_reader *r, struct keys *k, int i,
     if (name && !is_name(name))
         KEYS_FAIL(k, "name", ERR_CONFIG,
                   "key '%sname' is '%s'; a name is letters, digits and underscores", k->path, name);
+    l->is_named = name != NULL;
     l->name = name ? pool_strdup(r->pool, name) : pool_printf(r->pool, "%d", i);
     return l->name ? OK : pool_status(r->pool);
 }
@@ -237,6 +238,8 @@ static value_id write_layer(struct writer *w, const struct layer *l, value_id x)
     value_id y = w->b->status == OK ? l->def->write(w, l, x) : VALUE_NONE;
     if (w->b->status != OK && !w->failed)
         w->failed = l;
+    if (l->is_named)
+        writer_name(w, l->name, y);
     w->prefix = before;
     return y;
 }

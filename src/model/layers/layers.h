@@ -23,6 +23,7 @@ extern "C" {
 struct layer {
     const struct layer_def *def;
     const char *name; /* in the names of its parameters: as given, or its place in the list */
+    bool is_named;    /* as given: others may read what it makes by its name */
     const char *path; /* "layers.3": where it is in the config */
     void *own;        /* what its kind keeps */
 };

@@ -29,6 +29,7 @@ struct encoder_layer {
     int64_t heads, hidden; /* of attention; of the feed-forward network */
     double dropout;        /* of probabilities, of what is added, inside the feed-forward network */
     bool norms_first;      /* norms before what is added to x, else after the sum */
+    const char *mask;      /* the input that says which steps are padding; NULL: none is */
 };
 value_id module_encoder(struct writer *w, const char *name, value_id x,
                         const struct encoder_layer *l);
@@ -36,6 +37,15 @@ value_id module_encoder(struct writer *w, const char *name, value_id x,
 /* The first half of it alone: x [B, T, d], heads of d / heads channels each. */
 value_id module_attention(struct writer *w, const char *name, value_id x, int64_t heads,
                           double dropout);
+
+/* Attention of x [B, T, d] to `from` [B, S, c], which may be x itself; mask i32 [B, S] is 0 where a
+ * step of `from` is padding (VALUE_NONE: none is). Parameters as module_attention's. */
+struct cross_layer {
+    int64_t heads;
+    double dropout;
+};
+value_id module_cross_attention(struct writer *w, value_id x, value_id from, value_id mask,
+                                const struct cross_layer *l);
 
 /* A recurrent network over the steps of x [B, T, C] -> [B, T, hidden]; twice as wide where it is
  * walked both ways. Parameters as PyTorch's nn.LSTM and nn.GRU have them. */

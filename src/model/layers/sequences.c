@@ -79,7 +79,16 @@ const struct layer_def layer_def_state_space = {.name = "state_space",
                                                 .parse = parse_state_space,
                                                 .write = write_state_space};
 
-/* ---- attention, encoder ---------------------------------------------------------------------- */
+/* ---- attention, encoder, cross_attention ----------------------------------------------------- */
+
+/* A name in the pool, NULL where the key is not there. */
+static enum status parse_name(const struct layer_reader *r, struct keys *k, const char *key,
+                              const char **out)
+{
+    const char *name = keys_text(k, key, NULL);
+    *out = name ? pool_strdup(r->pool, name) : NULL;
+    return *out || !name ? OK : pool_status(r->pool);
+}
 
 static enum status parse_encoder(const struct layer_reader *r, struct keys *k, struct layer *l)
 {
@@ -87,6 +96,7 @@ static enum status parse_encoder(const struct layer_reader *r, struct keys *k, s
     TRY(layer_own(r, l, &own, sizeof(*own)));
     own->heads = keys_int(k, "heads", KEYS_REQUIRED_INT, 1, 1 << 16);
     own->dropout = keys_float(k, "dropout", 0, 0, 0.999);
+    TRY(parse_name(r, k, "mask", &own->mask));
     if (strcmp(l->def->name, "attention") == 0)
         return OK;
     own->hidden = keys_int(k, "hidden", KEYS_REQUIRED_INT, 1, 1 << 24);
@@ -99,7 +109,10 @@ static value_id write_attention(struct writer *w, const struct layer *l, value_i
     const struct encoder_layer *own = l->own;
     if (!need_sequence(w, x) || !need_heads(w, x, own->heads))
         return VALUE_NONE;
-    return module_attention(w, "", x, own->heads, own->dropout);
+    if (!own->mask)
+        return module_attention(w, "", x, own->heads, own->dropout);
+    value_id mask = writer_mask(w, own->mask, build_shape(w->b, x)->dim[1]);
+    return module_cross_attention(w, x, x, mask, &(struct cross_layer){own->heads, own->dropout});
 }
 
 static value_id write_encoder(struct writer *w, const struct layer *l, value_id x)
@@ -117,6 +130,62 @@ const struct layer_def layer_def_attention = {.name = "attention",
                                               .write = write_attention};
 const struct layer_def layer_def_encoder = {
     .name = "encoder", .starts_block = true, .parse = parse_encoder, .write = write_encoder};
+
+struct cross {
+    struct cross_layer layer;
+    const char *from, *mask; /* mask NULL: nothing is padding */
+};
+
+static enum status parse_cross(const struct layer_reader *r, struct keys *k, struct layer *l)
+{
+    struct cross *own;
+    TRY(layer_own(r, l, &own, sizeof(*own)));
+    own->layer.heads = keys_int(k, "heads", KEYS_REQUIRED_INT, 1, 1 << 16);
+    own->layer.dropout = keys_float(k, "dropout", 0, 0, 0.999);
+    TRY(parse_name(r, k, "from", &own->from));
+    if (!own->from)
+        KEYS_FAIL(k, "from", ERR_CONFIG,
+                  "key '%sfrom' is missing: the input, or the name of an earlier layer, that keys "
+                  "and values come from",
+                  k->path);
+    return parse_name(r, k, "mask", &own->mask);
+}
+
+/* What keys and values are made from. */
+static value_id cross_source(struct writer *w, const struct cross *own)
+{
+    value_id from = writer_find_named(w, own->from);
+    if (from == VALUE_NONE)
+        w->b->status =
+            FAIL(ERR_CONFIG,
+                 "'%s' is none of the network's inputs, and no layer before this one has "
+                 "that name",
+                 own->from);
+    return from;
+}
+
+static value_id write_cross(struct writer *w, const struct layer *l, value_id x)
+{
+    const struct cross *own = l->own;
+    char is[SHAPE_TEXT];
+    value_id mask = VALUE_NONE, from = cross_source(w, own);
+    if (w->b->status != OK || !need_sequence(w, x) || !need_heads(w, x, own->layer.heads))
+        return VALUE_NONE;
+    const struct shape *shape = build_shape(w->b, from);
+    if (shape->rank != 3 || shape->dim[0] != build_shape(w->b, x)->dim[0]) {
+        w->b->status = FAIL(ERR_CONFIG,
+                            "'%s' is %s; keys and values come from a sequence, [batch, steps, "
+                            "channels], of the same samples",
+                            own->from, shape_text(is, shape));
+        return VALUE_NONE;
+    }
+    if (own->mask)
+        mask = writer_mask(w, own->mask, shape->dim[1]);
+    return module_cross_attention(w, x, from, mask, &own->layer);
+}
+
+const struct layer_def layer_def_cross_attention = {
+    .name = "cross_attention", .starts_block = true, .parse = parse_cross, .write = write_cross};
 
 /* ---- graph_attention ------------------------------------------------------------------------- */
 

@@ -77,6 +77,51 @@ value_id writer_input(struct writer *w, const struct model_field *f)
     return w->values[w->n_fields++];
 }
 
+/* Numbers of a mask are labels of two classes: anything else in the data is told as such. */
+value_id writer_mask(struct writer *w, const char *name, int64_t n_steps)
+{
+    const struct model_field mask = {.name = name, .shape = shape_of(1, n_steps), .n_classes = 2};
+    char is[SHAPE_TEXT];
+    for (int i = 0; i < w->n_fields && w->b->status == OK; i++) {
+        const struct model_field *f = &w->fields[i];
+        if (strcmp(f->name, name) != 0)
+            continue;
+        if (f->is_target || f->n_classes != 2)
+            w->b->status = FAIL(ERR_CONFIG,
+                                "mask '%s' is the name of another tensor of the samples: leave it "
+                                "out of inputs, as masks are named by the layers that read them, "
+                                "or choose another name",
+                                name);
+        else if (!shape_equal(&f->shape, &mask.shape))
+            w->b->status = FAIL(ERR_CONFIG,
+                                "mask '%s' has the shape %s where it was named before, and these "
+                                "are %lld steps: sequences of other lengths need a mask of their "
+                                "own",
+                                name, shape_text(is, &f->shape), (long long)n_steps);
+    }
+    return w->b->status == OK ? writer_input(w, &mask) : VALUE_NONE;
+}
+
+void writer_name(struct writer *w, const char *name, value_id x)
+{
+    struct named_value *named;
+    if (w->b->status == OK)
+        w->b->status = pool_try(&w->b->g->pool, &named, sizeof(*named));
+    if (w->b->status != OK)
+        return;
+    *named = (struct named_value){name, x, w->named};
+    w->named = named;
+}
+
+value_id writer_find_named(const struct writer *w, const char *name)
+{
+    for (const struct named_value *n = w->named; n; n = n->before) {
+        if (strcmp(n->name, name) == 0)
+            return n->value;
+    }
+    return writer_find(w, name);
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 void writer_start_block(struct writer *w)

@@ -29,6 +29,13 @@ enum { WRITER_MOST_FIELDS = 15 }; /* of a batch, beside which samples count */
 
 struct layer;
 
+/* In the graph's pool. */
+struct named_value {
+    const char *name;
+    value_id value;
+    struct named_value *before;
+};
+
 struct writer {
     struct builder *b;
     const struct model_request *r;
@@ -38,6 +45,7 @@ struct writer {
     struct model_field fields[WRITER_MOST_FIELDS]; /* inputs made so far */
     value_id values[WRITER_MOST_FIELDS];
     int n_fields;
+    struct named_value *named; /* what layers with names have made so far, the last first */
     value_id tables[WRITER_MOST_TABLES];
     int n_tables;
     value_id valid; /* f32 [B]: 1 for samples that count; VALUE_NONE: no loss yet */
@@ -68,6 +76,14 @@ enum status writer_facts(const struct writer *w, struct model *m) MUST_CHECK;
 value_id writer_input(struct writer *w, const struct model_field *f);
 /* The input of that name; VALUE_NONE: there is none. */
 value_id writer_find(const struct writer *w, const char *name);
+/* Which steps of a sequence of n_steps are padding: i32 [B, n_steps], 0 where one is. It comes with
+ * the batch as `name`, which must be no other input's. */
+value_id writer_mask(struct writer *w, const char *name, int64_t n_steps);
+
+/* What a layer of that name has made; of several the last that was written. */
+void writer_name(struct writer *w, const char *name, value_id x);
+/* An input, or what a layer has made; VALUE_NONE: neither has the name. */
+value_id writer_find_named(const struct writer *w, const char *name);
 
 /* From here on nodes belong to a new block. */
 void writer_start_block(struct writer *w);

@@ -1,5 +1,5 @@
 /* attention_grad.c: the gradient of softmax attention, from the saved output and log-sum-exp: the
- * kernel list and the plain reference. The tiled kernel is in attention_grad_tiles.c. */
+ * kernel list and the plain reference. The tiles are attention_grad_tiles.c's. */
 #include <math.h>
 #include <string.h>
 
@@ -75,8 +75,52 @@ static enum status reference(const struct kernel_ctx *x, const struct op_call *c
     return OK;
 }
 
+/* ---- by tiles -------------------------------------------------------------------------------- */
+
+static struct attention_grad grad_of(const struct op_call *c)
+{
+    struct qkv_dims d = qkv_dims_of(c, 1);
+    struct head_layout packed = {
+        .t = &c->in[1], .gradient = &c->out[0], .n_rows = d.n_tokens, .width = d.width};
+    struct attention_grad g = {
+        .batch = d.batch,
+        .heads = d.heads,
+        .kv_heads = d.kv_heads,
+        .head_dim = d.head_dim,
+        .q = packed,
+        .k = packed,
+        .v = packed,
+        .out = {&c->in[2], &c->in[0], d.n_tokens, d.heads * d.head_dim, 0},
+        .lse = c->in[3].data,
+        .positions = call_has(c, 5) ? c->in[5].data : NULL,
+        .mask = {.causal = call_bool(c, ATTENTION_CAUSAL),
+                 .window = call_int(c, ATTENTION_WINDOW),
+                 .block = call_int(c, ATTENTION_BLOCK),
+                 .n_keys = d.n_tokens},
+        .scale = (float)attention_scale(c, ATTENTION_SCALE, &d),
+        .cap = (float)call_float(c, ATTENTION_CAP),
+        .dropout = attention_dropout_of(c, 4, d.n_tokens),
+    };
+    g.k.at = d.heads * d.head_dim;
+    g.v.at = (d.heads + d.kv_heads) * d.head_dim;
+    return g;
+}
+
+static int64_t tiles_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    struct attention_grad g = grad_of(c);
+    return cpu_attention_grad_bytes(&g, env);
+}
+
+static enum status tiles(const struct kernel_ctx *x, const struct op_call *c)
+{
+    struct attention_grad g = grad_of(c);
+    cpu_attention_grad(x, &g);
+    return OK;
+}
+
 const struct kernel cpu_kernels_attention_grad[] = {
-    {"tiles", cpu_declines_f64, cpu_attention_grad_workspace, cpu_attention_grad},
+    {"tiles", cpu_declines_f64, tiles_workspace, tiles},
     {"reference", NULL, reference_workspace, reference},
     KERNEL_END,
 };

@@ -3,7 +3,9 @@
  * For each tile of keys: load it once, transpose the keys; for each tile of the block's queries
  * that sees it: scores, under their cap where there is one, then the running maximum m and sum l of
  * each query are brought up to date (what was summed under an older maximum is scaled by exp(old m
- * - new m)), then out += p v, where some of p is dropped.
+ * - new m)), then out += p v, where some of p is dropped. Keys that are padding are loaded as zeros
+ * and have no weight; tiles of nothing else are left out, so that a query that meets a tile sees
+ * some key of it.
  */
 #include "device/cpu/attention/attention_tiles.h"
 
@@ -120,6 +122,7 @@ static void meet(const struct attention_job *job, const struct tile_math *math,
             int64_t first = MAX(mask_first(&job->mask, p + row) - k, 0);
             int64_t last = MIN(mask_last(&job->mask, p + row) + 1 - k, n_k);
             tile_cap(s->scores + row * CPU_TILE, seen, job->cap);
+            tile_pad(s->scores + row * CPU_TILE, &job->mask, k, seen, -INFINITY);
             soften(s->scores + row * CPU_TILE, first, last, seen, s->top + r + strip + row,
                    s->sum + r + strip + row, out + row * width, width);
             if (drops)
@@ -133,14 +136,15 @@ static void finish(const struct attention_job *job, const struct scratch *s, int
 {
     int64_t width = tile_width(job->head_dim);
     for (int64_t row = 0; row < n; row++) {
-        float *out = s->out + row * width, factor = 1.0f / s->sum[row];
+        bool saw_none = s->sum[row] == 0.0f; /* all its keys are padding */
+        float *out = s->out + row * width, factor = saw_none ? 0.0f : 1.0f / s->sum[row];
 #pragma omp simd
         for (int64_t e = 0; e < job->head_dim; e++)
             out[e] *= factor;
         cpu_store_f32(job->out->data, job->out->dtype, job->out_first + (i + row) * job->out_stride,
                       out, job->head_dim);
         if (job->lse)
-            job->lse[i + row] = s->top[row] + logf(s->sum[row]);
+            job->lse[i + row] = saw_none ? 0.0f : s->top[row] + logf(s->sum[row]);
     }
 }
 
@@ -170,8 +174,12 @@ void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, 
         math->enter();
     for (int64_t k = begin; k < end; k += CPU_TILE) {
         int64_t n_k = MIN(end - k, CPU_TILE);
+        if (!mask_has_key(&job->mask, k, n_k))
+            continue;
         tile_load(s.k, &job->k, k, n_k, CPU_TILE, job->head_dim);
         tile_load(s.v, &job->v, k, n_k, n_k, job->head_dim);
+        tile_blank(s.k, &job->mask, k, n_k, job->head_dim);
+        tile_blank(s.v, &job->mask, k, n_k, job->head_dim);
         tile_transpose(s.k_across, s.k, job->head_dim);
         for (int64_t r = 0; r < n; r += CPU_TILE) {
             int64_t n_q = MIN(n - r, CPU_TILE);

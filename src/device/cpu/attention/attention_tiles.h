@@ -42,7 +42,18 @@ struct attention_mask {
     int64_t block;  /* the window consists of whole blocks; 0: of tokens */
     int64_t n_keys;
     const int32_t *positions; /* of the row's tokens in their samples; NULL: it is one sample */
+    const int32_t *keys;      /* of each key: 0 says that it is padding; NULL: none is */
 };
+
+/* Is any of keys k .. k + n_k more than padding? */
+static inline bool mask_has_key(const struct attention_mask *m, int64_t k, int64_t n_k)
+{
+    for (int64_t j = k; m->keys && j < k + n_k; j++) {
+        if (m->keys[j])
+            return true;
+    }
+    return !m->keys && n_k > 0;
+}
 
 static inline int64_t mask_first(const struct attention_mask *m, int64_t p)
 {
@@ -91,6 +102,30 @@ static inline void tile_load(float *dst, const struct head_rows *src, int64_t i,
         memset(dst + r * width + head_dim, 0, (size_t)(width - head_dim) * sizeof(float));
     }
     memset(dst + n * width, 0, (size_t)((n_padded - n) * width) * sizeof(float));
+}
+
+/* Rows of a tile of keys or values from k on that are padding become 0: what they hold may not even
+ * be a number, and products must not meet it. */
+static inline void tile_blank(float *tile, const struct attention_mask *m, int64_t k, int64_t n_k,
+                              int64_t head_dim)
+{
+    int64_t width = tile_width(head_dim);
+    for (int64_t r = 0; m->keys && r < n_k; r++) {
+        if (!m->keys[k + r])
+            memset(tile + r * width, 0, (size_t)width * sizeof(float));
+    }
+}
+
+/* Numbers of a query's row for keys k .. k + n_k: those of padding become `x`. */
+static inline void tile_pad(float *row, const struct attention_mask *m, int64_t k, int64_t n_k,
+                            float x)
+{
+    if (!m->keys)
+        return;
+    const int32_t *keys = m->keys + k;
+#pragma omp simd
+    for (int64_t j = 0; j < n_k; j++)
+        row[j] = keys[j] ? row[j] : x;
 }
 
 /* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. dst has room for head_dim rounded up
@@ -150,9 +185,30 @@ int64_t cpu_attention_scratch(int64_t head_dim);
 /* Queries i .. i + n of a job, n <= CPU_QUERIES. */
 void cpu_attention_block(const struct attention_job *job, int64_t i, int64_t n, float *scratch);
 
-/* The gradient kernel (attention_grad_tiles.c), listed in attention_grad.c. */
-int64_t cpu_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env);
-enum status cpu_attention_grad(const struct kernel_ctx *x, const struct op_call *c);
+/* ---- the gradient (attention_grad_tiles.c) --------------------------------------------------- */
+
+/* Heads of head_dim elements that lie side by side in rows, from element `at` of a row on; a batch
+ * entry has n_rows of them. The gradient lies as the numbers do. */
+struct head_layout {
+    const struct tensor *t, *gradient;
+    int64_t n_rows, width, at;
+};
+
+/* A call of a gradient. */
+struct attention_grad {
+    int64_t batch, heads, kv_heads, head_dim;
+    struct head_layout q, k, v;
+    struct head_layout out;     /* its gradient is dout */
+    const float *lse;           /* [batch, heads, queries] */
+    const int32_t *positions;   /* [batch, queries], or NULL */
+    const int32_t *keys;        /* [batch, keys]: 0 is padding; or NULL */
+    struct attention_mask mask; /* of all batch entries: without positions and keys */
+    float scale, cap;           /* cap 0: none */
+    struct attention_dropout dropout;
+};
+
+int64_t cpu_attention_grad_bytes(const struct attention_grad *g, const struct kernel_env *env);
+void cpu_attention_grad(const struct kernel_ctx *x, const struct attention_grad *g);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "device/cuda/declared/declared.h"
 #include "device/cuda/declared/sums.h"
 #include "device/device.h"
+#include "ops/cross_attention_support.h"
 #include "ops/layer_support.h"
 
 /* ---- our kernels ----------------------------------------------------------------------------- */
@@ -88,6 +89,42 @@ const char *cuda_attention_cached_declines(const struct op_call *c, const struct
     if (d.batch * d.n_tokens > INT32_MAX / d.heads)
         return "more blocks than a launch has";
     return cuda_declines_f64(c, env);
+}
+
+/* ---- between two sequences ------------------------------------------------------------------- */
+
+static struct cross_dims cross_of(const struct op_call *c)
+{
+    return cross_dims_of(c, c->op == OP_cross_attention_grad ? CROSS_GRAD_Q : CROSS_Q);
+}
+
+/* Grids are one-dimensional, with a block for a query or a key at most, and places are ints. */
+const char *cuda_cross_attention_declines(const struct op_call *c, const struct kernel_env *env)
+{
+    struct cross_dims d = cross_of(c);
+    int64_t longest = MAX(d.n_queries, d.n_keys);
+    if (d.head_dim > PLAIN_MAX_HEAD_DIM)
+        return "takes head_dim up to 4096";
+    if (longest > (1 << 30) || d.batch > (1 << 30) || d.heads > (1 << 20))
+        return "too many tokens, sequences or heads";
+    if (longest > 0 && d.batch * d.heads > INT32_MAX / longest)
+        return "more blocks than a launch has";
+    return cuda_declines_f64(c, env);
+}
+
+const char *cuda_cross_attention_tiles_declines(const struct op_call *c,
+                                                const struct kernel_env *env)
+{
+    if (cross_of(c).head_dim > CROSS_TILES_MAX_HEAD_DIM)
+        return "takes head_dim up to 128";
+    return cuda_cross_attention_declines(c, env);
+}
+
+/* delta, one f32 per query and head. */
+int64_t cuda_cross_attention_grad_workspace(const struct op_call *c, const struct kernel_env *env)
+{
+    (void)env;
+    return shape_elems(&c->in[CROSS_GRAD_LSE].shape) * (int64_t)sizeof(float);
 }
 
 /* ---- cuDNN's --------------------------------------------------------------------------------- */

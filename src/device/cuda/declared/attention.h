@@ -15,6 +15,7 @@ enum {
     PLAIN_MAX_HEAD_DIM = 4096,
     TILES_MAX_HEAD_DIM = 256,
     TILES_GRAD_ANY_HEAD_DIM = 128, /* of the gradient of any call */
+    CROSS_TILES_MAX_HEAD_DIM = 128,
 };
 
 /* The shape of a call of attention or attention_grad, as cuDNN sees it. */

@@ -61,8 +61,10 @@ kernel_workspace cuda_edges_workspace, cuda_scan_grad_workspace;
 
 /* attention.c */
 kernel_declines cuda_attention_cudnn_declines, cuda_attention_tensor_cores_declines,
-    cuda_attention_tiles_declines, cuda_attention_plain_declines, cuda_attention_cached_declines;
-kernel_workspace cuda_attention_cudnn_workspace, cuda_attention_grad_workspace;
+    cuda_attention_tiles_declines, cuda_attention_plain_declines, cuda_attention_cached_declines,
+    cuda_cross_attention_tiles_declines, cuda_cross_attention_declines;
+kernel_workspace cuda_attention_cudnn_workspace, cuda_attention_grad_workspace,
+    cuda_cross_attention_grad_workspace;
 
 /* channel_norm.c */
 kernel_workspace cuda_channel_norm_workspace, cuda_channel_norm_grad_workspace;
