@@ -8,7 +8,7 @@
 Plain AdamW first looks for its own learning rate (--rates times --rate, the first seed; one of them is no search);
 everything after it has that rate. With --slow one more pair has an eighth of it, to show what jumps do where the rate
 is too small. A run has --steps, or as many as plain training takes --seconds for. Each setting has as many fewer as its steps take
-longer, by a trial of a quarter of them (60 at least), and a schedule that ends where it ends. Time is that of the processors on the CPU (others
+longer, by a trial of a quarter of them (at least until after a jump), and a schedule that ends where it ends. Time is that of the processors on the CPU (others
 may be at work there, so what a step takes is the quickest tenth of three trials, and what comes between steps its share of
 their time), and of the clock on a GPU. key=value goes to every run.
 Predicted gradients are of the micro-batches of a step: `micro` is plain training in --micro of them (of a step of --batch
@@ -37,10 +37,11 @@ from adamw_8bit import processor, rounded, text_of
 
 DEMO = pathlib.Path("configs/demo.yaml")
 SMALL = 0.125
-TRIAL, TRIAL_STEPS, TRIALS = 0.25, 60, 3
+TRIAL, TRIALS = 0.25, 3
 MODEL = ["model.hidden_size=64", "model.intermediate_size=192", "model.num_hidden_layers=2", "max_seq_length=64", "num_threads=1"]
 PHASES = {"phase_warmup_steps": 60, "full_steps": 40, "correct_steps": 5, "snapshot_count": 5, "snapshot_steps": 5,
           "max_predict_steps": 40, "probe_batches": 8}
+TRIAL_STEPS = PHASES["phase_warmup_steps"] + PHASES["full_steps"] + 10  # with a jump in it: that is what phases cost
 # What each setting adds; those with a key of PHASES have all of them. "rejected": no difference is enough.
 SETTINGS = {
     "linear": ["predictive_phases=linear"], "least_squares": ["predictive_phases=least_squares"], "dmd": ["predictive_phases=dmd"],

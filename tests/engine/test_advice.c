@@ -152,6 +152,17 @@ static void weights_and_states_are_cut_where_they_are_most(void **state)
     assert_null(strstr(a.remedies[0].text, "max_seq_length"));
 }
 
+/* Another optimizer is another training: only AdamW becomes AdamW in 8 bits. */
+static void the_optimizer_is_the_users(void **state)
+{
+    (void)state;
+    const char *const *settings = SETTINGS(WEIGHTY, "optim=lion");
+    struct advice a = ask(settings, needs(settings) * 3 / 4, true);
+    assert_true(a.n > 0);
+    for (int i = 0; i < a.n; i++)
+        assert_null(strstr(a.remedies[i].text, "adamw"));
+}
+
 static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
 {
     (void)state;
@@ -236,6 +247,7 @@ int main(void)
         cmocka_unit_test(what_keeps_the_mathematics_comes_first),
         cmocka_unit_test(what_may_leave_needs_no_other_settings),
         cmocka_unit_test(weights_and_states_are_cut_where_they_are_most),
+        cmocka_unit_test(the_optimizer_is_the_users),
         cmocka_unit_test(clipping_is_given_up_where_gradients_are_in_the_way),
         cmocka_unit_test(when_nothing_helps_the_largest_part_is_named),
         cmocka_unit_test(the_host_gets_advice_too),
