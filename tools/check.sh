@@ -24,7 +24,7 @@ includes_go_up() {
 }
 layers() {
     order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io task engine train report watch api cli"
-    sources | includes_go_up "$order" 2 \'\'
+    sources | includes_go_up "$order" 2 ''
 }
 rooms() {
     order="declared support products attention convolution kernels runtime"
