@@ -157,10 +157,12 @@ static void the_optimizer_is_the_users(void **state)
 {
     (void)state;
     const char *const *settings = SETTINGS(WEIGHTY, "optim=lion");
-    struct advice a = ask(settings, needs(settings) * 3 / 4, true);
-    assert_true(a.n > 0);
-    for (int i = 0; i < a.n; i++)
-        assert_null(strstr(a.remedies[i].text, "adamw"));
+    int64_t all = needs(settings);
+    for (int part = 2; part <= 4; part++) {
+        struct advice a = ask(settings, all * part / 5, true);
+        for (int i = 0; i < a.n; i++)
+            assert_null(strstr(a.remedies[i].text, "adamw"));
+    }
 }
 
 static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
