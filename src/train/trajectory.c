@@ -122,7 +122,7 @@ static int make_basis(const double *gram, int n_steps, double basis[MOST][MOST])
 void trajectory_dmd(int n, const double *gram, double k, double q[TRAJECTORY_MOST])
 {
     double basis[MOST][MOST] = {{0}}, a[MOST][MOST] = {{0}};
-    double z[MOST] = {0}, next[MOST], sum[MOST] = {0};
+    double z[MOST] = {0}, next[MOST] = {0}, sum[MOST] = {0};
     int n_steps = n - 1, m = n_steps - 1, rank = make_basis(gram, n_steps, basis);
     for (int r = 0; r < rank; r++) {
         for (int i = 0; i < m; i++) {
