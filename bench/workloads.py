@@ -41,6 +41,7 @@ CASES = {
     "experts-small": (EXPERTS, ("torch_workloads.py", "w4,B=12,T=256")),
     "experts-small-6gib": (f"{EXPERTS} device_memory=6GiB", None),
     "three-branch-39gib": (f"{BRANCHES} device_memory=39GiB", ("torch_workloads.py", "w1,B=2,T=16,compile=1")),
+    "three-branch-image-20gib": (f"{BRANCHES} model.branches=image device_memory=20GiB", ("torch_workloads.py", "w1,B=2,T=16,compile=1")),
     "lora-8b-26gib": (f"{LORA} device_memory=26GiB", ("torch_lora.py", "llama-8b,2,4,16,1,0")),
     "lora-8b-nf4-16gib": (f"{CODED} device_memory=16GiB", None),
     "lora-8b-nf4-8gib": (f"{CODED} device_memory=8GiB", None),

@@ -59,11 +59,19 @@ enum status gpu_refuse(enum gpu_problem problem, const struct gpu_facts *f)
 /* ---- recordings ------------------------------------------------------------------------------ */
 
 /* Measured on an H200 (CUDA 13): a node of an instantiated graph takes 3 to 4.2 KB of the GPU, and
- * an instruction is 1.1 to 1.6 nodes. The context's figure has every kernel of ours loaded, of
- * which a run needs some: so much of a recording finds room in it. */
-enum { INSTR_BYTES = 6 << 10, UNLOADED_BYTES = 24 << 20 };
+ * an instruction is 1.1 to 1.6 nodes; long recordings, of 11 to 68 thousand instructions, take 2.0
+ * to 2.7 KB of them in all. The context's figure has every kernel of ours loaded, of which a run
+ * needs some: so much of a recording finds room in it. */
+enum {
+    SHORT_RECORDING = 8 << 10,
+    INSTR_BYTES = 6 << 10,
+    FURTHER_BYTES = 3 << 10,
+    UNLOADED_BYTES = 24 << 20
+};
 
 int64_t gpu_recording_bytes(int64_t n_instrs)
 {
-    return MAX(n_instrs * INSTR_BYTES - UNLOADED_BYTES, (int64_t)0);
+    int64_t first = MIN(n_instrs, (int64_t)SHORT_RECORDING), further = n_instrs - first;
+    int64_t n_bytes = first * INSTR_BYTES + further * FURTHER_BYTES - UNLOADED_BYTES;
+    return MAX(n_bytes, (int64_t)0);
 }

@@ -8,7 +8,8 @@
  *     class             ─▶ an embedding                         ─▶  32 ┘
  *
  * Siamese and tracks may be left out: the fusion sees zeros in their place. Every branch has losses
- * of its own beside those of the outcomes.
+ * of its own beside those of the outcomes. Of the image's branch one may train nothing but that: its
+ * embedding then has a target of its own.
  */
 #include <string.h>
 
@@ -74,9 +75,15 @@ static struct inputs write_inputs(struct writer *w, const struct three_branch *m
     return in;
 }
 
-static void write_all(struct writer *w, const void *config)
+static void write_image_alone(struct writer *w, const struct three_branch *m)
 {
-    const struct three_branch *m = config;
+    value_id seen = branch_unet3d(w, m, clip(w, m, "video_a", 3));
+    w->b->block = BLOCK_NONE;
+    branch_loss(w, objective_term("mse", "embedding", 1.0), seen, "embedding");
+}
+
+static void write_all(struct writer *w, const struct three_branch *m)
+{
     struct inputs in = write_inputs(w, m);
     value_id siamese = VALUE_NONE, tracks = VALUE_NONE;
     value_id image = branch_unet3d(w, m, in.video_a);
@@ -96,12 +103,23 @@ static void write_all(struct writer *w, const void *config)
     branch_fusion(w, m, &all);
 }
 
+static void write_network(struct writer *w, const void *config)
+{
+    const struct three_branch *m = config;
+    if (m->image_alone)
+        write_image_alone(w, m);
+    else
+        write_all(w, m);
+}
+
 /* ---- the config ------------------------------------------------------------------------------ */
 
 static void parse_parts(struct keys *k, struct three_branch *m)
 {
     const char *siamese = keys_text(k, "siamese", "none");
     const char *segments = keys_text(k, "segments", "frame");
+    const char *branches = keys_text(k, "branches", "all");
+    m->image_alone = strcmp(branches, "image") == 0;
     m->efficientnet = strcmp(siamese, "efficientnet") == 0;
     m->siamese = m->efficientnet || strcmp(siamese, "cnn") == 0;
     m->tracks = keys_bool(k, "tracks", false);
@@ -113,6 +131,13 @@ static void parse_parts(struct keys *k, struct three_branch *m)
         KEYS_FAIL(k, "segments", ERR_CONFIG,
                   "key 'segments' is '%s'; what is made again is a frame or the sequence",
                   segments);
+    if (!m->image_alone && strcmp(branches, "all") != 0)
+        KEYS_FAIL(k, "branches", ERR_CONFIG, "key 'branches' is '%s'; there are all and image",
+                  branches);
+    if (m->image_alone && (m->siamese || m->tracks))
+        KEYS_FAIL(k, "branches", ERR_CONFIG,
+                  "key 'branches' is 'image', which leaves out siamese and tracks: set them to none "
+                  "and false");
 }
 
 static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)
@@ -139,13 +164,13 @@ static enum status parse(struct model *m, const json_t *config, const struct key
                   "key 'width_divisor' is %lld; it must be 1, 2, 4, 8 or 16",
                   (long long)own->divisor);
     TRY(keys_finish(&k));
-    return model_try(m, write_all);
+    return model_try(m, write_network);
 }
 
 static enum status build_graph(const struct model *m, struct builder *b,
                                const struct model_request *r, struct model_graph *out)
 {
-    return model_write(m, b, r, out, write_all);
+    return model_write(m, b, r, out, write_network);
 }
 
 /* The config says it all. */

@@ -125,6 +125,7 @@ static void the_three_branches_have_the_parameters_of_their_document(void **stat
     assert_int_equal(count_below(wide, "siamese.encoder."), 3595388);
     assert_int_equal(count_below(wide, "siamese."), 5240510 + 1840 * 256);
     assert_int_equal(count_params(wide), 22180720);
+    assert_int_equal(count_params("model: {model_type: three_branch, branches: image}"), 3024193);
 }
 
 static void mistakes_are_told_with_the_entry_and_its_line(void **state)

@@ -19,6 +19,10 @@ static const char three_branch[] =
     "model: {model_type: three_branch, frames: 4, image_height: 16, image_width: 24, "
     "width_divisor: 16, siamese: cnn, tracks: true, grid_height: 2, grid_width: 2}\n";
 
+static const char image_branch[] =
+    "model: {model_type: three_branch, branches: image, frames: 4, image_height: 16, "
+    "image_width: 24, width_divisor: 16}\n";
+
 /* Runs with each of the settings: all like the first. */
 static void expect_same_bits(const char *text, const char *const *ways, size_t n)
 {
@@ -221,6 +225,7 @@ static void tiny_branches_learn(void **state)
     if (SNUG_ASAN)
         skip();
     expect_learns(three_branch, 0.85);
+    expect_learns(image_branch, 0.85);
 }
 
 int main(void)

@@ -22,6 +22,7 @@ struct three_branch {
     int64_t grid[2];      /* places of a frame that the siamese branch makes tokens of */
     bool siamese, tracks; /* without them the fusion sees zeros in their place */
     bool efficientnet;    /* the siamese branch sees frames by it, else by four convolutions */
+    bool image_alone;     /* the image's branch and nothing else */
     bool one_segment;     /* of the detector: all frames are one block, else each is */
 };
 
