@@ -122,7 +122,7 @@ enum status room_refuse_host(const char *what, int64_t n_bytes, const char *reas
 
 enum status room_refuse_pinned(const char *what, int64_t n_bytes, const char *reason)
 {
-    char need[BYTES_TEXT], most[BYTES_TEXT];
+    char need[BYTES_TEXT], may_lock[BYTES_TEXT], most[BYTES_TEXT];
     int64_t limit = process_locked_limit();
     format_bytes(need, n_bytes);
     if (limit < 0 || limit >= n_bytes)
@@ -135,7 +135,7 @@ enum status room_refuse_pinned(const char *what, int64_t n_bytes, const char *re
                 "does not fit: %s needs %s (%lld bytes) of host memory that the GPU can reach, and "
                 "it could not be pinned (%s); this process may lock %s: raise the limit (ulimit -l "
                 "unlimited), or plan for host_memory: %s",
-                what, need, (long long)n_bytes, reason, format_bytes(most, limit),
+                what, need, (long long)n_bytes, reason, format_bytes(may_lock, limit),
                 room_setting(limit, most));
 }
 
