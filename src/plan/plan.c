@@ -99,7 +99,7 @@ void plan_restart(struct plan *p, const struct graph *g)
     memset(p->treat, 0, n * sizeof(*p->treat));
     memset(p->home, 0, n * sizeof(*p->home));
     p->defer_updates = false;
-    p->ahead_bytes = p->behind_bytes = p->slice_bytes = 0;
+    p->ahead_bytes = p->behind_bytes = p->halfway_bytes = p->slice_bytes = 0;
     p->n_blocks_recomputed = 0;
     drop_copies(p, g);
 }

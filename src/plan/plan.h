@@ -44,6 +44,7 @@ struct plan {
     bool defer_updates;      /* into the next step, each right before what it updates is read */
     int64_t ahead_bytes;     /* fetched before they are needed: how many at a time */
     int64_t behind_bytes;    /* leaving the device while compute goes on: how many at a time */
+    int64_t halfway_bytes;   /* in memory of the host on their way from disk, or to it: likewise */
     int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     value_id *root;          /* per value, likewise: value_root, */

@@ -67,6 +67,7 @@ static void emitter_release(struct emitter *e)
     vec_release(&e->parts);
     vec_release(&e->pending);
     vec_release(&e->fetches);
+    vec_release(&e->reads);
 }
 
 /* ---- storage: roots that exist before the program starts ------------------------------------- */

@@ -24,11 +24,14 @@
 extern "C" {
 #endif
 
-/* A copy out that compute has not waited for. */
+/* A copy out that compute has not waited for: from the device, or from memory of the host that was
+ * halfway to disk. */
+enum pending_kind { PENDING_DEVICE, PENDING_HALFWAY, PENDING_KINDS };
 struct pending_copy {
-    int32_t buffer; /* device buffer being copied out: alive until the wait */
+    int32_t buffer; /* being copied out: alive until the wait */
     int event;
     int64_t n_bytes;
+    enum pending_kind kind;
 };
 
 /* A copy in with its events; the wait of compute is not part of it. */
@@ -36,6 +39,7 @@ struct fetch {
     int32_t first, n; /* instructions */
     int after;        /* event behind which its source is complete; -1: long ago */
     int64_t n_bytes;
+    int32_t onward; /* of a read to halfway: the fetch that takes it to the device */
 };
 
 /* What a call is made with. */
@@ -88,8 +92,9 @@ struct emitter {
     VEC(value_id) staged; /* roots whose where[] is a fetched copy of home[] */
     VEC(value_id) parts;  /* roots whose where[] is a part that was fetched for one slice */
     VEC(struct pending_copy) pending;
-    int64_t pending_bytes; /* of all of them */
-    VEC(struct fetch) fetches;
+    int64_t pending_bytes[PENDING_KINDS];
+    VEC(struct fetch) fetches; /* to the device */
+    VEC(struct fetch) reads;   /* from disk to halfway, each before its fetch */
 };
 
 /* emit_uses.c: read, read_later, gradient, touched_last, leaves_after. */
@@ -126,13 +131,14 @@ enum status emit_write_part(struct emitter *e, value_id root, value_id value,
                             struct byte_range range, int *done) MUST_CHECK;
 /* Fetched copies are let go: the next reader fetches again. */
 void emit_unstage_all(struct emitter *e);
-/* Compute waits for copies out: the oldest until plan.behind_bytes hold the rest, those of one
- * buffer, all. */
+/* Compute waits for copies out: the oldest until plan.behind_bytes hold the rest (of those from
+ * halfway to disk, plan.halfway_bytes), those of one buffer, all. */
 enum status emit_wait_due(struct emitter *e) MUST_CHECK;
 enum status emit_wait_buffer(struct emitter *e, int32_t buffer) MUST_CHECK;
 enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 
-/* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes. */
+/* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes, and what they read from
+ * disk ahead of them, within plan.halfway_bytes. */
 enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 
 /* emit_slice.c: is what the node makes never whole (FORM)? */

@@ -11,8 +11,11 @@
  * What is on disk comes and goes by way of the host where the host cannot follow the device's
  * addresses: two copies with memory of the host between them,
  *
- *     compute: record a    disk: wait a, copy, record c    in: wait c, copy, record b    compute:
- * wait b
+ *     compute: record a   disk: wait a, copy, record c
+ *     compute: record d   in: wait d, wait c, copy, record b   compute: wait b
+ *
+ * so that a read may be further ahead than what it is read for: the host has room when the device
+ * has none.
  */
 #include "program/emit.h"
 
@@ -67,18 +70,32 @@ static enum status make_halfway(struct emitter *e, const struct transfer *t, int
     return OK;
 }
 
+/* The copy, and how it is moved ahead later. */
+static enum status copy_ahead(struct emitter *e, const struct transfer *t, struct fetch f,
+                              int *done)
+{
+    f.first = (int32_t)e->p->instrs.n;
+    f.n_bytes = t->range.n_bytes;
+    TRY(copy(e, t, done));
+    f.n = (int32_t)e->p->instrs.n - f.first;
+    return f.onward >= 0 ? vec_push(&e->reads, f) : vec_push(&e->fetches, f);
+}
+
 /* From disk, if by way of the host, or from the host. */
 static enum status copy_here(struct emitter *e, struct transfer t, int *done)
 {
     struct transfer first = t;
+    struct fetch f = {.after = t.after, .onward = -1};
     t.queue = first.queue = is_on_disk(e, t.src) ? QUEUE_DISK : QUEUE_IN;
-    if (!goes_by_host(e, &t))
-        return copy(e, &t, done);
-    TRY(make_halfway(e, &t, &first.dst));
-    TRY(copy(e, &first, &t.after));
-    t.src = first.dst;
-    t.queue = QUEUE_IN;
-    return hop(e, &t, done);
+    if (goes_by_host(e, &t)) {
+        TRY(make_halfway(e, &t, &first.dst));
+        f.onward = (int32_t)e->fetches.n;
+        TRY(copy_ahead(e, &first, f, &t.after));
+        t.src = first.dst;
+        t.queue = QUEUE_IN;
+        f = (struct fetch){.after = -1, .onward = -1}; /* it stays behind its read */
+    }
+    return copy_ahead(e, &t, f, done);
 }
 
 static struct byte_range all_of(const struct emitter *e, value_id v)
@@ -95,11 +112,7 @@ static enum status copy_in(struct emitter *e, struct transfer t, value_id root,
     TRY(emit_buffer(e, name, kind, TIER_DEVICE, t.range.n_bytes, root, &t.dst));
     e->p->buffers.items[t.dst].value_at = t.range.at;
     t.after = e->ready[root];
-    struct fetch f = {
-        .first = (int32_t)e->p->instrs.n, .after = t.after, .n_bytes = t.range.n_bytes};
     TRY(copy_here(e, t, &done));
-    f.n = (int32_t)e->p->instrs.n - f.first;
-    TRY(vec_push(&e->fetches, f));
     e->where[root] = t.dst;
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, done);
 }
@@ -143,10 +156,11 @@ void emit_drop_parts(struct emitter *e)
 }
 
 /* What a copy reads stays as it is until compute has waited for it. */
-static enum status keep_source(struct emitter *e, const struct transfer *t, int done)
+static enum status keep_source(struct emitter *e, const struct transfer *t, enum pending_kind kind,
+                               int done)
 {
-    struct pending_copy c = {t->src, done, t->range.n_bytes};
-    e->pending_bytes += c.n_bytes;
+    struct pending_copy c = {t->src, done, t->range.n_bytes, kind};
+    e->pending_bytes[kind] += c.n_bytes;
     return vec_push(&e->pending, c);
 }
 
@@ -156,20 +170,20 @@ static enum status copy_out(struct emitter *e, struct transfer t, int *done)
     t.queue = first.queue = is_on_disk(e, t.dst) ? QUEUE_DISK : QUEUE_OUT;
     if (!goes_by_host(e, &t)) {
         TRY(copy(e, &t, done));
-        return keep_source(e, &t, *done);
+        return keep_source(e, &t, PENDING_DEVICE, *done);
     }
     int there;
     first.queue = QUEUE_OUT;
     first.after = -1;
     TRY(make_halfway(e, &t, &first.dst));
     TRY(copy(e, &first, &there));
-    TRY(keep_source(e, &first, there));
+    TRY(keep_source(e, &first, PENDING_DEVICE, there));
     t.src = first.dst;
     if (t.after >= 0)
         TRY(emit_event(e, INSTR_WAIT, t.queue, t.after));
     t.after = there;
     TRY(hop(e, &t, done));
-    return keep_source(e, &t, *done);
+    return keep_source(e, &t, PENDING_HALFWAY, *done);
 }
 
 static enum status leave(struct emitter *e, value_id root, int32_t dst)
@@ -220,25 +234,33 @@ void emit_unstage_all(struct emitter *e)
 
 static enum status wait_for(struct emitter *e, const struct pending_copy *c)
 {
-    e->pending_bytes -= c->n_bytes;
+    e->pending_bytes[c->kind] -= c->n_bytes;
     struct buffer *b = &e->p->buffers.items[c->buffer];
     b->last = MAX(b->last, (int32_t)e->p->instrs.n);
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c->event);
 }
 
+/* Of those of a kind, for the oldest until no more than `most` bytes are left. */
+static enum status wait_for_oldest(struct emitter *e, enum pending_kind kind, int64_t most)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < e->pending.n; i++) {
+        struct pending_copy c = e->pending.items[i];
+        if (c.kind == kind && e->pending_bytes[kind] > most)
+            TRY(wait_for(e, &c));
+        else
+            e->pending.items[kept++] = c;
+    }
+    e->pending.n = kept;
+    return OK;
+}
+
 enum status emit_wait_due(struct emitter *e)
 {
-    int64_t n_bytes = 0;
-    size_t first = e->pending.n;
-    if (e->pending_bytes <= e->plan->behind_bytes)
-        return OK;
-    while (first > 0 && n_bytes + e->pending.items[first - 1].n_bytes <= e->plan->behind_bytes)
-        n_bytes += e->pending.items[--first].n_bytes;
-    for (size_t i = 0; i < first; i++)
-        TRY(wait_for(e, &e->pending.items[i]));
-    for (size_t i = first; i < e->pending.n; i++)
-        e->pending.items[i - first] = e->pending.items[i];
-    e->pending.n -= first;
+    if (e->pending_bytes[PENDING_DEVICE] > e->plan->behind_bytes)
+        TRY(wait_for_oldest(e, PENDING_DEVICE, e->plan->behind_bytes));
+    if (e->pending_bytes[PENDING_HALFWAY] > e->plan->halfway_bytes)
+        TRY(wait_for_oldest(e, PENDING_HALFWAY, e->plan->halfway_bytes));
     return OK;
 }
 

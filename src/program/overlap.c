@@ -10,6 +10,9 @@
  * readers. `record a` moves along, so a copy still starts behind every earlier use of the memory it
  * writes to, and the buffer's lifetime starts with the copy: place.c gives it memory of its own
  * from there on, and the check proves the result as it does any program.
+ *
+ * What is read from disk to a place halfway moves likewise, ahead of the fetch that takes it on: as
+ * far as `halfway_bytes` allow, which are there until the fetch's reader has them.
  */
 #include "program/emit.h"
 
@@ -19,6 +22,7 @@ struct overlap {
     int32_t *moved_to;  /* per old instruction: its index now */
     int32_t *recorded;  /* per event: the old instruction that records it */
     int32_t *starts_at; /* per fetch: the old instruction it now stands before */
+    int32_t *read_at;   /* per read, likewise */
 };
 
 static enum status overlap_init(struct overlap *x, struct emitter *e)
@@ -29,6 +33,7 @@ static enum status overlap_init(struct overlap *x, struct emitter *e)
     TRY(mem_try_array(&x->moved_to, n, sizeof(*x->moved_to)));
     TRY(mem_try_array(&x->recorded, (size_t)MAX(e->p->n_events, 1), sizeof(*x->recorded)));
     TRY(mem_try_array(&x->starts_at, MAX(e->fetches.n, (size_t)1), sizeof(*x->starts_at)));
+    TRY(mem_try_array(&x->read_at, MAX(e->reads.n, (size_t)1), sizeof(*x->read_at)));
     for (int32_t k = 0; (size_t)k < e->p->instrs.n; k++) {
         x->old[k] = e->p->instrs.items[k];
         if (x->old[k].kind == INSTR_RECORD)
@@ -43,6 +48,7 @@ static void overlap_release(struct overlap *x)
     mem_free(x->moved_to);
     mem_free(x->recorded);
     mem_free(x->starts_at);
+    mem_free(x->read_at);
 }
 
 static bool starts_section(const struct fetch *f, const struct fetch *before,
@@ -64,17 +70,18 @@ static int32_t section_of(const struct program *p, int32_t at)
     return first;
 }
 
-/* Walks the fetches in the order of their readers; those from `oldest` on are ahead of theirs. */
-static void choose_starts(struct overlap *x)
+/* Walks fetches, or reads, in the order of their readers; those from `oldest` on are ahead of
+ * theirs. */
+static void choose_starts(const struct overlap *x, const struct fetch *f, size_t n, int64_t room,
+                          int32_t *starts_at)
 {
-    const struct emitter *e = x->e;
-    const struct fetch *f = e->fetches.items;
-    int64_t room = e->plan->ahead_bytes, ahead = 0;
+    const struct program *p = x->e->p;
+    int64_t ahead = 0;
     size_t oldest = 0;
     int32_t start = 0;
-    for (size_t i = 0; i < e->fetches.n; i++) {
-        if (starts_section(&f[i], i ? &f[i - 1] : NULL, e->p)) {
-            start = section_of(e->p, f[i].first);
+    for (size_t i = 0; i < n; i++) {
+        if (starts_section(&f[i], i ? &f[i - 1] : NULL, p)) {
+            start = section_of(p, f[i].first);
             oldest = i;
             ahead = 0;
         }
@@ -86,9 +93,24 @@ static void choose_starts(struct overlap *x)
         }
         if (f[i].n_bytes > room)
             start = f[i].first;
-        x->starts_at[i] = start;
+        starts_at[i] = start;
         ahead += f[i].n_bytes;
     }
+}
+
+/* A read is no later than what takes it on, and that no earlier than the read can be. */
+static void put_reads_first(const struct overlap *x)
+{
+    const struct fetch *r = x->e->reads.items;
+    for (size_t i = 0; i < x->e->reads.n; i++) {
+        int32_t *onward = &x->starts_at[r[i].onward];
+        if (r[i].after >= 0)
+            *onward = MAX(*onward, x->recorded[r[i].after] + 1);
+    }
+    for (size_t i = 1; i < x->e->fetches.n; i++) /* they keep their order */
+        x->starts_at[i] = MAX(x->starts_at[i], x->starts_at[i - 1]);
+    for (size_t i = 0; i < x->e->reads.n; i++)
+        x->read_at[i] = MIN(x->read_at[i], x->starts_at[r[i].onward]);
 }
 
 static void put(struct overlap *x, int32_t from, int32_t n, int32_t *end)
@@ -99,20 +121,41 @@ static void put(struct overlap *x, int32_t from, int32_t n, int32_t *end)
     }
 }
 
-/* Writes the instructions again, each fetch where it starts. */
+/* Fetches, or reads, that are still to be put and to be left out. */
+struct moving {
+    const struct fetch *f;
+    const int32_t *starts_at;
+    size_t n, next, skipped;
+};
+
+static void put_due(struct overlap *x, struct moving *m, int32_t k, int32_t *end)
+{
+    for (; m->next < m->n && m->starts_at[m->next] <= k; m->next++)
+        put(x, m->f[m->next].first, m->f[m->next].n, end);
+}
+
+/* Instructions at k that have been put, or will be. */
+static int32_t skip(struct moving *m, int32_t k)
+{
+    return m->skipped < m->n && m->f[m->skipped].first == k ? m->f[m->skipped++].n : 0;
+}
+
+/* Writes the instructions again, each fetch where it starts, and each read before its fetch. */
 static void reorder(struct overlap *x)
 {
     const struct emitter *e = x->e;
-    const struct fetch *f = e->fetches.items;
-    size_t next = 0, skipped = 0;
+    struct moving reads = {.f = e->reads.items, .starts_at = x->read_at, .n = e->reads.n};
+    struct moving fetches = {.f = e->fetches.items, .starts_at = x->starts_at, .n = e->fetches.n};
     int32_t end = 0, n_instrs = (int32_t)e->p->instrs.n;
-    for (int32_t k = 0; k < n_instrs; k++) {
-        for (; next < e->fetches.n && x->starts_at[next] <= k; next++)
-            put(x, f[next].first, f[next].n, &end);
-        if (skipped < e->fetches.n && f[skipped].first == k)
-            k += f[skipped++].n - 1;
-        else
+    for (int32_t k = 0; k < n_instrs;) {
+        put_due(x, &reads, k, &end);
+        put_due(x, &fetches, k, &end);
+        int32_t n = skip(&reads, k);
+        if (n == 0)
+            n = skip(&fetches, k);
+        if (n == 0)
             put(x, k, 1, &end);
+        k += MAX(n, 1);
     }
 }
 
@@ -121,12 +164,13 @@ static void reorder(struct overlap *x)
 static void keep_source(const struct overlap *x, const struct fetch *f)
 {
     struct program *p = x->e->p;
+    const struct fetch *last = f->onward >= 0 ? &x->e->fetches.items[f->onward] : f;
     for (int32_t k = f->first; k < f->first + f->n; k++) {
         const struct instr *i = &x->old[k];
         if (i->kind != INSTR_COPY)
             continue;
         struct buffer *source = &p->buffers.items[p->operands.items[i->first_operand].buffer];
-        source->last = MAX(source->last, x->moved_to[f->first + f->n]);
+        source->last = MAX(source->last, x->moved_to[last->first + last->n]);
     }
 }
 
@@ -142,16 +186,22 @@ static void move_lifetimes(const struct overlap *x)
     }
     for (size_t i = 0; i < x->e->fetches.n; i++)
         keep_source(x, &x->e->fetches.items[i]);
+    for (size_t i = 0; i < x->e->reads.n; i++)
+        keep_source(x, &x->e->reads.items[i]);
 }
 
 enum status overlap_fetches(struct emitter *e)
 {
     struct overlap x;
-    if (e->plan->ahead_bytes <= 0 || e->fetches.n == 0)
+    const struct plan *plan = e->plan;
+    bool may_move = plan->ahead_bytes > 0 || (plan->halfway_bytes > 0 && e->reads.n > 0);
+    if (!may_move || e->fetches.n == 0)
         return OK;
     enum status status = overlap_init(&x, e);
     if (status == OK) {
-        choose_starts(&x);
+        choose_starts(&x, e->fetches.items, e->fetches.n, plan->ahead_bytes, x.starts_at);
+        choose_starts(&x, e->reads.items, e->reads.n, plan->halfway_bytes, x.read_at);
+        put_reads_first(&x);
         reorder(&x);
         move_lifetimes(&x);
     }

@@ -92,9 +92,15 @@ static bool is_away(const struct decisions *d, const struct plan *p, int place, 
     return d->places ? d->places[place].away[c] : is_within(p, place, d->n[home_extent(c)]);
 }
 
+/* Blocks on disk are spread over the network: the disk is as busy at one end of a pass as at the
+ * other, with the blocks between them to hide behind. What belongs to none is the last to go. */
 enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
 {
-    return MIN(place, n_blocks) < d->disk[e] ? TIER_DISK : TIER_HOST;
+    int64_t n = d->disk[e], p = place;
+    if (n > n_blocks)
+        return TIER_DISK;
+    bool is_one = place < n_blocks && (p + 1) * n / n_blocks > p * n / n_blocks;
+    return is_one ? TIER_DISK : TIER_HOST;
 }
 
 bool decisions_use_disk(const struct decisions *d)
@@ -109,6 +115,7 @@ bool decisions_use_disk(const struct decisions *d)
 void decisions_apply_homes(const struct decisions *d, struct plan *p, const struct graph *g)
 {
     p->ahead_bytes = p->behind_bytes = d->ring_bytes;
+    p->halfway_bytes = MAX(d->halfway_bytes, d->ring_bytes);
     p->slice_bytes = d->slice_bytes;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         const struct value *x = graph_value(g, v);
@@ -314,30 +321,40 @@ static void add_count(struct str *out, int n, int n_blocks)
 }
 
 /* "20 of 28 blocks: gate_up recomputed, qkv, x on the host". */
-static void add_saved_set(const struct saved_set *s, int n, int n_blocks, struct str *out)
+static void add_saved_set(const struct saved_set *s, enum tier tier, int n, int n_blocks,
+                          struct str *out)
 {
     if (!s->recomputed[0] && !s->moved[0])
         return;
     str_add(out, out->n ? "; " : "");
     add_count(out, n, n_blocks);
     str_addf(out, ": %s%s", s->recomputed, s->recomputed[0] ? " recomputed" : "");
-    str_addf(out, "%s%s%s", s->recomputed[0] && s->moved[0] ? ", " : "", s->moved,
-             s->moved[0] ? " on the host" : "");
+    str_addf(out, "%s%s", s->recomputed[0] && s->moved[0] ? ", " : "", s->moved);
+    if (s->moved[0])
+        str_add(out, tier == TIER_DISK ? " on disk" : " on the host");
+}
+
+static bool save_alike(const struct decisions *d, int a, int b, int n_blocks)
+{
+    const struct saved_set *s = d->places[a].saved;
+    return s == d->places[b].saved &&
+           (!s->moved[0] || decisions_tier(d, EXTENT_MOVED, a, n_blocks) ==
+                                decisions_tier(d, EXTENT_MOVED, b, n_blocks));
 }
 
 static void add_saved_sets(const struct decisions *d, int n_blocks, struct str *out)
 {
     for (int b = 0; b < n_blocks; b++) {
-        const struct saved_set *s = d->places[b].saved;
         int n = 0, first = b;
         for (int k = 0; k < n_blocks; k++) {
-            if (d->places[k].saved == s) {
+            if (save_alike(d, b, k, n_blocks)) {
                 first = MIN(first, k);
                 n++;
             }
         }
         if (first == b)
-            add_saved_set(s, n, n_blocks, out);
+            add_saved_set(d->places[b].saved, decisions_tier(d, EXTENT_MOVED, b, n_blocks), n,
+                          n_blocks, out);
     }
 }
 
@@ -351,13 +368,12 @@ static const char *const extent_words[EXTENT_COUNT] = {
 static int count_on_disk(const struct decisions *d, enum extent e, int n_blocks)
 {
     int n = 0;
-    if (!d->places || e == EXTENT_MOVED)
-        return MIN(d->disk[e], d->n[e]);
+    bool by_place = d->places && e != EXTENT_MOVED;
     for (int p = 0; p <= n_blocks; p++) {
-        bool away = false;
+        bool away = !by_place && p < d->n[e];
         for (int c = 0; c < HOME_CLASS_COUNT; c++)
-            away |= home_extent((enum home_class)c) == e && d->places[p].away[c];
-        n += away && p < d->disk[e];
+            away |= by_place && home_extent((enum home_class)c) == e && d->places[p].away[c];
+        n += away && decisions_tier(d, e, p, n_blocks) == TIER_DISK;
     }
     return n;
 }
@@ -402,6 +418,9 @@ void decisions_add_text(const struct decisions *d, int n_blocks, struct str *out
     if (decisions_copy(d) && d->ring_bytes > 0)
         str_addf(&text, "%s%s fetched ahead", text.n ? "; " : "",
                  format_bytes(ring, d->ring_bytes));
+    if (decisions_copy(d) && d->halfway_bytes > d->ring_bytes)
+        str_addf(&text, "%s%s of the host for what comes from disk or goes there",
+                 text.n ? "; " : "", format_bytes(ring, d->halfway_bytes));
     str_add(out, str_text(&text));
     str_release(&text);
 }

@@ -2,32 +2,10 @@
 
 #include <math.h>
 
+#include "search/alternative.h"
+
 /* A step has to be shorter by this part: weights are then finished only when somebody asks. */
 #define WORTH 0.01
-
-/* Seconds of a step with the programs as they are; infinite where they do not fit. */
-static enum status time_step(struct workload *w, const struct limits *limits,
-                             const struct kernel_times *times, double *seconds)
-{
-    struct forecast f = {0};
-    *seconds = HUGE_VAL;
-    forecast_memory(&f, w, limits);
-    return f.fits ? forecast_seconds(w, times, seconds) : OK;
-}
-
-/* Seconds of a step with d; where these are not worth it, nothing is placed. */
-static enum status try_with(struct workload *w, const struct limits *limits,
-                            const struct kernel_times *times, const struct decisions *d,
-                            double worth, double *seconds)
-{
-    TRY(workload_decide(w, d));
-    TRY(workload_bound(w));
-    TRY(time_step(w, limits, times, seconds));
-    if (*seconds >= worth)
-        return OK;
-    TRY(workload_place(w));
-    return time_step(w, limits, times, seconds);
-}
 
 /* With the plan that was tried last. */
 static enum status send_gradients_away(struct workload *w, struct decisions *d)
@@ -55,7 +33,7 @@ static enum status defer(struct workload *w, const struct limits *limits,
     for (int away = 0; away <= (gradients_may_leave ? 1 : 0) && !isfinite(then); away++) {
         if (away)
             TRY(send_gradients_away(w, &deferred));
-        TRY(try_with(w, limits, times, &deferred, worth, &then));
+        TRY(alternative_with(w, limits, times, &deferred, worth, &then));
     }
     *taken = then < worth;
     if (*taken)
@@ -75,7 +53,7 @@ enum status deferral_try(struct workload *w, const struct limits *limits,
         return OK;
     if (!can_hide || !decisions_copy(d) || !plan_may_defer(&s->plan, s->graph))
         return OK;
-    TRY(time_step(w, limits, times, &now));
+    TRY(alternative_now(w, limits, times, &now));
     if (!isfinite(now))
         return OK;
     struct set_aside before;

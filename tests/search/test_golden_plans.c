@@ -66,6 +66,7 @@ double __wrap_thread_s(void)
 
 #define GPT2  "configs/gpt2-124m.yaml"
 #define LLAMA "configs/llama-1b.yaml"
+#define QWEN  "configs/qwen2.5-7b.yaml"
 #define MOE   "configs/qlora-moe-24gb.yaml"
 #define QLORA "configs/qlora-8b-8gb.yaml"
 #define CNN   "configs/cnn.yaml"
@@ -150,6 +151,14 @@ static const struct plan_case disk[] = {
      PLAN_TRAINING},
     {"disk, all", "rtx3090",
      UNTIED TWO DISK "device_memory=1500MiB host_memory=800MiB gradient_accumulation_steps=1",
+     PLAN_TRAINING},
+    {"disk, in groups", "rtx3090",
+     UNTIED FOUR DISK "device_memory=1200MiB host_memory=1000MiB gradient_accumulation_steps=4 "
+                      "per_device_train_batch_size=4",
+     PLAN_TRAINING},
+    {"disk, states and activations", "h200", QWEN,
+     COARSE DISK "bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=1 "
+                 "max_grad_norm=0 device_memory=13.3GiB host_memory=24GiB",
      PLAN_TRAINING},
     {"disk, held and refused", "rtx3060",
      TIED COARSE DISK "model.n_layer=1 device_memory=500MiB max_grad_norm=0 "

@@ -331,4 +331,6 @@ void random_plan_disk(struct plan *p, const struct graph *g, uint64_t seed)
         if (p->home[v] == TIER_HOST && rng_below(&rng, 2))
             p->home[v] = TIER_DISK;
     }
+    static const int64_t halfway[] = {0, 64, 512, 4096, INT64_MAX / 4};
+    p->halfway_bytes = halfway[rng_below(&rng, ARRAY_LEN(halfway))];
 }
