@@ -28,7 +28,8 @@ extern "C" {
  * halfway to disk. */
 enum pending_kind { PENDING_DEVICE, PENDING_HALFWAY, PENDING_KINDS };
 struct pending_copy {
-    int32_t buffer; /* being copied out: alive until the wait */
+    int32_t buffer; /* being copied out: alive until the wait, */
+    int32_t to;     /* and so is this: nobody else writes there before */
     int event;
     int64_t n_bytes;
     enum pending_kind kind;

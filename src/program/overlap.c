@@ -160,17 +160,16 @@ static void reorder(struct overlap *x)
 }
 
 /* Where a fetch comes from stays as it is until compute knows that the copy is done: what takes the
- * memory next is ordered by compute. */
+ * memory next is ordered by compute. (The disk's is taken by the disk's own queue.) */
 static void keep_source(const struct overlap *x, const struct fetch *f)
 {
     struct program *p = x->e->p;
-    const struct fetch *last = f->onward >= 0 ? &x->e->fetches.items[f->onward] : f;
     for (int32_t k = f->first; k < f->first + f->n; k++) {
         const struct instr *i = &x->old[k];
         if (i->kind != INSTR_COPY)
             continue;
         struct buffer *source = &p->buffers.items[p->operands.items[i->first_operand].buffer];
-        source->last = MAX(source->last, x->moved_to[last->first + last->n]);
+        source->last = MAX(source->last, x->moved_to[f->first + f->n]);
     }
 }
 
@@ -186,8 +185,6 @@ static void move_lifetimes(const struct overlap *x)
     }
     for (size_t i = 0; i < x->e->fetches.n; i++)
         keep_source(x, &x->e->fetches.items[i]);
-    for (size_t i = 0; i < x->e->reads.n; i++)
-        keep_source(x, &x->e->reads.items[i]);
 }
 
 enum status overlap_fetches(struct emitter *e)

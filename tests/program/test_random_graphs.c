@@ -216,8 +216,29 @@ static int64_t execute(const struct random_graph *r, const struct plan *plan, st
 /* ---- properties ------------------------------------------------------------------------------ */
 
 struct tally {
-    int64_t n_nodes, treated[FORM + 1], n_finite, n_slices, n_deferred, n_on_disk;
+    int64_t n_nodes, treated[FORM + 1], n_finite, n_slices, n_deferred, n_on_disk, n_halfway;
 };
+
+/* Where the host cannot follow the device's addresses, what is on disk goes by way of the host: the
+ * check proves that program too. */
+static void check_apart(const struct random_graph *r, const struct plan *plan, struct tally *tally)
+{
+    struct device_ops ops = *device.ops;
+    struct device apart = device;
+    struct storage storage;
+    struct program *p;
+    ops.memory_is_apart = true;
+    apart.ops = &ops;
+    storage_init(&storage);
+    expect_ok(program_emit(&p, "apart", r->g, plan, &apart, &storage));
+    expect_ok(program_place(p, &storage));
+    expect_ok(program_check(p, &storage));
+    for (size_t i = 0; i < p->buffers.n; i++)
+        tally->n_halfway +=
+            p->buffers.items[i].tier == TIER_HOST && p->buffers.items[i].kind == MEMORY_STAGING;
+    program_free(p);
+    storage_release(&storage);
+}
 
 static void try_graph(uint64_t seed, struct tally *tally)
 {
@@ -241,6 +262,8 @@ static void try_graph(uint64_t seed, struct tally *tally)
         plan.defer_updates = k % 2 && plan_may_defer(&plan, r.g);
         tally->n_deferred += plan.defer_updates;
         tally->n_slices += execute(&r, &plan, &got);
+        if (seed % DISK_EVERY == 0)
+            check_apart(&r, &plan, tally);
         if (memcmp(&want, &got, sizeof(want)) != 0)
             fail_msg("seed %llu, plan %llu: other bits", (unsigned long long)seed,
                      (unsigned long long)k);
@@ -262,7 +285,7 @@ static void random_plans_of_random_graphs_give_the_same_bits(void **state)
     print_message("%lld nodes; %lld values recomputed, %lld moved, %lld never whole; %lld slices\n",
                   (long long)t.n_nodes, (long long)t.treated[RECOMPUTE], (long long)t.treated[MOVE],
                   (long long)t.treated[FORM], (long long)t.n_slices);
-    assert_true(t.n_on_disk > N_GRAPHS / DISK_EVERY);
+    assert_true(t.n_on_disk > N_GRAPHS / DISK_EVERY && t.n_halfway > N_GRAPHS / DISK_EVERY);
     assert_true(t.n_deferred > N_GRAPHS / 10);
     assert_true(t.n_finite > N_GRAPHS * 9 / 10); /* losses and gradients that mean something */
     assert_true(t.treated[RECOMPUTE] > 1000 && t.treated[MOVE] > 1000 && t.n_slices > 1000);
