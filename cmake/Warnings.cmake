@@ -10,7 +10,11 @@ target_compile_options(snug_flags INTERFACE
 target_compile_options(snug_flags INTERFACE -fno-math-errno -fno-trapping-math)
 
 if(SNUG_NATIVE)
-    target_compile_options(snug_flags INTERFACE -march=native)
+    include(CheckCCompilerFlag)
+    check_c_compiler_flag(-march=native SNUG_HAVE_march_native) # clang before 15 does not know it on arm64
+    if(SNUG_HAVE_march_native)
+        target_compile_options(snug_flags INTERFACE -march=native)
+    endif()
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         target_compile_options(snug_flags INTERFACE -mprefer-vector-width=512)
     endif()
@@ -19,6 +23,11 @@ if(SNUG_SANITIZE)
     target_compile_options(snug_flags INTERFACE -fsanitize=address,undefined
         -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(snug_flags INTERFACE -fsanitize=address,undefined)
+    # Where the tests spend their time: loops that are UNSANITIZED (src/base/sanitizer.h), and slow while their sums are
+    # not in registers. Everywhere else the compiler would take longer than the tests gain.
+    set_property(SOURCE src/device/cpu/products/gemm.c src/device/cpu/convolution/tile.c
+        src/device/cpu/attention/attention_tiles.c src/device/cpu/attention/attention_grad_tiles.c
+        APPEND PROPERTY COMPILE_OPTIONS -O3)
 endif()
 if(SNUG_SANITIZE_THREADS)
     # Instrumented code looks uninitialised to gcc where it is not. The one fence there is (src/watch/live.c) orders what

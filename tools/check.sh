@@ -11,16 +11,16 @@ formatted() { git ls-files "*.c" "*.h" "*.cu" "*.cuh" | xargs -P "$(nproc)" -n 1
 # includes_go_up ORDER FIELD PREFIX: reads names of files; a folder, the FIELDth part of a name, includes PREFIX<folder>
 # only of itself and of the folders before it in ORDER.
 includes_go_up() {
-    status=0
-    while read -r file; do
-        folder=$(echo "$file" | cut -d/ -f"$2")
-        allowed=$(echo "$1" | sed "s/\(.*\b$folder\b\).*/\1/")
-        for used in $(sed -n "s|^#include \"$3\([a-z]*\)/.*|\1|p" "$file" | sort -u); do
-            case " $allowed " in *" $used "*) ;; *)
-                echo "$file: $folder may not include from $used"; status=1 ;; esac
-        done
-    done
-    return $status
+    xargs grep -HE "^#include \"$3[a-z]*/" /dev/null | sort -u | awk -F: -v order="$1" -v field="$2" -v prefix="$3" '
+        BEGIN { n = split(order, names, " "); for (i = 1; i <= n; i++) place[names[i]] = i }
+        {
+            split($1, parts, "/"); folder = parts[field]
+            used = $2; sub("^#include \"" prefix, "", used); sub("/.*", "", used)
+            if (!(used in place) || (folder in place && place[used] > place[folder])) {
+                print $1 ": " folder " may not include from " used; status = 1
+            }
+        }
+        END { exit status }'
 }
 layers() {
     order="base graph ops rewrite autodiff model config precision optim device plan program search run dist data io task engine train report watch api cli"
@@ -55,9 +55,9 @@ no_exit_in_the_library() { ! library | grep -vx src/base/status.c | xargs grep -
 no_environment_below_cli() { ! library | xargs grep -nw 'getenv('; }
 no_whitespace_errors() { git diff --check "$(git hash-object -t tree /dev/null)" HEAD -- ':!tests/fuzz/corpus' ':!tests/golden'; }
 file_lengths() {
-    for f in $(git ls-files '*.c' '*.h' '*.cu' '*.cuh'); do
-        n=$(wc -l <"$f"); [ "$n" -le 1000 ] || { echo "$f has $n lines (1000 at most)"; return 1; }
-    done
+    git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs awk '
+        FNR == 1001 { print FILENAME " has more than 1000 lines"; status = 1 }
+        END { exit status }'
 }
 documents_name_files() {
     status=0

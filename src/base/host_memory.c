@@ -232,26 +232,46 @@ int64_t process_anonymous(void)
     return own_status("RssAnon");
 }
 
+/* Bytes of [first, last) that are in no page of this process. A number of /proc/self/pagemap stands
+ * for each page, its highest bit for "is present". */
+static int64_t bytes_not_resident(int pagemap, uint64_t first, uint64_t last)
+{
+    uint64_t entry[512], page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int64_t n_left = 0;
+    for (uint64_t at = first / page; at < last / page;) {
+        size_t n = MIN(ARRAY_LEN(entry), (size_t)(last / page - at));
+        ssize_t n_read = pread(pagemap, entry, n * sizeof(*entry), (off_t)(at * sizeof(*entry)));
+        if (n_read < (ssize_t)sizeof(*entry))
+            return 0;
+        n = (size_t)n_read / sizeof(*entry);
+        for (size_t i = 0; i < n; i++)
+            n_left += entry[i] >> 63 == 0;
+        at += n;
+    }
+    return n_left * (int64_t)page;
+}
+
 /* The program's and the C library's: of other libraries most is never run. A mapping is a line
- * "first-last rwxp offset device inode path" and lines "key: number kB". */
+ * "first-last rwxp offset device inode path". (smaps knows how much of it is resident, but looks at
+ * every page of the process for that, of which there may be millions.) */
 int64_t process_code_left(void)
 {
     char line[LINE], program[PATH] = "", path[PATH], access[8];
-    int64_t n_kib, left = 0;
-    bool is_code = false;
-    FILE *f = fopen("/proc/self/smaps", "r");
+    uint64_t first, last;
+    int64_t left = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    while (f && n > 0 && fgets(line, sizeof(line), f)) {
-        int n_fields = sscanf(line, "%*x-%*x %7s %*s %*s %*s %4095[^\n]", access, path);
-        if (n_fields > 0)
-            is_code = n_fields == 2 && access[2] == 'x' &&
-                      (strcmp(path, program) == 0 || strstr(path, "/libc.so"));
-        else if (is_code && sscanf(line, "Size: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
-            left += n_kib;
-        else if (is_code && sscanf(line, "Rss: %" SCNd64, &n_kib) == 1) // NOLINT(cert-err34-c)
-            left -= n_kib;
+    while (f && pagemap >= 0 && n > 0 && fgets(line, sizeof(line), f)) {
+        int n_fields = sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %*s %4095[^\n]", &first,
+                              &last, access, path); // NOLINT(cert-err34-c)
+        if (n_fields == 4 && access[2] == 'x' &&
+            (strcmp(path, program) == 0 || strstr(path, "/libc.so")))
+            left += bytes_not_resident(pagemap, first, last);
     }
     if (f)
         (void)fclose(f);
-    return MAX(left, (int64_t)0) * 1024;
+    if (pagemap >= 0)
+        (void)close(pagemap);
+    return left;
 }

@@ -3,7 +3,9 @@
  * A check of every access makes the loops that live in vector registers a hundred times slower, and
  * tests under sanitizers spend their time in nothing else. Such a loop is UNSANITIZED, and says
  * beforehand which ranges it will touch: they are checked once, each as a whole. In other builds
- * both mean nothing. What it calls is ALWAYS_INLINE.
+ * both mean nothing. What it calls is ALWAYS_INLINE, and UNSANITIZED as well where it has variables
+ * in memory: gcc would mark them as out of scope in the end, and nothing in the caller takes such a
+ * mark from the stack again.
  */
 #ifndef SNUG_BASE_SANITIZER_H
 #define SNUG_BASE_SANITIZER_H

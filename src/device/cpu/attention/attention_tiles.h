@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/sanitizer.h"
 #include "device/cpu/attention/tile_math.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/products/micro.h"
@@ -130,10 +131,13 @@ static inline void tile_pad(float *row, const struct attention_mask *m, int64_t 
 
 /* dst[head_dim, CPU_TILE] = transpose of src[CPU_TILE, width]. dst has room for head_dim rounded up
  * to MICRO_SQUARE rows. */
-static inline void tile_transpose(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src,
-                                  int64_t head_dim)
+static inline UNSANITIZED void tile_transpose(float *SNUG_RESTRICT dst,
+                                              const float *SNUG_RESTRICT src, int64_t head_dim)
 {
     int64_t width = tile_width(head_dim);
+    sanitizer_expect(src, (size_t)(CPU_TILE * width) * sizeof(float));
+    sanitizer_expect(dst,
+                     (size_t)(micro_round_up(head_dim, MICRO_SQUARE) * CPU_TILE) * sizeof(float));
     for (int64_t r = 0; r < CPU_TILE; r += MICRO_SQUARE) {
         for (int64_t e = 0; e < head_dim; e += MICRO_SQUARE) {
             float a[MICRO_SQUARE * MICRO_SQUARE];

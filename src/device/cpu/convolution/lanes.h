@@ -16,23 +16,28 @@ enum { LANES = 16 };
 /* Functions whose counts are constants where they are called, so that sums stay in registers. */
 #define LANES_INLINE static inline __attribute__((always_inline))
 
+/* The functions below. A file whose loops are UNSANITIZED has them be that, and always inline. */
+#ifndef LANES_STEP
+#define LANES_STEP static inline
+#endif
+
 #if CPU_GEMM_AVX512
 
 typedef __m512 lanes;
 
-static inline lanes lanes_all(float x)
+LANES_STEP lanes lanes_all(float x)
 {
     return _mm512_set1_ps(x);
 }
-static inline lanes lanes_load(const float *at)
+LANES_STEP lanes lanes_load(const float *at)
 {
     return _mm512_loadu_ps(at);
 }
-static inline void lanes_store(float *at, lanes x)
+LANES_STEP void lanes_store(float *at, lanes x)
 {
     _mm512_storeu_ps(at, x);
 }
-static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
+LANES_STEP lanes lanes_fma(lanes a, lanes b, lanes sum)
 {
     return _mm512_fmadd_ps(a, b, sum);
 }
@@ -49,26 +54,26 @@ typedef struct {
     float of[LANES];
 } lanes;
 
-static inline lanes lanes_all(float x)
+LANES_STEP lanes lanes_all(float x)
 {
     lanes y;
     for (int i = 0; i < LANES; i++)
         y.of[i] = x;
     return y;
 }
-static inline lanes lanes_load(const float *at)
+LANES_STEP lanes lanes_load(const float *at)
 {
     lanes y;
     for (int i = 0; i < LANES; i++)
         y.of[i] = at[i];
     return y;
 }
-static inline void lanes_store(float *at, lanes x)
+LANES_STEP void lanes_store(float *at, lanes x)
 {
     for (int i = 0; i < LANES; i++)
         at[i] = x.of[i];
 }
-static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
+LANES_STEP lanes lanes_fma(lanes a, lanes b, lanes sum)
 {
     for (int i = 0; i < LANES; i++)
         sum.of[i] = cpu_fma(a.of[i], b.of[i], sum.of[i]);
@@ -78,7 +83,7 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes sum)
 #endif
 
 /* Asks for the element at an offset that may be past the end: its address is never read. */
-static inline void lanes_prefetch(const float *from, int64_t offset)
+LANES_STEP void lanes_prefetch(const float *from, int64_t offset)
 {
     uintptr_t at = (uintptr_t)from + (uintptr_t)offset * sizeof(float);
     __builtin_prefetch((const void *)at);
@@ -86,7 +91,7 @@ static inline void lanes_prefetch(const float *from, int64_t offset)
 
 /* n elements of any storage from `at` on, n <= LANES; zeros behind them. Where the dtype is a
  * constant nothing of the choice is left. */
-static inline lanes lanes_read_as(const struct tensor *t, enum dtype dtype, int64_t at, int64_t n)
+LANES_STEP lanes lanes_read_as(const struct tensor *t, enum dtype dtype, int64_t at, int64_t n)
 {
 #if CPU_GEMM_AVX512
     return avx512_load(t->data, dtype, at, avx512_first(n));
@@ -97,7 +102,7 @@ static inline lanes lanes_read_as(const struct tensor *t, enum dtype dtype, int6
 #endif
 }
 
-static inline lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
+LANES_STEP lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
 {
     return lanes_read_as(t, t->dtype, at, n);
 }
@@ -113,7 +118,7 @@ static inline lanes lanes_read(const struct tensor *t, int64_t at, int64_t n)
             loop(DTYPE_F16, __VA_ARGS__);  \
     } while (0)
 
-static inline void lanes_write(const struct tensor *t, int64_t at, int64_t n, lanes x)
+LANES_STEP void lanes_write(const struct tensor *t, int64_t at, int64_t n, lanes x)
 {
     float y[LANES];
     if (t->dtype == DTYPE_F32 && n == LANES) {

@@ -1,11 +1,13 @@
+#include "base/sanitizer.h"
+#define LANES_STEP UNSANITIZED LANES_INLINE
 #include "device/cpu/convolution/tile.h"
 
 /* ---- windows with weights -------------------------------------------------------------------- */
 
 /* Up to LANES elements of the windows of n pixels. */
-LANES_INLINE const float *multiply_line(lanes sum[TILE_PIXELS][TILE_VECTORS],
-                                        const float *const *pixel, int64_t offset, int64_t length,
-                                        const float *weights, int n, int vectors)
+LANES_STEP const float *multiply_line(lanes sum[TILE_PIXELS][TILE_VECTORS],
+                                      const float *const *pixel, int64_t offset, int64_t length,
+                                      const float *weights, int n, int vectors)
 {
     for (int64_t k = 0; k < length; k++, weights += vectors * LANES) {
         lanes w[TILE_VECTORS];
@@ -25,8 +27,23 @@ LANES_INLINE const float *multiply_line(lanes sum[TILE_PIXELS][TILE_VECTORS],
     return weights;
 }
 
-LANES_INLINE void windows_of(const struct tile_panel *p, const float *const *pixel, float *sums,
-                             int n, int vectors)
+/* What windows_of touches. */
+static inline void windows_expect(const struct tile_panel *p, const float *const *pixel,
+                                  const float *sums, int n, int vectors)
+{
+    int64_t length = 0;
+    for (int s = 0; SNUG_ASAN && s < p->n; s++) {
+        const struct tile_stretch *t = &p->stretch[s];
+        for (int i = 0; i < n; i++)
+            sanitizer_expect(pixel[i] + t->offset, (size_t)t->length * sizeof(float));
+        length += t->length;
+    }
+    sanitizer_expect(p->weights, (size_t)(length * vectors * LANES) * sizeof(float));
+    sanitizer_expect(sums, (size_t)(n * vectors * LANES) * sizeof(float));
+}
+
+LANES_STEP void windows_of(const struct tile_panel *p, const float *const *pixel, float *sums,
+                           int n, int vectors)
 {
     lanes sum[TILE_PIXELS][TILE_VECTORS];
     const float *from[TILE_PIXELS], *weights = p->weights;
@@ -60,11 +77,12 @@ LANES_INLINE void windows_of(const struct tile_panel *p, const float *const *pix
 
 typedef void windows_fn(const struct tile_panel *p, const float *const *pixel, float *sums);
 
-#define WINDOWS(n, vectors)                                                                    \
-    static void windows_##n##_##vectors(const struct tile_panel *p, const float *const *pixel, \
-                                        float *sums)                                           \
-    {                                                                                          \
-        windows_of(p, pixel, sums, n, vectors);                                                \
+#define WINDOWS(n, vectors)                                                                 \
+    static UNSANITIZED void windows_##n##_##vectors(const struct tile_panel *p,             \
+                                                    const float *const *pixel, float *sums) \
+    {                                                                                       \
+        windows_expect(p, pixel, sums, n, vectors);                                         \
+        windows_of(p, pixel, sums, n, vectors);                                             \
     }
 
 WINDOWS(1, 1)
@@ -134,8 +152,22 @@ void tile_windows(const struct tile_panel *panel, const float *const *pixel, int
 
 /* ---- results with windows -------------------------------------------------------------------- */
 
-LANES_INLINE void results_of(const struct pass_view *v, const struct pass_block *b, int64_t offset,
-                             const float *result, float *sums, int n, int vectors)
+/* What results_of touches. */
+static inline void results_expect(const struct pass_view *v, const struct pass_block *b,
+                                  int64_t offset, const float *result, const float *sums, int n,
+                                  int vectors)
+{
+    if (!SNUG_ASAN || b->n_rows == 0 || b->n_columns == 0)
+        return;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        sanitizer_expect(v->data + offset + r * v->row_step,
+                         (size_t)((b->n_columns - 1) * v->column_step + n) * sizeof(float));
+    sanitizer_expect(result, (size_t)(b->n_rows * b->n_columns * vectors * LANES) * sizeof(float));
+    sanitizer_expect(sums, (size_t)(n * vectors * LANES) * sizeof(float));
+}
+
+LANES_STEP void results_of(const struct pass_view *v, const struct pass_block *b, int64_t offset,
+                           const float *result, float *sums, int n, int vectors)
 {
     lanes sum[TILE_PIXELS][TILE_VECTORS];
     UNROLL for (int i = 0; i < n; i++)
@@ -177,11 +209,13 @@ LANES_INLINE void results_of(const struct pass_view *v, const struct pass_block 
 typedef void results_fn(const struct pass_view *v, const struct pass_block *b, int64_t offset,
                         const float *result, float *sums);
 
-#define RESULTS(n, vectors)                                                                    \
-    static void results_##n##_##vectors(const struct pass_view *v, const struct pass_block *b, \
-                                        int64_t offset, const float *result, float *sums)      \
-    {                                                                                          \
-        results_of(v, b, offset, result, sums, n, vectors);                                    \
+#define RESULTS(n, vectors)                                                                     \
+    static UNSANITIZED void results_##n##_##vectors(const struct pass_view *v,                  \
+                                                    const struct pass_block *b, int64_t offset, \
+                                                    const float *result, float *sums)           \
+    {                                                                                           \
+        results_expect(v, b, offset, result, sums, n, vectors);                                 \
+        results_of(v, b, offset, result, sums, n, vectors);                                     \
     }
 
 RESULTS(1, 1)

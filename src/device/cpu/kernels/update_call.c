@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/sanitizer.h"
 #include "device/cpu/support/ref.h"
 #include "ops/update_support.h"
 
@@ -126,9 +127,10 @@ enum status update_call_run(const struct kernel_ctx *x, const struct op_call *c,
 
 /* The code whose number is nearest to x, by looking at all of them; a negative number keeps its
  * sign. */
-static uint8_t nearest(const struct update_codes *k, double x)
+static UNSANITIZED uint8_t nearest(const struct update_codes *k, double x)
 {
     int best = 0;
+    sanitizer_expect(k->map->value, DYNAMIC_CODES * sizeof(*k->map->value));
     for (int code = 1; code < DYNAMIC_CODES; code++) {
         if (fabs(x - (double)k->map->value[code]) < fabs(x - (double)k->map->value[best]))
             best = code;

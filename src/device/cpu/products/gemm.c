@@ -92,7 +92,7 @@ int64_t cpu_gemm_workspace(const struct kernel_env *env, int64_t m, int64_t n, i
     return MAX(n_bytes, cpu_gemm_avx512_workspace(env->n_threads, m, n, k));
 }
 
-static inline float get(const struct cpu_matrix *a, int64_t at)
+static ALWAYS_INLINE float get(const struct cpu_matrix *a, int64_t at)
 {
     switch (a->dtype) {
     case DTYPE_BF16:
@@ -105,8 +105,8 @@ static inline float get(const struct cpu_matrix *a, int64_t at)
 }
 
 /* n <= MICRO_SQUARE elements as floats, zero behind them. */
-static inline void load_line(float *restrict dst, const struct cpu_matrix *src, int64_t at,
-                             int64_t n)
+static UNSANITIZED ALWAYS_INLINE void load_line(float *restrict dst, const struct cpu_matrix *src,
+                                                int64_t at, int64_t n)
 {
     if (n == MICRO_SQUARE && src->dtype == DTYPE_F32) {
         const float *from = (const float *)src->data + at;
@@ -118,14 +118,30 @@ static inline void load_line(float *restrict dst, const struct cpu_matrix *src, 
         dst[i] = i < n ? get(src, at + i) : 0.0f;
 }
 
+/* What transpose touches. */
+static inline void transpose_expect(const float *dst, int64_t width, int64_t n_write,
+                                    const struct cpu_matrix *src, int64_t first, int64_t stride,
+                                    int64_t n, int64_t n_p)
+{
+    if (!SNUG_ASAN)
+        return;
+    int64_t n_bytes = dtype_size(src->dtype);
+    for (int64_t i = 0; i < MIN(n, MICRO_SQUARE); i++)
+        sanitizer_expect((const char *)src->data + (first + i * stride) * n_bytes,
+                         (size_t)(n_p * n_bytes));
+    for (int64_t p = 0; p < n_p; p++)
+        sanitizer_expect(dst + p * width, (size_t)n_write * sizeof(float));
+}
+
 /* dst[p * width + i] = line i's element p, for n <= MICRO_SQUARE lines that lie `stride` apart,
  * each contiguous in p, and n_p <= MICRO_SQUARE elements of each; lines n .. n_write - 1 become
  * zero. */
-static inline void transpose(float *restrict dst, int64_t width, int64_t n_write,
-                             const struct cpu_matrix *src, int64_t first, int64_t stride, int64_t n,
-                             int64_t n_p)
+static inline UNSANITIZED void transpose(float *restrict dst, int64_t width, int64_t n_write,
+                                         const struct cpu_matrix *src, int64_t first,
+                                         int64_t stride, int64_t n, int64_t n_p)
 {
     float a[MICRO_SQUARE * MICRO_SQUARE];
+    transpose_expect(dst, width, n_write, src, first, stride, n, n_p);
     for (int64_t i = 0; i < MICRO_SQUARE; i++)
         load_line(a + i * MICRO_SQUARE, src, first + i * stride, i < n ? n_p : 0);
     micro_transpose(a);

@@ -48,7 +48,8 @@ static inline int64_t micro_round_up(int64_t n, int64_t m)
 enum { MICRO_SQUARE = 16 }; /* side of the squares that are transposed at once */
 
 /* dst = rows 0 and 8, 1 and 9, ... of src, element by element in turn. */
-static inline void micro_shuffle(float *SNUG_RESTRICT dst, const float *SNUG_RESTRICT src)
+static UNSANITIZED ALWAYS_INLINE void micro_shuffle(float *SNUG_RESTRICT dst,
+                                                    const float *SNUG_RESTRICT src)
 {
     for (int row = 0; row < MICRO_SQUARE / 2; row++) {
         for (int i = 0; i < MICRO_SQUARE; i++) {
@@ -61,8 +62,9 @@ static inline void micro_shuffle(float *SNUG_RESTRICT dst, const float *SNUG_RES
 
 /* Transposes the square a. A shuffle rotates the bits of an element's index by one; four of them
  * exchange row and column, and vectorise where a plain transposition does not. */
-static inline void micro_transpose(float a[MICRO_SQUARE * MICRO_SQUARE])
+static inline UNSANITIZED void micro_transpose(float a[MICRO_SQUARE * MICRO_SQUARE])
 {
+    sanitizer_expect(a, MICRO_SQUARE * MICRO_SQUARE * sizeof(float));
     float b[MICRO_SQUARE * MICRO_SQUARE];
     micro_shuffle(b, a);
     micro_shuffle(a, b);
