@@ -485,9 +485,10 @@ static enum status plan_group(const struct group_search *x, double below, struct
     return plan_against(x, below, NULL, d, report, found);
 }
 
-enum status search_plan(struct workload *w, const struct limits *limits,
-                        const struct search_bounds *bounds, const struct kernel_times *times,
-                        struct decisions *d, struct search_report *report)
+static enum status plan_with_groups(struct workload *w, const struct limits *limits,
+                                    const struct search_bounds *bounds,
+                                    const struct kernel_times *times, struct decisions *d,
+                                    struct search_report *report)
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
@@ -504,4 +505,14 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     if (report)
         *report = groups.report;
     return OK;
+}
+
+enum status search_plan(struct workload *w, const struct limits *limits,
+                        const struct search_bounds *bounds, const struct kernel_times *times,
+                        struct decisions *d, struct search_report *report)
+{
+    mem_hold_begin();
+    enum status status = plan_with_groups(w, limits, bounds, times, d, report);
+    mem_hold_end();
+    return status;
 }
