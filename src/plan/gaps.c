@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "base/vec.h"
 
-enum { N_STRETCHES = 128, MOST_OF_SHORT = 2 };
+enum { N_STRETCHES = 128, MOST_OF_SHORT = 3 };
 
 /* A placed item. */
 struct placed {
@@ -99,15 +99,15 @@ static struct walk walk_of(const struct placed_list *list, const struct layout_i
     return w;
 }
 
-/* Long ones, and the short ones of the item's first and last stretch. */
+/* Long ones, and the short ones of the item's stretches. */
 static int64_t find_for_short(struct gaps *g, const struct layout_item *x)
 {
     int first = x->first / g->width, last = x->last / g->width;
-    struct walk walks[1 + MOST_OF_SHORT] = {walk_of(&g->longs, x), walk_of(&g->shorts[first], x)};
-    int n_walks = 2;
+    struct walk walks[1 + MOST_OF_SHORT] = {walk_of(&g->longs, x)};
+    int n_walks = 1;
     int64_t at = 0;
-    if (last != first)
-        walks[n_walks++] = walk_of(&g->shorts[last], x);
+    for (int i = first; i <= last; i++)
+        walks[n_walks++] = walk_of(&g->shorts[i], x);
     for (;;) {
         struct walk *lowest = NULL;
         for (int i = 0; i < n_walks; i++) {

@@ -3,7 +3,7 @@
  * Most buffers of a program live for a moment and only those around them in time are in their way;
  * the others are few. So time is cut into stretches:
  *
- *     long     one list, by address, of what lives through more than two stretches
+ *     long     one list, by address, of what lives through more than three stretches
  *     short    a list by address for each stretch, and the addresses that it takes in all
  *
  * A short one looks at its stretches and at the long ones, a long one at what the stretches take

@@ -22,7 +22,9 @@ enum {
     MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
     LONG = 8192,             /* items: of more than that */
     ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
-    HOPELESS_PART = 500,     /* and what they leave over the bound, a part of it, is not repaired */
+    HOPELESS_PART = 500,     /* and what they leave over the bound, a part of it, is not repaired; */
+    MEDIUM = 1024,           /* of more than that */
+    HOPELESS_OF_MEDIUM = 32, /* neither is such a part */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
 };
@@ -238,7 +240,8 @@ static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t
 static bool is_beyond_repair(const struct solver *s)
 {
     const struct layout_result *r = s->result;
-    return s->n > LONG && r->height > r->lower_bound + r->lower_bound / HOPELESS_PART;
+    int64_t part = s->n > LONG ? HOPELESS_PART : HOPELESS_OF_MEDIUM;
+    return s->n > MEDIUM && r->height > r->lower_bound + r->lower_bound / part;
 }
 
 /* Which start can be repaired does not show in its height, so all get their turn: first to come
