@@ -17,14 +17,15 @@
 #include "plan/repair.h"
 
 enum {
-    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
-    WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
-    MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
-    LONG = 8192,             /* items: of more than that */
-    ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
-    HOPELESS_PART = 500,     /* and what they leave over the bound, a part of it, is not repaired; */
-    MEDIUM = 1024,           /* of more than that */
-    HOPELESS_OF_MEDIUM = 32, /* neither is such a part */
+    NEAR_BITS = 11,            /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
+    WORK_PER_ITEM = 1000,      /* comparisons one repair may spend for each item */
+    MAX_WORK = 60 * 1000000,   /* and all together: a fraction of a second */
+    LONG = 8192,               /* items: of more than that */
+    ORDERS_OF_LONG = 4,        /* the first orders are the best there are, and fewer than that */
+    LONGEST = 128 * 1024,      /* where they would place more than so many items; */
+    HOPELESS_PART = 500,       /* what they leave over the bound, a part of it, is not repaired; */
+    MEDIUM = 1024,             /* of more than that */
+    HOPELESS_OF_MEDIUM = 32,   /* neither is such a part */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
 };
@@ -206,9 +207,15 @@ static void keep_lower(struct solver *s, int64_t height, const char *method)
         s->best[i] = s->items[i].offset;
 }
 
+static size_t count_orders(const struct solver *s)
+{
+    size_t n = s->n > LONG ? ORDERS_OF_LONG : N_METHODS;
+    return MAX(MIN(n, LONGEST / s->n), (size_t)1);
+}
+
 static enum status try_orders(struct solver *s, struct start *starts, size_t *n_tried)
 {
-    size_t n_orders = s->n > LONG ? ORDERS_OF_LONG : N_METHODS;
+    size_t n_orders = count_orders(s);
     for (size_t p = 0; p < n_orders && s->result->height > s->result->lower_bound; p++) {
         int64_t *offsets = s->tried + p * s->n;
         if (s->order_work <= 0)
