@@ -17,15 +17,15 @@
 #include "plan/repair.h"
 
 enum {
-    NEAR_BITS = 11,            /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
-    WORK_PER_ITEM = 1000,      /* comparisons one repair may spend for each item */
-    MAX_WORK = 60 * 1000000,   /* and all together: a fraction of a second */
-    LONG = 8192,               /* items: of more than that */
-    ORDERS_OF_LONG = 4,        /* the first orders are the best there are, and fewer than that */
-    LONGEST = 128 * 1024,      /* where they would place more than so many items; */
-    HOPELESS_PART = 500,       /* what they leave over the bound, a part of it, is not repaired; */
-    MEDIUM = 1024,             /* of more than that */
-    HOPELESS_OF_MEDIUM = 32,   /* neither is such a part */
+    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
+    WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
+    MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
+    LONG = 8192,             /* items: of more than that */
+    ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
+    HOPELESS_PART = 500, /* and what they leave over the bound, a part of it, is not repaired; */
+    MEDIUM = 1024,       /* of more than that */
+    HOPELESS_OF_MEDIUM = 32,   /* such a part is not */
+    LONGEST = 128 * 1024,      /* items that orders may place in all, where that is more than one */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
 };

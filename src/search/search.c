@@ -123,12 +123,13 @@ static enum status look(struct search *s, bool is_first)
     return look_near(s);
 }
 
-/* With a little less room than before: what was best then is near what is best now. Groups, whose
- * plan is the one that is taken in the end, are worth another look at all, and so is what is short.
- */
-static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
+/* With a little less room than before, by the gaps: what was best then is near what is best now.
+ * Groups with many, whose plan is the one that is taken in the end, are worth another look at all,
+ * and so is what is short. */
+static enum status look_again(struct search *s, int64_t gaps, const struct candidate known[N_FIRST],
+                              int n)
 {
-    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG_PROGRAM)
+    if (!search_has_few_gaps(s, gaps))
         return look(s, false);
     allow_emissions(s);
     s->most_emitted = s->most_polished / 4;
@@ -157,9 +158,9 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
 {
     struct candidate known[N_FIRST];
     int n_known = 0;
+    int64_t over = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
-        int64_t over;
-        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        TRY(round == 0 ? look(s, true) : look_again(s, over, known, n_known));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
