@@ -87,6 +87,11 @@ struct emitter {
     value_id *newest;       /* of roots: what its memory holds when a whole step is done */
 
     struct known_pick *picks; /* [N_PICKS], at hash % N_PICKS */
+    struct {
+        node_id node;
+        int64_t n;            /* elements of the slice; 0: none yet */
+        struct picked picked; /* for slices of that size, wherever they begin */
+    } sliced;                 /* the last one */
 
     bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
