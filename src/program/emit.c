@@ -81,6 +81,8 @@ const char *emit_name(struct emitter *e, const struct node *n, int output)
     const char *op = op_get(n->op)->name;
     if (n->block == BLOCK_NONE)
         return op;
+    if (e->named[n->op].name && e->named[n->op].block == n->block)
+        return e->named[n->op].name;
     size_t n_bytes = strlen(op) + 1;
     char digits[16], *at = digits + sizeof(digits), *name; /* printf would be most of emission */
     *--at = '.';
@@ -91,6 +93,8 @@ const char *emit_name(struct emitter *e, const struct node *n, int output)
         return "";
     memcpy(name, at, n_digits);
     memcpy(name + n_digits, op, n_bytes);
+    e->named[n->op].block = n->block;
+    e->named[n->op].name = name;
     return name;
 }
 

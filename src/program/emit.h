@@ -93,6 +93,10 @@ struct emitter {
         struct picked picked; /* for slices of that size, wherever they begin */
     } sliced;                 /* the last one */
 
+    struct {
+        int block;
+        const char *name; /* of what the op makes in the block */
+    } named[OP_COUNT];    /* NULL: none yet */
     bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
     node_id stretch_end;  /* the last node that fetched copies are good for */

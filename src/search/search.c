@@ -279,6 +279,19 @@ static enum status widen_slices(struct search *s, struct decisions *d, struct fo
     return measure(s, d, f);
 }
 
+/* Is any gradient made in slices, as the plans are? */
+static bool any_formed(const struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        const struct stage *s = &w->stages[i];
+        for (value_id v = 0; (size_t)v < s->graph->values.n; v++) {
+            if (s->plan.treat[v] == FORM)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* What does not fit may do so when large gradients are never whole, or small ones neither. That
  * takes a little time, and no link: where it saves more than a little it comes before everything
  * else. */
@@ -292,6 +305,9 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     for (size_t i = 0; i < ARRAY_LEN(larger_than) && !f->fits; i++) {
         struct decisions formed = configured;
         formed.form_bytes = larger_than[i];
+        TRY(workload_decide(s->w, &formed));
+        if (!any_formed(s->w))
+            continue; /* the same programs */
         TRY(measure(s, &formed, f));
         if (!f->fits && s->w->n_bytes[TIER_DEVICE] > least - worth)
             continue;
