@@ -23,8 +23,8 @@ enum {
     LONG = 8192,             /* items: of more than that */
     ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
     HOPELESS_PART = 500, /* and what they leave over the bound, a part of it, is not repaired; */
-    MEDIUM = 1024,       /* of more than that */
-    HOPELESS_OF_MEDIUM = 32,   /* such a part is not */
+    MEDIUM = 2048,       /* of more than that */
+    HOPELESS_OF_MEDIUM = 25,   /* such a part is not */
     LONGEST = 128 * 1024,      /* items that orders may place in all, where that is more than one */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
