@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 
+#include <limits.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -120,6 +121,34 @@ void mem_trim(void)
 #ifdef __GLIBC__
     (void)malloc_trim(0);
 #endif
+}
+
+static atomic_int n_holding;
+
+/* The C library maps large blocks one by one, and gives the end of its heap back as it is freed. */
+static void set_hold(int on)
+{
+#ifdef __GLIBC__
+    enum { MAPPED_BLOCKS = 65536, TRIM_BYTES = 128 * 1024 }; /* what it does by itself */
+    (void)mallopt(M_MMAP_MAX, on ? 0 : MAPPED_BLOCKS);
+    (void)mallopt(M_TRIM_THRESHOLD, on ? INT_MAX : TRIM_BYTES);
+#else
+    (void)on;
+#endif
+}
+
+void mem_hold_begin(void)
+{
+    if (atomic_fetch_add(&n_holding, 1) == 0)
+        set_hold(1);
+}
+
+void mem_hold_end(void)
+{
+    if (atomic_fetch_sub(&n_holding, 1) > 1)
+        return;
+    set_hold(0);
+    mem_trim();
 }
 
 enum status mem_try_array(void *out, size_t n, size_t size)

@@ -26,6 +26,12 @@ void mem_free(void *p);
  * library would keep it, outside of what a process was said to hold. */
 void mem_trim(void);
 
+/* While work goes on that frees and takes large blocks over and over (planning), what is freed
+ * stays with the process: pages that come and go are a quarter of such work. Begins and ends nest;
+ * the last end gives everything back. */
+void mem_hold_begin(void);
+void mem_hold_end(void);
+
 /* *out = zeroed array of n elements of `size` bytes, or ERR_MEMORY. */
 enum status mem_try_array(void *out, size_t n, size_t size) MUST_CHECK;
 

@@ -7,7 +7,14 @@
 #include "base/compiler.h"
 #include "base/vec.h"
 
-enum { N_STRETCHES = 128, MOST_OF_SHORT = 2 };
+enum {
+    N_LEVELS = 2,
+    MOST_STRETCHES = 512,
+    MOST_OF_SHORT = 3, /* stretches that a short item lives through */
+    MOST_WALKS = 1 + N_LEVELS * MOST_OF_SHORT + 1,
+};
+
+static const int n_stretches[N_LEVELS] = {MOST_STRETCHES, 32};
 
 /* A placed item. */
 struct placed {
@@ -30,26 +37,38 @@ struct span_list {
     size_t n, capacity;
 };
 
-struct gaps {
+struct stretch {
+    struct placed_list shorts;
+    struct span_list taken; /* by these */
+};
+
+struct level {
     int32_t width; /* of a stretch */
-    struct placed_list longs, shorts[N_STRETCHES];
-    struct span_list taken[N_STRETCHES]; /* by the short ones of the stretch */
-    struct span_list around, joined;     /* what is in the way of a long one, but for the others */
+    struct stretch stretches[MOST_STRETCHES];
+};
+
+struct gaps {
+    struct level levels[N_LEVELS];
+    struct placed_list longs;
+    struct span_list around, joined; /* what is in the way, of levels where the item is long */
     int64_t work;
 };
 
 enum status gaps_new(struct gaps **out, int32_t last_time)
 {
     TRY(mem_try_array(out, 1, sizeof(**out)));
-    (*out)->width = last_time / N_STRETCHES + 1;
+    for (int l = 0; l < N_LEVELS; l++)
+        (*out)->levels[l].width = last_time / n_stretches[l] + 1;
     return OK;
 }
 
 void gaps_free(struct gaps *g)
 {
-    for (int i = 0; g && i < N_STRETCHES; i++) {
-        vec_release(&g->shorts[i]);
-        vec_release(&g->taken[i]);
+    for (int l = 0; g && l < N_LEVELS; l++) {
+        for (int i = 0; i < n_stretches[l]; i++) {
+            vec_release(&g->levels[l].stretches[i].shorts);
+            vec_release(&g->levels[l].stretches[i].taken);
+        }
     }
     if (g) {
         vec_release(&g->longs);
@@ -61,8 +80,10 @@ void gaps_free(struct gaps *g)
 
 void gaps_clear(struct gaps *g)
 {
-    for (int i = 0; i < N_STRETCHES; i++)
-        g->shorts[i].n = g->taken[i].n = 0;
+    for (int l = 0; l < N_LEVELS; l++) {
+        for (int i = 0; i < n_stretches[l]; i++)
+            g->levels[l].stretches[i].shorts.n = g->levels[l].stretches[i].taken.n = 0;
+    }
     g->longs.n = 0;
     g->work = 0;
 }
@@ -72,9 +93,9 @@ int64_t gaps_work(const struct gaps *g)
     return g->work;
 }
 
-static bool is_short(const struct gaps *g, const struct layout_item *x)
+static bool is_short(const struct level *l, const struct layout_item *x)
 {
-    return x->last / g->width - x->first / g->width < MOST_OF_SHORT;
+    return x->last / l->width - x->first / l->width < MOST_OF_SHORT;
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -99,33 +120,6 @@ static struct walk walk_of(const struct placed_list *list, const struct layout_i
     return w;
 }
 
-/* Long ones, and the short ones of the item's first and last stretch. */
-static int64_t find_for_short(struct gaps *g, const struct layout_item *x)
-{
-    int first = x->first / g->width, last = x->last / g->width;
-    struct walk walks[1 + MOST_OF_SHORT] = {walk_of(&g->longs, x), walk_of(&g->shorts[first], x)};
-    int n_walks = 2;
-    int64_t at = 0;
-    if (last != first)
-        walks[n_walks++] = walk_of(&g->shorts[last], x);
-    for (;;) {
-        struct walk *lowest = NULL;
-        for (int i = 0; i < n_walks; i++) {
-            struct walk *w = &walks[i];
-            if (w->at < w->end && (!lowest || w->at->offset < lowest->at->offset))
-                lowest = w;
-        }
-        if (!lowest || lowest->at->offset - at >= x->n_bytes)
-            break;
-        at = MAX(at, lowest->at->end);
-        lowest->at++;
-        skip(lowest, x);
-    }
-    for (int i = 0; i < n_walks; i++)
-        g->work += walks[i].at - walks[i].begin;
-    return at;
-}
-
 /* Behind the last span, or joined with it; spans come by offset. */
 static enum status append(struct span_list *list, struct span s)
 {
@@ -138,12 +132,14 @@ static enum status append(struct span_list *list, struct span s)
 
 /* What is in the way so far, and the short ones of one more stretch: those that live together with
  * the item, or where it lives through all of the stretch whatever is taken there. */
-static enum status join(struct gaps *g, const struct layout_item *x, int stretch, bool whole)
+static enum status join(struct gaps *g, const struct layout_item *x, const struct stretch *s,
+                        bool whole)
 {
-    const struct placed_list *list = &g->shorts[stretch];
-    const struct span_list *taken = &g->taken[stretch], before = g->around;
-    struct walk shorts = walk_of(list, x);
+    const struct span_list *taken = &s->taken, before = g->around;
+    struct walk shorts = walk_of(&s->shorts, x);
     size_t i = 0, k = 0;
+    if (s->shorts.n == 0)
+        return OK;
     g->around = g->joined;
     g->around.n = 0;
     g->joined = before;
@@ -151,14 +147,14 @@ static enum status join(struct gaps *g, const struct layout_item *x, int stretch
         bool has_more = whole ? k < taken->n : shorts.at < shorts.end;
         if (!has_more && i == before.n)
             break;
-        struct span s = {0};
+        struct span next = {0};
         if (has_more)
-            s = whole ? taken->items[k] : (struct span){shorts.at->offset, shorts.at->end};
-        if (!has_more || (i < before.n && before.items[i].offset < s.offset)) {
+            next = whole ? taken->items[k] : (struct span){shorts.at->offset, shorts.at->end};
+        if (!has_more || (i < before.n && before.items[i].offset < next.offset)) {
             TRY(append(&g->around, before.items[i++]));
             continue;
         }
-        TRY(append(&g->around, s));
+        TRY(append(&g->around, next));
         k++;
         if (!whole) {
             shorts.at++;
@@ -169,40 +165,80 @@ static enum status join(struct gaps *g, const struct layout_item *x, int stretch
     return OK;
 }
 
-static enum status look_around(struct gaps *g, const struct layout_item *x)
+struct walks {
+    struct walk items[MOST_WALKS];
+    int n;
+};
+
+/* The short ones of a level: each stretch a walk of its own, or of a long item all of them in what
+ * is around. */
+static enum status look_at(struct gaps *g, const struct level *l, const struct layout_item *x,
+                           struct walks *w)
 {
-    int first = x->first / g->width, last = x->last / g->width;
-    g->around.n = 0;
-    for (int i = first; i <= last; i++)
-        TRY(join(g, x, i, i > first && i < last));
+    int first = x->first / l->width, last = x->last / l->width;
+    for (int i = first; i <= last; i++) {
+        if (is_short(l, x))
+            w->items[w->n++] = walk_of(&l->stretches[i].shorts, x);
+        else
+            TRY(join(g, x, &l->stretches[i], i > first && i < last));
+    }
     return OK;
 }
 
-static enum status find_for_long(struct gaps *g, const struct layout_item *x, int64_t *out)
+/* Walks that have come to their end are left out. */
+static void drop_ended(struct gaps *g, struct walks *w)
 {
-    struct walk longs = walk_of(&g->longs, x);
-    size_t k = 0;
-    int64_t at = 0;
-    TRY(look_around(g, x));
-    for (;;) {
-        bool has_span = k < g->around.n, has_long = longs.at < longs.end;
-        if (!has_span && !has_long)
-            break;
-        bool is_long = has_long && (!has_span || longs.at->offset < g->around.items[k].offset);
-        struct span s =
-            is_long ? (struct span){longs.at->offset, longs.at->end} : g->around.items[k];
-        if (s.offset - at >= x->n_bytes)
-            break;
-        at = MAX(at, s.end);
-        if (is_long) {
-            longs.at++;
-            skip(&longs, x);
-        } else {
-            k++;
-        }
+    int n = 0;
+    for (int i = 0; i < w->n; i++) {
+        if (w->items[i].at < w->items[i].end)
+            w->items[n++] = w->items[i];
+        else
+            g->work += w->items[i].at - w->items[i].begin;
     }
-    g->work += longs.at - longs.begin;
-    *out = at;
+    w->n = n;
+}
+
+/* The lowest gap among what the walks come by and what is around. */
+static int64_t find_gap(struct gaps *g, const struct layout_item *x, struct walks *w)
+{
+    int64_t at = 0;
+    size_t k = 0;
+    drop_ended(g, w);
+    for (;;) {
+        struct walk *lowest = NULL;
+        struct span next = {INT64_MAX, INT64_MAX};
+        if (k < g->around.n)
+            next = g->around.items[k];
+        for (int i = 0; i < w->n; i++) {
+            if (w->items[i].at->offset < next.offset) {
+                lowest = &w->items[i];
+                next = (struct span){lowest->at->offset, lowest->at->end};
+            }
+        }
+        if (next.offset - at >= x->n_bytes)
+            break;
+        at = MAX(at, next.end);
+        if (!lowest) {
+            k++;
+            continue;
+        }
+        lowest->at++;
+        skip(lowest, x);
+        if (lowest->at == lowest->end)
+            drop_ended(g, w);
+    }
+    for (int i = 0; i < w->n; i++)
+        g->work += w->items[i].at - w->items[i].begin;
+    return at;
+}
+
+static enum status find(struct gaps *g, const struct layout_item *x, int64_t *out)
+{
+    struct walks w = {.items = {walk_of(&g->longs, x)}, .n = 1};
+    g->around.n = 0;
+    for (int l = 0; l < N_LEVELS; l++)
+        TRY(look_at(g, &g->levels[l], x, &w));
+    *out = find_gap(g, x, &w);
     return OK;
 }
 
@@ -252,13 +288,17 @@ static enum status take(struct span_list *list, struct span s)
 static enum status add(struct gaps *g, const struct layout_item *x)
 {
     const struct placed p = {x->offset, x->offset + x->n_bytes, x->first, x->last};
-    if (!is_short(g, x))
-        return insert(&g->longs, p);
-    for (int i = x->first / g->width; i <= x->last / g->width; i++) {
-        TRY(insert(&g->shorts[i], p));
-        TRY(take(&g->taken[i], (struct span){p.offset, p.end}));
+    for (int l = 0; l < N_LEVELS; l++) {
+        struct level *level = &g->levels[l];
+        if (!is_short(level, x))
+            continue;
+        for (int i = x->first / level->width; i <= x->last / level->width; i++) {
+            TRY(insert(&level->stretches[i].shorts, p));
+            TRY(take(&level->stretches[i].taken, (struct span){p.offset, p.end}));
+        }
+        return OK;
     }
-    return OK;
+    return insert(&g->longs, p);
 }
 
 enum status gaps_place(struct gaps *g, struct layout_item *item)
@@ -266,9 +306,6 @@ enum status gaps_place(struct gaps *g, struct layout_item *item)
     item->offset = 0;
     if (item->last < item->first)
         return OK; /* it never lives */
-    if (is_short(g, item))
-        item->offset = find_for_short(g, item);
-    else
-        TRY(find_for_long(g, item, &item->offset));
+    TRY(find(g, item, &item->offset));
     return add(g, item);
 }

@@ -1,13 +1,15 @@
 /* gaps.h: what is placed so far, and the lowest gap in it for what comes next.
  *
  * Most buffers of a program live for a moment and only those around them in time are in their way;
- * the others are few. So time is cut into stretches:
+ * the others are few. So time is cut into stretches, into many and once more into few:
  *
- *     long     one list, by address, of what lives through more than two stretches
- *     short    a list by address for each stretch, and the addresses that it takes in all
+ *     short    a list by address for each stretch, and the addresses that it takes in all: of what
+ *              lives through no more than three, of the many if it can be, else of the few
+ *     long     one list, by address, of everything else
  *
- * A short one looks at its stretches and at the long ones, a long one at what the stretches take
- * that it lives through. What is found is what a look at all of them would find.
+ * An item looks at the stretches that it lives in, of both kinds, and at the long ones; where these
+ * are more than three, at what the stretches take that it lives through. What is found is what a
+ * look at all of them would find.
  */
 #ifndef SNUG_PLAN_GAPS_H
 #define SNUG_PLAN_GAPS_H

@@ -22,7 +22,10 @@ enum {
     MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
     LONG = 8192,             /* items: of more than that */
     ORDERS_OF_LONG = 4,      /* the first orders are the best there are, */
-    HOPELESS_PART = 500,     /* and what they leave over the bound, a part of it, is not repaired */
+    HOPELESS_PART = 500, /* and what they leave over the bound, a part of it, is not repaired; */
+    MEDIUM = 2048,       /* of more than that */
+    HOPELESS_OF_MEDIUM = 25,   /* such a part is not */
+    LONGEST = 128 * 1024,      /* items that orders may place in all, where that is more than one */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
                                    some ten thousand buffers, one at least for any */
 };
@@ -204,9 +207,15 @@ static void keep_lower(struct solver *s, int64_t height, const char *method)
         s->best[i] = s->items[i].offset;
 }
 
+static size_t count_orders(const struct solver *s)
+{
+    size_t n = s->n > LONG ? ORDERS_OF_LONG : N_METHODS;
+    return MAX(MIN(n, LONGEST / s->n), (size_t)1);
+}
+
 static enum status try_orders(struct solver *s, struct start *starts, size_t *n_tried)
 {
-    size_t n_orders = s->n > LONG ? ORDERS_OF_LONG : N_METHODS;
+    size_t n_orders = count_orders(s);
     for (size_t p = 0; p < n_orders && s->result->height > s->result->lower_bound; p++) {
         int64_t *offsets = s->tried + p * s->n;
         if (s->order_work <= 0)
@@ -238,7 +247,8 @@ static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t
 static bool is_beyond_repair(const struct solver *s)
 {
     const struct layout_result *r = s->result;
-    return s->n > LONG && r->height > r->lower_bound + r->lower_bound / HOPELESS_PART;
+    int64_t part = s->n > LONG ? HOPELESS_PART : HOPELESS_OF_MEDIUM;
+    return s->n > MEDIUM && r->height > r->lower_bound + r->lower_bound / part;
 }
 
 /* Which start can be repaired does not show in its height, so all get their turn: first to come

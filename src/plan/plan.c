@@ -82,12 +82,19 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
     TRY(pool_try(&p->pool, &p->call_hash, MAX(g->nodes.n, (size_t)1) * sizeof(*p->call_hash)));
+    TRY(pool_try(&p->pool, &p->sliceable, MAX(g->nodes.n, (size_t)1) * sizeof(*p->sliceable)));
+    TRY(pool_try(&p->pool, &p->emitted, PLAN_EMITTED * sizeof(*p->emitted)));
     TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     TRY(pool_try(&p->pool, &p->root, n * sizeof(*p->root)));
     TRY(pool_try(&p->pool, &p->held, n * sizeof(*p->held)));
+    TRY(pool_try(&p->pool, &p->n_bytes, n * sizeof(*p->n_bytes)));
     graph_find_roots(g, p->root);
-    for (value_id v = 0; (size_t)v < g->values.n; v++)
+    for (value_id v = 0; (size_t)v < g->values.n; v++) {
         p->held[v] = value_view_root(g, v);
+        p->n_bytes[v] = value_bytes(g, v);
+    }
+    for (node_id k = 0; (size_t)k < g->nodes.n; k++)
+        p->sliceable[k] = node_sliceable(g, graph_node(g, k));
     find_facts(p, g);
     drop_copies(p, g);
     return OK;

@@ -36,6 +36,8 @@ struct plan_fact {
     int64_t granule;        /* what its readers' slices are counted in, all of them, in elements */
 };
 
+enum { PLAN_EMITTED = 3 };
+
 struct plan {
     struct pool pool;
     int64_t n_micro;         /* micro-steps per optimizer step */
@@ -48,8 +50,11 @@ struct plan {
     int64_t slice_bytes;     /* updates of what is larger and away are made in parts; 0: whole */
     struct plan_fact *facts; /* per value; of the graph as it was at plan_init */
     value_id *root;          /* per value, likewise: value_root, */
-    value_id *held;          /* and value_view_root */
+    value_id *held;          /* and value_view_root, */
+    int64_t *n_bytes;        /* and value_bytes */
+    int64_t *sliceable;      /* per node, likewise: node_sliceable */
     uint64_t *call_hash;     /* per node, likewise: of its whole call, once emitted; 0: not yet */
+    size_t *emitted;         /* instructions, operands and buffers of the last program of it */
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
     node_id blocks_begin; /* the first forward node of a block; NODE_NONE: there is none */

@@ -13,6 +13,7 @@
  * contents and order.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "program/emit.h"
 
@@ -107,38 +108,74 @@ static int by_birth(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Adds b to the live buffers, which are sorted by offset and disjoint; dead ones are dropped. */
-static enum status insert_live(const struct program *p, const struct buffer **live, size_t *n,
-                               const struct buffer *b)
+/* Buffers by offset: those that live are disjoint; dead ones among them wait to be dropped. */
+struct live {
+    const struct buffer **items;
+    size_t n, n_after_drop;
+};
+
+/* Once in a while: to look at all for every birth would take most of the check. */
+static void drop_dead(struct live *x, int32_t now)
 {
-    size_t kept = 0, at;
-    for (size_t i = 0; i < *n; i++) {
-        if (live[i]->last >= b->first)
-            live[kept++] = live[i];
+    enum { MOST_DEAD = 64 };
+    size_t kept = 0;
+    if (x->n < x->n_after_drop + MOST_DEAD)
+        return;
+    for (size_t i = 0; i < x->n; i++) {
+        if (x->items[i]->last >= now)
+            x->items[kept++] = x->items[i];
     }
-    for (at = kept; at > 0 && live[at - 1]->offset > b->offset; at--)
-        live[at] = live[at - 1];
-    live[at] = b;
-    *n = kept + 1;
-    const struct buffer *below = at > 0 ? live[at - 1] : NULL;
-    const struct buffer *above = at + 1 < *n ? live[at + 1] : NULL;
-    if (below && below->offset + below->n_bytes > b->offset)
-        above = below;
-    else if (!above || b->offset + b->n_bytes <= above->offset)
-        return OK;
-    return FAIL(ERR_PROGRAM, "%s: '%s' and '%s' overlap in %s while both are alive", p->name,
-                above->name, b->name, tier_name(b->tier));
+    x->n = x->n_after_drop = kept;
+}
+
+/* How many lie at b's offset or below. */
+static size_t place_of(const struct live *x, const struct buffer *b)
+{
+    size_t low = 0, high = x->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (x->items[middle]->offset <= b->offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Adds b, which is born; it may overlap none that lives. */
+static enum status insert_live(const struct program *p, struct live *x, const struct buffer *b)
+{
+    drop_dead(x, b->first);
+    size_t at = place_of(x, b), below = at, above = at;
+    while (below > 0 && x->items[below - 1]->last < b->first)
+        below--;
+    while (above < x->n && x->items[above]->last < b->first)
+        above++;
+    const struct buffer *other = NULL;
+    if (below > 0 && x->items[below - 1]->offset + x->items[below - 1]->n_bytes > b->offset)
+        other = x->items[below - 1];
+    else if (above < x->n && b->offset + b->n_bytes > x->items[above]->offset)
+        other = x->items[above];
+    if (other)
+        return FAIL(ERR_PROGRAM, "%s: '%s' and '%s' overlap in %s while both are alive", p->name,
+                    other->name, b->name, tier_name(b->tier));
+    memmove(&x->items[at + 1], &x->items[at], (x->n - at) * sizeof(*x->items));
+    x->items[at] = b;
+    x->n++;
+    return OK;
 }
 
 /* Sweeps over births; storage is known to be disjoint and below the rest. */
 static enum status check_overlaps(const struct program *p)
 {
-    const struct buffer **order = NULL, **live = NULL;
+    const struct buffer **order = NULL;
+    struct live live = {0};
     enum status status = OK;
     TRY_GOTO(mem_try_array(&order, MAX(p->buffers.n, (size_t)1), sizeof(*order)), out);
-    TRY_GOTO(mem_try_array(&live, MAX(p->buffers.n, (size_t)1), sizeof(*live)), out);
+    TRY_GOTO(mem_try_array(&live.items, MAX(p->buffers.n, (size_t)1), sizeof(*live.items)), out);
     for (int t = 0; t < TIER_COUNT; t++) {
-        size_t n = 0, n_live = 0;
+        size_t n = 0;
+        live.n = live.n_after_drop = 0;
         for (size_t i = 0; i < p->buffers.n; i++) {
             const struct buffer *b = &p->buffers.items[i];
             if ((int)b->tier == t && b->storage < 0 && b->merged_into < 0 && b->n_bytes > 0)
@@ -146,11 +183,11 @@ static enum status check_overlaps(const struct program *p)
         }
         qsort(order, n, sizeof(*order), by_birth);
         for (size_t i = 0; i < n && status == OK; i++)
-            status = insert_live(p, live, &n_live, order[i]);
+            status = insert_live(p, &live, order[i]);
     }
 out:
     mem_free(order);
-    mem_free(live);
+    mem_free(live.items);
     return status;
 }
 

@@ -32,9 +32,10 @@ static enum status emitter_init(struct emitter *e)
     TRY(mem_try_array(&e->picks, N_PICKS, sizeof(*e->picks)));
     e->root = e->plan->root;
     e->held = e->plan->held;
-    TRY(vec_reserve(&e->p->instrs, 2 * e->g->nodes.n));
-    TRY(vec_reserve(&e->p->operands, 8 * e->g->nodes.n));
-    TRY(vec_reserve(&e->p->buffers, e->g->values.n));
+    e->n_bytes = e->plan->n_bytes;
+    TRY(vec_reserve(&e->p->instrs, MAX(2 * e->g->nodes.n, e->plan->emitted[0])));
+    TRY(vec_reserve(&e->p->operands, MAX(8 * e->g->nodes.n, e->plan->emitted[1])));
+    TRY(vec_reserve(&e->p->buffers, MAX(e->g->values.n, e->plan->emitted[2])));
     for (size_t v = 0; v < n; v++) {
         e->where[v] = e->home[v] = e->moved[v] = e->kept[v] = -1;
         e->ready[v] = -1;
@@ -80,6 +81,8 @@ const char *emit_name(struct emitter *e, const struct node *n, int output)
     const char *op = op_get(n->op)->name;
     if (n->block == BLOCK_NONE)
         return op;
+    if (e->named[n->op].name && e->named[n->op].block == n->block)
+        return e->named[n->op].name;
     size_t n_bytes = strlen(op) + 1;
     char digits[16], *at = digits + sizeof(digits), *name; /* printf would be most of emission */
     *--at = '.';
@@ -90,6 +93,8 @@ const char *emit_name(struct emitter *e, const struct node *n, int output)
         return "";
     memcpy(name, at, n_digits);
     memcpy(name + n_digits, op, n_bytes);
+    e->named[n->op].block = n->block;
+    e->named[n->op].name = name;
     return name;
 }
 
@@ -102,12 +107,12 @@ static enum status emit_root(struct emitter *e, value_id v)
     enum tier tier = persistent || x->role == ROLE_GRADIENT ? e->plan->home[v] : TIER_DEVICE;
     enum memory_class kind = emit_class(e, v, false);
     int32_t b;
-    TRY(emit_buffer(e, x->name, kind, tier, value_bytes(e->g, v), v, &b));
+    TRY(emit_buffer(e, x->name, kind, tier, e->n_bytes[v], v, &b));
     e->p->buffers.items[b].carried = !persistent;
     if (persistent) {
         if (x->name[0] == '\0')
             return FAIL(ERR_INTERNAL, "value %d is storage and has no name", v);
-        TRY(storage_need(e->storage, x->name, kind, tier, value_bytes(e->g, v),
+        TRY(storage_need(e->storage, x->name, kind, tier, e->n_bytes[v],
                          &e->p->buffers.items[b].storage));
     }
     if (tier == TIER_DEVICE)
@@ -124,7 +129,7 @@ static enum status emit_kept(struct emitter *e, value_id v)
     enum tier tier = e->plan->treat[v] == MOVE ? e->plan->home[v] : TIER_DEVICE;
     const char *name = emit_name(e, graph_node(e->g, x->producer), x->output);
     TRY(pool_status(&e->p->pool));
-    TRY(emit_buffer(e, name, emit_class(e, v, false), tier, value_bytes(e->g, v), v, &e->kept[v]));
+    TRY(emit_buffer(e, name, emit_class(e, v, false), tier, e->n_bytes[v], v, &e->kept[v]));
     e->p->buffers.items[e->kept[v]].carried = true;
     return OK;
 }
@@ -186,7 +191,7 @@ enum status emit_output(struct emitter *e, const struct node *n, int i, bool rec
         const char *name = emit_name(e, n, i);
         TRY(pool_status(&e->p->pool));
         enum memory_class kind = emit_class(e, v, recompute);
-        TRY(emit_buffer(e, name, kind, TIER_DEVICE, value_bytes(e->g, v), v, buffer));
+        TRY(emit_buffer(e, name, kind, TIER_DEVICE, e->n_bytes[v], v, buffer));
     }
     /* A kept output of a node that runs again for another output: written, never read. */
     if (recompute && e->plan->treat[v] != RECOMPUTE)
@@ -204,6 +209,16 @@ static bool is_view(const struct node *n)
     return n->n_out == 1 && a && a->kind == ALIAS_VIEW;
 }
 
+/* slice_bytes; most calls are of whole nodes, whose operands' bytes are known. */
+static struct byte_range bytes_of(const struct emitter *e, const struct node *n, struct slice slice,
+                                  int operand)
+{
+    value_id v = operand < n->n_in ? n->in[operand] : n->out[operand - n->n_in];
+    if (slice.n > 0)
+        return slice_bytes(e->g, n, slice, operand);
+    return (struct byte_range){0, v == VALUE_NONE ? 0 : e->n_bytes[v]};
+}
+
 enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct slice slice)
 {
     const struct node *n = graph_node(e->g, k);
@@ -219,16 +234,16 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {
         bool given = n->in[i] != VALUE_NONE;
-        TRY(emit_operand_range(
-            e, given ? e->where[e->root[n->in[i]]] : -1, given ? ACCESS_READ : ACCESS_NONE,
-            given ? e->held[n->in[i]] : VALUE_NONE, slice_bytes(e->g, n, slice, i)));
+        TRY(emit_operand_range(e, given ? e->where[e->root[n->in[i]]] : -1,
+                               given ? ACCESS_READ : ACCESS_NONE,
+                               given ? e->held[n->in[i]] : VALUE_NONE, bytes_of(e, n, slice, i)));
     }
     for (int i = 0; i < n->n_out; i++) {
         outputs[i] = e->where[e->root[n->out[i]]];
         if (slice.n == 0)
             TRY(emit_output(e, n, i, recompute, &outputs[i]));
         TRY(emit_operand_range(e, outputs[i], ACCESS_WRITE, n->out[i],
-                               slice_bytes(e->g, n, slice, n->n_in + i)));
+                               bytes_of(e, n, slice, n->n_in + i)));
     }
     if (picked.n_workspace > 0) {
         const struct op_def *d = op_get(n->op);
@@ -258,7 +273,7 @@ static enum status emit_node(struct emitter *e, node_id k, bool recompute)
 {
     const struct node *n = graph_node(e->g, k);
     bool backward = recompute || (n->pass != PASS_BEGIN && n->pass != PASS_FORWARD);
-    if (!recompute && emit_in_slices(e, n))
+    if (!recompute && emit_in_slices(e, k))
         return emit_slices(e, k);
     for (int i = 0; i < n->n_in; i++) {
         value_id root = n->in[i] == VALUE_NONE ? VALUE_NONE : e->root[n->in[i]];
@@ -342,7 +357,7 @@ static size_t find_stretch_end(const struct emitter *e, const struct section_ord
 static void count_uses(struct emitter *e, node_id k, int32_t by)
 {
     const struct node *n = graph_node(e->g, k);
-    bool sliceable = node_sliceable(e->g, n) > 0;
+    bool sliceable = e->plan->sliceable[k] > 0;
     for (int i = 0; i < n->n_out; i++)
         e->overwrites[e->root[n->out[i]]] += by;
     for (int i = 0; i < n->n_in; i++) {
@@ -434,6 +449,13 @@ static enum status emit_all(struct emitter *e)
     return OK;
 }
 
+/* The next program of the plan will be much as long: its arrays need not grow step by step. */
+static void note_sizes(const struct plan *plan, const struct program *p)
+{
+    const size_t n[PLAN_EMITTED] = {p->instrs.n, p->operands.n, p->buffers.n};
+    memcpy(plan->emitted, n, sizeof(n));
+}
+
 enum status program_emit(struct program **out, const char *name, const struct graph *g,
                          const struct plan *plan, const struct device *device,
                          struct storage *storage)
@@ -454,6 +476,7 @@ enum status program_emit(struct program **out, const char *name, const struct gr
     TRY_GOTO(overlap_fetches(&e), out);
     extend_lifetimes(p);
     TRY_GOTO(merge_in_place(p), out);
+    note_sizes(plan, p);
 out:
     emitter_release(&e);
     if (status != OK)

@@ -66,27 +66,37 @@ struct emitter {
     const struct device *device;
     struct storage *storage;
 
-    const value_id *root;  /* value_root of each */
-    const value_id *held;  /* value_view_root of each */
-    int32_t *where;        /* device buffer that holds the root now; -1: none */
-    int32_t *home;         /* root kept off the device: its buffer there; -1 */
-    int32_t *moved;        /* host buffer of a moved value; -1 */
-    int *ready;            /* event after which the off-device copy is complete; -1: long ago */
-    bool *again;           /* where[] holds a recomputed instance */
-    value_id *now;         /* the value of its update chain that the root's memory holds */
-    node_id *leaves_after; /* node after which a moved root leaves; NODE_NONE: it stays */
-    node_id *touched_last; /* the last node that reads or writes the root */
-    bool *read_later;      /* read after the forward pass, by a node or by one that runs again */
-    bool *read;            /* some node, or the host, reads it */
-    int32_t *whole_reads;  /* reads to come while fetched copies are good, of it as a whole */
-    int32_t *overwrites;   /* likewise: how often nodes to come overwrite it */
-    bool *gradient;        /* its memory ends up holding a parameter's gradient */
-    bool *carried;         /* made in one step and read in the next one */
-    int32_t *kept;         /* carried: the buffer that it is in between sections; -1 */
-    value_id *newest;      /* of roots: what its memory holds when a whole step is done */
+    const value_id *root;   /* value_root of each */
+    const value_id *held;   /* value_view_root of each */
+    const int64_t *n_bytes; /* value_bytes of each */
+    int32_t *where;         /* device buffer that holds the root now; -1: none */
+    int32_t *home;          /* root kept off the device: its buffer there; -1 */
+    int32_t *moved;         /* host buffer of a moved value; -1 */
+    int *ready;             /* event after which the off-device copy is complete; -1: long ago */
+    bool *again;            /* where[] holds a recomputed instance */
+    value_id *now;          /* the value of its update chain that the root's memory holds */
+    node_id *leaves_after;  /* node after which a moved root leaves; NODE_NONE: it stays */
+    node_id *touched_last;  /* the last node that reads or writes the root */
+    bool *read_later;       /* read after the forward pass, by a node or by one that runs again */
+    bool *read;             /* some node, or the host, reads it */
+    int32_t *whole_reads;   /* reads to come while fetched copies are good, of it as a whole */
+    int32_t *overwrites;    /* likewise: how often nodes to come overwrite it */
+    bool *gradient;         /* its memory ends up holding a parameter's gradient */
+    bool *carried;          /* made in one step and read in the next one */
+    int32_t *kept;          /* carried: the buffer that it is in between sections; -1 */
+    value_id *newest;       /* of roots: what its memory holds when a whole step is done */
 
     struct known_pick *picks; /* [N_PICKS], at hash % N_PICKS */
+    struct {
+        node_id node;
+        int64_t n;            /* elements of the slice; 0: none yet */
+        struct picked picked; /* for slices of that size, wherever they begin */
+    } sliced;                 /* the last one */
 
+    struct {
+        int block;
+        const char *name; /* of what the op makes in the block */
+    } named[OP_COUNT];    /* NULL: none yet */
     bool late;            /* the node being emitted belongs to the step before */
     bool ends_step;       /* of the section: nothing reads a carried root after it */
     node_id stretch_end;  /* the last node that fetched copies are good for */
@@ -145,7 +155,7 @@ enum status overlap_fetches(struct emitter *e) MUST_CHECK;
 /* emit_slice.c: is what the node makes never whole (FORM)? */
 bool emit_is_formed(const struct emitter *e, const struct node *n);
 /* Does the plan want the node made in slices, as things are now? */
-bool emit_in_slices(const struct emitter *e, const struct node *n);
+bool emit_in_slices(const struct emitter *e, node_id k);
 enum status emit_slices(struct emitter *e, node_id k) MUST_CHECK;
 
 /* pick.c */

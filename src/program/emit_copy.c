@@ -100,7 +100,7 @@ static enum status copy_here(struct emitter *e, struct transfer t, int *done)
 
 static struct byte_range all_of(const struct emitter *e, value_id v)
 {
-    return (struct byte_range){0, value_bytes(e->g, v)};
+    return (struct byte_range){0, e->n_bytes[v]};
 }
 
 /* From t->src into a new buffer, which is where the root is then. */
@@ -127,8 +127,7 @@ enum status emit_stage_in(struct emitter *e, value_id root)
 enum status emit_stage_blank(struct emitter *e, value_id root)
 {
     const char *name = e->p->buffers.items[e->home[root]].name;
-    TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_DEVICE, value_bytes(e->g, root), root,
-                    &e->where[root]));
+    TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_DEVICE, e->n_bytes[root], root, &e->where[root]));
     return vec_push(&e->staged, root);
 }
 
@@ -201,8 +200,8 @@ enum status emit_move_out(struct emitter *e, value_id root)
     int32_t dst = e->kept[root];
     const char *name = e->p->buffers.items[e->where[root]].name;
     if (dst < 0)
-        TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root],
-                        value_bytes(e->g, root), root, &dst));
+        TRY(emit_buffer(e, name, emit_class(e, root, false), e->plan->home[root], e->n_bytes[root],
+                        root, &dst));
     e->moved[root] = dst;
     TRY(leave(e, root, dst));
     e->where[root] = -1;
@@ -299,7 +298,7 @@ static enum status find_port(struct emitter *e, bool input, const char *name, va
             return OK;
         }
     }
-    struct port port = {.name = name, .value = v, .n_bytes = value_bytes(e->g, v)};
+    struct port port = {.name = name, .value = v, .n_bytes = e->n_bytes[v]};
     TRY(emit_buffer(e, name, MEMORY_STAGING, TIER_HOST, port.n_bytes, v, &port.buffer));
     *buffer = port.buffer;
     return input ? vec_push(&e->p->inputs, port) : vec_push(&e->p->outputs, port);

@@ -35,8 +35,7 @@ enum status emit_operand(struct emitter *e, int32_t buffer, enum access access, 
 {
     struct byte_range all = {0};
     if (buffer >= 0)
-        all.n_bytes =
-            value == VALUE_NONE ? e->p->buffers.items[buffer].n_bytes : value_bytes(e->g, value);
+        all.n_bytes = value == VALUE_NONE ? e->p->buffers.items[buffer].n_bytes : e->n_bytes[value];
     return emit_operand_range(e, buffer, access, value, all);
 }
 

@@ -59,15 +59,16 @@ static int64_t largest_in_parts(const struct emitter *e, const struct node *n, b
     for (int i = 0; i < n->n_in; i++) {
         *formed |= is_formed(e, n, i);
         if (is_fetched(e, n, i) || is_formed(e, n, i))
-            most = MAX(most, value_bytes(e->g, n->in[i]));
+            most = MAX(most, e->n_bytes[n->in[i]]);
     }
     return most;
 }
 
-bool emit_in_slices(const struct emitter *e, const struct node *n)
+bool emit_in_slices(const struct emitter *e, node_id k)
 {
+    const struct node *n = graph_node(e->g, k);
     bool formed, by_rows = op_get(n->op)->by_rows;
-    if (node_sliceable(e->g, n) == 0)
+    if (e->plan->sliceable[k] == 0)
         return false;
     int64_t most = largest_in_parts(e, n, &formed);
     if (!formed && (e->plan->slice_bytes <= 0 || most <= e->plan->slice_bytes))

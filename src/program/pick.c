@@ -31,9 +31,21 @@ static uint64_t known_hash(const struct emitter *e, node_id k, struct slice slic
     return *known;
 }
 
+/* A node is made of many slices of one size. Where they begin is asked by kernels that make rows,
+ * to find theirs in the operands; for the others one slice is like the next. */
+static bool is_like_last(const struct emitter *e, node_id k, struct slice slice)
+{
+    return slice.n > 0 && e->sliced.n == slice.n && e->sliced.node == k &&
+           !op_get(graph_node(e->g, k)->op)->by_rows;
+}
+
 enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct picked *out)
 {
     const struct node *n = graph_node(e->g, k);
+    if (is_like_last(e, k, slice)) {
+        *out = e->sliced.picked;
+        return OK;
+    }
     uint64_t hash = known_hash(e, k, slice);
     struct known_pick *known = &e->picks[hash % N_PICKS];
     if (!known->picked.kernel || known->hash != hash) {
@@ -41,6 +53,11 @@ enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct p
         known->hash = hash;
     }
     *out = known->picked;
+    if (slice.n > 0) {
+        e->sliced.node = k;
+        e->sliced.n = slice.n;
+        e->sliced.picked = *out;
+    }
     return OK;
 }
 

@@ -28,10 +28,13 @@ struct known_calls {
     size_t n_slots;           /* a power of two */
 };
 
-static enum status known_calls_init(struct known_calls *k, size_t n_instrs)
+static enum status known_calls_init(struct known_calls *k, const struct program *p)
 {
+    size_t n_calls = 0;
+    for (size_t i = 0; i < p->instrs.n; i++)
+        n_calls += p->instrs.items[i].kind == INSTR_COMPUTE;
     *k = (struct known_calls){.n_slots = 64};
-    while (k->n_slots < 2 * n_instrs)
+    while (k->n_slots < 2 * n_calls)
         k->n_slots *= 2;
     return mem_try_array(&k->slots, k->n_slots, sizeof(*k->slots));
 }
@@ -95,7 +98,7 @@ enum status predict(struct prediction *out, const struct program *p, const struc
     struct known_calls known;
     enum status status;
     *out = (struct prediction){0};
-    TRY(known_calls_init(&known, p->instrs.n));
+    TRY(known_calls_init(&known, p));
     TRY_GOTO(mem_try_array(&out->seconds, MAX(p->instrs.n, (size_t)1), sizeof(double)), out);
     for (int32_t k = 0; (size_t)k < p->instrs.n; k++) {
         const struct instr *i = &p->instrs.items[k];

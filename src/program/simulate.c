@@ -36,6 +36,13 @@ struct region {
     int64_t read[QUEUE_COUNT]; /* last reading position of each queue */
 };
 
+/* By address; what is shifted when one comes in between is small. */
+struct tier_map {
+    VEC(int32_t) order; /* of regions */
+    VEC(struct region) regions;
+    VEC(int32_t) unused; /* of regions */
+};
+
 struct clocks {
     int64_t seen[QUEUE_COUNT];
     bool recorded;
@@ -43,7 +50,7 @@ struct clocks {
 
 struct simulator {
     const struct program *p;
-    VEC(struct region) map[TIER_COUNT];
+    struct tier_map map[TIER_COUNT];
     int64_t position[QUEUE_COUNT];    /* instructions executed on each queue */
     struct clocks queue[QUEUE_COUNT]; /* what each queue knows to be finished */
     struct clocks *events;            /* snapshot at the record */
@@ -69,30 +76,47 @@ static enum status fail_at(const struct simulator *s, const char *what, const st
 
 /* ---- the map of a tier ----------------------------------------------------------------------- */
 
+static struct region *region_at(const struct simulator *s, enum tier t, size_t k)
+{
+    return &s->map[t].regions.items[s->map[t].order.items[k]];
+}
+
+/* Puts r at place k of the order, before what is there. */
+static enum status insert_region(struct tier_map *m, size_t k, struct region r)
+{
+    int32_t index = (int32_t)m->regions.n;
+    if (m->unused.n > 0) {
+        index = m->unused.items[--m->unused.n];
+        m->regions.items[index] = r;
+    } else {
+        TRY(vec_push(&m->regions, r));
+    }
+    TRY(vec_push(&m->order, index)); /* makes room; then shift */
+    memmove(&m->order.items[k + 1], &m->order.items[k], (m->order.n - 1 - k) * sizeof(index));
+    m->order.items[k] = index;
+    return OK;
+}
+
 /* Splits regions so that one begins exactly at `offset`; its index. */
 static enum status split(struct simulator *s, enum tier t, int64_t offset, size_t *index)
 {
-    size_t low = 0, high = s->map[t].n;
+    size_t low = 0, high = s->map[t].order.n;
     while (low < high) { /* first region that ends after offset */
         size_t middle = (low + high) / 2;
-        if (s->map[t].items[middle].end <= offset)
+        if (region_at(s, t, middle)->end <= offset)
             low = middle + 1;
         else
             high = middle;
     }
     *index = low;
-    if (low == s->map[t].n || s->map[t].items[low].begin == offset)
+    if (low == s->map[t].order.n || region_at(s, t, low)->begin == offset)
         return OK;
-    struct region tail = s->map[t].items[low];
+    struct region tail = *region_at(s, t, low);
     tail.value_at += offset - tail.begin;
     tail.begin = offset;
-    s->map[t].items[low].end = offset;
-    TRY(vec_push(&s->map[t], tail)); /* makes room; then shift */
-    memmove(&s->map[t].items[low + 2], &s->map[t].items[low + 1],
-            (s->map[t].n - low - 2) * sizeof(tail));
-    s->map[t].items[low + 1] = tail;
+    region_at(s, t, low)->end = offset;
     *index = low + 1;
-    return OK;
+    return insert_region(&s->map[t], low + 1, tail);
 }
 
 static enum status range(struct simulator *s, enum tier t, int64_t offset, int64_t n_bytes,
@@ -103,14 +127,18 @@ static enum status range(struct simulator *s, enum tier t, int64_t offset, int64
 }
 
 /* One write over many regions leaves one: the map stays as small as what is alive. */
-static void unite(struct simulator *s, enum tier t, size_t first, size_t end)
+static enum status unite(struct simulator *s, enum tier t, size_t first, size_t end)
 {
+    struct tier_map *m = &s->map[t];
     if (end - first < 2)
-        return;
-    s->map[t].items[first].end = s->map[t].items[end - 1].end;
-    memmove(&s->map[t].items[first + 1], &s->map[t].items[end],
-            (s->map[t].n - end) * sizeof(struct region));
-    s->map[t].n -= end - first - 1;
+        return OK;
+    region_at(s, t, first)->end = region_at(s, t, end - 1)->end;
+    for (size_t k = first + 1; k < end; k++)
+        TRY(vec_push(&m->unused, m->order.items[k]));
+    memmove(&m->order.items[first + 1], &m->order.items[end],
+            (m->order.n - end) * sizeof(*m->order.items));
+    m->order.n -= end - first - 1;
+    return OK;
 }
 
 /* Does the region hold the value whose first byte would be at `origin`? */
@@ -125,7 +153,7 @@ static enum status set_content(struct simulator *s, const struct buffer *b, valu
     size_t first, end;
     TRY(range(s, b->tier, b->offset, b->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
-        struct region *r = &s->map[b->tier].items[k];
+        struct region *r = region_at(s, b->tier, k);
         r->content = content;
         r->value_at = r->begin - b->offset;
     }
@@ -138,10 +166,10 @@ static enum status has_content(struct simulator *s, const struct buffer *b, valu
     size_t first, end;
     TRY(range(s, b->tier, b->offset, b->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
-        if (!holds(&s->map[b->tier].items[k], content, b->offset))
+        if (!holds(region_at(s, b->tier, k), content, b->offset))
             return FAIL(ERR_PROGRAM, "%s: when %s ends, '%s' in %s must hold value %d, not %d",
                         s->p->name, section, b->name, tier_name(b->tier), content,
-                        s->map[b->tier].items[k].content);
+                        region_at(s, b->tier, k)->content);
     }
     return OK;
 }
@@ -173,7 +201,7 @@ static value_id name_of(struct simulator *s, const struct instr *i, const struct
     value_id late = o->value + (value_id)s->p->graph->values.n;
     bool found = source->n_bytes > 0 &&
                  range(s, source->tier, source->offset, source->n_bytes, &first, &end) == OK;
-    return found && s->map[source->tier].items[first].content == late ? late : o->value;
+    return found && region_at(s, source->tier, first)->content == late ? late : o->value;
 }
 
 /* ---- instructions ---------------------------------------------------------------------------- */
@@ -189,7 +217,7 @@ static enum status simulate_read(struct simulator *s, enum queue q, const struct
     size_t first, end;
     TRY(range(s, o->tier, o->offset, o->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
-        struct region *r = &s->map[o->tier].items[k];
+        struct region *r = region_at(s, o->tier, k);
         if (r->content == UNDEFINED)
             return fail_at(s, "reads what was never written", o);
         if (!holds(r, name, o->offset - o->value_at))
@@ -207,7 +235,7 @@ static enum status simulate_write(struct simulator *s, enum queue q, const struc
     size_t first, end;
     TRY(range(s, o->tier, o->offset, o->n_bytes, &first, &end));
     for (size_t k = first; k < end; k++) {
-        struct region *r = &s->map[o->tier].items[k];
+        struct region *r = region_at(s, o->tier, k);
         if (!knows(s, q, r->writer, r->written))
             return fail_at(s, "overwrites without waiting for the last write", o);
         for (int other = 0; other < QUEUE_COUNT; other++) {
@@ -220,8 +248,7 @@ static enum status simulate_write(struct simulator *s, enum queue q, const struc
         r->written = s->position[q];
         memset(r->read, 0, sizeof(r->read));
     }
-    unite(s, o->tier, first, end);
-    return OK;
+    return unite(s, o->tier, first, end);
 }
 
 static enum status simulate_event(struct simulator *s, const struct instr *i)
@@ -286,8 +313,8 @@ static enum status enter_section(struct simulator *s)
     memset(s->events, 0, (size_t)MAX(p->n_events, 1) * sizeof(*s->events));
     for (int t = 0; t < TIER_COUNT; t++) {
         struct region all = {.end = p->n_bytes[t], .content = UNDEFINED};
-        s->map[t].n = 0;
-        TRY(vec_push(&s->map[t], all));
+        s->map[t].order.n = s->map[t].regions.n = s->map[t].unused.n = 0;
+        TRY(insert_region(&s->map[t], 0, all));
     }
     for (size_t i = 0; i < p->buffers.n; i++) {
         const struct buffer *b = &p->buffers.items[i];
@@ -385,8 +412,11 @@ enum status simulate(const struct program *p, const struct storage *storage,
     TRY_GOTO(simulate_sections(&s, rules), out);
     TRY_GOTO(check_high_water(&s, storage), out);
 out:
-    for (int t = 0; t < TIER_COUNT; t++)
-        vec_release(&s.map[t]);
+    for (int t = 0; t < TIER_COUNT; t++) {
+        vec_release(&s.map[t].order);
+        vec_release(&s.map[t].regions);
+        vec_release(&s.map[t].unused);
+    }
     mem_free(s.events);
     mem_free(s.root);
     mem_free(s.held);

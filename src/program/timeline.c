@@ -141,6 +141,7 @@ static enum status find_marks(struct timeline *t, const struct program *p, const
     TRY(pool_try(&t->pool, &t->marks, sizeof(*t->marks) * (2 * p->sections.n + 1)));
     for (size_t x = 0; x < p->sections.n; x++) {
         const struct section *s = &p->sections.items[x];
+        const bool forward = runs_forward(p, s);
         int pass = -1;
         int32_t first = s->first;
         for (int32_t k = s->first; k < s->first + s->n; k++) {
@@ -148,7 +149,7 @@ static enum status find_marks(struct timeline *t, const struct program *p, const
             if (i->kind != INSTR_COMPUTE || i->recompute)
                 continue;
             int here = (int)graph_node(p->graph, i->node)->pass;
-            if (here == PASS_UPDATE && runs_forward(p, s))
+            if (here == PASS_UPDATE && forward)
                 here = PASS_FORWARD; /* of the step before, in this one's forward pass */
             bool begins = pass < 0 || (here == PASS_BACKWARD && pass == PASS_FORWARD);
             if (begins) {

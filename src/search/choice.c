@@ -71,12 +71,16 @@ enum status search_find_gaps(struct search *s, int64_t *n_bytes)
     return OK;
 }
 
-/* Addresses of long programs that are alike take more than their bytes by much the same; but for
- * groups, whose gaps are large and differ. */
+bool search_has_few_gaps(const struct search *s, int64_t over)
+{
+    enum { FEW = 64 }; /* a part of the room */
+    bool is_alike = s->space.base.group <= 1 || over < s->space.room[TIER_DEVICE] / FEW;
+    return is_alike && s->space.stage->program->instrs.n >= LONG_PROGRAM;
+}
+
 static bool is_too_large(const struct search *s, const struct trial *t, int64_t over)
 {
-    return over < INT64_MAX && s->space.base.group <= 1 &&
-           s->space.stage->program->instrs.n >= LONG_PROGRAM &&
+    return over < INT64_MAX && search_has_few_gaps(s, over) &&
            t->n_bytes[TIER_DEVICE] + over / 4 * 3 > s->space.room[TIER_DEVICE];
 }
 

@@ -123,12 +123,13 @@ static enum status look(struct search *s, bool is_first)
     return look_near(s);
 }
 
-/* With a little less room than before: what was best then is near what is best now. Groups, whose
- * plan is the one that is taken in the end, are worth another look at all, and so is what is short.
- */
-static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
+/* With a little less room than before, by the gaps: what was best then is near what is best now.
+ * Groups with many, whose plan is the one that is taken in the end, are worth another look at all,
+ * and so is what is short. */
+static enum status look_again(struct search *s, int64_t gaps, const struct candidate known[N_FIRST],
+                              int n)
 {
-    if (s->space.base.group > 1 || s->space.stage->program->instrs.n < LONG_PROGRAM)
+    if (!search_has_few_gaps(s, gaps))
         return look(s, false);
     allow_emissions(s);
     s->most_emitted = s->most_polished / 4;
@@ -157,9 +158,9 @@ static enum status look_and_choose(struct search *s, struct decisions *d, bool *
 {
     struct candidate known[N_FIRST];
     int n_known = 0;
+    int64_t over = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
-        int64_t over;
-        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        TRY(round == 0 ? look(s, true) : look_again(s, over, known, n_known));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
@@ -278,6 +279,19 @@ static enum status widen_slices(struct search *s, struct decisions *d, struct fo
     return measure(s, d, f);
 }
 
+/* Is any gradient made in slices, as the plans are? */
+static bool any_formed(const struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++) {
+        const struct stage *s = &w->stages[i];
+        for (value_id v = 0; (size_t)v < s->graph->values.n; v++) {
+            if (s->plan.treat[v] == FORM)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* What does not fit may do so when large gradients are never whole, or small ones neither. That
  * takes a little time, and no link: where it saves more than a little it comes before everything
  * else. */
@@ -291,6 +305,9 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     for (size_t i = 0; i < ARRAY_LEN(larger_than) && !f->fits; i++) {
         struct decisions formed = configured;
         formed.form_bytes = larger_than[i];
+        TRY(workload_decide(s->w, &formed));
+        if (!any_formed(s->w))
+            continue; /* the same programs */
         TRY(measure(s, &formed, f));
         if (!f->fits && s->w->n_bytes[TIER_DEVICE] > least - worth)
             continue;
@@ -485,9 +502,10 @@ static enum status plan_group(const struct group_search *x, double below, struct
     return plan_against(x, below, NULL, d, report, found);
 }
 
-enum status search_plan(struct workload *w, const struct limits *limits,
-                        const struct search_bounds *bounds, const struct kernel_times *times,
-                        struct decisions *d, struct search_report *report)
+static enum status plan_with_groups(struct workload *w, const struct limits *limits,
+                                    const struct search_bounds *bounds,
+                                    const struct kernel_times *times, struct decisions *d,
+                                    struct search_report *report)
 {
     const struct decisions configured = *d;
     const struct group_search x = {w, limits, bounds, times, plan_group};
@@ -504,4 +522,14 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     if (report)
         *report = groups.report;
     return OK;
+}
+
+enum status search_plan(struct workload *w, const struct limits *limits,
+                        const struct search_bounds *bounds, const struct kernel_times *times,
+                        struct decisions *d, struct search_report *report)
+{
+    mem_hold_begin();
+    enum status status = plan_with_groups(w, limits, bounds, times, d, report);
+    mem_hold_end();
+    return status;
 }

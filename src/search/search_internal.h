@@ -86,6 +86,9 @@ enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
  * takes more than it was thought to. */
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           int64_t *over) MUST_CHECK;
+/* Addresses of long programs that are alike take more than their bytes (`over`) by much the same;
+ * but for groups, whose gaps differ where they are large. */
+bool search_has_few_gaps(const struct search *s, int64_t over);
 /* By how much the addresses of the fastest take more than its bytes; 0 where it fits so. */
 enum status search_find_gaps(struct search *s, int64_t *n_bytes) MUST_CHECK;
 enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;

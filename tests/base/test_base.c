@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/host_memory.h"
 #include "base/json.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -112,6 +113,34 @@ static void allocations_are_counted_and_can_be_made_to_fail(void **state)
     int64_t *array;
     assert_int_equal(mem_try_array(&array, SIZE_MAX / 2, 16), ERR_MEMORY);
     assert_null(array);
+}
+
+static void take_and_free(size_t n_bytes)
+{
+    char *p = mem_alloc(n_bytes);
+    assert_non_null(p);
+    memset(p, 1, n_bytes);
+    mem_free(p);
+}
+
+static void freed_memory_is_held_until_the_last_end(void **state)
+{
+    (void)state;
+    const int64_t large = 64 << 20, most_of_it = 48 << 20;
+    if (SNUG_ASAN) /* its heap keeps what it likes */
+        skip();
+    int64_t before = process_resident();
+    mem_hold_begin();
+    mem_hold_begin();
+    take_and_free((size_t)large);
+    assert_true(process_resident() - before > most_of_it);
+    mem_hold_end();
+    take_and_free((size_t)large);
+    assert_true(process_resident() - before > most_of_it);
+    mem_hold_end();
+    assert_true(process_resident() - before < large - most_of_it);
+    take_and_free((size_t)large);
+    assert_true(process_resident() - before < large - most_of_it);
 }
 
 static void pools_hand_out_zeroed_aligned_memory(void **state)
@@ -515,6 +544,7 @@ int main(void)
         cmocka_unit_test(long_messages_are_cut_not_overrun),
         cmocka_unit_test(every_status_has_name_meaning_and_exit_code),
         cmocka_unit_test(allocations_are_counted_and_can_be_made_to_fail),
+        cmocka_unit_test(freed_memory_is_held_until_the_last_end),
         cmocka_unit_test(pools_hand_out_zeroed_aligned_memory),
         cmocka_unit_test(a_pool_that_ran_out_stays_failed),
         cmocka_unit_test(vectors_grow_and_keep_their_elements),

@@ -16,28 +16,36 @@
 static const struct search_bounds free_choice = {0};
 static const struct decisions configured = {.recompute_cheap = true};
 
-/* Qwen2 of some width and depth; budgets in GiB. */
+/* Qwen2 of some width and depth; budgets in GiB. With masters and states in f32, or without the one
+ * and in 8 bits. */
 struct scenario {
     int hidden, ffn, n_layers, n_heads;
     int64_t batch, n_micro;
     double max_grad_norm, device, host;
+    bool in_f32;
 };
 
-static const struct scenario seven_billion = {3584, 18944, 28, 28, 32, 1, 0, 13.3, 48};
-static const struct scenario seventy_billion = {8192, 28672, 80, 64, 4, 1, 0, 80, 400};
+static const struct scenario seven_billion = {3584, 18944, 28, 28, 32, 1, 0, 13.3, 48, false};
+static const struct scenario seven_billion_clipped = {3584, 18944, 28,   28, 32,
+                                                      1,    1,     13.3, 48, false};
+static const struct scenario seventy_billion = {8192, 28672, 80, 64, 4, 1, 0, 80, 400, false};
+static const struct scenario seventy_billion_in_f32 = {8192, 28672, 80, 64,   4,
+                                                       4,    1,     80, 1400, true};
 static const struct scenario shallow[] = {
-    {3584, 18944, 4, 28, 16, 1, 0, 8, 48},
-    {3584, 18944, 4, 28, 16, 1, 1, 8, 48},
-    {2048, 8192, 4, 16, 8, 4, 1, 5, 48},
+    {3584, 18944, 4, 28, 16, 1, 0, 8, 48, false},
+    {3584, 18944, 4, 28, 16, 1, 1, 8, 48, false},
+    {2048, 8192, 4, 16, 8, 4, 1, 5, 48, false},
 };
 
 static void open_scenario(struct training *t, const struct scenario *x, struct device *device)
 {
     char config[1024];
     struct precision p = precision_bf16();
-    p.masters = false;
-    p.gradients = DTYPE_BF16;
-    p.states = FORMAT_BLOCK8;
+    if (!x->in_f32) {
+        p.masters = false;
+        p.gradients = DTYPE_BF16;
+        p.states = FORMAT_BLOCK8;
+    }
     (void)snprintf(config, sizeof(config),
                    "{\"model_type\": \"qwen2\", \"vocab_size\": 152064, \"hidden_size\": %d,"
                    " \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
@@ -70,6 +78,9 @@ static struct limits limits_of(const struct scenario *x)
         .n_bytes = {(int64_t)(x->device * (1 << 30)), (int64_t)(x->host * (1 << 30)), LIMIT_OPEN}};
 }
 
+/* What is left of two cores for a program beside four that are always busy. */
+#define BESIDE_FOUR (2.0 / 5.0)
+
 /* Seconds that planning takes of the processor: other programs may have it too. */
 static void plan_in_time(const struct scenario *x, double most_s)
 {
@@ -83,15 +94,15 @@ static void plan_in_time(const struct scenario *x, double most_s)
     double took = (double)clock() / CLOCKS_PER_SEC - start;
     print_message("%d layers: planned in %.2f s\n", x->n_layers, took);
     assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= limits.n_bytes[TIER_DEVICE]);
-    /* Other machines are slower, and a sanitizer much slower. */
-    assert_true(took < (SNUG_ASAN ? 20 : 3) * most_s);
+    assert_true(took < (SNUG_ASAN ? 20 : 1) * most_s);
     close_scenario(&t, &device);
 }
 
-static void seven_billion_parameters_take_two_seconds(void **state)
+static void seven_billion_parameters_take_two_seconds_beside_others(void **state)
 {
     (void)state;
-    plan_in_time(&seven_billion, 2.0);
+    plan_in_time(&seven_billion, BESIDE_FOUR * 2.0);
+    plan_in_time(&seven_billion_clipped, BESIDE_FOUR * 2.0);
 }
 
 static void seventy_billion_parameters_take_ten_seconds(void **state)
@@ -99,7 +110,8 @@ static void seventy_billion_parameters_take_ten_seconds(void **state)
     (void)state;
     if (SNUG_ASAN) /* the same code, for a minute */
         skip();
-    plan_in_time(&seventy_billion, 10.0);
+    plan_in_time(&seventy_billion, BESIDE_FOUR * 10.0);
+    plan_in_time(&seventy_billion_in_f32, 10.0);
 }
 
 static void no_rung_is_faster(void **state)
@@ -127,7 +139,7 @@ static void no_rung_is_faster(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seven_billion_parameters_take_two_seconds),
+        cmocka_unit_test(seven_billion_parameters_take_two_seconds_beside_others),
         cmocka_unit_test(seventy_billion_parameters_take_ten_seconds),
         cmocka_unit_test(no_rung_is_faster),
     };
