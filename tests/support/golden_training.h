@@ -29,6 +29,12 @@ void golden_losses(const char *name, double *losses);
 /* Fails unless every loss of the steps taken is within the tolerance: relative, below one nat
  * absolute. */
 void expect_near(const char *name, const double *got, const double *want, double tolerance);
+/* The same of the first n steps alone. */
+void expect_first_near(const char *name, int n, const double *got, const double *want,
+                       double tolerance);
+/* How many steps do not depend on how sums are rounded, where goldens say so: those that float32
+ * runs of PyTorch take as its float64 run does. */
+int golden_steps_alike(const char *name);
 
 #ifdef __cplusplus
 }
