@@ -9,11 +9,18 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "support/golden.h"
 #include "support/gpu.h"
 #include "train/session.h"
 
 static int n_steps_taken = N_STEPS;
+
+/* How far weights are moved before the first step, relatively, and which way. */
+static struct {
+    double most;
+    uint64_t key;
+} nudge;
 
 void golden_shorten(int n_steps)
 {
@@ -24,6 +31,22 @@ static void copy_rows(void *to, const struct st_tensor *from, int64_t first_row,
 {
     size_t row = (size_t)GOLDEN_LENGTH * sizeof(int32_t);
     memcpy(to, (const char *)from->data + (size_t)first_row * row, (size_t)n_rows * row);
+}
+
+/* Every weight of the run, which are f32, by up to nudge.most of it. */
+static void move_weights(struct session *s)
+{
+    const struct storage *storage = &s->engine.work.storage;
+    for (size_t i = 0; i < storage->entries.n && nudge.most > 0; i++) {
+        const struct storage_entry *e = &storage->entries.items[i];
+        if (e->kind != MEMORY_WEIGHTS)
+            continue;
+        float *w = executor_storage_pointer(s->engine.executor, e);
+        for (size_t k = 0; k < (size_t)e->n_bytes / sizeof(float); k++) {
+            double way = 2.0 * (double)philox(nudge.key, i, k).v[0] / (double)UINT32_MAX - 1.0;
+            w[k] = (float)((double)w[k] * (1.0 + nudge.most * way));
+        }
+    }
 }
 
 static void run_section(struct session *s, const char *name)
@@ -72,6 +95,7 @@ void train_golden(const char *device, const char *name, int n_micro, const char 
                                                      .untimed = true,
                                                      .cache_folder = gpu_cache_folder()}));
     expect_ok(session_start(&s));
+    move_weights(&s);
     expect_ok(st_reader_open_file(&golden, file));
 
     struct engine *e = &s.engine;
@@ -133,6 +157,25 @@ static double error_of(double got, double want)
     return (got - want) / fmax(want, 1.0);
 }
 
+/* How far f32 runs have gone apart by each step, from weights that are moved by up to so much. */
+static void measure_spread(const char *name, double most, double *spread)
+{
+    enum { RUNS = 8 };
+    struct trained t;
+    double want[N_STEPS];
+    golden_losses(name, want);
+    memset(spread, 0, N_STEPS * sizeof(*spread));
+    nudge.most = most;
+    for (nudge.key = 0; nudge.key < RUNS; nudge.key++) {
+        train_golden("cpu", name, 1, NULL, NULL, &t);
+        for (int i = 0; i < n_steps_taken; i++)
+            spread[i] = fmax(spread[i], fabs(error_of(t.losses[i], want[i])));
+    }
+    nudge.most = 0;
+    for (int i = 1; i < n_steps_taken; i++)
+        spread[i] = fmax(spread[i], spread[i - 1]);
+}
+
 static void expect_step(const char *name, int step, double got, double want, double tolerance)
 {
     double error = error_of(got, want);
@@ -151,4 +194,17 @@ void expect_first_near(const char *name, int n, const double *got, const double 
 {
     for (int i = 0; i < n && i < n_steps_taken; i++)
         expect_step(name, i + 1, got[i], want[i], tolerance);
+}
+
+void expect_bf16_near(const char *name, const double *got, const double *want)
+{
+    const double rounding = 0x1p-8; /* of a weight and of what it is multiplied with, together */
+    double spread[N_STEPS];
+    if (!golden_facts_of(name).has_experts) {
+        expect_near(name, got, want, 2e-2);
+        return;
+    }
+    measure_spread(name, rounding, spread);
+    for (int i = 0; i < n_steps_taken; i++)
+        expect_step(name, i + 1, got[i], want[i], 5e-3 + 3 * spread[i]);
 }
