@@ -29,6 +29,16 @@ void golden_losses(const char *name, double *losses);
 /* Fails unless every loss of the steps taken is within the tolerance: relative, below one nat
  * absolute. */
 void expect_near(const char *name, const double *got, const double *want, double tolerance);
+/* The same of the first n steps alone. */
+void expect_first_near(const char *name, int n, const double *got, const double *want,
+                       double tolerance);
+/* How many steps do not depend on how sums are rounded, where goldens say so: those that float32
+ * runs of PyTorch take as its float64 run does. */
+int golden_steps_alike(const char *name);
+/* Losses of a run in bf16. Where there are experts, a rounding sends a token elsewhere sooner or
+ * later: the tolerance is wider from where f32 runs go apart too, when their weights are moved by
+ * as much as bf16 rounds. */
+void expect_bf16_near(const char *name, const double *got, const double *want);
 
 #ifdef __cplusplus
 }

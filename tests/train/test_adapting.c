@@ -30,6 +30,7 @@ struct watched {
     const struct scratch *scratch;
     struct session *session;
     int64_t needs; /* of the device, at first */
+    int64_t left;  /* of it by others, while they are there */
     void (*after_step)(struct watched *w, int64_t step);
     int64_t n_units; /* of every step */
     struct change changes[MOST_CHANGES];
@@ -82,24 +83,30 @@ static const char config_text[] =
     "save_strategy: \"no\"\n"
     "report_to: none\n";
 
-static void run(struct watched *w, const char *const *more)
+static void open_session(struct watched *w, const char *const *more, struct session *s,
+                         struct config **cfg)
 {
     char path[SCRATCH_PATH], out[SCRATCH_PATH + 16];
     const char *overrides[24] = {out};
     size_t n = 1;
-    struct train_observer observer = {.user = w, .on_step = on_step, .on_budget = on_budget};
-    struct train_result result;
-    struct config *cfg;
-    struct session s;
     (void)snprintf(out, sizeof(out), "output_dir=%s/out", w->scratch->folder);
     while (*more)
         overrides[n++] = *more++;
     scratch_write_text(w->scratch, "tiny.yaml", config_text);
-    expect_ok(config_load(&cfg, scratch_path(w->scratch, "tiny.yaml", path), overrides, n));
-    expect_ok(config_resolve(cfg, 1));
-    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true}));
-    w->session = &s;
-    w->needs = s.engine.forecast.budget.needs[TIER_DEVICE];
+    expect_ok(config_load(cfg, scratch_path(w->scratch, "tiny.yaml", path), overrides, n));
+    expect_ok(config_resolve(*cfg, 1));
+    expect_ok(session_open(s, *cfg, &(struct session_options){.train = true}));
+    w->session = s;
+    w->needs = s->engine.forecast.budget.needs[TIER_DEVICE];
+}
+
+static void run(struct watched *w, const char *const *more)
+{
+    struct train_observer observer = {.user = w, .on_step = on_step, .on_budget = on_budget};
+    struct train_result result;
+    struct config *cfg;
+    struct session s;
+    open_session(w, more, &s, &cfg);
     expect_ok(session_data(&s));
     expect_ok(session_start(&s));
     expect_ok(train_session(&s, &(struct train_options){.observers = &observer, .n_observers = 1},
@@ -216,10 +223,27 @@ static void it_gives_way_with_groups_of_micro_batches(void **state)
         "gradient_checkpointing=false", "max_steps=24", "dynamic_batch=true",        \
         "dynamic_batch_warmup=4", "dynamic_batch_every=4", "dynamic_batch_smooth=2"
 
+/* What others leave when micro-batches of 4 are to take the share that dynamic_batch aims at: those
+ * of 8 have to shrink, and what they have become is left alone. Workspaces of kernels differ from
+ * machine to machine: of a fixed share of what 8 need, 4 may still be too many. */
+static int64_t room_for_half(const struct scratch *scratch)
+{
+    static const char *const half[] = {HELD, "per_device_train_batch_size=4",
+                                       "gradient_accumulation_steps=2", NULL};
+    struct watched w = {.scratch = scratch};
+    struct config *cfg;
+    struct session s;
+    open_session(&w, half, &s, &cfg);
+    int64_t left = (int64_t)((double)w.needs / cfg->dynamic_batch_target);
+    session_close(&s);
+    config_free(cfg);
+    return left;
+}
+
 static void take_half(struct watched *w, int64_t step)
 {
     if (step == 5)
-        crowded_leave(w->needs * 3 / 4);
+        crowded_leave(w->left);
     if (step == 13)
         crowded_leave(crowded.total);
 }
@@ -242,6 +266,8 @@ static void micro_batches_follow_the_memory(void **state)
     struct watched plain = {.scratch = &scratch}, w = {.scratch = &scratch};
     crowded_begin((int64_t)1 << 30);
     RUN(&plain, "max_steps=24");
+    w.left = room_for_half(&scratch);
+    assert_true(w.left < plain.needs);
     crowded_begin(plain.needs * 10 / 8);
     w.after_step = take_half;
     RUN(&w, HELD);
@@ -261,7 +287,7 @@ static void micro_batches_follow_the_memory(void **state)
 static void take_early(struct watched *w, int64_t step)
 {
     (void)step;
-    crowded_leave(w->needs * 3 / 4);
+    crowded_leave(w->left);
 }
 
 /* 24 batches of 8 sequences, and a few that are left out: an epoch. */
@@ -278,6 +304,7 @@ static void a_resumed_run_has_the_micro_batch_it_had(void **state)
     scratch_init(&scratch);
     struct watched w = {.scratch = &scratch}, again = {.scratch = &scratch};
     crowded_begin((int64_t)1 << 30);
+    w.left = room_for_half(&scratch);
     w.after_step = take_early;
     RUN(&w, HELD, AN_EPOCH);
     assert_int_equal(w.n_changes, 1);

@@ -26,16 +26,19 @@ static void expect_equal(const struct trained *a, const struct trained *b)
         assert_int_equal(b->measured[tier], b->predicted[tier]);
 }
 
-/* From the first step that rounds one weight the other way on, runs in f32 and f64 go apart. */
-static void twenty_steps_follow_those_of_pytorch(void **state)
+/* From the first step that rounds one number the other way on, runs go apart: float32 runs of
+ * PyTorch by up to 7 % of the loss. Until then they are alike. */
+static void steps_are_those_of_pytorch(void **state)
 {
     struct trained t;
     double want[N_STEPS];
     (void)state;
     golden_losses("bitnet", want);
     train(1, NULL, &t);
-    expect_near("bitnet", t.losses, want, 3e-2);
-    assert_true(t.losses[0] - want[0] < 1e-5 && want[0] - t.losses[0] < 1e-5);
+    int n_alike = golden_steps_alike("bitnet");
+    assert_true(n_alike > N_STEPS / 3);
+    expect_first_near("bitnet", n_alike, t.losses, want, 1e-5);
+    expect_near("bitnet", t.losses, want, 0.15);
     assert_true(t.losses[N_STEPS - 1] < 0.5 * t.losses[0]);
     train(1, "bf16=true", &t);
     expect_near("bitnet", t.losses, want, 0.15);
@@ -77,7 +80,7 @@ static void early_updates_change_no_bit_either(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(twenty_steps_follow_those_of_pytorch),
+        cmocka_unit_test(steps_are_those_of_pytorch),
         cmocka_unit_test(plans_change_no_bit_of_any_loss),
         cmocka_unit_test(early_updates_change_no_bit_either),
     };

@@ -80,7 +80,7 @@ static void bf16_weights_follow_the_f32_losses(void **state)
         double want[N_STEPS];
         train(*name, 1, "bf16=true", NULL, &t);
         golden_losses(*name, want);
-        expect_near(*name, t.losses, want, golden_facts_of(*name).has_experts ? 6e-2 : 2e-2);
+        expect_bf16_near(*name, t.losses, want);
     }
 }
 
