@@ -8,8 +8,8 @@
  *     class             ─▶ an embedding                         ─▶  32 ┘
  *
  * Siamese and tracks may be left out: the fusion sees zeros in their place. Every branch has losses
- * of its own beside those of the outcomes. Of the image's branch one may train nothing but that: its
- * embedding then has a target of its own.
+ * of its own beside those of the outcomes. Of the image's branch one may train nothing but that:
+ * its embedding then has a target of its own.
  */
 #include <string.h>
 
@@ -135,9 +135,10 @@ static void parse_parts(struct keys *k, struct three_branch *m)
         KEYS_FAIL(k, "branches", ERR_CONFIG, "key 'branches' is '%s'; there are all and image",
                   branches);
     if (m->image_alone && (m->siamese || m->tracks))
-        KEYS_FAIL(k, "branches", ERR_CONFIG,
-                  "key 'branches' is 'image', which leaves out siamese and tracks: set them to none "
-                  "and false");
+        KEYS_FAIL(
+            k, "branches", ERR_CONFIG,
+            "key 'branches' is 'image', which leaves out siamese and tracks: set them to none "
+            "and false");
 }
 
 static enum status parse(struct model *m, const json_t *config, const struct key_origin *origin)

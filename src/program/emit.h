@@ -29,7 +29,8 @@ extern "C" {
 enum pending_kind { PENDING_DEVICE, PENDING_HALFWAY, PENDING_KINDS };
 struct pending_copy {
     int32_t buffer; /* being copied out: alive until the wait, */
-    int32_t to;     /* and so is this: nobody else writes there before */
+    int32_t to;     /* and so is this, unless it is read before: nobody else writes there, */
+    int32_t at;     /* which was touched last by this instruction */
     int event;
     int64_t n_bytes;
     enum pending_kind kind;

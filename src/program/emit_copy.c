@@ -158,7 +158,12 @@ void emit_drop_parts(struct emitter *e)
 static enum status keep_source(struct emitter *e, const struct transfer *t, enum pending_kind kind,
                                int done)
 {
-    struct pending_copy c = {t->src, t->dst, done, t->range.n_bytes, kind};
+    struct pending_copy c = {.buffer = t->src,
+                             .to = t->dst,
+                             .at = e->p->buffers.items[t->dst].last,
+                             .event = done,
+                             .n_bytes = t->range.n_bytes,
+                             .kind = kind};
     e->pending_bytes[kind] += c.n_bytes;
     return vec_push(&e->pending, c);
 }
@@ -236,7 +241,8 @@ static enum status wait_for(struct emitter *e, const struct pending_copy *c)
     e->pending_bytes[c->kind] -= c->n_bytes;
     struct buffer *from = &e->p->buffers.items[c->buffer], *to = &e->p->buffers.items[c->to];
     from->last = MAX(from->last, (int32_t)e->p->instrs.n);
-    to->last = MAX(to->last, (int32_t)e->p->instrs.n);
+    if (to->last == c->at)
+        to->last = (int32_t)e->p->instrs.n;
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c->event);
 }
 

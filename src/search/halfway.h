@@ -1,8 +1,8 @@
 /* halfway.h: how much of the host is for what is on its way from disk, or to it?
  *
- * A disk is slow and should never wait. With room for more on the host, what an update needs is read
- * long before, and what it has written waits for the disk instead of compute. The search takes as
- * little for that as the device's ring does; whatever the host has left is better spent so.
+ * A disk is slow and should never wait. With room for more on the host, what an update needs is
+ * read long before, and what it has written waits for the disk instead of compute. The search takes
+ * as little for that as the device's ring does; whatever the host has left is better spent so.
  */
 #ifndef SNUG_SEARCH_HALFWAY_H
 #define SNUG_SEARCH_HALFWAY_H
