@@ -190,7 +190,8 @@ struct device {
     /* At most so much of a tensor is in host memory on its way to and from what the host cannot
      * reach; 0: STAGING_BYTES. */
     int64_t staging_bytes;
-    bool is_absent; /* it is planned for, nothing runs on it (card/card.h) */
+    int64_t beside_bytes; /* a run holds at least so much of the host (beside.h); 0: not known */
+    bool is_absent;       /* it is planned for, nothing runs on it (card/card.h) */
     struct device_tuning tuning;
     char description[128];
     char address[32];   /* of a GPU, on its bus: as the driver's tools know it; "": it has none */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "device/beside.h"
 #include "device/disk/disk.h"
 #include "engine/adapter_config.h"
 #include "engine/ahead.h"
@@ -56,6 +57,7 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
     TRY(o->gpu ? device_choose_card(&e->own_device, cfg, o->gpu)
                : device_choose(&e->own_device, cfg, o->cache_folder, o->n_threads));
     e->device = &e->own_device;
+    beside_load(e->device, o->cache_folder);
     if (cfg->offload_folder)
         TRY(open_disk(e->device, cfg));
     if (!e->device->ops->time_calls || o->untimed)

@@ -61,6 +61,7 @@ static void forecast_process(struct forecast *f, const struct workload *w,
     const struct device_ops *ops = w->device->ops;
     f->data_bytes = w->data_bytes;
     f->beside_bytes = beside_bytes(w, around);
+    f->around_bytes = around->resident_bytes;
     f->before_bytes = around->peak_bytes;
     if (ops->memory_is_apart) {
         f->recorded_bytes = forecast_recordings(w);

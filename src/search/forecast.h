@@ -16,6 +16,7 @@ struct forecast {
     int64_t arena_bytes, host_bytes, disk_bytes; /* arenas, to the byte */
     int64_t context_bytes;  /* of the device's memory: the process outside its arenas */
     int64_t beside_bytes;   /* of the host's memory: likewise; on the CPU the context */
+    int64_t around_bytes;   /* of these, what there was when it was planned */
     int64_t data_bytes;     /* of the host's memory, on top, while data is read */
     int64_t before_bytes;   /* of the host's memory: the most that planning took, less the arena */
     int64_t process_bytes;  /* the most that the system will show on the device */

@@ -7,7 +7,7 @@
 void surroundings_read(struct surroundings *s, struct device *d)
 {
     mem_trim(); /* what planning left behind does not stay */
-    s->resident_bytes = process_resident() + process_code_left();
+    s->resident_bytes = MAX(process_resident() + process_code_left(), d->beside_bytes);
     s->peak_bytes = process_peak();
     if (!d->ops->room || d->ops->room(d, &s->room) != OK)
         s->room = (struct device_room){.total_bytes = INT64_MAX, .free_bytes = INT64_MAX};

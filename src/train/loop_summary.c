@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "device/beside.h"
 #include "device/disk/disk.h"
 #include "train/loop.h"
 
@@ -70,6 +71,17 @@ static void summarise_disk(const struct loop *l)
     r->disk_busy = MIN((t.read_s + t.written_s) / MAX(all, 1e-9), 1.0);
 }
 
+/* What the process held beside its arenas, but for what was planned of that. A peak that planning
+ * reached says nothing of it. */
+static void keep_beside(const struct loop *l)
+{
+    const struct engine *e = &l->s->engine;
+    const struct forecast *f = &e->forecast;
+    int64_t over = l->result->resident_bytes - f->resident_bytes;
+    if (MIN(l->result->resident_bytes, f->resident_bytes) > f->before_bytes)
+        beside_store(e->device, e->cache_folder, f->around_bytes + over);
+}
+
 /* The median of the kept steps, and what follows from it. */
 static void summarise_times(struct loop *l)
 {
@@ -112,6 +124,7 @@ void loop_summarise(struct loop *l)
     summarise_phases(l);
     summarise_control(l);
     summarise_disk(l);
+    keep_beside(l);
     if (l->o->profile)
         take_profile(l);
 }

@@ -170,6 +170,42 @@ static void tensors_go_through_a_small_staging_in_parts(void **state)
     apart_staging_bytes = 0;
 }
 
+/* A run with much of it on the host leaves behind what it held beside that: plans of later
+ * processes count with it (device/beside.h). */
+static void a_run_keeps_what_it_held_beside_its_arenas(void **state)
+{
+    struct scratch s;
+    char path[SCRATCH_PATH], cache[SCRATCH_PATH];
+    struct snug_run *run;
+    (void)state;
+    precision = "bf16=false";
+    scratch_init(&s);
+    struct snug_settings settings = {.cache_folder = scratch_path(&s, "cache", cache)};
+    cpu_opens_apart = true;
+    struct snug_config *config = load(&s, 1, NULL); /* writes the file */
+    snug_config_free(config);
+    const char *overrides[] = {"model.vocab_size=300000",
+                               "offload_optimizer=true",
+                               "max_steps=1",
+                               "eval_strategy=no",
+                               "save_strategy=no",
+                               "output_dir=",
+                               NULL};
+    char out[SCRATCH_PATH + 16];
+    (void)snprintf(out, sizeof(out), "output_dir=%s/out", s.folder);
+    overrides[5] = out;
+    assert_int_equal(snug_config_load(&config, scratch_path(&s, "tiny.yaml", path), overrides, 6),
+                     SNUG_OK);
+    assert_int_equal(snug_run_open(&run, config, &settings, SNUG_TRAIN), SNUG_OK);
+    if (snug_run_train(run, &(struct snug_train_options){0}) != SNUG_OK)
+        fail_msg("%s", snug_error_message());
+    snug_run_close(run);
+    snug_config_free(config);
+    cpu_opens_apart = false;
+    assert_true(file_exists(scratch_path(&s, "cache/processes", path)));
+    scratch_release(&s);
+}
+
 /* The other tests prove something only if this holds. */
 static void the_host_cannot_read_device_memory(void **state)
 {
@@ -199,6 +235,7 @@ static void the_host_cannot_read_device_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_keeps_what_it_held_beside_its_arenas), /* first: peaks stay */
         cmocka_unit_test(the_host_cannot_read_device_memory),
         cmocka_unit_test(every_command_gives_what_the_plain_cpu_gives),
         cmocka_unit_test(masters_of_16_bit_weights_follow_them),
