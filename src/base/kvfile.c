@@ -267,6 +267,18 @@ enum status kvfile_open(struct kvfile **out, const char *path)
     return OK;
 }
 
+enum status kvfile_open_in(struct kvfile **out, const char *folder, const char *name)
+{
+    struct str path = {0};
+    *out = NULL;
+    str_addf(&path, "%s/%s", folder, name);
+    enum status status = str_status(&path);
+    if (status == OK)
+        status = kvfile_open(out, str_text(&path));
+    str_release(&path);
+    return status;
+}
+
 static enum status make_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -31,6 +31,8 @@ struct kvfile;
 
 /* Reads the file; none there is fine. ERR_MEMORY is the only failure. */
 enum status kvfile_open(struct kvfile **out, const char *path) MUST_CHECK;
+/* The same with the file of that name in a cache folder. */
+enum status kvfile_open_in(struct kvfile **out, const char *folder, const char *name) MUST_CHECK;
 void kvfile_free(struct kvfile *f); /* does not save; NULL is fine */
 
 /* The value, or NULL; valid until the key is put again or the file freed. */

@@ -10,17 +10,6 @@
 /* More is no library's: what a damaged file says is left alone. */
 #define MOST ((int64_t)8 << 30)
 
-static enum status open_file(const char *folder, struct kvfile **out)
-{
-    struct str path = {0};
-    str_addf(&path, "%s/processes", folder);
-    enum status status = str_status(&path);
-    if (status == OK)
-        status = kvfile_open(out, str_text(&path));
-    str_release(&path);
-    return status;
-}
-
 static void make_key(const struct device *d, char out[KVFILE_KEY_MOST])
 {
     char id[BUILD_ID_TEXT];
@@ -40,7 +29,7 @@ void beside_load(struct device *d, const char *cache_folder)
     char key[KVFILE_KEY_MOST];
     struct kvfile *file = NULL;
     if (!cache_folder || !d->ops->memory_is_apart || d->is_absent ||
-        open_file(cache_folder, &file) != OK)
+        kvfile_open_in(&file, cache_folder, "processes") != OK)
         return;
     make_key(d, key);
     d->beside_bytes = parse(kvfile_get(file, key));
@@ -52,7 +41,7 @@ void beside_store(const struct device *d, const char *cache_folder, int64_t n_by
     char key[KVFILE_KEY_MOST], value[32];
     struct kvfile *file = NULL;
     if (!cache_folder || !d->ops->memory_is_apart || d->is_absent || n_bytes < 1 ||
-        n_bytes > MOST || open_file(cache_folder, &file) != OK)
+        n_bytes > MOST || kvfile_open_in(&file, cache_folder, "processes") != OK)
         return;
     make_key(d, key);
     int64_t known = parse(kvfile_get(file, key));

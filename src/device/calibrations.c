@@ -34,17 +34,6 @@ static const char *const names[] = {
     "disk, read in turns with writes",
 };
 
-static enum status open_file(const char *folder, struct kvfile **out)
-{
-    struct str path = {0};
-    str_addf(&path, "%s/calibration", folder);
-    enum status status = str_status(&path);
-    if (status == OK)
-        status = kvfile_open(out, str_text(&path));
-    str_release(&path);
-    return status;
-}
-
 static void make_key(const struct device *d, const char *name, char out[KVFILE_KEY_MOST])
 {
     (void)snprintf(out, KVFILE_KEY_MOST, "%s; %s", d->identity, name);
@@ -73,7 +62,7 @@ enum status calibrations_load(const struct device *d, const char *folder, struct
     *out = (struct calibrations){0};
     if (!folder)
         return OK;
-    TRY(open_file(folder, &file));
+    TRY(kvfile_open_in(&file, folder, "calibration"));
     for (size_t i = 0; i < ARRAY_LEN(names) && out->n < CALIBRATIONS_MOST; i++) {
         struct calibration c = {0};
         make_key(d, names[i], key);
@@ -106,7 +95,7 @@ enum status calibrations_store(const struct device *d, const char *folder,
     enum status status;
     if (!folder)
         return OK;
-    TRY(open_file(folder, &file));
+    TRY(kvfile_open_in(&file, folder, "calibration"));
     for (int i = 0; i < c->n; i++)
         TRY_GOTO(store(file, d, &c->rows[i]), out);
     status = kvfile_save(file);

@@ -21,17 +21,6 @@ static bool make_key(const struct disk *d, char out[KVFILE_KEY_MOST])
     return true;
 }
 
-static enum status open_file(const char *folder, struct kvfile **out)
-{
-    struct str path = {0};
-    str_addf(&path, "%s/disks", folder);
-    enum status status = str_status(&path);
-    if (status == OK)
-        status = kvfile_open(out, str_text(&path));
-    str_release(&path);
-    return status;
-}
-
 /* False for what is no measurement: anybody may have written the file. */
 static bool parse(const char *text, int64_t n_bytes, struct disk_rates *out)
 {
@@ -56,7 +45,7 @@ bool disk_rates_load(const struct disk *d, const char *folder, int64_t n_bytes,
 {
     char key[KVFILE_KEY_MOST];
     struct kvfile *file = NULL;
-    if (!folder || !make_key(d, key) || open_file(folder, &file) != OK)
+    if (!folder || !make_key(d, key) || kvfile_open_in(&file, folder, "disks") != OK)
         return false;
     bool found = parse(kvfile_get(file, key), n_bytes, out);
     kvfile_free(file);
@@ -68,7 +57,7 @@ void disk_rates_store(const struct disk *d, const char *folder, int64_t n_bytes,
 {
     char key[KVFILE_KEY_MOST], value[200];
     struct kvfile *file = NULL;
-    if (!folder || !make_key(d, key) || open_file(folder, &file) != OK)
+    if (!folder || !make_key(d, key) || kvfile_open_in(&file, folder, "disks") != OK)
         return;
     (void)snprintf(value, sizeof(value), "%lld %.6g %.6g %.6g %.6g %.6g %.6g", (long long)n_bytes,
                    r->read, r->written, r->read_in_turns, r->written_in_turns, r->read_s,
