@@ -151,6 +151,7 @@ template <typename T> static __global__ void plain_key_grad(struct attention_arg
     queries_of(a, batch, j, 1, &first, &last);
     for (int e = threadIdx.x; e < 2 * a.head_dim; e += THREADS)
         sums[e] = 0.0f;
+    __syncthreads(); /* a key that no query sees is done with them at once */
     for (int head = kv * a.group; head < (kv + 1) * a.group; head++) {
         const T *q = qkv + query_at(a, batch, head);
         const T *dout = (const T *)a.dout + out_at(a, batch, head);

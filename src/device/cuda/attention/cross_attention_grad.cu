@@ -249,6 +249,7 @@ template <typename T> static __global__ void plain_key_grad(struct cross_args a)
     int n_queries = cross_is_key(a, batch, j) ? a.n_queries : 0; /* nobody sees padding */
     for (int e = threadIdx.x; e < 2 * a.head_dim; e += THREADS)
         sums[e] = 0.0f;
+    __syncthreads(); /* a key that no query sees is done with them at once */
     for (int head = kv * a.group; head < (kv + 1) * a.group; head++) {
         const T *q = (const T *)a.q + cross_query_at(a, batch, head);
         const T *dout = (const T *)a.dout + cross_query_at(a, batch, head);
