@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +19,7 @@
 #include "base/rng.h"
 #include "device/device.h"
 #include "device/disk/disk.h"
+#include "device/disk/disk_internal.h"
 #include "support/golden.h"
 #include "support/scratch.h"
 
@@ -443,6 +445,26 @@ static void a_disk_has_rates(void **state)
     device_close(&d);
 }
 
+/* The first touch of a page costs more than what a fast disk takes for it. */
+static void timed_reads_find_their_memory_there(void **state)
+{
+    enum { N = 4 << 20, PAGES = N / 4096 };
+    struct disk *disk;
+    struct disk_trial t;
+    struct rusage before, after;
+    double seconds;
+    (void)state;
+    expect_ok(disk_open(&disk, scratch.folder));
+    expect_ok(disk_trial_open(&t, disk, N, N));
+    expect_ok(disk_trial_copy(&t, true, 0, N, &seconds));
+    assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+    expect_ok(disk_trial_copy(&t, false, 0, N, &seconds));
+    assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+    assert_true(after.ru_minflt - before.ru_minflt < PAGES / 4);
+    disk_trial_close(&t);
+    disk_close(disk);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_failed_read_or_write_says_where),
         cmocka_unit_test(whoever_waits_hears_of_a_failure),
         cmocka_unit_test(a_disk_has_rates),
+        cmocka_unit_test(timed_reads_find_their_memory_there),
         cmocka_unit_test(what_counts_is_what_a_disk_keeps_up),
         cmocka_unit_test(rates_are_kept_for_the_next_process),
         cmocka_unit_test(a_device_has_the_rates_of_its_disk),

@@ -13,8 +13,9 @@ enum status disk_trial_open(struct disk_trial *t, struct disk *d, int64_t n_file
     *t = (struct disk_trial){.disk = d,
                              .file = {TIER_DISK, NULL, n_file},
                              .memory = {TIER_HOST, NULL, n_memory + DISK_BLOCK}};
+    /* All there from the beginning: a page that a read is the first to touch costs more than it. */
     void *memory = mmap(NULL, (size_t)t->memory.n_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED)
         return FAIL(ERR_MEMORY, "out of memory for measuring the disk");
     t->memory.base = memory;
