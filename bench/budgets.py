@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [--rungs] [PATTERN ...]
     bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
 Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
 are run. The first steps of a run are slow: a dozen and more
 are wanted. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
-took as its budget. With --ranks the N best plans of each case are run, not the best alone. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
+took as its budget. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by hand as well, from
+one lever to all of them. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
 """
 import argparse
 import datetime
@@ -44,14 +45,42 @@ PEERS = {
     "gpt2-1558m,8,bf16pure,0.3,0": f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {PURE}",
     "gpt2-1558m,8,bf16pure,1,1": f"configs/gpt2-1558m.yaml per_device_train_batch_size=8 {PURE}",
 }
+# What people set by hand: levers alone and together, in the order in which they make room. Each is open (auto: as much as
+# it takes) or pulled all the way, and those that are not named are off.
+LEVERS = {"moved": "activation_offloading", "recomputed": "gradient_checkpointing", "states": "offload_optimizer", "weights": "offload_param"}
+RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "moved recomputed", "states", "recomputed states",
+                                          "moved recomputed states", "recomputed states weights")]
+RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
+HOPELESS = 0.85  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
+
+
+def rung_settings(rung):
+    how, _, levers = rung.partition(": ")
+    pulled = {"open": "auto", "all": "true"}[how]
+    return " ".join(f"{key}={pulled if lever in levers.split() else 'false'}" for lever, key in LEVERS.items())
+
+
+def snug(verb, settings, *more):
+    command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "snug"), verb, *settings.split(), *COMMON.split(), *more, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run_rung(settings, chosen, steps):
+    """A rung as it runs, or as far as it is worth while: those that do not fit, or would be far behind, are only planned."""
+    done = snug("plan", settings)
+    plan = json.loads(done.stdout) if done.stdout.strip() else {}
+    if done.returncode or not plan.get("fits"):
+        return {"settings": settings, "fits": False}
+    predicted = round(plan["predicted"]["tokens_per_s"])
+    if predicted < HOPELESS * chosen["tokens_per_s"]:
+        return {"settings": settings, "predicted_tokens_per_s": predicted, "run": False}
+    return train(settings, steps)
 
 
 def train(settings, steps):
     """What a run said of itself, or why there was none."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "snug"), "train", *settings.split(), *COMMON.split(),
-                   f"max_steps={steps}", f"output_dir={folder}", "--json", "--quiet"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = snug("train", settings, f"max_steps={steps}", f"output_dir={folder}", "--quiet")
     if done.returncode:
         return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
     run = json.loads(done.stdout)
@@ -68,6 +97,9 @@ def train(settings, steps):
 def show(name, r):
     if "error" in r:
         print(f"{name:34} {r['error']}", flush=True)
+        return
+    if "tokens_per_s" not in r:
+        print(f"{name:34} " + (f"predicted {r['predicted_tokens_per_s']:,} tok/s: not run" if r.get("fits", True) else "does not fit"), flush=True)
         return
     time, memory = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
     ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""
@@ -120,6 +152,7 @@ def main():
     options.add_argument("--peer")
     options.add_argument("--steps", type=int, default=16)
     options.add_argument("--ranks", type=int, default=1)
+    options.add_argument("--rungs", action="store_true")
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
     options.add_argument("patterns", nargs="*", default=["*"])
@@ -128,13 +161,18 @@ def main():
     if o.draw:
         pathlib.Path("docs/budgets.svg").write_text(draw(json.loads(o.draw.read_text())))
         return
-    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "peers": {}}
+    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "rungs": {}, "peers": {}}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
     for name, settings in CASES.items():
         for rank in range(1, o.ranks + 1) if any(fnmatch.fnmatch(name, p) for p in o.patterns) else ():
             case = name if rank == 1 else f"{name}, plan {rank}"
             result["cases"][case] = train(f"{settings} plan_rank={rank}", o.steps)
             show(case, result["cases"][case])
+            path.write_text(json.dumps(result, indent=1) + "\n")
+        for rung in RUNGS if o.rungs and "tokens_per_s" in result["cases"].get(name, {}) else ():
+            case = f"{name}, {rung}"
+            result["rungs"][case] = run_rung(f"{settings} {rung_settings(rung)}", result["cases"][name], o.steps)
+            show(case, result["rungs"][case])
             path.write_text(json.dumps(result, indent=1) + "\n")
     for spec, both in against_peer(o.peer, o.patterns, o.steps) if o.peer else ():
         result["peers"][spec] = both
