@@ -11,7 +11,7 @@
 #include "engine/weights.h"
 #include "io/weights.h"
 #include "search/deferral.h"
-#include "search/halfway.h"
+#include "search/disk_steps.h"
 #include "search/search.h"
 #include "task/tasks.h"
 
@@ -191,7 +191,7 @@ static enum status decide(struct engine *e)
     TRY(search_plan(&e->work, &s->limits, &s->bounds, e->times, &s->decisions, &e->report));
     TRY(deferral_try(&e->work, &s->limits, e->times, !s->bounds.fixed[EXTENT_GRADIENTS],
                      &s->decisions));
-    TRY(halfway_widen(&e->work, &s->limits, e->times, &s->decisions));
+    TRY(disk_steps(&e->work, &s->limits, &s->bounds, e->times, &s->decisions));
     return workload_check(&e->work);
 }
 

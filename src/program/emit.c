@@ -69,6 +69,7 @@ static void emitter_release(struct emitter *e)
     vec_release(&e->pending);
     vec_release(&e->fetches);
     vec_release(&e->reads);
+    vec_release(&e->waits);
 }
 
 /* ---- storage: roots that exist before the program starts ------------------------------------- */
@@ -473,8 +474,8 @@ enum status program_emit(struct program **out, const char *name, const struct gr
     enum status status;
     TRY_GOTO(pool_status(&p->pool), out);
     TRY_GOTO(emit_all(&e), out);
-    TRY_GOTO(overlap_fetches(&e), out);
     extend_lifetimes(p);
+    TRY_GOTO(overlap_fetches(&e), out);
     TRY_GOTO(merge_in_place(p), out);
     note_sizes(plan, p);
 out:

@@ -6,6 +6,7 @@
  *   pick.c        the kernel of a node
  *   emit_copy.c   everything that crosses tiers: inputs, outputs, moved values, storage elsewhere
  *   overlap.c     fetches that start before they are needed
+ *   slack.c       what comes from disk or goes there takes what the host has free
  *   emit_uses.c   who reads what, and when moved values leave
  *   emit_parts.c  buffers, operands, instructions
  *   sections.c    which parts a step has, and what roots hold between them
@@ -36,10 +37,11 @@ struct pending_copy {
     enum pending_kind kind;
 };
 
-/* A copy in with its events; the wait of compute is not part of it. */
-struct fetch {
+/* Instructions that overlap.c moves: a copy in with its events, towards the front, without the wait
+ * of compute that follows; or a wait of compute for a copy out, towards the end. */
+struct movable {
     int32_t first, n; /* instructions */
-    int after;        /* event behind which its source is complete; -1: long ago */
+    int after;        /* copy in: event behind which its source is complete; -1: long ago */
     int64_t n_bytes;
     int32_t onward; /* of a read to halfway: the fetch that takes it to the device */
 };
@@ -105,8 +107,9 @@ struct emitter {
     VEC(value_id) parts;  /* roots whose where[] is a part that was fetched for one slice */
     VEC(struct pending_copy) pending;
     int64_t pending_bytes[PENDING_KINDS];
-    VEC(struct fetch) fetches; /* to the device */
-    VEC(struct fetch) reads;   /* from disk to halfway, each before its fetch */
+    VEC(struct movable) fetches; /* to the device */
+    VEC(struct movable) reads;   /* from disk to halfway, each before its fetch */
+    VEC(struct movable) waits;   /* for copies from halfway to disk: the memory is free again */
 };
 
 /* emit_uses.c: read, read_later, gradient, touched_last, leaves_after. */
@@ -150,8 +153,14 @@ enum status emit_wait_buffer(struct emitter *e, int32_t buffer) MUST_CHECK;
 enum status emit_wait_all(struct emitter *e) MUST_CHECK;
 
 /* overlap.c: fetches move ahead of their readers, within plan.ahead_bytes, and what they read from
- * disk ahead of them, within plan.halfway_bytes. */
+ * disk ahead of them, within plan.halfway_bytes and what slack.c finds. */
 enum status overlap_fetches(struct emitter *e) MUST_CHECK;
+
+/* slack.c: where waits stand, and reads even earlier than read_at, while the host holds no more
+ * than it does at its fullest: in instructions before which they stand. recorded: per event, the
+ * instruction that records it. */
+enum status slack_use(const struct emitter *e, const int32_t *recorded, int32_t *read_at,
+                      int32_t *waits_at) MUST_CHECK;
 
 /* emit_slice.c: is what the node makes never whole (FORM)? */
 bool emit_is_formed(const struct emitter *e, const struct node *n);
@@ -197,6 +206,8 @@ const struct section_rule *section_rules(const struct graph *g, const struct pla
 const struct section_rule *section_rules_of(const struct program *p);
 /* Does the node run in it, as one of this step? */
 bool section_has(const struct section_rule *r, const struct node *n);
+/* The section that an instruction is in. */
+const struct section *section_at(const struct program *p, int32_t instr);
 /* Where the update chain of every root (graph_find_roots) has come when these passes are done
  * (alone: by the first micro-batch of a group): held[root], for all values of the graph. */
 void section_held(const struct graph *g, const value_id *root, uint32_t passes, bool alone,

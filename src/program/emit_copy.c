@@ -71,7 +71,7 @@ static enum status make_halfway(struct emitter *e, const struct transfer *t, int
 }
 
 /* The copy, and how it is moved ahead later. */
-static enum status copy_ahead(struct emitter *e, const struct transfer *t, struct fetch f,
+static enum status copy_ahead(struct emitter *e, const struct transfer *t, struct movable f,
                               int *done)
 {
     f.first = (int32_t)e->p->instrs.n;
@@ -85,7 +85,7 @@ static enum status copy_ahead(struct emitter *e, const struct transfer *t, struc
 static enum status copy_here(struct emitter *e, struct transfer t, int *done)
 {
     struct transfer first = t;
-    struct fetch f = {.after = t.after, .onward = -1};
+    struct movable f = {.after = t.after, .onward = -1};
     t.queue = first.queue = is_on_disk(e, t.src) ? QUEUE_DISK : QUEUE_IN;
     if (goes_by_host(e, &t)) {
         TRY(make_halfway(e, &t, &first.dst));
@@ -93,7 +93,7 @@ static enum status copy_here(struct emitter *e, struct transfer t, int *done)
         TRY(copy_ahead(e, &first, f, &t.after));
         t.src = first.dst;
         t.queue = QUEUE_IN;
-        f = (struct fetch){.after = -1, .onward = -1}; /* it stays behind its read */
+        f = (struct movable){.after = -1, .onward = -1}; /* it stays behind its read */
     }
     return copy_ahead(e, &t, f, done);
 }
@@ -246,16 +246,26 @@ static enum status wait_for(struct emitter *e, const struct pending_copy *c)
     return emit_event(e, INSTR_WAIT, QUEUE_COMPUTE, c->event);
 }
 
+/* A wait that may come later, where the host has room for what it gives back. */
+static enum status note_wait(struct emitter *e, const struct pending_copy *c)
+{
+    struct movable m = {
+        .first = (int32_t)e->p->instrs.n, .n = 1, .after = -1, .n_bytes = c->n_bytes, .onward = -1};
+    return c->kind == PENDING_HALFWAY ? vec_push(&e->waits, m) : OK;
+}
+
 /* Of those of a kind, for the oldest until no more than `most` bytes are left. */
 static enum status wait_for_oldest(struct emitter *e, enum pending_kind kind, int64_t most)
 {
     size_t kept = 0;
     for (size_t i = 0; i < e->pending.n; i++) {
         struct pending_copy c = e->pending.items[i];
-        if (c.kind == kind && e->pending_bytes[kind] > most)
-            TRY(wait_for(e, &c));
-        else
+        if (c.kind != kind || e->pending_bytes[kind] <= most) {
             e->pending.items[kept++] = c;
+            continue;
+        }
+        TRY(note_wait(e, &c));
+        TRY(wait_for(e, &c));
     }
     e->pending.n = kept;
     return OK;

@@ -12,7 +12,9 @@
  * from there on, and the check proves the result as it does any program.
  *
  * What is read from disk to a place halfway moves likewise, ahead of the fetch that takes it on: as
- * far as `halfway_bytes` allow, which are there until the fetch's reader has them.
+ * far as `halfway_bytes` allow, which are there until the fetch's reader has them, and further
+ * while the host is not full (slack.c). Likewise compute waits later for what is written from
+ * halfway.
  */
 #include "program/emit.h"
 
@@ -23,6 +25,7 @@ struct overlap {
     int32_t *recorded;  /* per event: the old instruction that records it */
     int32_t *starts_at; /* per fetch: the old instruction it now stands before */
     int32_t *read_at;   /* per read, likewise */
+    int32_t *waits_at;  /* per wait, likewise */
 };
 
 static enum status overlap_init(struct overlap *x, struct emitter *e)
@@ -34,6 +37,7 @@ static enum status overlap_init(struct overlap *x, struct emitter *e)
     TRY(mem_try_array(&x->recorded, (size_t)MAX(e->p->n_events, 1), sizeof(*x->recorded)));
     TRY(mem_try_array(&x->starts_at, MAX(e->fetches.n, (size_t)1), sizeof(*x->starts_at)));
     TRY(mem_try_array(&x->read_at, MAX(e->reads.n, (size_t)1), sizeof(*x->read_at)));
+    TRY(mem_try_array(&x->waits_at, MAX(e->waits.n, (size_t)1), sizeof(*x->waits_at)));
     for (int32_t k = 0; (size_t)k < e->p->instrs.n; k++) {
         x->old[k] = e->p->instrs.items[k];
         if (x->old[k].kind == INSTR_RECORD)
@@ -49,9 +53,10 @@ static void overlap_release(struct overlap *x)
     mem_free(x->recorded);
     mem_free(x->starts_at);
     mem_free(x->read_at);
+    mem_free(x->waits_at);
 }
 
-static bool starts_section(const struct fetch *f, const struct fetch *before,
+static bool starts_section(const struct movable *f, const struct movable *before,
                            const struct program *p)
 {
     for (size_t s = 0; s < p->sections.n; s++) {
@@ -62,17 +67,9 @@ static bool starts_section(const struct fetch *f, const struct fetch *before,
     return false;
 }
 
-static int32_t section_of(const struct program *p, int32_t at)
-{
-    int32_t first = 0;
-    for (size_t s = 0; s < p->sections.n && p->sections.items[s].first <= at; s++)
-        first = p->sections.items[s].first;
-    return first;
-}
-
 /* Walks fetches, or reads, in the order of their readers; those from `oldest` on are ahead of
  * theirs. */
-static void choose_starts(const struct overlap *x, const struct fetch *f, size_t n, int64_t room,
+static void choose_starts(const struct overlap *x, const struct movable *f, size_t n, int64_t room,
                           int32_t *starts_at)
 {
     const struct program *p = x->e->p;
@@ -81,7 +78,7 @@ static void choose_starts(const struct overlap *x, const struct fetch *f, size_t
     int32_t start = 0;
     for (size_t i = 0; i < n; i++) {
         if (starts_section(&f[i], i ? &f[i - 1] : NULL, p)) {
-            start = section_of(p, f[i].first);
+            start = section_at(p, f[i].first)->first;
             oldest = i;
             ahead = 0;
         }
@@ -101,7 +98,7 @@ static void choose_starts(const struct overlap *x, const struct fetch *f, size_t
 /* A read is no later than what takes it on, and that no earlier than the read can be. */
 static void put_reads_first(const struct overlap *x)
 {
-    const struct fetch *r = x->e->reads.items;
+    const struct movable *r = x->e->reads.items;
     for (size_t i = 0; i < x->e->reads.n; i++) {
         int32_t *onward = &x->starts_at[r[i].onward];
         if (r[i].after >= 0)
@@ -121,38 +118,42 @@ static void put(struct overlap *x, int32_t from, int32_t n, int32_t *end)
     }
 }
 
-/* Fetches, or reads, that are still to be put and to be left out. */
+/* Instructions of one kind that are still to be put and to be left out. */
 struct moving {
-    const struct fetch *f;
+    const struct movable *m;
     const int32_t *starts_at;
     size_t n, next, skipped;
 };
 
-static void put_due(struct overlap *x, struct moving *m, int32_t k, int32_t *end)
+static void put_due(struct overlap *x, struct moving *v, int32_t k, int32_t *end)
 {
-    for (; m->next < m->n && m->starts_at[m->next] <= k; m->next++)
-        put(x, m->f[m->next].first, m->f[m->next].n, end);
+    for (; v->next < v->n && v->starts_at[v->next] <= k; v->next++)
+        put(x, v->m[v->next].first, v->m[v->next].n, end);
 }
 
 /* Instructions at k that have been put, or will be. */
-static int32_t skip(struct moving *m, int32_t k)
+static int32_t skip(struct moving *v, int32_t k)
 {
-    return m->skipped < m->n && m->f[m->skipped].first == k ? m->f[m->skipped++].n : 0;
+    return v->skipped < v->n && v->m[v->skipped].first == k ? v->m[v->skipped++].n : 0;
 }
 
-/* Writes the instructions again, each fetch where it starts, and each read before its fetch. */
+/* Writes the instructions again, each fetch where it starts, and each read before its fetch; behind
+ * the waits that give them memory. */
 static void reorder(struct overlap *x)
 {
     const struct emitter *e = x->e;
-    struct moving reads = {.f = e->reads.items, .starts_at = x->read_at, .n = e->reads.n};
-    struct moving fetches = {.f = e->fetches.items, .starts_at = x->starts_at, .n = e->fetches.n};
+    struct moving kinds[] = {
+        {.m = e->waits.items, .starts_at = x->waits_at, .n = e->waits.n},
+        {.m = e->reads.items, .starts_at = x->read_at, .n = e->reads.n},
+        {.m = e->fetches.items, .starts_at = x->starts_at, .n = e->fetches.n},
+    };
     int32_t end = 0, n_instrs = (int32_t)e->p->instrs.n;
     for (int32_t k = 0; k < n_instrs;) {
-        put_due(x, &reads, k, &end);
-        put_due(x, &fetches, k, &end);
-        int32_t n = skip(&reads, k);
-        if (n == 0)
-            n = skip(&fetches, k);
+        int32_t n = 0;
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+            put_due(x, &kinds[i], k, &end);
+        for (size_t i = 0; i < ARRAY_LEN(kinds) && n == 0; i++)
+            n = skip(&kinds[i], k);
         if (n == 0)
             put(x, k, 1, &end);
         k += MAX(n, 1);
@@ -161,7 +162,7 @@ static void reorder(struct overlap *x)
 
 /* Where a fetch comes from stays as it is until compute knows that the copy is done: what takes the
  * memory next is ordered by compute. (The disk's is taken by the disk's own queue.) */
-static void keep_source(const struct overlap *x, const struct fetch *f)
+static void keep_source(const struct overlap *x, const struct movable *f)
 {
     struct program *p = x->e->p;
     for (int32_t k = f->first; k < f->first + f->n; k++) {
@@ -169,7 +170,7 @@ static void keep_source(const struct overlap *x, const struct fetch *f)
         if (i->kind != INSTR_COPY)
             continue;
         struct buffer *source = &p->buffers.items[p->operands.items[i->first_operand].buffer];
-        source->last = MAX(source->last, x->moved_to[f->first + f->n]);
+        source->last = MAX(source->last, f->first + f->n);
     }
 }
 
@@ -178,30 +179,37 @@ static void move_lifetimes(const struct overlap *x)
     struct program *p = x->e->p;
     for (size_t i = 0; i < p->buffers.n; i++) {
         struct buffer *b = &p->buffers.items[i];
-        if (b->last < b->first)
-            continue; /* nothing touches it */
+        bool is_always = b->first == 0 && (size_t)b->last + 1 == p->instrs.n;
+        if (b->last < b->first || is_always)
+            continue; /* nothing touches it, or it is there whatever moves */
         b->first = x->moved_to[b->first];
         b->last = x->moved_to[b->last];
     }
-    for (size_t i = 0; i < x->e->fetches.n; i++)
-        keep_source(x, &x->e->fetches.items[i]);
+}
+
+static enum status move_all(struct overlap *x)
+{
+    const struct emitter *e = x->e;
+    choose_starts(x, e->fetches.items, e->fetches.n, e->plan->ahead_bytes, x->starts_at);
+    choose_starts(x, e->reads.items, e->reads.n, e->plan->halfway_bytes, x->read_at);
+    put_reads_first(x);
+    for (size_t i = 0; i < e->fetches.n; i++)
+        keep_source(x, &e->fetches.items[i]);
+    TRY(slack_use(e, x->recorded, x->read_at, x->waits_at));
+    reorder(x);
+    move_lifetimes(x);
+    return OK;
 }
 
 enum status overlap_fetches(struct emitter *e)
 {
     struct overlap x;
-    const struct plan *plan = e->plan;
-    bool may_move = plan->ahead_bytes > 0 || (plan->halfway_bytes > 0 && e->reads.n > 0);
+    bool may_move = e->plan->ahead_bytes > 0 || e->reads.n > 0;
     if (!may_move || e->fetches.n == 0)
         return OK;
     enum status status = overlap_init(&x, e);
-    if (status == OK) {
-        choose_starts(&x, e->fetches.items, e->fetches.n, plan->ahead_bytes, x.starts_at);
-        choose_starts(&x, e->reads.items, e->reads.n, plan->halfway_bytes, x.read_at);
-        put_reads_first(&x);
-        reorder(&x);
-        move_lifetimes(&x);
-    }
+    if (status == OK)
+        status = move_all(&x);
     overlap_release(&x);
     return status;
 }

@@ -148,6 +148,14 @@ bool section_has(const struct section_rule *r, const struct node *n)
     return (r->passes >> n->pass & 1u) && !(r->alone && n->micro > 0);
 }
 
+const struct section *section_at(const struct program *p, int32_t instr)
+{
+    size_t s = 0;
+    while (s + 1 < p->sections.n && p->sections.items[s + 1].first <= instr)
+        s++;
+    return &p->sections.items[s];
+}
+
 void section_held(const struct graph *g, const value_id *root, uint32_t passes, bool alone,
                   value_id *held)
 {

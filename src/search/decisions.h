@@ -67,8 +67,7 @@ struct decisions {
     struct block_set recompute;
     bool recompute_cheap; /* norms and activations are made again: they cost less than memory */
     int n[EXTENT_COUNT];
-    /* So many blocks, spread over the network, have what of these is away on disk instead of on the
-     * host; what belongs to no block comes last. */
+    /* So many blocks have what of these is away on disk instead of on the host (decisions_tier). */
     int disk[EXTENT_COUNT];
     int64_t halfway_bytes; /* as ring_bytes, between disk and device; less than those is as many */
     int group; /* micro-batches that run together, block by block; 0 and 1: one at a time */
