@@ -48,6 +48,7 @@ struct fetch {
 struct picked {
     const struct kernel *kernel;
     int64_t n_workspace;
+    uint64_t call; /* call_hash */
 };
 
 /* Picks of calls so far, by the hash of the call: of many nodes few are distinct. */
