@@ -8,13 +8,12 @@
 #include "base/vec.h"
 
 enum {
-    N_LEVELS = 2,
-    MOST_STRETCHES = 512,
-    MOST_OF_SHORT = 3, /* stretches that a short item lives through */
-    MOST_WALKS = 1 + N_LEVELS * MOST_OF_SHORT + 1,
+    N_LEVELS = 4,
+    FAN_BITS = 3,
+    FAN = 1 << FAN_BITS, /* stretches that make one of the next level */
+    N_LOWEST = 1 << FAN_BITS * (N_LEVELS - 1),
+    MOST_WHOLE = 2 * (FAN - 1) * N_LEVELS,
 };
-
-static const int n_stretches[N_LEVELS] = {MOST_STRETCHES, 32};
 
 /* A placed item. */
 struct placed {
@@ -26,7 +25,7 @@ struct span {
     int64_t offset, end;
 };
 
-/* Both by offset; the spans of a stretch do not touch each other. */
+/* Both by offset; spans do not touch each other. */
 struct placed_list {
     struct placed *items;
     size_t n, capacity;
@@ -38,53 +37,53 @@ struct span_list {
 };
 
 struct stretch {
-    struct placed_list shorts;
-    struct span_list taken; /* by these */
-};
-
-struct level {
-    int32_t width; /* of a stretch */
-    struct stretch stretches[MOST_STRETCHES];
+    struct span_list full;  /* by what lives through all of it, but not of the one it is part of */
+    struct span_list taken; /* by what lives in it at some time, but for what is full around it */
 };
 
 struct gaps {
-    struct level levels[N_LEVELS];
-    struct placed_list longs;
-    struct span_list around, joined; /* what is in the way, of levels where the item is long */
+    int32_t width; /* of a stretch of the lowest level */
+    struct stretch *levels[N_LEVELS];
+    struct placed_list partly[N_LOWEST];
     int64_t work;
 };
+
+static int count_stretches(int level)
+{
+    return N_LOWEST >> FAN_BITS * level;
+}
 
 enum status gaps_new(struct gaps **out, int32_t last_time)
 {
     TRY(mem_try_array(out, 1, sizeof(**out)));
+    (*out)->width = last_time / N_LOWEST + 1;
     for (int l = 0; l < N_LEVELS; l++)
-        (*out)->levels[l].width = last_time / n_stretches[l] + 1;
+        TRY(mem_try_array(&(*out)->levels[l], (size_t)count_stretches(l), sizeof(struct stretch)));
     return OK;
 }
 
 void gaps_free(struct gaps *g)
 {
     for (int l = 0; g && l < N_LEVELS; l++) {
-        for (int i = 0; i < n_stretches[l]; i++) {
-            vec_release(&g->levels[l].stretches[i].shorts);
-            vec_release(&g->levels[l].stretches[i].taken);
+        for (int i = 0; g->levels[l] && i < count_stretches(l); i++) {
+            vec_release(&g->levels[l][i].full);
+            vec_release(&g->levels[l][i].taken);
         }
+        mem_free(g->levels[l]);
     }
-    if (g) {
-        vec_release(&g->longs);
-        vec_release(&g->around);
-        vec_release(&g->joined);
-    }
+    for (int i = 0; g && i < N_LOWEST; i++)
+        vec_release(&g->partly[i]);
     mem_free(g);
 }
 
 void gaps_clear(struct gaps *g)
 {
     for (int l = 0; l < N_LEVELS; l++) {
-        for (int i = 0; i < n_stretches[l]; i++)
-            g->levels[l].stretches[i].shorts.n = g->levels[l].stretches[i].taken.n = 0;
+        for (int i = 0; i < count_stretches(l); i++)
+            g->levels[l][i].full.n = g->levels[l][i].taken.n = 0;
     }
-    g->longs.n = 0;
+    for (int i = 0; i < N_LOWEST; i++)
+        g->partly[i].n = 0;
     g->work = 0;
 }
 
@@ -93,163 +92,150 @@ int64_t gaps_work(const struct gaps *g)
     return g->work;
 }
 
-static bool is_short(const struct level *l, const struct layout_item *x)
+/* ---- where an item lives --------------------------------------------------------------------- */
+
+struct life {
+    struct stretch *whole[MOST_WHOLE]; /* it lives through all of these */
+    int n_whole;
+    struct stretch *around[2 * N_LEVELS]; /* those that these and the ones below are parts of */
+    int n_around;
+    struct placed_list *partly[2]; /* of the lowest level */
+    int n_partly;
+};
+
+/* The stretches of a level from `first` to `last` that are no whole one of the next. */
+static void add_whole(struct life *x, struct stretch *level, int *first, int *last, bool is_top)
 {
-    return x->last / l->width - x->first / l->width < MOST_OF_SHORT;
+    while (*first <= *last && (is_top || *first % FAN != 0))
+        x->whole[x->n_whole++] = &level[(*first)++];
+    while (*first <= *last && *last % FAN != FAN - 1)
+        x->whole[x->n_whole++] = &level[(*last)--];
+}
+
+static void find_life(struct gaps *g, const struct layout_item *item, struct life *x)
+{
+    const int begin = item->first / g->width, end = item->last / g->width;
+    int first = begin + (item->first % g->width != 0);
+    int last = end - (item->last % g->width != g->width - 1);
+    x->n_whole = x->n_around = x->n_partly = 0;
+    if (first > begin || last < begin)
+        x->partly[x->n_partly++] = &g->partly[begin];
+    if (end > begin && last < end)
+        x->partly[x->n_partly++] = &g->partly[end];
+    for (int l = 0; l < N_LEVELS; l++) {
+        int left = begin >> FAN_BITS * l, right = end >> FAN_BITS * l;
+        x->around[x->n_around++] = &g->levels[l][left];
+        if (right > left)
+            x->around[x->n_around++] = &g->levels[l][right];
+        if (first > last)
+            continue;
+        add_whole(x, g->levels[l], &first, &last, l == N_LEVELS - 1);
+        if (first <= last) {
+            first >>= FAN_BITS;
+            last >>= FAN_BITS;
+        }
+    }
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* A walk over one list, past what does not live together with the item. */
+/* Where a list is looked at: everything before ends below the address that is tried. */
 struct walk {
-    const struct placed *begin, *at, *end;
+    const struct span *at, *end;
 };
 
-static void skip(struct walk *w, const struct layout_item *x)
-{
-    while (w->at < w->end && (x->first > w->at->last || w->at->first > x->last))
-        w->at++;
-}
-
-static struct walk walk_of(const struct placed_list *list, const struct layout_item *x)
-{
-    if (list->n == 0) /* there is no memory to point into */
-        return (struct walk){0};
-    struct walk w = {list->items, list->items, list->items + list->n};
-    skip(&w, x);
-    return w;
-}
-
-/* Behind the last span, or joined with it; spans come by offset. */
-static enum status append(struct span_list *list, struct span s)
-{
-    struct span *last = list->n > 0 ? &list->items[list->n - 1] : NULL;
-    if (!last || s.offset > last->end)
-        return vec_push(list, s);
-    last->end = MAX(last->end, s.end);
-    return OK;
-}
-
-/* What is in the way so far, and the short ones of one more stretch: those that live together with
- * the item, or where it lives through all of the stretch whatever is taken there. */
-static enum status join(struct gaps *g, const struct layout_item *x, const struct stretch *s,
-                        bool whole)
-{
-    const struct span_list *taken = &s->taken, before = g->around;
-    struct walk shorts = walk_of(&s->shorts, x);
-    size_t i = 0, k = 0;
-    if (s->shorts.n == 0)
-        return OK;
-    g->around = g->joined;
-    g->around.n = 0;
-    g->joined = before;
-    for (;;) {
-        bool has_more = whole ? k < taken->n : shorts.at < shorts.end;
-        if (!has_more && i == before.n)
-            break;
-        struct span next = {0};
-        if (has_more)
-            next = whole ? taken->items[k] : (struct span){shorts.at->offset, shorts.at->end};
-        if (!has_more || (i < before.n && before.items[i].offset < next.offset)) {
-            TRY(append(&g->around, before.items[i++]));
-            continue;
-        }
-        TRY(append(&g->around, next));
-        k++;
-        if (!whole) {
-            shorts.at++;
-            skip(&shorts, x);
-        }
-    }
-    g->work += (int64_t)(i + k);
-    return OK;
-}
+struct partial_walk {
+    const struct placed *at, *end;
+};
 
 struct walks {
-    struct walk items[MOST_WALKS];
-    int n;
+    struct walk spans[MOST_WHOLE + 2 * N_LEVELS];
+    int n_spans;
+    struct partial_walk partly[2];
+    int n_partly;
 };
 
-/* The short ones of a level: each stretch a walk of its own, or of a long item all of them in what
- * is around. */
-static enum status look_at(struct gaps *g, const struct level *l, const struct layout_item *x,
-                           struct walks *w)
+static void add_walk(struct walks *w, const struct span_list *list)
 {
-    int first = x->first / l->width, last = x->last / l->width;
-    for (int i = first; i <= last; i++) {
-        if (is_short(l, x))
-            w->items[w->n++] = walk_of(&l->stretches[i].shorts, x);
-        else
-            TRY(join(g, x, &l->stretches[i], i > first && i < last));
-    }
-    return OK;
+    if (list->n > 0)
+        w->spans[w->n_spans++] = (struct walk){list->items, list->items + list->n};
 }
 
-/* Walks that have come to their end are left out. */
-static void drop_ended(struct gaps *g, struct walks *w)
+static void begin_walks(const struct life *x, struct walks *w)
 {
-    int n = 0;
-    for (int i = 0; i < w->n; i++) {
-        if (w->items[i].at < w->items[i].end)
-            w->items[n++] = w->items[i];
-        else
-            g->work += w->items[i].at - w->items[i].begin;
+    w->n_spans = w->n_partly = 0;
+    for (int i = 0; i < x->n_around; i++)
+        add_walk(w, &x->around[i]->full);
+    for (int i = 0; i < x->n_whole; i++)
+        add_walk(w, &x->whole[i]->taken);
+    for (int i = 0; i < x->n_partly; i++) {
+        const struct placed_list *list = x->partly[i];
+        if (list->n > 0)
+            w->partly[w->n_partly++] = (struct partial_walk){list->items, list->items + list->n};
     }
-    w->n = n;
 }
 
-/* The lowest gap among what the walks come by and what is around. */
-static int64_t find_gap(struct gaps *g, const struct layout_item *x, struct walks *w)
+/* Past what is in the way at that address, which moves up. */
+static int64_t pass_spans(struct walk *w, int64_t n_bytes, int64_t at)
 {
-    int64_t at = 0;
-    size_t k = 0;
-    drop_ended(g, w);
-    for (;;) {
-        struct walk *lowest = NULL;
-        struct span next = {INT64_MAX, INT64_MAX};
-        if (k < g->around.n)
-            next = g->around.items[k];
-        for (int i = 0; i < w->n; i++) {
-            if (w->items[i].at->offset < next.offset) {
-                lowest = &w->items[i];
-                next = (struct span){lowest->at->offset, lowest->at->end};
-            }
-        }
-        if (next.offset - at >= x->n_bytes)
-            break;
-        at = MAX(at, next.end);
-        if (!lowest) {
-            k++;
-            continue;
-        }
-        lowest->at++;
-        skip(lowest, x);
-        if (lowest->at == lowest->end)
-            drop_ended(g, w);
-    }
-    for (int i = 0; i < w->n; i++)
-        g->work += w->items[i].at - w->items[i].begin;
+    for (; w->at < w->end && w->at->offset < at + n_bytes; w->at++)
+        at = MAX(at, w->at->end);
     return at;
 }
 
-static enum status find(struct gaps *g, const struct layout_item *x, int64_t *out)
+static int64_t pass_partly(struct partial_walk *w, const struct layout_item *x, int64_t at)
 {
-    struct walks w = {.items = {walk_of(&g->longs, x)}, .n = 1};
-    g->around.n = 0;
-    for (int l = 0; l < N_LEVELS; l++)
-        TRY(look_at(g, &g->levels[l], x, &w));
-    *out = find_gap(g, x, &w);
-    return OK;
+    for (; w->at < w->end && w->at->offset < at + x->n_bytes; w->at++) {
+        bool together = x->first <= w->at->last && w->at->first <= x->last;
+        if (together)
+            at = MAX(at, w->at->end);
+    }
+    return at;
+}
+
+/* The lowest address that no walk moves up any more. */
+static int64_t find_gap(struct gaps *g, const struct layout_item *x, struct walks *w)
+{
+    int64_t at = -1;
+    for (int64_t next = 0; next > at;) {
+        at = next;
+        for (int i = 0; i < w->n_spans; i++)
+            next = pass_spans(&w->spans[i], x->n_bytes, next);
+        for (int i = 0; i < w->n_partly; i++) {
+            const struct placed *before = w->partly[i].at;
+            next = pass_partly(&w->partly[i], x, next);
+            g->work += w->partly[i].at - before;
+        }
+        g->work += w->n_spans;
+    }
+    return at;
 }
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-static size_t place_in(const struct placed_list *list, int64_t offset)
+static enum status insert(struct placed_list *list, struct placed p)
 {
     size_t low = 0, high = list->n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (list->items[middle].offset <= offset)
+        if (list->items[middle].offset <= p.offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    TRY(vec_push(list, p));
+    memmove(list->items + low + 1, list->items + low, (list->n - 1 - low) * sizeof(p));
+    list->items[low] = p;
+    return OK;
+}
+
+/* The first that does not end below the address. */
+static size_t find_span(const struct span_list *list, int64_t offset)
+{
+    size_t low = 0, high = list->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (list->items[middle].end < offset)
             low = middle + 1;
         else
             high = middle;
@@ -257,21 +243,10 @@ static size_t place_in(const struct placed_list *list, int64_t offset)
     return low;
 }
 
-static enum status insert(struct placed_list *list, struct placed p)
-{
-    size_t k = place_in(list, p.offset);
-    TRY(vec_push(list, p));
-    memmove(list->items + k + 1, list->items + k, (list->n - 1 - k) * sizeof(p));
-    list->items[k] = p;
-    return OK;
-}
-
 /* Joins what the span touches or overlaps. */
 static enum status take(struct span_list *list, struct span s)
 {
-    size_t first = 0, end;
-    while (first < list->n && list->items[first].end < s.offset)
-        first++;
+    size_t first = find_span(list, s.offset), end;
     for (end = first; end < list->n && list->items[end].offset <= s.end; end++) {
         s.offset = MIN(s.offset, list->items[end].offset);
         s.end = MAX(s.end, list->items[end].end);
@@ -285,27 +260,30 @@ static enum status take(struct span_list *list, struct span s)
     return OK;
 }
 
-static enum status add(struct gaps *g, const struct layout_item *x)
+static enum status add(const struct life *x, const struct layout_item *item)
 {
-    const struct placed p = {x->offset, x->offset + x->n_bytes, x->first, x->last};
-    for (int l = 0; l < N_LEVELS; l++) {
-        struct level *level = &g->levels[l];
-        if (!is_short(level, x))
-            continue;
-        for (int i = x->first / level->width; i <= x->last / level->width; i++) {
-            TRY(insert(&level->stretches[i].shorts, p));
-            TRY(take(&level->stretches[i].taken, (struct span){p.offset, p.end}));
-        }
-        return OK;
+    const struct placed p = {item->offset, item->offset + item->n_bytes, item->first, item->last};
+    const struct span span = {p.offset, p.end};
+    for (int i = 0; i < x->n_partly; i++)
+        TRY(insert(x->partly[i], p));
+    for (int i = 0; i < x->n_around; i++)
+        TRY(take(&x->around[i]->taken, span));
+    for (int i = 0; i < x->n_whole; i++) {
+        TRY(take(&x->whole[i]->full, span));
+        TRY(take(&x->whole[i]->taken, span));
     }
-    return insert(&g->longs, p);
+    return OK;
 }
 
 enum status gaps_place(struct gaps *g, struct layout_item *item)
 {
+    struct life life;
+    struct walks walks;
     item->offset = 0;
     if (item->last < item->first)
         return OK; /* it never lives */
-    TRY(find(g, item, &item->offset));
-    return add(g, item);
+    find_life(g, item, &life);
+    begin_walks(&life, &walks);
+    item->offset = find_gap(g, item, &walks);
+    return add(&life, item);
 }

@@ -1,15 +1,17 @@
 /* gaps.h: what is placed so far, and the lowest gap in it for what comes next.
  *
- * Most buffers of a program live for a moment and only those around them in time are in their way;
- * the others are few. So time is cut into stretches, into many and once more into few:
+ * Time is cut into stretches, eight of these make a longer one, and so on up to all of it:
  *
- *     short    a list by address for each stretch, and the addresses that it takes in all: of what
- *              lives through no more than three, of the many if it can be, else of the few
- *     long     one list, by address, of everything else
+ *     level 1   |        0        |        1        |
+ *     level 0   | 0 1 2 3 4 5 6 7 | 8 9 ...                 item   partly in 6, whole 7, whole 1
+ *                            [--------------------]
  *
- * An item looks at the stretches that it lives in, of both kinds, and at the long ones; where these
- * are more than three, at what the stretches take that it lives through. What is found is what a
- * look at all of them would find.
+ * An item lives through a few stretches as a whole, the largest there are, and partly in two of the
+ * lowest level at most. A stretch knows the addresses that are taken throughout (`full`), those
+ * that are taken at some time (`taken`), as spans that are few where things are packed, and of the
+ * lowest level the items that live partly in it. So an item asks the stretches it lives through
+ * what they take, those around them what is full, and looks at single items only where it begins
+ * and ends. What is found is what a look at all of them would find.
  */
 #ifndef SNUG_PLAN_GAPS_H
 #define SNUG_PLAN_GAPS_H

@@ -111,6 +111,25 @@ void plan_restart(struct plan *p, const struct graph *g)
     drop_copies(p, g);
 }
 
+/* Of a word at a time: a search asks for each of its trials. */
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+uint64_t plan_hash(const struct plan *p, const struct graph *g)
+{
+    const int64_t sizes[] = {p->n_micro,       p->ahead_bytes, p->behind_bytes,
+                             p->halfway_bytes, p->slice_bytes, p->defer_updates};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        hash = mix(hash, (uint64_t)sizes[i]);
+    for (size_t v = 0; v < g->values.n; v++)
+        hash = mix(hash, (uint64_t)p->treat[v] << 8 | (uint64_t)p->home[v]);
+    return hash;
+}
+
 void plan_release(struct plan *p)
 {
     pool_release(&p->pool);

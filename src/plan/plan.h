@@ -67,6 +67,9 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro) MU
 void plan_restart(struct plan *p, const struct graph *g);
 void plan_release(struct plan *p);
 
+/* Equal for plans of one graph that come to the same program; good while the process runs. */
+uint64_t plan_hash(const struct plan *p, const struct graph *g);
+
 /* Can value v be treated so? What a plan sets in treat[] by hand it asks here first: a value that
  * is overwritten, read by the host or an update, or made by an op with effects is not made again,
  * and neither is one whose inputs have changed by the time it is needed. */

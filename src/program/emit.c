@@ -231,6 +231,7 @@ enum status emit_compute(struct emitter *e, node_id k, bool recompute, struct sl
     struct picked picked;
     TRY(emit_pick(e, k, slice, &picked));
     instr.kernel = picked.kernel;
+    instr.call = picked.call;
 
     int32_t outputs[MAX_OUTPUTS], workspace = -1;
     for (int i = 0; i < n->n_in; i++) {

@@ -50,6 +50,7 @@ struct movable {
 struct picked {
     const struct kernel *kernel;
     int64_t n_workspace;
+    uint64_t call; /* call_hash */
 };
 
 /* Picks of calls so far, by the hash of the call: of many nodes few are distinct. */

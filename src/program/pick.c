@@ -24,8 +24,8 @@ static uint64_t known_hash(const struct emitter *e, node_id k, struct slice slic
 {
     const struct node *n = graph_node(e->g, k);
     uint64_t *known = &e->plan->call_hash[k];
-    if (slice.n > 0) /* Kernels may ask which element a slice begins with. */
-        return call_hash(e->g, n, slice) + (uint64_t)slice.first;
+    if (slice.n > 0)
+        return call_hash(e->g, n, slice);
     if (*known == 0)
         *known = call_hash(e->g, n, slice);
     return *known;
@@ -46,11 +46,14 @@ enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct p
         *out = e->sliced.picked;
         return OK;
     }
-    uint64_t hash = known_hash(e, k, slice);
+    uint64_t call = known_hash(e, k, slice);
+    /* Kernels may ask which element a slice begins with. */
+    uint64_t hash = call + (uint64_t)slice.first;
     struct known_pick *known = &e->picks[hash % N_PICKS];
     if (!known->picked.kernel || known->hash != hash) {
         TRY(pick_kernel(e->g, n, slice, e->device, &known->picked));
         known->hash = hash;
+        known->picked.call = call;
     }
     *out = known->picked;
     if (slice.n > 0) {

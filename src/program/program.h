@@ -90,6 +90,7 @@ struct instr {
     node_id node;                /* COMPUTE */
     struct slice slice;          /* COMPUTE: the part of the node; several make the whole */
     const struct kernel *kernel; /* COMPUTE */
+    uint64_t call;               /* COMPUTE: call_hash, where emission knew it; 0: it did not */
     bool recompute;              /* COMPUTE: the node's second run */
     bool has_workspace;          /* COMPUTE: the last operand */
     int event;                   /* RECORD, WAIT */

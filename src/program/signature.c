@@ -132,7 +132,8 @@ uint64_t instr_hash(const struct program *p, const struct device *device, int32_
     const struct instr *i = &p->instrs.items[instr];
     const struct operand *o = &p->operands.items[i->first_operand];
     const struct node *n = graph_node(p->graph, i->node);
-    uint64_t hash = mix(call_hash(p->graph, n, i->slice), (uint64_t)(uintptr_t)i->kernel);
+    uint64_t call = i->call ? i->call : call_hash(p->graph, n, i->slice);
+    uint64_t hash = mix(call, (uint64_t)(uintptr_t)i->kernel);
     hash = mix(hash, instr_is_batched(p, device, instr));
     for (int32_t k = 0; k < i->n_operands; k++) {
         int32_t m = o[k].buffer < 0 ? k : 0;

@@ -80,8 +80,9 @@ bool search_has_few_gaps(const struct search *s, int64_t over)
 
 static bool is_too_large(const struct search *s, const struct trial *t, int64_t over)
 {
-    return over < INT64_MAX && search_has_few_gaps(s, over) &&
-           t->n_bytes[TIER_DEVICE] + over / 4 * 3 > s->space.room[TIER_DEVICE];
+    bool is_long = s->space.stage->program->instrs.n >= LONG_PROGRAM;
+    return over < INT64_MAX && is_long &&
+           t->slack < (search_has_few_gaps(s, over) ? over / 8 * 7 : over / 2);
 }
 
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,

@@ -92,11 +92,11 @@ static bool is_away(const struct decisions *d, const struct plan *p, int place, 
     return d->places ? d->places[place].away[c] : is_within(p, place, d->n[home_extent(c)]);
 }
 
-/* Activations on disk are those of the first blocks: they are needed last, and have the most time to
- * be written and read, with the host's memory to wait in that those of later blocks do not take yet,
- * or no more. Of everything else the blocks on disk are spread over the network: the disk is as busy
- * at one end of a pass as at the other, with the blocks between them to hide behind. What belongs to
- * no block is the last to go. */
+/* Activations on disk are those of the first blocks: they are needed last, and have the most time
+ * to be written and read, with the host's memory to wait in that those of later blocks do not take
+ * yet, or no more. Of everything else the blocks on disk are spread over the network: the disk is
+ * as busy at one end of a pass as at the other, with the blocks between them to hide behind. What
+ * belongs to no block is the last to go. */
 enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
 {
     int64_t n = d->disk[e], p = place;

@@ -15,14 +15,18 @@ struct change {
     double estimate;
 };
 
+static void set_place(struct search *s, int place, int option, enum home_class home)
+{
+    if (option >= 0)
+        s->space.option[place] = option;
+    else
+        s->space.away[place][home] = !s->space.away[place][home];
+}
+
 static void apply_change(struct search *s, const struct change *c)
 {
-    if (c->place < 0)
-        return;
-    if (c->option >= 0)
-        s->space.option[c->place] = c->option;
-    else
-        s->space.away[c->place][c->home] = !s->space.away[c->place][c->home];
+    if (c->place >= 0)
+        set_place(s, c->place, c->option, c->home);
 }
 
 static int by_gain(const void *a, const void *b)
@@ -87,14 +91,12 @@ static enum status consider_place(struct search *s, struct changes *x, int place
     return OK;
 }
 
-/* Of more changes than may be emitted, those whose bytes there seem to be. */
+/* Those remain whose bytes there seem to be. */
 static void leave_out_large(const struct search *s, struct changes *x)
 {
     size_t n = 0;
     int64_t room = s->space.room[TIER_DEVICE];
-    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 64;
-    if (x->list.n <= (size_t)(s->most_polished - s->n_emitted))
-        return;
+    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 256;
     for (size_t i = 0; i < x->list.n; i++) {
         if (x->list.items[i].n_bytes <= slack)
             x->list.items[n++] = x->list.items[i];
@@ -133,26 +135,79 @@ static enum status try_change(struct search *s, const struct trial *from, const 
     apply_change(s, c);
     if (search_is_new(s, &changed))
         TRY(search_try(s, &changed, &seconds, &slack));
-    *improved = seconds < from->seconds;
+    *improved = seconds < (1 - IMPROVEMENT) * from->seconds;
     return OK;
+}
+
+/* ---- what has helped, once more -------------------------------------------------------------- */
+
+static void note_repeat(struct search *s, const struct trial *from, const struct change *c)
+{
+    s->repeat = (struct repeat){0};
+    if (c->place < 0)
+        return;
+    s->repeat = (struct repeat){.n = 1,
+                                .shape = s->space.survey.places[c->place].shape,
+                                .from = from->option[c->place],
+                                .option = c->option,
+                                .home = c->home};
+    memcpy(s->repeat.away, from->away[c->place], sizeof(s->repeat.away));
+}
+
+static bool is_as_it_was(const struct search *s, const struct repeat *r, int place)
+{
+    return s->space.survey.places[place].shape == r->shape && s->space.option[place] == r->from &&
+           memcmp(s->space.away[place], r->away, sizeof(r->away)) == 0;
+}
+
+/* In twice as many places as before: of many blocks that are alike, most want the same. */
+static enum status try_repeat(struct search *s, const struct trial *from, bool *improved)
+{
+    struct repeat r = s->repeat;
+    double seconds = HUGE_VAL;
+    int64_t slack;
+    int n = 0;
+    s->repeat = (struct repeat){0};
+    for (int p = 0; p < s->space.survey.n_places && n < 2 * r.n; p++) {
+        if (!is_as_it_was(s, &r, p))
+            continue;
+        set_place(s, p, r.option, r.home);
+        n++;
+    }
+    if (n > 0 && search_is_new(s, &from->c))
+        TRY(search_try(s, &from->c, &seconds, &slack));
+    *improved = seconds < (1 - IMPROVEMENT) * from->seconds;
+    if (*improved) {
+        r.n = n;
+        s->repeat = r;
+    }
+    return OK;
+}
+
+static enum status try_changes(struct search *s, const struct trial *from, bool *improved)
+{
+    struct changes x = {.from = from};
+    enum status status;
+    TRY_GOTO(list_changes(s, &x), out);
+    for (size_t i = 0; i < x.list.n && s->n_emitted < s->most_polished && !*improved; i++) {
+        TRY_GOTO(try_change(s, from, &x.list.items[i], improved), out);
+        if (*improved)
+            note_repeat(s, from, &x.list.items[i]);
+    }
+out:
+    vec_release(&x.list);
+    return status;
 }
 
 enum status search_polish(struct search *s, bool *improved)
 {
     struct trial from = s->best[0];
-    struct changes x = {.from = &from};
-    struct pool *pool = &s->space.survey.pool;
-    size_t n_places = (size_t)s->space.survey.n_places;
-    TRY(pool_try(pool, &from.option, n_places * sizeof(*from.option)));
-    TRY(pool_try(pool, &from.away, n_places * sizeof(*from.away)));
+    TRY(search_make_trial(s, &from));
     search_restore(s, &s->best[0]);
     search_save(s, &from);
-    enum status status;
     *improved = false;
-    TRY_GOTO(list_changes(s, &x), out);
-    for (size_t i = 0; i < x.list.n && s->n_emitted < s->most_polished && !*improved; i++)
-        TRY_GOTO(try_change(s, &from, &x.list.items[i], improved), out);
-out:
-    vec_release(&x.list);
-    return status;
+    if (s->repeat.n > 0)
+        TRY(try_repeat(s, &from, improved));
+    search_restore(s, &from);
+    return *improved ? OK : try_changes(s, &from, improved);
 }

@@ -1,5 +1,6 @@
 /* search_internal.h: a search at work, and what its files are to each other.
  *
+ *     look.c      the order of it all: what is tried when, and how often
  *     ranking.c   thousands of candidates by their estimates: the best dozen
  *     trials.c    candidates emitted, held against the room to the byte, timed; the best remembered
  *     steps.c     single numbers of the best changed, while that helps
@@ -17,9 +18,10 @@ extern "C" {
 #endif
 
 enum {
-    N_TOP = 12,               /* candidates that ranking leaves */
+    N_TOP = 32,               /* candidates that ranking leaves */
     N_BEST = 16,              /* trials that are remembered */
-    MAX_EMISSIONS = 64,       /* of one search */
+    MAX_EMISSIONS = 160,      /* of one search */
+    MAX_TRIED = 512,          /* choices, of which some come to the same program */
     LONG_PROGRAM = 10 * 1000, /* instructions: planning it takes seconds */
 };
 
@@ -29,13 +31,35 @@ enum {
 /* Estimates are believed that far: what is slower by more is not emitted. */
 #define DOUBT 0.05
 
+/* A change of the best goes on from what is faster by this part: there are many more of less. */
+#define IMPROVEMENT 1e-4
+
 /* A candidate that was emitted and fits, with what it came to. */
 struct trial {
     struct candidate c;
     double seconds;
+    int64_t slack; /* bytes of the device's room that it leaves */
     int64_t n_bytes[TIER_COUNT];
     int *option; /* [n_places] */
     bool (*away)[HOME_CLASS_COUNT];
+};
+
+/* What was tried, and came to. */
+struct tried {
+    uint64_t choice, plan; /* hashes: of what was expanded, and of the plan that it means */
+    double seconds;        /* HUGE_VAL: it does not fit */
+    int64_t slack;
+    int64_t ring_bytes, extra; /* of the candidate */
+};
+
+/* A change of single places that has helped, and so may help others that are as they were. */
+struct repeat {
+    int n;          /* places that were changed; 0: there is none */
+    uint64_t shape; /* what they were: */
+    int from;
+    bool away[HOME_CLASS_COUNT];
+    int option; /* what they became; -1: `home` changed */
+    enum home_class home;
 };
 
 struct search {
@@ -54,8 +78,10 @@ struct search {
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
-    int64_t recorded_bytes;        /* of the device, by the programs that the room was found with */
-    uint64_t tried[MAX_EMISSIONS]; /* what was emitted, by a hash of what was expanded */
+    int64_t recorded_bytes; /* of the device, by the programs that the room was found with */
+    struct repeat repeat;   /* of the last change of places */
+    struct tried tried[MAX_TRIED];
+    int n_tried;
 };
 
 /* Fills in s->top. extra: bytes that saved sets may take beyond what there seems to be. */
@@ -67,10 +93,10 @@ enum status search_make_trial(struct search *s, struct trial *t) MUST_CHECK;
 /* What is at hand (space_expand) into a trial, and back. */
 void search_save(const struct search *s, struct trial *t);
 void search_restore(struct search *s, const struct trial *t);
-/* Was what is at hand not emitted yet? It is noted as emitted. */
+/* Was what is at hand not tried yet? It is noted as tried: search_try follows. */
 bool search_is_new(struct search *s, const struct candidate *c);
-/* Emits what is at hand and, where it fits, remembers it. *seconds becomes no more than it takes;
- * *slack is what it leaves of the device's room. */
+/* Emits what is at hand, unless another choice came to the same plan, and where it fits remembers
+ * it. *seconds becomes no more than it takes; *slack is what it leaves of the device's room. */
 enum status search_try(struct search *s, const struct candidate *c, double *seconds,
                        int64_t *slack) MUST_CHECK;
 /* Expands and emits c as often as its bytes teach something about how many the saved sets may
@@ -80,6 +106,10 @@ enum status search_try_candidate(struct search *s, struct candidate *c, double *
 /* Changes the best in one number, or in one place, until that makes a faster one. */
 enum status search_step(struct search *s, bool *improved) MUST_CHECK;
 enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
+
+/* Looks for plans by their bounds, and again with less room where their addresses take more;
+ * *found: *d is the one that is taken, and placed. Or s->gave_up. */
+enum status search_look(struct search *s, struct decisions *d, bool *found) MUST_CHECK;
 
 /* The fastest that still fits with addresses, or the one of the rank that is asked for, or the last
  * there is. Where none does, n_tried are enough to give up, and *over is the least that one of them

@@ -2,98 +2,25 @@
 
 #include <string.h>
 
+#include "search/probes.h"
+
 /* What a byte on the link counts for, in units of what it takes on an idle link. */
 static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 1e9};
 
-/* Rings are these parts of what the device has for the plan. */
-static const int64_t ring_parts[] = {4, 6, 8, 12, 16, 24, 32, 64, INT64_MAX};
+/* Rings are between these parts of what the device has for the plan, or nothing. */
+enum { LARGEST_RING = 4, SMALLEST_RING = 64 };
 
 bool space_is_open(const struct space *s, enum home_class c)
 {
     return !s->bounds.fixed[home_extent(c)];
 }
 
-/* ---- probes ---------------------------------------------------------------------------------- */
-
-/* The phases' peaks of a program in which every place takes its option k, or its last. */
-static enum status probe(struct space *s, int k, const bool away[HOME_CLASS_COUNT],
-                         struct place_choice *places, int64_t *peaks)
-{
-    struct plan *plan = &s->plan;
-    struct program *program = NULL;
-    struct storage storage;
-    for (int p = 0; p < s->survey.n_places; p++) {
-        const struct options *o = &s->options[p];
-        places[p] = (struct place_choice){.saved = &o->items[MIN(k, o->n - 1)].set};
-        memcpy(places[p].away, away, sizeof(places[p].away));
-    }
-    struct decisions d = s->base;
-    d.places = places;
-    d.n_places = s->survey.n_places;
-    d.ring_bytes = 0;
-    storage_init(&storage);
-    enum status status;
-    plan_restart(plan, s->stage->graph);
-    TRY_GOTO(decisions_apply(&d, plan, s->stage->graph, s->work->device), out);
-    TRY_GOTO(program_emit(&program, "probe", s->stage->graph, plan, s->work->device, &storage),
-             out);
-    TRY_GOTO(survey_peaks(&s->survey, program, peaks), out);
-out:
-    program_free(program);
-    storage_release(&storage);
-    return status;
-}
-
-static int64_t largest(const int64_t *peaks, int n)
-{
-    int64_t most = 0;
-    for (int i = 0; i < n; i++)
-        most = MAX(most, peaks[i]);
-    return most;
-}
-
-/* What others keep on the device in a phase when all have option k. */
-static int64_t kept_by_others(const struct space *s, int k, int place, int phase)
+int64_t space_class_bytes(const struct space *s, enum home_class c)
 {
     int64_t n_bytes = 0;
-    int at = s->survey.phases[phase].beside;
-    for (int p = 0; p < s->survey.n_places; p++) {
-        const struct place_facts *x = &s->survey.places[p];
-        bool alive = x->forward >= 0 && x->forward <= at && at <= x->backward;
-        if (p != place && alive)
-            n_bytes += s->options[p].items[MIN(k, s->options[p].n - 1)].n_kept;
-    }
-    return n_bytes;
-}
-
-/* What each place needs while it works: the peaks of its phases less what others keep. */
-static void note_needs(const struct space *s, int k, const int64_t *peaks,
-                       struct link_option *links)
-{
-    for (int i = 0; i < s->survey.n_places; i++) {
-        int p = s->survey.order[i], option = MIN(k, s->options[p].n - 1);
-        struct link_option *link = &links[i * MAX_OPTIONS + option];
-        link->n_kept = link->n_need = s->options[p].items[option].n_kept;
-        for (int q = 0; q < s->survey.n_phases; q++) {
-            if (s->survey.phases[q].place == p)
-                link->n_need = MAX(link->n_need, peaks[q] - kept_by_others(s, k, p, q));
-        }
-    }
-}
-
-static enum status make_links(struct space *s, bool gradients_away, struct place_choice *places,
-                              int64_t *peaks, struct link_option **out)
-{
-    const bool away[HOME_CLASS_COUNT] = {[HOME_GRADIENTS] = gradients_away};
-    int most = 0;
-    TRY(pool_try(&s->survey.pool, out, (size_t)s->survey.n_places * MAX_OPTIONS * sizeof(**out)));
     for (int p = 0; p < s->survey.n_places; p++)
-        most = MAX(most, s->options[p].n);
-    for (int k = 0; k < most; k++) {
-        TRY(probe(s, k, away, places, peaks));
-        note_needs(s, k, peaks, *out);
-    }
-    return OK;
+        n_bytes += s->survey.places[p].n_bytes[c];
+    return n_bytes;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -129,46 +56,22 @@ static enum status make_chain(struct space *s, const struct link_option *links, 
     return chain_solve(out, &v->pool);
 }
 
-static int64_t class_bytes(const struct space *s, enum home_class c)
-{
-    int64_t n_bytes = 0;
-    for (int p = 0; p < s->survey.n_places; p++)
-        n_bytes += s->survey.places[p].n_bytes[c];
-    return n_bytes;
-}
-
 /* Of an adapter: less than such a part of the room is. */
 static bool is_small_class(const struct space *s, enum home_class c)
 {
     enum { SMALL_SHARE = 16 };
-    return class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
+    return space_class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
 }
 
 /* What gradients need while they come and go is worth probes where there are many. */
-static enum status make_chains(struct space *s, struct place_choice *places, int64_t *peaks)
+static enum status make_chains(struct space *s)
 {
     int n_variants = is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
     for (int g = 0; g < n_variants; g++) {
         struct link_option *links;
-        TRY(make_links(s, g == 1, places, peaks, &links));
+        TRY(probe_needs(s, g == 1, &links));
         for (int i = 0; i < s->n_prices; i++)
             TRY(make_chain(s, links, i, &s->chains[g][i]));
-    }
-    return OK;
-}
-
-static enum status find_staged(struct space *s, struct place_choice *places, int64_t *peaks)
-{
-    const bool none[HOME_CLASS_COUNT] = {false};
-    TRY(probe(s, MAX_OPTIONS, none, places, peaks));
-    int64_t at_home = largest(peaks, s->survey.n_phases);
-    for (int c = 0; c < HOME_CLASS_COUNT; c++) {
-        bool away[HOME_CLASS_COUNT] = {false};
-        away[c] = true;
-        if (c == HOME_GRADIENTS || class_bytes(s, (enum home_class)c) == 0)
-            continue;
-        TRY(probe(s, MAX_OPTIONS, away, places, peaks));
-        s->staged[c] = MAX(largest(peaks, s->survey.n_phases) - at_home, (int64_t)0);
     }
     return OK;
 }
@@ -176,17 +79,14 @@ static enum status find_staged(struct space *s, struct place_choice *places, int
 static enum status make_tables(struct space *s)
 {
     struct survey *v = &s->survey;
-    struct place_choice *places;
-    int64_t *peaks;
     size_t n_places = (size_t)v->n_places;
-    TRY(pool_try(&v->pool, &places, n_places * sizeof(*places)));
-    TRY(pool_try(&v->pool, &peaks, (size_t)(v->n_phases + 1) * sizeof(*peaks)));
     TRY(pool_try(&v->pool, &s->link_option, n_places * sizeof(*s->link_option)));
     TRY(pool_try(&v->pool, &s->option, n_places * sizeof(*s->option)));
+    TRY(pool_try(&v->pool, &s->option_before, n_places * sizeof(*s->option_before)));
     TRY(pool_try(&v->pool, &s->away, n_places * sizeof(*s->away)));
     TRY(plan_init(&s->plan, s->stage->graph, s->stage->n_micro));
-    TRY(make_chains(s, places, peaks));
-    return find_staged(s, places, peaks);
+    TRY(make_chains(s));
+    return probe_staged(s);
 }
 
 enum status space_init(struct space *s, struct workload *w, const struct kernel_times *times,
@@ -266,6 +166,15 @@ static bool any_away(const struct homes *h)
     return h->n_blocks > 0 || h->ends;
 }
 
+/* Of the host, for what is on its way from disk to the device, and back: each is as far ahead, or
+ * behind, as a ring. */
+static int64_t halfway_bytes(const struct space *s, const struct candidate *c)
+{
+    bool by_host =
+        decisions_use_disk(&s->base) && !device_host_reaches(s->work->device, TIER_DEVICE);
+    return by_host ? 2 * c->ring_bytes : 0;
+}
+
 /* With its homes in place, which are at_home[] bytes. */
 static bool choose_sets(struct space *s, const struct candidate *c,
                         const int64_t at_home[TIER_COUNT])
@@ -284,7 +193,8 @@ static bool choose_sets(struct space *s, const struct candidate *c,
         n_bytes[decisions_tier(&s->base, EXTENT_MOVED, p, s->n_blocks)] +=
             s->options[p].items[s->option[p]].n_moved;
     }
-    return n_bytes[TIER_HOST] <= s->room[TIER_HOST] && n_bytes[TIER_DISK] <= s->room[TIER_DISK];
+    return n_bytes[TIER_HOST] + halfway_bytes(s, c) <= s->room[TIER_HOST] &&
+           n_bytes[TIER_DISK] <= s->room[TIER_DISK];
 }
 
 bool space_expand(struct space *s, const struct candidate *c)
@@ -334,6 +244,43 @@ struct decisions space_decisions(const struct space *s, const struct candidate *
     return d;
 }
 
+/* Of one way to have homes, with nothing fetched ahead. */
+static int64_t least_extra_of(struct space *s, struct candidate *c)
+{
+    int64_t n_bytes[TIER_COUNT], low = 0, high = 2 * s->room[TIER_DEVICE];
+    place_homes(s, c, n_bytes);
+    c->extra = high;
+    if (!choose_sets(s, c, n_bytes))
+        return INT64_MAX;
+    while (high - low > s->room[TIER_DEVICE] / CHAIN_SLOTS + 1) {
+        c->extra = low + (high - low) / 2;
+        if (choose_sets(s, c, n_bytes))
+            high = c->extra;
+        else
+            low = c->extra;
+    }
+    return high;
+}
+
+bool space_least_extra(struct space *s, int64_t *extra)
+{
+    int64_t least = INT64_MAX;
+    for (unsigned away = 0; away < 1u << HOME_CLASS_COUNT; away++) {
+        struct candidate c = {.price = 0};
+        bool is_open = true;
+        for (int h = 0; h < HOME_CLASS_COUNT; h++) {
+            bool leaves = away >> h & 1;
+            c.homes[h] = (struct homes){.n_blocks = leaves ? s->n_blocks : 0, .ends = leaves};
+            is_open &= space_is_open(s, (enum home_class)h) ||
+                       leaves == (s->base.n[home_extent((enum home_class)h)] > 0);
+        }
+        for (c.price = 0; is_open && c.price < s->n_prices; c.price++)
+            least = MIN(least, least_extra_of(s, &c));
+    }
+    *extra = least;
+    return least < INT64_MAX;
+}
+
 /* ---- the grid -------------------------------------------------------------------------------- */
 
 /* Numbers of blocks whose part is away: none, all, and eighths nearer to both than to half. */
@@ -354,7 +301,7 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
 {
     int counts[8] = {0}, n = 0, n_counts = home_counts(s, counts);
     bool settled = !space_is_open(s, c), away = s->base.n[home_extent(c)] > 0;
-    if (settled || class_bytes(s, c) == 0) {
+    if (settled || space_class_bytes(s, c) == 0) {
         out[0] =
             (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};
         return 1;
@@ -371,27 +318,82 @@ static int list_homes(const struct space *s, enum home_class c, struct homes out
     return n;
 }
 
+/* The next smaller ring that is looked at: powers of two and what is between them. They are the
+ * same for all budgets, so that a larger one has what a smaller one had. */
+static int64_t next_ring(int64_t n_bytes)
+{
+    int64_t power = 1;
+    while (2 * power < n_bytes)
+        power *= 2;
+    return n_bytes > power + power / 2 ? power + power / 2 : power;
+}
+
+static enum status visit_ring(struct space *s, struct candidate *c,
+                              const int64_t at_home[TIER_COUNT],
+                              enum status (*visit)(void *user, const struct candidate *c),
+                              void *user)
+{
+    const size_t n_bytes = (size_t)s->survey.n_places * sizeof(*s->option);
+    bool is_first = true;
+    for (c->price = 0; c->price < s->n_prices; c->price++) {
+        if (!choose_sets(s, c, at_home))
+            continue;
+        if (!is_first && memcmp(s->option, s->option_before, n_bytes) == 0)
+            continue; /* the same for another price */
+        memcpy(s->option_before, s->option, n_bytes);
+        is_first = false;
+        c->estimate = space_estimate(s, c);
+        TRY(visit(user, c));
+    }
+    return OK;
+}
+
+static bool has_room(struct space *s, struct candidate *c, const int64_t at_home[TIER_COUNT],
+                     int64_t ring_bytes)
+{
+    c->price = 0;
+    c->ring_bytes = ring_bytes;
+    return choose_sets(s, c, at_home);
+}
+
+/* Near the least budget the ring is what memory is left for: about as much as there seems to be
+ * where that is less than any budget's largest, else 0. */
+static int64_t widest_ring(struct space *s, struct candidate *c, const int64_t at_home[TIER_COUNT])
+{
+    int64_t low = 0, high = s->room[TIER_DEVICE] / LARGEST_RING;
+    if (has_room(s, c, at_home, high) || !has_room(s, c, at_home, 0))
+        return 0;
+    while (high - low > s->room[TIER_DEVICE] / CHAIN_SLOTS + 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (has_room(s, c, at_home, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low - low / 8;
+}
+
 static enum status visit_rings(struct space *s, struct candidate *c,
                                enum status (*visit)(void *user, const struct candidate *c),
                                void *user)
 {
     /* Where copies are waited for, a ring has no use: only the last, of nothing. */
     bool waits = !s->work->device->ops->queue && !decisions_use_disk(&s->base);
-    size_t first = waits ? ARRAY_LEN(ring_parts) - 1 : 0;
+    const int64_t room = s->room[TIER_DEVICE];
     int64_t n_bytes[TIER_COUNT];
     place_homes(s, c, n_bytes);
     if (n_bytes[TIER_HOST] > s->room[TIER_HOST] || n_bytes[TIER_DISK] > s->room[TIER_DISK])
         return OK;
-    for (size_t r = first; r < ARRAY_LEN(ring_parts); r++) {
-        c->ring_bytes = s->room[TIER_DEVICE] / ring_parts[r];
-        for (c->price = 0; c->price < s->n_prices; c->price++) {
-            if (!choose_sets(s, c, n_bytes))
-                continue;
-            c->estimate = space_estimate(s, c);
-            TRY(visit(user, c));
-        }
+    int64_t widest = waits ? 0 : widest_ring(s, c, n_bytes);
+    if (widest > 0) {
+        c->ring_bytes = widest;
+        TRY(visit_ring(s, c, n_bytes, visit, user));
     }
-    return OK;
+    c->ring_bytes = room / LARGEST_RING + 1;
+    while (!waits && (c->ring_bytes = next_ring(c->ring_bytes)) >= MAX(room / SMALLEST_RING, 2))
+        TRY(visit_ring(s, c, n_bytes, visit, user));
+    c->ring_bytes = 0;
+    return visit_ring(s, c, n_bytes, visit, user);
 }
 
 enum status space_visit(struct space *s, int64_t extra,

@@ -56,7 +56,7 @@ struct space {
     struct chain chains[2][MAX_PRICES]; /* gradients at home, or away */
     int64_t staged[HOME_CLASS_COUNT];   /* bytes that fetches of a class add to the fullest phase */
     /* of the candidate at hand */
-    int *link_option, *option;
+    int *link_option, *option, *option_before;
     bool (*away)[HOME_CLASS_COUNT];
 };
 
@@ -68,9 +68,14 @@ void space_release(struct space *s);
 
 /* Are the homes of a class left to choose? */
 bool space_is_open(const struct space *s, enum home_class c);
+/* Bytes of a class, in all places. */
+int64_t space_class_bytes(const struct space *s, enum home_class c);
 
 /* Fills in s->option and s->away; false: it cannot fit, or the bounds forbid it. */
 bool space_expand(struct space *s, const struct candidate *c);
+/* Bytes that saved sets have to get beyond what there seems to be for anything to seem to fit;
+ * false: nothing does, whatever they get. */
+bool space_least_extra(struct space *s, int64_t *extra);
 /* Seconds of what was expanded last. */
 double space_estimate(const struct space *s, const struct candidate *c);
 

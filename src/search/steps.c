@@ -66,10 +66,12 @@ enum status search_step(struct search *s, bool *improved)
     qsort(list, (size_t)n_open, sizeof(*list), by_estimate);
     for (int i = 0; i < n_open && s->n_emitted < s->most_emitted && !*improved; i++) {
         double seconds;
-        if (list[i].estimate > (1 + DOUBT) * from.estimate)
-            break;
+        /* What a ring is worth depends on which copies happen to meet: no estimate says that. */
+        bool is_ring = list[i].ring_bytes != from.ring_bytes;
+        if (!is_ring && list[i].estimate > (1 + DOUBT) * from.estimate)
+            continue;
         TRY(search_try_candidate(s, &list[i], &seconds));
-        *improved = seconds < best;
+        *improved = seconds < (1 - IMPROVEMENT) * best;
     }
     return OK;
 }

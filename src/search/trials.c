@@ -58,6 +58,7 @@ static void keep(struct search *s, const struct trial *t)
     struct trial new = s->best[at]; /* its arrays are free */
     new.c = t->c;
     new.seconds = t->seconds;
+    new.slack = t->slack;
     memcpy(new.n_bytes, t->n_bytes, sizeof(new.n_bytes));
     search_save(s, &new);
     for (; at > 0 && s->best[at - 1].seconds > t->seconds; at--)
@@ -72,22 +73,28 @@ bool search_is_new(struct search *s, const struct candidate *c)
 {
     const struct space *x = &s->space;
     size_t n = (size_t)x->survey.n_places;
-    uint64_t hash = hash_bytes(x->option, n * sizeof(*x->option)) * 31 +
-                    hash_bytes(x->away, n * sizeof(*x->away)) * 17 + (uint64_t)c->ring_bytes;
-    for (int i = 0; i < s->n_emitted; i++) {
-        if (s->tried[i] == hash)
+    uint64_t choice = hash_bytes(x->option, n * sizeof(*x->option)) * 31 +
+                      hash_bytes(x->away, n * sizeof(*x->away)) * 17 + (uint64_t)c->ring_bytes;
+    for (int i = 0; i < s->n_tried; i++) {
+        if (s->tried[i].choice == choice)
             return false;
     }
-    s->tried[s->n_emitted] = hash;
+    if (s->n_tried == MAX_TRIED)
+        return false;
+    s->tried[s->n_tried++] = (struct tried){
+        .choice = choice, .seconds = HUGE_VAL, .ring_bytes = c->ring_bytes, .extra = c->extra};
     return true;
 }
 
-static enum status emit(struct search *s, const struct candidate *c)
+/* Was this plan tried? Choices differ in what no plan does: what is too small to leave, or never in
+ * memory as a whole. */
+static const struct tried *find_plan(const struct search *s, uint64_t plan)
 {
-    struct decisions d = space_decisions(&s->space, c, s->places);
-    TRY(workload_decide(s->w, &d));
-    s->n_emitted++;
-    return workload_bound(s->w);
+    for (int i = 0; i + 1 < s->n_tried; i++) {
+        if (s->tried[i].plan == plan)
+            return &s->tried[i];
+    }
+    return NULL;
 }
 
 /* What the recordings of these programs take beyond those that the room was found with. */
@@ -104,18 +111,52 @@ static bool fits(const struct search *s)
            s->w->n_bytes[TIER_DISK] <= s->space.room[TIER_DISK];
 }
 
-enum status search_try(struct search *s, const struct candidate *c, double *seconds, int64_t *slack)
+static enum status emit(struct search *s, const struct candidate *c, struct tried *out)
 {
     struct trial t = {.c = *c};
-    TRY(emit(s, c));
-    *slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
+    TRY(workload_bound(s->w));
+    s->n_emitted++;
+    out->slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
     if (!fits(s))
         return OK;
     TRY(forecast_seconds(s->w, s->times, &t.seconds));
     memcpy(t.n_bytes, s->w->n_bytes, sizeof(t.n_bytes));
+    out->seconds = t.seconds;
+    t.slack = out->slack;
     keep(s, &t);
-    *seconds = MIN(*seconds, t.seconds);
     return OK;
+}
+
+enum status search_try(struct search *s, const struct candidate *c, double *seconds, int64_t *slack)
+{
+    const struct decisions d = space_decisions(&s->space, c, s->places);
+    struct tried *now = &s->tried[s->n_tried - 1];
+    TRY(workload_decide(s->w, &d));
+    now->plan = plan_hash(&s->space.stage->plan, s->space.stage->graph);
+    const struct tried *before = find_plan(s, now->plan);
+    if (before) {
+        now->seconds = before->seconds;
+        now->slack = before->slack;
+    } else {
+        TRY(emit(s, c, now));
+    }
+    *slack = now->slack;
+    *seconds = MIN(*seconds, now->seconds);
+    return OK;
+}
+
+/* What it took too much is taken from what saved sets may have, and what it left is given to them;
+ * where that made no difference before, it is the ring's. */
+static void correct(struct candidate *c, int64_t slack, int64_t before)
+{
+    bool is_short = slack < 0 && before < 0 && slack < before / 2;
+    bool is_idle = slack > 0 && before > 0 && slack > before / 2;
+    if (is_short && c->ring_bytes > 0)
+        c->ring_bytes = MAX(c->ring_bytes + slack, (int64_t)0);
+    else if (is_idle && c->ring_bytes > 0)
+        c->ring_bytes += slack / 2;
+    else
+        c->extra += slack;
 }
 
 enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds)
@@ -123,11 +164,12 @@ enum status search_try_candidate(struct search *s, struct candidate *c, double *
     int64_t room = s->space.room[TIER_DEVICE], slack = 0, margin = room / 512;
     *seconds = HUGE_VAL;
     for (int i = 0; i < N_CORRECTIONS && s->n_emitted < s->most_emitted; i++) {
+        int64_t before = slack;
         if (!space_expand(&s->space, c))
             return OK;
         if (search_is_new(s, c)) {
             TRY(search_try(s, c, seconds, &slack));
-            c->extra += slack;
+            correct(c, slack, before);
         } else if (slack >= 0) {
             return OK;
         } else { /* the next smaller choice is further away than what was over */

@@ -1,0 +1,272 @@
+/* look.c: where a search looks for plans, in which order, and how long. */
+#include <math.h>
+#include <string.h>
+
+#include "search/search_internal.h"
+
+enum {
+    N_FIRST = 3,                /* candidates that are emitted to see what estimates are worth, */
+    N_LOOKS = 8,                /* and others, while none of them fits, */
+    LOOK_PART = 64,             /* for which the room is smaller by such a part; */
+    N_LESSONS = 2,              /* before that a few, each with what the one before it has */
+    LESSON = 32,                /* taken too much or too little, where that is such a part */
+    EMISSION_WORK = 800 * 1000, /* instructions that are emitted in all, where programs are long */
+    LEAST_EMISSIONS = 28,       /* programs, however long; */
+    LEAST_OF_GROUP = 28,        /* of groups fewer rounds follow that would find more */
+    N_PLACED = 3,               /* trials that are placed before smaller ones are looked for, */
+    N_ROUNDS = 4,               /* so many times */
+    MANY_GAPS = 512,            /* a part of the room */
+};
+
+#define SEEMS_SLOWER 1.01
+
+/* What is found in the end is no faster than the first that fit by more than this part. */
+#define FURTHER 0.025
+
+static bool is_long(const struct search *s)
+{
+    return s->space.stage->program->instrs.n >= LONG_PROGRAM;
+}
+
+/* What the last one with such a ring has taught about bytes; that is much the same for all. */
+static int64_t learned_extra(const struct search *s, int64_t ring_bytes, int64_t otherwise)
+{
+    for (int i = s->n_tried; i-- > 0;) {
+        if (s->tried[i].ring_bytes == ring_bytes)
+            return s->tried[i].extra + s->tried[i].slack;
+    }
+    return otherwise;
+}
+
+/* The first that fit say how fast it can become; the very first less so. */
+static bool is_hopeless(const struct search *s, double further)
+{
+    return s->n_best > 0 && (1 - further) * s->best[0].seconds >= s->below;
+}
+
+/* Emits the best of the ranking. */
+static enum status try_top(struct search *s, int64_t extra, int n_tried)
+{
+    for (int i = 0; i < MIN(s->n_top, n_tried); i++) {
+        double seconds;
+        /* A group's estimates are good, as it waits for little: changes of the best are worth more
+         * than what seems slower, where time is short. */
+        if (s->n_best > 0 && s->space.base.group > 1 && is_long(s) &&
+            s->top[i].estimate > SEEMS_SLOWER * s->top[0].estimate)
+            break;
+        if (is_hopeless(s, 2 * FURTHER))
+            break;
+        s->top[i].extra = learned_extra(s, s->top[i].ring_bytes, extra);
+        TRY(search_try_candidate(s, &s->top[i], &seconds));
+    }
+    return OK;
+}
+
+static enum status look_around(struct search *s, int64_t extra, int n_tried)
+{
+    TRY(search_rank(s, extra));
+    return try_top(s, extra, n_tried);
+}
+
+/* Half are for candidates by their rank, the rest for changes of the best. */
+static void allow_emissions(struct search *s)
+{
+    int64_t n_instrs = MAX((int64_t)s->space.stage->program->instrs.n, (int64_t)1);
+    int64_t least = s->space.base.group > 1 ? LEAST_OF_GROUP : LEAST_EMISSIONS;
+    s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, least), (int64_t)MAX_EMISSIONS);
+    s->most_emitted = s->most_polished / 2;
+}
+
+static void begin_trials(struct search *s)
+{
+    s->n_best = s->n_emitted = s->n_tried = 0;
+    s->repeat = (struct repeat){0};
+}
+
+/* Probes go by places that are all alike: bytes may be fewer than they seem to be, or more. The
+ * first of a ranking says by how much; where that is a lot, others are first with it. The ranking
+ * is by *extra in the end. */
+static enum status learn_extra(struct search *s, int64_t *extra)
+{
+    const int64_t room = s->space.room[TIER_DEVICE];
+    for (int i = 0;; i++) {
+        double seconds = HUGE_VAL;
+        int64_t slack;
+        TRY(search_rank(s, *extra));
+        if (i == N_LESSONS || s->n_top == 0 || !space_expand(&s->space, &s->top[0]) ||
+            !search_is_new(s, &s->top[0]))
+            return OK;
+        TRY(search_try(s, &s->top[0], &seconds, &slack));
+        if (slack > -room / LESSON && slack < room / LESSON)
+            return OK;
+        *extra += slack;
+    }
+}
+
+/* Where nothing seems to fit, what takes the least, or what would with less room. */
+static enum status look_lower(struct search *s)
+{
+    const int64_t room = s->space.room[TIER_DEVICE];
+    int64_t extra = 0;
+    bool is_least = false;
+    for (int i = 0; i < N_LOOKS && s->n_best == 0; i++) {
+        TRY(learn_extra(s, &extra));
+        TRY(try_top(s, extra, N_FIRST));
+        if (s->n_top > 0) {
+            extra -= room / LOOK_PART;
+            continue;
+        }
+        if (is_least || !space_least_extra(&s->space, &extra))
+            return OK;
+        extra += room / LOOK_PART;
+        is_least = true;
+    }
+    return OK;
+}
+
+/* The first that fit. Probes may be wrong about some ways of running it and not about others, which
+ * then seem not to fit. */
+static enum status look_first(struct search *s)
+{
+    static const int parts[] = {8, 4, 2, 1};
+    begin_trials(s);
+    TRY(look_lower(s));
+    for (size_t i = 0; i < ARRAY_LEN(parts) && s->n_best == 0; i++)
+        TRY(look_around(s, s->space.room[TIER_DEVICE] / parts[i], N_FIRST));
+    return OK;
+}
+
+/* Addresses of a group take more than their bytes, by a part that is much the same for all plans of
+ * it: one is placed to see that, before they are looked for in room that there is not. */
+static enum status foresee_gaps(struct search *s)
+{
+    int64_t room = s->space.room[TIER_DEVICE], gaps;
+    if (s->n_best == 0 || s->space.base.group <= 1)
+        return OK;
+    TRY(search_find_gaps(s, &gaps));
+    if (gaps < room / MANY_GAPS)
+        return OK;
+    s->space.room[TIER_DEVICE] -= gaps;
+    TRY(look_first(s));
+    if (s->n_best > 0)
+        return OK;
+    s->space.room[TIER_DEVICE] = room;
+    return look_first(s);
+}
+
+/* Changes of the best, while there are emissions left and they help. */
+static enum status look_near(struct search *s)
+{
+    s->most_emitted += (s->most_polished - s->most_emitted) / 2;
+    for (bool improved = true; improved && s->n_emitted < s->most_emitted;)
+        TRY(search_step(s, &improved));
+    for (bool improved = true; improved && s->n_emitted < s->most_polished;)
+        TRY(search_polish(s, &improved));
+    return OK;
+}
+
+/* By what the best has taught about bytes; and while there are emissions left as if that were true
+ * of it alone. */
+static enum status look_everywhere(struct search *s)
+{
+    const int64_t room = s->space.room[TIER_DEVICE];
+    const int64_t extras[] = {s->best[0].c.extra + s->best[0].slack, 0, -room / 16, room / 8};
+    for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_emitted < s->most_polished; i++) {
+        s->most_emitted = s->n_emitted + (s->most_polished - s->n_emitted) / 2;
+        TRY(look_around(s, extras[i], N_TOP));
+        TRY(look_near(s));
+    }
+    return OK;
+}
+
+/* Groups against the first that fit, which say how fast it can become without them: where they win,
+ * the rest of this search would be for nothing. */
+static enum status try_groups(struct search *s)
+{
+    if (!s->groups || s->n_best == 0)
+        return OK;
+    search_restore(s, &s->best[0]);
+    const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
+    TRY(workload_decide(s->w, &d));
+    TRY(workload_bound(s->w));
+    TRY(grouping_try(s->groups, &d));
+    s->gave_up |= s->groups->won;
+    return OK;
+}
+
+static enum status look(struct search *s, bool is_first)
+{
+    allow_emissions(s); /* by a program that keeps everything, */
+    TRY(look_first(s));
+    allow_emissions(s); /* and one with its copies */
+    s->gave_up = is_hopeless(s, FURTHER);
+    if (is_first)
+        TRY(try_groups(s));
+    if (s->n_best == 0 || s->gave_up)
+        return OK;
+    if (is_first)
+        TRY(foresee_gaps(s));
+    return look_everywhere(s);
+}
+
+/* Of long programs: what was best is near what is best now, and few more are worth their time. */
+static void allow_fewer(struct search *s)
+{
+    s->most_emitted = s->most_polished / 4;
+    s->most_polished = s->most_emitted + s->most_polished / 4;
+}
+
+/* Where saved sets have nothing left to give, fetching less far ahead has. */
+static enum status try_known(struct search *s, const struct candidate known[N_FIRST], int n,
+                             int ring_quarters)
+{
+    for (int i = 0; i < n; i++) {
+        struct candidate c = known[i];
+        double seconds;
+        c.ring_bytes = c.ring_bytes / 4 * ring_quarters;
+        TRY(search_try_candidate(s, &c, &seconds));
+    }
+    return OK;
+}
+
+/* With less room than before, by the gaps: from what was best then. */
+static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
+{
+    allow_emissions(s);
+    if (is_long(s))
+        allow_fewer(s);
+    begin_trials(s);
+    for (int quarters = 4; quarters > 1 && s->n_best == 0; quarters--)
+        TRY(try_known(s, known, n, quarters));
+    if (s->n_best == 0)
+        return look(s, false);
+    return is_long(s) ? look_near(s) : look_everywhere(s);
+}
+
+static int note_best(const struct search *s, struct candidate known[N_FIRST])
+{
+    int n = 0;
+    for (int i = 0; i < s->n_best && n < N_FIRST; i++) {
+        if (n == 0 || memcmp(&s->best[i].c, &known[n - 1], sizeof(known[0])) != 0)
+            known[n++] = s->best[i].c;
+    }
+    return n;
+}
+
+enum status search_look(struct search *s, struct decisions *d, bool *found)
+{
+    struct candidate known[N_FIRST];
+    int n_known = 0;
+    int64_t over = 0;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        if (s->n_best == 0 || s->gave_up)
+            return OK;
+        n_known = note_best(s, known);
+        TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_BEST, d, found, &over));
+        if (*found)
+            return OK;
+        s->space.room[TIER_DEVICE] -= MAX(over, s->space.room[TIER_DEVICE] / 256);
+    }
+    return OK;
+}
