@@ -56,7 +56,7 @@ tsan: deps ## those tests in which threads meet under ThreadSanitizer
 fuzz: deps-all ## every fuzz target for a short while (FUZZ_SECONDS each, default 10)
 	@tools/fuzz.sh
 
-torture: deps build ## kills, I/O errors, failed allocations, odd numbers: thousands of runs, minutes
+torture: deps build ## kills, I/O errors, failed allocations, odd numbers, combinations of features: thousands of runs, minutes
 	@tools/torture/run.sh $(BUILD)
 
 clang: deps-all ## every source past clang, for its warnings

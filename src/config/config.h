@@ -238,6 +238,9 @@ void config_free(struct config *cfg);
  * and refuses contradictions, all of them in one error. What the user set is never changed. */
 enum status config_resolve(struct config *cfg, int64_t n_ranks) MUST_CHECK;
 
+/* Whether optimizer and formats of a resolved config still go together after some were changed. */
+enum status config_check_numerics(struct config *cfg) MUST_CHECK;
+
 /* Where a value came from: "demo.yaml:12", "command line", "derived" or "default". Nested places
  * are asked as in overrides ("model.n_layer"); one that is not there answers for its parent. */
 const char *config_where(const struct config *cfg, const char *key);

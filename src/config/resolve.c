@@ -583,6 +583,14 @@ enum status config_resolve_all(struct config *cfg, int64_t n_ranks)
     return OK;
 }
 
+enum status config_check_numerics(struct config *cfg)
+{
+    TRY(resolve_optimizer(cfg));
+    TRY(resolve_precision(cfg));
+    TRY(resolve_loss_scale(cfg));
+    return resolve_full_eval(cfg);
+}
+
 static enum status show_remarks(struct config *cfg)
 {
     struct str *remarks = &cfg->source->remarks;

@@ -68,6 +68,19 @@ static void round_to(enum dtype dtype, const float *from, int64_t n, uint16_t *t
         to[i] = f16_from_f32(from[i]);
 }
 
+/* Targets may be no class; what the network looks up is one even where the sample does not count.
+ */
+static bool is_looked_up(const struct model_field *f)
+{
+    return !f->is_target && f->n_classes > 0;
+}
+
+static void make_classes(const struct model_field *f, int32_t *classes)
+{
+    for (int64_t e = 0; e < shape_elems(&f->shape); e++)
+        classes[e] = MAX(classes[e], 0);
+}
+
 static enum status read_sample(void *user, int64_t i, struct batch *b, int64_t row)
 {
     struct samples *s = user;
@@ -80,20 +93,23 @@ static enum status read_sample(void *user, int64_t i, struct batch *b, int64_t r
         if (narrow)
             round_to(dtype, s->scratch, shape_elems(&s->facts->fields[f].shape),
                      batch_row(b, f, row));
+        if (is_looked_up(&s->facts->fields[f]))
+            make_classes(&s->facts->fields[f], batch_row(b, f, row));
     }
     *(float *)batch_row(b, s->facts->n_fields, row) = counts ? 1.0f : 0.0f;
     b->n_valid += counts;
     return OK;
 }
 
-/* A row that does not count: zeros, and labels that are none. */
+/* A row that does not count: zeros, and targets that are no class. */
 static void blank_sample(void *user, struct batch *b, int64_t row)
 {
     const struct samples *s = user;
     for (int f = 0; f < b->n_items; f++) {
         struct shape shape = b->items[f].tensor.shape;
         size_t n_bytes = (size_t)(shape_inner(&shape, 1) * dtype_size(b->items[f].tensor.dtype));
-        bool labels = f < s->facts->n_fields && s->facts->fields[f].n_classes;
+        bool labels = f < s->facts->n_fields && s->facts->fields[f].is_target &&
+                      s->facts->fields[f].n_classes;
         memset(batch_row(b, f, row), labels ? 0xFF : 0, n_bytes);
     }
 }

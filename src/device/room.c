@@ -97,9 +97,25 @@ void room_add_text(const struct device_room *r, struct str *out)
     str_release(&holders);
 }
 
+/* The unit of settings: a small part of what they say. */
+static bool is_in_mebibytes(int64_t n_bytes)
+{
+    return n_bytes >= (int64_t)64 << 20;
+}
+
+int64_t room_rounded(int64_t n_bytes)
+{
+    const int64_t unit = is_in_mebibytes(n_bytes) ? 1 << 20 : 1 << 10;
+    return MAX(n_bytes, (int64_t)0) / unit * unit;
+}
+
 const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT])
 {
-    (void)snprintf(out, BYTES_TEXT, "%lldMiB", (long long)(MAX(n_bytes, (int64_t)0) >> 20));
+    long long kibibytes = room_rounded(n_bytes) >> 10;
+    if (is_in_mebibytes(n_bytes))
+        (void)snprintf(out, BYTES_TEXT, "%lldMiB", kibibytes >> 10);
+    else
+        (void)snprintf(out, BYTES_TEXT, "%lldKiB", kibibytes);
     return out;
 }
 

@@ -52,7 +52,9 @@ void room_add_holders(const struct device_room *r, struct str *out);
  * (python) holds 127.00 GiB". */
 void room_add_text(const struct device_room *r, struct str *out);
 
-/* A setting of so many bytes, rounded down, "12595MiB", into out; returns out. */
+/* A setting of so many bytes, rounded down, "12595MiB", or "436KiB" of few, into out; returns out.
+ */
+int64_t room_rounded(int64_t n_bytes);
 const char *room_setting(int64_t n_bytes, char out[BYTES_TEXT]);
 
 /* ERR_FIT: the system has not given, or not pinned, n_bytes of the host's memory for `what`, for

@@ -1,5 +1,7 @@
 #include "engine/graphs.h"
 
+#include <string.h>
+
 #include "autodiff/autodiff.h"
 #include "model/losses.h"
 #include "precision/quantize.h"
@@ -255,6 +257,40 @@ static void forget_unread(struct graph *g)
     }
 }
 
+static struct model_param *find_param(struct stage *s, const char *name)
+{
+    for (int i = 0; i < s->io.n_params; i++) {
+        if (strcmp(s->io.params[i].name, name) == 0)
+            return &s->io.params[i];
+    }
+    return NULL;
+}
+
+/* A parameter has one dtype in all stages, and other ops may read it beside an adapter: a bias that
+ * is fused into GELU without one is added to what the adapter gives. */
+static enum status take_dtypes_beside_adapter(struct stage *s, const struct task *task,
+                                              const struct model_request *request,
+                                              const struct numerics *n)
+{
+    struct model_request adapted = *request;
+    struct stage trial = {0};
+    enum status status;
+    adapted.no_adapter = false;
+    TRY_GOTO(build_network(&trial, task, "trial", &adapted), out);
+    TRY_GOTO(fuse(trial.graph, n, REWRITE_FORWARD), out);
+    TRY_GOTO(precision_apply(trial.graph, &n->precision), out);
+    for (int i = 0; i < s->io.n_params; i++) {
+        const struct model_param *m = find_param(&trial, s->io.params[i].name);
+        if (m)
+            graph_value(s->graph, s->io.params[i].value)->dtype =
+                graph_value(trial.graph, m->value)->dtype;
+    }
+    status = graph_reinfer(s->graph);
+out:
+    graph_free(trial.graph);
+    return status;
+}
+
 /* The network without its adapter. */
 static enum status build_reference(struct stage *s, const struct task *task,
                                    const struct stage_request *r, const struct numerics *n)
@@ -267,7 +303,9 @@ static enum status build_reference(struct stage *s, const struct task *task,
                                     .no_adapter = true};
     TRY(build_network(s, task, "reference", &request));
     TRY(fuse(s->graph, n, REWRITE_FORWARD));
-    TRY(set_precision(s, &n->precision));
+    TRY(precision_apply(s->graph, &n->precision));
+    TRY(take_dtypes_beside_adapter(s, task, &request, n));
+    TRY(quantize_apply(s->graph, &s->io));
     TRY(graph_add_output(s->graph, REFERENCE_OUTPUT, s->io.reference));
     TRY(graph_eliminate_dead(s->graph));
     forget_unread(s->graph);

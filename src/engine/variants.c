@@ -114,8 +114,11 @@ static int64_t *batch_of(const struct trials *t, struct config *c)
     return t->trains ? &c->per_device_train_batch_size : &c->per_device_eval_batch_size;
 }
 
+/* A larger batch of evaluations would undo it. */
 static void cut_batch(const struct trials *t, struct config *c, int64_t n_parts)
 {
+    if (n_parts == 1)
+        return;
     int64_t batch = *batch_of(t, c) / n_parts;
     *batch_of(t, c) = batch;
     c->per_device_eval_batch_size = MIN(c->per_device_eval_batch_size, batch);
@@ -123,7 +126,8 @@ static void cut_batch(const struct trials *t, struct config *c, int64_t n_parts)
         c->gradient_accumulation_steps *= n_parts;
 }
 
-/* The config with the variant's settings; false: one of its changes cannot be made. */
+/* The config with the variant's settings; false: one of its changes cannot be made, or the config
+ * would be refused. */
 static bool make_config(const struct trials *t, const struct variant *v, struct config *c)
 {
     *c = *t->e->config;
@@ -136,7 +140,7 @@ static bool make_config(const struct trials *t, const struct variant *v, struct 
     cut_batch(t, c, v->n_parts);
     if (v->release)
         config_release(c);
-    return true;
+    return config_check_numerics(c) == OK;
 }
 
 /* ---- what a variant takes -------------------------------------------------------------------- */
@@ -200,32 +204,50 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
     return status;
 }
 
-/* *is_alone: no other tier is short. */
-static enum status plan_trial(struct trials *t, const struct variant *v, int64_t *n_bytes,
-                              bool *is_alone)
+/* What it comes to, with the budget of the host or with all that there is of it. */
+static enum status plan_trial(struct trials *t, const struct variant *v, bool all_of_host,
+                              struct forecast *f)
 {
     struct config c;
     struct settings s;
-    struct forecast f = {0};
+    *f = (struct forecast){0};
     if (!make_config(t, v, &c))
         return FAIL(ERR_INTERNAL, "a variant that there is not");
     TRY(settings_from_config(&s, &c, t->e->device));
+    if (all_of_host)
+        s.limits.n_bytes[TIER_HOST] = LIMIT_OPEN;
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
     t->trial.work.around = &t->around;
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
-    forecast_memory(&f, &t->trial.work, &s.limits);
-    *n_bytes = f.budget.needs[t->tier];
-    *is_alone = true;
-    for (int i = 0; i < TIER_COUNT; i++)
-        *is_alone &= i == (int)t->tier || f.budget.needs[i] <= f.budget.n_bytes[i];
+    forecast_memory(f, &t->trial.work, &s.limits);
     return OK;
 }
 
 static bool plan_variant(void *user, const struct variant *v, int64_t *n_bytes)
 {
-    bool is_alone;
-    return plan_trial(user, v, n_bytes, &is_alone) == OK && is_alone;
+    struct trials *t = user;
+    struct forecast f;
+    bool is_alone = true; /* no other tier is short */
+    if (plan_trial(t, v, false, &f) != OK)
+        return false;
+    *n_bytes = f.budget.needs[t->tier];
+    for (int i = 0; i < TIER_COUNT; i++)
+        is_alone &= i == (int)t->tier || f.budget.needs[i] <= f.budget.n_bytes[i];
+    return is_alone;
+}
+
+/* Bytes of the host with which the settings as they are would fit the device: what may leave it has
+ * to go somewhere. 0: the host is not in the way, or there is no more of it. */
+static int64_t host_that_helps(struct trials *t)
+{
+    const struct variant as_it_is = {.n_parts = 1};
+    struct forecast f;
+    if (t->tier != TIER_DEVICE || !t->e->forecast.budget.given[TIER_HOST] ||
+        plan_trial(t, &as_it_is, true, &f) != OK || !f.fits ||
+        f.budget.needs[TIER_DEVICE] > t->limit)
+        return 0;
+    return f.budget.needs[TIER_HOST];
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -252,6 +274,19 @@ static void add_changes(struct str *out, const struct config *c, unsigned set)
     }
 }
 
+/* Evaluations follow the micro-batch unless the config says otherwise. */
+static void add_batch(const struct trials *t, const struct config *c, struct str *out)
+{
+    const struct config *before = t->e->config;
+    if (t->trains) {
+        add_number(out, "per_device_train_batch_size", c->per_device_train_batch_size);
+        add_number(out, "gradient_accumulation_steps", c->gradient_accumulation_steps);
+    }
+    if (!t->trains || (config_is_set(before, "per_device_eval_batch_size") &&
+                       c->per_device_eval_batch_size < before->per_device_eval_batch_size))
+        add_number(out, "per_device_eval_batch_size", c->per_device_eval_batch_size);
+}
+
 static void describe(void *user, const struct variant *v, struct str *out)
 {
     const struct trials *t = user;
@@ -260,12 +295,8 @@ static void describe(void *user, const struct variant *v, struct str *out)
     if (!make_config(t, v, &c))
         return;
     add_changes(out, &c, v->changes);
-    if (v->n_parts > 1 && t->trains) {
-        add_number(out, "per_device_train_batch_size", c.per_device_train_batch_size);
-        add_number(out, "gradient_accumulation_steps", c.gradient_accumulation_steps);
-    } else if (v->n_parts > 1) {
-        add_number(out, "per_device_eval_batch_size", c.per_device_eval_batch_size);
-    }
+    if (v->n_parts > 1)
+        add_batch(t, &c, out);
     if (v->release)
         config_add_held(t->e->config, out);
     if (out->n == 0) /* the settings are fine: they were planned for more room */
@@ -281,7 +312,7 @@ bool engine_change(const struct engine *e, int i, struct config *c, struct str *
 {
     enum { HARSH = 7 }; /* from here on less is learnt from a step */
     *c = *e->config;
-    if (changes[i].harshness >= HARSH || !changes[i].apply(c, e))
+    if (changes[i].harshness >= HARSH || !changes[i].apply(c, e) || config_check_numerics(c) != OK)
         return false;
     add_changes(text, c, 1u << i);
     return true;
@@ -315,6 +346,7 @@ void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, stru
                          .plan = plan_variant,
                          .describe = describe};
     advice_find(&x, &e->forecast, tier, n_bytes, out);
+    out->host_bytes = host_that_helps(&t);
     engine_close(&t.trial);
     mem_free(t.stages);
 }

@@ -50,6 +50,7 @@ struct remedy {
 struct advice {
     struct remedy remedies[MOST_REMEDIES]; /* from the mildest on */
     int n;
+    int64_t host_bytes;     /* with which it fits as it is, where the host's budget is in the way */
     int64_t least;          /* bytes of the tier: the least of all that was looked at */
     enum memory_class most; /* what most of the device tier is for as it is, */
     int64_t most_bytes;     /* and how much of it */

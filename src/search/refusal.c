@@ -17,6 +17,23 @@ static const char *price_of(const struct variant *v)
     return v->n_parts > 1 ? "the same sums in another order" : "the same losses";
 }
 
+/* What a process holds beside its arenas is of the host, and varies from one to the next. */
+static void add_budget(enum tier t, int64_t n_bytes, struct str *out)
+{
+    str_addf(out, "\n  %s_memory=%lldMiB   (there is that much, the same losses)", tier_name(t),
+             (long long)(align_up(n_bytes, mebibyte) / mebibyte + (t == TIER_HOST)));
+}
+
+/* Another budget that the plan is over, too; TIER_COUNT: none. */
+static enum tier also_short(const struct shortage *s)
+{
+    for (int t = 0; t < TIER_COUNT; t++) {
+        if (t != (int)s->tier && s->budget->needs[t] > s->budget->n_bytes[t])
+            return (enum tier)t;
+    }
+    return TIER_COUNT;
+}
+
 /* A line each, as settings that can be pasted. */
 static void add_remedies(const struct shortage *s, const struct advice *a, struct str *out)
 {
@@ -26,9 +43,10 @@ static void add_remedies(const struct shortage *s, const struct advice *a, struc
     for (int i = 0; i < a->n; i++)
         str_addf(out, "\n  %s   (%s, %s)", a->remedies[i].text,
                  format_bytes(bytes, a->remedies[i].n_bytes), price_of(&a->remedies[i].variant));
-    if (s->is_given && needs <= s->budget->had[s->tier])
-        str_addf(out, "\n  %s_memory=%lldMiB   (there is that much, the same losses)",
-                 tier_name(s->tier), (long long)(align_up(needs, mebibyte) / mebibyte));
+    if (s->is_given && needs <= s->budget->had[s->tier] && also_short(s) == TIER_COUNT)
+        add_budget(s->tier, needs, out);
+    if (a->host_bytes > 0)
+        add_budget(TIER_HOST, a->host_bytes, out);
 }
 
 /* Nothing that was looked at helps. */
@@ -55,7 +73,12 @@ enum status refuse_run(const struct shortage *s, const struct advice *advice)
              format_bytes(need, needs), (long long)needs);
     budget_add_text(s->budget, s->tier, s->is_given, &text);
     str_addf(&text, ", %s too little", format_bytes(over, needs - shortage_limit(s)));
-    if (advice->n > 0)
+    enum tier other = also_short(s);
+    if (other != TIER_COUNT)
+        str_addf(&text, ", and %s memory lacks %s of %s", tier_name(other),
+                 format_bytes(over, s->budget->needs[other] - s->budget->n_bytes[other]),
+                 format_bytes(need, s->budget->needs[other]));
+    if (advice->n > 0 || advice->host_bytes > 0)
         add_remedies(s, advice, &text);
     else
         add_way_out(s, advice, &text);

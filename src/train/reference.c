@@ -69,16 +69,21 @@ static enum status make_key(struct numbers *x)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static void add_path(const struct session *s, bool eval, struct str *out)
+{
+    str_addf(out, "%s/reference-%s", s->config->output_dir, eval ? "eval" : "train");
+}
+
 /* *found: they are there, and of this run. */
-static enum status read_kept(struct numbers *x, bool *found)
+static enum status read_kept(struct numbers *x, const char *path, bool *found)
 {
     struct file_in f;
     struct header h;
     size_t n_bytes = (size_t)x->n * sizeof(*x->values);
     *found = false;
-    if (!file_is_regular(x->path.text))
+    if (!file_is_regular(path))
         return OK;
-    TRY(file_in_open(&f, x->path.text));
+    TRY(file_in_open(&f, path));
     enum status status = OK;
     if (f.n_bytes == (int64_t)(sizeof(h) + n_bytes)) {
         status = file_in_read(&f, 0, &h, sizeof(h));
@@ -147,11 +152,26 @@ static bool has_base(const struct engine *e)
     return true;
 }
 
+/* What is evaluated may be what was trained on, and is kept under that name. */
+static enum status find_kept(struct numbers *x, bool *found)
+{
+    struct str path = {0};
+    enum status status = read_kept(x, x->path.text, found);
+    if (status != OK || *found)
+        return status;
+    add_path(x->s, !x->eval, &path);
+    status = str_status(&path);
+    if (status == OK)
+        status = read_kept(x, path.text, found);
+    str_release(&path);
+    return status;
+}
+
 static enum status fill(struct numbers *x, bool untrained)
 {
     bool found;
     TRY(make_key(x));
-    TRY(read_kept(x, &found));
+    TRY(find_kept(x, &found));
     if (found)
         return OK;
     if (!untrained && !has_base(&x->s->engine))
@@ -174,7 +194,7 @@ static enum status fill_dataset(struct session *s, bool eval, bool untrained)
     x.values = s->engine.task.def->data->reference(s->data, eval, &x.n);
     x.n_each = x.n / x.data->n_samples;
     batch_place(&x.batch, session_ring(s, in_eval_ring));
-    str_addf(&x.path, "%s/reference-%s", s->config->output_dir, eval ? "eval" : "train");
+    add_path(s, eval, &x.path);
     enum status status = str_status(&x.path);
     if (status == OK)
         status = fill(&x, untrained);

@@ -125,7 +125,7 @@ static void memory_that_cannot_be_pinned_names_the_limit(void **state)
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
     expect_said("3.00 GiB (3221225472 bytes)");
     expect_said("this process may lock 64.00 KiB: raise the limit (ulimit -l unlimited)");
-    expect_said("plan for host_memory: 0MiB");
+    expect_said("plan for host_memory: 64KiB");
     low.rlim_cur = before.rlim_max;
     if (low.rlim_cur != RLIM_INFINITY || setrlimit(RLIMIT_MEMLOCK, &low) != 0)
         return;

@@ -31,15 +31,18 @@ struct planned {
     struct model *model;
     struct task task;
     char *folder;
-    struct stage_request stage;
+    struct stage_request stages[2];
     struct engine engine;
 };
+
+enum { TRAINS = 1, EVALUATES = 2 };
 
 enum { MOST_SETTINGS = 16 };
 
 /* A model with settings on top (NULL-terminated). */
-static void plan(struct planned *p, const char *const *settings, bool train)
+static void plan(struct planned *p, const char *const *settings, unsigned what)
 {
+    int n_stages = 0;
     const char *overrides[MOST_SETTINGS];
     size_t n = 0;
     for (; settings[n]; n++)
@@ -51,12 +54,14 @@ static void plan(struct planned *p, const char *const *settings, bool train)
     expect_ok(open_model(p->config, NULL, &p->model, &p->folder));
     p->task = language_task(p->model);
     expect_ok(settings_from_config(&typed, p->config, &device));
-    expect_ok(
-        request_from_config(&p->stage, train ? STAGE_TRAIN : STAGE_EVAL, p->config, &p->task));
+    if (what & TRAINS)
+        expect_ok(request_from_config(&p->stages[n_stages++], STAGE_TRAIN, p->config, &p->task));
+    if (what & EVALUATES)
+        expect_ok(request_from_config(&p->stages[n_stages++], STAGE_EVAL, p->config, &p->task));
     engine_init(&p->engine, &typed, p->task, &device);
     p->engine.config = p->config;
-    expect_ok(
-        engine_plan(&p->engine, &(struct engine_request){.stages = &p->stage, .n_stages = 1}));
+    expect_ok(engine_plan(&p->engine,
+                          &(struct engine_request){.stages = p->stages, .n_stages = n_stages}));
 }
 
 static void drop(struct planned *p)
@@ -80,20 +85,20 @@ static void drop(struct planned *p)
         "max_seq_length=8", "per_device_train_batch_size=1", "device_memory=1024GiB",  \
         "host_memory=1GiB"
 
-static int64_t needs(const char *const *settings)
+static int64_t needs(const char *const *settings, unsigned what)
 {
     struct planned p;
-    plan(&p, settings, true);
+    plan(&p, settings, what);
     int64_t n_bytes = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
     return n_bytes;
 }
 
-static struct advice ask(const char *const *settings, int64_t limit, bool train)
+static struct advice ask(const char *const *settings, int64_t limit, unsigned what)
 {
     struct planned p;
     struct advice advice;
-    plan(&p, settings, train);
+    plan(&p, settings, what);
     engine_advise(&p.engine, TIER_DEVICE, limit, &advice);
     drop(&p);
     for (int i = 0; i < advice.n; i++)
@@ -114,16 +119,16 @@ static void what_keeps_the_mathematics_comes_first(void **state)
 {
     (void)state;
     const char *const *settings = SETTINGS(SMALL, BATCH, HELD);
-    struct advice a = ask(settings, needs(settings) - 1, true);
+    struct advice a = ask(settings, needs(settings, TRAINS) - 1, TRAINS);
     assert_string_equal(a.remedies[0].text,
                         "gradient_checkpointing=auto activation_offloading=auto "
                         "offload_optimizer=auto offload_param=auto");
-    a = ask(settings, a.remedies[0].n_bytes - 1, true);
+    a = ask(settings, a.remedies[0].n_bytes - 1, TRAINS);
     expect_text(&a, "per_device_train_batch_size=4 gradient_accumulation_steps=2 "
                     "gradient_checkpointing=auto");
     while (a.n && a.remedies[0].variant.changes == 0) {
         expect_text(&a, "per_device_train_batch_size=");
-        a = ask(settings, a.remedies[0].n_bytes - 1, true);
+        a = ask(settings, a.remedies[0].n_bytes - 1, TRAINS);
     }
     assert_true(a.n > 0);
 }
@@ -132,7 +137,7 @@ static void what_may_leave_needs_no_other_settings(void **state)
 {
     (void)state;
     const char *const *settings = SETTINGS(SMALL, BATCH);
-    struct advice a = ask(settings, needs(settings) - 1, true);
+    struct advice a = ask(settings, needs(settings, TRAINS) - 1, TRAINS);
     expect_text(&a, "device_memory=");
 }
 
@@ -140,15 +145,15 @@ static void weights_and_states_are_cut_where_they_are_most(void **state)
 {
     (void)state;
     const char *const *settings = SETTINGS(WEIGHTY);
-    int64_t all = needs(settings);
-    int64_t half_states = needs(SETTINGS(WEIGHTY, "optim_state_dtype=bf16"));
+    int64_t all = needs(settings, TRAINS);
+    int64_t half_states = needs(SETTINGS(WEIGHTY, "optim_state_dtype=bf16"), TRAINS);
     assert_true(half_states < all);
-    struct advice a = ask(settings, half_states, true);
+    struct advice a = ask(settings, half_states, TRAINS);
     assert_true(a.n > 0 && a.remedies[0].variant.changes != 0);
     assert_null(strstr(a.remedies[0].text, "max_seq_length"));
-    a = ask(settings, all / 2, true);
+    a = ask(settings, all / 2, TRAINS);
     expect_text(&a, "optim=adamw_8bit");
-    a = ask(settings, all / 3, true);
+    a = ask(settings, all / 3, TRAINS);
     expect_text(&a, "bf16");
     assert_null(strstr(a.remedies[0].text, "max_seq_length"));
 }
@@ -158,12 +163,30 @@ static void the_optimizer_is_the_users(void **state)
 {
     (void)state;
     const char *const *settings = SETTINGS(WEIGHTY, "optim=lion");
-    int64_t all = needs(settings);
+    int64_t all = needs(settings, TRAINS);
     for (int part = 2; part <= 4; part++) {
-        struct advice a = ask(settings, all * part / 5, true);
+        struct advice a = ask(settings, all * part / 5, TRAINS);
         for (int i = 0; i < a.n; i++)
             assert_null(strstr(a.remedies[i].text, "adamw"));
     }
+}
+
+/* SGD has no bytes beside bf16 weights: such a config is refused, and so no advice. */
+static void what_is_advised_goes_together(void **state)
+{
+    static const char *const settings[] = {WEIGHTY, "bf16=true", "master_dtype=24bit", NULL};
+    bool is_advised = false;
+    (void)state;
+    int64_t all = needs(settings, TRAINS);
+    for (int part = 1; part < 5; part++) {
+        struct advice a = ask(settings, all * part / 8, TRAINS);
+        for (int i = 0; i < a.n; i++) {
+            bool with_sgd = strstr(a.remedies[i].text, "optim=sgd");
+            is_advised |= with_sgd;
+            assert_true(!with_sgd || strstr(a.remedies[i].text, "master_dtype=bf16"));
+        }
+    }
+    assert_true(is_advised);
 }
 
 static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
@@ -171,8 +194,9 @@ static void clipping_is_given_up_where_gradients_are_in_the_way(void **state)
     (void)state;
     int64_t unclipped =
         needs(SETTINGS(WEIGHTY, "bf16=true", "master_dtype=bf16", "gradient_dtype=bf16",
-                       "optim=adamw_8bit", "max_grad_norm=0"));
-    struct advice a = ask(SETTINGS(WEIGHTY), unclipped, true);
+                       "optim=adamw_8bit", "max_grad_norm=0"),
+              TRAINS);
+    struct advice a = ask(SETTINGS(WEIGHTY), unclipped, TRAINS);
     expect_text(&a, "max_grad_norm=0");
 }
 
@@ -180,11 +204,11 @@ static void when_nothing_helps_the_largest_part_is_named(void **state)
 {
     (void)state;
     double start = now_s();
-    struct advice a = ask(SETTINGS(WEIGHTY), 1000, true);
+    struct advice a = ask(SETTINGS(WEIGHTY), 1000, TRAINS);
     assert_int_equal(a.n, 0);
     assert_int_equal(a.most, MEMORY_OPTIMIZER);
-    assert_true(a.most_bytes > needs(SETTINGS(WEIGHTY)) / 4);
-    assert_true(a.least > 1000 && a.least < needs(SETTINGS(WEIGHTY)));
+    assert_true(a.most_bytes > needs(SETTINGS(WEIGHTY), TRAINS) / 4);
+    assert_true(a.least > 1000 && a.least < needs(SETTINGS(WEIGHTY), TRAINS));
     assert_true(now_s() - start < 30.0);
 }
 
@@ -197,7 +221,7 @@ static void the_host_gets_advice_too(void **state)
     char budget[64]; /* beside the process, which is larger under sanitizers */
     int64_t limit = process_resident() + ((int64_t)2 << 30);
     (void)snprintf(budget, sizeof(budget), "host_memory=%lld", (long long)limit);
-    plan(&p, SETTINGS(WEIGHTY, "offload_optimizer=true", budget), true);
+    plan(&p, SETTINGS(WEIGHTY, "offload_optimizer=true", budget), TRAINS);
     assert_int_equal(budget_over(&p.engine.forecast.budget), TIER_HOST);
     engine_advise(&p.engine, TIER_HOST, p.engine.forecast.budget.n_bytes[TIER_HOST], &a);
     drop(&p);
@@ -209,15 +233,58 @@ static void evaluation_gets_advice_of_its_own(void **state)
 {
     (void)state;
     struct planned p;
-    plan(&p, SETTINGS(SMALL, "per_device_eval_batch_size=8"), false);
+    plan(&p, SETTINGS(SMALL, "per_device_eval_batch_size=8"), EVALUATES);
     int64_t all = p.engine.forecast.budget.needs[TIER_DEVICE];
     drop(&p);
-    struct advice a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), all - 1, false);
+    struct advice a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), all - 1, EVALUATES);
     expect_text(&a, "device_memory="); /* weights leave */
-    a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), a.remedies[0].n_bytes - 1, false);
+    a = ask(SETTINGS(SMALL, "per_device_eval_batch_size=8"), a.remedies[0].n_bytes - 1, EVALUATES);
     expect_text(&a, "per_device_eval_batch_size=");
     assert_null(strstr(a.remedies[0].text, "checkpointing"));
     assert_null(strstr(a.remedies[0].text, "optim"));
+}
+
+/* Smaller micro-batches come with smaller evaluations, which are part of the settings to paste. */
+static void the_batch_of_evaluations_is_changed_only_where_that_is_said(void **state)
+{
+    enum { BOTH = TRAINS | EVALUATES };
+    static const char *const large[] = {SMALL, "per_device_train_batch_size=2",
+                                        "per_device_eval_batch_size=64", NULL};
+    (void)state;
+    int64_t limit = needs(
+        SETTINGS(SMALL, "per_device_train_batch_size=2", "per_device_eval_batch_size=2"), BOTH);
+    struct advice a = ask(large, limit, BOTH);
+    expect_text(&a, "per_device_train_batch_size=1 gradient_accumulation_steps=2 "
+                    "per_device_eval_batch_size=1");
+    a = ask(SETTINGS(SMALL, "per_device_train_batch_size=2"), a.remedies[0].n_bytes, BOTH);
+    assert_null(strstr(a.remedies[0].text, "eval")); /* it follows */
+}
+
+/* What may leave the device has nowhere to go: room on the host is advice too, and enough. */
+static void a_host_that_is_too_small_is_named(void **state)
+{
+#define MIDDLE                                                                       \
+    "model={model_type: gpt2, vocab_size: 256, n_embd: 512, n_layer: 4, n_head: 8, " \
+    "n_positions: 64}",                                                              \
+        "max_seq_length=8", "per_device_train_batch_size=1"
+    const int64_t some = 8 << 20;
+    struct planned p;
+    struct advice a;
+    char device_memory[64], host_memory[64];
+    (void)state;
+    int64_t half = needs(SETTINGS(MIDDLE), TRAINS) / 2, little = process_resident() + some;
+    (void)snprintf(device_memory, sizeof(device_memory), "device_memory=%lldB", (long long)half);
+    (void)snprintf(host_memory, sizeof(host_memory), "host_memory=%lldB", (long long)little);
+    plan(&p, SETTINGS(MIDDLE, device_memory, host_memory), TRAINS);
+    assert_false(p.engine.forecast.fits);
+    engine_advise(&p.engine, TIER_DEVICE, half, &a);
+    drop(&p);
+    assert_true(a.host_bytes > little);
+    (void)snprintf(host_memory, sizeof(host_memory), "host_memory=%lldB",
+                   (long long)(a.host_bytes + some));
+    plan(&p, SETTINGS(MIDDLE, device_memory, host_memory), TRAINS);
+    assert_true(p.engine.forecast.fits);
+    drop(&p);
 }
 
 static int n_looks;
@@ -239,7 +306,7 @@ static void the_machine_is_looked_at_once_for_all_trials(void **state)
     struct planned p;
     struct advice advice;
     counting.room = count_looks;
-    plan(&p, SETTINGS(SMALL, BATCH), true);
+    plan(&p, SETTINGS(SMALL, BATCH), TRAINS);
     device.ops = &counting;
     engine_advise(&p.engine, TIER_DEVICE, 1 << 20, &advice);
     device.ops = real;
@@ -254,10 +321,13 @@ int main(void)
         cmocka_unit_test(what_may_leave_needs_no_other_settings),
         cmocka_unit_test(weights_and_states_are_cut_where_they_are_most),
         cmocka_unit_test(the_optimizer_is_the_users),
+        cmocka_unit_test(what_is_advised_goes_together),
         cmocka_unit_test(clipping_is_given_up_where_gradients_are_in_the_way),
         cmocka_unit_test(when_nothing_helps_the_largest_part_is_named),
         cmocka_unit_test(the_host_gets_advice_too),
         cmocka_unit_test(evaluation_gets_advice_of_its_own),
+        cmocka_unit_test(a_host_that_is_too_small_is_named),
+        cmocka_unit_test(the_batch_of_evaluations_is_changed_only_where_that_is_said),
         cmocka_unit_test(the_machine_is_looked_at_once_for_all_trials),
     };
     log_set_level(LOG_ERROR);

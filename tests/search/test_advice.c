@@ -175,6 +175,23 @@ static void as_much_as_there_is_may_be_given(void **state)
     }
 }
 
+/* Where two budgets are too small, more of one of them alone does not help. */
+static void a_second_shortage_is_told_and_one_budget_is_no_way_out(void **state)
+{
+    (void)state;
+    const int64_t mib = 1 << 20;
+    const struct advice advice = {.host_bytes = 11 * mib};
+    const struct budget b = {.n_bytes = {5 * mib, 6 * mib, 0},
+                             .had = {80 * mib, 80 * mib, 0},
+                             .needs = {8 * mib, 9 * mib, 0},
+                             .given = {[TIER_DEVICE] = true, [TIER_HOST] = true}};
+    const struct shortage s = {&b, TIER_DEVICE, .is_given = true};
+    assert_int_equal(refuse_run(&s, &advice), ERR_FIT);
+    assert_non_null(strstr(status_message(), "and host memory lacks 3.00 MiB of 9.00 MiB"));
+    assert_null(strstr(status_message(), "device_memory="));
+    assert_non_null(strstr(status_message(), "host_memory=12MiB"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +202,7 @@ int main(void)
         cmocka_unit_test(what_cannot_fit_is_not_planned),
         cmocka_unit_test(other_ways_follow_from_the_mildest_on),
         cmocka_unit_test(as_much_as_there_is_may_be_given),
+        cmocka_unit_test(a_second_shortage_is_told_and_one_budget_is_no_way_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

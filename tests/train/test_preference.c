@@ -261,6 +261,18 @@ static void a_run_begins_at_log_2_and_learns(void **state)
     }
 }
 
+/* GPT-2's biases go into GELU, but not those of layers with an adapter. */
+static void biases_have_one_format_with_the_adapter_and_without(void **state)
+{
+    static const char gpt2[] = "model={model_type: gpt2, vocab_size: 320, n_embd: 32, n_head: 2, "
+                               "n_layer: 1, n_positions: 96}";
+    struct trial t;
+    (void)state;
+    TRAIN(&t, "rl=dpo", write_preferences(), "chat_template=chatml", "max_seq_length=96", gpt2,
+          "adapter=lora", "bf16=true", "max_steps=2");
+    expect_within(t.steps[0].loss, log(2), 1e-3);
+}
+
 static void budgets_and_plans_change_no_bit(void **state)
 {
     struct trial plain, less, again;
@@ -339,6 +351,25 @@ static void evaluations_tell_accuracies(void **state)
     assert_true(found);
 }
 
+/* What the model said of them is known: they were trained on. */
+static void a_trained_model_is_evaluated_on_what_it_was_trained_on(void **state)
+{
+    struct trial t;
+    struct snug_config *config;
+    struct snug_run *run;
+    struct snug_evaluation e;
+    const char *own = trial_path("output_dir", "trained");
+    (void)state;
+    TRAIN(&t, DPO, own, "max_steps=2", "save_strategy=steps", "save_steps=2");
+    assert_int_equal(snug_config_load(&config, strchr(own, '=') + 1, NULL, 0), SNUG_OK);
+    assert_int_equal(snug_run_open(&run, config, NULL, SNUG_EVALUATE), SNUG_OK);
+    if (snug_run_evaluate(run, "last", &e) != SNUG_OK)
+        fail_msg("%s", snug_error_message());
+    assert_true(e.loss < log(2));
+    snug_run_close(run);
+    snug_config_free(config);
+}
+
 static void records_without_two_answers_are_refused(void **state)
 {
     (void)state;
@@ -371,11 +402,13 @@ int main(void)
         cmocka_unit_test(every_gradient_equals_that_of_pytorch),
         cmocka_unit_test(the_reference_is_the_model_without_its_adapter),
         cmocka_unit_test(a_run_begins_at_log_2_and_learns),
+        cmocka_unit_test(biases_have_one_format_with_the_adapter_and_without),
         cmocka_unit_test(budgets_and_plans_change_no_bit),
         cmocka_unit_test(micro_batches_give_the_same_losses),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),
         cmocka_unit_test(without_the_model_or_its_numbers_nothing_is_resumed),
         cmocka_unit_test(evaluations_tell_accuracies),
+        cmocka_unit_test(a_trained_model_is_evaluated_on_what_it_was_trained_on),
         cmocka_unit_test(records_without_two_answers_are_refused),
     };
     return cmocka_run_group_tests(tests, begin, end);

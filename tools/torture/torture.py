@@ -70,19 +70,34 @@ class Result:
 class Torture:
     """A scratch folder, the binary, and what went wrong."""
 
-    def __init__(self, name, description):
+    def __init__(self, name, description, more=None):
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("build", help="build folder with the program")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
         parser.add_argument("--only", type=int, default=0, help="at most so many trials, spread over all")
+        if more:
+            more(parser)
         self.options = parser.parse_args()
         self.name = name
-        self.snug = os.path.abspath(os.path.join(self.options.build, "snug"))
         self.folder = tempfile.mkdtemp(prefix=f"snug-torture-{name}-")
-        self.binary = shutil.copy2(self.snug, self.path("snug"))  # builds do not disturb it
+        self.binary = self.program("snug")
         self.n_runs, self.faults = 0, []
         self.lock = threading.Lock()
+
+    def program(self, name):
+        """A copy of a program of the build folder, which builds do not disturb."""
+        if not os.path.exists(self.path(name)):
+            shutil.copy2(self.built(name), self.path(name))
+        return self.path(name)
+
+    def built(self, name):
+        return os.path.abspath(os.path.join(self.options.build, name))
+
+    def is_sanitized(self):
+        """A sanitizer has memory of its own."""
+        with open(self.binary, "rb") as f:
+            return b"__asan_init" in f.read()
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -101,17 +116,17 @@ class Torture:
                             os.path.join(HERE, "shim.c"), "-ldl"], check=True)
         return library
 
-    def run(self, *arguments, env=None, limit_s=TIME_LIMIT_S):
+    def run(self, *arguments, env=None, limit_s=TIME_LIMIT_S, program="snug"):
         """Runs snug; a run that does not end is a fault of its own (code None)."""
         extra = dict(env or {})
         full = dict(os.environ, OMP_NUM_THREADS="1",
                     XDG_CACHE_HOME=self.path("cache"), **extra)
-        command = [self.snug] + [str(a) for a in arguments]
+        command = [self.built(program)] + [str(a) for a in arguments]
 
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
         try:
-            p = subprocess.run([self.binary] + command[1:], env=full, stdin=subprocess.DEVNULL, capture_output=True,
+            p = subprocess.run([self.program(program)] + command[1:], env=full, stdin=subprocess.DEVNULL, capture_output=True,
                                timeout=WAITS * limit_s, errors="replace", preexec_fn=limit)
             code, out, err = None if p.returncode == -signal.SIGXCPU else p.returncode, p.stdout, p.stderr
         except subprocess.TimeoutExpired as e:
