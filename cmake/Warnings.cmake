@@ -26,7 +26,7 @@ if(SNUG_SANITIZE)
     # Where the tests spend their time: loops that are UNSANITIZED (src/base/sanitizer.h), and slow while their sums are
     # not in registers. Everywhere else the compiler would take longer than the tests gain.
     set_property(SOURCE src/device/cpu/products/gemm.c src/device/cpu/convolution/tile.c
-        src/device/cpu/attention/attention_tiles.c src/device/cpu/attention/attention_grad_tiles.c
+        src/device/cpu/attention/attention_tiles.c src/device/cpu/attention/attention_grad_tiles.c src/plan/repair.c
         APPEND PROPERTY COMPILE_OPTIONS -O3)
 endif()
 if(SNUG_SANITIZE_THREADS)

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sanitizer.h"
 
 enum { COST_BITS = 20 }; /* costs count bytes in units of capacity / 2^20 */
 
@@ -107,12 +108,15 @@ static void put(struct repair *r, int32_t i, int64_t at)
 
 /* The slots of what is alive together with x, one comparison like the other: the compiler makes
  * many of them at once. */
-static void mark_near(struct repair *r, const struct layout_item *x)
+static UNSANITIZED void mark_near(struct repair *r, const struct layout_item *x)
 {
     const int32_t first = x->first, last = x->last;
     const int32_t *restrict firsts = r->slot_first, *restrict lasts = r->slot_last;
     uint8_t *restrict is_near = r->is_near;
     const size_t n = r->n_slots;
+    sanitizer_expect(firsts, n * sizeof(*firsts));
+    sanitizer_expect(lasts, n * sizeof(*lasts));
+    sanitizer_expect(is_near, n);
     for (size_t k = 0; k < n; k++)
         is_near[k] = (uint8_t)(firsts[k] <= last) & (uint8_t)(lasts[k] >= first);
     memset(is_near + n, 0, sizeof(uint64_t)); /* what gather_near reads at once */

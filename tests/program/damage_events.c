@@ -12,8 +12,8 @@
 
 #include "support/golden.h"
 
-/* Brute force: who comes before whom. before[i * n + k] is set when instruction i of the section is
- * ordered before instruction k. */
+/* Brute force: who comes before whom. before[k * n + i] is set when instruction i of the section is
+ * ordered before instruction k: a row has all that comes before one, and rows are added. */
 static void find_order(const struct program *p, const struct section *s, bool *before)
 {
     size_t n = (size_t)s->n;
@@ -34,9 +34,9 @@ static void find_order(const struct program *p, const struct section *s, bool *b
             }
         }
         for (size_t f = 0; f < n_from; f++) {
-            before[from[f] * n + k] = true;
-            for (size_t i = 0; i < k; i++)
-                before[i * n + k] |= before[i * n + from[f]];
+            before[k * n + from[f]] = true;
+            for (size_t i = 0; i < from[f]; i++)
+                before[k * n + i] |= before[from[f] * n + i];
         }
     }
 }
@@ -83,7 +83,7 @@ static bool well_ordered(const struct program *p, const struct section *s, const
 {
     find_order(p, s, before);
     for (size_t i = 0; i < n_pairs; i++) {
-        if (!before[pairs[i].a * (size_t)s->n + pairs[i].b])
+        if (!before[pairs[i].b * (size_t)s->n + pairs[i].a])
             return false;
     }
     return true;
