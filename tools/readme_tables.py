@@ -102,6 +102,19 @@ def against_budgets(r):
             "gradients and states, no clipping):", "", "| model | PyTorch with | PyTorch | Snug | speed |", "|---|---|---|---|---|", *rows, ""]
 
 
+def against_rungs(r):
+    """What is set by hand: the fastest of it, beside the chosen plan."""
+    ratios = []
+    for name, x in r["cases"].items():
+        by_hand = [y["tokens_per_s"] for rung, y in r.get("rungs", {}).items() if rung.startswith(name + ",") and "tokens_per_s" in y]
+        ratios += [x["tokens_per_s"] / max(by_hand)] if by_hand else []
+    if not ratios:
+        return []
+    spread = [y["tokens_per_s"] for rung, y in r["rungs"].items() if rung.startswith("gpt2-1558m-24gib, open")]
+    return [f"Against the best of twelve ways to set recomputation and offloading by hand the chosen plans run at {min(ratios):.2f} to {max(ratios):.2f}x; "
+            f"runs of one and the same program differ by {max(spread) / min(spread) - 1:.1%}.", ""]
+
+
 def budgets():
     """What bench/budgets.py found: the newest file."""
     paths = sorted(glob.glob("bench/results/*-budgets.json"))
@@ -113,7 +126,7 @@ def budgets():
             for name, x in r["cases"].items() if "error" not in x]
     return "\n".join([f"Nothing but `device_memory` given ({r['hardware']}, {r['date']}, no clipping, {r['steps']} steps; settings: bench/results):", "",
                       "| model | budget | taken | speed | predicted memory, time |", "|---|---|---|---|---|", *rows, "",
-                      *against_budgets(r),
+                      *against_rungs(r), *against_budgets(r),
                       "![Predicted and measured speed against the budget](docs/budgets.svg)"])
 
 

@@ -95,7 +95,7 @@ enum status search_choose(struct search *s, int n_tried, struct decisions *d, bo
     while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
         const struct trial *t = &s->best[s->n_placed];
         bool fits = false, is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
-        bool is_hopeless = n_tried < N_BEST && is_too_large(s, t, *over);
+        bool is_hopeless = n_tried < N_LAST && is_too_large(s, t, *over);
         if (is_next && !is_hopeless)
             TRY(place(s, t, d, &fits));
         if (fits) {

@@ -263,7 +263,7 @@ enum status search_look(struct search *s, struct decisions *d, bool *found)
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
-        TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_BEST, d, found, &over));
+        TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_LAST, d, found, &over));
         if (*found)
             return OK;
         s->space.room[TIER_DEVICE] -= MAX(over, s->space.room[TIER_DEVICE] / 256);

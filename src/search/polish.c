@@ -91,12 +91,14 @@ static enum status consider_place(struct search *s, struct changes *x, int place
     return OK;
 }
 
-/* Those remain whose bytes there seem to be. */
+/* Of more changes than may be emitted, those whose bytes there seem to be. */
 static void leave_out_large(const struct search *s, struct changes *x)
 {
     size_t n = 0;
     int64_t room = s->space.room[TIER_DEVICE];
-    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 256;
+    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 64;
+    if (x->list.n <= (size_t)(s->most_polished - s->n_emitted))
+        return;
     for (size_t i = 0; i < x->list.n; i++) {
         if (x->list.items[i].n_bytes <= slack)
             x->list.items[n++] = x->list.items[i];

@@ -19,7 +19,8 @@ extern "C" {
 
 enum {
     N_TOP = 32,               /* candidates that ranking leaves */
-    N_BEST = 16,              /* trials that are remembered */
+    N_BEST = 64,              /* trials that are remembered: many are alike, and few are ranks */
+    N_LAST = 16,              /* that are placed when smaller ones are no longer looked for */
     MAX_EMISSIONS = 160,      /* of one search */
     MAX_TRIED = 512,          /* choices, of which some come to the same program */
     LONG_PROGRAM = 10 * 1000, /* instructions: planning it takes seconds */

@@ -29,6 +29,10 @@ static int list_neighbours(const struct search *s, const struct candidate *c,
         out[n++].homes[h].ends = !c->homes[h].ends;
         out[n] = *c;
         out[n++].homes[h].from_first = !c->homes[h].from_first;
+        out[n] = *c;
+        out[n++].homes[h] = (struct homes){0};
+        out[n] = *c;
+        out[n++].homes[h] = (struct homes){.n_blocks = s->space.n_blocks, .ends = true};
     }
     for (size_t i = 0; i < ARRAY_LEN(rings); i++) {
         out[n] = *c;
