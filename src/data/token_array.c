@@ -59,11 +59,11 @@ static int64_t token_at(enum token_dtype dtype, const uint8_t *p)
 static enum status outside(const struct token_array *a, int64_t i, int64_t token,
                            int64_t vocab_size)
 {
-    if (token < 0)
+    if (token < 0 || token >= INT32_MAX) /* no vocabulary is as large */
         return FAIL(ERR_DATA,
                     "%s: token %" PRId64 " at position %" PRId64
-                    " is negative: not a file of token ids, or another token_dtype",
-                    a->what, token, i);
+                    " is %s: not a file of token ids, or another token_dtype",
+                    a->what, token, i, token < 0 ? "negative" : "too large to be one");
     return FAIL(ERR_DATA,
                 "%s: token %" PRId64 " at position %" PRId64
                 " is outside the vocabulary of %" PRId64

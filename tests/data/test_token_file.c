@@ -192,9 +192,9 @@ static void headers_that_disagree_with_the_file_are_refused(void **state)
 static void ids_outside_the_vocabulary_are_named(void **state)
 {
     (void)state;
-    const int64_t ids[] = {5, 6, 70000, -3, (int64_t)1 << 40};
+    const int64_t ids[] = {5, 6, 70000, -3, (int64_t)1 << 40, INT64_MAX};
     struct token_array a = {
-        .what = "x.npy", .memory = (const uint8_t *)ids, .dtype = TOKEN_I64, .n_tokens = 5};
+        .what = "x.npy", .memory = (const uint8_t *)ids, .dtype = TOKEN_I64, .n_tokens = 6};
     int32_t tokens[5];
     assert_int_equal(token_array_read(&a, 0, 2, 7, tokens, NULL), OK);
     assert_int_equal(token_array_read(&a, 1, 2, 50257, tokens, NULL), ERR_DATA);
@@ -204,7 +204,10 @@ static void ids_outside_the_vocabulary_are_named(void **state)
                         "least 70001");
     assert_int_equal(token_array_check(&a, 3, 1, 50257), ERR_DATA);
     assert_non_null(strstr(status_message(), "negative"));
-    assert_int_equal(token_array_check(&a, 4, 1, 50257), ERR_DATA);
+    for (int i = 4; i < 6; i++) {
+        assert_int_equal(token_array_check(&a, i, 1, 50257), ERR_DATA);
+        assert_non_null(strstr(status_message(), "too large"));
+    }
     assert_int_equal(token_array_check(&a, 0, 3, 70001), OK);
 }
 
