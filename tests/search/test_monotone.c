@@ -17,9 +17,10 @@
 #define NOISE 0.01
 
 enum {
-    N_FINE = 24,   /* budgets from the least on, */
-    FINE = 128,    /* each larger by such a part, */
-    N_COARSE = 40, /* and up to everything */
+    N_FINE = 24,               /* budgets from the least on, */
+    FINE = 128,                /* each larger by such a part, */
+    N_COARSE = 40,             /* and up to everything; */
+    EVERY = SNUG_ASAN ? 8 : 1, /* under sanitizers few of them: others go the same ways */
 };
 
 static const struct search_bounds free_choice = {0};
@@ -96,9 +97,9 @@ static void sweep(const char *config, int n_micro, int n_coarse)
     struct workload *w = &t.engine.work;
     const int64_t least = find_least(w), most = find_most(w);
     assert_true(isfinite(plan(w, least)));
-    for (int i = 0; i < N_FINE; i++)
+    for (int i = 0; i < N_FINE; i += EVERY)
         expect_no_slower(w, least + least * i / FINE, &of_less);
-    for (int i = 0; i <= n_coarse; i++) {
+    for (int i = 0; i <= n_coarse; i += EVERY) {
         int64_t n_bytes = least + (most - least) * i / MAX(n_coarse, 1);
         if (n_bytes > of_less.n_bytes)
             expect_no_slower(w, n_bytes, &of_less);
