@@ -9,30 +9,21 @@
 #include "program/damage.h"
 #include "program/predict.h"
 #include "support/golden.h"
-#include "support/scratch.h"
+#include "support/planned_apart.h"
 
-static struct scratch scratch;
-static struct device device, apart;
-static struct device_ops apart_ops;
+static struct planned_apart devices;
 
 static int open_devices(void **state)
 {
     (void)state;
-    scratch_init(&scratch);
-    expect_ok(device_open_cpu(&device, 1));
-    expect_ok(device_use_disk(&device, scratch.folder));
-    apart = device; /* for planning: nothing runs on it */
-    apart_ops = *device.ops;
-    apart_ops.memory_is_apart = true;
-    apart.ops = &apart_ops;
+    planned_apart_open(&devices);
     return 0;
 }
 
 static int close_devices(void **state)
 {
     (void)state;
-    device_close(&device);
-    scratch_release(&scratch);
+    planned_apart_close(&devices);
     return 0;
 }
 
@@ -59,13 +50,13 @@ static void what_is_on_disk_goes_by_the_host_where_it_must(void **state)
 {
     struct training t;
     (void)state;
-    struct setup s = on_disk(&device, 0);
+    struct setup s = on_disk(&devices.device, 0);
     damage_open(&t, &s);
     int n = count_copies(t.stage->program, TIER_DISK, TIER_DEVICE);
     assert_true(n > 0 && count_copies(t.stage->program, TIER_DEVICE, TIER_DISK) > 0);
     assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_HOST), 0);
     training_release(&t);
-    s = on_disk(&apart, 0);
+    s = on_disk(&devices.apart, 0);
     damage_open(&t, &s);
     assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_HOST), n);
     assert_int_equal(count_copies(t.stage->program, TIER_DISK, TIER_DEVICE), 0);
@@ -94,11 +85,11 @@ static double disk_seconds(const struct program *p, const struct device *d, bool
 static void a_disk_that_is_slower_in_turns_is_predicted_so(void **state)
 {
     struct training t;
-    struct device d = device;
+    struct device d = devices.device;
     struct link_rate *in = &d.rates.links[TIER_DISK][TIER_DEVICE],
                      *out = &d.rates.links[TIER_DEVICE][TIER_DISK];
     (void)state;
-    struct setup s = on_disk(&device, 0);
+    struct setup s = on_disk(&devices.device, 0);
     damage_open(&t, &s);
     const struct program *p = t.stage->program;
     *in = (struct link_rate){.alone = 2e6, .both = 2e6};
@@ -118,7 +109,7 @@ static void a_disk_that_is_slower_in_turns_is_predicted_so(void **state)
 static void every_missing_event_that_matters_is_noticed(void **state)
 {
     (void)state;
-    struct setup s = on_disk(&apart, 4 << 10);
+    struct setup s = on_disk(&devices.apart, 4 << 10);
     s.one_in = 7;
     damage_events(&s);
 }
@@ -126,7 +117,7 @@ static void every_missing_event_that_matters_is_noticed(void **state)
 static void damaged_programs_are_rejected_or_harmless(void **state)
 {
     (void)state;
-    struct setup s = on_disk(&device, 4 << 10);
+    struct setup s = on_disk(&devices.device, 4 << 10);
     damage_program(&s, drop_each_instruction, "dropped instructions");
 }
 
@@ -161,7 +152,7 @@ static void fetch_each_too_early(struct tally *c)
 static void what_is_not_there_yet_is_not_fetched(void **state)
 {
     (void)state;
-    struct setup s = on_disk(&device, 0);
+    struct setup s = on_disk(&devices.device, 0);
     damage_program(&s, fetch_each_too_early, "fetched too early");
 }
 

@@ -8,33 +8,24 @@
 #include <cmocka.h>
 
 #include "support/golden.h"
-#include "support/scratch.h"
+#include "support/planned_apart.h"
 #include "support/training.h"
 
 enum { HALFWAY = 4096 };
 
-static struct scratch scratch;
-static struct device device, apart;
-static struct device_ops apart_ops;
+static struct planned_apart devices;
 
 static int open_devices(void **state)
 {
     (void)state;
-    scratch_init(&scratch);
-    expect_ok(device_open_cpu(&device, 1));
-    expect_ok(device_use_disk(&device, scratch.folder));
-    apart = device; /* for planning: nothing runs on it */
-    apart_ops = *device.ops;
-    apart_ops.memory_is_apart = true;
-    apart.ops = &apart_ops;
+    planned_apart_open(&devices);
     return 0;
 }
 
 static int close_devices(void **state)
 {
     (void)state;
-    device_close(&device);
-    scratch_release(&scratch);
+    planned_apart_close(&devices);
     return 0;
 }
 
@@ -43,7 +34,7 @@ static int close_devices(void **state)
 static void open_program(struct training *t)
 {
     const struct training_options o = {
-        .golden = "gpt2", .batch = 4, .seq_len = 16, .device = &apart};
+        .golden = "gpt2", .batch = 4, .seq_len = 16, .device = &devices.apart};
     training_init(t, &o);
     struct plan *plan = &t->stage->plan;
     plan_move_block(plan, t->stage->graph, 0, TIER_DISK);

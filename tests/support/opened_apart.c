@@ -3,7 +3,11 @@
 #include "base/status.h"
 #include "support/apart_device.h"
 
-bool cpu_opens_apart;
+/* build/snug-apart, the program as it is, always gets one. */
+#ifndef OPENS_APART
+#define OPENS_APART false
+#endif
+bool cpu_opens_apart = OPENS_APART;
 
 enum status __real_device_open_cpu_cached(struct device *d, int n_threads,
                                           const char *cache_folder);
