@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
 #include "base/log.h"
 #include "device/beside.h"
@@ -195,9 +197,25 @@ static enum status decide(struct engine *e)
     return workload_check(&e->work);
 }
 
-/* Timing kernels loads code that stays in memory. A plan that no longer fits beside it is made
- * again; by then the kernels are known. */
+/* What is timed is the kernels of the plan that was chosen, so a choice is made before they are
+ * known, by rates. Where these were wrong, or where the code that timing loaded leaves the plan too
+ * little memory, the choice is made again; by then the kernels are known. */
 enum { MOST_PLANS = 3 };
+static const double MISJUDGED = 0.01; /* of a step's time; less changes no order that matters */
+
+static enum status plan_once(struct engine *e, bool *holds)
+{
+    double believed_s;
+    TRY(decide(e));
+    TRY(forecast_seconds(&e->work, e->times, &believed_s));
+    forecast_needs(e);
+    bool fitted = e->forecast.fits;
+    TRY(engine_forecast(e));
+    bool had_a_choice = e->report.n_findings > 1 && engine_stage(e, STAGE_TRAIN);
+    bool misjudged = had_a_choice && fabs(e->forecast.step_s - believed_s) > MISJUDGED * believed_s;
+    *holds = !fitted || (e->forecast.fits && !misjudged);
+    return OK;
+}
 
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
@@ -206,14 +224,10 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
     if (e->device->disk)
         TRY(device_measure_disk(e->device, kept_bytes(e->work.stages[0].graph), e->cache_folder));
     const struct decisions configured = e->settings.decisions;
-    bool outgrown = true;
-    for (int i = 0; i < MOST_PLANS && outgrown; i++) {
+    bool holds = false;
+    for (int i = 0; i < MOST_PLANS && !holds; i++) {
         e->settings.decisions = configured;
-        TRY(decide(e));
-        forecast_needs(e);
-        outgrown = e->forecast.fits;
-        TRY(engine_forecast(e));
-        outgrown &= !e->forecast.fits;
+        TRY(plan_once(e, &holds));
     }
     return require_rank(e);
 }
