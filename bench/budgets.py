@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [--rungs] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [--rungs] [--rounds N] [--seconds N] [PATTERN ...]
     bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
 Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
-are run. The first steps of a run are slow: a dozen and more
-are wanted. With --peer (a PyTorch program
+are run. The first steps of a run are slow: a dozen and more are wanted. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
-took as its budget. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by hand as well, from
-one lever to all of them. One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
+took as its budget. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by
+hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
+same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
+by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
+One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
 """
 import argparse
 import datetime
@@ -17,9 +19,12 @@ import fnmatch
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from loss_report import LEFT, OURS, PEER, RIGHT, TEXT, WIDTH, Panel
 
@@ -52,6 +57,7 @@ RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "mov
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
 HOPELESS = 0.85  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
+CLOSE = 0.975  # of the chosen plan's speed: what runs again, where there are rounds
 
 
 def rung_settings(rung):
@@ -65,16 +71,16 @@ def snug(verb, settings, *more):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def run_rung(settings, chosen, steps):
-    """A rung as it runs, or as far as it is worth while: those that do not fit, or would be far behind, are only planned."""
+def planned(settings):
+    """What a run would be, without a run; None: it does not fit."""
     done = snug("plan", settings)
     plan = json.loads(done.stdout) if done.stdout.strip() else {}
-    if done.returncode or not plan.get("fits"):
-        return {"settings": settings, "fits": False}
-    predicted = round(plan["predicted"]["tokens_per_s"])
-    if predicted < HOPELESS * chosen["tokens_per_s"]:
-        return {"settings": settings, "predicted_tokens_per_s": predicted, "run": False}
-    return train(settings, steps)
+    return plan if done.returncode == 0 and plan.get("fits") else None
+
+
+def identity(run):
+    """Equal for equal programs."""
+    return json.dumps([run["decisions"], run["predicted"]["arena_bytes"], run["predicted"]["step_ms"]])
 
 
 def train(settings, steps):
@@ -90,21 +96,85 @@ def train(settings, steps):
         "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / measured["step_ms"]), "predicted_tokens_per_s": round(rate),
         "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
         "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
-        "decisions": run["decisions"], "losses": run["losses"],
+        "losses": run["losses"], "program": identity(run),
     }
 
 
-def show(name, r):
+def contenders(name, settings, o):
+    """Other plans of a case: name and settings."""
+    for rank in range(2, o.ranks + 1):
+        yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
+    for rung in RUNGS if o.rungs else ():
+        yield f"{name}, {rung}", f"{settings} {rung_settings(rung)}"
+
+
+def run_contenders(others, chosen, steps):
+    """Each as it runs, or as far as it is worth while: those that do not fit, would be far behind, or are a program that was
+    run already, are only planned."""
+    known = {chosen["program"]: "the chosen plan"}
+    with ThreadPoolExecutor(4) as pool:
+        plans = pool.map(planned, [settings for _, settings in others])
+    for (name, settings), plan in zip(others, plans):
+        if not plan:
+            yield name, {"settings": settings, "fits": False}
+            continue
+        predicted, program = round(plan["predicted"]["tokens_per_s"]), identity(plan)
+        if program in known:
+            yield name, {"settings": settings, "predicted_tokens_per_s": predicted, "run": False, "same_as": known[program]}
+        elif predicted < HOPELESS * chosen["predicted_tokens_per_s"]:
+            yield name, {"settings": settings, "predicted_tokens_per_s": predicted, "run": False}
+        else:
+            known[program] = name
+            yield name, train(settings, steps)
+
+
+def again(chosen, others, rounds, steps):
+    """Those that came close, by turns with the chosen plan; what counts then is the median."""
+    close = [r for r in others if r.get("tokens_per_s", 0) > CLOSE * chosen["tokens_per_s"]]
+    runs = [chosen, *close] if close else []
+    for r in runs:
+        r["runs"] = [r["tokens_per_s"]]
+    for _ in range(rounds - 1):
+        for r in runs:
+            once = train(r["settings"], steps)
+            r["runs"].append(once["tokens_per_s"])
+            r["same_bits"] = r.get("same_bits", True) and once["losses"] == r["losses"]
+    for r in runs:
+        r["tokens_per_s"] = round(statistics.median(r["runs"]))
+
+
+def run_case(name, settings, o):
+    """The chosen plan, and what it is held against: name -> result."""
+    chosen = train(f"{settings} plan_rank=1", o.steps)
+    result = {name: chosen}
+    show(name, chosen)
+    if "error" in chosen:
+        return result
+    for other, r in run_contenders(list(contenders(name, settings, o)), chosen, o.steps):
+        result[other] = r
+        show(other, r, chosen)
+    again(chosen, [r for r in result.values() if r is not chosen], o.rounds, o.steps)
+    for other, r in result.items():
+        if "runs" in r:
+            show(other, r, chosen)
+        r.pop("program", None)
+    return result
+
+
+def show(name, r, chosen=None):
     if "error" in r:
-        print(f"{name:34} {r['error']}", flush=True)
+        print(f"{name:50} {r['error']}", flush=True)
         return
     if "tokens_per_s" not in r:
-        print(f"{name:34} " + (f"predicted {r['predicted_tokens_per_s']:,} tok/s: not run" if r.get("fits", True) else "does not fit"), flush=True)
+        words = "does not fit" if not r.get("fits", True) else f"predicted {r['predicted_tokens_per_s']:,} tok/s: not run"
+        print(f"{name:50} {words}" + (f", as {r['same_as']}" if "same_as" in r else ""), flush=True)
         return
-    time, memory = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
+    time_off, memory_off = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
     ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""
-    print(f"{name:34} {r['tokens_per_s']:>9,} tok/s (predicted {time:+.1%})  {r['device_bytes'] / 2**30:6.2f} GiB "
-          f"(predicted {memory:+.2%}){ratio}", flush=True)
+    ratio += f"  chosen {chosen['tokens_per_s'] / r['tokens_per_s']:.3f}x" if chosen and chosen is not r else ""
+    ratio += f"  runs {r['runs']}" if "runs" in r else ""
+    print(f"{name:50} {r['tokens_per_s']:>9,} tok/s (predicted {time_off:+.1%})  {r['device_bytes'] / 2**30:6.2f} GiB "
+          f"(predicted {memory_off:+.2%}){ratio}", flush=True)
 
 
 def against_peer(program, patterns, steps):
@@ -153,6 +223,8 @@ def main():
     options.add_argument("--steps", type=int, default=16)
     options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--rungs", action="store_true")
+    options.add_argument("--rounds", type=int, default=1)
+    options.add_argument("--seconds", type=float, default=float("inf"))
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
     options.add_argument("patterns", nargs="*", default=["*"])
@@ -163,17 +235,16 @@ def main():
         return
     result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "rungs": {}, "peers": {}}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
+    began = time.monotonic()
     for name, settings in CASES.items():
-        for rank in range(1, o.ranks + 1) if any(fnmatch.fnmatch(name, p) for p in o.patterns) else ():
-            case = name if rank == 1 else f"{name}, plan {rank}"
-            result["cases"][case] = train(f"{settings} plan_rank={rank}", o.steps)
-            show(case, result["cases"][case])
-            path.write_text(json.dumps(result, indent=1) + "\n")
-        for rung in RUNGS if o.rungs and "tokens_per_s" in result["cases"].get(name, {}) else ():
-            case = f"{name}, {rung}"
-            result["rungs"][case] = run_rung(f"{settings} {rung_settings(rung)}", result["cases"][name], o.steps)
-            show(case, result["rungs"][case])
-            path.write_text(json.dumps(result, indent=1) + "\n")
+        if not any(fnmatch.fnmatch(name, p) for p in o.patterns):
+            continue
+        if time.monotonic() - began > o.seconds:
+            print(f"{name}: left out, no time for it", flush=True)
+            continue
+        for case, r in run_case(name, settings, o).items():
+            result["rungs" if any(rung in case for rung in RUNGS) else "cases"][case] = r
+        path.write_text(json.dumps(result, indent=1) + "\n")
     for spec, both in against_peer(o.peer, o.patterns, o.steps) if o.peer else ():
         result["peers"][spec] = both
         path.write_text(json.dumps(result, indent=1) + "\n")

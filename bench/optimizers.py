@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""What each update rule makes of the demo's model on the demo's text, with the same data and seeds, beside AdamW in f32.
+"""What each update rule makes of a model on real text, with the same data and seeds, beside AdamW in f32.
 
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
+    bench/optimizers.py --suite gpt2-124m --tokens FILE ...      on a GPU; FILE: as tools/make_text_corpus.py makes one
 
-Writes bench/results/DATE-cpu-optimizers.json and docs/optimizers.svg. --only makes one run and writes nothing; --parse
-reads the metrics.jsonl of the runs that the folder has already.
+The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (OUT: another
+folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
+runs that the folder has already; --seconds bounds the whole call: runs that would begin later are left out.
 """
 import argparse
 import datetime
 import json
 import math
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 
-from adamw_8bit import processor, read_run, rounded, settings, train
+from adamw_8bit import processor, read_run, rounded, settings, text_of
 from loss_report import LEFT, RIGHT, TEXT, WIDTH, Panel, compact_lists
 
 BASE = "adamw f32"
 SPLIT = ["bf16=true", "master_dtype=24bit"]
-RUNS = {
+DEMO = {
     BASE: ["optim=adamw"],
     "adamw bf16, f32 masters": ["optim=adamw", "bf16=true"],
     "adamw_8bit, 24-bit masters": ["optim=adamw_8bit", *SPLIT],
@@ -29,7 +34,55 @@ RUNS = {
     "muon": ["optim=muon"],
     "muon_8bit": ["optim=muon_8bit"],
 }
-COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3"]
+
+
+def lion(rate, *more):
+    """Lion as its authors have it for language: AdamW's product of rate (6e-4) and weight decay (0.1), a smaller rate."""
+    return ["bf16=true", f"learning_rate={rate:g}", f"weight_decay={6e-5 / rate:.3g}", "adam_beta1=0.95", "adam_beta2=0.98", *more]
+
+
+GPT2 = {
+    BASE: ["optim=adamw", "tf32=true"],
+    "adamw bf16, f32 masters": DEMO["adamw bf16, f32 masters"],
+    "adamw_8bit, 24-bit masters": DEMO["adamw_8bit, 24-bit masters"],
+    "lion 2e-4": lion(2e-4, "optim=lion"),
+    "lion 1e-4": lion(1e-4, "optim=lion"),
+    "muon": ["optim=muon", "bf16=true"],
+    "adafactor": ["optim=adafactor", "bf16=true"],
+    "adamw bf16, f32 masters, seed 1": [*DEMO["adamw bf16, f32 masters"], "seed=1"],
+    "adamw_8bit, 24-bit masters, seed 1": [*DEMO["adamw_8bit, 24-bit masters"], "seed=1"],
+    "lion 4e-4": lion(4e-4, "optim=lion"),
+    "lion_8bit 2e-4": lion(2e-4, "optim=lion_8bit"),
+    "muon_8bit": ["optim=muon_8bit", "bf16=true"],
+    "adafactor 1e-3": ["optim=adafactor", "bf16=true", "learning_rate=1e-3"],
+    "adamw bf16, f32 masters, 1e-3": [*DEMO["adamw bf16, f32 masters"], "learning_rate=1e-3"],
+}
+COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3", "#d35400", "#16a085", "#5dade2",
+           "#b7950b", "#52be80", "#a6acaf"]
+SUITES = {
+    "demo": {"config": "configs/demo.yaml", "runs": DEMO, "steps": 320, "top": 4.0, "words": [], "drawing": "docs/optimizers.svg",
+             "what": "Llama 3.5M of configs/demo.yaml on its text"},
+    "gpt2-124m": {"config": "configs/gpt2-124m.yaml", "runs": GPT2, "steps": 400, "top": 6.5, "drawing": "docs/optimizers-gpt2.svg",
+                  "words": ["device=cuda", "per_device_train_batch_size=32", "gradient_accumulation_steps=1", "warmup_steps=40",
+                            "datasets.0.type=tokens", "val_set_size=0.02", "eval_max_batches=8"],
+                  "what": "GPT-2 124M of configs/gpt2-124m.yaml on the text of tools/make_text_corpus.py, 32 x 1024 tokens a step"},
+}
+
+
+def train(o, suite, folder, words):
+    data = o.tokens or text_of(o.build)
+    command = [str(o.build / "snug"), "train", suite["config"], *words, f"datasets.0.path={data}", f"output_dir={folder}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}")
+
+
+def hardware():
+    if not any(pathlib.Path("/dev").glob("nvidia[0-9]")):
+        return "cpu", processor()
+    asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=True)
+    name, driver = asked.stdout.splitlines()[0].split(", ")
+    return name.removeprefix("NVIDIA ").lower().replace(" ", "-"), f"{name}, driver {driver}"
 
 
 def folder_of(runs, name):
@@ -53,9 +106,9 @@ def is_complete(folder, steps):
     return path.exists() and any('"kind":"eval"' in line and f'"step":{steps},' in line for line in open(path))
 
 
-def compare(runs):
+def compare(suite, runs):
     base = runs[BASE]["eval_losses"][-1]
-    return {name: {"settings": " ".join(RUNS[name]), "last_eval_loss": r["eval_losses"][-1],
+    return {name: {"settings": " ".join(suite["runs"][name]), "last_eval_loss": r["eval_losses"][-1],
                    "relative_difference": (r["eval_losses"][-1] - base) / base, "optimizer_bytes": r["breakdown"]["optimizer"],
                    "master_bytes": r["breakdown"]["masters"], "kept_bytes_per_parameter": bytes_of(r),
                    "eval_steps": r["eval_steps"], "eval_losses": r["eval_losses"]} for name, r in runs.items()}
@@ -65,49 +118,60 @@ def smooth(losses, n=9):
     return [sum(losses[max(0, i - n + 1):i + 1]) / len(losses[max(0, i - n + 1):i + 1]) for i in range(len(losses))]
 
 
-def draw(runs, table):
-    height, steps = 420, len(runs[BASE]["losses"])
+def draw(suite, runs, table):
+    top, height, steps = suite["top"], 420, len(runs[BASE]["losses"])
     lows = [min(smooth(r["losses"])) for r in runs.values()]
-    panel = Panel(52, 380, range(1, steps + 1), math.floor(10 * min(lows)) / 10, 4.0)
+    panel = Panel(52, 380, range(1, steps + 1), math.floor(10 * min(lows)) / 10, top)
     panel.axes("loss, mean of nine steps; circles: evaluation", "")
     for (name, r), colour in zip(runs.items(), COLOURS):
-        first = next(i for i, y in enumerate(smooth(r["losses"])) if y <= 4.0)
+        first = next(i for i, y in enumerate(smooth(r["losses"])) if y <= top)
         panel.curve(range(1 + first, steps + 1), smooth(r["losses"])[first:], colour, 1.2)
         panel.parts += [f'<circle cx="{panel.x(s):.1f}" cy="{panel.y(y):.1f}" r="2.4" fill="{colour}"/>'
-                        for s, y in zip(r["eval_steps"], r["eval_losses"]) if y <= 4.0]
+                        for s, y in zip(r["eval_steps"], r["eval_losses"]) if y <= top]
     for i, ((name, t), colour) in enumerate(zip(table.items(), COLOURS)):
         words = f"{name}: {t['last_eval_loss']:.4f} ({100 * t['relative_difference']:+.2f} %), {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
         panel.parts.append(f'<text x="{WIDTH - RIGHT}" y="{70 + 15 * i}" text-anchor="end" fill="{colour}">{words}</text>')
     body = "\n".join(panel.parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11" fill="{TEXT}">\n'
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n'
-            f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Update rules, the demo\'s model and text</text>\n'
+            f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Update rules: {suite["what"].split(" of ")[0]} on real text</text>\n'
             f'<text x="{WIDTH - RIGHT}" y="{height - 6}" text-anchor="end">step</text>\n{body}\n</svg>\n')
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--suite", choices=SUITES, default="demo")
+    options.add_argument("--tokens", type=pathlib.Path)
     options.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     options.add_argument("--runs", type=pathlib.Path)
-    options.add_argument("--only", choices=RUNS)
+    options.add_argument("--only")
     options.add_argument("--parse", action="store_true")
-    options.add_argument("--steps", type=int, default=320)
+    options.add_argument("--steps", type=int)
+    options.add_argument("--seconds", type=float, default=math.inf)
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("settings", nargs="*")
     o = options.parse_args()
-    folder, words = o.runs or pathlib.Path(tempfile.mkdtemp()), settings(o.steps) + o.settings
-    for name in [o.only] if o.only else [] if o.parse else RUNS:
-        train(o.build, folder_of(folder, name), [*words, *RUNS[name]])
+    suite, began, slowest = SUITES[o.suite], time.monotonic(), 0.0
+    steps = o.steps or suite["steps"]
+    folder, words = o.runs or pathlib.Path(tempfile.mkdtemp()), settings(steps) + suite["words"] + o.settings
+    for name in [o.only] if o.only else [] if o.parse else suite["runs"]:
+        start = time.monotonic()
+        if start - began + slowest > o.seconds:
+            print(f"{name}: left out, no time for it", flush=True)
+            continue
+        train(o, suite, folder_of(folder, name), [*words, *suite["runs"][name]])
+        print(f"{name}: {read(folder_of(folder, name))['eval_losses'][-1]:.5f}, {time.monotonic() - start:.0f} s", flush=True)
+        slowest = max(slowest, time.monotonic() - start)
     if o.only:
         return 0
-    runs = {name: read(folder_of(folder, name)) for name in RUNS if is_complete(folder_of(folder, name), o.steps)}
-    table = compare(runs)
-    report = {"what": "Llama 3.5M of configs/demo.yaml on its text, one update rule beside another", "date": o.date,
-              "hardware": processor(), "command": f"bench/optimizers.py --steps {o.steps}", "settings": " ".join(words),
-              "rules": rounded(table)}
-    path = pathlib.Path("bench/results") / f"{o.date}-cpu-optimizers.json"
+    runs = {name: read(folder_of(folder, name)) for name in suite["runs"] if is_complete(folder_of(folder, name), steps)}
+    table, (short, machine) = compare(suite, runs), hardware()
+    report = {"what": f"{suite['what']}, one update rule beside another", "date": o.date, "hardware": machine,
+              "command": f"bench/optimizers.py --suite {o.suite} --steps {steps}", "settings": " ".join(words), "rules": rounded(table)}
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers.json"
     path.write_text(compact_lists(json.dumps(report, indent=1)) + "\n")
-    pathlib.Path("docs/optimizers.svg").write_text(draw(runs, table))
+    drawing = pathlib.Path(suite["drawing"])
+    (pathlib.Path(os.environ["OUT"]) / drawing.name if "OUT" in os.environ else drawing).write_text(draw(suite, runs, table))
     for name, t in table.items():
         print(f"{name}: last evaluation {t['last_eval_loss']:.5f}, {100 * t['relative_difference']:+.3f} %, "
               f"{t['kept_bytes_per_parameter']:.2f} bytes a parameter")
