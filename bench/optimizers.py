@@ -2,11 +2,11 @@
 """What each update rule makes of a model on real text, with the same data and seeds, beside AdamW in f32.
 
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
-    bench/optimizers.py --suite gpt2-124m --tokens FILE ...      on a GPU; FILE: as tools/make_text_corpus.py makes one
+    bench/optimizers.py --suite long --text FILE [--jobs N] ...   on a GPU: a larger model, for longer; FILE: plain text
 
 The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (OUT: another
 folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
-runs that the folder has already; --seconds bounds the whole call: runs that would begin later are left out.
+runs that the folder has already; --jobs runs so many at a time; --seconds bounds the whole call: runs that would begin later are left out.
 """
 import argparse
 import datetime
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from adamw_8bit import processor, read_run, rounded, settings, text_of
 from loss_report import LEFT, RIGHT, TEXT, WIDTH, Panel, compact_lists
@@ -36,41 +37,43 @@ DEMO = {
 }
 
 
+RATE, DECAY = 2e-3, 0.1  # AdamW's in configs/demo.yaml
+
+
 def lion(rate, *more):
-    """Lion as its authors have it for language: AdamW's product of rate (6e-4) and weight decay (0.1), a smaller rate."""
-    return ["bf16=true", f"learning_rate={rate:g}", f"weight_decay={6e-5 / rate:.3g}", "adam_beta1=0.95", "adam_beta2=0.98", *more]
+    """Lion as its authors have it for language: AdamW's product of rate and weight decay, at a smaller rate."""
+    return ["bf16=true", f"learning_rate={rate:g}", f"weight_decay={RATE * DECAY / rate:.3g}", "adam_beta1=0.95", "adam_beta2=0.98", *more]
 
 
-GPT2 = {
-    BASE: ["optim=adamw", "tf32=true"],
-    "adamw bf16, f32 masters": DEMO["adamw bf16, f32 masters"],
-    "adamw_8bit, 24-bit masters": DEMO["adamw_8bit, 24-bit masters"],
-    "lion 2e-4": lion(2e-4, "optim=lion"),
-    "lion 1e-4": lion(1e-4, "optim=lion"),
-    "muon": ["optim=muon", "bf16=true"],
+LONG = {BASE: ["optim=adamw", "tf32=true"]}
+for seed in (42, 1, 2):
+    LONG |= {f"adamw bf16, f32 masters, seed {seed}": [*DEMO["adamw bf16, f32 masters"], f"seed={seed}"],
+             f"adamw_8bit, 24-bit masters, seed {seed}": [*DEMO["adamw_8bit, 24-bit masters"], f"seed={seed}"]}
+LONG |= {
+    "lion 3e-4": lion(3e-4, "optim=lion"),
+    "lion 6e-4": lion(6e-4, "optim=lion"),
+    "lion 1.5e-4": lion(1.5e-4, "optim=lion"),
+    "lion_8bit 3e-4": lion(3e-4, "optim=lion_8bit"),
     "adafactor": ["optim=adafactor", "bf16=true"],
-    "adamw bf16, f32 masters, seed 1": [*DEMO["adamw bf16, f32 masters"], "seed=1"],
-    "adamw_8bit, 24-bit masters, seed 1": [*DEMO["adamw_8bit, 24-bit masters"], "seed=1"],
-    "lion 4e-4": lion(4e-4, "optim=lion"),
-    "lion_8bit 2e-4": lion(2e-4, "optim=lion_8bit"),
+    "muon": ["optim=muon", "bf16=true"],
     "muon_8bit": ["optim=muon_8bit", "bf16=true"],
-    "adafactor 1e-3": ["optim=adafactor", "bf16=true", "learning_rate=1e-3"],
-    "adamw bf16, f32 masters, 1e-3": [*DEMO["adamw bf16, f32 masters"], "learning_rate=1e-3"],
 }
 COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3", "#d35400", "#16a085", "#5dade2",
            "#b7950b", "#52be80", "#a6acaf"]
 SUITES = {
     "demo": {"config": "configs/demo.yaml", "runs": DEMO, "steps": 320, "top": 4.0, "words": [], "drawing": "docs/optimizers.svg",
              "what": "Llama 3.5M of configs/demo.yaml on its text"},
-    "gpt2-124m": {"config": "configs/gpt2-124m.yaml", "runs": GPT2, "steps": 400, "top": 6.5, "drawing": "docs/optimizers-gpt2.svg",
-                  "words": ["device=cuda", "per_device_train_batch_size=32", "gradient_accumulation_steps=1", "warmup_steps=40",
-                            "datasets.0.type=tokens", "val_set_size=0.02", "eval_max_batches=8"],
-                  "what": "GPT-2 124M of configs/gpt2-124m.yaml on the text of tools/make_text_corpus.py, 32 x 1024 tokens a step"},
+    "long": {"config": "configs/demo.yaml", "runs": LONG, "steps": 3000, "top": 2.0, "drawing": "docs/optimizers-long.svg",
+             "words": ["device=cuda", "model.hidden_size=384", "model.intermediate_size=1152", "model.num_hidden_layers=6",
+                       "model.num_attention_heads=6", "model.num_key_value_heads=6", "model.max_position_embeddings=256",
+                       "max_seq_length=256", "per_device_train_batch_size=64", "warmup_steps=100", "cosine_min_lr_ratio=0",
+                       "val_set_size=0.02", "eval_max_batches=48"],
+             "what": "Llama 11M on the text of tools/make_text_corpus.py, byte by byte, 64 x 256 bytes a step"},
 }
 
 
 def train(o, suite, folder, words):
-    data = o.tokens or text_of(o.build)
+    data = o.text or text_of(o.build)
     command = [str(o.build / "snug"), "train", suite["config"], *words, f"datasets.0.path={data}", f"output_dir={folder}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
@@ -134,34 +137,38 @@ def draw(suite, runs, table):
     body = "\n".join(panel.parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11" fill="{TEXT}">\n'
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n'
-            f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Update rules: {suite["what"].split(" of ")[0]} on real text</text>\n'
+            f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Update rules: {suite["what"].partition(" o")[0]} on real text</text>\n'
             f'<text x="{WIDTH - RIGHT}" y="{height - 6}" text-anchor="end">step</text>\n{body}\n</svg>\n')
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--suite", choices=SUITES, default="demo")
-    options.add_argument("--tokens", type=pathlib.Path)
+    options.add_argument("--text", type=pathlib.Path)
     options.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     options.add_argument("--runs", type=pathlib.Path)
     options.add_argument("--only")
     options.add_argument("--parse", action="store_true")
     options.add_argument("--steps", type=int)
+    options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--seconds", type=float, default=math.inf)
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("settings", nargs="*")
     o = options.parse_args()
-    suite, began, slowest = SUITES[o.suite], time.monotonic(), 0.0
+    suite, began = SUITES[o.suite], time.monotonic()
     steps = o.steps or suite["steps"]
     folder, words = o.runs or pathlib.Path(tempfile.mkdtemp()), settings(steps) + suite["words"] + o.settings
-    for name in [o.only] if o.only else [] if o.parse else suite["runs"]:
+
+    def run(name):
         start = time.monotonic()
-        if start - began + slowest > o.seconds:
+        if start - began > o.seconds:
             print(f"{name}: left out, no time for it", flush=True)
-            continue
+            return
         train(o, suite, folder_of(folder, name), [*words, *suite["runs"][name]])
         print(f"{name}: {read(folder_of(folder, name))['eval_losses'][-1]:.5f}, {time.monotonic() - start:.0f} s", flush=True)
-        slowest = max(slowest, time.monotonic() - start)
+
+    with ThreadPoolExecutor(o.jobs) as pool:
+        list(pool.map(run, [o.only] if o.only else [] if o.parse else suite["runs"]))
     if o.only:
         return 0
     runs = {name: read(folder_of(folder, name)) for name in suite["runs"] if is_complete(folder_of(folder, name), steps)}
