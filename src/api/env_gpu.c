@@ -83,9 +83,9 @@ static void add_rates(struct str *out, const struct gpu_view *v)
     add_line(out, "");
     str_addf(out,
              "%.1f TFLOP/s in a large 16-bit product, %.1f in f32, %.0f GB/s memory, %.1f us a "
-             "launch (measured now)\n",
+             "launch, %.1f us a wait (measured now)\n",
              v->rates.half_matmul_flops / 1e12, v->rates.matmul_flops / 1e12,
-             v->rates.memory_bytes / 1e9, v->rates.launch_s * 1e6);
+             v->rates.memory_bytes / 1e9, v->rates.launch_s * 1e6, v->rates.wait_s * 1e6);
     const struct link_rate *in = &v->rates.links[TIER_HOST][TIER_DEVICE],
                            *back = &v->rates.links[TIER_DEVICE][TIER_HOST];
     add_line(out, "");
@@ -137,15 +137,15 @@ static json_t *pack_inside(const struct gpu_view *v)
     const struct device_room *r = &v->room;
     const struct link_rate *in = &v->rates.links[TIER_HOST][TIER_DEVICE],
                            *back = &v->rates.links[TIER_DEVICE][TIER_HOST];
-    return json_pack("{s:I, s:I, s:I, s:b, s:o, s:I, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}}",
-                     "total_bytes", (json_int_t)r->total_bytes, "free_bytes",
-                     (json_int_t)room_available(r), "others_bytes", (json_int_t)room_others(r),
-                     "processes_visible", r->sees_processes, "processes", pack_holders(r),
-                     "context_bytes", (json_int_t)v->context_bytes, "rates", "half_matmul_flops",
-                     v->rates.half_matmul_flops, "matmul_flops", v->rates.matmul_flops,
-                     "memory_bytes_per_s", v->rates.memory_bytes, "in_bytes_per_s", in->alone,
-                     "out_bytes_per_s", back->alone, "in_bytes_per_s_both", in->both,
-                     "out_bytes_per_s_both", back->both, "launch_s", v->rates.launch_s);
+    return json_pack(
+        "{s:I, s:I, s:I, s:b, s:o, s:I, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}}",
+        "total_bytes", (json_int_t)r->total_bytes, "free_bytes", (json_int_t)room_available(r),
+        "others_bytes", (json_int_t)room_others(r), "processes_visible", r->sees_processes,
+        "processes", pack_holders(r), "context_bytes", (json_int_t)v->context_bytes, "rates",
+        "half_matmul_flops", v->rates.half_matmul_flops, "matmul_flops", v->rates.matmul_flops,
+        "memory_bytes_per_s", v->rates.memory_bytes, "in_bytes_per_s", in->alone, "out_bytes_per_s",
+        back->alone, "in_bytes_per_s_both", in->both, "out_bytes_per_s_both", back->both,
+        "launch_s", v->rates.launch_s, "wait_s", v->rates.wait_s);
 }
 
 json_t *gpu_view_json(const struct gpu_view *v)

@@ -71,10 +71,11 @@ struct link_rate link_rate_of(int64_t large, double large_s, int64_t small, doub
 
 /* What the machine can do, measured: the time model's constants. Numbers only. */
 struct device_rates {
-    double matmul_flops;                            /* per second, large f32 product */
-    double half_matmul_flops;                       /* per second, large product of 16-bit floats */
-    double memory_bytes;                            /* per second, streaming read + write */
-    double launch_s;                                /* fixed cost of one instruction */
+    double matmul_flops;      /* per second, large f32 product */
+    double half_matmul_flops; /* per second, large product of 16-bit floats */
+    double memory_bytes;      /* per second, streaming read + write */
+    double launch_s;          /* fixed cost of one instruction */
+    double wait_s; /* of compute's wait for another queue, also where that is done already */
     struct link_rate links[TIER_COUNT][TIER_COUNT]; /* [from][to]; zero: there is none */
 };
 

@@ -106,6 +106,8 @@ enum status predict(struct prediction *out, const struct program *p, const struc
             predict_call(out, &known, p, device, times, k);
         else if (i->kind == INSTR_COPY)
             out->seconds[k] = by_rate(p, device, k);
+        else if (i->kind == INSTR_WAIT && i->queue == QUEUE_COMPUTE)
+            out->seconds[k] = device->rates.wait_s;
     }
     for (size_t i = 0; i < p->sections.n; i++)
         predict_turns(out, p, device, &p->sections.items[i]);

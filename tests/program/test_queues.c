@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "program/predict.h"
 #include "program/queues.h"
 #include "support/golden.h"
 
@@ -124,6 +125,30 @@ static void what_is_slowed_moves_what_waits_for_it(void **state)
     expect_start(&s, 7, 2);
 }
 
+/* Compute stops for a moment at each wait, whether or not there is anything to wait for; copies do
+ * not. */
+static void a_wait_of_compute_takes_its_time(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct prediction p;
+    double seconds;
+    scene_init(&s, &recorded);
+    s.device.rates.wait_s = 0.125;
+    add(&s, INSTR_RECORD, QUEUE_COMPUTE, 0, 4);
+    add(&s, INSTR_WAIT, QUEUE_IN, 0, 4);
+    add(&s, INSTR_RECORD, QUEUE_IN, 0, 3);
+    add(&s, INSTR_WAIT, QUEUE_COMPUTE, 0, 3);
+    add(&s, INSTR_WAIT, QUEUE_COMPUTE, 0, 3);
+    s.section = (struct section){.n = (int32_t)s.p.instrs.n};
+    expect_ok(predict(&p, &s.p, &s.device, NULL));
+    expect_ok(predict_section(&p, &s.p, &s.device, &s.section, NULL, &seconds));
+    assert_float_equal(seconds, 0.25, 1e-9);
+    prediction_release(&p);
+    vec_release(&s.p.instrs);
+    vec_release(&s.p.operands);
+}
+
 /* Event 3 is recorded twice: a wait is for the record before it. */
 static void a_wait_is_for_the_record_before_it(void **state)
 {
@@ -175,6 +200,7 @@ int main(void)
         cmocka_unit_test(a_copy_alone_runs_at_the_rate_of_one_way),
         cmocka_unit_test(copies_both_ways_slow_each_other_while_both_run),
         cmocka_unit_test(what_is_slowed_moves_what_waits_for_it),
+        cmocka_unit_test(a_wait_of_compute_takes_its_time),
         cmocka_unit_test(a_wait_is_for_the_record_before_it),
         cmocka_unit_test(what_is_not_recorded_waits_for_the_host),
         cmocka_unit_test(without_queues_all_is_one_line),

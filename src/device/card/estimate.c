@@ -14,6 +14,7 @@
 #define ENQUEUE_S 4.9e-6 /* until the host has enqueued a kernel */
 #define START_S   2.2e-6 /* of a kernel in a recording */
 #define COPY_S    4e-6
+#define WAIT_S    1.8e-6 /* an H200's, in a recording */
 
 /* Bytes per second of a lane, each way: generation 3 carries 128 of 130 bits, of 8 GT/s. */
 static double lane_bytes(int generation)
@@ -33,6 +34,7 @@ void card_rates(const struct card *c, struct device_rates *out)
         .half_matmul_flops = SUSTAINED_PRODUCTS * c->half_tflops * 1e12,
         .memory_bytes = SUSTAINED_MEMORY * c->memory_gb * 1e9,
         .launch_s = ENQUEUE_S,
+        .wait_s = WAIT_S,
     };
     out->links[TIER_HOST][TIER_DEVICE] = out->links[TIER_DEVICE][TIER_HOST] = rate;
 }

@@ -13,7 +13,10 @@ enum {
     LARGE_COPY = 16 << 20,
     SMALL_COPY = 1 << 20,
     ROUNDS = 5,
-    LAUNCHES = 200
+    LAUNCHES = 200,
+    WAITS = 100,
+    WAIT_COPY = 64 << 10,
+    WAIT_ELEMS = 16 << 20
 };
 
 struct timer {
@@ -198,6 +201,63 @@ static enum status measure_launch(struct timer *t, double *launch_s)
     return OK;
 }
 
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+/* Kernels beside copies that are done long before: what is left is what the wait itself takes. A
+ * kernel is as long as a few copies. */
+static enum status enqueue_waits(struct device *d, char *scratch, char *host, bool waits)
+{
+    cudaStream_t in = NULL, compute = NULL;
+    TRY(cuda_queue_stream(cuda_state_of(d), QUEUE_IN, &in));
+    TRY(cuda_queue_stream(cuda_state_of(d), QUEUE_COMPUTE, &compute));
+    for (int i = 0; i < WAITS; i++) {
+        CUDA_TRY(cudaMemcpyAsync(scratch, host, WAIT_COPY, cudaMemcpyDefault, in));
+        TRY(cuda_ops.record(d, QUEUE_IN, 0));
+        if (waits)
+            TRY(cuda_ops.wait(d, QUEUE_COMPUTE, 0));
+        fill_noise<float><<<1024, 256, 0, compute>>>((float *)(scratch + WAIT_COPY), WAIT_ELEMS);
+    }
+    CUDA_TRY(cudaGetLastError());
+    return OK;
+}
+
+/* Recorded, as steps are. */
+static enum status measure_waits(struct device *d, struct timer *t, char *scratch, char *host,
+                                 bool waits, double *seconds)
+{
+    void *recording = NULL;
+    enum status status;
+    *seconds = 1e30;
+    TRY(cuda_ops.capture_begin(d));
+    status = enqueue_waits(d, scratch, host, waits);
+    if (status != OK) {
+        (void)cuda_ops.capture_end(d, NULL);
+        return status;
+    }
+    TRY(cuda_ops.capture_end(d, &recording));
+    for (int i = 0; i < ROUNDS; i++) {
+        double once = 0.0;
+        TRY_GOTO(timer_start(t), out);
+        TRY_GOTO(cuda_ops.replay(d, recording), out);
+        TRY_GOTO(timer_stop(t, &once), out);
+        *seconds = once < *seconds ? once : *seconds;
+    }
+out:
+    cuda_ops.capture_free(d, recording);
+    return status;
+}
+
+static enum status measure_wait(struct device *d, struct timer *t, char *scratch, char *host,
+                                double *wait_s)
+{
+    double with = 0.0, without = 0.0;
+    TRY(cuda_ops.prepare(d, 1));
+    TRY(measure_waits(d, t, scratch, host, true, &with));
+    TRY(measure_waits(d, t, scratch, host, false, &without));
+    *wait_s = with > without ? (with - without) / (double)WAITS : 0.0;
+    return OK;
+}
+
 static enum status measure_all(struct device *d, struct timer *t, char *scratch, char *host)
 {
     struct device_rates *r = &d->rates;
@@ -209,6 +269,7 @@ static enum status measure_all(struct device *d, struct timer *t, char *scratch,
     TRY(measure_copy(t, scratch, scratch + STREAM_BYTES / 2, STREAM_BYTES / 2, &inside));
     TRY(measure_links(d, t, scratch, host));
     TRY(measure_launch(t, &r->launch_s));
+    TRY(measure_wait(d, t, scratch, host, &r->wait_s));
     r->memory_bytes = 2.0 * inside;
     return OK;
 }
