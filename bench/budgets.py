@@ -56,8 +56,8 @@ LEVERS = {"moved": "activation_offloading", "recomputed": "gradient_checkpointin
 RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "moved recomputed", "states", "recomputed states",
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
-HOPELESS = 0.85  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
-CLOSE = 0.975  # of the chosen plan's speed: what runs again, where there are rounds
+HOPELESS = 0.9  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
+CLOSE = 0.985  # of the chosen plan's speed: what runs again, where there are rounds
 
 
 def rung_settings(rung):
@@ -112,7 +112,7 @@ def run_contenders(others, chosen, steps):
     """Each as it runs, or as far as it is worth while: those that do not fit, would be far behind, or are a program that was
     run already, are only planned."""
     known = {chosen["program"]: "the chosen plan"}
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(12) as pool:
         plans = pool.map(planned, [settings for _, settings in others])
     for (name, settings), plan in zip(others, plans):
         if not plan:

@@ -374,7 +374,7 @@ static enum status product_launch(const struct kernel_ctx *x, const struct op_ca
     struct product_tensor t = {};
     struct update_args<RULE> a;
     size_t shared;
-    int64_t n_blocks;
+    int64_t n_blocks = 1;
     TRY(coded_call<RULE>(x, c, weight_decay, h, &t));
     if (t.n_elems == 0)
         return OK;
