@@ -294,6 +294,64 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     return OK;
 }
 
+/* ---- room to spare --------------------------------------------------------------------------- */
+
+/* What costs next to nothing to make again costs something still: where it fits, it is kept for a
+ * step that is shorter by this part, and memory is left alone for less. */
+#define WORTH_KEEPING 0.005
+
+/* Where all of it does not fit, the search says which; the workload gets what was tried last. */
+static enum status keep_more(struct search *s, const struct group_search *x,
+                             const struct decisions *configured, struct decisions *d,
+                             struct search_report *report, bool *taken)
+{
+    struct forecast f;
+    struct decisions kept = *d;
+    double seconds;
+    kept.recompute_cheap = false;
+    TRY(measure(s, &kept, &f));
+    TRY(forecast_seconds(s->w, s->times, &seconds));
+    *taken = f.fits && seconds < s->below;
+    if (!*taken && !f.fits && seconds < s->below) {
+        kept = *configured;
+        TRY(search_all(s, &f, x->bounds, &kept, report, taken));
+        if (*taken)
+            TRY(alternative_now(s->w, s->limits, s->times, &seconds));
+        *taken &= seconds < s->below;
+    }
+    if (*taken)
+        *d = kept;
+    else if (report)
+        *report = (struct search_report){0};
+    return OK;
+}
+
+/* *d fits. What it copies is fetched as far ahead as that helps, and what it makes again for next
+ * to nothing is kept where there is room and that helps. */
+static enum status spend_room(struct search *s, const struct group_search *x, struct decisions *d,
+                              struct search_report *report)
+{
+    const struct decisions configured = *d;
+    struct set_aside before;
+    double seconds;
+    bool taken = false;
+    if (decisions_copy(d))
+        TRY(search_choose_ring(s->w, s->limits, s->times, d));
+    if (!workload_stage(s->w, STAGE_TRAIN) || !d->recompute_cheap ||
+        x->bounds->fixed[EXTENT_RECOMPUTED])
+        return OK;
+    TRY(alternative_now(s->w, s->limits, s->times, &seconds));
+    s->below = MIN(s->below, (1 - WORTH_KEEPING) * seconds);
+    s->groups = NULL; /* nothing has to leave */
+    TRY(workload_set_aside(s->w, &before));
+    enum status status = keep_more(s, x, &configured, d, report, &taken);
+    if (taken)
+        set_aside_release(&before);
+    else
+        workload_bring_back(s->w, &before);
+    return status;
+}
+
 /* With the group that *d has; where that is one micro-batch and `groups` win, nothing is found. */
 static enum status plan_against(const struct group_search *x, double below, struct grouping *groups,
                                 struct decisions *d, struct search_report *report, bool *found)
@@ -309,7 +367,7 @@ static enum status plan_against(const struct group_search *x, double below, stru
         TRY(form_gradients(&s, d, &f));
     *found = f.fits;
     if (f.fits)
-        return decisions_copy(d) ? search_choose_ring(w, limits, x->times, d) : OK;
+        return spend_room(&s, x, d, report);
     const struct decisions configured = *d;
     if (!workload_stage(w, STAGE_TRAIN))
         return plan_use(&s, bounds, d);
