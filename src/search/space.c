@@ -1,5 +1,6 @@
 #include "search/space.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "search/probes.h"
@@ -25,6 +26,21 @@ int64_t space_class_bytes(const struct space *s, enum home_class c)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* Does what is on disk pass through the host? */
+static bool passes_host(const struct space *s)
+{
+    return decisions_use_disk(&s->base) && !device_host_reaches(s->work->device, TIER_DEVICE);
+}
+
+/* Bytes of the host that a place's option takes at least: all that is moved there, or of what goes
+ * to disk the largest tensor, which passes as a whole. */
+static int64_t least_of_host(const struct space *s, int place, const struct option *o)
+{
+    if (decisions_tier(&s->base, EXTENT_MOVED, place, s->n_blocks) == TIER_HOST)
+        return o->n_moved;
+    return passes_host(s) ? o->largest_moved : 0;
+}
+
 static double link_price(const struct device *d)
 {
     return 1.0 / d->rates.links[TIER_DEVICE][TIER_HOST].alone;
@@ -44,9 +60,12 @@ static enum status make_chain(struct space *s, const struct link_option *links, 
     for (int i = 0; i < v->n_places; i++) {
         const struct options *o = &s->options[v->order[i]];
         n_each[i] = o->n;
-        for (int k = 0; k < o->n; k++)
-            priced[i * MAX_OPTIONS + k].cost =
-                o->items[k].seconds + 2 * per_byte * (double)o->items[k].n_moved;
+        for (int k = 0; k < o->n; k++) {
+            const struct option *x = &o->items[k];
+            bool fits = v->host_bytes + least_of_host(s, v->order[i], x) <= s->room[TIER_HOST];
+            double cost = x->seconds + 2 * per_byte * (double)x->n_moved;
+            priced[i * MAX_OPTIONS + k].cost = fits ? cost : HUGE_VAL;
+        }
     }
     *out = (struct chain){.n_links = v->n_places,
                           .n_options = MAX_OPTIONS,
@@ -167,12 +186,15 @@ static bool any_away(const struct homes *h)
 }
 
 /* Of the host, for what is on its way from disk to the device, and back: each is as far ahead, or
- * behind, as a ring. */
+ * behind, as a ring, and at least one tensor is whole. */
 static int64_t halfway_bytes(const struct space *s, const struct candidate *c)
 {
-    bool by_host =
-        decisions_use_disk(&s->base) && !device_host_reaches(s->work->device, TIER_DEVICE);
-    return by_host ? 2 * c->ring_bytes : 0;
+    int64_t n_bytes = passes_host(s) ? 2 * c->ring_bytes : 0;
+    for (int p = 0; p < s->survey.n_places; p++) {
+        if (decisions_tier(&s->base, EXTENT_MOVED, p, s->n_blocks) == TIER_DISK)
+            n_bytes = MAX(n_bytes, least_of_host(s, p, &s->options[p].items[s->option[p]]));
+    }
+    return n_bytes;
 }
 
 /* With its homes in place, which are at_home[] bytes. */
