@@ -46,16 +46,16 @@ static double link_price(const struct device *d)
     return 1.0 / d->rates.links[TIER_DEVICE][TIER_HOST].alone;
 }
 
-static enum status make_chain(struct space *s, const struct link_option *links, int price,
-                              struct chain *out)
+static enum status solve_chain(struct space *s, const struct link_option *links, int price,
+                               struct chain *out)
 {
-    struct survey *v = &s->survey;
+    const struct survey *v = &s->survey;
     struct link_option *priced;
     int *n_each;
     bool in_line = !s->work->device->ops->queue; /* every byte is waited for */
     double per_byte = (in_line ? 1.0 : link_prices[price]) * link_price(s->work->device);
-    TRY(pool_try(&v->pool, &priced, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced)));
-    TRY(pool_try(&v->pool, &n_each, (size_t)v->n_places * sizeof(*n_each)));
+    TRY(pool_try(&s->tables, &priced, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced)));
+    TRY(pool_try(&s->tables, &n_each, (size_t)v->n_places * sizeof(*n_each)));
     memcpy(priced, links, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced));
     for (int i = 0; i < v->n_places; i++) {
         const struct options *o = &s->options[v->order[i]];
@@ -72,7 +72,7 @@ static enum status make_chain(struct space *s, const struct link_option *links, 
                           .options = priced,
                           .n_each = n_each,
                           .n_bytes = 2 * s->room[TIER_DEVICE]}; /* with `extra` */
-    return chain_solve(out, &v->pool);
+    return chain_solve(out, &s->tables);
 }
 
 /* Of an adapter: less than such a part of the room is. */
@@ -83,14 +83,19 @@ static bool is_small_class(const struct space *s, enum home_class c)
 }
 
 /* What gradients need while they come and go is worth probes where there are many. */
-static enum status make_chains(struct space *s)
+static enum status make_links(struct space *s)
 {
     int n_variants = is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
-    for (int g = 0; g < n_variants; g++) {
-        struct link_option *links;
-        TRY(probe_needs(s, g == 1, &links));
+    for (int g = 0; g < n_variants; g++)
+        TRY(probe_needs(s, g == 1, &s->links[g]));
+    return OK;
+}
+
+static enum status solve_chains(struct space *s)
+{
+    for (int g = 0; g < 2 && s->links[g]; g++) {
         for (int i = 0; i < s->n_prices; i++)
-            TRY(make_chain(s, links, i, &s->chains[g][i]));
+            TRY(solve_chain(s, s->links[g], i, &s->chains[g][i]));
     }
     return OK;
 }
@@ -104,7 +109,8 @@ static enum status make_tables(struct space *s)
     TRY(pool_try(&v->pool, &s->option_before, n_places * sizeof(*s->option_before)));
     TRY(pool_try(&v->pool, &s->away, n_places * sizeof(*s->away)));
     TRY(plan_init(&s->plan, s->stage->graph, s->stage->n_micro));
-    TRY(make_chains(s));
+    TRY(make_links(s));
+    TRY(solve_chains(s));
     return probe_staged(s);
 }
 
@@ -123,6 +129,8 @@ enum status space_init(struct space *s, struct workload *w, const struct kernel_
                         .n_prices = w->device->ops->queue ? MAX_PRICES : 1};
     memcpy(s->room, room, sizeof(s->room));
     TRY(survey_init(&s->survey, w, times, base));
+    pool_init(&s->tables);
+    s->n_instrs = (int64_t)s->stage->program->instrs.n;
     s->n_blocks = s->survey.n_places - 2;
     enum status status;
     TRY_GOTO(saved_sets_find(&s->options, &s->survey, &saved, link_price(w->device)), out);
@@ -134,9 +142,23 @@ out:
     return status;
 }
 
+enum status space_restart(struct space *s, const struct decisions *base,
+                          const int64_t room[TIER_COUNT])
+{
+    s->base = *base;
+    memcpy(s->room, room, sizeof(s->room));
+    pool_release(&s->tables);
+    pool_init(&s->tables);
+    enum status status = solve_chains(s);
+    if (status != OK)
+        space_release(s);
+    return status;
+}
+
 void space_release(struct space *s)
 {
     plan_release(&s->plan);
+    pool_release(&s->tables);
     survey_release(&s->survey);
     *s = (struct space){0};
 }
