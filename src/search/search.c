@@ -328,25 +328,26 @@ static enum status search_disk(struct search *s, const struct forecast *f,
  * step that is shorter by this part, and memory is left alone for less. */
 #define WORTH_KEEPING 0.005
 
-/* Where all of it does not fit, the search says which; the workload gets what was tried last. */
-static enum status keep_more(struct search *s, const struct group_search *x,
-                             const struct decisions *configured, struct decisions *d,
-                             struct search_report *report, bool *taken)
+/* Is a step below `worth` seconds with all of it kept, or where that does not fit with what the
+ * search says? The workload gets what was tried last. */
+static enum status keep_more(struct search *s, const struct search_bounds *bounds, double worth,
+                             struct decisions *d, struct search_report *report, bool *taken)
 {
     struct forecast f;
     struct decisions kept = *d;
     double seconds;
+    *taken = false;
     kept.recompute_cheap = false;
     TRY(measure(s, &kept, &f));
     TRY(forecast_seconds(s->w, s->times, &seconds));
-    *taken = f.fits && seconds < s->below;
-    if (!*taken && !f.fits && seconds < s->below) {
-        kept = *configured;
-        TRY(search_all(s, &f, x->bounds, &kept, report, taken));
-        if (*taken)
+    bool found = f.fits;
+    if (!f.fits && seconds < worth) {
+        kept = *d;
+        TRY(search_all(s, &f, bounds, &kept, report, &found));
+        if (found)
             TRY(alternative_now(s->w, s->limits, s->times, &seconds));
-        *taken &= seconds < s->below;
     }
+    *taken = found && seconds < worth;
     if (*taken)
         *d = kept;
     else if (report)
@@ -356,23 +357,21 @@ static enum status keep_more(struct search *s, const struct group_search *x,
 
 /* *d fits. What it copies is fetched as far ahead as that helps, and what it makes again for next
  * to nothing is kept where there is room and that helps. */
-static enum status spend_room(struct search *s, const struct group_search *x, struct decisions *d,
-                              struct search_report *report)
+static enum status spend_room(struct search *s, const struct search_bounds *bounds,
+                              struct decisions *d, struct search_report *report)
 {
-    const struct decisions configured = *d;
     struct set_aside before;
     double seconds;
     bool taken = false;
     if (decisions_copy(d))
         TRY(search_choose_ring(s->w, s->limits, s->times, d));
     if (!workload_stage(s->w, STAGE_TRAIN) || !d->recompute_cheap ||
-        x->bounds->fixed[EXTENT_RECOMPUTED])
+        bounds->fixed[EXTENT_RECOMPUTED])
         return OK;
     TRY(alternative_now(s->w, s->limits, s->times, &seconds));
-    s->below = MIN(s->below, (1 - WORTH_KEEPING) * seconds);
     s->groups = NULL; /* nothing has to leave */
     TRY(workload_set_aside(s->w, &before));
-    enum status status = keep_more(s, x, &configured, d, report, &taken);
+    enum status status = keep_more(s, bounds, (1 - WORTH_KEEPING) * seconds, d, report, &taken);
     if (taken)
         set_aside_release(&before);
     else
@@ -390,7 +389,7 @@ static enum status plan_with(struct search *s, const struct group_search *x, str
         TRY(form_gradients(s, d, &f));
     *found = f.fits;
     if (f.fits)
-        return spend_room(s, x, d, report);
+        return spend_room(s, x->bounds, d, report);
     const struct decisions configured = *d;
     if (!workload_stage(s->w, STAGE_TRAIN))
         return plan_use(s, x->bounds, d);
