@@ -1,5 +1,7 @@
 /* More memory is never slower: over fine steps from the least budget there is, and over all of them
- * up to where everything fits, what is planned for one budget is no slower than for any smaller. */
+ * up to where everything fits, what is planned for one budget is no slower than for any smaller.
+ * Just below everything that holds for networks of every kind: what fits as it is configured is not
+ * all that there is to choose from. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +14,7 @@
 #include "support/golden.h"
 #include "support/paper_device.h"
 #include "support/training.h"
+#include "train/session.h"
 
 /* Estimates go wrong by that much, and searches with them. */
 #define NOISE 0.01
@@ -127,11 +130,79 @@ static void nor_is_it_up_to_where_everything_fits(void **state)
     sweep(llama, 4, N_COARSE);
 }
 
+/* ---- networks of every kind, for a card ------------------------------------------------------ */
+
+/* Seconds of a step and bytes of the device, of a config with settings over it; budget NULL: all
+ * the card has. */
+struct planned {
+    double seconds; /* HUGE_VAL: nothing fits */
+    int64_t needs, arena;
+};
+
+static struct planned plan_config(const char *file, const char *const settings[3],
+                                  const char *budget)
+{
+    const char *overrides[] = {"num_threads=1", "host_memory=64GiB", settings[0],
+                               settings[1],     settings[2],         budget};
+    const size_t n = ARRAY_LEN(overrides) - (budget == NULL);
+    struct config *cfg;
+    struct session s;
+    expect_ok(config_load(&cfg, file, overrides, n));
+    expect_ok(config_resolve(cfg, 1));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .gpu = "h200"}));
+    const struct forecast *f = &s.engine.forecast;
+    struct planned p = {f->fits ? f->step_s : HUGE_VAL, f->budget.needs[TIER_DEVICE],
+                        f->arena_bytes};
+    session_close(&s);
+    config_free(cfg);
+    return p;
+}
+
+/* From a part of what it takes with all there is, up to that. */
+static void sweep_config(const char *file, const char *const settings[3])
+{
+    enum { N = SNUG_ASAN ? 2 : 8, PARTS = 3 * N };
+    const struct planned all = plan_config(file, settings, NULL);
+    struct planned of_less = {.seconds = HUGE_VAL};
+    assert_true(isfinite(all.seconds));
+    for (int i = 0; i <= N; i++) {
+        char budget[64];
+        (void)snprintf(budget, sizeof(budget), "device_memory=%lld",
+                       (long long)(all.needs - all.arena * (N - i) / PARTS));
+        struct planned p = i < N ? plan_config(file, settings, budget) : all;
+        if (p.seconds > (1 + NOISE) * of_less.seconds)
+            fail_msg("%s, %s: %.6f s, and %.6f s in less", file, budget, p.seconds,
+                     of_less.seconds);
+        of_less = p.seconds < of_less.seconds ? p : of_less;
+    }
+    print_message("%s: %.6f s in %lld bytes\n", file, all.seconds, (long long)all.needs);
+}
+
+static void nor_is_what_fits_as_it_is_configured(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        const char *settings[3];
+    } cases[] = {
+        {"configs/tasks.yml",
+         {"model.frames=8", "model.image_height=360", "model.image_width=640"}},
+        {"configs/cnn.yaml", {"seed=1", "seed=1", "seed=1"}},
+        {"configs/gpt2-124m.yaml", {"model.n_layer=3", "bf16=true", "seed=1"}},
+        {"configs/llama-1b.yaml",
+         {"model.num_hidden_layers=4", "bf16=true", "gradient_accumulation_steps=2"}},
+        {"configs/qlora-moe-24gb.yaml", {"model.num_hidden_layers=4", "seed=1", "seed=1"}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        sweep_config(cases[i].file, cases[i].settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(just_above_the_least_budget_more_memory_is_never_slower),
         cmocka_unit_test(nor_is_it_up_to_where_everything_fits),
+        cmocka_unit_test(nor_is_what_fits_as_it_is_configured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
