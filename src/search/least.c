@@ -53,12 +53,17 @@ static enum status find_least(struct workload *w, const struct limits *limits,
     const struct decisions configured = *d;
     const size_t n_ways = ARRAY_LEN(ways) * (w->device->disk ? 2 : 1); /* to the host first */
     bool lacks_other;
+    unsigned held = 0; /* ways whose part the host has room for: on disk they take no less */
     TRY(measure(w, limits, d, &lacks_other));
     int64_t least = lacks_other && w->device->disk ? INT64_MAX : w->n_bytes[TIER_DEVICE];
     for (size_t i = 0; i < n_ways; i++) {
+        unsigned way = BIT(i % ARRAY_LEN(ways));
+        if (held & way)
+            continue;
         struct decisions more =
             with(w, &configured, bounds, ways[i % ARRAY_LEN(ways)], i >= ARRAY_LEN(ways));
         TRY(measure(w, limits, &more, &lacks_other));
+        held |= lacks_other ? 0 : way;
         if (w->n_bytes[TIER_DEVICE] < least && !lacks_other) {
             least = w->n_bytes[TIER_DEVICE];
             *d = more;

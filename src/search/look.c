@@ -68,10 +68,11 @@ static enum status look_around(struct search *s, int64_t extra, int n_tried)
     return try_top(s, extra, n_tried);
 }
 
-/* Half are for candidates by their rank, the rest for changes of the best. */
-static void allow_emissions(struct search *s)
+/* Of programs with so many instructions. Half are for candidates by their rank, the rest for
+ * changes of the best. */
+static void allow_emissions(struct search *s, int64_t n)
 {
-    int64_t n_instrs = MAX((int64_t)s->space.stage->program->instrs.n, (int64_t)1);
+    int64_t n_instrs = MAX(n, (int64_t)1);
     int64_t least = s->space.base.group > 1 ? LEAST_OF_GROUP : LEAST_EMISSIONS;
     s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, least), (int64_t)MAX_EMISSIONS);
     s->most_emitted = s->most_polished / 2;
@@ -196,9 +197,9 @@ static enum status try_groups(struct search *s)
 
 static enum status look(struct search *s, bool is_first)
 {
-    allow_emissions(s); /* by a program that keeps everything, */
+    allow_emissions(s, s->space.n_instrs); /* of a program that keeps everything, */
     TRY(look_first(s));
-    allow_emissions(s); /* and one with its copies */
+    allow_emissions(s, (int64_t)s->space.stage->program->instrs.n); /* and one with its copies */
     s->gave_up = is_hopeless(s, FURTHER);
     if (is_first)
         TRY(try_groups(s));
@@ -232,7 +233,7 @@ static enum status try_known(struct search *s, const struct candidate known[N_FI
 /* With less room than before, by the gaps: from what was best then. */
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
 {
-    allow_emissions(s);
+    allow_emissions(s, (int64_t)s->space.stage->program->instrs.n);
     if (is_long(s))
         allow_fewer(s);
     begin_trials(s);

@@ -51,6 +51,7 @@ static struct option weigh(const struct place_facts *p, uint32_t dropped, uint32
         if (saved >> u & 1)
             o.n_kept += moves ? x->n_bytes - x->n_movable : x->n_bytes;
         o.n_moved += moves ? x->n_movable : 0;
+        o.largest_moved = moves ? MAX(o.largest_moved, x->largest) : o.largest_moved;
     }
     return o;
 }

@@ -20,6 +20,7 @@ struct option {
     uint32_t dropped, moved; /* units */
     int64_t n_kept;          /* bytes on the device from the forward to the backward pass */
     int64_t n_moved;         /* bytes that cross the link each way instead */
+    int64_t largest_moved;   /* of these: bytes of one tensor */
     double seconds;          /* of making again what was dropped */
     struct saved_set set;
 };

@@ -17,18 +17,45 @@ static void read_room(const struct forecast *f, int64_t room[TIER_COUNT])
     }
 }
 
+/* Searches that differ in what is on disk share a space. */
+static struct space *shared_space(const struct search *s, const struct decisions *base)
+{
+    return base->group <= 1 ? &s->spaces[base->small_bytes == 0] : NULL;
+}
+
+static enum status open_space(struct search *s, const struct decisions *base,
+                              const struct search_bounds *bounds, const int64_t room[TIER_COUNT])
+{
+    struct space *shared = shared_space(s, base);
+    if (!shared || !shared->work)
+        return space_init(&s->space, s->w, s->times, base, bounds, room);
+    s->space = *shared;
+    *shared = (struct space){0};
+    return space_restart(&s->space, base, room);
+}
+
+static void close_space(struct search *s, const struct decisions *base)
+{
+    struct space *shared = shared_space(s, base);
+    if (shared)
+        *shared = s->space;
+    else
+        space_release(&s->space);
+    s->space = (struct space){0};
+}
+
 static enum status search_with(struct search *s, const struct decisions *base,
                                const struct search_bounds *bounds, const int64_t room[TIER_COUNT],
                                struct decisions *d, struct search_report *report, bool *found)
 {
     *found = false;
-    TRY(space_init(&s->space, s->w, s->times, base, bounds, room));
+    TRY(open_space(s, base, bounds, room));
     enum status status = search_make_room(s);
     if (status == OK)
         status = search_look(s, d, found);
     if (status == OK && *found && report)
         status = search_describe(s, report);
-    space_release(&s->space);
+    close_space(s, base);
     return status;
 }
 
@@ -64,6 +91,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
                              .times = s->times,
                              .below = s->below,
                              .groups = s->groups,
+                             .spaces = s->spaces,
                              .recorded_bytes = s->recorded_bytes};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
@@ -294,38 +322,107 @@ static enum status search_disk(struct search *s, const struct forecast *f,
     return OK;
 }
 
+/* ---- room to spare --------------------------------------------------------------------------- */
+
+/* What costs next to nothing to make again costs something still: where it fits, it is kept for a
+ * step that is shorter by this part, and memory is left alone for less. */
+#define WORTH_KEEPING 0.005
+
+/* Is a step below `worth` seconds with all of it kept, or where that does not fit with what the
+ * search says? The workload gets what was tried last. */
+static enum status keep_more(struct search *s, const struct search_bounds *bounds, double worth,
+                             struct decisions *d, struct search_report *report, bool *taken)
+{
+    struct forecast f;
+    struct decisions kept = *d;
+    double seconds;
+    *taken = false;
+    kept.recompute_cheap = false;
+    TRY(measure(s, &kept, &f));
+    TRY(forecast_seconds(s->w, s->times, &seconds));
+    bool found = f.fits;
+    if (!f.fits && seconds < worth) {
+        kept = *d;
+        TRY(search_all(s, &f, bounds, &kept, report, &found));
+        if (found)
+            TRY(alternative_now(s->w, s->limits, s->times, &seconds));
+    }
+    *taken = found && seconds < worth;
+    if (*taken)
+        *d = kept;
+    else if (report)
+        *report = (struct search_report){0};
+    return OK;
+}
+
+/* *d fits. What it copies is fetched as far ahead as that helps, and what it makes again for next
+ * to nothing is kept where there is room and that helps. */
+static enum status spend_room(struct search *s, const struct search_bounds *bounds,
+                              struct decisions *d, struct search_report *report)
+{
+    struct set_aside before;
+    double seconds;
+    bool taken = false;
+    if (decisions_copy(d))
+        TRY(search_choose_ring(s->w, s->limits, s->times, d));
+    if (!workload_stage(s->w, STAGE_TRAIN) || !d->recompute_cheap ||
+        bounds->fixed[EXTENT_RECOMPUTED])
+        return OK;
+    TRY(alternative_now(s->w, s->limits, s->times, &seconds));
+    s->groups = NULL; /* nothing has to leave */
+    TRY(workload_set_aside(s->w, &before));
+    enum status status = keep_more(s, bounds, (1 - WORTH_KEEPING) * seconds, d, report, &taken);
+    if (taken)
+        set_aside_release(&before);
+    else
+        workload_bring_back(s->w, &before);
+    return status;
+}
+
+/* *d, if it fits; or what a search finds; or the least. */
+static enum status plan_with(struct search *s, const struct group_search *x, struct decisions *d,
+                             struct search_report *report, bool *found)
+{
+    struct forecast f;
+    TRY(measure(s, d, &f));
+    if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(s->w, STAGE_TRAIN))
+        TRY(form_gradients(s, d, &f));
+    *found = f.fits;
+    if (f.fits)
+        return spend_room(s, x->bounds, d, report);
+    const struct decisions configured = *d;
+    if (!workload_stage(s->w, STAGE_TRAIN))
+        return plan_use(s, x->bounds, d);
+    TRY(search_all(s, &f, x->bounds, d, report, found));
+    if (!*found && !s->gave_up) {
+        *d = configured;
+        TRY(search_disk(s, &f, x->bounds, d, report, found));
+    }
+    if (*found || s->gave_up)
+        return OK;
+    *d = configured;
+    f = (struct forecast){0};
+    TRY(search_least(s->w, s->limits, x->bounds, d));
+    forecast_memory(&f, s->w, s->limits);
+    *found = f.fits;
+    return OK;
+}
+
 /* With the group that *d has; where that is one micro-batch and `groups` win, nothing is found. */
 static enum status plan_against(const struct group_search *x, double below, struct grouping *groups,
                                 struct decisions *d, struct search_report *report, bool *found)
 {
-    struct workload *w = x->w;
-    const struct limits *limits = x->limits;
-    const struct search_bounds *bounds = x->bounds;
-    struct forecast f;
-    struct search s = {
-        .w = w, .limits = limits, .times = x->times, .below = below, .groups = groups};
-    TRY(measure(&s, d, &f));
-    if (budget_over(&f.budget) == TIER_DEVICE && workload_stage(w, STAGE_TRAIN))
-        TRY(form_gradients(&s, d, &f));
-    *found = f.fits;
-    if (f.fits)
-        return decisions_copy(d) ? search_choose_ring(w, limits, x->times, d) : OK;
-    const struct decisions configured = *d;
-    if (!workload_stage(w, STAGE_TRAIN))
-        return plan_use(&s, bounds, d);
-    TRY(search_all(&s, &f, bounds, d, report, found));
-    if (!*found && !s.gave_up) {
-        *d = configured;
-        TRY(search_disk(&s, &f, bounds, d, report, found));
-    }
-    if (*found || s.gave_up)
-        return OK;
-    *d = configured;
-    f = (struct forecast){0};
-    TRY(search_least(w, limits, bounds, d));
-    forecast_memory(&f, w, limits);
-    *found = f.fits;
-    return OK;
+    struct space spaces[2] = {0};
+    struct search s = {.w = x->w,
+                       .limits = x->limits,
+                       .times = x->times,
+                       .below = below,
+                       .groups = groups,
+                       .spaces = spaces};
+    enum status status = plan_with(&s, x, d, report, found);
+    for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
+        space_release(&spaces[i]);
+    return status;
 }
 
 static enum status plan_group(const struct group_search *x, double below, struct decisions *d,

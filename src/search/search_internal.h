@@ -70,6 +70,7 @@ struct search {
     double below;            /* seconds: what is not faster is of no use to who asks, */
     bool gave_up;            /* and nothing will be */
     struct grouping *groups; /* that may be faster; NULL: this is a search for them */
+    struct space *spaces;    /* [2]: of searches before, without small tensors and with them */
     struct space space;
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */

@@ -1,5 +1,6 @@
 #include "search/space.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "search/probes.h"
@@ -25,35 +26,53 @@ int64_t space_class_bytes(const struct space *s, enum home_class c)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* Does what is on disk pass through the host? */
+static bool passes_host(const struct space *s)
+{
+    return decisions_use_disk(&s->base) && !device_host_reaches(s->work->device, TIER_DEVICE);
+}
+
+/* Bytes of the host that a place's option takes at least: all that is moved there, or of what goes
+ * to disk the largest tensor, which passes as a whole. */
+static int64_t least_of_host(const struct space *s, int place, const struct option *o)
+{
+    if (decisions_tier(&s->base, EXTENT_MOVED, place, s->n_blocks) == TIER_HOST)
+        return o->n_moved;
+    return passes_host(s) ? o->largest_moved : 0;
+}
+
 static double link_price(const struct device *d)
 {
     return 1.0 / d->rates.links[TIER_DEVICE][TIER_HOST].alone;
 }
 
-static enum status make_chain(struct space *s, const struct link_option *links, int price,
-                              struct chain *out)
+static enum status solve_chain(struct space *s, const struct link_option *links, int price,
+                               struct chain *out)
 {
-    struct survey *v = &s->survey;
+    const struct survey *v = &s->survey;
     struct link_option *priced;
     int *n_each;
     bool in_line = !s->work->device->ops->queue; /* every byte is waited for */
     double per_byte = (in_line ? 1.0 : link_prices[price]) * link_price(s->work->device);
-    TRY(pool_try(&v->pool, &priced, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced)));
-    TRY(pool_try(&v->pool, &n_each, (size_t)v->n_places * sizeof(*n_each)));
+    TRY(pool_try(&s->tables, &priced, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced)));
+    TRY(pool_try(&s->tables, &n_each, (size_t)v->n_places * sizeof(*n_each)));
     memcpy(priced, links, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced));
     for (int i = 0; i < v->n_places; i++) {
         const struct options *o = &s->options[v->order[i]];
         n_each[i] = o->n;
-        for (int k = 0; k < o->n; k++)
-            priced[i * MAX_OPTIONS + k].cost =
-                o->items[k].seconds + 2 * per_byte * (double)o->items[k].n_moved;
+        for (int k = 0; k < o->n; k++) {
+            const struct option *x = &o->items[k];
+            bool fits = v->host_bytes + least_of_host(s, v->order[i], x) <= s->room[TIER_HOST];
+            double cost = x->seconds + 2 * per_byte * (double)x->n_moved;
+            priced[i * MAX_OPTIONS + k].cost = fits ? cost : HUGE_VAL;
+        }
     }
     *out = (struct chain){.n_links = v->n_places,
                           .n_options = MAX_OPTIONS,
                           .options = priced,
                           .n_each = n_each,
                           .n_bytes = 2 * s->room[TIER_DEVICE]}; /* with `extra` */
-    return chain_solve(out, &v->pool);
+    return chain_solve(out, &s->tables);
 }
 
 /* Of an adapter: less than such a part of the room is. */
@@ -64,14 +83,19 @@ static bool is_small_class(const struct space *s, enum home_class c)
 }
 
 /* What gradients need while they come and go is worth probes where there are many. */
-static enum status make_chains(struct space *s)
+static enum status make_links(struct space *s)
 {
     int n_variants = is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
-    for (int g = 0; g < n_variants; g++) {
-        struct link_option *links;
-        TRY(probe_needs(s, g == 1, &links));
+    for (int g = 0; g < n_variants; g++)
+        TRY(probe_needs(s, g == 1, &s->links[g]));
+    return OK;
+}
+
+static enum status solve_chains(struct space *s)
+{
+    for (int g = 0; g < 2 && s->links[g]; g++) {
         for (int i = 0; i < s->n_prices; i++)
-            TRY(make_chain(s, links, i, &s->chains[g][i]));
+            TRY(solve_chain(s, s->links[g], i, &s->chains[g][i]));
     }
     return OK;
 }
@@ -85,7 +109,8 @@ static enum status make_tables(struct space *s)
     TRY(pool_try(&v->pool, &s->option_before, n_places * sizeof(*s->option_before)));
     TRY(pool_try(&v->pool, &s->away, n_places * sizeof(*s->away)));
     TRY(plan_init(&s->plan, s->stage->graph, s->stage->n_micro));
-    TRY(make_chains(s));
+    TRY(make_links(s));
+    TRY(solve_chains(s));
     return probe_staged(s);
 }
 
@@ -104,6 +129,8 @@ enum status space_init(struct space *s, struct workload *w, const struct kernel_
                         .n_prices = w->device->ops->queue ? MAX_PRICES : 1};
     memcpy(s->room, room, sizeof(s->room));
     TRY(survey_init(&s->survey, w, times, base));
+    pool_init(&s->tables);
+    s->n_instrs = (int64_t)s->stage->program->instrs.n;
     s->n_blocks = s->survey.n_places - 2;
     enum status status;
     TRY_GOTO(saved_sets_find(&s->options, &s->survey, &saved, link_price(w->device)), out);
@@ -115,9 +142,23 @@ out:
     return status;
 }
 
+enum status space_restart(struct space *s, const struct decisions *base,
+                          const int64_t room[TIER_COUNT])
+{
+    s->base = *base;
+    memcpy(s->room, room, sizeof(s->room));
+    pool_release(&s->tables);
+    pool_init(&s->tables);
+    enum status status = solve_chains(s);
+    if (status != OK)
+        space_release(s);
+    return status;
+}
+
 void space_release(struct space *s)
 {
     plan_release(&s->plan);
+    pool_release(&s->tables);
     survey_release(&s->survey);
     *s = (struct space){0};
 }
@@ -167,12 +208,15 @@ static bool any_away(const struct homes *h)
 }
 
 /* Of the host, for what is on its way from disk to the device, and back: each is as far ahead, or
- * behind, as a ring. */
+ * behind, as a ring, and at least one tensor is whole. */
 static int64_t halfway_bytes(const struct space *s, const struct candidate *c)
 {
-    bool by_host =
-        decisions_use_disk(&s->base) && !device_host_reaches(s->work->device, TIER_DEVICE);
-    return by_host ? 2 * c->ring_bytes : 0;
+    int64_t n_bytes = passes_host(s) ? 2 * c->ring_bytes : 0;
+    for (int p = 0; p < s->survey.n_places; p++) {
+        if (decisions_tier(&s->base, EXTENT_MOVED, p, s->n_blocks) == TIER_DISK)
+            n_bytes = MAX(n_bytes, least_of_host(s, p, &s->options[p].items[s->option[p]]));
+    }
+    return n_bytes;
 }
 
 /* With its homes in place, which are at_home[] bytes. */

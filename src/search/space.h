@@ -50,10 +50,13 @@ struct space {
     struct survey survey;
     struct options *options; /* per place */
     struct clocks clocks;
+    int64_t n_instrs;         /* of a program that keeps everything */
     struct plan plan;         /* of probes */
     int64_t room[TIER_COUNT]; /* what the arenas may take */
     int n_blocks, n_prices;
-    struct chain chains[2][MAX_PRICES]; /* gradients at home, or away */
+    struct link_option *links[2];       /* of probes: gradients at home, or away; NULL: neither */
+    struct chain chains[2][MAX_PRICES]; /* from these */
+    struct pool tables;                 /* of the chains */
     int64_t staged[HOME_CLASS_COUNT];   /* bytes that fetches of a class add to the fullest phase */
     /* of the candidate at hand */
     int *link_option, *option, *option_before;
@@ -64,7 +67,11 @@ struct space {
 enum status space_init(struct space *s, struct workload *w, const struct kernel_times *times,
                        const struct decisions *base, const struct search_bounds *bounds,
                        const int64_t room[TIER_COUNT]) MUST_CHECK;
-void space_release(struct space *s);
+/* The same places with other parts of them on disk, which is all that base differs in: nothing is
+ * surveyed or probed again. Micro-batches go one at a time: graphs of groups come and go. */
+enum status space_restart(struct space *s, const struct decisions *base,
+                          const int64_t room[TIER_COUNT]) MUST_CHECK;
+void space_release(struct space *s); /* also of one that is all zero */
 
 /* Are the homes of a class left to choose? */
 bool space_is_open(const struct space *s, enum home_class c);

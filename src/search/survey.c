@@ -139,8 +139,10 @@ static void note_output(const struct surveyor *x, struct unit *u, value_id v)
     int64_t n_bytes = align_up(value_bytes(x->g, v), ARENA_ALIGN);
     u->n_bytes += x->group * n_bytes;
     u->wanted |= f->first_backward != NODE_NONE;
-    if (decisions_is_large(x->base, x->g, v) && plan_allows(x->plan, x->g, v, MOVE))
+    if (decisions_is_large(x->base, x->g, v) && plan_allows(x->plan, x->g, v, MOVE)) {
         u->n_movable += x->group * n_bytes;
+        u->largest = MAX(u->largest, n_bytes);
+    }
     u->may_drop &= plan_may_drop(x->plan, x->g, v);
     u->drop_by_default |= x->configured->treat[v] == RECOMPUTE;
 }

@@ -23,6 +23,7 @@ struct unit {
     int index;         /* among the forward nodes of its place */
     int64_t n_bytes;   /* of its outputs */
     int64_t n_movable; /* of those that may go to the host */
+    int64_t largest;   /* of these: bytes of one */
     double seconds;
     uint32_t reads;       /* units of its place that it reads */
     bool wanted;          /* the backward pass reads it */

@@ -146,12 +146,15 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
 }
 
 /* What it took too much is taken from what saved sets may have, and what it left is given to them;
- * where that made no difference before, it is the ring's. */
-static void correct(struct candidate *c, int64_t slack, int64_t before)
+ * where that made no difference before, it is the ring's. Tensors are in a ring as a whole: where
+ * taking so much from it made no difference either, it is half. */
+static void correct(struct candidate *c, int64_t slack, int64_t before, bool was_ring)
 {
     bool is_short = slack < 0 && before < 0 && slack < before / 2;
     bool is_idle = slack > 0 && before > 0 && slack > before / 2;
-    if (is_short && c->ring_bytes > 0)
+    if (is_short && was_ring)
+        c->ring_bytes /= 2;
+    else if (is_short && c->ring_bytes > 0)
         c->ring_bytes = MAX(c->ring_bytes + slack, (int64_t)0);
     else if (is_idle && c->ring_bytes > 0)
         c->ring_bytes += slack / 2;
@@ -162,14 +165,16 @@ static void correct(struct candidate *c, int64_t slack, int64_t before)
 enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds)
 {
     int64_t room = s->space.room[TIER_DEVICE], slack = 0, margin = room / 512;
+    bool was_ring = false; /* what was corrected last */
     *seconds = HUGE_VAL;
     for (int i = 0; i < N_CORRECTIONS && s->n_emitted < s->most_emitted; i++) {
-        int64_t before = slack;
+        int64_t before = slack, ring_bytes = c->ring_bytes;
         if (!space_expand(&s->space, c))
             return OK;
         if (search_is_new(s, c)) {
             TRY(search_try(s, c, seconds, &slack));
-            correct(c, slack, before);
+            correct(c, slack, before, was_ring);
+            was_ring = c->ring_bytes != ring_bytes;
         } else if (slack >= 0) {
             return OK;
         } else { /* the next smaller choice is further away than what was over */

@@ -234,7 +234,8 @@ static void what_does_not_fit_is_3_and_says_what_would(void **state)
                  ARGS("generate", config, SHALLOW, "device_memory=10KiB"));
     assert_false(file_exists(in_scratch("out")));
     struct process p;
-    PROCESS_RUN(&p, &scratch, "plan", config, "per_device_train_batch_size=8", "--json");
+    PROCESS_RUN(&p, &scratch, "plan", config, "per_device_train_batch_size=8",
+                "gradient_checkpointing=false", "--json");
     json_t *j = expect_json(&p);
     char budget[64];
     (void)snprintf(budget, sizeof(budget), "device_memory=%lld",

@@ -141,7 +141,7 @@ static void a_budget_that_is_met_to_the_byte_fits(void **state)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         struct opened x;
         char setting[64];
-        plan(&x, &commands[i], &device, NULL);
+        plan_held(&x, &commands[i], "seed=1");
         int64_t needs = x.engine.forecast.budget.needs[TIER_DEVICE];
         drop(&x);
         assert_true(needs > 0);

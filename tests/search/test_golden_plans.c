@@ -72,6 +72,7 @@ double __wrap_thread_s(void)
 #define CNN   "configs/cnn.yaml"
 #define WIDE  "configs/wide_autoencoder.yaml"
 #define SPLIT "configs/branches.yaml"
+#define THREE "configs/tasks.yml"
 
 #define TIED   GPT2, "bf16=true host_memory=8GiB "
 #define UNTIED LLAMA, "bf16=true max_seq_length=1024 host_memory=16GiB "
@@ -176,6 +177,11 @@ static const struct plan_case networks[] = {
     {"convolutions", "rtx3060", CNN, "device_memory=340MiB host_memory=2GiB", PLAN_TRAINING},
     {"branches", "rtx3060", SPLIT,
      "device_memory=343MiB host_memory=2GiB model.inputs.image.shape.0=96", PLAN_TRAINING},
+    {"three branches, roomy", "h200", THREE, "device_memory=40GiB host_memory=8GiB", PLAN_TRAINING},
+    {"three branches, some kept", "h200", THREE, "device_memory=20GiB host_memory=8GiB",
+     PLAN_TRAINING},
+    {"three branches, disk and little host memory", "h200", THREE,
+     DISK "device_memory=10GiB host_memory=3GiB", PLAN_TRAINING},
     {"wide, rows", "h200", WIDE, NARROW "device_memory=390MiB host_memory=2GiB", PLAN_TRAINING},
     {"wide, slices", "h200", WIDE,
      "model.width_divisor=16 device_memory=3GiB host_memory=8GiB per_device_train_batch_size=5",
