@@ -285,6 +285,36 @@ static void a_profile_goes_where_it_is_told(void **state)
     process_release(&p);
 }
 
+static void outputs_that_cannot_be_written_are_told_before_the_first_step(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--html", "--profile"};
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        struct process p;
+        char option[SCRATCH_PATH + 32];
+        (void)snprintf(option, sizeof(option), "%s=%s", options[i], in_scratch("none/page"));
+        PROCESS_RUN(&p, &scratch, "train", config, "max_steps=6", option);
+        expect_exit(&p, 1);
+        expect_stderr(&p, "cannot open for writing");
+        assert_null(strstr(p.err, "step 1/6"));
+        process_release(&p);
+    }
+}
+
+static void counts_of_steps_begin_at_one(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--fast-dev-run=0", "--fast-dev-run=-1",
+                                          "--profile-steps=0"};
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        struct process p;
+        PROCESS_RUN(&p, &scratch, "train", config, "--profile", options[i]);
+        expect_exit(&p, 2);
+        expect_stderr(&p, "it must be at least 1");
+        process_release(&p);
+    }
+}
+
 static void train_measures_what_was_predicted(void **state)
 {
     (void)state;
@@ -699,6 +729,8 @@ int main(void)
         TEST(plan_prints_its_graph_and_program),
         TEST(a_budget_that_holds_is_reported),
         TEST(train_measures_what_was_predicted),
+        TEST(outputs_that_cannot_be_written_are_told_before_the_first_step),
+        TEST(counts_of_steps_begin_at_one),
         TEST(a_profile_goes_where_it_is_told),
         TEST(the_saved_config_gives_the_same_run),
         TEST(quiet_prints_nothing_and_no_color_no_escapes),
