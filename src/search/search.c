@@ -6,8 +6,7 @@
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* What the arenas may take: the budgets less what the process holds beside them. */
-static void read_room(const struct forecast *f, int64_t room[TIER_COUNT])
+void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT])
 {
     const struct budget *b = &f->budget;
     int64_t arenas[TIER_COUNT] = {f->arena_bytes, f->host_bytes, f->disk_bytes};
@@ -51,7 +50,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     const struct decisions configured = *d;
     int64_t room[TIER_COUNT];
-    read_room(f, room);
+    search_read_room(f, room);
     s->recorded_bytes = f->recorded_bytes;
     *found = false;
     for (int small = 1; small >= 0 && stage && !*found && !s->gave_up; small--) {
@@ -199,7 +198,7 @@ static enum status leaves_room(struct search *s, const struct forecast *f,
 {
     struct decisions away = *d;
     int64_t room[TIER_COUNT];
-    read_room(f, room);
+    search_read_room(f, room);
     for (int e = 0; e < EXTENT_COUNT; e++) {
         if (d->disk[e] > 0)
             away.n[e] = EXTENT_WHOLE;
@@ -322,7 +321,10 @@ static enum status plan_against(const struct group_search *x, double below, stru
         return OK;
     *d = configured;
     f = (struct forecast){0};
-    TRY(search_least(w, limits, bounds, d));
+    if (below < HUGE_VAL)
+        TRY(search_least(w, limits, bounds, d)); /* it has to be fast, too */
+    else
+        TRY(search_smallest(w, limits, bounds, d));
     forecast_memory(&f, w, limits);
     *found = f.fits;
     return OK;
