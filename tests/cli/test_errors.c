@@ -252,7 +252,7 @@ static void what_does_not_fit_is_3_and_says_what_would(void **state)
                 "offload_optimizer=false", "offload_param=false", "--json");
     expect_exit(&p, 3);
     expect_stderr(&p, "it fits with");
-    expect_stderr(&p, "  gradient_checkpointing=auto activation_offloading=auto");
+    expect_stderr(&p, "\n  gradient_checkpointing=auto activation_offloading=auto");
     j = expect_json(&p);
     assert_false(json_bool_at(j, "fits"));
     assert_string_equal(json_text_at(j, "binding"), "device");

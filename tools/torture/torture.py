@@ -46,7 +46,7 @@ device: cpu
 device_memory: 256MiB
 host_memory: 256MiB
 """
-# Weights, states and saved activations are in files of a folder while it trains.
+#Weights, states and saved activations are in files of a folder while it trains.
 DISK = ["offload_folder={disk}", "offload_optimizer=disk", "offload_param=disk",
         "activation_offloading=disk"]
 
@@ -59,7 +59,7 @@ class Result:
     def errors(self):
         """Lines of errors; what is indented below one belongs to it."""
         return [line for line in self.err.splitlines()
-                if line.startswith("error: ") and not line.startswith("error:   ")]
+                if line.startswith("error: ")]
 
     def shown(self):
         """The command line that shows it again."""
