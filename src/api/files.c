@@ -92,10 +92,15 @@ static enum status parse_dtype(const char *text, enum dtype *dtype)
 
 static enum status parse_recipe(const char *text, enum gguf_recipe *recipe)
 {
-    return gguf_recipe_parse(text, recipe)
-               ? OK
-               : FAIL(ERR_USAGE, "dtype '%s': of GGUF there are f32, bf16, f16, q8_0, q4_0, q4_k_m",
-                      text);
+    if (gguf_recipe_parse(text, recipe))
+        return OK;
+    struct str names = {0};
+    for (int i = 0; i < GGUF_RECIPE_COUNT; i++)
+        str_addf(&names, "%s%s", i ? ", " : "", gguf_recipe_name((enum gguf_recipe)i));
+    enum status status =
+        FAIL(ERR_USAGE, "dtype '%s': of GGUF there are %s", text, str_text(&names));
+    str_release(&names);
+    return status;
 }
 
 static enum status parse_format(const struct snug_export_options *o, bool *is_gguf)

@@ -36,9 +36,9 @@ struct search_report {
  * nothing more, what it leaves out: "not: gradients of 2 of 12 blocks on the host". */
 void finding_add_difference(const struct finding *f, const struct finding *from, struct str *out);
 
-/* *d: what is configured; then what was chosen, or where nothing fits what search_smallest gives. The
- * workload's plans and programs are those of *d, and what *d points to lives as long as it. Kernels
- * not measured so far are predicted by rates (times NULL: all). report NULL: not wanted. */
+/* *d: what is configured; then what was chosen, or where nothing fits what search_smallest gives.
+ * The workload's plans and programs are those of *d, and what *d points to lives as long as it.
+ * Kernels not measured so far are predicted by rates (times NULL: all). report NULL: not wanted. */
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report) MUST_CHECK;

@@ -575,6 +575,11 @@ static void an_export_is_a_model_folder(void **state)
 {
     (void)state;
     struct process p;
+    PROCESS_RUN(&p, &scratch, "export", config, "-c", "none", "-o", in_scratch("a.gguf"), "--dtype",
+                "q9");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "q4_k_m, tq2_0");
+    process_release(&p);
     PROCESS_RUN(&p, &scratch, "train", config, "-q");
     expect_exit(&p, 0);
     process_release(&p);

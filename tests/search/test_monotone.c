@@ -130,7 +130,7 @@ static void what_is_said_to_be_needed_is(void **state)
                                                  .seq_len = 256,
                                                  .n_micro = 1,
                                                  .max_grad_norm = 1,
-                                                 
+
                                                  .device = &device});
     struct workload *w = &t.engine.work;
     const int64_t coarse = find_least(w);
