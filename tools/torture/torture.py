@@ -46,7 +46,7 @@ device: cpu
 device_memory: 256MiB
 host_memory: 256MiB
 """
-#Weights, states and saved activations are in files of a folder while it trains.
+# Weights, states and saved activations are in files of a folder while it trains.
 DISK = ["offload_folder={disk}", "offload_optimizer=disk", "offload_param=disk",
         "activation_offloading=disk"]
 
