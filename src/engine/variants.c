@@ -229,7 +229,8 @@ static enum status plan_trial(struct trials *t, const struct variant *v, bool al
     const struct decisions configured = s.decisions;
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(f, &t->trial.work, &s.limits);
-    if (!is_near(f, t->tier) || !search_is_quick(&t->trial.work))
+    /* What a closer look makes of all of the host it may not find again in as much as it took. */
+    if (all_of_host || !is_near(f, t->tier) || !search_is_quick(&t->trial.work))
         return OK;
     s.decisions = configured;
     *f = (struct forecast){0};
