@@ -24,7 +24,8 @@ static const struct option options[] = {
     {"seed", 0, OPTION_INT, AT(seed), "N", "the same seed gives the same answers; default 0"},
     {"stop", 0, OPTION_TEXT, AT(stop_text), "TEXT", "end answers before this text too"},
     {"checkpoint", 'c', OPTION_TEXT, AT(checkpoint), "PATH",
-     "weights: a folder, `last`, or `none` for the model as configured; default: the newest "
+     "weights: a folder, `last`, `best`, or `none` for the model as configured; default: the "
+     "newest "
      "checkpoint in output_dir if there is one"},
 };
 

@@ -518,6 +518,10 @@ static void eval_uses_the_newest_checkpoint_or_the_one_named(void **state)
     json_t *middle = expect_json(&p);
     assert_string_equal(json_text_at(middle, "weights"), in_scratch("out/checkpoint-15"));
     process_release(&p);
+    PROCESS_RUN(&p, &scratch, "eval", config, "val_set_size=8", "-c", "best");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "no evaluation says which checkpoint is the best");
+    process_release(&p);
     json_decref(fresh);
     json_decref(trained);
     json_decref(none);
