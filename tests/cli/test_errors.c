@@ -141,6 +141,10 @@ static void missing_files_are_named(void **state)
     expect_exit(&p, 2);
     expect_stderr(&p, "no/such/model");
     process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "datasets=README.md", "tokenizer=no/such.json");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "no/such.json");
+    process_release(&p);
 }
 
 static void data_that_is_missing_is_5_for_every_command(void **state)
