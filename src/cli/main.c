@@ -190,6 +190,7 @@ int main(int argc, char **argv)
         .stop = signals_stop(),
         .args = {.max_new_tokens = NOT_GIVEN, .temperature = 0.8, .top_p = 1.0, .n_samples = 3}};
     hold_standard_files();
+    log_set_level(LOG_INFO);
     pool_init(&cli.args.pool);
     signals_owe_json(wants_json(argc, argv));
     catch_signals();
