@@ -33,6 +33,13 @@ static enum status write_tokens(const struct source_options *from, const char *p
     return token_writer_commit(w);
 }
 
+static enum status require_text(const struct model *m)
+{
+    if (m->samples.n_fields > 0)
+        return FAIL(ERR_USAGE, "the samples of this network are tensors: it reads no tokens");
+    return OK;
+}
+
 enum snug_status snug_tokenize(const struct snug_config *config,
                                const struct snug_settings *settings, const char *const *inputs,
                                size_t n_inputs, const char *out_path, struct snug_tokenized *out)
@@ -46,6 +53,7 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     struct device_room room;
     room_of_host(&room);
     TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(require_text(model), out);
     TRY_GOTO(language_open_tokenizer(cfg, model, folder, &tokenizer), out);
     out->vocab_size = model->language.vocab_size;
     struct source_options o = {

@@ -560,6 +560,11 @@ static void tokenized_text_can_be_trained_on(void **state)
     struct process p;
     scratch_write_text(&scratch, "a.txt", "the quick brown fox jumps over the lazy dog. ");
     scratch_write_text(&scratch, "b.jsonl", "{\"text\": \"pack my box with five dozen jugs\"}\n");
+    PROCESS_RUN(&p, &scratch, "tokenize", "configs/mlp.yaml", in_scratch("a.txt"), "-o",
+                in_scratch("t.bin"));
+    expect_exit(&p, 2);
+    expect_stderr(&p, "it reads no tokens");
+    process_release(&p);
     PROCESS_RUN(&p, &scratch, "tokenize", config, in_scratch("a.txt"), in_scratch("b.jsonl"), "-o",
                 in_scratch("t.bin"), "--json");
     expect_exit(&p, 0);
