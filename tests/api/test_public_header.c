@@ -232,14 +232,15 @@ static void a_request_without_a_prompt_begins_at_the_beginning(void **state)
     struct snug_generator *g;
     struct snug_generation out;
     const struct snug_generate_request request = {.max_new_tokens = 3, .top_p = 1};
-    const char *const overrides[] = {"model={model_type: gpt2, vocab_size: 257, n_embd: 16, "
-                                     "n_layer: 1, n_head: 2, n_positions: 64}",
-                                     "tokenizer=bytes", "max_seq_length=16", "num_threads=1"};
+    static const char model[] = "model={model_type: gpt2, vocab_size: 257, n_embd: 16, n_layer: 1, "
+                                "n_head: 2, n_positions: 64}";
+    const char *const overrides[] = {model, "tokenizer=bytes", "max_seq_length=16",
+                                     "num_threads=1"};
     char *text;
-    if (snug_config_load(&config, NULL, overrides, sizeof(overrides) / sizeof(overrides[0])) !=
-            SNUG_OK ||
-        snug_generator_open(&g, config, NULL, "none", &request) != SNUG_OK)
-        fail_msg("%s", snug_error_message());
+    assert_int_equal(
+        snug_config_load(&config, NULL, overrides, sizeof(overrides) / sizeof(overrides[0])),
+        SNUG_OK);
+    assert_int_equal(snug_generator_open(&g, config, NULL, "none", &request), SNUG_OK);
     assert_int_equal(snug_generate(g, NULL, NULL, NULL, &out), SNUG_OK);
     assert_int_equal(snug_generation_json(&request, &out, &text), SNUG_OK);
     assert_non_null(strstr(text, "\"prompt\": \"\""));
