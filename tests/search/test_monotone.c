@@ -115,39 +115,6 @@ static const char llama[] =
     "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
     "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
     "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
-/* What a refusal names, whatever was asked for: it fits when it is given, so does all that is more,
- * and a search in much less of it finds nothing. */
-static void what_is_said_to_be_needed_is(void **state)
-{
-    (void)state;
-    enum { N_REFUSED = 4, N_MORE = 8, MUCH = 8 };
-    struct training t;
-    struct device device;
-    expect_ok(device_open_cpu(&device, 1));
-    paper_device_make(&device);
-    training_init(&t, &(struct training_options){.config = llama,
-                                                 .batch = 8,
-                                                 .seq_len = 256,
-                                                 .n_micro = 1,
-                                                 .max_grad_norm = 1,
-
-                                                 .device = &device});
-    struct workload *w = &t.engine.work;
-    const int64_t coarse = find_least(w);
-    assert_true(plan(w, 1) == HUGE_VAL);
-    const int64_t said = needs(w);
-    assert_true(said <= coarse);
-    for (int i = 1; i <= N_REFUSED; i++) {
-        assert_true(plan(w, (said - said / MUCH) * i / N_REFUSED) == HUGE_VAL);
-        assert_int_equal(needs(w), said);
-    }
-    for (int i = 0; i < N_MORE; i += EVERY)
-        assert_true(isfinite(plan(w, said + (coarse - said) * i / N_MORE)));
-    print_message("%lld bytes, and %lld by whole extents\n", (long long)said, (long long)coarse);
-    training_release(&t);
-    device_close(&device);
-}
-
 static void just_above_the_least_budget_more_memory_is_never_slower(void **state)
 {
     (void)state;
@@ -163,7 +130,6 @@ static void nor_is_it_up_to_where_everything_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_said_to_be_needed_is),
         cmocka_unit_test(just_above_the_least_budget_more_memory_is_never_slower),
         cmocka_unit_test(nor_is_it_up_to_where_everything_fits),
     };
