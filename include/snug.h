@@ -10,8 +10,8 @@
  *     snug_config_free(config);
  *
  * Every function that can fail returns enum snug_status; snug_error_message() then says what was
- * wrong, where, and what would help. Nothing here prints, except that train and generate write to
- * stderr when they are asked to (options.terminal). Handles are opaque; a handle is used by one
+ * wrong, where, and what would help. Nothing here prints, except that snug_run_train writes
+ * to stderr when it is asked to (options.terminal). Handles are opaque; a handle is used by one
  * thread at a time; different handles may be used by different threads. The library reads no
  * environment variables (OpenBLAS reads its own): what the program knows from its environment it
  * passes in struct snug_settings.
@@ -437,7 +437,7 @@ enum snug_status snug_checkpoint_verify(const char *path) SNUG_MUST_CHECK;
 struct snug_generator;
 
 struct snug_generate_request {
-    const char *prompt; /* "": begin from the model's first token */
+    const char *prompt; /* "" or NULL: begin from the model's first token */
     int64_t max_new_tokens;
     double temperature; /* 0: always the likeliest token */
     int64_t top_k;      /* 0: all tokens */

@@ -68,11 +68,11 @@ static enum status count_lengths(struct snug_data *d)
         TRY(find(d, i, &s, &first, &n));
         m->shortest = i ? MIN(m->shortest, n) : n;
         m->longest = MAX(m->longest, n);
-        m->bins[MIN((MAX(n, (int64_t)1) - 1) / m->bin_tokens, (int64_t)SNUG_DATA_BINS - 1)]++;
-        if (!d->sources.has_examples) { /* all are of one length */
-            m->bins[SNUG_DATA_BINS - 1] = m->n_samples;
+        bool alike = !d->sources.has_examples; /* all are of one length */
+        m->bins[MIN((MAX(n, (int64_t)1) - 1) / m->bin_tokens, (int64_t)SNUG_DATA_BINS - 1)] +=
+            alike ? m->n_samples : 1;
+        if (alike)
             return OK;
-        }
     }
     return OK;
 }

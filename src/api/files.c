@@ -33,6 +33,13 @@ static enum status write_tokens(const struct source_options *from, const char *p
     return token_writer_commit(w);
 }
 
+static enum status require_text(const struct model *m)
+{
+    if (m->samples.n_fields > 0)
+        return FAIL(ERR_USAGE, "the samples of this network are tensors: it reads no tokens");
+    return OK;
+}
+
 enum snug_status snug_tokenize(const struct snug_config *config,
                                const struct snug_settings *settings, const char *const *inputs,
                                size_t n_inputs, const char *out_path, struct snug_tokenized *out)
@@ -46,6 +53,7 @@ enum snug_status snug_tokenize(const struct snug_config *config,
     struct device_room room;
     room_of_host(&room);
     TRY_GOTO(open_model(cfg, settings_or_none(settings).hub_folder, &model, &folder), out);
+    TRY_GOTO(require_text(model), out);
     TRY_GOTO(language_open_tokenizer(cfg, model, folder, &tokenizer), out);
     out->vocab_size = model->language.vocab_size;
     struct source_options o = {
@@ -92,10 +100,15 @@ static enum status parse_dtype(const char *text, enum dtype *dtype)
 
 static enum status parse_recipe(const char *text, enum gguf_recipe *recipe)
 {
-    return gguf_recipe_parse(text, recipe)
-               ? OK
-               : FAIL(ERR_USAGE, "dtype '%s': of GGUF there are f32, bf16, f16, q8_0, q4_0, q4_k_m",
-                      text);
+    if (gguf_recipe_parse(text, recipe))
+        return OK;
+    struct str names = {0};
+    for (int i = 0; i < GGUF_RECIPE_COUNT; i++)
+        str_addf(&names, "%s%s", i ? ", " : "", gguf_recipe_name((enum gguf_recipe)i));
+    enum status status =
+        FAIL(ERR_USAGE, "dtype '%s': of GGUF there are %s", text, str_text(&names));
+    str_release(&names);
+    return status;
 }
 
 static enum status parse_format(const struct snug_export_options *o, bool *is_gguf)

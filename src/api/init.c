@@ -7,6 +7,8 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
+#include "config/config.h"
 #include "device/card/card.h"
 
 /* The texts of configs/; of cmake/Texts.cmake. */
@@ -177,6 +179,16 @@ static void set(struct str *text, const char *key, const char *value, const char
     str_release(&block);
 }
 
+/* A value that somebody gave. */
+static void set_text(struct str *text, const char *key, const char *value, const char *why)
+{
+    struct str quoted = {0};
+    config_add_text(&quoted, value);
+    set(text, key, str_text(&quoted), why);
+    text->failed |= quoted.failed;
+    str_release(&quoted);
+}
+
 /* The comment at the head of an example is about the example. */
 static const char *body(const unsigned char *text)
 {
@@ -239,9 +251,27 @@ static const char *model_for(const struct answers *a)
                                          : "llama-1b";
 }
 
+/* What is given is written into a file of lines. */
+static enum status check_names(const struct snug_init *in)
+{
+    const char *const names[] = {in->model, in->data, in->output_dir};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        bool plain = !names[i] || utf8_prefix(names[i], strlen(names[i])) == strlen(names[i]);
+        for (const char *c = names[i]; c && *c; c++)
+            plain &= !iscntrl((unsigned char)*c);
+        if (!plain)
+            return FAIL(ERR_USAGE,
+                        "'%s': a config holds no names with line breaks, other control "
+                        "characters or bytes that are no UTF-8; give it another name",
+                        names[i]);
+    }
+    return OK;
+}
+
 static enum status take(struct answers *a, const struct snug_init *in)
 {
     bool known = in->goal == NULL;
+    TRY(check_names(in));
     *a = (struct answers){.data = in->data,
                           .model = in->model,
                           .goal = in->goal ? in->goal : "pretrain",
@@ -288,7 +318,9 @@ static void add_model(const struct answers *a, struct str *text)
     if (!a->is_folder || (p && p->text))
         return;
     struct str block = {0};
-    str_addf(&block, "model_name_or_path: %s  # its weights, tokenizer and shape\n", a->model);
+    str_add(&block, "model_name_or_path: ");
+    config_add_text(&block, a->model);
+    str_add(&block, "  # its weights, tokenizer and shape\n");
     replace(text, "model", str_text(&block));
     text->failed |= block.failed;
     str_release(&block);
@@ -299,10 +331,9 @@ static void add_data(const struct answers *a, struct str *text)
     struct str block = {0};
     const char *end;
     if (a->data) {
-        str_addf(
-            &block,
-            "datasets:\n  - path: %s\n    type: auto          # by extension and first bytes\n",
-            a->data);
+        str_add(&block, "datasets:\n  - path: ");
+        config_add_text(&block, a->data);
+        str_add(&block, "\n    type: auto          # by extension and first bytes\n");
         replace(text, "datasets", str_text(&block));
         text->failed |= block.failed;
         str_release(&block);
@@ -400,7 +431,8 @@ enum snug_status snug_init_config(const struct snug_init *in, char **text)
         add_card(&a, &s);
         for (int i = 0; a.preset && i < MOST_LINES && a.preset->lines[i].key; i++)
             set(&s, a.preset->lines[i].key, a.preset->lines[i].value, a.preset->lines[i].why);
-        set(&s, "output_dir", a.output_dir, "checkpoints, metrics.jsonl, what snug monitor reads");
+        set_text(&s, "output_dir", a.output_dir,
+                 "checkpoints, metrics.jsonl, what snug monitor reads");
         add_head(&a, in, &out);
         str_add(&out, str_text(&s));
         status = str_status(&s);

@@ -231,7 +231,7 @@ enum snug_status snug_generation_json(const struct snug_generate_request *reques
             tokens = NULL;
         }
     }
-    json_t *prompt = json_string(request->prompt);
+    json_t *prompt = json_string(request->prompt ? request->prompt : "");
     json_t *root = json_pack(
         "{s:o, s:s, s:o, s:I, s:I, s:b, s:f, s:f, s:f, s:{s:I, s:I}, s:{s:I, s:I, s:I}, s:s?}",
         "prompt", prompt ? prompt : json_null(), "text", g->text, "tokens", tokens, "prompt_tokens",

@@ -3,6 +3,7 @@
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/host_memory.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "engine/weights_origin.h"
 #include "io/checkpoint.h"
@@ -199,11 +200,15 @@ enum snug_status snug_run_train(struct snug_run *run, const struct snug_train_op
 {
     struct watchers w = {.metrics.file.file.fd = -1, .tensorboard.file.file.fd = -1};
     struct run_start start = {0};
+    const enum log_level level = log_get_level();
     enum status status;
     if (!run->session.options.train || run->session.engine.executor)
         return public_status(FAIL(ERR_USAGE, "this run was not opened for training, or has been "
                                              "used already"));
+    if (options->terminal && level == LOG_QUIET)
+        log_set_level(LOG_INFO); /* of a program that has said nothing else */
     status = train(run, options, &start, &w);
+    log_set_level(level);
     publisher_end(&w.publisher, status);
     /* A run that failed keeps its own message, whatever becomes of the last line. */
     enum status ended = status == OK ? observe_metrics_end(&w.metrics, &run->trained, status) : OK;

@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static enum log_level threshold = LOG_INFO;
-static int colour = -1;    /* -1: not decided yet */
+static enum log_level threshold = LOG_QUIET; /* a library does not print: its program says */
+static int colour = -1;                      /* -1: not decided yet */
 static int progress_shown; /* guarded by the lock of stderr: other threads than the one that trains
                               log too */
 

@@ -1,4 +1,5 @@
-/* log.h: what people read, on stderr. Machine output (--json) goes to stdout and never here. */
+/* log.h: what people read, on stderr. Machine output (--json) goes to stdout and never here.
+ * Nothing is written until a program says how much is wanted. */
 #ifndef SNUG_BASE_LOG_H
 #define SNUG_BASE_LOG_H
 

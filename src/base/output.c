@@ -97,6 +97,19 @@ out:
     return status;
 }
 
+enum status output_check(const char *path)
+{
+    struct output o = {.file.fd = -1};
+    enum place place;
+    enum status status = name_parts(&o, path, &place);
+    output_abandon(&o);
+    if (status != OK || place == PLACE_STREAM)
+        return status;
+    TRY(output_open(&o, path));
+    output_abandon(&o);
+    return OK;
+}
+
 enum status output_commit(struct output *o)
 {
     if (!o->temporary)

@@ -29,6 +29,10 @@ struct output {
     char *temporary; /* NULL: written where it is */
 };
 
+/* Could a file be written under that name now? For what is written at the end of long work; leaves
+ * no trace. Devices and pipes are taken at their word: to open one is to begin. */
+enum status output_check(const char *path) MUST_CHECK;
+
 /* On failure there is nothing to commit or abandon. */
 enum status output_open(struct output *o, const char *path) MUST_CHECK;
 /* What was written becomes the file. */

@@ -37,7 +37,14 @@ struct args {
 
 /* An OPTIONAL is a flag that may carry a text: --name, --name=TEXT, or --name TEXT where TEXT can
  * be nothing else. */
-enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_INT, OPTION_FLOAT, OPTION_OPTIONAL };
+enum option_kind {
+    OPTION_FLAG,
+    OPTION_TEXT,
+    OPTION_INT,
+    OPTION_POSITIVE, /* a whole number from 1 on; left out it is 0 */
+    OPTION_FLOAT,
+    OPTION_OPTIONAL
+};
 
 struct option {
     const char *name; /* "max-new-tokens" */

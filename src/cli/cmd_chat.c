@@ -14,7 +14,7 @@ static const struct option options[] = {
     {"system", 's', OPTION_TEXT, AT(system), "TEXT", "the system message"},
     {"max-new-tokens", 'n', OPTION_INT, AT(max_new_tokens), "N",
      "at most this many in an answer; default 512"},
-    {"context", 0, OPTION_INT, AT(context), "N",
+    {"context", 0, OPTION_POSITIVE, AT(context), "N",
      "tokens that a conversation may have; default 4096, or what the model has positions for"},
     {"temperature", 't', OPTION_FLOAT, AT(temperature), "X",
      "below 1 likelier tokens gain; 0: always the likeliest; default 0.8"},
@@ -24,7 +24,8 @@ static const struct option options[] = {
     {"seed", 0, OPTION_INT, AT(seed), "N", "the same seed gives the same answers; default 0"},
     {"stop", 0, OPTION_TEXT, AT(stop_text), "TEXT", "end answers before this text too"},
     {"checkpoint", 'c', OPTION_TEXT, AT(checkpoint), "PATH",
-     "weights: a folder, `last`, or `none` for the model as configured; default: the newest "
+     "weights: a folder, `last`, `best`, or `none` for the model as configured; default: the "
+     "newest "
      "checkpoint in output_dir if there is one"},
 };
 
@@ -135,8 +136,6 @@ static enum snug_status run(struct cli *cli)
         return status;
     if (a->json && !prompt)
         return usage_error("--json is about one answer: give --prompt TEXT");
-    if (a->context < 0)
-        return usage_error("--context is %lld; it must be at least 1", (long long)a->context);
     a->context = a->context ? a->context : DEFAULT_CONTEXT;
     const struct snug_generate_request request = {
         .prompt = prompt,

@@ -5,7 +5,8 @@
 
 static const struct option options[] = {
     {"checkpoint", 'c', OPTION_TEXT, offsetof(struct args, checkpoint), "PATH",
-     "weights to evaluate: a folder, `last`, or `none` for the model as configured; default: the "
+     "weights to evaluate: a folder, `last`, `best`, or `none` for the model as configured; "
+     "default: the "
      "newest checkpoint in output_dir if there is one"},
 };
 

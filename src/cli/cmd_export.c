@@ -6,7 +6,8 @@ static const struct option options[] = {
     {"output", 'o', OPTION_TEXT, offsetof(struct args, output), "PATH",
      "folder to make, or file: one whose name ends in .gguf; needed"},
     {"checkpoint", 'c', OPTION_TEXT, offsetof(struct args, checkpoint), "PATH",
-     "weights: a folder, `last`, or `none` for the model as configured; default: the newest "
+     "weights: a folder, `last`, `best`, or `none` for the model as configured; default: the "
+     "newest "
      "checkpoint in output_dir if there is one"},
     {"dtype", 0, OPTION_TEXT, offsetof(struct args, dtype), "TYPE",
      "of the weights in the file: f32, bf16 or f16, of GGUF also q8_0, q4_0, q4_k_m or tq2_0; "

@@ -18,7 +18,8 @@ static const struct option options[] = {
      "choose among the likeliest that make up probability P; default 1: all"},
     {"seed", 0, OPTION_INT, AT(seed), "N", "the same seed gives the same text; default 0"},
     {"checkpoint", 'c', OPTION_TEXT, AT(checkpoint), "PATH",
-     "weights: a folder, `last`, or `none` for the model as configured; default: the newest "
+     "weights: a folder, `last`, `best`, or `none` for the model as configured; default: the "
+     "newest "
      "checkpoint in output_dir if there is one"},
     {"no-echo", 0, OPTION_FLAG, AT(no_echo), NULL, "print the new text only, not the prompt"},
 };

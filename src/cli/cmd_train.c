@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/cli.h"
 
 enum { DEFAULT_TIMED_STEPS = 3 }; /* of --profile and --html */
@@ -12,7 +13,7 @@ static const struct option options[] = {
      "go on from the newest complete checkpoint in output_dir (resume_from_checkpoint=last)"},
     {"dry-run", 0, OPTION_FLAG, offsetof(struct args, dry_run), NULL,
      "plan only, as snug plan does: exit status 0 when it fits, 3 when not"},
-    {"fast-dev-run", 0, OPTION_INT, offsetof(struct args, fast_dev_run), "N",
+    {"fast-dev-run", 0, OPTION_POSITIVE, offsetof(struct args, fast_dev_run), "N",
      "a rehearsal: N steps, an evaluation if there is data for one, a checkpoint that is read "
      "back; in output_dir/fast-dev-run"},
     {"profile", 0, OPTION_OPTIONAL, offsetof(struct args, profile), "FILE",
@@ -23,7 +24,7 @@ static const struct option options[] = {
      "beside what was predicted"},
     {"serve", 0, OPTION_OPTIONAL, offsetof(struct args, serve), "[HOST:]PORT",
      "show the run in a browser while it trains, at 127.0.0.1:7007 unless said otherwise"},
-    {"profile-steps", 0, OPTION_INT, offsetof(struct args, profile_steps), "N",
+    {"profile-steps", 0, OPTION_POSITIVE, offsetof(struct args, profile_steps), "N",
      "how many steps a profile times, from the fourth on (3)"},
 };
 
@@ -63,14 +64,24 @@ static enum snug_status shorten(struct cli *cli)
     return status;
 }
 
+/* What is written after steps is not found out to be impossible after them. */
+static enum snug_status check_outputs(const struct args *a)
+{
+    const char *const paths[] = {a->html, a->profile && *a->profile ? a->profile : NULL};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        if (paths[i] && output_check(paths[i]) != OK)
+            return SNUG_ERR_IO;
+    }
+    return SNUG_OK;
+}
+
 static enum snug_status prepare(struct cli *cli, struct snug_config **config)
 {
     const struct args *a = &cli->args;
-    enum snug_status status = SNUG_OK;
-    if (a->fast_dev_run < 0 || (a->fast_dev_run > 0 && a->resume))
-        return usage_error(a->resume ? "--fast-dev-run starts fresh: leave --resume out"
-                                     : "--fast-dev-run must be at least 1");
-    if (a->resume)
+    if (a->fast_dev_run > 0 && a->resume)
+        return usage_error("--fast-dev-run starts fresh: leave --resume out");
+    enum snug_status status = check_outputs(a);
+    if (a->resume && status == SNUG_OK)
         status = add(&cli->args, "resume_from_checkpoint", "last");
     if (a->fast_dev_run > 0 && status == SNUG_OK)
         status = shorten(cli);
@@ -96,10 +107,8 @@ static enum snug_status profile_path(struct cli *cli, const struct snug_config *
 {
     struct args *a = &cli->args;
     *path = a->profile;
-    bool timed = a->profile || a->html;
-    if (a->profile_steps < 0 || (a->profile_steps > 0 && !timed))
-        return usage_error(timed ? "--profile-steps must be at least 1"
-                                 : "--profile-steps is for --profile or --html; neither is there");
+    if (a->profile_steps > 0 && !a->profile && !a->html)
+        return usage_error("--profile-steps is for --profile or --html; neither is there");
     if (!a->profile || *a->profile)
         return SNUG_OK;
     *path = pool_printf(&a->pool, "%s/profile.json", snug_config_output_dir(config));

@@ -22,7 +22,7 @@ void print_overview(void)
         "  snug train configs/demo.yaml\n\n"
         "exit status: 0 done, 1 failure, 2 bad usage or config, 3 does not fit the memory given,\n"
         "4 the device ran out of memory all the same (a bug), 5 bad data or checkpoint,\n"
-        "130/143 interrupted after saving.\n");
+        "129/130/143 interrupted after saving.\n");
 }
 
 /* The help of an option beside its name; long texts go on under themselves. */

@@ -115,6 +115,16 @@ static void apply_common(const struct args *args)
         log_set_level(LOG_DEBUG);
 }
 
+/* Several mistakes are a line each; lines that are indented belong to the one above, and stay as
+ * they are: settings that can be pasted. */
+static const char *end_of_mistake(const char *line)
+{
+    const char *end = line + strcspn(line, "\n");
+    while (end[0] == '\n' && end[1] == ' ')
+        end += 1 + strcspn(end + 1, "\n");
+    return end;
+}
+
 /* Prints the error for people, and for machines unless the command has printed its object. */
 static int report(struct cli *cli, bool json, enum snug_status status)
 {
@@ -122,7 +132,7 @@ static int report(struct cli *cli, bool json, enum snug_status status)
                        status == SNUG_ERR_HANGUP;
     const char *end;
     for (const char *line = snug_error_message(); line; line = *end ? end + 1 : NULL) {
-        end = line + strcspn(line, "\n"); /* several mistakes: one a line */
+        end = end_of_mistake(line);
         if (interrupted)
             log_warn("%.*s", (int)(end - line), line);
         else
@@ -180,6 +190,7 @@ int main(int argc, char **argv)
         .stop = signals_stop(),
         .args = {.max_new_tokens = NOT_GIVEN, .temperature = 0.8, .top_p = 1.0, .n_samples = 3}};
     hold_standard_files();
+    log_set_level(LOG_INFO);
     pool_init(&cli.args.pool);
     signals_owe_json(wants_json(argc, argv));
     catch_signals();

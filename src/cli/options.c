@@ -127,8 +127,11 @@ static enum snug_status set_value(const struct option *o, const char *value, str
         *(const char **)field = value;
         return SNUG_OK;
     case OPTION_INT:
+    case OPTION_POSITIVE:
         if (!parse_int(value, &i))
             return usage_error("--%s is '%s'; it must be a whole number", o->name, value);
+        if (o->kind == OPTION_POSITIVE && i < 1)
+            return usage_error("--%s is %s; it must be at least 1", o->name, value);
         *(int64_t *)field = i;
         return SNUG_OK;
     case OPTION_FLOAT:

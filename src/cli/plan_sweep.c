@@ -23,11 +23,17 @@ struct sweep {
 static bool parse_range(const char *text, struct sweep *s)
 {
     char from[32], to[32];
-    int end = 0;
+    int begin = 0, end = 0;
     int64_t n = POINTS;
-    if (sscanf(text, "%31[a-z_]=%31[^.]..%31[^/]%n", s->key, from, to, &end) != 3)
+    const char *dots = strstr(text, "..");
+    if (!dots || sscanf(text, "%31[a-z_]=%n", s->key, &begin) != 1 || begin == 0 ||
+        snprintf(from, sizeof(from), "%.*s", (int)(dots - text) - begin, text + begin) >=
+            (int)sizeof(from))
         return false;
-    if (text[end] != '\0' && (text[end] != '/' || !parse_int(text + end + 1, &n)))
+    if (sscanf(dots + 2, "%31[^/]%n", to, &end) != 1)
+        return false;
+    const char *rest = dots + 2 + end;
+    if (*rest != '\0' && (*rest != '/' || !parse_int(rest + 1, &n)))
         return false;
     s->n = (int)MIN(n, (int64_t)POINTS_MOST + 1);
     return parse_bytes(from, &s->from) && parse_bytes(to, &s->to);
@@ -127,14 +133,25 @@ static enum snug_status draw_sweep(const struct cli *cli, const struct sweep *s)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* The ends as they were given, and between them round numbers, where steps are many times that. */
+static void choose_budgets(struct sweep *s)
+{
+    enum { MANY = 16 };
+    const int64_t step = (s->to - s->from) / (s->n - 1) / MANY;
+    const int64_t grain = step >= 1 << 20 ? 1 << 20 : step >= 1 << 10 ? 1 << 10 : 1;
+    for (int i = 0; i < s->n; i++) {
+        double at = (double)s->from + (double)(s->to - s->from) * i / (s->n - 1);
+        s->budgets[i] = MAX((int64_t)at / grain * grain, s->from);
+    }
+    s->budgets[s->n - 1] = s->to;
+}
+
 static enum snug_status plan_points(struct cli *cli, struct sweep *s)
 {
-    const int64_t mib = 1 << 20;
+    choose_budgets(s);
     for (int i = 0; i < s->n; i++) {
         char override[64];
-        double at = (double)s->from + (double)(s->to - s->from) * i / (s->n - 1);
-        s->budgets[i] = MAX((int64_t)at / mib * mib, (int64_t)1);
-        (void)snprintf(override, sizeof(override), "%s=%lld", s->key, (long long)s->budgets[i]);
+        (void)snprintf(override, sizeof(override), "%s=%lldB", s->key, (long long)s->budgets[i]);
         point_plan(&s->points[i], cli, cli->args.gpu, override);
         if (s->points[i].status != SNUG_OK)
             return s->points[i].status;

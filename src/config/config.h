@@ -261,6 +261,10 @@ int config_reports_to(const struct config *cfg, enum config_report target);
 /* The config as YAML that loads back to the same config; derived values stand in comments. */
 enum status config_print_yaml(const struct config *cfg, struct str *out) MUST_CHECK;
 
+/* A value that reads back as this text (valid UTF-8): in quotes, where others would see more in
+ * it. */
+void config_add_text(struct str *out, const char *text);
+
 /* Every key with its value (unset: null). The caller owns the object. */
 enum status config_json(const struct config *cfg, json_t **out) MUST_CHECK;
 

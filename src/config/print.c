@@ -49,7 +49,7 @@ static size_t decode(const unsigned char *s, unsigned *point)
     return n;
 }
 
-static void add_text(struct str *out, const char *text)
+void config_add_text(struct str *out, const char *text)
 {
     if (is_bare(text)) {
         str_add(out, text);
@@ -78,7 +78,7 @@ static void add_json_flow_members(struct str *out, const json_t *value)
     json_object_foreach((json_t *)value, key, member)
     {
         str_add(out, comma);
-        add_text(out, key);
+        config_add_text(out, key);
         str_add(out, ": ");
         config_add_json(out, member);
         comma = ", ";
@@ -105,7 +105,7 @@ void config_add_json(struct str *out, const json_t *value)
         str_add(out, "]");
         break;
     case JSON_STRING:
-        add_text(out, json_string_value(value));
+        config_add_text(out, json_string_value(value));
         break;
     case JSON_INTEGER:
         str_addf(out, "%lld", (long long)json_integer_value(value));
@@ -135,7 +135,7 @@ static void add_model(struct str *out, const json_t *model)
     json_object_foreach((json_t *)model, key, member)
     {
         str_add(out, "  ");
-        add_text(out, key);
+        config_add_text(out, key);
         str_add(out, ": ");
         config_add_json(out, member);
         str_add(out, "\n");

@@ -194,7 +194,7 @@ static enum status resolve_data(struct config *cfg)
     }
     if (cfg->val_set_size > 1 && floor(cfg->val_set_size) != cfg->val_set_size)
         return FAIL(ERR_CONFIG,
-                    "%s: val_set_size %.17g: below 1 it is a fraction, otherwise a whole number of "
+                    "%s: val_set_size %.15g: below 1 it is a fraction, otherwise a whole number of "
                     "sequences",
                     config_where(cfg, "val_set_size"), cfg->val_set_size);
     if (cfg->val_set_size > 0 && cfg->eval_datasets.n)

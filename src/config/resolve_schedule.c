@@ -34,12 +34,12 @@ static int is_schedule(const struct config *cfg, unsigned set)
 enum status config_resolve_warmup(struct config *cfg)
 {
     if (cfg->warmup_steps > 0 && cfg->warmup_ratio > 0)
-        return FAIL(ERR_CONFIG, "warmup_steps %.17g (%s) and warmup_ratio %.17g (%s): keep one",
+        return FAIL(ERR_CONFIG, "warmup_steps %.15g (%s) and warmup_ratio %.15g (%s): keep one",
                     cfg->warmup_steps, config_where(cfg, "warmup_steps"), cfg->warmup_ratio,
                     config_where(cfg, "warmup_ratio"));
     if (cfg->warmup_steps > 1 && floor(cfg->warmup_steps) != cfg->warmup_steps)
         return FAIL(ERR_CONFIG,
-                    "%s: warmup_steps %.17g: below 1 it is a fraction of all steps, otherwise a "
+                    "%s: warmup_steps %.15g: below 1 it is a fraction of all steps, otherwise a "
                     "whole number",
                     config_where(cfg, "warmup_steps"), cfg->warmup_steps);
     int has_none = is_schedule(cfg, 1u << CONFIG_SCHEDULE_CONSTANT | PLATEAU);
@@ -72,7 +72,7 @@ enum status config_resolve_min_lr(struct config *cfg)
                     config_where(cfg, "lr_scheduler_type"));
     derive_double(cfg, &cfg->min_lr, has_ratio ? cfg->cosine_min_lr_ratio * cfg->learning_rate : 0);
     if (cfg->min_lr > cfg->learning_rate)
-        return FAIL(ERR_CONFIG, "min_lr %.17g (%s) is above learning_rate %.17g (%s)", cfg->min_lr,
+        return FAIL(ERR_CONFIG, "min_lr %.15g (%s) is above learning_rate %.15g (%s)", cfg->min_lr,
                     config_where(cfg, "min_lr"), cfg->learning_rate,
                     config_where(cfg, "learning_rate"));
     derive_double(cfg, &cfg->cosine_min_lr_ratio,
@@ -122,7 +122,7 @@ enum status config_resolve_schedule(struct config *cfg)
     if (is_schedule(cfg, WAVES | RESTARTS | WSD))
         derive_double(cfg, &cfg->lr_num_cycles, is_schedule(cfg, RESTARTS) ? 1 : 0.5);
     if (is_schedule(cfg, POLYNOMIAL) && cfg->lr_end >= cfg->learning_rate)
-        return FAIL(ERR_CONFIG, "%s: lr_end %.17g must be below learning_rate %.17g (%s)",
+        return FAIL(ERR_CONFIG, "%s: lr_end %.15g must be below learning_rate %.15g (%s)",
                     config_where(cfg, "lr_end"), cfg->lr_end, cfg->learning_rate,
                     config_where(cfg, "learning_rate"));
     if (is_schedule(cfg, WSD) && !config_is_set(cfg, "lr_decay_steps"))

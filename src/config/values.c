@@ -177,7 +177,10 @@ static enum status take_blocks(struct pool *pool, const struct config_key *key,
             text = pool_printf(pool, "%s-%s", text, text);
         TRY(pool_status(pool));
         TRY(block_set_parse(out, text, pool, &valid));
-        return valid ? OK : config_wrong_type(key, node);
+        struct config_node words = *node; /* as one text, which messages show */
+        words.kind = NODE_SCALAR;
+        words.text = text;
+        return valid ? OK : config_wrong_type(key, &words);
     }
     if (str_starts_with(text, "offload") || strcmp(text, "unsloth") == 0)
         return FAIL(ERR_UNSUPPORTED,

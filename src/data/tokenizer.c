@@ -201,7 +201,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *name)
     if (n_path >= (int)sizeof(path) || n_config >= (int)sizeof(config))
         return FAIL(ERR_IO, "%s: path too long", name);
     if (!file_exists(path))
-        return FAIL(ERR_IO,
+        return FAIL(ERR_CONFIG,
                     "%s: no such file; `tokenizer` is a tokenizer.json, a folder with one, "
                     "or \"bytes\"",
                     path);

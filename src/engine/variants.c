@@ -204,6 +204,13 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
     return status;
 }
 
+/* Not much more than there is: a closer look may find that it fits. */
+static bool is_near(const struct forecast *f, enum tier tier)
+{
+    const int64_t needs = f->budget.needs[tier], limit = f->budget.n_bytes[tier];
+    return tier == TIER_DEVICE && needs > limit && needs - limit <= limit;
+}
+
 /* What it comes to, with the budget of the host or with all that there is of it. */
 static enum status plan_trial(struct trials *t, const struct variant *v, bool all_of_host,
                               struct forecast *f)
@@ -219,7 +226,15 @@ static enum status plan_trial(struct trials *t, const struct variant *v, bool al
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
     t->trial.work.around = &t->around;
+    const struct decisions configured = s.decisions;
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
+    forecast_memory(f, &t->trial.work, &s.limits);
+    /* What a closer look makes of all of the host it may not find again in as much as it took. */
+    if (all_of_host || !is_near(f, t->tier) || !search_is_quick(&t->trial.work))
+        return OK;
+    s.decisions = configured;
+    *f = (struct forecast){0};
+    TRY(search_smallest(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(f, &t->trial.work, &s.limits);
     return OK;
 }

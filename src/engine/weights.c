@@ -84,7 +84,8 @@ enum status engine_find_states(const struct engine *e, struct engine_states *out
         if (!entry)
             continue;
         struct checkpoint_tensor c = {.name = x->name, .tensor = value_tensor(g, v)};
-        c.tensor.data = executor_storage_address(e->executor, entry);
+        if (e->executor)
+            c.tensor.data = executor_storage_address(e->executor, entry);
         TRY(vec_push(&out->list, c));
     }
     return OK;

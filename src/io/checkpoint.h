@@ -163,6 +163,10 @@ bool checkpoint_has_states(const struct checkpoint *c);
 /* All of them; the checkpoint must hold these and no others but snapshots ("snapshot.<i>", of
  * predictive phases), or the optimizer is another one. */
 #define CHECKPOINT_SNAPSHOT "snapshot."
+/* Are they those that checkpoint_read_states wants? By names, dtypes and shapes; data is not
+ * looked at. */
+bool checkpoint_takes_states(const struct checkpoint *c, const struct checkpoint_tensor *states,
+                             size_t n_states);
 enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,
                                    const struct tensor_stage *stage) MUST_CHECK;

@@ -101,6 +101,9 @@ static enum status find_best(struct pool *pool, const char *output_dir, const ch
     json_decref(state);
     const char *folder = checkpoint_folder(pool, output_dir, CHECKPOINT_FINISHED, step);
     TRY(pool_status(pool));
+    if (step <= 0)
+        log_warn("%s: no evaluation says which checkpoint is the best: the newest is taken, %s",
+                 output_dir, *found);
     if (step <= 0 || strcmp(folder, *found) == 0)
         return OK;
     if (try_open(folder) == OK)

@@ -71,6 +71,9 @@ enum status checkpoint_verify(const json_t *root, const char *folder,
 enum status checkpoint_write_tensors(const char *folder, const struct checkpoint_tensor *states,
                                      size_t n_states, const struct tensor_stage *stage) MUST_CHECK;
 /* One tensor into dst, which must have its dtype and shape. */
+/* Is there one of that name, of exactly the dtype and shape of dst? */
+bool checkpoint_has_tensor(const struct st_reader *reader, const char *name,
+                           const struct tensor *dst);
 enum status checkpoint_read_tensor(const struct st_reader *reader, const char *name,
                                    const struct tensor *dst,
                                    const struct tensor_stage *stage) MUST_CHECK;

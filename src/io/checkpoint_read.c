@@ -212,6 +212,20 @@ static size_t count_stored(const struct st_reader *r)
     return n;
 }
 
+bool checkpoint_takes_states(const struct checkpoint *c, const struct checkpoint_tensor *states,
+                             size_t n_states)
+{
+    size_t n_wanted = 0;
+    bool alike = c->states != NULL;
+    for (size_t i = 0; i < n_states && alike; i++) {
+        if (is_snapshot(states[i].name))
+            continue;
+        alike = checkpoint_has_tensor(c->states, states[i].name, &states[i].tensor);
+        n_wanted++;
+    }
+    return alike && count_stored(c->states) == n_wanted;
+}
+
 enum status checkpoint_read_states(const struct checkpoint *c,
                                    const struct checkpoint_tensor *states, size_t n_states,
                                    const struct tensor_stage *stage)

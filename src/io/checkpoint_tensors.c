@@ -71,18 +71,36 @@ out:
     return status;
 }
 
+static struct shape stored_shape(const struct st_tensor *t)
+{
+    struct shape shape = {.rank = MIN(t->rank, MAX_RANK)};
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = t->dims[i];
+    return shape;
+}
+
+static bool is_alike(const struct st_tensor *t, const struct tensor *dst)
+{
+    const struct shape shape = stored_shape(t);
+    enum st_dtype dtype;
+    return t->rank == shape.rank && shape_equal(&shape, &dst->shape) &&
+           file_dtype(dst->dtype, &dtype) && dtype == t->dtype;
+}
+
+bool checkpoint_has_tensor(const struct st_reader *reader, const char *name,
+                           const struct tensor *dst)
+{
+    const struct st_tensor *t = st_reader_find(reader, name);
+    return t && is_alike(t, dst);
+}
+
 enum status checkpoint_read_tensor(const struct st_reader *reader, const char *name,
                                    const struct tensor *dst, const struct tensor_stage *stage)
 {
     const struct st_tensor *t;
-    enum st_dtype dtype;
     TRY(st_reader_get(reader, name, &t));
-    struct shape shape = {.rank = MIN(t->rank, MAX_RANK)};
-    for (int i = 0; i < shape.rank; i++)
-        shape.dim[i] = t->dims[i];
-    bool fits = t->rank == shape.rank && shape_equal(&shape, &dst->shape) &&
-                file_dtype(dst->dtype, &dtype) && dtype == t->dtype;
-    if (!fits) {
+    if (!is_alike(t, dst)) {
+        const struct shape shape = stored_shape(t);
         char have[SHAPE_TEXT], want[SHAPE_TEXT];
         return FAIL(ERR_CHECKPOINT,
                     "%s: '%s' is %s %s, this run needs %s %s; the model, the optimizer or the "

@@ -96,6 +96,8 @@ enum status model_set_rates(const struct model *m, struct model_graph *g) MUST_C
  * when a name means no parameter, or some of what one parameter is made of but not the rest. */
 enum status model_mark_frozen(const struct model *m, struct builder *b,
                               struct model_graph *g) MUST_CHECK;
+/* ERR_CONFIG when nothing of it is trained: such steps would change nothing. */
+enum status model_check_trained(const struct model *m, const struct model_graph *g) MUST_CHECK;
 
 #ifdef __cplusplus
 }

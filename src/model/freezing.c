@@ -253,3 +253,17 @@ enum status model_mark_frozen(const struct model *m, struct builder *b, struct m
     mem_free(trained);
     return status == OK ? refuse_tied(m, g) : status;
 }
+
+enum status model_check_trained(const struct model *m, const struct model_graph *g)
+{
+    bool any = false;
+    for (int i = 0; i < g->n_params; i++)
+        any |= !g->params[i].frozen && !g->params[i].buffer;
+    if (any)
+        return OK;
+    return FAIL(ERR_CONFIG, "%s",
+                m->freezing.frozen.n > 0
+                    ? "freeze names every parameter of the model, and nothing is left to train: "
+                      "name fewer, or some of them under unfreeze"
+                    : "the model has no parameter that is trained");
+}

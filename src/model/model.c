@@ -163,6 +163,8 @@ enum status model_build(const struct model *m, struct builder *b, const struct m
     TRY(check_request(m, r));
     TRY(m->def->build(m, b, r, out));
     TRY(model_mark_frozen(m, b, out));
+    if (r->purpose == MODEL_TRAIN)
+        TRY(model_check_trained(m, out));
     return model_set_rates(m, out);
 }
 

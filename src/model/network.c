@@ -176,10 +176,11 @@ static enum status build_graph(const struct model *m, struct builder *b,
 
 /* ---- the config ------------------------------------------------------------------------------ */
 
-/* Where an entry of the config is. */
+/* Where an entry of the config is. Shapes that do not go together are a mistake in it. */
 static enum status locate(enum status status, const struct key_origin *origin,
                           const struct layer *l)
 {
+    status = status == ERR_SHAPE ? ERR_CONFIG : status;
     bool written = origin->place && origin->written;
     const char *where =
         written ? origin->place(origin->user, l ? l->path : "layers") : origin->where;

@@ -2,7 +2,8 @@
  *
  * Each line goes out in one write(2) as soon as it is known, so a killed run leaves whole lines,
  * and `tail -f` and the monitor see a step when it happens. A line torn by a crash is closed when
- * the file is opened again, so the objects after it stay readable.
+ * the file is opened again, so the objects after it stay readable. A file that somebody removes,
+ * with its folder or without, is made anew, with a warning.
  */
 #ifndef SNUG_REPORT_METRICS_H
 #define SNUG_REPORT_METRICS_H

@@ -3,8 +3,7 @@
 
 #include "search/search_internal.h"
 
-/* Decisions that live as long as the workload. */
-static enum status take(struct search *s, const struct trial *t, struct decisions *d)
+enum status search_take(struct search *s, const struct trial *t, struct decisions *d)
 {
     search_restore(s, t);
     const struct decisions taken = space_decisions(&s->space, &t->c, s->places);
@@ -54,7 +53,7 @@ static void forget(struct search *s, int i)
 static enum status place(struct search *s, const struct trial *t, struct decisions *d, bool *fits)
 {
     struct forecast f = {0};
-    TRY(take(s, t, d));
+    TRY(search_take(s, t, d));
     TRY(workload_decide(s->w, d));
     TRY(workload_place(s->w));
     forecast_memory(&f, s->w, s->limits);

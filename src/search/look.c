@@ -16,6 +16,10 @@ enum {
     N_PLACED = 3,               /* trials that are placed before smaller ones are looked for, */
     N_ROUNDS = 4,               /* so many times */
     MANY_GAPS = 512,            /* a part of the room */
+    DESCENT = 2,                /* where the least is wanted, such a part of the room is gone */
+    N_DESCENTS = 16,            /* down, by so many steps, */
+    N_LONG_DESCENTS = 4,        /* of long programs fewer, */
+    N_FURTHER_DOWN = 3,         /* and from the last that showed something by smaller ones */
 };
 
 #define SEEMS_SLOWER 1.01
@@ -242,6 +246,50 @@ static enum status look_again(struct search *s, const struct candidate known[N_F
     if (s->n_best == 0)
         return look(s, false);
     return is_long(s) ? look_near(s) : look_everywhere(s);
+}
+
+static const struct trial *find_smallest(const struct search *s)
+{
+    const struct trial *found = &s->best[0];
+    for (int i = 1; i < s->n_best; i++) {
+        if (s->best[i].n_bytes[TIER_DEVICE] < found->n_bytes[TIER_DEVICE])
+            found = &s->best[i];
+    }
+    return found;
+}
+
+/* Plans that fit so much room; *least, *smallest: of those so far. */
+static enum status look_within(struct search *s, int64_t room, int64_t *least,
+                               struct trial *smallest)
+{
+    if (room >= *least)
+        return OK;
+    s->space.room[TIER_DEVICE] = room;
+    allow_emissions(s, s->space.n_instrs);
+    TRY(look_first(s));
+    if (s->n_best == 0)
+        return OK;
+    const struct trial *t = find_smallest(s);
+    search_restore(s, t);
+    search_save(s, smallest);
+    smallest->c = t->c;
+    *least = t->n_bytes[TIER_DEVICE];
+    return OK;
+}
+
+/* What fits a room may not be found in a larger one: where one shows nothing the next may. */
+enum status search_descend(struct search *s, struct trial *smallest, bool *found)
+{
+    const int64_t most = s->space.room[TIER_DEVICE];
+    const int n_rooms = is_long(s) ? N_LONG_DESCENTS : N_DESCENTS;
+    int64_t least = most;
+    for (int i = 1; i <= n_rooms; i++)
+        TRY(look_within(s, most - most / DESCENT * i / n_rooms, &least, smallest));
+    const int64_t step = most / DESCENT / n_rooms / (N_FURTHER_DOWN + 1), from = least;
+    for (int i = 1; i <= N_FURTHER_DOWN; i++)
+        TRY(look_within(s, from - step * i, &least, smallest));
+    *found = least < most;
+    return OK;
 }
 
 static int note_best(const struct search *s, struct candidate known[N_FIRST])

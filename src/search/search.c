@@ -6,8 +6,7 @@
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* What the arenas may take: the budgets less what the process holds beside them. */
-static void read_room(const struct forecast *f, int64_t room[TIER_COUNT])
+void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT])
 {
     const struct budget *b = &f->budget;
     int64_t arenas[TIER_COUNT] = {f->arena_bytes, f->host_bytes, f->disk_bytes};
@@ -78,7 +77,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     const struct decisions configured = *d;
     int64_t room[TIER_COUNT];
-    read_room(f, room);
+    search_read_room(f, room);
     s->recorded_bytes = f->recorded_bytes;
     *found = false;
     for (int small = 1; small >= 0 && stage && !*found && !s->gave_up; small--) {
@@ -227,7 +226,7 @@ static enum status leaves_room(struct search *s, const struct forecast *f,
 {
     struct decisions away = *d;
     int64_t room[TIER_COUNT];
-    read_room(f, room);
+    search_read_room(f, room);
     for (int e = 0; e < EXTENT_COUNT; e++) {
         if (d->disk[e] > 0)
             away.n[e] = EXTENT_WHOLE;
@@ -326,7 +325,7 @@ static enum status search_disk(struct search *s, const struct forecast *f,
 
 /* What costs next to nothing to make again costs something still: where it fits, it is kept for a
  * step that is shorter by this part, and memory is left alone for less. */
-#define WORTH_KEEPING 0.005
+#define WORTH_KEEPING 0.01
 
 /* Is a step below `worth` seconds with all of it kept, or where that does not fit with what the
  * search says? The workload gets what was tried last. */
@@ -402,7 +401,10 @@ static enum status plan_with(struct search *s, const struct group_search *x, str
         return OK;
     *d = configured;
     f = (struct forecast){0};
-    TRY(search_least(s->w, s->limits, x->bounds, d));
+    if (s->below < HUGE_VAL)
+        TRY(search_least(s->w, s->limits, x->bounds, d)); /* it has to be fast, too */
+    else
+        TRY(search_smallest(s->w, s->limits, x->bounds, d));
     forecast_memory(&f, s->w, s->limits);
     *found = f.fits;
     return OK;

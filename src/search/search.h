@@ -36,9 +36,9 @@ struct search_report {
  * nothing more, what it leaves out: "not: gradients of 2 of 12 blocks on the host". */
 void finding_add_difference(const struct finding *f, const struct finding *from, struct str *out);
 
-/* *d: what is configured; then what was chosen, or where nothing fits what search_least gives. The
- * workload's plans and programs are those of *d, and what *d points to lives as long as it. Kernels
- * not measured so far are predicted by rates (times NULL: all). report NULL: not wanted. */
+/* *d: what is configured; then what was chosen, or where nothing fits what search_smallest gives.
+ * The workload's plans and programs are those of *d, and what *d points to lives as long as it.
+ * Kernels not measured so far are predicted by rates (times NULL: all). report NULL: not wanted. */
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report) MUST_CHECK;
@@ -47,6 +47,14 @@ enum status search_plan(struct workload *w, const struct limits *limits,
  * the device's memory and no more of the host's than there is. Nothing is fetched ahead. */
 enum status search_least(struct workload *w, const struct limits *limits,
                          const struct search_bounds *bounds, struct decisions *d) MUST_CHECK;
+
+/* The same, and less where single blocks can do with less: as long as a search takes. It depends on
+ * neither the budget of the device nor on how fast things are, so that what is said to be needed
+ * fits when it is given. */
+enum status search_smallest(struct workload *w, const struct limits *limits,
+                            const struct search_bounds *bounds, struct decisions *d) MUST_CHECK;
+/* Does that take a moment? By the workload's programs. */
+bool search_is_quick(const struct workload *w);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
  *     steps.c     single numbers of the best changed, while that helps
  *     polish.c    single places of the best changed, while that helps
  *     choice.c    the fastest that fits with addresses too
+ *     below.c     nothing fits: what takes the least, looked for in ever less room
  *     ring.c      no search: the configured plan fits, how far it fetches ahead is left to say
  */
 #ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
@@ -86,6 +87,9 @@ struct search {
     int n_tried;
 };
 
+/* What the arenas may take: the budgets less what the process holds beside them. */
+void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT]);
+
 /* Fills in s->top. extra: bytes that saved sets may take beyond what there seems to be. */
 enum status search_rank(struct search *s, int64_t extra) MUST_CHECK;
 
@@ -113,6 +117,10 @@ enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
  * *found: *d is the one that is taken, and placed. Or s->gave_up. */
 enum status search_look(struct search *s, struct decisions *d, bool *found) MUST_CHECK;
 
+/* Looks for plans that take ever less of the device's room; *found: the smallest by its bounds is
+ * in *smallest, which has arrays of its own. */
+enum status search_descend(struct search *s, struct trial *smallest, bool *found) MUST_CHECK;
+
 /* The fastest that still fits with addresses, or the one of the rank that is asked for, or the last
  * there is. Where none does, n_tried are enough to give up, and *over is the least that one of them
  * takes more than it was thought to. */
@@ -123,6 +131,8 @@ enum status search_choose(struct search *s, int n_tried, struct decisions *d, bo
 bool search_has_few_gaps(const struct search *s, int64_t over);
 /* By how much the addresses of the fastest take more than its bytes; 0 where it fits so. */
 enum status search_find_gaps(struct search *s, int64_t *n_bytes) MUST_CHECK;
+/* Decisions of a trial, that live as long as the workload. */
+enum status search_take(struct search *s, const struct trial *t, struct decisions *d) MUST_CHECK;
 enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;
 
 /* *d fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.

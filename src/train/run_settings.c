@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/weights.h"
 #include "io/weights.h"
 
 /* ---- making them ----------------------------------------------------------------------------- */
@@ -131,9 +132,40 @@ static enum status tell_free_changes(const struct session *s, const json_t *befo
     return status;
 }
 
-enum status run_settings_compare(const struct session *s, const json_t *now, const json_t *before,
-                                 const char *checkpoint, bool *changed)
+/* Could the run go on from it, as its settings are now? */
+static enum status takes_states(const struct session *s, const struct checkpoint *c, bool *yes)
 {
+    struct engine_states states = {0};
+    enum status status = engine_find_states(&s->engine, &states);
+    *yes = status == OK && checkpoint_takes_states(c, states.list.items, states.list.n);
+    vec_release(&states.list);
+    return status;
+}
+
+/* Changes are never accepted by mistake; of others than the states can follow there is no talk. */
+static enum status refuse(const struct session *s, const struct checkpoint *c, const char *changes,
+                          size_t n)
+{
+    const char *path = checkpoint_path(c);
+    bool acceptable;
+    TRY(takes_states(s, c, &acceptable));
+    if (acceptable)
+        return FAIL(ERR_CONFIG,
+                    "%s is of a run with other settings: %.1400s. Resume with those it had, start "
+                    "a new run from its weights (model_name_or_path: %s), or accept the change%s "
+                    "with allow_resume_changes: true",
+                    path, changes, path, n == 1 ? "" : "s");
+    return FAIL(ERR_CONFIG,
+                "%s is of a run with other settings: %.1400s. Its optimizer states are not those "
+                "that this run has: resume with the settings it had, or start a new run from its "
+                "weights (model_name_or_path: %s)",
+                path, changes, path);
+}
+
+enum status run_settings_compare(const struct session *s, const json_t *now,
+                                 const struct checkpoint *c, bool *changed)
+{
+    const json_t *before = json_object_get(checkpoint_state(c), "settings");
     struct str text = {0};
     size_t n;
     enum status status;
@@ -141,12 +173,7 @@ enum status run_settings_compare(const struct session *s, const json_t *now, con
     TRY_GOTO(add_exact_changes(s, now, before, &text, &n), out);
     *changed = n > 0;
     if (n > 0 && !s->config->allow_resume_changes) {
-        status =
-            FAIL(ERR_CONFIG,
-                 "%s is of a run with other settings: %.1400s. Resume with those it had, start "
-                 "a new run from its weights (model_name_or_path: %s), or accept the change%s "
-                 "with allow_resume_changes: true",
-                 checkpoint, text.text, checkpoint, n == 1 ? "" : "s");
+        status = refuse(s, c, text.text, n);
         goto out;
     }
     if (n > 0)

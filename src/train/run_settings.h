@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "io/checkpoint.h"
 #include "train/session.h"
 
 #ifdef __cplusplus
@@ -23,11 +24,11 @@ extern "C" {
  * ERR_DATA when nothing in it is a label. The caller drops *out. */
 enum status run_settings_make(const struct session *s, int64_t n_steps, json_t **out) MUST_CHECK;
 
-/* Holds the session's settings against those of a checkpoint (NULL: it has none). What changes no
+/* Holds the session's settings against those of a checkpoint, where it has them. What changes no
  * step is named in a line of the log. What does is ERR_CONFIG, every difference named, unless the
  * config allows it: then it is named in a warning and *changed is true. */
-enum status run_settings_compare(const struct session *s, const json_t *now, const json_t *before,
-                                 const char *checkpoint, bool *changed) MUST_CHECK;
+enum status run_settings_compare(const struct session *s, const json_t *now,
+                                 const struct checkpoint *c, bool *changed) MUST_CHECK;
 
 #ifdef __cplusplus
 }

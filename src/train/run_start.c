@@ -123,8 +123,7 @@ enum status run_start_confirm(struct run_start *r, const struct session *s)
     TRY(run_settings_make(s, n_steps, &r->settings));
     if (r->checkpoint) {
         TRY(checkpoint_check_model(r->checkpoint, s->engine.model));
-        const json_t *before = json_object_get(checkpoint_state(r->checkpoint), "settings");
-        TRY(run_settings_compare(s, r->settings, before, checkpoint_path(r->checkpoint), &changed));
+        TRY(run_settings_compare(s, r->settings, r->checkpoint, &changed));
         if (changed)
             TRY(run_id_make(r->id, r->newest));
     }

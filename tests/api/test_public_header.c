@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -186,6 +188,67 @@ static void errors_say_what_was_wrong(void **state)
     snug_free(text);
 }
 
+/* Bytes that a run, from its config to its last step, writes to stderr. */
+static int64_t bytes_said(bool terminal)
+{
+    struct scratch s;
+    struct snug_run *run;
+    struct stat st;
+    scratch_init(&s);
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO);
+    assert_non_null(file);
+    (void)fflush(stderr);
+    assert_true(before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    struct snug_config *config = tiny_config(&s);
+    enum snug_status status = snug_run_open(&run, config, NULL, SNUG_TRAIN);
+    if (status == SNUG_OK)
+        status = snug_run_train(run, &(struct snug_train_options){.terminal = terminal});
+    (void)fflush(stderr);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    (void)close(before);
+    if (status != SNUG_OK)
+        fail_msg("%s", snug_error_message());
+    snug_run_close(run);
+    snug_config_free(config);
+    assert_int_equal(fstat(fileno(file), &st), 0);
+    (void)fclose(file);
+    scratch_release(&s);
+    return (int64_t)st.st_size;
+}
+
+static void nothing_is_printed_unless_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_said(false), 0);
+    assert_true(bytes_said(true) > 0);
+    assert_int_equal(bytes_said(false), 0);
+}
+
+static void a_request_without_a_prompt_begins_at_the_beginning(void **state)
+{
+    (void)state;
+    struct snug_config *config;
+    struct snug_generator *g;
+    struct snug_generation out;
+    const struct snug_generate_request request = {.max_new_tokens = 3, .top_p = 1};
+    static const char model[] = "model={model_type: gpt2, vocab_size: 257, n_embd: 16, n_layer: 1, "
+                                "n_head: 2, n_positions: 64}";
+    const char *const overrides[] = {model, "tokenizer=bytes", "max_seq_length=16",
+                                     "num_threads=1"};
+    char *text;
+    assert_int_equal(
+        snug_config_load(&config, NULL, overrides, sizeof(overrides) / sizeof(overrides[0])),
+        SNUG_OK);
+    assert_int_equal(snug_generator_open(&g, config, NULL, "none", &request), SNUG_OK);
+    assert_int_equal(snug_generate(g, NULL, NULL, NULL, &out), SNUG_OK);
+    assert_int_equal(snug_generation_json(&request, &out, &text), SNUG_OK);
+    assert_non_null(strstr(text, "\"prompt\": \"\""));
+    snug_free(text);
+    snug_generator_close(g);
+    snug_config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +257,8 @@ int main(void)
         cmocka_unit_test(an_observer_that_fails_ends_the_run),
         cmocka_unit_test(the_forecast_adds_up),
         cmocka_unit_test(errors_say_what_was_wrong),
+        cmocka_unit_test(nothing_is_printed_unless_asked_for),
+        cmocka_unit_test(a_request_without_a_prompt_begins_at_the_beginning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

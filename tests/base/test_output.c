@@ -117,6 +117,21 @@ static void a_folder_is_refused(void **state)
 }
 
 /* Two processes may write one file: each writes its whole under a name of its own. */
+static void a_check_writes_nothing_and_finds_what_cannot_be_written(void **state)
+{
+    (void)state;
+    char below[SCRATCH_PATH + 8];
+    assert_int_equal(output_check(path), OK);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(file_write_atomic(path, "old", 3), OK);
+    assert_int_equal(output_check(path), OK);
+    expect_content(path, "old");
+    (void)snprintf(below, sizeof(below), "%s/below", path);
+    assert_int_equal(output_check(below), ERR_IO);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    assert_int_equal(output_check(other), OK); /* without waiting for a reader */
+}
+
 static void a_temporary_name_belongs_to_one_process(void **state)
 {
     (void)state;
@@ -224,6 +239,7 @@ int main(void)
         TEST(a_pipe_is_written_into),
         TEST(a_device_is_written_into),
         TEST(a_folder_is_refused),
+        TEST(a_check_writes_nothing_and_finds_what_cannot_be_written),
         TEST(a_temporary_name_belongs_to_one_process),
         TEST(what_is_noted_is_removed_and_what_is_forgotten_stays),
         TEST(more_notes_than_there_is_room_for_are_let_go),

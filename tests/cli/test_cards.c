@@ -198,6 +198,31 @@ static void a_sweep_is_a_curve_that_grows(void **state)
     process_release(&p);
 }
 
+/* The ends are those that were asked for, in whatever unit. */
+static void a_sweep_goes_from_end_to_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *range;
+        int64_t budgets[3];
+    } cases[] = {{"device_memory=100KiB..2.5MiB/3", {100 << 10, 1361920, 2621440}},
+                 {"device_memory=1.5GiB..4000000001B/3", {1610612736, 2804940800, 4000000001}},
+                 {"device_memory=1000000B..1000003B/3", {1000000, 1000001, 1000003}}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct process p;
+        PROCESS_RUN(&p, &scratch, "plan", "configs/mlp.yaml", "--json", "--sweep", cases[i].range);
+        expect_exit(&p, 0);
+        json_t *root = expect_json(&p);
+        const json_t *plans = json_object_get(root, "plans");
+        assert_int_equal(json_array_size(plans), 3);
+        for (size_t k = 0; k < 3; k++)
+            assert_int_equal(json_int_at(json_array_get(plans, k), "device_memory"),
+                             cases[i].budgets[k]);
+        json_decref(root);
+        process_release(&p);
+    }
+}
+
 static void ranges_that_are_none_are_refused(void **state)
 {
     (void)state;
@@ -269,6 +294,7 @@ int main(void)
         cmocka_unit_test(every_gpu_has_a_line_with_the_plan_that_would_run_there),
         cmocka_unit_test(what_fits_no_gpu_says_what_each_lacks),
         cmocka_unit_test(a_sweep_is_a_curve_that_grows),
+        cmocka_unit_test(a_sweep_goes_from_end_to_end),
         cmocka_unit_test(ranges_that_are_none_are_refused),
         cmocka_unit_test(measured_rates_are_kept_and_shown_with_their_age),
     };

@@ -140,6 +140,23 @@ static void data_shows_what_is_learnt(void **state)
     process_release(&p);
 }
 
+/* Sequences cut out of a text are all of one length: one line, with all of them. */
+static void the_lengths_of_sequences_are_counted_once(void **state)
+{
+    struct process p;
+    char text[SCRATCH_PATH + 32], path[SCRATCH_PATH];
+    (void)state;
+    scratch_write_text(&scratch, "ten.txt", "0123456789 0123456789 0123456789");
+    (void)snprintf(text, sizeof(text), "datasets=%s", scratch_path(&scratch, "ten.txt", path));
+    PROCESS_RUN(&p, &scratch, "data", config, text, "max_seq_length=8", "--samples", "0");
+    expect_exit(&p, 0);
+    const char *first = strstr(p.err, " tokens  #");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, " tokens  #"));
+    assert_non_null(strstr(first, "# 3\n"));
+    process_release(&p);
+}
+
 static void what_is_wrong_with_records_ends_the_command(void **state)
 {
     struct process p;
@@ -166,6 +183,7 @@ int main(void)
         cmocka_unit_test(a_conversation_that_is_too_long_is_said_and_goes_on),
         cmocka_unit_test(a_prompt_can_be_standard_input_and_a_text_can_end_it),
         cmocka_unit_test(data_shows_what_is_learnt),
+        cmocka_unit_test(the_lengths_of_sequences_are_counted_once),
         cmocka_unit_test(what_is_wrong_with_records_ends_the_command),
     };
     return cmocka_run_group_tests(tests, train, drop);

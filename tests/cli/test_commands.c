@@ -285,6 +285,36 @@ static void a_profile_goes_where_it_is_told(void **state)
     process_release(&p);
 }
 
+static void outputs_that_cannot_be_written_are_told_before_the_first_step(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--html", "--profile"};
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        struct process p;
+        char option[SCRATCH_PATH + 32];
+        (void)snprintf(option, sizeof(option), "%s=%s", options[i], in_scratch("none/page"));
+        PROCESS_RUN(&p, &scratch, "train", config, "max_steps=6", option);
+        expect_exit(&p, 1);
+        expect_stderr(&p, "cannot open for writing");
+        assert_null(strstr(p.err, "step 1/6"));
+        process_release(&p);
+    }
+}
+
+static void counts_of_steps_begin_at_one(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--fast-dev-run=0", "--fast-dev-run=-1",
+                                          "--profile-steps=0"};
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        struct process p;
+        PROCESS_RUN(&p, &scratch, "train", config, "--profile", options[i]);
+        expect_exit(&p, 2);
+        expect_stderr(&p, "it must be at least 1");
+        process_release(&p);
+    }
+}
+
 static void train_measures_what_was_predicted(void **state)
 {
     (void)state;
@@ -488,6 +518,10 @@ static void eval_uses_the_newest_checkpoint_or_the_one_named(void **state)
     json_t *middle = expect_json(&p);
     assert_string_equal(json_text_at(middle, "weights"), in_scratch("out/checkpoint-15"));
     process_release(&p);
+    PROCESS_RUN(&p, &scratch, "eval", config, "val_set_size=8", "-c", "best");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "no evaluation says which checkpoint is the best");
+    process_release(&p);
     json_decref(fresh);
     json_decref(trained);
     json_decref(none);
@@ -526,6 +560,11 @@ static void tokenized_text_can_be_trained_on(void **state)
     struct process p;
     scratch_write_text(&scratch, "a.txt", "the quick brown fox jumps over the lazy dog. ");
     scratch_write_text(&scratch, "b.jsonl", "{\"text\": \"pack my box with five dozen jugs\"}\n");
+    PROCESS_RUN(&p, &scratch, "tokenize", "configs/mlp.yaml", in_scratch("a.txt"), "-o",
+                in_scratch("t.bin"));
+    expect_exit(&p, 2);
+    expect_stderr(&p, "it reads no tokens");
+    process_release(&p);
     PROCESS_RUN(&p, &scratch, "tokenize", config, in_scratch("a.txt"), in_scratch("b.jsonl"), "-o",
                 in_scratch("t.bin"), "--json");
     expect_exit(&p, 0);
@@ -545,6 +584,11 @@ static void an_export_is_a_model_folder(void **state)
 {
     (void)state;
     struct process p;
+    PROCESS_RUN(&p, &scratch, "export", config, "-c", "none", "-o", in_scratch("a.gguf"), "--dtype",
+                "q9");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "q4_k_m, tq2_0");
+    process_release(&p);
     PROCESS_RUN(&p, &scratch, "train", config, "-q");
     expect_exit(&p, 0);
     process_release(&p);
@@ -699,6 +743,8 @@ int main(void)
         TEST(plan_prints_its_graph_and_program),
         TEST(a_budget_that_holds_is_reported),
         TEST(train_measures_what_was_predicted),
+        TEST(outputs_that_cannot_be_written_are_told_before_the_first_step),
+        TEST(counts_of_steps_begin_at_one),
         TEST(a_profile_goes_where_it_is_told),
         TEST(the_saved_config_gives_the_same_run),
         TEST(quiet_prints_nothing_and_no_color_no_escapes),

@@ -141,6 +141,10 @@ static void missing_files_are_named(void **state)
     expect_exit(&p, 2);
     expect_stderr(&p, "no/such/model");
     process_release(&p);
+    PROCESS_RUN(&p, &scratch, "train", config, "datasets=README.md", "tokenizer=no/such.json");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "no/such.json");
+    process_release(&p);
 }
 
 static void data_that_is_missing_is_5_for_every_command(void **state)
@@ -253,7 +257,7 @@ static void what_does_not_fit_is_3_and_says_what_would(void **state)
                 "offload_optimizer=false", "offload_param=false", "--json");
     expect_exit(&p, 3);
     expect_stderr(&p, "it fits with");
-    expect_stderr(&p, "  gradient_checkpointing=auto activation_offloading=auto");
+    expect_stderr(&p, "\n  gradient_checkpointing=auto activation_offloading=auto");
     j = expect_json(&p);
     assert_false(json_bool_at(j, "fits"));
     assert_string_equal(json_text_at(j, "binding"), "device");

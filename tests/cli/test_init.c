@@ -129,6 +129,31 @@ static void without_flags_it_asks(void **state)
     process_release(&p);
 }
 
+static void names_that_yaml_reads_otherwise_are_quoted(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a: b.txt", "#1.txt", "it's \"new\".txt", "[x].txt", "no"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct process p;
+        char data[SCRATCH_PATH];
+        scratch_write_text(&scratch, names[i], "a text that is longer than one sequence is\n");
+        PROCESS_RUN(&p, &scratch, "init", path, "--model", "tiny", "--force", "--data",
+                    scratch_path(&scratch, names[i], data), "--output-dir", names[i]);
+        expect_exit(&p, 0);
+        process_release(&p);
+        PROCESS_RUN(&p, &scratch, "data", path, "max_seq_length=8", "eval_strategy=no", "--json");
+        json_t *j = expect_json(&p);
+        assert_true(json_int_at(j, "n_samples") > 0);
+        json_decref(j);
+        process_release(&p);
+    }
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "init", path, "--force", "--model", "tiny", "--data", "a\nb");
+    expect_exit(&p, 2);
+    expect_stderr(&p, "line breaks");
+    process_release(&p);
+}
+
 static void mistakes_are_told_with_what_there_is(void **state)
 {
     (void)state;
@@ -168,6 +193,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(presets_of_cards_and_documents_fit, make_scratch,
                                         drop_scratch),
         cmocka_unit_test_setup_teardown(without_flags_it_asks, make_scratch, drop_scratch),
+        cmocka_unit_test_setup_teardown(names_that_yaml_reads_otherwise_are_quoted, make_scratch,
+                                        drop_scratch),
         cmocka_unit_test_setup_teardown(mistakes_are_told_with_what_there_is, make_scratch,
                                         drop_scratch),
     };

@@ -101,6 +101,38 @@ static void settings_that_make_other_steps_are_named_and_refused(void **state)
     assert_false(file_exists(in_scratch("out/checkpoint-12")));
 }
 
+/* allow_resume_changes is named where a run can go on with the change, and only there. */
+static void what_is_offered_works(void **state)
+{
+    static const char *const changes[] = {"seed=8",
+                                          "optim=sgd",
+                                          "optim=lion",
+                                          "optim=adamw_8bit",
+                                          "optim=paged_adamw",
+                                          "bf16=true",
+                                          "ema_decay=0.9",
+                                          "lookahead_steps=2",
+                                          "weight_decay=0.1",
+                                          "max_seq_length=8",
+                                          "lr_scheduler_type=linear"};
+    int n_offered = 0;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        struct process p;
+        PROCESS_RUN(&p, &scratch, "train", config, "max_steps=11", "--resume", "save_strategy=no",
+                    changes[i]);
+        expect_exit(&p, 2);
+        bool offered = strstr(p.err, "allow_resume_changes: true") != NULL;
+        n_offered += offered;
+        process_release(&p);
+        PROCESS_RUN(&p, &scratch, "train", config, "max_steps=11", "--resume", "save_strategy=no",
+                    "allow_resume_changes=true", changes[i]);
+        expect_exit(&p, offered ? 0 : 5);
+        process_release(&p);
+    }
+    assert_in_range(n_offered, 3, ARRAY_LEN(changes) - 3);
+}
+
 static void other_text_of_the_same_length_is_refused(void **state)
 {
     (void)state;
@@ -294,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(settings_that_make_other_steps_are_named_and_refused),
+        TEST(what_is_offered_works),
         TEST(other_text_of_the_same_length_is_refused),
         TEST(text_of_another_length_is_refused_with_both_lengths),
         TEST(the_same_text_elsewhere_is_the_same_data),

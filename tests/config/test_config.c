@@ -426,6 +426,7 @@ static void wrong_types_say_what_was_expected(void **state)
     refuses("gradient_checkpointing: 1\n", ERR_CONFIG, "could mean true or block 1");
     refuses("model: gpt2\n", ERR_CONFIG, "expected a mapping|model_name_or_path");
     refuses("model: [1]\n", ERR_CONFIG, "expected a mapping|found a list");
+    refuses("gradient_checkpointing: [mlp, foo]\n", ERR_CONFIG, "parts such as|found \"mlp, foo\"");
     refuses("datasets: [[1]]\n", ERR_CONFIG, "expected a dataset such as|found a list");
     refuses("datasets: [{type: text}]\n", ERR_CONFIG, "demo.yaml:1: a dataset without a path");
     refuses("datasets: [{path: [x]}]\n", ERR_CONFIG, "path: expected text, found a list");

@@ -70,6 +70,9 @@ static void what_follows_from_a_mistake_is_no_second_one(void **state)
     expect_message("did you mean model?");
     refuses("model: {model_type: gpt2}\nlr_scheduler_type: cosine_with_restarts\nmin_lr: 1e-6\n",
             NULL, 0, 1);
+    refuses("model: {model_type: gpt2}\nlr_scheduler_type: cosine\nmin_lr: 1\nlr: 0.1\n", NULL, 0,
+            1);
+    expect_message("min_lr 1 (demo.yaml:3) is above learning_rate 0.1 (demo.yaml:4)");
     refuses("model: {model_type: gpt2}\neval_strategy: steps\nval_set_sise: 0.1\n", NULL, 0, 1);
     expect_message("did you mean val_set_size?");
 }

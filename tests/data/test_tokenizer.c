@@ -318,7 +318,7 @@ static void a_folder_is_opened_with_its_config(void **state)
     scratch_init(&scratch);
     const char *folder = scratch.folder;
     struct tokenizer *t;
-    assert_int_equal(tokenizer_open(&t, folder), ERR_IO);
+    assert_int_equal(tokenizer_open(&t, folder), ERR_CONFIG);
     assert_non_null(strstr(status_message(), "tokenizer.json"));
 
     char *text;

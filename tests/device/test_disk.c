@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/compiler.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "device/device.h"
 #include "device/disk/disk.h"
@@ -410,12 +411,14 @@ static void a_slow_disk_is_said_to_be_slow(void **state)
     open_fixture(&x, false);
     expect_ok(disk_prepare(x.disk, 1));
     int kept = divert("said");
+    log_set_level(LOG_WARN);
     disk_set_patience(0.005);
     disk_stall(2);
     expect_ok(disk_enqueue(x.disk, on_disk(&x, 0), in_memory(&x, 0), 2 << 20));
     expect_ok(disk_enqueue(x.disk, in_memory(&x, 0), on_disk(&x, 0), 1 << 20));
     disk_record(x.disk, 0);
     enum status status = disk_wait(x.disk, 0);
+    log_set_level(LOG_QUIET);
     restore(kept);
     expect_ok(status);
     disk_stall(0);

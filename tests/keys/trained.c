@@ -298,6 +298,8 @@ void key_freeze(void)
     assert_int_equal(TRAINED("freeze=*.mlp.*"), TRAINED("freeze=*.mlp.*_proj.weight"));
     REFUSED("means no parameter of the model", "freeze=encoder");
     REFUSED("name all parts", "freeze=*.q_proj.weight");
+    REFUSED("nothing is left to train", "freeze=*");
+    REFUSED("nothing is left to train", "freeze=*", "max_grad_norm=0");
     REFUSED("lora_modules_to_save", "adapter=lora", "freeze=0-0");
 }
 

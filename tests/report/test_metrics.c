@@ -72,6 +72,25 @@ static void a_resumed_run_appends(void **state)
     scratch_release(&s);
 }
 
+static void a_file_that_is_removed_is_made_anew(void **state)
+{
+    (void)state;
+    struct scratch s;
+    struct metrics m;
+    scratch_init(&s);
+    char path[SCRATCH_PATH], folder[SCRATCH_PATH];
+    scratch_path(&s, "run/m", path);
+    assert_int_equal(file_make_folders(scratch_path(&s, "run", folder)), OK);
+    assert_int_equal(metrics_open(&m, path), OK);
+    assert_int_equal(write_line(&m, "{\"a\":1}"), OK);
+    assert_int_equal(file_remove_tree(folder), OK);
+    assert_int_equal(write_line(&m, "{\"a\":2}"), OK);
+    assert_int_equal(write_line(&m, "{\"a\":3}"), OK);
+    assert_int_equal(metrics_close(&m), OK);
+    expect_file(path, "{\"a\":2}\n{\"a\":3}\n");
+    scratch_release(&s);
+}
+
 static void a_torn_last_line_is_closed_on_opening(void **state)
 {
     (void)state;
@@ -179,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_become_compact_lines_at_once),
         cmocka_unit_test(a_resumed_run_appends),
+        cmocka_unit_test(a_file_that_is_removed_is_made_anew),
         cmocka_unit_test(a_torn_last_line_is_closed_on_opening),
         cmocka_unit_test(numbers_keep_every_digit_and_nan_becomes_null),
         cmocka_unit_test(only_objects_are_lines),

@@ -59,7 +59,7 @@ class Result:
     def errors(self):
         """Lines of errors; what is indented below one belongs to it."""
         return [line for line in self.err.splitlines()
-                if line.startswith("error: ") and not line.startswith("error:   ")]
+                if line.startswith("error: ")]
 
     def shown(self):
         """The command line that shows it again."""

@@ -72,6 +72,14 @@ static value_id write_reshape(struct writer *w, const struct layer *l, value_id 
     struct shape shape = ((const struct reshape *)l->own)->shape;
     shape.dim[0] = w->r->batch;
     w->flat_channels = 0;
+    if (w->b->status != OK)
+        return VALUE_NONE;
+    int64_t n = shape_inner(build_shape(w->b, x), 1), n_new = shape_inner(&shape, 1);
+    if (n != n_new) {
+        w->b->status = FAIL(ERR_CONFIG, "a sample has %lld elements here, and the new shape %lld",
+                            (long long)n, (long long)n_new);
+        return VALUE_NONE;
+    }
     return build_reshape(w->b, x, shape);
 }
 
