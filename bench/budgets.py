@@ -233,7 +233,7 @@ def main():
     if o.draw:
         pathlib.Path("docs/budgets.svg").write_text(draw(json.loads(o.draw.read_text())))
         return
-    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "rungs": {}, "peers": {}}
+    result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "ranks": {}, "rungs": {}, "peers": {}}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
     began = time.monotonic()
     for name, settings in CASES.items():
@@ -243,7 +243,7 @@ def main():
             print(f"{name}: left out, no time for it", flush=True)
             continue
         for case, r in run_case(name, settings, o).items():
-            result["rungs" if any(rung in case for rung in RUNGS) else "cases"][case] = r
+            result["cases" if case == name else "ranks" if ", plan " in case else "rungs"][case] = r
         path.write_text(json.dumps(result, indent=1) + "\n")
     for spec, both in against_peer(o.peer, o.patterns, o.steps) if o.peer else ():
         result["peers"][spec] = both
