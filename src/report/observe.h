@@ -60,6 +60,8 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
 /* The log line of a step and the progress bar, in at most n_columns characters. */
 void observe_step_text(struct str *out, const struct step_record *r, int n_columns);
 void observe_bar_text(struct str *out, const struct step_record *r, int n_columns);
+/* That of plans that were tried, once it is settled which goes on. */
+void observe_trials_text(struct str *out, const struct trials_record *r);
 
 /* ---- metrics.jsonl --------------------------------------------------------------------------- */
 

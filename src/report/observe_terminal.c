@@ -215,7 +215,16 @@ static enum status on_budget(void *user, const struct budget_record *r)
     return OK;
 }
 
-/* What is settled: what each plan took, and what was planned. */
+void observe_trials_text(struct str *out, const struct trials_record *r)
+{
+    str_addf(out, "plans step %lld  goes on with plan %d:", (long long)r->step, r->rank);
+    for (int i = 0; i < r->n_tried; i++) {
+        const struct plan_trial *t = &r->tried[i];
+        str_addf(out, "%s plan %d took %.4g ms (%.4g planned)", i > 0 ? "," : "", t->rank,
+                 1e3 * t->measured_s, 1e3 * t->planned_s);
+    }
+}
+
 static enum status on_trials(void *user, const struct trials_record *r)
 {
     const struct observe_terminal *o = user;
@@ -226,15 +235,10 @@ static enum status on_trials(void *user, const struct trials_record *r)
         return show_json(line_trials(r));
     if (!r->is_settled)
         return OK;
-    for (int i = 0; i < r->n_tried; i++) {
-        const struct plan_trial *t = &r->tried[i];
-        str_addf(&text, "%splan %d took %.4g ms (%.4g planned)", i > 0 ? ", " : "", t->rank,
-                 1e3 * t->measured_s, 1e3 * t->planned_s);
-    }
+    observe_trials_text(&text, r);
     enum status status = str_status(&text);
     if (status == OK)
-        log_info("plans step %lld  goes on with plan %d: %s", (long long)r->step, r->rank,
-                 str_text(&text));
+        log_info("%s", str_text(&text));
     str_release(&text);
     return status;
 }
