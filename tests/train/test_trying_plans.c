@@ -304,6 +304,24 @@ static void a_session_changes_to_the_plan_of_a_rank(void **state)
     pool_release(&pool);
 }
 
+/* Searches beside the arenas: the forecast counts what they hold. */
+static void memory_for_planning_is_counted(void **state)
+{
+    static const char *const more[] = {"plan_trials=1", "plan_trials=2"};
+    int64_t counted[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct config *cfg;
+        struct session s;
+        open_session(&scratch, budget, &more[i], 1, &cfg, &s);
+        counted[i] = s.engine.work.ahead_bytes;
+        session_close(&s);
+        config_free(cfg);
+    }
+    assert_int_equal(counted[0], 0);
+    assert_true(counted[1] > 0);
+}
+
 /* Times that are measured after a search may change the order: what runs is then the plan that is
  * asked for, and the one that has taken its place is tried instead. */
 static void a_plan_that_runs_is_not_its_own_trial(void **state)
@@ -344,6 +362,7 @@ int main(void)
         cmocka_unit_test(where_everything_fits_nothing_is_tried),
         cmocka_unit_test(a_session_changes_to_the_plan_of_a_rank),
         cmocka_unit_test(a_plan_that_runs_is_not_its_own_trial),
+        cmocka_unit_test(memory_for_planning_is_counted),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
