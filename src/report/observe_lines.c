@@ -193,12 +193,12 @@ json_t *line_trials(const struct trials_record *r)
 {
     const struct forecast *f = r->forecast;
     return line("trials",
-                json_pack("{s:I, s:i, s:b, s:b, s:o, s:f, s:f, s:I, s:I, s:I}", "step",
+                json_pack("{s:I, s:i, s:b, s:b, s:b, s:o, s:f, s:f, s:I, s:I, s:I}", "step",
                           (json_int_t)r->step, "plan_rank", r->rank, "changed", r->changed,
-                          "settled", r->is_settled, "tried", tried(r), "planning_s", r->planning_s,
-                          "carrying_s", r->carrying_s, "arena_bytes", (json_int_t)f->arena_bytes,
-                          "host_bytes", (json_int_t)f->host_bytes, "disk_bytes",
-                          (json_int_t)f->disk_bytes));
+                          "planned_beforehand", r->was_planned, "settled", r->is_settled, "tried",
+                          tried(r), "planning_s", r->planning_s, "carrying_s", r->carrying_s,
+                          "arena_bytes", (json_int_t)f->arena_bytes, "host_bytes",
+                          (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes));
 }
 
 json_t *line_jump(const struct jump_record *r)

@@ -44,6 +44,7 @@ static enum status change_plan(struct plan_trials_run *x, struct session *s, enu
     if (status != OK)
         log_info("plan %d cannot be had: %s", plan_trials_wanted(t), status_message());
     r->changed = status == OK && !c.is_idle;
+    r->was_planned = r->changed && c.was_planned;
     r->planning_s = c.planning_s;
     r->carrying_s = c.carrying_s;
     *wish = r->changed ? plan_trials_changed(t, s->engine.forecast.step_s) : plan_trials_refused(t);

@@ -18,6 +18,7 @@ struct trials_record {
     int64_t step; /* after which it came */
     int rank;     /* of the plan that runs now */
     bool changed;
+    bool was_planned;               /* it ran before: nothing was searched for */
     bool is_settled;                /* and runs until the end */
     const struct plan_trial *tried; /* [n_tried] */
     int n_tried;
