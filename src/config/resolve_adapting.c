@@ -84,9 +84,36 @@ static enum status check_batch(const struct config *cfg)
     return OK;
 }
 
+/* Trials compare steps that differ in nothing but their plan. */
+static enum status check_trials(const struct config *cfg)
+{
+    const struct {
+        int is_set;
+        const char *name, *does;
+    } keys[] = {
+        {cfg->elastic, "elastic", "changes the budget that the plans are of"},
+        {cfg->elastic_budgets.n > 0, "elastic_budgets", "plans for other budgets meanwhile"},
+        {cfg->dynamic_batch, "dynamic_batch", "changes the micro-batch that the plans are for"},
+        {cfg->plan_rank != 1, "plan_rank", "says which plan is run"},
+        {cfg->group_by_length, "group_by_length", "has steps of several lengths"},
+        {cfg->predicted_gradients != CONFIG_PREDICTION_NONE, "predicted_gradients",
+         "has steps of two kinds"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys) && cfg->plan_trials > 1; i++) {
+        if (keys[i].is_set)
+            return FAIL(ERR_CONFIG,
+                        "%s: plan_trials finds the fastest of several plans, and %s (%s) %s: "
+                        "leave one of them out",
+                        config_where(cfg, "plan_trials"), keys[i].name,
+                        config_where(cfg, keys[i].name), keys[i].does);
+    }
+    return OK;
+}
+
 enum status config_resolve_adapting(struct config *cfg)
 {
     TRY(check_budgets(cfg));
     TRY(check_alone(cfg));
+    TRY(check_trials(cfg));
     return check_batch(cfg);
 }

@@ -58,7 +58,10 @@ static enum status begin(const struct engine *e, const struct replan *r,
                             .device = e->device,
                             .times = e->times,
                             .around = around};
-    return settings_from_config(&next->settings, asked, e->device);
+    TRY(settings_from_config(&next->settings, asked, e->device));
+    if (r->rank > 0)
+        next->settings.bounds.rank = r->rank;
+    return OK;
 }
 
 static enum status end(const struct engine *e, enum status status, struct engine *next)
@@ -86,6 +89,18 @@ enum status engine_replan_beside(const struct engine *e, const struct replan *r,
     return end(e, status, next);
 }
 
+/* What a rank stands for changes with what is timed: then ranks of one budget would be no list. */
+static enum status plan(const struct engine *e, const struct replan *r, struct engine *next)
+{
+    if (!r->known && r->rank == 0)
+        return engine_plan(next, request_of(e, r));
+    TRY(engine_plan_beside(next, request_of(e, r), r->known));
+    if (!r->known)
+        return engine_require_rank(next);
+    next->report.chosen = MAX(next->settings.bounds.rank, 1) - 1;
+    return OK;
+}
+
 enum status engine_replan(const struct engine *e, const struct replan *r, struct engine *next)
 {
     struct surroundings around;
@@ -94,8 +109,7 @@ enum status engine_replan(const struct engine *e, const struct replan *r, struct
     executor_rest(e->executor, &e->work.storage); /* kernels are timed in memory beside it */
     enum status status = begin(e, r, &around, &asked, next);
     if (status == OK)
-        status = r->known ? engine_plan_beside(next, request_of(e, r), r->known)
-                          : engine_plan(next, request_of(e, r));
+        status = plan(e, r, next);
     if (status == OK)
         status = engine_require_fit(next);
     if (status == OK)

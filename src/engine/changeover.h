@@ -24,7 +24,8 @@ struct replan {
     const struct engine_request *request; /* NULL: the same; its arrays outlive the change */
     const struct config *config;          /* that it is of; NULL: the same */
     const struct decisions *known;        /* made before, for these limits; NULL: searched for */
-    bool is_timed;                        /* kernels may be timed: nothing runs meanwhile */
+    int rank; /* of the plan that is wanted, by the times that are known; 0: as configured, timed */
+    bool is_timed; /* kernels may be timed: nothing runs meanwhile */
 };
 
 /* ERR_FIT, with the reason, when nothing fits. On failure there is nothing to discard. The engine's

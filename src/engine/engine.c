@@ -163,7 +163,7 @@ static enum status require_modules(const struct engine *e)
 }
 
 /* Where nothing fits, that is said first. */
-static enum status require_rank(const struct engine *e)
+enum status engine_require_rank(const struct engine *e)
 {
     int rank = e->settings.bounds.rank, n_plans = e->report.chosen + 1;
     if (rank <= n_plans || !e->forecast.fits || !engine_stage(e, STAGE_TRAIN))
@@ -229,7 +229,7 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
         e->settings.decisions = configured;
         TRY(plan_once(e, &holds));
     }
-    return require_rank(e);
+    return engine_require_rank(e);
 }
 
 /* Those that were made before are somebody else's: the workload has its own copy. */

@@ -101,6 +101,8 @@ enum status engine_require_fit(const struct engine *e) MUST_CHECK;
 /* ERR_FIT when the device or the host has too little free memory now, whatever the budget says: how
  * much there is, who holds the rest, and the nearest change that would fit. */
 enum status engine_require_room(const struct engine *e) MUST_CHECK;
+/* ERR_CONFIG when fewer plans fit than the rank that is asked for. */
+enum status engine_require_rank(const struct engine *e) MUST_CHECK;
 /* Looks for changes that bring a tier down to n_bytes. */
 void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out);
 

@@ -3,11 +3,11 @@
  * Each is a struct train_observer over its own state. The trainer calls them between steps; the
  * owner tells metrics.jsonl how a run begins and ends, which the trainer does not know.
  *
- * metrics.jsonl has one object a line; "kind" is config, plan, step, eval, save, budget, jump,
- * control or end, "t" the time in seconds since 1970. Every step is written, whatever logging_steps
- * says: when a run was killed and resumed, steps that were run twice stand there twice, and the
- * later line counts. The line of the config says the id of the run ("run"), the same after a
- * resume.
+ * metrics.jsonl has one object a line; "kind" is config, plan, step, eval, save, budget,
+ * trials, jump, control or end, "t" the time in seconds since 1970. Every step is written, whatever
+ * logging_steps says: when a run was killed and resumed, steps that were run twice stand there
+ * twice, and the later line counts. The line of the config says the id of the run ("run"), the same
+ * after a resume.
  */
 #ifndef SNUG_REPORT_OBSERVE_H
 #define SNUG_REPORT_OBSERVE_H
@@ -29,6 +29,7 @@ json_t *line_step(const struct step_record *r);
 json_t *line_eval(const struct eval_record *r);
 json_t *line_save(int64_t step, const char *path, double seconds);
 json_t *line_budget(const struct budget_record *r);
+json_t *line_trials(const struct trials_record *r);
 json_t *line_sample(const struct sample_record *r);
 json_t *line_jump(const struct jump_record *r);
 json_t *line_control(const struct control_record *r);
@@ -59,6 +60,8 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
 /* The log line of a step and the progress bar, in at most n_columns characters. */
 void observe_step_text(struct str *out, const struct step_record *r, int n_columns);
 void observe_bar_text(struct str *out, const struct step_record *r, int n_columns);
+/* That of plans that were tried, once it is settled which goes on. */
+void observe_trials_text(struct str *out, const struct trials_record *r);
 
 /* ---- metrics.jsonl --------------------------------------------------------------------------- */
 

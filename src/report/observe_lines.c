@@ -172,6 +172,35 @@ json_t *line_budget(const struct budget_record *r)
                   "step_ms", 1e3 * f->step_s));
 }
 
+/* NULL when out of memory. */
+static json_t *tried(const struct trials_record *r)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < r->n_tried; i++) {
+        const struct plan_trial *t = &r->tried[i];
+        json_t *measured = t->measured_s > 0 ? json_real(1e3 * t->measured_s) : json_null();
+        json_t *one = json_pack("{s:i, s:o, s:f}", "plan_rank", t->rank, "step_ms", measured,
+                                "planned_ms", 1e3 * t->planned_s);
+        if (json_array_append_new(all, one) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+json_t *line_trials(const struct trials_record *r)
+{
+    const struct forecast *f = r->forecast;
+    return line("trials",
+                json_pack("{s:I, s:i, s:b, s:b, s:b, s:o, s:f, s:f, s:I, s:I, s:I}", "step",
+                          (json_int_t)r->step, "plan_rank", r->rank, "changed", r->changed,
+                          "planned_beforehand", r->was_planned, "settled", r->is_settled, "tried",
+                          tried(r), "planning_s", r->planning_s, "carrying_s", r->carrying_s,
+                          "arena_bytes", (json_int_t)f->arena_bytes, "host_bytes",
+                          (json_int_t)f->host_bytes, "disk_bytes", (json_int_t)f->disk_bytes));
+}
+
 json_t *line_jump(const struct jump_record *r)
 {
     return line("jump",

@@ -57,6 +57,11 @@ static enum status on_budget(void *user, const struct budget_record *r)
     return write_line(user, line_budget(r));
 }
 
+static enum status on_trials(void *user, const struct trials_record *r)
+{
+    return write_line(user, line_trials(r));
+}
+
 static enum status on_jump(void *user, const struct jump_record *r)
 {
     return write_line(user, line_jump(r));
@@ -75,6 +80,7 @@ struct train_observer observe_metrics(struct observe_metrics *o)
                                    .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
+                                   .on_trials = on_trials,
                                    .on_jump = on_jump,
                                    .on_control = on_control};
 }

@@ -215,6 +215,34 @@ static enum status on_budget(void *user, const struct budget_record *r)
     return OK;
 }
 
+void observe_trials_text(struct str *out, const struct trials_record *r)
+{
+    str_addf(out, "plans step %lld  goes on with plan %d:", (long long)r->step, r->rank);
+    for (int i = 0; i < r->n_tried; i++) {
+        const struct plan_trial *t = &r->tried[i];
+        str_addf(out, "%s plan %d took %.4g ms (%.4g planned)", i > 0 ? "," : "", t->rank,
+                 1e3 * t->measured_s, 1e3 * t->planned_s);
+    }
+}
+
+static enum status on_trials(void *user, const struct trials_record *r)
+{
+    const struct observe_terminal *o = user;
+    struct str text = {0};
+    if (o->config->log_format == CONFIG_LOG_QUIET)
+        return OK;
+    if (o->config->log_format == CONFIG_LOG_JSON)
+        return show_json(line_trials(r));
+    if (!r->is_settled)
+        return OK;
+    observe_trials_text(&text, r);
+    enum status status = str_status(&text);
+    if (status == OK)
+        log_info("%s", str_text(&text));
+    str_release(&text);
+    return status;
+}
+
 static enum status on_jump(void *user, const struct jump_record *r)
 {
     const struct observe_terminal *o = user;
@@ -261,6 +289,7 @@ struct train_observer observe_terminal(struct observe_terminal *o, const struct 
                                    .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_budget = on_budget,
+                                   .on_trials = on_trials,
                                    .on_jump = on_jump,
                                    .on_control = on_control};
 }

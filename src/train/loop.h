@@ -9,6 +9,7 @@
 #ifndef SNUG_TRAIN_LOOP_H
 #define SNUG_TRAIN_LOOP_H
 
+#include "train/plan_trials_run.h"
 #include "train/resume.h"
 #include "train/step.h"
 #include "train/trainer.h"
@@ -28,6 +29,9 @@ struct loop {
     int64_t n_steps;
     struct stepper stepper;
     struct elastic elastic;
+    struct plan_trials_run trials;
+    bool is_disturbed; /* since the last step other things ran than what is between any two */
+    double typical_s;  /* of the last step; 0: it was disturbed, or had nothing to do */
     struct metric_value losses[MODEL_MOST_LOSSES];
     struct {
         int64_t n;
@@ -62,6 +66,7 @@ enum status tell_eval(const struct loop *l, const struct eval_record *r) MUST_CH
 enum status tell_sample(const struct loop *l, const struct sample_record *r) MUST_CHECK;
 enum status tell_save(const struct loop *l, const char *path, double seconds) MUST_CHECK;
 enum status tell_budget(const struct loop *l, const struct budget_record *r) MUST_CHECK;
+enum status tell_trials(const struct loop *l, const struct trials_record *r) MUST_CHECK;
 enum status tell_jump(const struct loop *l, const struct jump_record *r) MUST_CHECK;
 enum status tell_control(const struct loop *l, const struct control_record *r) MUST_CHECK;
 
@@ -71,7 +76,8 @@ enum status tell_control(const struct loop *l, const struct control_record *r) M
 bool loop_requested(const struct loop *l, const char *name);
 /* While output_dir/PAUSE is there the run waits, unless it is told to stop or its time is over. */
 enum status loop_wait_while_paused(struct loop *l) MUST_CHECK;
-/* What was asked for, what others have left, what may be planned for beforehand. */
+/* What was asked for, what others have left, which plan is the fastest, what may be planned for
+ * beforehand. */
 enum status loop_adapt(struct loop *l) MUST_CHECK;
 
 /* ---- loop_summary.c ---- */

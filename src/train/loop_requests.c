@@ -53,6 +53,7 @@ enum status loop_wait_while_paused(struct loop *l)
         (void)nanosleep(&while_s, NULL);
     }
     l->paused_s += now_s() - from;
+    l->is_disturbed = true;
     return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
@@ -69,8 +70,11 @@ static enum status change_budget(struct loop *l, const struct elastic_wish *w,
         status = elastic_change(&l->elastic, l->s, w, l->state.step, &answer, &r);
     if (status == OK && request)
         budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
+    if (r.changed)
+        plan_trials_end(&l->trials.trials); /* they were of the budget of before */
     if (status == OK && r.text)
         status = tell_budget(l, &r);
+    l->is_disturbed = true;
     str_release(&answer);
     return status;
 }
@@ -101,7 +105,24 @@ static enum status take_budget(struct loop *l)
     return status;
 }
 
-/* What was asked for, what others have left, what may be planned for beforehand. */
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static enum status try_plans(struct loop *l)
+{
+    struct trials_record r = {.step = l->state.step};
+    if (!(l->typical_s > 0))
+        return OK;
+    enum trials_wish wish =
+        plan_trials_step(&l->trials.trials, l->typical_s, l->n_steps - l->state.step);
+    if (wish == TRIALS_NONE)
+        return OK;
+    TRY(step_finish(&l->stepper));
+    TRY(plan_trials_run_follow(&l->trials, l->s, wish, &r));
+    return r.changed || r.is_settled ? tell_trials(l, &r) : OK;
+}
+
+/* What was asked for, what others have left, which plan is the fastest, what may be planned for
+ * beforehand. */
 enum status loop_adapt(struct loop *l)
 {
     struct elastic_wish w;
@@ -114,5 +135,6 @@ enum status loop_adapt(struct loop *l)
         status = change_budget(l, &w, NULL);
     elastic_wish_release(&w);
     TRY(status);
+    TRY(try_plans(l));
     return elastic_plan_ahead(l->s, l->result->n_steps);
 }

@@ -60,6 +60,16 @@ enum status tell_budget(const struct loop *l, const struct budget_record *r)
     return OK;
 }
 
+enum status tell_trials(const struct loop *l, const struct trials_record *r)
+{
+    for (size_t i = 0; i < l->o->n_observers; i++) {
+        const struct train_observer *x = &l->o->observers[i];
+        if (x->on_trials)
+            TRY(x->on_trials(x->user, r));
+    }
+    return OK;
+}
+
 enum status tell_jump(const struct loop *l, const struct jump_record *r)
 {
     for (size_t i = 0; i < l->o->n_observers; i++) {

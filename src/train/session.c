@@ -183,7 +183,7 @@ static enum status fill_shape(const struct session *s, struct session_shape *x)
     r->saves = s->options.train; /* with save_strategy: no, too: when it is stopped */
     r->loads = !s->options.train || s->engine.model_folder || cfg->resume_from_checkpoint ||
                cfg->load_best_model_at_end;
-    r->plans_ahead = s->options.train && elastic_plans_ahead(cfg);
+    r->plans_ahead = s->options.train && (elastic_plans_ahead(cfg) || cfg->plan_trials > 1);
     return OK;
 }
 
@@ -422,8 +422,11 @@ static enum status change_shape(struct session *s, const struct session_shape *x
 static enum status replan(struct session *s, struct session_change *c,
                           const struct session_shape *x, struct engine *next)
 {
-    struct replan r = {
-        .limits = c->limits, .request = &x->request, .config = &x->config, .known = c->known};
+    struct replan r = {.limits = c->limits,
+                       .request = &x->request,
+                       .config = &x->config,
+                       .known = c->known,
+                       .rank = c->rank};
     const struct ahead_plan *p =
         s->ahead && !c->known ? ahead_find(s->ahead, &c->limits, x->stages[0].batch, c->hurries)
                               : NULL;
@@ -432,6 +435,21 @@ static enum status replan(struct session *s, struct session_change *c,
     c->was_planned = r.known && engine_replan(&s->engine, &r, next) == OK;
     r.known = NULL;
     return c->was_planned ? OK : engine_replan(&s->engine, &r, next);
+}
+
+/* Plans are told apart by their time; equal ones with equal arenas are the same. */
+static bool is_same_plan(const struct engine *a, const struct engine *b)
+{
+    return a->forecast.step_s == b->forecast.step_s &&
+           memcmp(a->work.n_bytes, b->work.n_bytes, sizeof(a->work.n_bytes)) == 0;
+}
+
+static bool is_idle(const struct session *s, const struct session_change *c,
+                    const struct engine *next)
+{
+    if (c->if_faster && next->forecast.step_s >= 0.99 * s->engine.forecast.step_s)
+        return true;
+    return c->rank > 0 && is_same_plan(&s->engine, next);
 }
 
 enum status session_change(struct session *s, struct session_change *c)
@@ -445,7 +463,7 @@ enum status session_change(struct session *s, struct session_change *c)
     TRY(session_shape(s, c->batch > 0 ? c->batch : s->stages[0].batch, &x));
     TRY(replan(s, c, &x, &next));
     c->planning_s = now_s() - began;
-    c->is_idle = c->if_faster && next.forecast.step_s >= 0.99 * s->engine.forecast.step_s;
+    c->is_idle = is_idle(s, c, &next);
     if (c->is_idle) {
         engine_discard(&next);
         return OK;

@@ -93,10 +93,11 @@ struct session_change {
     struct limits limits;
     int64_t batch;                 /* 0: the same */
     const struct decisions *known; /* for these; NULL: none */
+    int rank;                      /* of the plan, as engine_replan takes it; 0: as configured */
     bool hurries;                  /* any plan that was made beforehand will do */
     bool if_faster;                /* else it is not worth it */
     /* afterwards: */
-    bool is_idle;     /* it was not: nothing has changed */
+    bool is_idle;     /* it was not, or the plan of that rank runs: nothing has changed */
     bool was_planned; /* beforehand */
     bool is_lost;     /* the session cannot go on */
     struct changeover over;

@@ -42,6 +42,7 @@ static enum status evaluate(struct loop *l, bool is_due, bool *is_best)
 {
     struct eval_record r = {.step = l->state.step, .epoch = loop_epoch(l)};
     TRY(tell_phase(l, TRAIN_PHASE_EVAL));
+    l->is_disturbed = true;
     TRY(step_finish(&l->stepper));
     TRY(averages_swap(&l->s->engine));
     enum status status = session_evaluate(l->s, l->s->config->eval_max_batches, &r.result);
@@ -71,6 +72,7 @@ static enum status write_texts(struct loop *l)
 static enum status write_samples(struct loop *l)
 {
     TRY(tell_phase(l, TRAIN_PHASE_SAMPLE));
+    l->is_disturbed = true;
     TRY(step_finish(&l->stepper));
     TRY(averages_swap(&l->s->engine));
     enum status status = write_texts(l);
@@ -84,6 +86,7 @@ enum status loop_save(struct loop *l)
     if (l->state.saved_step == l->state.step)
         return OK;
     TRY(tell_phase(l, TRAIN_PHASE_SAVE));
+    l->is_disturbed = true;
     TRY(step_finish(&l->stepper));
     double start = now_s();
     char *path = NULL;
@@ -200,6 +203,8 @@ static enum status train_step(struct loop *l, bool *done)
     double seconds;
     TRY(run_profiled(l, lr, &seconds));
     l->state.step++;
+    l->typical_s = l->is_disturbed || l->stepper.n_labels == 0 ? 0 : seconds;
+    l->is_disturbed = false;
     note_labels(l);
     int64_t kept_at = l->result->n_steps++ % KEPT_STEPS;
     l->result->last_step = l->state.step;
@@ -303,6 +308,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     TRY_GOTO(train_state_init(&l.state, s->config), out);
     TRY_GOTO(train_resume(s, start, &l.state), out);
     elastic_init(&l.elastic, s);
+    plan_trials_run_init(&l.trials, s);
     TRY_GOTO(reference_fill(s, !start->checkpoint), out);
     size_t n = (size_t)MIN(MAX(l.n_steps - l.state.step, (int64_t)1), (int64_t)KEPT_STEPS);
     TRY_GOTO(mem_try_array(&result->losses, n, sizeof(double)), out);
@@ -315,6 +321,7 @@ enum status train_run(struct session *s, const struct run_start *start,
     loop_summarise(&l);
 out:
     profile_release(&l.profile);
+    plan_trials_run_release(&l.trials);
     train_state_release(&l.state);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "train/control.h"
 #include "train/elastic.h"
 #include "train/jump.h"
+#include "train/plan_trials_run.h"
 #include "train/profile.h"
 #include "train/run_start.h"
 
@@ -66,6 +67,7 @@ struct train_observer {
     enum status (*on_sample)(void *user, const struct sample_record *r);
     enum status (*on_save)(void *user, int64_t step, const char *path, double seconds);
     enum status (*on_budget)(void *user, const struct budget_record *r);
+    enum status (*on_trials)(void *user, const struct trials_record *r);
     enum status (*on_jump)(void *user, const struct jump_record *r);
     enum status (*on_control)(void *user, const struct control_record *r);
     enum status (*on_phase)(void *user, enum train_phase phase, int64_t step);

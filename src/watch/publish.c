@@ -200,6 +200,18 @@ static enum status on_budget(void *user, const struct budget_record *r)
     return OK;
 }
 
+static enum status on_trials(void *user, const struct trials_record *r)
+{
+    struct publisher *p = user;
+    if (r->changed)
+        publish_again(p);
+    live_begin(p->live);
+    live_add_event(p->live, r->step, "plan %d %s", r->rank,
+                   r->is_settled ? "goes on: it is the fastest of those tried" : "is tried");
+    live_end(p->live);
+    return OK;
+}
+
 struct train_observer publisher_observer(struct publisher *p)
 {
     return (struct train_observer){.user = p,
@@ -208,7 +220,8 @@ struct train_observer publisher_observer(struct publisher *p)
                                    .on_sample = on_sample,
                                    .on_save = on_save,
                                    .on_phase = on_phase,
-                                   .on_budget = on_budget};
+                                   .on_budget = on_budget,
+                                   .on_trials = on_trials};
 }
 
 void publisher_end(struct publisher *p, enum status how)

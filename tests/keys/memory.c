@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "keys/keys.h"
 #include "support/scratch.h"
@@ -260,6 +262,48 @@ void key_plan_rank(void)
     assert_true(next.plan.fits && next.plan.device_needs <= n_bytes);
     assert_true(trial_same_losses(&best, &next));
     REFUSED("plan_rank is 2, but 1 plan was found", LARGE, "plan_rank=2");
+}
+
+/* How many plans a run has tried when it settled for one, as metrics.jsonl has it. */
+static size_t n_tried(const struct trial *t)
+{
+    char path[2 * SCRATCH_PATH], *text, *rest;
+    size_t n_bytes, n = 0;
+    (void)snprintf(path, sizeof(path), "%s/metrics.jsonl", t->folder);
+    assert_int_equal(file_read(path, &text, &n_bytes), 0);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        json_t *o = json_loads(line, 0, NULL);
+        assert_non_null(o);
+        if (json_is_true(json_object_get(o, "settled")))
+            n = json_array_size(json_object_get(o, "tried"));
+        json_decref(o);
+    }
+    mem_free(text);
+    return n;
+}
+
+/* That they are the next ones, and that the fastest is taken, is train/test_trying_plans's to show.
+ * Which budgets have two plans that are close goes by the machine; a run that everything fits into
+ * has one. */
+void key_plan_trials(void)
+{
+    struct trial best, tried;
+    size_t n = 0;
+    TRAIN(&best, LARGE, "max_steps=30", "plan_trials=2");
+    assert_int_equal(n_tried(&best), 0);
+    for (int percent = 85; percent >= 50 && n < 2; percent -= 5) {
+        const char *budget = bytes("device_memory", best.plan.device_needs * percent / 100);
+        TRAIN(&tried, LARGE, budget, "max_steps=30", "plan_trials=2");
+        n = n_tried(&tried);
+        assert_true(trial_same_losses(&best, &tried));
+    }
+    assert_int_equal(n, 2);
+    REFUSED("and elastic (", "plan_trials=2", "elastic=true");
+    REFUSED("and elastic_budgets (", "plan_trials=2", "elastic_budgets=auto");
+    REFUSED("and dynamic_batch (", "plan_trials=2", "dynamic_batch=true");
+    REFUSED("and plan_rank (", "plan_trials=2", "plan_rank=2");
+    REFUSED("and group_by_length (", "plan_trials=2", "group_by_length=true", "packing=false");
+    REFUSED("and predicted_gradients (", "plan_trials=2", "predicted_gradients=residual");
 }
 
 /* ---- what is computed twice, or in pieces ---------------------------------------------------- */

@@ -224,6 +224,52 @@ static void metrics_have_one_object_for_each_event(void **state)
     scratch_release(&s);
 }
 
+static const struct plan_trial two_plans[] = {{.rank = 1, .planned_s = 0.25, .measured_s = 0.2625},
+                                              {.rank = 2, .planned_s = 0.251}};
+
+static void trials_say_what_each_plan_took(void **state)
+{
+    struct plan_trial tried[] = {two_plans[0], two_plans[1]};
+    struct trials_record r = {
+        .step = 18, .rank = 2, .is_settled = true, .tried = tried, .n_tried = 2};
+    struct str text = {0};
+    (void)state;
+    tried[1].measured_s = 0.2575;
+    observe_trials_text(&text, &r);
+    assert_string_equal(str_text(&text),
+                        "plans step 18  goes on with plan 2: plan 1 took 262.5 ms (250 planned), "
+                        "plan 2 took 257.5 ms (251 planned)");
+    str_release(&text);
+}
+
+/* One that was not timed yet has no time. */
+static void so_do_the_metrics(void **state)
+{
+    const struct forecast f = {.arena_bytes = 100, .host_bytes = 20};
+    const struct trials_record r = {.step = 9,
+                                    .rank = 2,
+                                    .changed = true,
+                                    .tried = two_plans,
+                                    .n_tried = 2,
+                                    .forecast = &f,
+                                    .carrying_s = 0.5};
+    json_t *j = line_trials(&r);
+    (void)state;
+    assert_string_equal(kind_of(j), "trials");
+    assert_int_equal(json_integer_value(json_object_get(j, "step")), 9);
+    assert_int_equal(json_integer_value(json_object_get(j, "plan_rank")), 2);
+    assert_int_equal(json_integer_value(json_object_get(j, "arena_bytes")), 100);
+    assert_true(json_is_true(json_object_get(j, "changed")));
+    assert_true(json_is_false(json_object_get(j, "settled")));
+    assert_true(json_real_value(json_object_get(j, "carrying_s")) == 0.5);
+    const json_t *tried = json_object_get(j, "tried");
+    assert_int_equal(json_array_size(tried), 2);
+    assert_true(json_real_value(json_object_get(json_array_get(tried, 0), "step_ms")) == 262.5);
+    assert_true(json_real_value(json_object_get(json_array_get(tried, 1), "planned_ms")) == 251);
+    assert_true(json_is_null(json_object_get(json_array_get(tried, 1), "step_ms")));
+    json_decref(j);
+}
+
 static int count_text(const char *data, size_t n, const char *text)
 {
     int count = 0;
@@ -276,6 +322,8 @@ int main(void)
         cmocka_unit_test(a_step_without_labels_says_so_where_room_is_short_too),
         cmocka_unit_test(the_logging_keys_say_which_steps_are_logged),
         cmocka_unit_test(metrics_have_one_object_for_each_event),
+        cmocka_unit_test(trials_say_what_each_plan_took),
+        cmocka_unit_test(so_do_the_metrics),
         cmocka_unit_test(tensorboard_gets_the_tags_people_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

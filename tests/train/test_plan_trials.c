@@ -1,0 +1,216 @@
+/* Which plans a run tries, and with which it goes on: by seconds that are made up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "train/plan_trials.h"
+
+#define FOREVER ((int64_t)1 << 40)
+
+/* Plans as a search has found them, each so many percent slower than the best. */
+static struct search_report found(int n, const double percent[])
+{
+    struct search_report r = {.n_findings = n};
+    for (int i = 0; i < n; i++)
+        r.findings[i].seconds = 1 + percent[i] / 100;
+    return r;
+}
+
+static struct plan_trials begin(int n_most)
+{
+    static const double close[] = {0, 0.5, 1, 2, 4};
+    const struct search_report r = found(5, close);
+    struct plan_trials t;
+    plan_trials_init(&t, &r, n_most, 1);
+    return t;
+}
+
+/* All steps that a trial of the plan that runs takes. */
+static enum trials_wish run(struct plan_trials *t, double seconds, int64_t n_left)
+{
+    for (int i = 1; i < TRIALS_STEPS; i++)
+        assert_int_equal(plan_trials_step(t, seconds, n_left + TRIALS_STEPS - i), TRIALS_NONE);
+    return plan_trials_step(t, seconds, n_left);
+}
+
+/* And the change to the next. */
+static void run_and_change(struct plan_trials *t, double seconds, int to)
+{
+    assert_int_equal(run(t, seconds, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(t), to);
+    assert_int_equal(plan_trials_changed(t, 1 + to / 100.0), TRIALS_NONE);
+}
+
+static void expect_over(struct plan_trials *t, int rank)
+{
+    assert_int_equal(t->tried[t->i_running].rank, rank);
+    assert_int_equal(run(t, 1, FOREVER), TRIALS_NONE);
+    assert_int_equal(run(t, 100, FOREVER), TRIALS_NONE);
+}
+
+static void the_fastest_is_gone_back_to(void **state)
+{
+    struct plan_trials t = begin(3);
+    (void)state;
+    run_and_change(&t, 1.05, 2);
+    run_and_change(&t, 1.01, 3);
+    assert_int_equal(run(&t, 1.02, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(&t), 2);
+    assert_int_equal(plan_trials_changed(&t, 1.02), TRIALS_SETTLED);
+    assert_int_equal(t.n_tried, 3);
+    for (int i = 0; i < 3; i++) {
+        static const double measured[] = {1.05, 1.01, 1.02}, planned[] = {1, 1.02, 1.03};
+        assert_int_equal(t.tried[i].rank, i + 1);
+        assert_true(t.tried[i].measured_s == measured[i]);
+        assert_true(t.tried[i].planned_s == planned[i]);
+    }
+    expect_over(&t, 2);
+}
+
+static void nothing_changes_where_the_last_is_the_fastest(void **state)
+{
+    struct plan_trials t = begin(2);
+    (void)state;
+    run_and_change(&t, 1.05, 2);
+    assert_int_equal(run(&t, 1.04, FOREVER), TRIALS_SETTLED);
+    expect_over(&t, 2);
+}
+
+static void of_equal_ones_the_best_by_prediction_runs(void **state)
+{
+    struct plan_trials t = begin(2);
+    (void)state;
+    run_and_change(&t, 1, 2);
+    assert_int_equal(run(&t, 1, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(&t), 1);
+}
+
+/* The first steps with a plan, and one that something else disturbed, are not what it takes. */
+static void slow_steps_at_first_and_outliers_do_not_count(void **state)
+{
+    struct plan_trials t = begin(2);
+    (void)state;
+    for (int i = 0; i < TRIALS_WARM; i++)
+        assert_int_equal(plan_trials_step(&t, 50, FOREVER), TRIALS_NONE);
+    static const double seconds[] = {1.2, 1.1, 9, 1.3, 0.1, 1.4};
+    for (int i = 0; i < TRIALS_TIMED; i++)
+        assert_int_equal(plan_trials_step(&t, seconds[i], FOREVER),
+                         i + 1 < TRIALS_TIMED ? TRIALS_NONE : TRIALS_CHANGE);
+    assert_true(t.tried[0].measured_s > 1.249 && t.tried[0].measured_s < 1.251);
+}
+
+static void one_plan_is_no_choice(void **state)
+{
+    static const double alone[] = {0};
+    const struct search_report none = found(0, NULL), one = found(1, alone);
+    struct plan_trials t = begin(1);
+    (void)state;
+    expect_over(&t, 1); /* of several, one is wanted */
+    plan_trials_init(&t, &none, 5, 1);
+    expect_over(&t, 1);
+    plan_trials_init(&t, &one, 5, 1);
+    expect_over(&t, 1);
+}
+
+static void no_more_are_tried_than_were_found_or_are_close(void **state)
+{
+    static const double percent[] = {0, 1, 4.9, 5.2, 5.3};
+    const struct search_report two = found(2, percent), all = found(5, percent);
+    struct plan_trials t;
+    (void)state;
+    plan_trials_init(&t, &two, 5, 1);
+    run_and_change(&t, 2, 2);
+    assert_int_equal(run(&t, 1, FOREVER), TRIALS_SETTLED);
+    plan_trials_init(&t, &all, 5, 1);
+    run_and_change(&t, 3, 2);
+    run_and_change(&t, 2, 3);
+    assert_int_equal(run(&t, 1, FOREVER), TRIALS_SETTLED);
+}
+
+static void a_short_run_tries_nothing(void **state)
+{
+    struct plan_trials t = begin(3);
+    (void)state;
+    assert_int_equal(run(&t, 1, 2 * TRIALS_STEPS - 1), TRIALS_NONE);
+    expect_over(&t, 1);
+}
+
+/* There is time for one more plan, and not for two. */
+static void a_run_that_ends_soon_settles_for_what_was_tried(void **state)
+{
+    struct plan_trials t = begin(3);
+    (void)state;
+    assert_int_equal(run(&t, 1, 2 * TRIALS_STEPS), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_NONE);
+    assert_int_equal(run(&t, 2, TRIALS_STEPS), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(&t), 1);
+    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_SETTLED);
+    expect_over(&t, 1);
+}
+
+/* Of those that were tried the fastest runs on: the one before, if it can be had. */
+static void a_plan_that_cannot_be_had_ends_the_trials(void **state)
+{
+    struct plan_trials t = begin(5);
+    (void)state;
+    run_and_change(&t, 1, 2);
+    assert_int_equal(run(&t, 2, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(&t), 3);
+    assert_int_equal(plan_trials_refused(&t), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(&t), 1);
+    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_SETTLED);
+    assert_int_equal(t.n_tried, 2);
+    expect_over(&t, 1);
+}
+
+static void the_one_that_runs_goes_on_where_there_is_no_way_back(void **state)
+{
+    struct plan_trials t = begin(2);
+    (void)state;
+    run_and_change(&t, 1, 2);
+    assert_int_equal(run(&t, 2, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_refused(&t), TRIALS_SETTLED);
+    expect_over(&t, 2);
+}
+
+/* Nothing was compared, and nothing is said. */
+static void a_second_plan_that_cannot_be_had_is_no_trial(void **state)
+{
+    struct plan_trials t = begin(3);
+    (void)state;
+    assert_int_equal(run(&t, 1, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_refused(&t), TRIALS_NONE);
+    expect_over(&t, 1);
+}
+
+static void another_budget_ends_the_trials(void **state)
+{
+    struct plan_trials t = begin(3);
+    (void)state;
+    run_and_change(&t, 1, 2);
+    assert_int_equal(plan_trials_step(&t, 2, FOREVER), TRIALS_NONE);
+    plan_trials_end(&t);
+    expect_over(&t, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_is_gone_back_to),
+        cmocka_unit_test(nothing_changes_where_the_last_is_the_fastest),
+        cmocka_unit_test(of_equal_ones_the_best_by_prediction_runs),
+        cmocka_unit_test(slow_steps_at_first_and_outliers_do_not_count),
+        cmocka_unit_test(one_plan_is_no_choice),
+        cmocka_unit_test(no_more_are_tried_than_were_found_or_are_close),
+        cmocka_unit_test(a_short_run_tries_nothing),
+        cmocka_unit_test(a_run_that_ends_soon_settles_for_what_was_tried),
+        cmocka_unit_test(a_plan_that_cannot_be_had_ends_the_trials),
+        cmocka_unit_test(the_one_that_runs_goes_on_where_there_is_no_way_back),
+        cmocka_unit_test(a_second_plan_that_cannot_be_had_is_no_trial),
+        cmocka_unit_test(another_budget_ends_the_trials),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
