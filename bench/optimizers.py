@@ -53,13 +53,16 @@ LONG |= {
     "lion 3e-4": lion(3e-4, "optim=lion"),
     "lion 6e-4": lion(6e-4, "optim=lion"),
     "lion 1.5e-4": lion(1.5e-4, "optim=lion"),
-    "lion_8bit 3e-4": lion(3e-4, "optim=lion_8bit"),
-    "adafactor": ["optim=adafactor", "bf16=true"],
-    "muon": ["optim=muon", "bf16=true"],
-    "muon_8bit": ["optim=muon_8bit", "bf16=true"],
+    "lion 5e-5": lion(5e-5, "optim=lion", "weight_decay=1"),
+    "lion_8bit 1.5e-4": lion(1.5e-4, "optim=lion_8bit"),
+    "adamw bf16, f32 masters, 5e-4": [*DEMO["adamw bf16, f32 masters"], "learning_rate=5e-4"],
+    "adamw_8bit, 24-bit masters, 5e-4": [*DEMO["adamw_8bit, 24-bit masters"], "learning_rate=5e-4"],
+    "adafactor, 5e-4": ["optim=adafactor", "bf16=true", "learning_rate=5e-4"],
+    "muon, 5e-4": ["optim=muon", "bf16=true", "learning_rate=5e-4"],
 }
+MOST_POINTS = 300  # of a curve in the drawing
 COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3", "#d35400", "#16a085", "#5dade2",
-           "#b7950b", "#52be80", "#a6acaf"]
+           "#b7950b", "#52be80", "#a6acaf", "#6c3483"]
 SUITES = {
     "demo": {"config": "configs/demo.yaml", "runs": DEMO, "steps": 320, "top": 4.0, "words": [], "drawing": "docs/optimizers.svg",
              "what": "Llama 3.5M of configs/demo.yaml on its text"},
@@ -122,23 +125,24 @@ def smooth(losses, n=9):
 
 
 def draw(suite, runs, table):
-    top, height, steps = suite["top"], 420, len(runs[BASE]["losses"])
+    top, height, steps = suite["top"], 410 + 15 * len(table), len(runs[BASE]["losses"])
     lows = [min(smooth(r["losses"])) for r in runs.values()]
     panel = Panel(52, 380, range(1, steps + 1), math.floor(10 * min(lows)) / 10, top)
     panel.axes("loss, mean of nine steps; circles: evaluation", "")
     for (name, r), colour in zip(runs.items(), COLOURS):
         first = next(i for i, y in enumerate(smooth(r["losses"])) if y <= top)
-        panel.curve(range(1 + first, steps + 1), smooth(r["losses"])[first:], colour, 1.2)
+        every = max(steps // MOST_POINTS, 1)
+        panel.curve(range(1 + first, steps + 1)[::every], smooth(r["losses"])[first::every], colour, 1.2)
         panel.parts += [f'<circle cx="{panel.x(s):.1f}" cy="{panel.y(y):.1f}" r="2.4" fill="{colour}"/>'
                         for s, y in zip(r["eval_steps"], r["eval_losses"]) if y <= top]
     for i, ((name, t), colour) in enumerate(zip(table.items(), COLOURS)):
         words = f"{name}: {t['last_eval_loss']:.4f} ({100 * t['relative_difference']:+.2f} %), {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
-        panel.parts.append(f'<text x="{WIDTH - RIGHT}" y="{70 + 15 * i}" text-anchor="end" fill="{colour}">{words}</text>')
+        panel.parts.append(f'<text x="{LEFT}" y="{412 + 15 * i}" fill="{colour}">{words}</text>')
     body = "\n".join(panel.parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11" fill="{TEXT}">\n'
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n'
             f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">Update rules: {suite["what"].partition(" o")[0]} on real text</text>\n'
-            f'<text x="{WIDTH - RIGHT}" y="{height - 6}" text-anchor="end">step</text>\n{body}\n</svg>\n')
+            f'<text x="{WIDTH - RIGHT}" y="412" text-anchor="end">step</text>\n{body}\n</svg>\n')
 
 
 def main():
