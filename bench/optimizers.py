@@ -2,6 +2,7 @@
 """What each update rule makes of a model on real text, with the same data and seeds, beside AdamW in f32.
 
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
+    bench/optimizers.py --suite forked ...                        all go on from one model that was trained before
     bench/optimizers.py --suite long --text FILE [--jobs N] ...   on a GPU: a larger model, for longer; FILE: plain text
 
 The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (OUT: another
@@ -63,7 +64,14 @@ LONG |= {
 MOST_POINTS = 300  # of a curve in the drawing
 COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3", "#d35400", "#16a085", "#5dade2",
            "#b7950b", "#52be80", "#a6acaf", "#6c3483"]
+FORKED = {"adamw f32": ["optim=adamw"]}
+for seed in (1, 2, 3):
+    FORKED |= {f"adamw bf16, f32 masters, seed {seed}": [*DEMO["adamw bf16, f32 masters"], f"seed={seed}"],
+               f"adamw_8bit, 24-bit masters, seed {seed}": [*DEMO["adamw_8bit, 24-bit masters"], f"seed={seed}"]}
 SUITES = {
+    "forked": {"config": "configs/demo.yaml", "runs": FORKED, "steps": 200, "top": 2.6, "trained": 800, "drawing": "docs/optimizers-forked.svg",
+               "words": ["learning_rate=1e-3", "warmup_steps=20", "cosine_min_lr_ratio=0", "eval_max_batches=96", "data_seed=7"],
+               "what": "Llama 3.5M of configs/demo.yaml on its text, from the weights that AdamW has reached in f32 after 800 steps"},
     "demo": {"config": "configs/demo.yaml", "runs": DEMO, "steps": 320, "top": 4.0, "words": [], "drawing": "docs/optimizers.svg",
              "what": "Llama 3.5M of configs/demo.yaml on its text"},
     "long": {"config": "configs/demo.yaml", "runs": LONG, "steps": 3000, "top": 2.0, "drawing": "docs/optimizers-long.svg",
@@ -76,7 +84,13 @@ SUITES = {
 
 
 def train(o, suite, folder, words):
-    data = o.text or text_of(o.build)
+    """Of a suite that forks, the first run before all others is that of the model which they go on from."""
+    data, trained = o.text or text_of(o.build), folder.parent / "trained"
+    if "trained" in suite and folder != trained:
+        if not (trained / "metrics.jsonl").exists():
+            train(o, suite, trained, [f"max_steps={suite['trained']}", "eval_strategy=no", "report_to=none", "optim=adamw",
+                                      f"save_steps={suite['trained']}", "save_strategy=steps"])
+        words = [*words, "model=", f"model_name_or_path={trained}/checkpoint-{suite['trained']}"]
     command = [str(o.build / "snug"), "train", suite["config"], *words, f"datasets.0.path={data}", f"output_dir={folder}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:

@@ -116,7 +116,7 @@ static const struct kernel *kernels(enum op_id op)
     return cpu_kernels(op) ? lists[op] : NULL;
 }
 
-/* As on a GPU: what the process takes of it when it is opened, and no more from then on. */
+/* As on a GPU: what the process takes of it when it is first opened, and no more from then on. */
 static int64_t at_opening;
 
 static int64_t context_bytes(struct device *d)
@@ -137,7 +137,8 @@ void apart_device_make(struct device *d)
     ops.memory_free = memory_free;
     ops.copy = copy;
     ops.context_bytes = context_bytes;
-    at_opening = cpu->context_bytes(d);
+    if (at_opening == 0)
+        at_opening = cpu->context_bytes(d);
     for (int op = 0; op < OP_COUNT; op++)
         list_kernels((enum op_id)op);
     ops.kernels = kernels;
