@@ -7,45 +7,10 @@
 
 #include <cmocka.h>
 
-#include "search/search.h"
 #include "support/golden.h"
 #include "support/paper_device.h"
+#include "support/planning.h"
 #include "support/training.h"
-
-static const struct search_bounds free_choice = {0};
-static const struct decisions configured = {.recompute_cheap = true, .slice_bytes = SLICE_BYTES};
-
-static struct limits limit(int64_t n_bytes)
-{
-    return (struct limits){.n_bytes = {n_bytes, (int64_t)1 << 40, LIMIT_OPEN}};
-}
-
-static int64_t needs(const struct workload *w)
-{
-    const struct limits limits = limit((int64_t)1 << 40);
-    struct forecast f = {0};
-    forecast_memory(&f, w, &limits);
-    return f.budget.needs[TIER_DEVICE];
-}
-
-/* Seconds of a step in that much memory; HUGE_VAL: nothing fits. */
-static double plan(struct workload *w, int64_t n_bytes)
-{
-    const struct limits limits = limit(n_bytes);
-    struct decisions d = configured;
-    double seconds;
-    expect_ok(search_plan(w, &limits, &free_choice, NULL, &d, NULL));
-    expect_ok(forecast_seconds(w, NULL, &seconds));
-    return needs(w) <= n_bytes ? seconds : HUGE_VAL;
-}
-
-static int64_t find_least(struct workload *w)
-{
-    const struct limits limits = limit(1);
-    struct decisions d = configured;
-    expect_ok(search_least(w, &limits, &free_choice, &d));
-    return needs(w);
-}
 
 static const char llama[] =
     "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
@@ -71,16 +36,16 @@ static void what_is_said_to_be_needed_is(void **state)
 
                                                  .device = &device});
     struct workload *w = &t.engine.work;
-    const int64_t coarse = find_least(w);
-    assert_true(plan(w, 1) == HUGE_VAL);
-    const int64_t said = needs(w);
+    const int64_t coarse = planned_least(w);
+    assert_true(planned_seconds(w, 1) == HUGE_VAL);
+    const int64_t said = planned_needs(w);
     assert_true(said <= coarse);
     for (int i = 1; i <= N_REFUSED; i++) {
-        assert_true(plan(w, (said - said / MUCH) * i / N_REFUSED) == HUGE_VAL);
-        assert_int_equal(needs(w), said);
+        assert_true(planned_seconds(w, (said - said / MUCH) * i / N_REFUSED) == HUGE_VAL);
+        assert_int_equal(planned_needs(w), said);
     }
     for (int i = 0; i < N_MORE; i++)
-        assert_true(isfinite(plan(w, said + (coarse - said) * i / N_MORE)));
+        assert_true(isfinite(planned_seconds(w, said + (coarse - said) * i / N_MORE)));
     print_message("%lld bytes, and %lld by whole extents\n", (long long)said, (long long)coarse);
     training_release(&t);
     device_close(&device);

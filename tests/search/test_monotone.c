@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "search/search.h"
 #include "support/golden.h"
 #include "support/paper_device.h"
+#include "support/planning.h"
 #include "support/training.h"
 #include "train/session.h"
 
@@ -26,45 +26,10 @@ enum {
     EVERY = SNUG_ASAN ? 8 : 1, /* under sanitizers few of them: others go the same ways */
 };
 
-static const struct search_bounds free_choice = {0};
-static const struct decisions configured = {.recompute_cheap = true, .slice_bytes = SLICE_BYTES};
-
-static struct limits limit(int64_t n_bytes)
-{
-    return (struct limits){.n_bytes = {n_bytes, (int64_t)1 << 40, LIMIT_OPEN}};
-}
-
-static int64_t needs(const struct workload *w)
-{
-    const struct limits limits = limit((int64_t)1 << 40);
-    struct forecast f = {0};
-    forecast_memory(&f, w, &limits);
-    return f.budget.needs[TIER_DEVICE];
-}
-
-/* Seconds of a step in that much memory; HUGE_VAL: nothing fits. */
-static double plan(struct workload *w, int64_t n_bytes)
-{
-    const struct limits limits = limit(n_bytes);
-    struct decisions d = configured;
-    double seconds;
-    expect_ok(search_plan(w, &limits, &free_choice, NULL, &d, NULL));
-    expect_ok(forecast_seconds(w, NULL, &seconds));
-    return needs(w) <= n_bytes ? seconds : HUGE_VAL;
-}
-
-static int64_t find_least(struct workload *w)
-{
-    const struct limits limits = limit(1);
-    struct decisions d = configured;
-    expect_ok(search_least(w, &limits, &free_choice, &d));
-    return needs(w);
-}
-
 static int64_t find_most(struct workload *w)
 {
-    assert_true(isfinite(plan(w, (int64_t)1 << 40)));
-    return needs(w);
+    assert_true(isfinite(planned_seconds(w, (int64_t)1 << 40)));
+    return planned_needs(w);
 }
 
 struct fastest {
@@ -76,7 +41,7 @@ struct fastest {
 /* Is it no slower than what fits in less? */
 static void expect_no_slower(struct workload *w, int64_t n_bytes, struct fastest *of_less)
 {
-    double seconds = plan(w, n_bytes);
+    double seconds = planned_seconds(w, n_bytes);
     if (seconds > (1 + of_less->noise) * of_less->seconds)
         fail_msg("%lld bytes: %.6f s, and %.6f s in %lld", (long long)n_bytes, seconds,
                  of_less->seconds, (long long)of_less->n_bytes);
@@ -99,8 +64,8 @@ static void sweep(const char *config, int n_micro, int n_coarse, double noise)
                                                  .bf16 = true,
                                                  .device = &device});
     struct workload *w = &t.engine.work;
-    const int64_t least = find_least(w), most = find_most(w);
-    assert_true(isfinite(plan(w, least)));
+    const int64_t least = planned_least(w), most = find_most(w);
+    assert_true(isfinite(planned_seconds(w, least)));
     for (int i = 0; i < N_FINE; i += EVERY)
         expect_no_slower(w, least + least * i / FINE, &of_less);
     for (int i = 0; i <= n_coarse; i += EVERY) {
