@@ -2,11 +2,11 @@
 """What each update rule makes of a model on real text, with the same data and seeds, beside AdamW in f32.
 
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
-    bench/optimizers.py --suite forked ...                        all go on from one model that was trained before
-    bench/optimizers.py --suite long --text FILE [--jobs N] ...   on a GPU: a larger model, for longer; FILE: plain text
+    bench/optimizers.py --suite long --text FILE [--jobs N] ...     on a GPU: a larger model, for longer; FILE: plain text
+    bench/optimizers.py --suite forked --text FILE [--jobs N] ...   all go on from one such model that was trained before
 
-The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (OUT: another
-folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
+The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (of `forked`
+optimizers-forked.json; OUT: another folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
 runs that the folder has already; --jobs runs so many at a time; --seconds bounds the whole call: runs that would begin later are left out.
 """
 import argparse
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,78 +24,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 from adamw_8bit import processor, read_run, rounded, settings, text_of
 from loss_report import LEFT, RIGHT, TEXT, WIDTH, Panel, compact_lists
+from optimizer_suites import BASE, SUITES
 
-BASE = "adamw f32"
-SPLIT = ["bf16=true", "master_dtype=24bit"]
-DEMO = {
-    BASE: ["optim=adamw"],
-    "adamw bf16, f32 masters": ["optim=adamw", "bf16=true"],
-    "adamw_8bit, 24-bit masters": ["optim=adamw_8bit", *SPLIT],
-    "lion": ["optim=lion", "learning_rate=6e-4", "weight_decay=0.17"],
-    "lion_8bit": ["optim=lion_8bit", "learning_rate=6e-4", "weight_decay=0.17"],
-    "adafactor": ["optim=adafactor"],
-    "muon": ["optim=muon"],
-    "muon_8bit": ["optim=muon_8bit"],
-}
-
-
-RATE, DECAY = 2e-3, 0.1  # AdamW's in configs/demo.yaml
-
-
-def lion(rate, *more):
-    """Lion as its authors have it for language: AdamW's product of rate and weight decay, at a smaller rate."""
-    return ["bf16=true", f"learning_rate={rate:g}", f"weight_decay={RATE * DECAY / rate:.3g}", "adam_beta1=0.95", "adam_beta2=0.98", *more]
-
-
-LONG = {BASE: ["optim=adamw", "tf32=true"]}
-for seed in (42, 1, 2):
-    LONG |= {f"adamw bf16, f32 masters, seed {seed}": [*DEMO["adamw bf16, f32 masters"], f"seed={seed}"],
-             f"adamw_8bit, 24-bit masters, seed {seed}": [*DEMO["adamw_8bit, 24-bit masters"], f"seed={seed}"]}
-LONG |= {
-    "lion 3e-4": lion(3e-4, "optim=lion"),
-    "lion 6e-4": lion(6e-4, "optim=lion"),
-    "lion 1.5e-4": lion(1.5e-4, "optim=lion"),
-    "lion 5e-5": lion(5e-5, "optim=lion", "weight_decay=1"),
-    "lion_8bit 1.5e-4": lion(1.5e-4, "optim=lion_8bit"),
-    "adamw bf16, f32 masters, 5e-4": [*DEMO["adamw bf16, f32 masters"], "learning_rate=5e-4"],
-    "adamw_8bit, 24-bit masters, 5e-4": [*DEMO["adamw_8bit, 24-bit masters"], "learning_rate=5e-4"],
-    "adafactor, 5e-4": ["optim=adafactor", "bf16=true", "learning_rate=5e-4"],
-    "muon, 5e-4": ["optim=muon", "bf16=true", "learning_rate=5e-4"],
-}
 MOST_POINTS = 300  # of a curve in the drawing
 COLOURS = ["#1f1f1f", "#7a7a7a", "#c0392b", "#2e86c1", "#85c1e9", "#27ae60", "#8e44ad", "#c39bd3", "#d35400", "#16a085", "#5dade2",
            "#b7950b", "#52be80", "#a6acaf", "#6c3483"]
-FORKED = {"adamw f32": ["optim=adamw"]}
-for seed in (1, 2, 3):
-    FORKED |= {f"adamw bf16, f32 masters, seed {seed}": [*DEMO["adamw bf16, f32 masters"], f"seed={seed}"],
-               f"adamw_8bit, 24-bit masters, seed {seed}": [*DEMO["adamw_8bit, 24-bit masters"], f"seed={seed}"]}
-SUITES = {
-    "forked": {"config": "configs/demo.yaml", "runs": FORKED, "steps": 200, "top": 2.6, "trained": 800, "drawing": "docs/optimizers-forked.svg",
-               "words": ["learning_rate=1e-3", "warmup_steps=20", "cosine_min_lr_ratio=0", "eval_max_batches=96", "data_seed=7"],
-               "what": "Llama 3.5M of configs/demo.yaml on its text, from the weights that AdamW has reached in f32 after 800 steps"},
-    "demo": {"config": "configs/demo.yaml", "runs": DEMO, "steps": 320, "top": 4.0, "words": [], "drawing": "docs/optimizers.svg",
-             "what": "Llama 3.5M of configs/demo.yaml on its text"},
-    "long": {"config": "configs/demo.yaml", "runs": LONG, "steps": 3000, "top": 2.0, "drawing": "docs/optimizers-long.svg",
-             "words": ["device=cuda", "model.hidden_size=384", "model.intermediate_size=1152", "model.num_hidden_layers=6",
-                       "model.num_attention_heads=6", "model.num_key_value_heads=6", "model.max_position_embeddings=256",
-                       "max_seq_length=256", "per_device_train_batch_size=64", "warmup_steps=100", "cosine_min_lr_ratio=0",
-                       "val_set_size=0.02", "eval_max_batches=48"],
-             "what": "Llama 11M on the text of tools/make_text_corpus.py, byte by byte, 64 x 256 bytes a step"},
-}
 
 
-def train(o, suite, folder, words):
-    """Of a suite that forks, the first run before all others is that of the model which they go on from."""
-    data, trained = o.text or text_of(o.build), folder.parent / "trained"
-    if "trained" in suite and folder != trained:
-        if not (trained / "metrics.jsonl").exists():
-            train(o, suite, trained, [f"max_steps={suite['trained']}", "eval_strategy=no", "report_to=none", "optim=adamw",
-                                      f"save_steps={suite['trained']}", "save_strategy=steps"])
-        words = [*words, "model=", f"model_name_or_path={trained}/checkpoint-{suite['trained']}"]
-    command = [str(o.build / "snug"), "train", suite["config"], *words, f"datasets.0.path={data}", f"output_dir={folder}"]
+def snug_train(o, suite, folder, words):
+    command = [str(o.build / "snug"), "train", suite["config"], *words, f"datasets.0.path={o.text or text_of(o.build)}", f"output_dir={folder}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}")
+
+
+def trained_model(o, suite, folder):
+    """The model that all runs of a suite go on from, as settings; it is trained where it is not there yet."""
+    if "trained" not in suite:
+        return []
+    checkpoint = folder / "trained" / f"checkpoint-{suite['trained_steps']}"
+    if not checkpoint.exists():
+        snug_train(o, suite, folder / "trained", [*suite["trained"], f"max_steps={suite['trained_steps']}", f"save_steps={suite['trained_steps']}",
+                                                  "eval_strategy=no", "report_to=none", "logging_steps=100", "overwrite_output_dir=true"])
+    return ["model=", f"model_name_or_path={checkpoint}"]
 
 
 def hardware():
@@ -126,20 +78,61 @@ def is_complete(folder, steps):
     return path.exists() and any('"kind":"eval"' in line and f'"step":{steps},' in line for line in open(path))
 
 
+def rule_of(name):
+    return name.partition(", seed ")[0]
+
+
+def base_of(name, runs):
+    """The run that another one is held against: that of its seed, where there is one."""
+    _, seed, number = name.partition(", seed ")
+    return runs.get(f"{BASE}{seed}{number}") or runs[BASE]
+
+
 def compare(suite, runs):
-    base = runs[BASE]["eval_losses"][-1]
-    return {name: {"settings": " ".join(suite["runs"][name]), "last_eval_loss": r["eval_losses"][-1],
-                   "relative_difference": (r["eval_losses"][-1] - base) / base, "optimizer_bytes": r["breakdown"]["optimizer"],
-                   "master_bytes": r["breakdown"]["masters"], "kept_bytes_per_parameter": bytes_of(r),
-                   "eval_steps": r["eval_steps"], "eval_losses": r["eval_losses"]} for name, r in runs.items()}
+    table = {}
+    for name, r in runs.items():
+        loss, base = r["eval_losses"][-1], base_of(name, runs)["eval_losses"][-1]
+        table[name] = {"settings": " ".join(suite["runs"][name]), "last_eval_loss": loss, "relative_difference": (loss - base) / base,
+                       "optimizer_bytes": r["breakdown"]["optimizer"], "master_bytes": r["breakdown"]["masters"],
+                       "kept_bytes_per_parameter": bytes_of(r), "eval_steps": r["eval_steps"], "eval_losses": r["eval_losses"]}
+    return table
+
+
+def over_seeds(table):
+    """Of each rule that ran with several seeds: the mean of its differences and the error of that mean."""
+    means = {}
+    for rule in dict.fromkeys(rule_of(name) for name in table):
+        differences = [t["relative_difference"] for name, t in table.items() if rule_of(name) == rule]
+        if len(differences) > 1:
+            means[rule] = {"seeds": len(differences), "mean_difference": statistics.mean(differences),
+                           "standard_error": statistics.stdev(differences) / math.sqrt(len(differences))}
+    return means
 
 
 def smooth(losses, n=9):
     return [sum(losses[max(0, i - n + 1):i + 1]) / len(losses[max(0, i - n + 1):i + 1]) for i in range(len(losses))]
 
 
-def draw(suite, runs, table):
-    top, height, steps = suite["top"], 410 + 15 * len(table), len(runs[BASE]["losses"])
+def words_of(name, t, means):
+    if rule_of(name) not in means:
+        return f"{name}: {t['last_eval_loss']:.4f} ({100 * t['relative_difference']:+.2f} %), {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
+    m = means[rule_of(name)]
+    return (f"{rule_of(name)}: {t['last_eval_loss']:.4f}, {100 * m['mean_difference']:+.2f} ± {100 * m['standard_error']:.2f} % in "
+            f"{m['seeds']} seeds, {t['kept_bytes_per_parameter']:.2f} bytes a parameter")
+
+
+def once_a_rule(runs, means):
+    """The runs to draw: of a rule with a mean the first alone."""
+    first = {}
+    for name in runs:
+        first.setdefault(rule_of(name) if rule_of(name) in means else name, name)
+    return {name: runs[name] for name in first.values()}
+
+
+def draw(suite, runs, table, means):
+    runs = once_a_rule(runs, means)
+    top, height = suite["top"], 410 + 15 * len(runs)
+    steps = max(len(r["losses"]) for r in runs.values())
     lows = [min(smooth(r["losses"])) for r in runs.values()]
     panel = Panel(52, 380, range(1, steps + 1), math.floor(10 * min(lows)) / 10, top)
     panel.axes("loss, mean of nine steps; circles: evaluation", "")
@@ -149,9 +142,8 @@ def draw(suite, runs, table):
         panel.curve(range(1 + first, steps + 1)[::every], smooth(r["losses"])[first::every], colour, 1.2)
         panel.parts += [f'<circle cx="{panel.x(s):.1f}" cy="{panel.y(y):.1f}" r="2.4" fill="{colour}"/>'
                         for s, y in zip(r["eval_steps"], r["eval_losses"]) if y <= top]
-    for i, ((name, t), colour) in enumerate(zip(table.items(), COLOURS)):
-        words = f"{name}: {t['last_eval_loss']:.4f} ({100 * t['relative_difference']:+.2f} %), {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
-        panel.parts.append(f'<text x="{LEFT}" y="{412 + 15 * i}" fill="{colour}">{words}</text>')
+    for i, (name, colour) in enumerate(zip(runs, COLOURS)):
+        panel.parts.append(f'<text x="{LEFT}" y="{412 + 15 * i}" fill="{colour}">{words_of(name, table[name], means)}</text>')
     body = "\n".join(panel.parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11" fill="{TEXT}">\n'
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n'
@@ -177,12 +169,14 @@ def main():
     steps = o.steps or suite["steps"]
     folder, words = o.runs or pathlib.Path(tempfile.mkdtemp()), settings(steps) + suite["words"] + o.settings
 
+    model = [] if o.parse else trained_model(o, suite, folder)
+
     def run(name):
         start = time.monotonic()
         if start - began > o.seconds:
             print(f"{name}: left out, no time for it", flush=True)
             return
-        train(o, suite, folder_of(folder, name), [*words, *suite["runs"][name]])
+        snug_train(o, suite, folder_of(folder, name), [*words, *model, *suite["runs"][name]])
         print(f"{name}: {read(folder_of(folder, name))['eval_losses'][-1]:.5f}, {time.monotonic() - start:.0f} s", flush=True)
 
     with ThreadPoolExecutor(o.jobs) as pool:
@@ -191,15 +185,18 @@ def main():
         return 0
     runs = {name: read(folder_of(folder, name)) for name in suite["runs"] if is_complete(folder_of(folder, name), steps)}
     table, (short, machine) = compare(suite, runs), hardware()
+    means = over_seeds(table)
     report = {"what": f"{suite['what']}, one update rule beside another", "date": o.date, "hardware": machine,
-              "command": f"bench/optimizers.py --suite {o.suite} --steps {steps}", "settings": " ".join(words), "rules": rounded(table)}
-    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers.json"
+              "command": f"bench/optimizers.py --suite {o.suite} --steps {steps}", "settings": " ".join(words), "over_seeds": rounded(means), "rules": rounded(table)}
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers{'-forked' if o.suite == 'forked' else ''}.json"
     path.write_text(compact_lists(json.dumps(report, indent=1)) + "\n")
     drawing = pathlib.Path(suite["drawing"])
-    (pathlib.Path(os.environ["OUT"]) / drawing.name if "OUT" in os.environ else drawing).write_text(draw(suite, runs, table))
+    (pathlib.Path(os.environ["OUT"]) / drawing.name if "OUT" in os.environ else drawing).write_text(draw(suite, runs, table, means))
     for name, t in table.items():
         print(f"{name}: last evaluation {t['last_eval_loss']:.5f}, {100 * t['relative_difference']:+.3f} %, "
               f"{t['kept_bytes_per_parameter']:.2f} bytes a parameter")
+    for rule, m in means.items():
+        print(f"{rule}: {100 * m['mean_difference']:+.3f} +- {100 * m['standard_error']:.3f} % in {m['seeds']} seeds")
     return 0
 
 
