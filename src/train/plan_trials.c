@@ -9,7 +9,9 @@ static const double CLOSE = 1.05;
 void plan_trials_init(struct plan_trials *t, const struct search_report *found, int n_most,
                       double planned_s)
 {
-    *t = (struct plan_trials){.tried = {{.rank = 1, .planned_s = planned_s}}, .n_tried = 1};
+    *t = (struct plan_trials){.tried = {{.rank = 1, .planned_s = planned_s}},
+                              .n_tried = 1,
+                              .n_steps = -(TRIALS_FIRST + TRIALS_WARM)};
     while (t->n_plans < MIN(n_most, found->n_findings) &&
            found->findings[t->n_plans].seconds <= CLOSE * found->findings[0].seconds)
         t->n_plans++;
@@ -53,25 +55,47 @@ static enum trials_wish settle(struct plan_trials *t)
 {
     plan_trials_end(t);
     t->i_wanted = fastest(t);
-    if (t->n_tried == 1)
-        return TRIALS_NONE; /* nothing was compared */
     return t->i_wanted == t->i_running ? TRIALS_SETTLED : TRIALS_CHANGE;
 }
 
-/* A trial pays where what is left is longer than it. */
+/* No other plan will be tried: the one that runs has its second turn at once. */
+static enum trials_wish turn_back(struct plan_trials *t)
+{
+    if (t->n_tried == 1)
+        plan_trials_end(t); /* nothing was compared */
+    t->is_returning = true;
+    return TRIALS_NONE;
+}
+
+static void end_turn(struct plan_trials *t)
+{
+    struct plan_trial *p = &t->tried[t->i_running];
+    p->measured_s = (p->measured_s * p->n_turns + median(t->seconds)) / (p->n_turns + 1);
+    p->n_turns++;
+    t->n_steps = 0;
+}
+
+/* One plan more pays where as much is left as its turns and the second ones of all others take, and
+ * a turn's time to gain from it. */
+static bool has_time_for_another(const struct plan_trials *t, int64_t n_left)
+{
+    return n_left >= (int64_t)(t->n_tried + 3) * TRIALS_STEPS;
+}
+
 enum trials_wish plan_trials_step(struct plan_trials *t, double seconds, int64_t n_left)
 {
     if (t->n_plans < 2)
         return TRIALS_NONE;
-    int i = t->n_steps++ - TRIALS_WARM;
-    if (i >= 0)
-        t->seconds[i] = seconds;
-    if (t->n_steps < TRIALS_STEPS)
+    if (t->n_steps >= 0)
+        t->seconds[t->n_steps] = seconds;
+    if (++t->n_steps < TRIALS_TIMED)
         return TRIALS_NONE;
-    t->tried[t->i_running].measured_s = median(t->seconds);
-    if (t->n_tried == t->n_plans || n_left < 2 * TRIALS_STEPS)
+    end_turn(t);
+    if (!t->is_returning && (t->n_tried == t->n_plans || !has_time_for_another(t, n_left)))
+        return turn_back(t);
+    if (t->is_returning && t->i_running == 0)
         return settle(t);
-    t->i_wanted = t->n_tried;
+    t->i_wanted = t->is_returning ? t->i_running - 1 : t->n_tried;
     return TRIALS_CHANGE;
 }
 
@@ -83,17 +107,22 @@ int plan_trials_wanted(const struct plan_trials *t)
 enum trials_wish plan_trials_changed(struct plan_trials *t, double planned_s)
 {
     t->i_running = t->i_wanted;
-    if (t->i_wanted < t->n_tried)
+    t->n_steps = -TRIALS_WARM;
+    if (t->n_plans == 0)
         return TRIALS_SETTLED;
-    t->tried[t->n_tried] =
-        (struct plan_trial){.rank = plan_trials_wanted(t), .planned_s = planned_s};
-    t->n_tried++;
-    t->n_steps = 0;
+    if (t->i_wanted == t->n_tried) {
+        t->tried[t->n_tried] =
+            (struct plan_trial){.rank = plan_trials_wanted(t), .planned_s = planned_s};
+        t->n_tried++;
+    }
     return TRIALS_NONE;
 }
 
-/* One that was not tried yet: nor are those after it. The way back: it stays. */
+/* One that was not tried yet: nor are those after it. The way back: the one that runs stays. */
 enum trials_wish plan_trials_refused(struct plan_trials *t)
 {
-    return t->i_wanted == t->n_tried ? settle(t) : TRIALS_SETTLED;
+    if (t->i_wanted == t->n_tried)
+        return turn_back(t);
+    plan_trials_end(t);
+    return TRIALS_SETTLED;
 }

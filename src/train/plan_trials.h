@@ -2,7 +2,8 @@
  *
  * The planner ranks plans by a model of time that is wrong by a few percent, and the best few are
  * closer than that. Plans give the same bits and a run can change from one to the next, so it runs
- * them one after the other and goes on with the fastest:
+ * each twice and goes on with the fastest. The second time is in the opposite order (1 2 3 3 2 1):
+ * a device that gets slower as it gets warm slows all of them alike.
  *
  *     plan_trials_init     the plans that are worth it
  *     plan_trials_step     a step has taken so long: what now?
@@ -21,9 +22,9 @@ extern "C" {
 #endif
 
 enum {
-    TRIALS_WARM =
-        3, /* steps with a plan that do not count: parts are recorded at their second run */
-    TRIALS_TIMED = 6, /* and the ones after them, whose median does */
+    TRIALS_FIRST = 12, /* steps before all others that do not count: the device is still cool */
+    TRIALS_WARM = 3,   /* nor do those after a change: parts are recorded at their second run */
+    TRIALS_TIMED = 6,  /* the ones after them, whose median does */
     TRIALS_STEPS = TRIALS_WARM + TRIALS_TIMED,
 };
 
@@ -31,17 +32,19 @@ enum {
 struct plan_trial {
     int rank;          /* as plan_rank has it */
     double planned_s;  /* a step */
-    double measured_s; /* 0: not yet */
+    double measured_s; /* mean of its turns; 0: there was none yet */
+    int n_turns;
 };
 
 struct plan_trials {
     int n_plans; /* that are worth a trial: ranks 1 .. n_plans; less than 2: there is none to try */
+    bool is_returning; /* all have had a turn that will, and have their second one */
     struct plan_trial tried[MAX_FINDINGS];
     int n_tried;
     int i_running;                /* of these */
     int i_wanted;                 /* n_tried: one that was not tried yet */
     double seconds[TRIALS_TIMED]; /* of the one that runs */
-    int n_steps;                  /* that it has run */
+    int n_steps;                  /* of its turn; below 0: they do not count */
 };
 
 enum trials_wish {

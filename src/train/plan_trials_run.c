@@ -26,6 +26,14 @@ static enum status change_session(struct session *s, struct session_change *c)
     return session_change(s, c);
 }
 
+/* What it takes to come back to the plan that runs; plans run for the first time in this order. */
+static enum status know_running(struct plan_trials_run *x, const struct session *s)
+{
+    if (x->trials.i_running < x->n_known)
+        return OK;
+    return decisions_keep(&s->engine.settings.decisions, &x->pool, &x->known[x->n_known++]);
+}
+
 static enum status change_plan(struct plan_trials_run *x, struct session *s, enum trials_wish *wish,
                                struct trials_record *r)
 {
@@ -35,8 +43,7 @@ static enum status change_plan(struct plan_trials_run *x, struct session *s, enu
                                .over.folder = s->config->output_dir};
     if (t->i_wanted < t->n_tried)
         c.known = &x->known[t->i_wanted];
-    struct decisions *running = &x->known[t->i_running];
-    enum status status = decisions_keep(&s->engine.settings.decisions, &x->pool, running);
+    enum status status = know_running(x, s);
     if (status == OK)
         status = change_session(s, &c);
     if (c.is_lost)

@@ -28,8 +28,9 @@ struct trials_record {
 
 struct plan_trials_run {
     struct plan_trials trials;
-    struct decisions known[MAX_FINDINGS]; /* of those that were tried, but for the one that runs */
-    struct pool pool;                     /* of these */
+    struct decisions known[MAX_FINDINGS]; /* of those that were changed from */
+    int n_known;
+    struct pool pool; /* of these */
 };
 
 /* The plan that runs is the best by the model of time. Where the config wants no trials, or the

@@ -28,78 +28,125 @@ static struct plan_trials begin(int n_most)
     return t;
 }
 
-/* All steps that a trial of the plan that runs takes. */
-static enum trials_wish run(struct plan_trials *t, double seconds, int64_t n_left)
+/* The steps of a turn of the plan that runs, of which so many do not count. */
+static enum trials_wish turn(struct plan_trials *t, double seconds, int n_warm, int64_t n_left)
 {
-    for (int i = 1; i < TRIALS_STEPS; i++)
-        assert_int_equal(plan_trials_step(t, seconds, n_left + TRIALS_STEPS - i), TRIALS_NONE);
+    int n = n_warm + TRIALS_TIMED;
+    for (int i = 1; i < n; i++) {
+        double slow = i <= n_warm ? 50 : seconds;
+        assert_int_equal(plan_trials_step(t, slow, n_left + n - i), TRIALS_NONE);
+    }
     return plan_trials_step(t, seconds, n_left);
 }
 
-/* And the change to the next. */
-static void run_and_change(struct plan_trials *t, double seconds, int to)
+static enum trials_wish first_turn(struct plan_trials *t, double seconds, int64_t n_left)
 {
-    assert_int_equal(run(t, seconds, FOREVER), TRIALS_CHANGE);
+    return turn(t, seconds, TRIALS_FIRST + TRIALS_WARM, n_left);
+}
+
+static enum trials_wish later_turn(struct plan_trials *t, double seconds)
+{
+    return turn(t, seconds, TRIALS_WARM, FOREVER);
+}
+
+/* The second turn of the last plan follows its first, and nothing has to get warm. */
+static enum trials_wish last_turns(struct plan_trials *t, double seconds, double again)
+{
+    assert_int_equal(later_turn(t, seconds), TRIALS_NONE);
+    return turn(t, again, 0, FOREVER);
+}
+
+static void change(struct plan_trials *t, enum trials_wish wish, int to)
+{
+    assert_int_equal(wish, TRIALS_CHANGE);
     assert_int_equal(plan_trials_wanted(t), to);
     assert_int_equal(plan_trials_changed(t, 1 + to / 100.0), TRIALS_NONE);
+}
+
+static void change_for_good(struct plan_trials *t, enum trials_wish wish, int to)
+{
+    assert_int_equal(wish, TRIALS_CHANGE);
+    assert_int_equal(plan_trials_wanted(t), to);
+    assert_int_equal(plan_trials_changed(t, 1), TRIALS_SETTLED);
 }
 
 static void expect_over(struct plan_trials *t, int rank)
 {
     assert_int_equal(t->tried[t->i_running].rank, rank);
-    assert_int_equal(run(t, 1, FOREVER), TRIALS_NONE);
-    assert_int_equal(run(t, 100, FOREVER), TRIALS_NONE);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(plan_trials_step(t, i % 2 ? 1 : 100, FOREVER), TRIALS_NONE);
+}
+
+static bool is_about(double x, double y)
+{
+    return x > y - 1e-9 && x < y + 1e-9;
 }
 
 static void the_fastest_is_gone_back_to(void **state)
 {
     struct plan_trials t = begin(3);
     (void)state;
-    run_and_change(&t, 1.05, 2);
-    run_and_change(&t, 1.01, 3);
-    assert_int_equal(run(&t, 1.02, FOREVER), TRIALS_CHANGE);
-    assert_int_equal(plan_trials_wanted(&t), 2);
-    assert_int_equal(plan_trials_changed(&t, 1.02), TRIALS_SETTLED);
+    change(&t, first_turn(&t, 1.05, FOREVER), 2);
+    change(&t, later_turn(&t, 1.01), 3);
+    change(&t, last_turns(&t, 1.02, 1.03), 2);
+    change(&t, later_turn(&t, 1.02), 1);
+    change_for_good(&t, later_turn(&t, 1.06), 2);
     assert_int_equal(t.n_tried, 3);
     for (int i = 0; i < 3; i++) {
-        static const double measured[] = {1.05, 1.01, 1.02}, planned[] = {1, 1.02, 1.03};
+        static const double measured[] = {1.055, 1.015, 1.025}, planned[] = {1, 1.02, 1.03};
         assert_int_equal(t.tried[i].rank, i + 1);
-        assert_true(t.tried[i].measured_s == measured[i]);
+        assert_int_equal(t.tried[i].n_turns, 2);
+        assert_true(is_about(t.tried[i].measured_s, measured[i]));
         assert_true(t.tried[i].planned_s == planned[i]);
     }
     expect_over(&t, 2);
 }
 
-static void nothing_changes_where_the_last_is_the_fastest(void **state)
+/* Every turn is slower than the one before, and the third plan is the fastest. */
+static void a_device_that_gets_slower_slows_all_alike(void **state)
+{
+    struct plan_trials t = begin(3);
+    const double warm = 0.01;
+    (void)state;
+    change(&t, first_turn(&t, 1.002, FOREVER), 2);
+    change(&t, later_turn(&t, 1.001 + warm), 3);
+    change(&t, last_turns(&t, 1.000 + 2 * warm, 1.000 + 3 * warm), 2);
+    change(&t, later_turn(&t, 1.001 + 4 * warm), 1);
+    change_for_good(&t, later_turn(&t, 1.002 + 5 * warm), 3);
+    expect_over(&t, 3);
+}
+
+static void nothing_changes_where_the_first_is_the_fastest(void **state)
 {
     struct plan_trials t = begin(2);
     (void)state;
-    run_and_change(&t, 1.05, 2);
-    assert_int_equal(run(&t, 1.04, FOREVER), TRIALS_SETTLED);
-    expect_over(&t, 2);
+    change(&t, first_turn(&t, 1.04, FOREVER), 2);
+    change(&t, last_turns(&t, 1.05, 1.05), 1);
+    assert_int_equal(later_turn(&t, 1.04), TRIALS_SETTLED);
+    expect_over(&t, 1);
 }
 
 static void of_equal_ones_the_best_by_prediction_runs(void **state)
 {
     struct plan_trials t = begin(2);
     (void)state;
-    run_and_change(&t, 1, 2);
-    assert_int_equal(run(&t, 1, FOREVER), TRIALS_CHANGE);
-    assert_int_equal(plan_trials_wanted(&t), 1);
+    change(&t, first_turn(&t, 1, FOREVER), 2);
+    change(&t, last_turns(&t, 1, 1), 1);
+    assert_int_equal(later_turn(&t, 1), TRIALS_SETTLED);
 }
 
-/* The first steps with a plan, and one that something else disturbed, are not what it takes. */
-static void slow_steps_at_first_and_outliers_do_not_count(void **state)
+/* A step that something else disturbed is not what it takes. */
+static void outliers_do_not_count(void **state)
 {
     struct plan_trials t = begin(2);
     (void)state;
-    for (int i = 0; i < TRIALS_WARM; i++)
+    for (int i = 0; i < TRIALS_FIRST + TRIALS_WARM; i++)
         assert_int_equal(plan_trials_step(&t, 50, FOREVER), TRIALS_NONE);
     static const double seconds[] = {1.2, 1.1, 9, 1.3, 0.1, 1.4};
     for (int i = 0; i < TRIALS_TIMED; i++)
         assert_int_equal(plan_trials_step(&t, seconds[i], FOREVER),
                          i + 1 < TRIALS_TIMED ? TRIALS_NONE : TRIALS_CHANGE);
-    assert_true(t.tried[0].measured_s > 1.249 && t.tried[0].measured_s < 1.251);
+    assert_true(is_about(t.tried[0].measured_s, 1.25));
 }
 
 static void one_plan_is_no_choice(void **state)
@@ -122,58 +169,64 @@ static void no_more_are_tried_than_were_found_or_are_close(void **state)
     struct plan_trials t;
     (void)state;
     plan_trials_init(&t, &two, 5, 1);
-    run_and_change(&t, 2, 2);
-    assert_int_equal(run(&t, 1, FOREVER), TRIALS_SETTLED);
+    change(&t, first_turn(&t, 2, FOREVER), 2);
+    change(&t, last_turns(&t, 1, 1), 1);
     plan_trials_init(&t, &all, 5, 1);
-    run_and_change(&t, 3, 2);
-    run_and_change(&t, 2, 3);
-    assert_int_equal(run(&t, 1, FOREVER), TRIALS_SETTLED);
+    change(&t, first_turn(&t, 3, FOREVER), 2);
+    change(&t, later_turn(&t, 2), 3);
+    change(&t, last_turns(&t, 1, 1), 2);
 }
 
 static void a_short_run_tries_nothing(void **state)
 {
     struct plan_trials t = begin(3);
     (void)state;
-    assert_int_equal(run(&t, 1, 2 * TRIALS_STEPS - 1), TRIALS_NONE);
+    assert_int_equal(first_turn(&t, 1, 4 * TRIALS_STEPS - 1), TRIALS_NONE);
     expect_over(&t, 1);
 }
 
 /* There is time for one more plan, and not for two. */
-static void a_run_that_ends_soon_settles_for_what_was_tried(void **state)
+static void a_run_that_ends_soon_tries_fewer(void **state)
 {
     struct plan_trials t = begin(3);
     (void)state;
-    assert_int_equal(run(&t, 1, 2 * TRIALS_STEPS), TRIALS_CHANGE);
-    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_NONE);
-    assert_int_equal(run(&t, 2, TRIALS_STEPS), TRIALS_CHANGE);
-    assert_int_equal(plan_trials_wanted(&t), 1);
-    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_SETTLED);
+    change(&t, first_turn(&t, 1, 4 * TRIALS_STEPS), 2);
+    assert_int_equal(turn(&t, 2, TRIALS_WARM, 3 * TRIALS_STEPS), TRIALS_NONE);
+    change(&t, turn(&t, 2, 0, 2 * TRIALS_STEPS), 1);
+    assert_int_equal(turn(&t, 1, TRIALS_WARM, TRIALS_STEPS), TRIALS_SETTLED);
     expect_over(&t, 1);
 }
 
-/* Of those that were tried the fastest runs on: the one before, if it can be had. */
-static void a_plan_that_cannot_be_had_ends_the_trials(void **state)
+/* Those that were tried have their second turns. */
+static void after_a_plan_that_cannot_be_had_none_is_tried(void **state)
 {
     struct plan_trials t = begin(5);
     (void)state;
-    run_and_change(&t, 1, 2);
-    assert_int_equal(run(&t, 2, FOREVER), TRIALS_CHANGE);
+    change(&t, first_turn(&t, 2, FOREVER), 2);
+    assert_int_equal(later_turn(&t, 1), TRIALS_CHANGE);
     assert_int_equal(plan_trials_wanted(&t), 3);
-    assert_int_equal(plan_trials_refused(&t), TRIALS_CHANGE);
-    assert_int_equal(plan_trials_wanted(&t), 1);
-    assert_int_equal(plan_trials_changed(&t, 1), TRIALS_SETTLED);
+    assert_int_equal(plan_trials_refused(&t), TRIALS_NONE);
+    change(&t, turn(&t, 1, 0, FOREVER), 1);
+    change_for_good(&t, later_turn(&t, 2), 2);
     assert_int_equal(t.n_tried, 2);
-    expect_over(&t, 1);
+    expect_over(&t, 2);
 }
 
 static void the_one_that_runs_goes_on_where_there_is_no_way_back(void **state)
 {
-    struct plan_trials t = begin(2);
+    struct plan_trials t = begin(3);
     (void)state;
-    run_and_change(&t, 1, 2);
-    assert_int_equal(run(&t, 2, FOREVER), TRIALS_CHANGE);
+    change(&t, first_turn(&t, 1, FOREVER), 2);
+    change(&t, later_turn(&t, 2), 3);
+    assert_int_equal(last_turns(&t, 3, 3), TRIALS_CHANGE);
     assert_int_equal(plan_trials_refused(&t), TRIALS_SETTLED);
-    expect_over(&t, 2);
+    expect_over(&t, 3);
+    t = begin(2);
+    change(&t, first_turn(&t, 2, FOREVER), 2);
+    change(&t, last_turns(&t, 1, 1), 1);
+    assert_int_equal(later_turn(&t, 2), TRIALS_CHANGE);
+    assert_int_equal(plan_trials_refused(&t), TRIALS_SETTLED);
+    expect_over(&t, 1);
 }
 
 /* Nothing was compared, and nothing is said. */
@@ -181,7 +234,7 @@ static void a_second_plan_that_cannot_be_had_is_no_trial(void **state)
 {
     struct plan_trials t = begin(3);
     (void)state;
-    assert_int_equal(run(&t, 1, FOREVER), TRIALS_CHANGE);
+    assert_int_equal(first_turn(&t, 1, FOREVER), TRIALS_CHANGE);
     assert_int_equal(plan_trials_refused(&t), TRIALS_NONE);
     expect_over(&t, 1);
 }
@@ -190,7 +243,7 @@ static void another_budget_ends_the_trials(void **state)
 {
     struct plan_trials t = begin(3);
     (void)state;
-    run_and_change(&t, 1, 2);
+    change(&t, first_turn(&t, 1, FOREVER), 2);
     assert_int_equal(plan_trials_step(&t, 2, FOREVER), TRIALS_NONE);
     plan_trials_end(&t);
     expect_over(&t, 2);
@@ -200,14 +253,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_is_gone_back_to),
-        cmocka_unit_test(nothing_changes_where_the_last_is_the_fastest),
+        cmocka_unit_test(a_device_that_gets_slower_slows_all_alike),
+        cmocka_unit_test(nothing_changes_where_the_first_is_the_fastest),
         cmocka_unit_test(of_equal_ones_the_best_by_prediction_runs),
-        cmocka_unit_test(slow_steps_at_first_and_outliers_do_not_count),
+        cmocka_unit_test(outliers_do_not_count),
         cmocka_unit_test(one_plan_is_no_choice),
         cmocka_unit_test(no_more_are_tried_than_were_found_or_are_close),
         cmocka_unit_test(a_short_run_tries_nothing),
-        cmocka_unit_test(a_run_that_ends_soon_settles_for_what_was_tried),
-        cmocka_unit_test(a_plan_that_cannot_be_had_ends_the_trials),
+        cmocka_unit_test(a_run_that_ends_soon_tries_fewer),
+        cmocka_unit_test(after_a_plan_that_cannot_be_had_none_is_tried),
         cmocka_unit_test(the_one_that_runs_goes_on_where_there_is_no_way_back),
         cmocka_unit_test(a_second_plan_that_cannot_be_had_is_no_trial),
         cmocka_unit_test(another_budget_ends_the_trials),

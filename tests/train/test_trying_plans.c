@@ -15,7 +15,11 @@
 #include "support/scratch.h"
 #include "support/train_session.h"
 
-enum { N_STEPS = 4 * TRIALS_STEPS, MOST_RECORDS = 8 };
+enum {
+    FIRST_TURN = TRIALS_FIRST + TRIALS_STEPS,
+    N_STEPS = FIRST_TURN + 6 * TRIALS_STEPS, /* three plans twice, and as long as one of them */
+    MOST_RECORDS = 8,
+};
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
@@ -206,15 +210,17 @@ static void expect_same_losses(const struct seen *a, const struct seen *b)
     }
 }
 
-/* One plan after the other, and the last word is for the one that was the fastest. */
+/* One plan after the other and back, and the last word is for the one that was the fastest. */
 static void expect_trials(const struct seen *s)
 {
-    const struct trials_record *last = &s->records[2];
+    static const int ranks[] = {2, 3, 2, 1};
+    const struct trials_record *last = &s->records[4];
     int best = 0;
-    assert_int_equal(s->n_records, 3);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(s->records[i].rank, i + 2);
+    assert_int_equal(s->n_records, 5);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(s->records[i].rank, ranks[i]);
         assert_true(s->records[i].changed && !s->records[i].is_settled);
+        assert_int_equal(s->records[i].was_planned, i >= 2);
     }
     assert_true(last->is_settled);
     assert_int_equal(last->n_tried, 3);
@@ -224,7 +230,7 @@ static void expect_trials(const struct seen *s)
             best = i;
     }
     assert_int_equal(last->rank, best + 1);
-    assert_int_equal(last->changed, best != 2);
+    assert_int_equal(last->changed, best != 0);
 }
 
 static void losses_are_those_of_one_plan(void **state)
@@ -237,14 +243,14 @@ static void losses_are_those_of_one_plan(void **state)
     run_seen(&tried, SETTINGS("seed=3", "plan_trials=3"));
     assert_int_equal(plain.n_records, 0);
     expect_trials(&tried);
-    assert_int_equal(tried.records[0].step, TRIALS_STEPS);
-    assert_int_equal(tried.records[1].step, 2 * TRIALS_STEPS);
-    assert_int_equal(tried.records[2].step, 3 * TRIALS_STEPS);
+    assert_int_equal(tried.records[0].step, FIRST_TURN);
+    assert_int_equal(tried.records[1].step, FIRST_TURN + TRIALS_STEPS);
+    assert_int_equal(tried.records[4].step, FIRST_TURN + 4 * TRIALS_STEPS + TRIALS_TIMED);
     expect_same_losses(&plain, &tried);
 }
 
 /* Updates may be pending when a plan changes; steps after an evaluation or a checkpoint are not
- * counted: here the 6th, the 8th and the 11th of the first twelve. */
+ * counted: here nine of the first thirty. */
 static void steps_after_other_things_do_not_count(void **state)
 {
     struct seen plain, tried;
@@ -255,7 +261,7 @@ static void steps_after_other_things_do_not_count(void **state)
     run_seen(&tried, SETTINGS("bf16=true", "plan_trials=2", "eval_strategy=steps", "eval_steps=5",
                               "save_strategy=steps", "save_steps=7"));
     assert_true(tried.n_records >= 1);
-    assert_int_equal(tried.records[0].step, TRIALS_STEPS + 3);
+    assert_int_equal(tried.records[0].step, FIRST_TURN + 9);
     expect_same_losses(&plain, &tried);
 }
 
@@ -279,7 +285,7 @@ static void another_budget_ends_the_trials(void **state)
     (void)state;
     plain = (struct seen){.scratch = &scratch, .budget = budget};
     run_seen(&plain, SETTINGS("seed=5"));
-    asked = (struct seen){.scratch = &scratch, .budget = budget, .asks_at = TRIALS_STEPS + 2};
+    asked = (struct seen){.scratch = &scratch, .budget = budget, .asks_at = FIRST_TURN + 2};
     run_seen(&asked, SETTINGS("seed=5", "plan_trials=3"));
     assert_int_equal(asked.n_budgets, 1);
     assert_int_equal(asked.n_records, 1);
@@ -356,11 +362,11 @@ static void memory_for_planning_is_counted(void **state)
     assert_true(counted[1] > 0);
 }
 
-/* Steps that take so long, with the plan that runs. */
+/* Steps that take so long, with the plan that runs, until something is wanted. */
 static enum trials_wish pretend(struct plan_trials *t, double seconds)
 {
     enum trials_wish wish = TRIALS_NONE;
-    for (int i = 0; i < TRIALS_STEPS; i++)
+    while (wish == TRIALS_NONE)
         wish = plan_trials_step(t, seconds, N_STEPS);
     return wish;
 }
@@ -380,10 +386,10 @@ static void close_running(struct config *cfg, struct session *s)
     config_free(cfg);
 }
 
-/* From the third to the second, which runs as it did. */
+/* To the third, back to the first, and to the second for good, which runs as it did. */
 static void the_way_back_takes_no_search(void **state)
 {
-    static const double seconds[] = {3, 1, 2};
+    static const double seconds[] = {3, 1, 2, 1, 3};
     struct trials_record r = {0};
     struct plan_trials_run x;
     struct config *cfg;
@@ -391,10 +397,10 @@ static void the_way_back_takes_no_search(void **state)
     (void)state;
     open_running("plan_trials=3", &cfg, &s);
     plan_trials_run_init(&x, &s);
-    for (int i = 0; i < 3; i++) {
-        assert_false(r.was_planned);
+    for (int i = 0; i < 5; i++) {
         expect_ok(plan_trials_run_follow(&x, &s, pretend(&x.trials, seconds[i]), &r));
         assert_true(r.changed);
+        assert_int_equal(r.was_planned, i >= 2);
     }
     assert_int_equal(r.rank, 2);
     assert_true(r.is_settled && r.was_planned);
