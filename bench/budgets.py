@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [--rungs] [--rounds N] [--seconds N] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [--trials N] [--ranks N] [--rungs] [--rounds N] [--seconds N] [PATTERN ...]
     bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
 Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
-are run. The first steps of a run are slow: a dozen and more are wanted. With --peer (a PyTorch program
+are run. The first steps of a run are slow, then it slows down as the device gets warm: two dozen and more are wanted, of which
+the second half counts. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
-took as its budget. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by
+took as its budget. With --trials the chosen plan is the one that a run with plan_trials: N settles on, else the best by
+prediction. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by
 hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
 same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
 by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
@@ -57,7 +59,7 @@ RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "mov
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
 HOPELESS = 0.9  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
-CLOSE = 0.985  # of the chosen plan's speed: what runs again, where there are rounds
+CLOSE = 0.99  # of the chosen plan's speed: what runs again, where there are rounds
 
 
 def rung_settings(rung):
@@ -83,27 +85,45 @@ def identity(run):
     return json.dumps([run["decisions"], run["predicted"]["arena_bytes"], run["predicted"]["step_ms"]])
 
 
+def lines_of(folder, kind):
+    return [line for line in map(json.loads, open(os.path.join(folder, "metrics.jsonl"))) if line["kind"] == kind]
+
+
 def train(settings, steps):
-    """What a run said of itself, or why there was none."""
+    """What a run said of itself, or why there was none. What counts is the second half of its steps."""
     with tempfile.TemporaryDirectory() as folder:
         done = snug("train", settings, f"max_steps={steps}", f"output_dir={folder}", "--quiet")
-    if done.returncode:
-        return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
+        if done.returncode:
+            return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
+        step_ms = statistics.median(line["step_ms"] for line in lines_of(folder, "step")[steps // 2:])
+        trials = lines_of(folder, "trials")
     run = json.loads(done.stdout)
     predicted, measured = run["predicted"], run["measured"]
     rate = predicted["tokens_per_s"]
     return {
-        "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / measured["step_ms"]), "predicted_tokens_per_s": round(rate),
+        "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / step_ms), "predicted_tokens_per_s": round(rate),
         "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
         "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
-        "losses": run["losses"], "program": identity(run),
+        "losses": run["losses"], "program": identity(run), "plan_rank": run["plan_rank"], **({"trials": trials[-1]["tried"]} if trials else {}),
     }
 
 
-def contenders(name, settings, o):
+def choose(settings, o):
+    """The plan of a case: its rank, and what the trials of it found."""
+    if o.trials < 2:
+        return 1, {}
+    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (2 * o.trials + 1))
+    found = {"trials": tried["trials"]} if "trials" in tried else {}
+    for t in found.get("trials", ()):
+        print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms, planned {t['planned_ms']:.2f}", flush=True)
+    return tried.get("plan_rank", 1), found
+
+
+def contenders(name, settings, chosen, o):
     """Other plans of a case: name and settings."""
-    for rank in range(2, o.ranks + 1):
-        yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
+    for rank in range(1, max(o.ranks, o.trials) + 1):
+        if rank != chosen:
+            yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
     for rung in RUNGS if o.rungs else ():
         yield f"{name}, {rung}", f"{settings} {rung_settings(rung)}"
 
@@ -129,33 +149,33 @@ def run_contenders(others, chosen, steps):
 
 
 def again(chosen, others, rounds, steps):
-    """Those that came close, by turns with the chosen plan; what counts then is the median."""
-    close = [r for r in others if r.get("tokens_per_s", 0) > CLOSE * chosen["tokens_per_s"]]
-    runs = [chosen, *close] if close else []
-    for r in runs:
+    """Those that come close, by turns with the chosen plan; what counts is the median."""
+    ran = [r for r in others if "tokens_per_s" in r]
+    for r in (chosen, *ran):
         r["runs"] = [r["tokens_per_s"]]
     for _ in range(rounds - 1):
-        for r in runs:
+        close = [r for r in ran if r["tokens_per_s"] > CLOSE * chosen["tokens_per_s"]]
+        for r in [chosen, *close] if close else ():
             once = train(r["settings"], steps)
             r["runs"].append(once["tokens_per_s"])
+            r["tokens_per_s"] = round(statistics.median(r["runs"]))
             r["same_bits"] = r.get("same_bits", True) and once["losses"] == r["losses"]
-    for r in runs:
-        r["tokens_per_s"] = round(statistics.median(r["runs"]))
 
 
 def run_case(name, settings, o):
     """The chosen plan, and what it is held against: name -> result."""
-    chosen = train(f"{settings} plan_rank=1", o.steps)
+    rank, trials = choose(settings, o)
+    chosen = {**train(f"{settings} plan_rank={rank}", o.steps), **trials}
     result = {name: chosen}
     show(name, chosen)
     if "error" in chosen:
         return result
-    for other, r in run_contenders(list(contenders(name, settings, o)), chosen, o.steps):
+    for other, r in run_contenders(list(contenders(name, settings, rank, o)), chosen, o.steps):
         result[other] = r
         show(other, r, chosen)
     again(chosen, [r for r in result.values() if r is not chosen], o.rounds, o.steps)
     for other, r in result.items():
-        if "runs" in r:
+        if len(r.get("runs", ())) > 1:
             show(other, r, chosen)
         r.pop("program", None)
     return result
@@ -220,7 +240,8 @@ def draw(result):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--peer")
-    options.add_argument("--steps", type=int, default=16)
+    options.add_argument("--steps", type=int, default=24)
+    options.add_argument("--trials", type=int, default=1)
     options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--rungs", action="store_true")
     options.add_argument("--rounds", type=int, default=1)
