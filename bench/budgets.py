@@ -58,7 +58,7 @@ LEVERS = {"moved": "activation_offloading", "recomputed": "gradient_checkpointin
 RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "moved recomputed", "states", "recomputed states",
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
-HOPELESS = 0.9  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
+HOPELESS = 0.95  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
 CLOSE = 0.99  # of the chosen plan's speed: what runs again, where there are rounds
 
 
