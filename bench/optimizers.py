@@ -101,7 +101,7 @@ def compare(suite, runs):
 def over_seeds(table):
     """Of each rule that ran with several seeds: the mean of its differences and the error of that mean."""
     means = {}
-    for rule in dict.fromkeys(rule_of(name) for name in table):
+    for rule in dict.fromkeys(rule_of(name) for name in table if rule_of(name) != BASE):
         differences = [t["relative_difference"] for name, t in table.items() if rule_of(name) == rule]
         if len(differences) > 1:
             means[rule] = {"seeds": len(differences), "mean_difference": statistics.mean(differences),
@@ -114,6 +114,8 @@ def smooth(losses, n=9):
 
 
 def words_of(name, t, means):
+    if rule_of(name) == BASE:
+        return f"{BASE}: {t['last_eval_loss']:.4f}, {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
     if rule_of(name) not in means:
         return f"{name}: {t['last_eval_loss']:.4f} ({100 * t['relative_difference']:+.2f} %), {t['kept_bytes_per_parameter']:.2f} bytes a parameter"
     m = means[rule_of(name)]
@@ -125,7 +127,7 @@ def once_a_rule(runs, means):
     """The runs to draw: of a rule with a mean the first alone."""
     first = {}
     for name in runs:
-        first.setdefault(rule_of(name) if rule_of(name) in means else name, name)
+        first.setdefault(rule_of(name) if rule_of(name) in means or rule_of(name) == BASE else name, name)
     return {name: runs[name] for name in first.values()}
 
 

@@ -30,6 +30,7 @@ struct loop {
     struct stepper stepper;
     struct elastic elastic;
     struct plan_trials_run trials;
+    int64_t n_steps_before_plan; /* of this call, until the plan that runs took over */
     bool is_disturbed; /* since the last step other things ran than what is between any two */
     double typical_s;  /* of the last step; 0: it was disturbed, or had nothing to do */
     struct metric_value losses[MODEL_MOST_LOSSES];

@@ -70,8 +70,10 @@ static enum status change_budget(struct loop *l, const struct elastic_wish *w,
         status = elastic_change(&l->elastic, l->s, w, l->state.step, &answer, &r);
     if (status == OK && request)
         budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
-    if (r.changed)
+    if (r.changed) {
         plan_trials_end(&l->trials.trials); /* they were of the budget of before */
+        l->n_steps_before_plan = l->result->n_steps;
+    }
     if (status == OK && r.text)
         status = tell_budget(l, &r);
     l->is_disturbed = true;
@@ -118,6 +120,8 @@ static enum status try_plans(struct loop *l)
         return OK;
     TRY(step_finish(&l->stepper));
     TRY(plan_trials_run_follow(&l->trials, l->s, wish, &r));
+    if (r.changed)
+        l->n_steps_before_plan = l->result->n_steps;
     return r.changed || r.is_settled ? tell_trials(l, &r) : OK;
 }
 

@@ -82,7 +82,16 @@ static void keep_beside(const struct loop *l)
         beside_store(e->device, e->cache_folder, f->around_bytes + over);
 }
 
-/* The median of the kept steps, and what follows from it. */
+/* Of the kept steps, those with the plan that ran last: what its prediction is held against. Where
+ * it had none, all. */
+static size_t first_of_plan(const struct loop *l)
+{
+    const struct train_result *r = l->result;
+    int64_t n = MIN(r->n_steps - l->n_steps_before_plan, r->n_kept);
+    return n > 0 ? (size_t)(r->n_kept - n) : 0;
+}
+
+/* The median of these steps, and what follows from it. */
 static void summarise_times(struct loop *l)
 {
     struct train_result *r = l->result;
@@ -93,8 +102,10 @@ static void summarise_times(struct loop *l)
         return;
     unroll(r, r->losses, sorted);
     unroll(r, r->step_seconds, sorted);
-    qsort(sorted, (size_t)r->n_kept, sizeof(*sorted), compare_doubles);
-    r->median_step_s = sorted[r->n_kept / 2];
+    size_t first = first_of_plan(l), n = (size_t)r->n_kept - first;
+    memcpy(sorted, r->step_seconds + first, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), compare_doubles);
+    r->median_step_s = sorted[n / 2];
     mem_free(sorted);
     r->samples_per_s = (double)cfg->train_batch_size / r->median_step_s;
     r->units_per_s = (double)step_units(l->s) / r->median_step_s;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -117,6 +118,25 @@ static void defer_updates(struct engine *e)
     expect_ok(engine_forecast(e));
 }
 
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The time of a step that a run reports is that of the plan it ended with. */
+static void expect_time_of_last_plan(const struct seen *seen, const struct train_result *result)
+{
+    double seconds[N_STEPS];
+    int64_t first = 0;
+    for (int i = 0; i < seen->n_records; i++)
+        first = seen->records[i].changed ? seen->records[i].step : first;
+    size_t n = (size_t)(N_STEPS - first);
+    memcpy(seconds, result->step_seconds + first, n * sizeof(*seconds));
+    qsort(seconds, n, sizeof(*seconds), compare_doubles);
+    assert_true(result->median_step_s == seconds[n / 2]);
+}
+
 /* Begins with what *seen says of it. */
 static void run_seen(struct seen *seen, const char *const *more, size_t n_more)
 {
@@ -135,10 +155,13 @@ static void run_seen(struct seen *seen, const char *const *more, size_t n_more)
     assert_int_equal(result.n_steps, N_STEPS);
     if (seen->n_records > 0 && seen->n_budgets == 0)
         assert_int_equal(s.engine.report.chosen + 1, seen->records[seen->n_records - 1].rank);
+    if (seen->n_budgets == 0)
+        expect_time_of_last_plan(seen, &result);
     train_result_release(&result);
     session_close(&s);
     config_free(cfg);
 }
+
 #define SETTINGS(...) \
     (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
