@@ -17,7 +17,8 @@ struct surveyor {
                      /* and weigh as much as those of all */
     double *seconds; /* per node */
     int *n_seen;     /* per place: forward nodes so far */
-    int64_t *least;  /* per place: smaller nodes are no units */
+    int64_t *least;  /* per place: smaller nodes are no units, */
+    int *n_of_least; /* and of those that are as large so many */
     int *unit_of;    /* per value: the unit that makes it; -1 */
     int *fetched;    /* per value: the last phase that it was counted in; -1 */
     int *written;    /* likewise, where it is sent back */
@@ -167,12 +168,21 @@ static const char *short_name(const struct graph *g, const struct node *n)
     return dot ? dot + 1 : name[0] ? name : op_get(n->op)->name;
 }
 
+/* Is a node with such outputs one of the largest of its place? Of those that are as large as the
+ * last of these, the first. */
+static bool takes_unit(struct surveyor *x, int place, int64_t n_bytes)
+{
+    if (n_bytes == x->least[place])
+        return x->n_of_least[place]-- > 0;
+    return n_bytes > x->least[place];
+}
+
 static void add_unit(struct surveyor *x, node_id k, int place)
 {
     struct place_facts *p = &x->s->places[place];
     const struct node *n = graph_node(x->g, k);
     int64_t n_bytes = own_bytes(x->g, n);
-    if (n_bytes == 0 || n_bytes < x->least[place] || p->n_units == MAX_UNITS)
+    if (n_bytes == 0 || !takes_unit(x, place, n_bytes))
         return;
     struct unit u = {.name = short_name(x->g, n),
                      .index = x->n_seen[place],
@@ -212,6 +222,8 @@ static enum status weigh_nodes(struct surveyor *x, int place)
     }
     qsort(weights, (size_t)n, sizeof(*weights), descending);
     x->least[place] = n > MAX_UNITS ? weights[MAX_UNITS - 1] : 0;
+    for (int i = MIN(n, (int)MAX_UNITS); i-- > 0 && weights[i] == x->least[place];)
+        x->n_of_least[place]++;
     x->s->places[place].n_nodes = n;
     return OK;
 }
@@ -445,6 +457,7 @@ static enum status surveyor_init(struct surveyor *x)
     TRY(pool_try(&x->s->pool, &x->seconds, (x->g->nodes.n + 1) * sizeof(double)));
     TRY(pool_try(&x->s->pool, &x->n_seen, (size_t)x->s->n_places * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->least, (size_t)x->s->n_places * sizeof(int64_t)));
+    TRY(pool_try(&x->s->pool, &x->n_of_least, (size_t)x->s->n_places * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->unit_of, n_values * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->fetched, n_values * sizeof(int)));
     TRY(pool_try(&x->s->pool, &x->written, n_values * sizeof(int)));

@@ -196,6 +196,58 @@ static void no_step_is_estimated_below_what_its_fetches_take(void **state)
     device_close(&device);
 }
 
+/* Bytes that a node's outputs take where each is memory of its own; else 0. */
+static int64_t output_bytes(const struct graph *g, const struct node *n)
+{
+    int64_t n_bytes = 0;
+    for (int i = 0; i < n->n_out; i++) {
+        if (value_root(g, n->out[i]) != n->out[i])
+            return 0;
+        n_bytes += align_up(value_bytes(g, n->out[i]), ARENA_ALIGN);
+    }
+    return op_get(n->op)->recompute == RECOMPUTE_ALWAYS ? 0 : n_bytes;
+}
+
+static const struct unit *find_unit(const struct place_facts *p, int index)
+{
+    for (int u = 0; u < p->n_units; u++) {
+        if (p->units[u].index == index)
+            return &p->units[u];
+    }
+    return NULL;
+}
+
+/* A block with a router has many nodes of a few bytes before those of its experts: what is decided
+ * about is what is large, wherever it comes. */
+static void of_many_nodes_the_largest_are_decided_about(void **state)
+{
+    static const struct decisions everything_kept = {0};
+    struct training t;
+    struct survey s;
+    int n_seen[MOST_PLACES] = {0}, n_left_out = 0;
+    (void)state;
+    training_init(&t, &(struct training_options){.golden = "moe", .batch = 2, .seq_len = 8});
+    expect_ok(survey_init(&s, &t.engine.work, NULL, &everything_kept));
+    assert_in_range(s.n_places, 1, MOST_PLACES);
+    for (node_id k = 0; (size_t)k < s.graph->nodes.n; k++) {
+        const struct node *n = graph_node(s.graph, k);
+        int place = place_of_node(&t.stage->plan, s.graph, k);
+        if (n->pass != PASS_FORWARD)
+            continue;
+        const struct place_facts *p = &s.places[place];
+        int64_t n_bytes = output_bytes(s.graph, n);
+        if (find_unit(p, n_seen[place]++) || n_bytes == 0)
+            continue;
+        n_left_out++;
+        assert_int_equal(p->n_units, MAX_UNITS);
+        for (int u = 0; u < p->n_units; u++)
+            assert_true(p->units[u].n_bytes >= n_bytes);
+    }
+    assert_true(n_left_out > 0);
+    survey_release(&s);
+    training_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +256,7 @@ int main(void)
         cmocka_unit_test(the_highest_peak_is_that_of_the_program),
         cmocka_unit_test(updates_of_micro_steps_stand_beside_the_backward_pass),
         cmocka_unit_test(what_is_made_again_is_fetched_again),
+        cmocka_unit_test(of_many_nodes_the_largest_are_decided_about),
         cmocka_unit_test(no_step_is_estimated_below_what_its_fetches_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
