@@ -155,7 +155,8 @@ static inline HOST_DEVICE struct factored_range factored_line(const struct facto
         i -= factored_runs(l, p);
     line.first = l->first_row[p] + i * FACTORED_RUN;
     line.n = l->first_row[p + 1] - line.first;
-    line.n = line.n < FACTORED_RUN ? line.n : FACTORED_RUN;
+    if (line.n > FACTORED_RUN)
+        line.n = FACTORED_RUN;
     line.first += expert * l->n_rows;
     return line;
 }
