@@ -22,11 +22,10 @@ extern "C" {
 
 /* Which tensors of a checkpoint a parameter holds; all zero: one. */
 struct param_tensors {
-    int64_t
-        n_experts; /* the first axis counts what experts have each of their own; 0: it does not */
-    int n_pieces;  /* that an expert's part, or the whole, is stacked of; 0: it is one */
+    int64_t n_experts; /* the first axis counts what each expert has of its own; 0: it does not */
+    int n_pieces;      /* that this, or the whole, is stacked of; 0: it is one */
     int64_t rows[MAX_ATTR_INTS]; /* of each of them */
-    bool channels_last;          /* checkpoints have the last axis before the two next to it */
+    bool channels_last;          /* checkpoints have the last axis second */
 };
 
 struct factored_layout {
@@ -38,11 +37,10 @@ struct factored_layout {
     int64_t first_row[MAX_ATTR_INTS + 1]; /* of each piece in its stack; then n_rows */
 };
 
-/* k NULL: the parameter is one tensor. What factored_problem
- * has nothing to say against. */
-struct factored_layout factored_layout(const struct shape *s, const struct param_tensors *k);
-/* NULL, or why a parameter of this shape cannot be stacked so. */
+/* NULL, or why a parameter of this shape cannot hold these. */
 const char *factored_problem(const struct shape *s, const struct param_tensors *k);
+/* Of a parameter that can; k NULL: it is one tensor. */
+struct factored_layout factored_layout(const struct shape *s, const struct param_tensors *k);
 /* Of the moment. */
 struct shape factored_shape(const struct shape *s, const struct param_tensors *k);
 
@@ -170,7 +168,7 @@ factored_tensor_lines(const struct factored_layout *l, int64_t tensor)
     lines.first = tensor / l->n_pieces * factored_expert_lines(l);
     if (l->factored) {
         lines.first += l->first_row[p];
-        lines.n = l->n_pieces == 1 ? l->n_stacks * l->n_rows : factored_piece_rows(l, p);
+        lines.n = l->n_stacks * factored_piece_rows(l, p);
         return lines;
     }
     for (int before = 0; before < p; before++)
