@@ -691,35 +691,6 @@ static void a_state_file_of_another_kind_is_refused(void **state)
     fixture_release(&f);
 }
 
-/* A moment from when q, k and v had that of their columns together. */
-static void a_moment_of_another_layout_is_refused(void **state)
-{
-    const struct shape param = shape_of(2, INT64_C(64), INT64_C(32));
-    const struct param_tensors held = {.n_pieces = 3, .rows = {32, 16, 16}};
-    const struct shape before = factored_shape(&param, NULL), now = factored_shape(&param, &held);
-    struct fixture f;
-    struct checkpoint *c;
-    char *path;
-    (void)state;
-    fixture_init(&f, "llama");
-    struct tensor *moment = &f.states[0].tensor;
-    mem_free(moment->data);
-    *moment = new_tensor(DTYPE_F32, now);
-    moment->shape = before;
-    set_step(&f, 1);
-    expect_ok(checkpoint_save(f.scratch.folder, 1, &f.content, 0, &path));
-    expect_ok(checkpoint_open(&c, path, CHECKPOINT_QUICK));
-    expect_ok(checkpoint_read_states(c, f.states, N_STATES, &host_stage));
-    moment->shape = now;
-    assert_false(checkpoint_takes_states(c, f.states, N_STATES));
-    assert_int_equal(checkpoint_read_states(c, f.states, N_STATES, &host_stage), ERR_CHECKPOINT);
-    expect_message("is F32 [1, 96], this run needs f32 [1, 160]");
-    expect_message("version of Snug that saved it kept other numbers");
-    checkpoint_close(c);
-    mem_free(path);
-    fixture_release(&f);
-}
-
 static void a_checkpoint_of_another_model_or_optimizer_is_refused(void **state)
 {
     (void)state;
@@ -1002,7 +973,6 @@ int main(void)
         cmocka_unit_test(want_of_memory_is_not_taken_for_damage),
         cmocka_unit_test(a_state_file_of_another_kind_is_refused),
         cmocka_unit_test(a_checkpoint_of_another_model_or_optimizer_is_refused),
-        cmocka_unit_test(a_moment_of_another_layout_is_refused),
         cmocka_unit_test(a_disk_full_at_any_write_costs_nothing),
         cmocka_unit_test(trouble_with_an_old_checkpoint_does_not_fail_the_new_one),
         cmocka_unit_test(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),

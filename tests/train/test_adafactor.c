@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "engine/weights.h"
+#include "io/checkpoint.h"
 #include "ops/update_support.h"
 #include "support/golden.h"
 #include "support/network_run.h"
@@ -133,11 +135,59 @@ static void tensors_of_networks_have_moments_of_their_own(void **state)
     expect_model("model: {model_type: three_branch, width_divisor: 16}\n", NULL, "bf16=false");
 }
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static struct checkpoint_tensor *find_state(const struct engine_states *states, const char *name)
+{
+    for (size_t i = 0; i < states->list.n; i++) {
+        if (strcmp(states->list.items[i].name, name) == 0)
+            return &states->list.items[i];
+    }
+    fail_msg("there is no state '%s'", name);
+    return NULL;
+}
+
+/* As versions and models have it whose q, k and v have the moment of their columns together. */
+static void a_moment_of_another_layout_is_refused(void **state)
+{
+    const char *const settings[] = {"optim=adafactor",
+                                    "max_steps=2",
+                                    "per_device_train_batch_size=2",
+                                    "model_name_or_path=tests/golden/llama",
+                                    "max_seq_length=16",
+                                    "datasets.0.type=synthetic",
+                                    NULL};
+    struct network_run x;
+    struct checkpoint *c;
+    struct engine_states states = {0};
+    (void)state;
+    network_train(&x, NULL, settings);
+    expect_ok(checkpoint_open(&c, x.checkpoint, CHECKPOINT_FULL));
+    expect_ok(engine_find_states(&x.session.engine, &states));
+    const struct engine *e = &x.session.engine;
+    const struct checkpoint_tensor *all = states.list.items;
+    assert_true(checkpoint_takes_states(c, all, states.list.n));
+    expect_ok(checkpoint_read_states(c, all, states.list.n, e->stage));
+
+    struct checkpoint_tensor *v = find_state(&states, "v.layers.0.qkv.weight");
+    const struct graph *g = engine_stage(e, STAGE_TRAIN)->graph;
+    value_id param = graph_find_value(g, "layers.0.qkv.weight");
+    v->tensor.shape = factored_shape(&graph_value(g, param)->shape, NULL);
+    assert_false(checkpoint_takes_states(c, all, states.list.n));
+    assert_int_equal(checkpoint_read_states(c, all, states.list.n, e->stage), ERR_CHECKPOINT);
+    expect_message("'v.layers.0.qkv.weight' is F32 [1, 160], this run needs f32 [1, 96]");
+    expect_message("version of Snug that saved it kept other numbers");
+    vec_release(&states.list);
+    checkpoint_close(c);
+    network_finish(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_of_language_models_have_moments_of_their_own),
         cmocka_unit_test(tensors_of_networks_have_moments_of_their_own),
+        cmocka_unit_test(a_moment_of_another_layout_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
