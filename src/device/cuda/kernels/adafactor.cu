@@ -268,7 +268,10 @@ static __device__ __forceinline__ void step8(const struct adafactor_args &a, int
     const int64_t width = factored_width(&a.layout);
     int64_t row = at / width, column = at % width;
     struct row_factors f = row_factors_of(a, row);
-    for (int k = 0; k < UPDATE_VECTOR && k < n; k++) {
+#pragma unroll
+    for (int k = 0; k < UPDATE_VECTOR; k++) {
+        if (k >= n)
+            break;
         if (column == width) {
             column = 0;
             f = row_factors_of(a, ++row);
