@@ -17,6 +17,9 @@ from make_adamw_8bit_golden import BLOCK, create_dynamic_map, f32, quantise
 
 STEPS, LR, DECAY = 4, 0.02, 0.1
 SHAPES = {"wide": (6, 10), "tall": (12, 5), "bias": (7,)}
+HELD = {"pieces": ([4, 2, 6], (12, 5)), "pieces_bias": ([3, 4], (7,)),
+        "experts": ([4, 2], (2, 6, 5)), "experts_bias": ([3, 2], (2, 5)),
+        "conv": ("channels last", (2, 3, 2, 5)), "conv_3d": ("channels last", (2, 2, 3, 2, 3)), "conv_1d": ("channels last", (3, 4, 5))}
 
 
 def start(shape):
@@ -60,16 +63,30 @@ def lion_8bit(n):
     return torch.tensor(p), torch.tensor(codes, dtype=torch.uint8)
 
 
-def adafactor(**options):
+def adafactor(apart=lambda x: [x], together=lambda parts: parts[0], **options):
+    """apart: the tensors that checkpoints have of a parameter; together: the parameter again."""
     def run(p, shape):
-        p = torch.nn.Parameter(p)
-        rule = Adafactor([p], lr=None if options.get("relative_step") else LR, weight_decay=DECAY,
+        params = [torch.nn.Parameter(x.clone()) for x in apart(p)]
+        rule = Adafactor(params, lr=None if options.get("relative_step") else LR, weight_decay=DECAY,
                          **{"scale_parameter": False, "relative_step": False, "warmup_init": False, **options})
         for step in range(1, STEPS + 1):
-            p.grad = gradient(shape, step)
+            for x, grad in zip(params, apart(gradient(shape, step))):
+                x.grad = grad.contiguous()
             rule.step()
-        return p.detach()
+        return together([x.detach() for x in params])
     return run
+
+
+def adafactor_held(name):
+    """Parameters that hold several tensors, or one that files have otherwise: every number of a tensor's own matters."""
+    own = {"decay_rate": -0.5, "clip_threshold": 0.7, "scale_parameter": True, "relative_step": True}
+    rows, shape = HELD[name]
+    if rows == "channels last":
+        return adafactor(lambda x: [x.movedim(-1, 1)], lambda parts: parts[0].movedim(1, -1), **own)(start(shape), shape)
+    if name.startswith("experts"):
+        return adafactor(lambda x: [part for expert in x for part in expert.split(rows)],
+                         lambda parts: torch.cat(parts).reshape(shape), **own)(start(shape), shape)
+    return adafactor(lambda x: x.split(rows), torch.cat, **own)(start(shape), shape)
 
 
 def newton_schulz(x, steps):
@@ -123,6 +140,7 @@ RULES = {
 
 def main():
     out = {f"{rule}.{name}": run(start(shape), shape) for rule, run in RULES.items() for name, shape in SHAPES.items()}
+    out.update({f"adafactor_held.{name}": adafactor_held(name) for name in HELD})
     out["muon_pieces.tall"] = muon(0.95, True, False, 5, [4, 2, 6])(start(SHAPES["tall"]), SHAPES["tall"])
     out["lion_8bit.p"], out["lion_8bit.codes"] = lion_8bit(4096)
     out = {k: v.contiguous() for k, v in out.items()}

@@ -77,6 +77,8 @@ static enum status build_gradients(struct stage *s, const struct loss_scaling *s
                                              .hidden = m->linear,
                                              .pieces = m->pieces,
                                              .n_pieces = m->n_pieces,
+                                             .n_experts = m->n_experts,
+                                             .channels_last = m->channels && m->shape.rank >= 4,
                                              .lr_factor = m->lr_factor};
     }
     TRY(graph_add_value(s->graph, LOSS_SEED, ROLE_INPUT, DTYPE_F32, shape_of(1, (int64_t)1), NULL,

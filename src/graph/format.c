@@ -1,5 +1,7 @@
 #include "graph/format.h"
 
+#include <stddef.h>
+
 #include "base/dynamic_map.h"
 
 static const struct {
@@ -26,16 +28,6 @@ enum format format_of_dtype(enum dtype d)
     return FORMAT_NONE;
 }
 
-/* The last two axes are a matrix, the others count matrices. */
-static struct shape factored_shape(const struct shape *s)
-{
-    int64_t n_rows = s->dim[s->rank - 2], n_columns = s->dim[s->rank - 1];
-    int64_t n_matrices = 1;
-    for (int i = 0; i < s->rank - 2; i++)
-        n_matrices *= s->dim[i];
-    return shape_of(2, n_matrices, n_rows + n_columns);
-}
-
 int64_t format_block(enum format f)
 {
     return table[f].block;
@@ -43,12 +35,18 @@ int64_t format_block(enum format f)
 
 int format_parts(enum format f, const struct shape *s, struct format_part out[FORMAT_PARTS])
 {
+    return format_parts_stacked(f, s, NULL, out);
+}
+
+int format_parts_stacked(enum format f, const struct shape *s, const struct param_tensors *k,
+                         struct format_part out[FORMAT_PARTS])
+{
     int64_t block = table[f].block;
     if (f == FORMAT_NONE)
         return 0;
     out[0] = (struct format_part){"", table[f].dtype, *s};
-    if (f == FORMAT_FACTORED && s->rank >= 2)
-        out[0].shape = factored_shape(s);
+    if (f == FORMAT_FACTORED)
+        out[0].shape = factored_shape(s, k);
     if (block == 0)
         return 1;
     int64_t n_blocks = (shape_elems(s) + block - 1) / block;

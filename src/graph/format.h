@@ -7,6 +7,7 @@
 #ifndef SNUG_GRAPH_FORMAT_H
 #define SNUG_GRAPH_FORMAT_H
 
+#include "graph/factored.h"
 #include "graph/tensor.h"
 
 #ifdef __cplusplus
@@ -36,6 +37,9 @@ enum format format_of_dtype(enum dtype d);
 int64_t format_block(enum format f);
 /* The tensors that numbers of this shape consist of, elements (or codes) first; how many. */
 int format_parts(enum format f, const struct shape *s, struct format_part out[FORMAT_PARTS]);
+/* The same of a parameter that holds several tensors, of which a format may keep each by itself. */
+int format_parts_stacked(enum format f, const struct shape *s, const struct param_tensors *k,
+                         struct format_part out[FORMAT_PARTS]);
 /* Bytes of them all together, of a vector. */
 int64_t format_size(enum format f, int64_t n_elems);
 

@@ -104,7 +104,9 @@ enum status checkpoint_read_tensor(const struct st_reader *reader, const char *n
         char have[SHAPE_TEXT], want[SHAPE_TEXT];
         return FAIL(ERR_CHECKPOINT,
                     "%s: '%s' is %s %s, this run needs %s %s; the model, the optimizer or the "
-                    "precision is not the one it was saved with",
+                    "precision is not the one it was saved with, or the version of Snug that "
+                    "saved it kept other numbers. A new run can start from its weights "
+                    "(model_name_or_path)",
                     t->file, name, st_dtype_name(t->dtype), shape_text(have, &shape),
                     dtype_name(dst->dtype), shape_text(want, &dst->shape));
     }

@@ -29,11 +29,18 @@ static const struct op_sample samples[] = {
     {.text = "bf16[1030], f32[1030], f32[1030]+, f32[1]=0.01, i32[1]=5, f32[1]+, f32[1030] "
              "{relative_step=true, seed=4}"},
     {.text = "bf16[4,3], f32[4,3], f32[1,7]+, f32[1]=0.01, i32[1]=2, f32[1]=0, f32[4,3]"},
+    {.text = "bf16[13,67], f32[13,67], f32[1,214]+, f32[1]=0.01, i32[1]=3, f32[1]+, f32[13,67] "
+             "{rows=[5, 1, 7], weight_decay=0.1, scale_parameter=true, clip_threshold=0.3}"},
+    {.text = "bf16[2,9,6], bf16[2,9,6], f32[2,21]+, f32[1]=0.01, i32[1]=3, f32[1]+, f32[2,9,6] "
+             "{experts=2, rows=[4, 5], scale_parameter=true}"},
+    {.text = "f16[5,3,3,11], f32[5,3,3,11], f32[5,66]+, f32[1]=0.01, i32[1]=3, f32[1]+, "
+             "f32[5,3,3,11] {channels_last=true}"},
 };
 static const char *const rejects[] = {
     "bf16[3,5], f32[3,4], f32[1,8], f32[1], i32[1], f32[1], f32[3,5]",
     "bf16[3,5], f32[3,5], f32[1,8], f32[1], i32[1], f32[1], bf16[3,5]",
     "bf16[3,5], f32[3,5], f32[1,8], f32[1], i32[1], f32[1], f32[5,3]",
+    "bf16[3,5], f32[3,5], f32[1,13], f32[1], i32[1], f32[1], f32[3,5] {rows=[2, 2]}",
 };
 
 const struct op_def op_def_adafactor_master = {

@@ -158,6 +158,9 @@ enum {
     ADAFACTOR_RELATIVE_STEP,
     ADAFACTOR_WARMUP_INIT,
     ADAFACTOR_WEIGHT_DECAY,
+    ADAFACTOR_EXPERTS,
+    ADAFACTOR_ROWS,
+    ADAFACTOR_CHANNELS_LAST,
     ADAFACTOR_SEED
 };
 
@@ -168,24 +171,54 @@ enum {
         {.name = "epsilon2", .type = ATTR_FLOAT, .value = {.f = 1e-3}},                           \
         {.name = "scale_parameter", .type = ATTR_BOOL},                                           \
         {.name = "relative_step", .type = ATTR_BOOL}, {.name = "warmup_init", .type = ATTR_BOOL}, \
-        {.name = "weight_decay", .type = ATTR_FLOAT},                                             \
+        {.name = "weight_decay", .type = ATTR_FLOAT}, {.name = "experts", .type = ATTR_INT},      \
+        {.name = "rows", .type = ATTR_INTS}, {.name = "channels_last", .type = ATTR_BOOL},        \
     {                                                                                             \
         .name = "seed", .type = ATTR_INT                                                          \
     }
 
 enum { ADAFACTOR_V = 2, ADAFACTOR_LR, ADAFACTOR_STEP, ADAFACTOR_SCALE, ADAFACTOR_MASTER };
 
+/* Which tensors the parameter holds. */
+static inline struct param_tensors adafactor_tensors(const struct op_call *c)
+{
+    const struct attr *rows = &c->attrs[ADAFACTOR_ROWS];
+    struct param_tensors k = {0};
+    k.n_experts = call_int(c, ADAFACTOR_EXPERTS);
+    k.n_pieces = rows->n_ints;
+    k.channels_last = call_bool(c, ADAFACTOR_CHANNELS_LAST);
+    for (int i = 0; i < rows->n_ints; i++)
+        k.rows[i] = rows->ints[i];
+    return k;
+}
+
+static inline struct factored_layout adafactor_layout(const struct op_call *c)
+{
+    const struct param_tensors k = adafactor_tensors(c);
+    return factored_layout(&c->in[0].shape, &k);
+}
+
+/* The factored second moment, in the shape that the parameter's tensors ask for. */
+static inline enum status need_factored(const struct op_call *c, int i)
+{
+    const struct param_tensors k = adafactor_tensors(c);
+    const char *problem = factored_problem(&c->in[0].shape, &k);
+    if (problem)
+        return REJECT(c, "%s", problem);
+    const struct shape shape = factored_shape(&c->in[0].shape, &k);
+    TRY(need_float(c, i));
+    TRY(need_shape(c, i, &shape));
+    if (c->in[i].dtype != dtype_accumulator(c->in[i].dtype))
+        return REJECT(c, "v must be f32 or f64, not %s", dtype_name(c->in[i].dtype));
+    return OK;
+}
+
 /* Inputs param, grad, the factored second moment, lr, step, scale, and the attributes. */
 static inline enum status need_adafactor(const struct op_call *c)
 {
-    struct format_part part[FORMAT_PARTS];
     TRY(need_float(c, 0));
     TRY(need_like_param(c, 1));
-    (void)format_parts(FORMAT_FACTORED, &c->in[0].shape, part);
-    TRY(need_float(c, ADAFACTOR_V));
-    TRY(need_shape(c, ADAFACTOR_V, &part[0].shape));
-    if (c->in[ADAFACTOR_V].dtype != dtype_accumulator(c->in[ADAFACTOR_V].dtype))
-        return REJECT(c, "v must be f32 or f64, not %s", dtype_name(c->in[ADAFACTOR_V].dtype));
+    TRY(need_factored(c, ADAFACTOR_V));
     TRY(need_number(c, ADAFACTOR_LR));
     TRY(need_step(c, ADAFACTOR_STEP));
     TRY(need_number(c, ADAFACTOR_SCALE));
@@ -197,25 +230,6 @@ static inline enum status need_adafactor(const struct op_call *c)
           call_float(c, ADAFACTOR_WEIGHT_DECAY) >= 0.0))
         return REJECT(c, "epsilon1, epsilon2 and weight_decay must not be negative");
     return OK;
-}
-
-/* The tensor as matrices; a vector is one row, and its moment is not factored. */
-struct adafactor_dims {
-    int64_t n_matrices, n_rows, n_columns;
-    bool factored;
-};
-
-static inline struct adafactor_dims adafactor_dims_of(const struct op_call *c)
-{
-    const struct shape *s = &c->in[0].shape;
-    struct adafactor_dims d = {1, 1, shape_elems(s), s->rank >= 2};
-    if (!d.factored)
-        return d;
-    d.n_rows = s->dim[s->rank - 2];
-    d.n_columns = s->dim[s->rank - 1];
-    for (int i = 0; i < s->rank - 2; i++)
-        d.n_matrices *= s->dim[i];
-    return d;
 }
 
 /* ---- gradient descent: attributes, and inputs up to scale ------------------------------------ */

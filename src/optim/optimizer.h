@@ -72,10 +72,12 @@ struct optimizer_param {
     bool decay;
     bool frozen;                   /* not trained: no gradient, no state, no master */
     bool hidden;                   /* the weight of a linear layer between embedding and head */
-    const struct hf_piece *pieces; /* matrices that it is made of, by their rows; NULL: itself */
+    const struct hf_piece *pieces; /* tensors that it is made of, by their rows; NULL: itself */
     int n_pieces;
-    double lr_factor; /* of the learning rate; 0 means 1 */
-    bool predicted;   /* part of its gradient is there before a step: optimizer_predict */
+    int64_t n_experts;  /* that its first axis counts, with as many of the pieces each; 0: none */
+    bool channels_last; /* a convolution's weight, which files have as [out, channels, taps..] */
+    double lr_factor;   /* of the learning rate; 0 means 1 */
+    bool predicted;     /* part of its gradient is there before a step: optimizer_predict */
 };
 
 /* Numbers that the host reads after a step, each added up over its micro-steps. */

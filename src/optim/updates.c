@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "optim/products.h"
 
-enum { MAX_STATES = 2, MAX_ATTRS = 8, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
+enum { MAX_STATES = 2, MAX_ATTRS = 10, MAX_INPUTS = 2 + MAX_STATES * FORMAT_PARTS + 4 };
 
 const char *joined_name(struct builder *b, const char *prefix, const char *name)
 {
@@ -21,6 +21,25 @@ const char *joined_name(struct builder *b, const char *prefix, const char *name)
     if (!s && b->status == OK)
         b->status = pool_status(&b->g->pool);
     return s ? s : "";
+}
+
+/* ---- the tensors of files that a parameter holds --------------------------------------------- */
+
+/* Pieces of the parameter, or of what one expert has of it. */
+static int pieces_of(const struct optimizer_param *p)
+{
+    return p->n_pieces / (int)MAX(p->n_experts, (int64_t)1);
+}
+
+/* rule_build sees to it that there are not too many. */
+static struct param_tensors tensors_of(const struct optimizer_param *p)
+{
+    struct param_tensors k = {.n_experts = p->n_experts, .channels_last = p->channels_last};
+    int n = MIN(pieces_of(p), MAX_ATTR_INTS);
+    k.n_pieces = n > 1 ? n : 0;
+    for (int i = 0; i < k.n_pieces; i++)
+        k.rows[i] = p->pieces[i].rows;
+    return k;
 }
 
 /* ---- the rules ------------------------------------------------------------------------------- */
@@ -38,44 +57,60 @@ struct update_rule {
     const struct update_op *ops;
     int n_ops;
     /* Fills attrs of the op; how many. */
-    int (*attrs)(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS]);
+    int (*attrs)(const struct optimizer_options *o, const struct optimizer_param *p,
+                 struct attr_set attrs[MAX_ATTRS]);
 };
 
-static int adamw_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+static int adamw_attrs(const struct optimizer_options *o, const struct optimizer_param *p,
+                       struct attr_set attrs[MAX_ATTRS])
 {
+    (void)p;
     attrs[0] = (struct attr_set){"beta1", .f = o->beta1};
     attrs[1] = (struct attr_set){"beta2", .f = o->beta2};
     attrs[2] = (struct attr_set){"epsilon", .f = o->epsilon};
     return 3;
 }
 
-static int lion_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+static int lion_attrs(const struct optimizer_options *o, const struct optimizer_param *p,
+                      struct attr_set attrs[MAX_ATTRS])
 {
+    (void)p;
     attrs[0] = (struct attr_set){"beta1", .f = o->beta1};
     attrs[1] = (struct attr_set){"beta2", .f = o->beta2};
     return 2;
 }
 
-static int adafactor_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+static int adafactor_attrs(const struct optimizer_options *o, const struct optimizer_param *p,
+                           struct attr_set attrs[MAX_ATTRS])
 {
     const struct adafactor_options *a = &o->adafactor;
+    const struct param_tensors k = tensors_of(p);
     attrs[0] = (struct attr_set){"decay_rate", .f = a->decay_rate};
     attrs[1] = (struct attr_set){"clip_threshold", .f = a->clip_threshold};
     attrs[2] = (struct attr_set){"scale_parameter", .i = a->scale_parameter};
     attrs[3] = (struct attr_set){"relative_step", .i = a->relative_step};
     attrs[4] = (struct attr_set){"warmup_init", .i = a->warmup_init};
-    return 5;
+    attrs[5] = (struct attr_set){"experts", .i = k.n_experts};
+    attrs[6] = (struct attr_set){"rows", .n_ints = k.n_pieces};
+    for (int i = 0; i < k.n_pieces; i++)
+        attrs[6].ints[i] = k.rows[i];
+    attrs[7] = (struct attr_set){"channels_last", .i = k.channels_last};
+    return 8;
 }
 
-static int sgd_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+static int sgd_attrs(const struct optimizer_options *o, const struct optimizer_param *p,
+                     struct attr_set attrs[MAX_ATTRS])
 {
+    (void)p;
     (void)o;
     (void)attrs;
     return 0;
 }
 
-static int momentum_attrs(const struct optimizer_options *o, struct attr_set attrs[MAX_ATTRS])
+static int momentum_attrs(const struct optimizer_options *o, const struct optimizer_param *p,
+                          struct attr_set attrs[MAX_ATTRS])
 {
+    (void)p;
     attrs[0] = (struct attr_set){"momentum", .f = o->momentum};
     attrs[1] = (struct attr_set){"nesterov", .i = o->nesterov};
     return 2;
@@ -146,7 +181,8 @@ int update_add_parts(struct builder *b, const char *prefix, const struct optimiz
 {
     struct format_part part[FORMAT_PARTS];
     struct shape shape = *build_shape(b, p->value);
-    int n_parts = format_parts(format, &shape, part);
+    struct param_tensors k = tensors_of(p);
+    int n_parts = format_parts_stacked(format, &shape, &k, part);
     for (int i = 0; i < n_parts; i++) {
         const char *name = joined_name(b, prefix, p->name);
         if (part[i].suffix[0])
@@ -210,6 +246,11 @@ static struct updated rule_build(struct builder *b, const struct optimizer_optio
         fail_without_op(b, r, states);
         return nothing;
     }
+    if (states == FORMAT_FACTORED && pieces_of(p) > MAX_ATTR_INTS) {
+        b->status = FAIL(ERR_UNSUPPORTED, "%s: '%s' is stacked of %d tensors; %d can be told apart",
+                         r->name, p->name, pieces_of(p), MAX_ATTR_INTS);
+        return nothing;
+    }
     enum op_id op = found->op;
     value_id in[MAX_INPUTS] = {p->value, p->grad}, factor = take_product(b, &op, &in[1]);
     int n = 2;
@@ -221,7 +262,7 @@ static struct updated rule_build(struct builder *b, const struct optimizer_optio
     if (found->has_master)
         n = update_add_parts(b, "master", p, ROLE_MASTER, role.master, in, n);
     struct attr_set attrs[MAX_ATTRS];
-    int n_attrs = r->attrs(o, attrs);
+    int n_attrs = r->attrs(o, p, attrs);
     if (factor != VALUE_NONE) {
         in[n++] = factor;
         attrs[n_attrs++] = (struct attr_set){"dtype", .i = graph_value(b->g, p->grad)->dtype};

@@ -51,13 +51,14 @@ static void clear_states(const struct update *u)
     }
 }
 
-static void update_init_pieces(struct update *u, const struct optimizer_options *o,
-                               struct shape shape, const struct hf_piece *pieces, int n_pieces)
+/* `as` says which tensors of files the parameter holds. */
+static void update_init_as(struct update *u, const struct optimizer_options *o, struct shape shape,
+                           const struct optimizer_param *as)
 {
     struct builder b;
-    *u = (struct update){
-        .param = {
-            .name = "p", .decay = true, .hidden = true, .pieces = pieces, .n_pieces = n_pieces}};
+    *u = (struct update){.param = *as};
+    u->param.name = "p";
+    u->param.decay = u->param.hidden = true;
     expect_ok(graph_new(&u->g, "update"));
     builder_init(&b, u->g);
     u->param.value = build_value(&b, "p", ROLE_PARAMETER, DTYPE_F32, shape);
@@ -76,7 +77,7 @@ static void update_init_pieces(struct update *u, const struct optimizer_options 
 
 static void update_init(struct update *u, const struct optimizer_options *o, struct shape shape)
 {
-    update_init_pieces(u, o, shape, NULL, 0);
+    update_init_as(u, o, shape, &(struct optimizer_param){0});
 }
 
 static void *input(const struct update *u, const char *name)
@@ -211,6 +212,73 @@ static void adafactor_is_that_of_transformers(void **state)
     expect_goldens("adafactor_warmup", &o, 2e-6);
 }
 
+/* q, k and v of one matrix, experts, convolutions: what files have apart is updated as transformers
+ * updates it there. */
+static void adafactor_of_what_a_parameter_holds_is_that_of_each(void **state)
+{
+    static const struct hf_piece matrices[] = {{"a", 4}, {"b", 2}, {"c", 6}},
+                                 vectors[] = {{"a", 3}, {"b", 4}},
+                                 experts[] = {{"0.a", 4}, {"0.b", 2}, {"1.a", 4}, {"1.b", 2}},
+                                 biases[] = {{"0.a", 3}, {"0.b", 2}, {"1.a", 3}, {"1.b", 2}};
+    static const struct {
+        const char *name;
+        struct shape shape, moment;
+        struct optimizer_param as;
+    } params[] = {
+        {"pieces", {2, {12, 5}}, {2, {1, 12 + 3 * 5}}, {.pieces = matrices, .n_pieces = 3}},
+        {"pieces_bias", {1, {7}}, {1, {7}}, {.pieces = vectors, .n_pieces = 2}},
+        {"experts",
+         {3, {2, 6, 5}},
+         {2, {2, 6 + 2 * 5}},
+         {.pieces = experts, .n_pieces = 4, .n_experts = 2}},
+        {"experts_bias",
+         {2, {2, 5}},
+         {2, {2, 5}},
+         {.pieces = biases, .n_pieces = 4, .n_experts = 2}},
+        {"conv", {4, {2, 3, 2, 5}}, {2, {2, (3 + 2) * 5}}, {.channels_last = true}},
+        {"conv_3d", {5, {2, 2, 3, 2, 3}}, {2, {2 * 2, (3 + 2) * 3}}, {.channels_last = true}},
+        {"conv_1d", {3, {3, 4, 5}}, {2, {3, 4 + 5}}, {0}},
+    };
+    struct optimizer_options o = rule_of(OPTIMIZER_ADAFACTOR);
+    (void)state;
+    o.precision.states = FORMAT_FACTORED;
+    o.adafactor = (struct adafactor_options){-0.5, 0.7, true, true, false};
+    for (size_t i = 0; i < ARRAY_LEN(params); i++) {
+        struct update u;
+        update_init_as(&u, &o, params[i].shape, &params[i].as);
+        value_id v = graph_find_value(u.g, "v.p");
+        assert_true(shape_equal(&graph_value(u.g, v)->shape, &params[i].moment));
+        expect_golden("adafactor_held", params[i].name, run_steps(&u, STEPS),
+                      shape_elems(&params[i].shape), 2e-6);
+        update_release(&u);
+    }
+}
+
+/* An attribute has no place for the rows of more. */
+static void adafactor_says_of_how_many_tensors_it_can_update_each(void **state)
+{
+    struct hf_piece pieces[MAX_ATTR_INTS + 1];
+    struct optimizer_options o = rule_of(OPTIMIZER_ADAFACTOR);
+    struct optimizer_param p = {.name = "p", .pieces = pieces, .n_pieces = ARRAY_LEN(pieces)};
+    struct graph *g;
+    struct builder b;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        pieces[i] = (struct hf_piece){"a", 1};
+    o.precision.states = FORMAT_FACTORED;
+    expect_ok(graph_new(&g, "update"));
+    builder_init(&b, g);
+    struct shape shape = shape_of(2, (int64_t)ARRAY_LEN(pieces), INT64_C(3));
+    p.value = build_value(&b, "p", ROLE_PARAMETER, DTYPE_F32, shape);
+    p.grad = build_value(&b, "g", ROLE_INPUT, DTYPE_F32, shape);
+    value_id count = build_value(&b, "count", ROLE_INPUT, DTYPE_F32, shape_of(1, INT64_C(1)));
+    const struct graph_output sums[] = {{"count", count}};
+    assert_int_equal(optimizer_apply(g, &o, &p, 1, &(struct optimizer_sums){sums, 1, 0}),
+                     ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "'p' is stacked of 9 tensors"));
+    graph_free(g);
+}
+
 /* The vector is AdamW's. */
 static void muon_is_that_of_pytorch(void **state)
 {
@@ -228,7 +296,8 @@ static void pieces_of_a_matrix_are_matrices_to_muon(void **state)
     struct optimizer_options o = rule_of(OPTIMIZER_MUON);
     struct update u;
     (void)state;
-    update_init_pieces(&u, &o, shape_of(2, INT64_C(12), INT64_C(5)), pieces, ARRAY_LEN(pieces));
+    update_init_as(&u, &o, shape_of(2, INT64_C(12), INT64_C(5)),
+                   &(struct optimizer_param){.pieces = pieces, .n_pieces = ARRAY_LEN(pieces)});
     expect_golden("muon_pieces", "tall", run_steps(&u, STEPS), 60, 1e-5);
     update_release(&u);
 }
@@ -239,6 +308,8 @@ int main(void)
         cmocka_unit_test(lion_is_the_papers),
         cmocka_unit_test(lion_with_8_bits_is_that_of_bitsandbytes),
         cmocka_unit_test(adafactor_is_that_of_transformers),
+        cmocka_unit_test(adafactor_of_what_a_parameter_holds_is_that_of_each),
+        cmocka_unit_test(adafactor_says_of_how_many_tensors_it_can_update_each),
         cmocka_unit_test(muon_is_that_of_pytorch),
         cmocka_unit_test(pieces_of_a_matrix_are_matrices_to_muon),
     };

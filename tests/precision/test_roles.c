@@ -47,10 +47,24 @@ static void a_block_wise_format_is_codes_and_a_scale_for_every_256(void **state)
     assert_int_equal(shape_elems(&part[1].shape), (64 * 63 + 255) / 256);
     assert_int_equal(format_size(FORMAT_BLOCK8, 256000), 256000 + 4 * 1000);
     assert_int_equal(format_size(FORMAT_BLOCK8, 257), 257 + 4 * 2);
+    assert_int_equal(format_of_dtype(DTYPE_U8), FORMAT_NONE);
+}
+
+static void factored_is_rows_and_columns_of_every_tensor_that_a_parameter_holds(void **state)
+{
     const struct shape matrices = shape_of(3, INT64_C(2), INT64_C(5), INT64_C(7));
+    const struct shape vectors = shape_of(2, INT64_C(2), INT64_C(5));
+    const struct param_tensors held = {.n_experts = 2, .n_pieces = 2, .rows = {2, 3}};
+    struct format_part part[FORMAT_PARTS];
+    (void)state;
     assert_int_equal(format_parts(FORMAT_FACTORED, &matrices, part), 1);
     assert_int_equal(shape_elems(&part[0].shape), 2 * (5 + 7));
-    assert_int_equal(format_of_dtype(DTYPE_U8), FORMAT_NONE);
+    assert_int_equal(format_parts_stacked(FORMAT_FACTORED, &matrices, &held, part), 1);
+    assert_int_equal(shape_elems(&part[0].shape), 2 * (5 + 2 * 7));
+    assert_int_equal(format_parts_stacked(FORMAT_FACTORED, &vectors, &held, part), 1);
+    assert_true(shape_equal(&part[0].shape, &vectors));
+    assert_int_equal(format_parts_stacked(FORMAT_F32, &matrices, &held, part), 1);
+    assert_true(shape_equal(&part[0].shape, &matrices));
 }
 
 /* ---- roles ----------------------------------------------------------------------------------- */
@@ -98,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_format_is_one_tensor_of_its_dtype),
         cmocka_unit_test(a_block_wise_format_is_codes_and_a_scale_for_every_256),
+        cmocka_unit_test(factored_is_rows_and_columns_of_every_tensor_that_a_parameter_holds),
         cmocka_unit_test(tensors_below_4096_elements_keep_their_states_in_f32),
         cmocka_unit_test(a_16_bit_parameter_has_a_master_and_an_f32_one_is_its_own),
         cmocka_unit_test(a_frozen_parameter_is_one_copy_and_nothing_else),

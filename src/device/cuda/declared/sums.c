@@ -113,17 +113,17 @@ int64_t cuda_clip_scale_workspace(const struct op_call *c, const struct kernel_e
 
 /* ---- adafactor ------------------------------------------------------------------------------- */
 
-struct adafactor_cut adafactor_cut_of(const struct op_call *c)
+struct adafactor_sums adafactor_sums_of(const struct factored_layout *l)
 {
-    struct adafactor_dims d = adafactor_dims_of(c);
-    if (d.factored)
-        return (struct adafactor_cut){d.n_matrices * d.n_rows, d.n_columns};
-    return (struct adafactor_cut){ceil_div(d.n_columns, ADAFACTOR_RUN), ADAFACTOR_RUN};
+    return (struct adafactor_sums){.n_lines = l->n_experts * factored_expert_lines(l),
+                                   .n_means = factored_all_pieces(l) * l->n_inner,
+                                   .n_tensors = factored_all_tensors(l)};
 }
 
 int64_t cuda_adafactor_workspace(const struct op_call *c, const struct kernel_env *env)
 {
     (void)env;
-    int64_t n_sums = 2 * adafactor_cut_of(c).n_lines + adafactor_dims_of(c).n_matrices;
-    return (n_sums + ADAFACTOR_NUMBERS) * (int64_t)sizeof(double);
+    struct factored_layout l = adafactor_layout(c);
+    struct adafactor_sums n = adafactor_sums_of(&l);
+    return (2 * n.n_lines + n.n_means + n.n_tensors * ADAFACTOR_NUMBERS) * (int64_t)sizeof(double);
 }

@@ -4,6 +4,7 @@
 #define SNUG_DEVICE_CUDA_DECLARED_SUMS_H
 
 #include "device/geometry.h"
+#include "graph/factored.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,13 +47,13 @@ int64_t row_product_chunks(const struct op_call *c);
 
 /* ---- adafactor (kernels/adafactor.cu) -------------------------------------------------------- */
 
-/* A line is a row of a matrix, or a run of a vector. The workspace: squares of the parameter's
- * lines and of the step's, means of the rows' moments for each matrix, and numbers of the whole. */
-enum { ADAFACTOR_RUN = 1024, ADAFACTOR_NUMBERS = 2 };
-struct adafactor_cut {
-    int64_t n_lines, line;
+/* What its workspace holds, all f64: squares of the parameter's lines and of the step's, the means
+ * of the rows' moments of each matrix, and the numbers of each tensor (graph/factored.h). */
+enum { ADAFACTOR_NUMBERS = 2 };
+struct adafactor_sums {
+    int64_t n_lines, n_means, n_tensors;
 };
-struct adafactor_cut adafactor_cut_of(const struct op_call *c);
+struct adafactor_sums adafactor_sums_of(const struct factored_layout *l);
 
 #ifdef __cplusplus
 }
