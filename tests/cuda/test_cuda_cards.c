@@ -144,6 +144,15 @@ static void print_differences(const struct planned *a, const struct planned *b)
     }
 }
 
+/* A budget makes times decide between plans, as they do about what is cheap to make again: then
+ * another one may be chosen. */
+static bool decide_alike(const struct engine *a, const struct engine *b)
+{
+    const struct decisions *x = &a->settings.decisions, *y = &b->settings.decisions;
+    return memcmp(x->n, y->n, sizeof(x->n)) == 0 && x->ring_bytes == y->ring_bytes &&
+           x->recompute_cheap == y->recompute_cheap;
+}
+
 static void arenas_of_plans_are_equal_to_the_byte(void **state)
 {
     (void)state;
@@ -172,12 +181,7 @@ static void arenas_of_plans_are_equal_to_the_byte(void **state)
                       (long long)y->arena_bytes, (long long)x->host_bytes, (long long)y->host_bytes,
                       equal ? "equal" : "DIFFERENT", 1e3 * x->step_s, 1e3 * y->step_s,
                       100.0 * (y->step_s / x->step_s - 1.0));
-        /* A budget makes times decide between plans: then another one may be chosen. */
-        bool same_plan =
-            memcmp(a.session.engine.settings.decisions.n, b.session.engine.settings.decisions.n,
-                   sizeof(a.session.engine.settings.decisions.n)) == 0 &&
-            a.session.engine.settings.decisions.ring_bytes ==
-                b.session.engine.settings.decisions.ring_bytes;
+        bool same_plan = decide_alike(&a.session.engine, &b.session.engine);
         if (!equal && same_plan)
             print_differences(&a, &b);
         if (!same_plan)
