@@ -5,12 +5,12 @@
 /* What a phase does besides what it always does, and when. */
 struct phase_work {
     double seconds; /* of compute */
-    int64_t n_in, n_out, largest_in;
+    int64_t n_in, n_out, largest_in, at_once;
     int copies_in, copies_out;
-    double disk_s; /* of copies to and from disk */
-    int after;     /* a phase whose copies out come before its copies in; -1: none */
-    double ends;   /* compute */
-    double left;   /* its copies out are done */
+    double disk_s;       /* of copies to and from disk */
+    int after;           /* a phase whose copies out come before its copies in; -1: none */
+    double begins, ends; /* compute */
+    double leaves, left; /* its copies out begin, and are done */
 };
 
 /* Of a phase's compute, what is left when the last of its fetches is there. */
@@ -92,6 +92,7 @@ static void add_place(const struct clocks *c, const struct outline *outline, int
 static void add_touch(const struct clocks *c, const struct touch *t)
 {
     struct phase_work *w = &c->work[t->phase];
+    w->at_once += t->at_once;
     if (t->n_in > 0)
         add_in(w, t->n_in, t->copies_in, t->largest_in, t->after);
     if (t->n_out > 0)
@@ -120,29 +121,50 @@ static void gather(const struct clocks *c, const struct outline *o)
 
 /* ---- running it ------------------------------------------------------------------------------ */
 
+/* A place in the bytes that a section's phases copy one after the other. */
+struct mark {
+    int phase;      /* that it is in, */
+    int64_t before; /* and the bytes of those before that */
+};
+
 /* The clocks of a section, and the windows that the ring leaves them. */
 struct run {
     double compute, in, out, disk;
-    int oldest; /* phase whose fetches count as ahead of compute, and all after it */
-    int64_t ahead;
-    int trailing; /* phase whose copies out compute has not waited for */
-    int64_t behind;
+    int64_t n_in, n_out; /* of the phases so far */
+    struct mark read;    /* what compute has to have come to for the next fetch to begin */
+    struct mark gone;    /* what has to be gone for compute to go on */
 };
 
-static double fetch_start(const struct clocks *c, const struct outline *o, struct run *r, int q)
+/* When compute comes to the reader of so many of the bytes that are fetched: those of a phase are
+ * read all through it. q: the phase that is next. */
+static double read_by(const struct clocks *c, struct run *r, int64_t n_bytes, int q)
 {
-    const struct phase_work *w = &c->work[q];
-    double start = w->after >= 0 ? c->work[w->after].left : 0;
-    if (w->largest_in > o->ring_bytes)
-        return MAX(start, r->compute);
-    while (r->oldest < q && r->ahead + MIN(w->n_in, o->ring_bytes) > o->ring_bytes) {
-        start = MAX(start, c->work[r->oldest].ends);
-        r->ahead -= c->work[r->oldest++].n_in;
-    }
-    return start;
+    struct mark *m = &r->read;
+    if (n_bytes <= 0)
+        return 0;
+    for (; m->phase < q && m->before + c->work[m->phase].n_in < n_bytes; m->phase++)
+        m->before += c->work[m->phase].n_in;
+    if (m->phase == q)
+        return r->compute;
+    const struct phase_work *w = &c->work[m->phase];
+    return w->begins + (w->ends - w->begins) * (double)(n_bytes - m->before) / (double)w->n_in;
 }
 
-/* Copies in: what the ring has room for comes before the phase begins, the rest while it runs. */
+/* When so many of the bytes that leave are gone. */
+static double gone_by(const struct clocks *c, struct run *r, int64_t n_bytes)
+{
+    struct mark *m = &r->gone;
+    if (n_bytes <= 0)
+        return 0;
+    for (; m->before + c->work[m->phase].n_out < n_bytes; m->phase++)
+        m->before += c->work[m->phase].n_out;
+    const struct phase_work *w = &c->work[m->phase];
+    return w->leaves + (w->left - w->leaves) * (double)(n_bytes - m->before) / (double)w->n_out;
+}
+
+/* Copies in: what the ring has room for comes before the phase begins, a tensor as soon as there is
+ * room for it; the rest while it runs. Tensors that a ring has no room for are waited for. It is
+ * never quite full: the next tensor has to fit as a whole, and what a node reads leaves at once. */
 static double fetch(const struct clocks *c, const struct outline *o, struct run *r, int q,
                     double *begins)
 {
@@ -150,18 +172,27 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
     const struct link_rate *link = &c->device->rates.links[TIER_HOST][TIER_DEVICE];
     if (w->n_in == 0)
         return 0;
+    const int64_t tensor = MIN(w->largest_in, w->n_in), before = r->n_in;
     double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->copies_in;
-    double part = (double)MIN(w->n_in, o->ring_bytes) / (double)w->n_in;
-    double first = (double)MIN(w->largest_in, w->n_in) / (double)w->n_in;
-    double start = fetch_start(c, o, r, q); /* which moves the window: not inside of a macro */
-    start = MAX(start, r->in);
-    bool waits = w->largest_in > o->ring_bytes;
-    *begins = MAX(*begins, start + (waits ? 1.0 : first) * all);
-    r->in = start + part * all;
-    if (part < 1 && !waits)
-        r->in = MAX(r->in, *begins);
-    r->in += (1 - part) * all;
-    r->ahead += w->n_in;
+    double one = (double)tensor / (double)w->n_in * all;
+    double start = MAX(r->in, w->after >= 0 ? c->work[w->after].left : 0);
+    r->n_in += w->n_in;
+    if (tensor > o->ring_bytes) {
+        r->in = MAX(start, r->compute) + all;
+        *begins = MAX(*begins, r->in);
+        return r->in;
+    }
+    const int64_t ring = MAX(o->ring_bytes - MAX(tensor, w->at_once) / 2, (int64_t)0);
+    double has_room = read_by(c, r, before + tensor - ring, q);
+    start = MAX(start, has_room);
+    *begins = MAX(*begins, start + one);
+    if (w->n_in > ring) {
+        double part = (double)ring / (double)w->n_in;
+        r->in = MAX(start + part * all, *begins) + (1 - part) * all;
+    } else {
+        has_room = read_by(c, r, r->n_in - ring, q);
+        r->in = MAX(start + all, has_room + one);
+    }
     return r->in;
 }
 
@@ -169,24 +200,21 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
 {
     struct phase_work *w = &c->work[q];
     const struct link_rate *link = &c->device->rates.links[TIER_DEVICE][TIER_HOST];
-    double begins = r->compute;
-    while (r->behind > o->ring_bytes) {
-        begins = MAX(begins, c->work[r->trailing].left);
-        r->behind -= c->work[r->trailing++].n_out;
-    }
+    w->begins = r->compute;
     r->disk += w->disk_s;
     if (o->ring_bytes == 0)
-        begins += w->disk_s;
-    double there = fetch(c, o, r, q, &begins);
-    w->ends = MAX(begins + w->seconds, there + tail * w->seconds);
+        w->begins += w->disk_s;
+    double there = fetch(c, o, r, q, &w->begins);
+    w->ends = MAX(w->begins + w->seconds, there + tail * w->seconds);
+    w->leaves = w->left = r->out;
     if (w->n_out > 0) {
-        r->out = MAX(r->out, begins + head * w->seconds) + on_link(link, w->n_out, w->n_in) +
-                 link->latency_s * w->copies_out;
-        r->behind += w->n_out;
-        if (w->n_out > o->ring_bytes) /* it waits for its own */
-            w->ends = MAX(w->ends, r->out - on_link(link, o->ring_bytes, 0));
+        w->leaves = MAX(r->out, w->begins + head * w->seconds);
+        r->out = w->left =
+            w->leaves + on_link(link, w->n_out, w->n_in) + link->latency_s * w->copies_out;
+        r->n_out += w->n_out;
+        double has_room = gone_by(c, r, r->n_out - o->ring_bytes);
+        w->ends = MAX(w->ends, has_room);
     }
-    w->left = r->out;
     r->compute = w->ends;
 }
 
@@ -219,7 +247,7 @@ double clocks_step(const struct clocks *c, const struct outline *o)
         run_phase(c, o, &r, q);
         if (q + 1 == s->n_phases || s->phases[q + 1].section != section) {
             step += MAX(MAX(r.compute, r.disk), MAX(r.in, r.out)) * s->section_times[section];
-            r = (struct run){.oldest = q + 1, .trailing = q + 1};
+            r = (struct run){.read.phase = q + 1, .gone.phase = q + 1};
         }
     }
     return step;

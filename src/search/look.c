@@ -85,7 +85,6 @@ static void allow_emissions(struct search *s, int64_t n)
 static void begin_trials(struct search *s)
 {
     s->n_best = s->n_emitted = s->n_tried = 0;
-    s->repeat = (struct repeat){0};
 }
 
 /* Probes go by places that are all alike: bytes may be fewer than they seem to be, or more. The
@@ -163,11 +162,17 @@ static enum status foresee_gaps(struct search *s)
 static enum status look_near(struct search *s)
 {
     s->most_emitted += (s->most_polished - s->most_emitted) / 2;
-    for (bool improved = true; improved && s->n_emitted < s->most_emitted;)
-        TRY(search_step(s, &improved));
-    for (bool improved = true; improved && s->n_emitted < s->most_polished;)
-        TRY(search_polish(s, &improved));
-    return OK;
+    struct candidate known[N_UNLIKE];
+    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_emitted; n++) {
+        const struct trial *t = search_find_unlike(s, known, n);
+        if (!t)
+            break;
+        struct candidate at = known[n] = t->c;
+        double seconds = t->seconds;
+        for (bool improved = true; improved && s->n_emitted < s->most_emitted;)
+            TRY(search_step(s, &at, &seconds, &improved));
+    }
+    return search_polish(s);
 }
 
 /* By what the best has taught about bytes; and while there are emissions left as if that were true
@@ -234,14 +239,17 @@ static enum status try_known(struct search *s, const struct candidate known[N_FI
     return OK;
 }
 
-/* With less room than before, by the gaps: from what was best then. */
-static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n)
+/* With less room than before, by the gaps: from what fits it of what was found, and what was best
+ * then. */
+static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n,
+                              int64_t n_less)
 {
     allow_emissions(s, (int64_t)s->space.stage->program->instrs.n);
     if (is_long(s))
         allow_fewer(s);
-    begin_trials(s);
-    for (int quarters = 4; quarters > 1 && s->n_best == 0; quarters--)
+    search_take_room(s, n_less);
+    TRY(try_known(s, known, n, 4));
+    for (int quarters = 3; quarters > 1 && s->n_best == 0; quarters--)
         TRY(try_known(s, known, n, quarters));
     if (s->n_best == 0)
         return look(s, false);
@@ -306,16 +314,16 @@ enum status search_look(struct search *s, struct decisions *d, bool *found)
 {
     struct candidate known[N_FIRST];
     int n_known = 0;
-    int64_t over = 0;
+    int64_t over = 0, n_less = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
-        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known));
+        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known, n_less));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
         TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_LAST, d, found, &over));
         if (*found)
             return OK;
-        s->space.room[TIER_DEVICE] -= MAX(over, s->space.room[TIER_DEVICE] / 256);
+        n_less = MAX(over, s->space.room[TIER_DEVICE] / 256);
     }
     return OK;
 }

@@ -1,215 +1,176 @@
-/* polish.c: from the best plan to one that differs in a single place. */
+/* polish.c: from a plan to one that differs in places that are alike, while that helps. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "search/search_internal.h"
 
-/* A change of one place of the best: another option, or a class whose home is elsewhere; or of the
- * ring, alone or with it. */
-struct change {
-    int place, option; /* option -1: the class; place -1: the ring alone */
-    enum home_class home;
-    int64_t ring_bytes;
-    int64_t n_bytes; /* about what it adds on the device */
-    double estimate;
+enum {
+    MOST_CLIMBED = 12, /* changes by estimates alone, */
+    N_CLIMBS = 3,      /* and so many times, while what comes of them does not fit */
 };
 
-static void set_place(struct search *s, int place, int option, enum home_class home)
-{
-    if (option >= 0)
-        s->space.option[place] = option;
-    else
-        s->space.away[place][home] = !s->space.away[place][home];
-}
+/* Plans are unlike when homes of so many blocks differ, a part of them, or one has none away. */
+enum { UNLIKE_PART = 4 };
 
-static void apply_change(struct search *s, const struct change *c)
+static bool is_unlike(const struct search *s, const struct candidate *a, const struct candidate *b)
 {
-    if (c->place >= 0)
-        set_place(s, c->place, c->option, c->home);
-}
-
-static int by_gain(const void *a, const void *b)
-{
-    const struct change *x = a, *y = b;
-    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
-}
-
-/* Is it the first place of its kind with this option? Others are alike. */
-static bool is_first_alike(const struct search *s, int place)
-{
-    const struct survey *v = &s->space.survey;
-    for (int p = 0; p < place; p++) {
-        if (v->places[p].shape == v->places[place].shape &&
-            s->space.option[p] == s->space.option[place] &&
-            memcmp(s->space.away[p], s->space.away[place], sizeof(s->space.away[p])) == 0)
-            return false;
-    }
-    return true;
-}
-
-struct changes {
-    VEC(struct change) list;
-    const struct trial *from;
-    double most; /* seconds: what is estimated at more is left out */
-};
-
-static enum status consider(struct search *s, struct changes *x, struct change c)
-{
-    const struct trial *from = x->from;
-    struct candidate changed = from->c;
-    const struct option *options = c.place < 0 ? NULL : s->space.options[c.place].items;
-    changed.ring_bytes = c.ring_bytes;
-    c.n_bytes = 2 * (c.ring_bytes - from->c.ring_bytes);
-    if (options && c.option >= 0)
-        c.n_bytes += options[c.option].n_kept - options[from->option[c.place]].n_kept;
-    else if (options)
-        c.n_bytes += s->space.survey.places[c.place].n_bytes[c.home] *
-                     (from->away[c.place][c.home] ? 1 : -1);
-    apply_change(s, &c);
-    c.estimate = space_estimate(&s->space, &changed);
-    search_restore(s, from);
-    s->n_ranked++;
-    return c.estimate < x->most || c.place < 0 ? vec_push(&x->list, c) : OK;
-}
-
-static enum status consider_place(struct search *s, struct changes *x, int place, int64_t ring)
-{
-    struct change c = {.place = place, .ring_bytes = ring};
-    if (!is_first_alike(s, place))
-        return OK;
-    for (c.option = 0; c.option < s->space.options[place].n; c.option++) {
-        if (c.option != x->from->option[place])
-            TRY(consider(s, x, c));
-    }
-    c.option = -1;
     for (int h = 0; h < HOME_CLASS_COUNT; h++) {
-        c.home = (enum home_class)h;
-        if (space_is_open(&s->space, c.home) && s->space.survey.places[place].n_bytes[h] > 0)
-            TRY(consider(s, x, c));
+        int differ = abs(a->homes[h].n_blocks - b->homes[h].n_blocks);
+        bool is_part = a->homes[h].n_blocks > 0 && b->homes[h].n_blocks > 0;
+        if (differ > 0 && (!is_part || UNLIKE_PART * differ > s->space.n_blocks))
+            return true;
     }
-    return OK;
+    return false;
 }
 
-/* Of more changes than may be emitted, those whose bytes there seem to be. */
-static void leave_out_large(const struct search *s, struct changes *x)
+/* *t, which has arrays of its own, becomes it where that is faster. */
+static enum status try_change(struct search *s, const struct change *c, struct trial *t,
+                              int64_t *left, bool *improved)
 {
-    size_t n = 0;
-    int64_t room = s->space.room[TIER_DEVICE];
-    int64_t slack = room - x->from->n_bytes[TIER_DEVICE] + room / 64;
-    if (x->list.n <= (size_t)(s->most_polished - s->n_emitted))
-        return;
-    for (size_t i = 0; i < x->list.n; i++) {
-        if (x->list.items[i].n_bytes <= slack)
-            x->list.items[n++] = x->list.items[i];
-    }
-    x->list.n = n;
-}
-
-/* Changes that the clocks do not dislike, best first. */
-static enum status list_changes(struct search *s, struct changes *x)
-{
-    static const int64_t parts[] = {4, 8, 16, 32};
-    int64_t now = x->from->c.ring_bytes;
-    x->most = (1 + DOUBT) * space_estimate(&s->space, &x->from->c);
-    for (size_t i = 0; i <= ARRAY_LEN(parts); i++) {
-        int64_t ring = i == 0 ? now : s->space.room[TIER_DEVICE] / parts[i - 1];
-        if (i > 0 && (ring == now || !s->w->device->ops->queue))
-            continue;
-        if (i > 0)
-            TRY(consider(s, x, (struct change){.place = -1, .ring_bytes = ring}));
-        for (int p = 0; p < s->space.survey.n_places; p++)
-            TRY(consider_place(s, x, p, ring));
-    }
-    leave_out_large(s, x);
-    qsort(x->list.items, x->list.n, sizeof(*x->list.items), by_gain);
-    return OK;
-}
-
-static enum status try_change(struct search *s, const struct trial *from, const struct change *c,
-                              bool *improved)
-{
-    struct candidate changed = from->c;
+    const struct candidate changed = search_apply(s, t, c);
     double seconds = HUGE_VAL;
-    int64_t slack;
-    changed.ring_bytes = c->ring_bytes;
-    search_restore(s, from);
-    apply_change(s, c);
+    int64_t slack = 0;
     if (search_is_new(s, &changed))
         TRY(search_try(s, &changed, &seconds, &slack));
-    *improved = seconds < (1 - IMPROVEMENT) * from->seconds;
+    *left = slack;
+    *improved = seconds < (1 - IMPROVEMENT) * t->seconds;
+    if (!*improved)
+        return OK;
+    t->c = changed;
+    t->seconds = seconds;
+    t->slack = slack;
+    search_save(s, t);
     return OK;
 }
 
-/* ---- what has helped, once more -------------------------------------------------------------- */
-
-static void note_repeat(struct search *s, const struct trial *from, const struct change *c)
+/* What would be faster, and takes more than there is, once more with what makes room for it. */
+static enum status try_or_make_room(struct search *s, const struct changes *x, struct change c,
+                                    struct trial *t, bool *improved)
 {
-    s->repeat = (struct repeat){0};
-    if (c->place < 0)
-        return;
-    s->repeat = (struct repeat){.n = 1,
-                                .shape = s->space.survey.places[c->place].shape,
-                                .from = from->option[c->place],
-                                .option = c->option,
-                                .home = c->home};
-    memcpy(s->repeat.away, from->away[c->place], sizeof(s->repeat.away));
+    int64_t left;
+    TRY(try_change(s, &c, t, &left, improved));
+    if (left >= 0 || c.estimate >= x->now || s->n_emitted >= s->most_polished ||
+        !search_add_room(s, t, x, -left, &c))
+        return OK;
+    return try_change(s, &c, t, &left, improved);
 }
 
-static bool is_as_it_was(const struct search *s, const struct repeat *r, int place)
+static enum status polish_once(struct search *s, enum care care, struct trial *t, bool *improved)
 {
-    return s->space.survey.places[place].shape == r->shape && s->space.option[place] == r->from &&
-           memcmp(s->space.away[place], r->away, sizeof(r->away)) == 0;
-}
-
-/* In twice as many places as before: of many blocks that are alike, most want the same. */
-static enum status try_repeat(struct search *s, const struct trial *from, bool *improved)
-{
-    struct repeat r = s->repeat;
-    double seconds = HUGE_VAL;
-    int64_t slack;
-    int n = 0;
-    s->repeat = (struct repeat){0};
-    for (int p = 0; p < s->space.survey.n_places && n < 2 * r.n; p++) {
-        if (!is_as_it_was(s, &r, p))
-            continue;
-        set_place(s, p, r.option, r.home);
-        n++;
+    struct changes x = {0};
+    *improved = false;
+    enum status status = search_list_changes(s, t, care, &x);
+    for (size_t i = 0; status == OK && i < x.list.n && !*improved; i++) {
+        if (s->n_emitted >= s->most_polished)
+            break;
+        status = try_or_make_room(s, &x, x.list.items[i], t, improved);
     }
-    if (n > 0 && search_is_new(s, &from->c))
-        TRY(search_try(s, &from->c, &seconds, &slack));
-    *improved = seconds < (1 - IMPROVEMENT) * from->seconds;
-    if (*improved) {
-        r.n = n;
-        s->repeat = r;
-    }
-    return OK;
-}
-
-static enum status try_changes(struct search *s, const struct trial *from, bool *improved)
-{
-    struct changes x = {.from = from};
-    enum status status;
-    TRY_GOTO(list_changes(s, &x), out);
-    for (size_t i = 0; i < x.list.n && s->n_emitted < s->most_polished && !*improved; i++) {
-        TRY_GOTO(try_change(s, from, &x.list.items[i], improved), out);
-        if (*improved)
-            note_repeat(s, from, &x.list.items[i]);
-    }
-out:
     vec_release(&x.list);
+    vec_release(&x.small);
     return status;
 }
 
-enum status search_polish(struct search *s, bool *improved)
+struct trial *search_find_unlike(struct search *s, const struct candidate *known, int n)
 {
-    struct trial from = s->best[0];
-    TRY(search_make_trial(s, &from));
-    search_restore(s, &s->best[0]);
-    search_save(s, &from);
-    *improved = false;
-    if (s->repeat.n > 0)
-        TRY(try_repeat(s, &from, improved));
-    search_restore(s, &from);
-    return *improved ? OK : try_changes(s, &from, improved);
+    for (int i = 0; i < s->n_best; i++) {
+        bool is_new = true;
+        for (int k = 0; k < n; k++)
+            is_new &= is_unlike(s, &s->best[i].c, &known[k]);
+        if (is_new)
+            return &s->best[i];
+    }
+    return NULL;
+}
+
+/* ---- by estimates alone ---------------------------------------------------------------------- */
+
+/* *t becomes what the clocks like best of all that is near it, and nothing is emitted: a change at
+ * a time, with about the bytes that there are. */
+static enum status climb(struct search *s, struct trial *t)
+{
+    bool improved = true;
+    for (int i = 0; i < MOST_CLIMBED && improved; i++) {
+        struct changes x = {0};
+        enum status status = search_list_changes(s, t, TRY_LIKELY, &x);
+        improved =
+            status == OK && x.list.n > 0 && x.list.items[0].estimate < (1 - IMPROVEMENT) * x.now;
+        if (improved) {
+            t->c = search_apply(s, t, &x.list.items[0]);
+            t->slack -= x.list.items[0].n_bytes;
+            search_save(s, t);
+        }
+        vec_release(&x.list);
+        vec_release(&x.small);
+        TRY(status);
+    }
+    return OK;
+}
+
+static void copy_trial(struct search *s, const struct trial *from, struct trial *to)
+{
+    *to = (struct trial){.c = from->c,
+                         .seconds = from->seconds,
+                         .slack = from->slack,
+                         .option = to->option,
+                         .away = to->away};
+    search_restore(s, from);
+    search_save(s, to);
+}
+
+/* Where it takes too much, once more with that much less. */
+static enum status try_climbed(struct search *s, const struct trial *from, struct trial *t)
+{
+    struct trial start = {0};
+    int64_t over = 0;
+    TRY(search_make_trial(s, &start));
+    copy_trial(s, from, &start); /* what is remembered moves */
+    for (int i = 0; i < N_CLIMBS && over >= 0; i++) {
+        double seconds = HUGE_VAL;
+        int64_t slack = 0;
+        copy_trial(s, &start, t);
+        t->slack -= over;
+        TRY(climb(s, t));
+        search_restore(s, t);
+        if (!search_is_new(s, &t->c))
+            return OK;
+        TRY(search_try(s, &t->c, &seconds, &slack));
+        if (slack >= 0)
+            return OK;
+        over -= slack;
+    }
+    return OK;
+}
+
+static enum status polish(struct search *s, const struct trial *from, enum care care,
+                          struct trial *t)
+{
+    copy_trial(s, from, t);
+    for (bool improved = true; improved && s->n_emitted < s->most_polished;)
+        TRY(polish_once(s, care, t, &improved));
+    return OK;
+}
+
+enum status search_polish(struct search *s)
+{
+    struct candidate known[N_UNLIKE];
+    struct trial t = {0};
+    TRY(search_make_trial(s, &t));
+    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_polished; n++) {
+        struct trial *from = search_find_unlike(s, known, n);
+        if (!from)
+            break;
+        known[n] = from->c;
+        if (from->is_climbed)
+            continue;
+        from->is_climbed = true;
+        TRY(try_climbed(s, from, &t));
+    }
+    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_polished; n++) {
+        const struct trial *from = search_find_unlike(s, known, n);
+        if (!from)
+            break;
+        known[n] = from->c;
+        TRY(polish(s, from, TRY_LIKELY, &t));
+    }
+    return polish(s, &s->best[0], TRY_ALL, &t);
 }

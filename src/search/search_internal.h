@@ -4,7 +4,8 @@
  *     ranking.c   thousands of candidates by their estimates: the best dozen
  *     trials.c    candidates emitted, held against the room to the byte, timed; the best remembered
  *     steps.c     single numbers of the best changed, while that helps
- *     polish.c    single places of the best changed, while that helps
+ *     changes.c   single places of the best changed, or those that are alike, by their estimates
+ *     polish.c    such changes tried, while that helps
  *     choice.c    the fastest that fits with addresses too
  *     below.c     nothing fits: what takes the least, looked for in ever less room
  *     ring.c      no search: the configured plan fits, how far it fetches ahead is left to say
@@ -19,11 +20,15 @@ extern "C" {
 #endif
 
 enum {
-    N_TOP = 32,               /* candidates that ranking leaves */
-    N_BEST = 64,              /* trials that are remembered: many are alike, and few are ranks */
-    N_LAST = 16,              /* that are placed when smaller ones are no longer looked for */
-    MAX_EMISSIONS = 160,      /* of one search */
-    MAX_TRIED = 512,          /* choices, of which some come to the same program */
+    N_TOP = 32,          /* candidates that ranking leaves */
+    N_BEST = 64,         /* trials that are remembered: many are alike, and few are ranks */
+    N_LAST = 16,         /* that are placed when smaller ones are no longer looked for */
+    MAX_EMISSIONS = 240, /* of one search */
+    /* Trials that are improved, each unlike those before it: which of two ways of running a step is
+     * the faster one shows only when both are at their best. */
+    N_UNLIKE = 4,
+    MAX_TRIED = 1024, /* choices, of which some come to the same program */
+    N_CLASS_SETS = 1 << HOME_CLASS_COUNT,
     LONG_PROGRAM = 10 * 1000, /* instructions: planning it takes seconds */
 };
 
@@ -42,7 +47,8 @@ struct trial {
     double seconds;
     int64_t slack; /* bytes of the device's room that it leaves */
     int64_t n_bytes[TIER_COUNT];
-    int *option; /* [n_places] */
+    bool is_climbed; /* what the clocks like best near it was tried */
+    int *option;     /* [n_places] */
     bool (*away)[HOME_CLASS_COUNT];
 };
 
@@ -54,14 +60,35 @@ struct tried {
     int64_t ring_bytes, extra; /* of the candidate */
 };
 
-/* A change of single places that has helped, and so may help others that are as they were. */
-struct repeat {
-    int n;          /* places that were changed; 0: there is none */
-    uint64_t shape; /* what they were: */
-    int from;
-    bool away[HOME_CLASS_COUNT];
-    int option; /* what they became; -1: `home` changed */
+/* A change of a trial: of n places that are alike with one option, or with one class whose home is
+ * elsewhere, from the first of them on or from the last; or of the ring (place -1). */
+struct edit {
+    int place; /* one of those that are alike */
+    int n;
+    bool from_last;
+    int option; /* -1: the class */
     enum home_class home;
+    int64_t ring_bytes;
+};
+
+/* One, and others that make room for it. */
+enum { MAX_EDITS = 3 };
+
+struct change {
+    struct edit edits[MAX_EDITS];
+    int n_edits;
+    int64_t n_bytes; /* about what it adds on the device */
+    double estimate; /* seconds */
+};
+
+/* Which changes are worth a try: those that seem to fit and to be no slower; or where time is left
+ * single places, whatever is known of their bytes. */
+enum care { TRY_LIKELY, TRY_ALL };
+
+struct changes {
+    VEC(struct change) list;
+    VEC(struct change) small; /* those that make room, liked or not */
+    double now;               /* seconds: the estimate of what is changed */
 };
 
 struct search {
@@ -76,13 +103,13 @@ struct search {
     struct place_choice *places; /* of the candidate at hand */
     struct candidate top[N_TOP]; /* by estimate, best first */
     int n_top;
-    struct trial best[N_BEST]; /* by seconds */
+    struct candidate first[N_CLASS_SETS]; /* the best by the classes that are all at home */
+    struct trial best[N_BEST];            /* by seconds */
     int n_best;
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
     int64_t recorded_bytes; /* of the device, by the programs that the room was found with */
-    struct repeat repeat;   /* of the last change of places */
     struct tried tried[MAX_TRIED];
     int n_tried;
 };
@@ -99,6 +126,8 @@ enum status search_make_trial(struct search *s, struct trial *t) MUST_CHECK;
 /* What is at hand (space_expand) into a trial, and back. */
 void search_save(const struct search *s, struct trial *t);
 void search_restore(struct search *s, const struct trial *t);
+/* The device has so much less room: of what was tried, what still fits stays. */
+void search_take_room(struct search *s, int64_t n_bytes);
 /* Was what is at hand not tried yet? It is noted as tried: search_try follows. */
 bool search_is_new(struct search *s, const struct candidate *c);
 /* Emits what is at hand, unless another choice came to the same plan, and where it fits remembers
@@ -109,9 +138,21 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
  * take; *seconds is the least of what fits (HUGE_VAL: nothing does). */
 enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds) MUST_CHECK;
 
-/* Changes the best in one number, or in one place, until that makes a faster one. */
-enum status search_step(struct search *s, bool *improved) MUST_CHECK;
-enum status search_polish(struct search *s, bool *improved) MUST_CHECK;
+/* Changes a candidate, with its seconds, in one number until that makes a faster one. */
+enum status search_step(struct search *s, struct candidate *at, double *seconds_at,
+                        bool *improved) MUST_CHECK;
+/* The fastest trial that is unlike all of these; NULL: there is none. */
+struct trial *search_find_unlike(struct search *s, const struct candidate *known, int n);
+/* Changes places of the best, and of others that are unlike it, until nothing makes them faster. */
+enum status search_polish(struct search *s) MUST_CHECK;
+/* Changes of a trial, those that the clocks like best first. */
+enum status search_list_changes(struct search *s, const struct trial *from, enum care care,
+                                struct changes *out) MUST_CHECK;
+/* *c with what gives back so many bytes at the least cost; false: nothing does. */
+bool search_add_room(const struct search *s, const struct trial *from, const struct changes *x,
+                     int64_t n_bytes, struct change *c);
+/* What is at hand becomes the trial with the change; the candidate that goes with it. */
+struct candidate search_apply(struct search *s, const struct trial *from, const struct change *c);
 
 /* Looks for plans by their bounds, and again with less room where their addresses take more;
  * *found: *d is the one that is taken, and placed. Or s->gave_up. */

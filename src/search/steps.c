@@ -16,7 +16,7 @@ static int list_neighbours(const struct search *s, const struct candidate *c,
                            struct candidate out[MAX_NEIGHBOURS])
 {
     const int eighth = MAX(s->space.n_blocks / 8, 2), steps[] = {-eighth, -1, 1, eighth};
-    static const double rings[] = {0.5, 0.75, 1.35, 2.0};
+    static const double rings[] = {0.5, 0.75, 0.9, 1.1, 1.35, 2.0};
     int n = 0;
     for (int h = 0; h < HOME_CLASS_COUNT; h++) {
         if (!space_is_open(&s->space, (enum home_class)h))
@@ -52,11 +52,11 @@ static int by_estimate(const void *a, const void *b)
 }
 
 /* In the order of their estimates, until one is better. */
-enum status search_step(struct search *s, bool *improved)
+enum status search_step(struct search *s, struct candidate *at, double *seconds_at, bool *improved)
 {
     struct candidate list[MAX_NEIGHBOURS];
-    const struct candidate from = s->best[0].c;
-    double best = s->best[0].seconds;
+    const struct candidate from = *at;
+    const double best = *seconds_at;
     int n = list_neighbours(s, &from, list), n_open = 0;
     *improved = false;
     for (int i = 0; i < n; i++) {
@@ -76,6 +76,13 @@ enum status search_step(struct search *s, bool *improved)
             continue;
         TRY(search_try_candidate(s, &list[i], &seconds));
         *improved = seconds < (1 - IMPROVEMENT) * best;
+        if (!*improved)
+            continue;
+        *seconds_at = seconds;
+        for (int k = 0; k < s->n_best; k++) {
+            if (s->best[k].seconds == seconds)
+                *at = s->best[k].c;
+        }
     }
     return OK;
 }

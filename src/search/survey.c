@@ -24,6 +24,8 @@ struct surveyor {
     int *written;    /* likewise, where it is sent back */
     int *ends;       /* per root: the last phase that touches it; -1 */
     bool in_one;     /* a step is one group: sums that are used up where they are made stay */
+    node_id reader;  /* the last that something is fetched for, */
+    int64_t n_read[HOME_CLASS_COUNT]; /* and how much, by class */
     VEC(struct touch) touches;
 };
 
@@ -292,6 +294,15 @@ static int64_t bytes_at_once(const struct surveyor *x, node_id k, int64_t n_byte
     return in_slices ? plan_slice_bytes(x->base->slice_bytes, n_bytes) : n_bytes;
 }
 
+/* Bytes of a class that are fetched for a node, with these. */
+static int64_t read_with(struct surveyor *x, node_id k, enum home_class home, int64_t n_bytes)
+{
+    if (x->reader != k)
+        memset(x->n_read, 0, sizeof(x->n_read));
+    x->reader = k;
+    return x->n_read[home] += n_bytes;
+}
+
 /* A root that a node reads: fetched once in a phase, and sent back when it was written. */
 static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool is_written)
 {
@@ -312,6 +323,7 @@ static enum status touch_root(struct surveyor *x, node_id k, value_id root, bool
         t->n_in += n_bytes;
         t->copies_in++;
         t->largest_in = MAX(t->largest_in, bytes_at_once(x, k, n_bytes));
+        t->at_once = MAX(t->at_once, read_with(x, k, home, n_bytes));
         x->fetched[root] = phase;
     }
     return OK;
@@ -494,7 +506,7 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
                                    .form_bytes = base->form_bytes};
     *s = (struct survey){0};
     pool_init(&s->pool);
-    struct surveyor x = {.s = s, .plan = &stage->plan, .base = base};
+    struct surveyor x = {.s = s, .plan = &stage->plan, .base = base, .reader = NODE_NONE};
     enum status status;
     TRY_GOTO(workload_decide(w, &kept), out);
     s->graph = x.g = stage->graph;

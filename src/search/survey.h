@@ -56,6 +56,7 @@ struct touch {
     enum home_class home;
     int64_t n_in, n_out; /* bytes */
     int64_t largest_in;  /* bytes of a tensor, or of a slice of it */
+    int64_t at_once;     /* the most that one node reads of n_in, in slices or not */
     int copies_in, copies_out;
     int after; /* phase in which it went out, of the same step; -1: it was there */
 };

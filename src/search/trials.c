@@ -59,12 +59,36 @@ static void keep(struct search *s, const struct trial *t)
     new.c = t->c;
     new.seconds = t->seconds;
     new.slack = t->slack;
+    new.is_climbed = false;
     memcpy(new.n_bytes, t->n_bytes, sizeof(new.n_bytes));
     search_save(s, &new);
     for (; at > 0 && s->best[at - 1].seconds > t->seconds; at--)
         s->best[at] = s->best[at - 1];
     s->best[at] = new;
     s->n_best = MIN(s->n_best + 1, (int)N_BEST);
+}
+
+void search_take_room(struct search *s, int64_t n_bytes)
+{
+    int n = 0;
+    s->space.room[TIER_DEVICE] -= n_bytes;
+    s->n_emitted = 0;
+    for (int i = 0; i < s->n_best; i++) {
+        struct trial t = s->best[i];
+        t.slack -= n_bytes;
+        t.c.extra += n_bytes; /* the same choice */
+        if (t.slack < 0)
+            continue;
+        s->best[i] = s->best[n]; /* its arrays are free */
+        s->best[n++] = t;
+    }
+    s->n_best = n;
+    for (int i = 0; i < s->n_tried; i++) {
+        s->tried[i].slack -= n_bytes;
+        s->tried[i].extra += n_bytes;
+        if (s->tried[i].slack < 0)
+            s->tried[i].seconds = HUGE_VAL;
+    }
 }
 
 /* ---- emission -------------------------------------------------------------------------------- */

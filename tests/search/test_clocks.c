@@ -135,6 +135,20 @@ static void what_the_ring_has_no_room_for_waits(void **state)
     expect_seconds(&s, true, 5);
 }
 
+static void a_ring_lets_go_of_what_is_read_while_it_is_read(void **state)
+{
+    struct step s;
+    (void)state;
+    step_init(&s);
+    s.section_times[0] = 1;
+    s.ring_bytes = 105; /* of which half a tensor is never full */
+    touch(&s, 100, 10, 0);
+    touch(&s, 100, 10, 0)->phase = 2; /* from 1.1, as phase 1 goes on; there at 2.1 */
+    expect_seconds(&s, true, 3);
+    s.touches[0].at_once = s.touches[1].at_once = 190; /* 10 bytes ahead are left of it */
+    expect_seconds(&s, true, 3.5);
+}
+
 static void both_ways_at_once_take_longer(void **state)
 {
     struct step s;
@@ -212,6 +226,7 @@ int main(void)
         cmocka_unit_test(phases_take_their_time_as_often_as_their_section_runs),
         cmocka_unit_test(fetches_hide_behind_what_runs_before),
         cmocka_unit_test(what_the_ring_has_no_room_for_waits),
+        cmocka_unit_test(a_ring_lets_go_of_what_is_read_while_it_is_read),
         cmocka_unit_test(both_ways_at_once_take_longer),
         cmocka_unit_test(what_is_away_in_no_place_costs_nothing),
         cmocka_unit_test(moved_values_come_back_when_they_have_gone),

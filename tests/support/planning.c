@@ -20,14 +20,19 @@ int64_t planned_needs(const struct workload *w)
     return f.budget.needs[TIER_DEVICE];
 }
 
-double planned_seconds(struct workload *w, int64_t n_bytes)
+double planned_within(struct workload *w, int64_t n_bytes, const struct search_bounds *bounds)
 {
     const struct limits limits = limit(n_bytes);
     struct decisions d = configured;
     double seconds;
-    expect_ok(search_plan(w, &limits, &free_choice, NULL, &d, NULL));
+    expect_ok(search_plan(w, &limits, bounds, NULL, &d, NULL));
     expect_ok(forecast_seconds(w, NULL, &seconds));
     return planned_needs(w) <= n_bytes ? seconds : HUGE_VAL;
+}
+
+double planned_seconds(struct workload *w, int64_t n_bytes)
+{
+    return planned_within(w, n_bytes, &free_choice);
 }
 
 int64_t planned_least(struct workload *w)

@@ -15,6 +15,9 @@ int64_t planned_needs(const struct workload *w);
 /* Seconds of a step in that much memory; HUGE_VAL: nothing fits. */
 double planned_seconds(struct workload *w, int64_t n_bytes);
 
+/* The same where the search may not touch all: these extents stay 0. */
+double planned_within(struct workload *w, int64_t n_bytes, const struct search_bounds *bounds);
+
 /* What search_least comes to. */
 int64_t planned_least(struct workload *w);
 

@@ -1,0 +1,99 @@
+/* Freedom is never slower: what a search finds that may not touch some of the extents is no faster
+ * than what the search finds that may. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "support/golden.h"
+#include "support/paper_device.h"
+#include "support/planning.h"
+#include "support/training.h"
+
+/* Which copies happen to meet is worth that much, and no search looks at all of them. */
+#define NOISE 0.01
+/* Of few large blocks whose states are most of all memory, a tensor's copy is percents of a step.
+ */
+#define COARSE_NOISE 0.08
+
+#define BIT(e) (1u << (e))
+
+/* What is fixed at nothing. */
+static const unsigned less_free[] = {
+    BIT(EXTENT_MOVED),
+    BIT(EXTENT_WEIGHTS),
+    BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_MOVED) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_WEIGHTS) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_STATES) | BIT(EXTENT_WEIGHTS) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_MOVED) | BIT(EXTENT_STATES) | BIT(EXTENT_WEIGHTS) | BIT(EXTENT_GRADIENTS),
+    BIT(EXTENT_RECOMPUTED),
+};
+
+/* How many of these find a plan at all. */
+static int compare(struct workload *w, int64_t n_bytes, double noise)
+{
+    const double free = planned_seconds(w, n_bytes);
+    int n_found = 0;
+    for (size_t i = 0; i < ARRAY_LEN(less_free); i++) {
+        struct search_bounds bounds = {0};
+        for (int e = 0; e < EXTENT_COUNT; e++)
+            bounds.fixed[e] = less_free[i] & BIT(e);
+        double fixed = planned_within(w, n_bytes, &bounds);
+        if (free > (1 + noise) * fixed)
+            fail_msg("%lld bytes, fixed %#x: %.6f s, and %.6f s when free", (long long)n_bytes,
+                     less_free[i], fixed, free);
+        n_found += isfinite(fixed);
+    }
+    return n_found;
+}
+
+static void compare_all(const char *config, double noise)
+{
+    enum { PARTS = 12, EVERY = SNUG_ASAN ? 4 : 1 };
+    struct training t;
+    struct device device;
+    int n_found = 0;
+    expect_ok(device_open_cpu(&device, 1));
+    paper_device_make(&device);
+    training_init(&t, &(struct training_options){.config = config,
+                                                 .batch = 4,
+                                                 .seq_len = 1024,
+                                                 .n_micro = 1,
+                                                 .max_grad_norm = 1,
+                                                 .bf16 = true,
+                                                 .device = &device});
+    struct workload *w = &t.engine.work;
+    const int64_t least = planned_least(w);
+    assert_true(isfinite(planned_seconds(w, (int64_t)1 << 40)));
+    const int64_t most = planned_needs(w);
+    for (int i = 1; i < PARTS; i += EVERY)
+        n_found += compare(w, least + (most - least) * i / PARTS, noise);
+    print_message("%d plans that were less free\n", n_found);
+    assert_true(n_found > PARTS / EVERY);
+    training_release(&t);
+    device_close(&device);
+}
+
+static void a_search_that_may_do_more_finds_nothing_slower(void **state)
+{
+    (void)state;
+    compare_all("{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
+                "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
+                "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,"
+                "\"rms_norm_eps\":1e-5,\"hidden_act\":\"silu\",\"rope_theta\":10000.0}",
+                COARSE_NOISE);
+    compare_all("{\"model_type\":\"gpt2\",\"vocab_size\":8000,\"n_positions\":1024,"
+                "\"n_embd\":384,\"n_layer\":12,\"n_head\":12,\"layer_norm_epsilon\":1e-5}",
+                NOISE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_search_that_may_do_more_finds_nothing_slower),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
