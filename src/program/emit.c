@@ -327,7 +327,7 @@ static void forget_transients(struct emitter *e, const struct section_rule *rule
     section_held(e->g, e->root, rule->late ? ~rule->late : rule->before, false, e->now);
     for (value_id v = 0; (size_t)v < e->g->values.n; v++) {
         const struct value *x = graph_value(e->g, v);
-        if (rule->late && e->newest[v] == e->now[v])
+        if (rule->late && x->producer == NODE_NONE && e->newest[v] == e->now[v])
             e->now[v] = v; /* no late node changes it: the step before is done with it */
         if (x->producer != NODE_NONE || x->role == ROLE_INPUT)
             e->where[v] = -1;
