@@ -255,7 +255,8 @@ enum status search_list_changes(struct search *s, const struct trial *from, enum
         TRY_GOTO(consider_place(&x, p), out);
     for (size_t i = 0; i < x.large.n; i++)
         TRY_GOTO(pair_up(&x, &x.large.items[i]), out);
-    qsort(out->list.items, out->list.n, sizeof(*out->list.items), by_estimate);
+    if (out->list.n > 0)
+        qsort(out->list.items, out->list.n, sizeof(*out->list.items), by_estimate);
 out:
     vec_release(&x.large);
     return status;
