@@ -3,10 +3,10 @@
 
     bench/optimizers.py [--build FOLDER] [--runs FOLDER] [--steps N] [--only NAME | --parse] [key=value ...]
     bench/optimizers.py --suite long --text FILE [--jobs N] ...     on a GPU: a larger model, for longer; FILE: plain text
-    bench/optimizers.py --suite forked --text FILE [--jobs N] ...   all go on from one such model that was trained before
+    bench/optimizers.py --suite steady --text FILE [--jobs N] ...   the same in short contexts, where runs can be told apart
 
-The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (of `forked`
-optimizers-forked.json; OUT: another folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
+The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (of `steady`
+optimizers-steady.json; OUT: another folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
 runs that the folder has already; --jobs runs so many at a time; --seconds bounds the whole call: runs that would begin later are left out.
 """
 import argparse
@@ -36,17 +36,6 @@ def snug_train(o, suite, folder, words):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}")
-
-
-def trained_model(o, suite, folder):
-    """The model that all runs of a suite go on from, as settings; it is trained where it is not there yet."""
-    if "trained" not in suite:
-        return []
-    checkpoint = folder / "trained" / f"checkpoint-{suite['trained_steps']}"
-    if not checkpoint.exists():
-        snug_train(o, suite, folder / "trained", [*suite["trained"], f"max_steps={suite['trained_steps']}", f"save_steps={suite['trained_steps']}",
-                                                  "eval_strategy=no", "report_to=none", "logging_steps=100", "overwrite_output_dir=true"])
-    return ["model=", f"model_name_or_path={checkpoint}"]
 
 
 def hardware():
@@ -171,14 +160,12 @@ def main():
     steps = o.steps or suite["steps"]
     folder, words = o.runs or pathlib.Path(tempfile.mkdtemp()), settings(steps) + suite["words"] + o.settings
 
-    model = [] if o.parse else trained_model(o, suite, folder)
-
     def run(name):
         start = time.monotonic()
         if start - began > o.seconds:
             print(f"{name}: left out, no time for it", flush=True)
             return
-        snug_train(o, suite, folder_of(folder, name), [*words, *model, *suite["runs"][name]])
+        snug_train(o, suite, folder_of(folder, name), [*words, *suite["runs"][name]])
         print(f"{name}: {read(folder_of(folder, name))['eval_losses'][-1]:.5f}, {time.monotonic() - start:.0f} s", flush=True)
 
     with ThreadPoolExecutor(o.jobs) as pool:
@@ -190,7 +177,7 @@ def main():
     means = over_seeds(table)
     report = {"what": f"{suite['what']}, one update rule beside another", "date": o.date, "hardware": machine,
               "command": f"bench/optimizers.py --suite {o.suite} --steps {steps}", "settings": " ".join(words), "over_seeds": rounded(means), "rules": rounded(table)}
-    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers{'-forked' if o.suite == 'forked' else ''}.json"
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers{'-steady' if o.suite == 'steady' else ''}.json"
     path.write_text(compact_lists(json.dumps(report, indent=1)) + "\n")
     drawing = pathlib.Path(suite["drawing"])
     (pathlib.Path(os.environ["OUT"]) / drawing.name if "OUT" in os.environ else drawing).write_text(draw(suite, runs, table, means))
