@@ -26,6 +26,8 @@ enum {
 
 /* What is found in the end is no faster than the first that fit by more than this part. */
 #define FURTHER 0.025
+/* Such a part of all programs shows that, of those that do not begin well. */
+#define PATIENCE 0.25
 
 static bool is_long(const struct search *s)
 {
@@ -42,9 +44,15 @@ static int64_t learned_extra(const struct search *s, int64_t ring_bytes, int64_t
     return otherwise;
 }
 
-/* The first that fit say how fast it can become; the very first less so. */
+/* The first that fit say how fast it can become; the very first less so. Who is patient waits for
+ * more of them, and then expects the less the fewer are to come. */
 static bool is_hopeless(const struct search *s, double further)
 {
+    const double left = 1 - (double)s->n_emitted / MAX(s->most_polished, 1);
+    if (s->is_patient && left > 1 - PATIENCE)
+        return false;
+    if (s->is_patient)
+        further = FURTHER * MAX(left, 0);
     return s->n_best > 0 && (1 - further) * s->best[0].seconds >= s->below;
 }
 
@@ -184,6 +192,9 @@ static enum status look_everywhere(struct search *s)
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_emitted < s->most_polished; i++) {
         s->most_emitted = s->n_emitted + (s->most_polished - s->n_emitted) / 2;
         TRY(look_around(s, extras[i], N_TOP));
+        s->gave_up = is_hopeless(s, FURTHER);
+        if (s->gave_up)
+            return OK;
         TRY(look_near(s));
     }
     return OK;

@@ -52,7 +52,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
     enum status status = search_make_room(s);
     if (status == OK)
         status = search_look(s, d, found);
-    if (status == OK && *found && report)
+    if (status == OK && *found)
         status = search_describe(s, report);
     close_space(s, base);
     return status;
@@ -70,9 +70,9 @@ static bool has_large(const struct graph *g)
     return false;
 }
 
-static enum status search_all(struct search *s, const struct forecast *f,
-                              const struct search_bounds *bounds, struct decisions *d,
-                              struct search_report *report, bool *found)
+enum status search_all(struct search *s, const struct forecast *f,
+                       const struct search_bounds *bounds, struct decisions *d,
+                       struct search_report *report, bool *found)
 {
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     const struct decisions configured = *d;
@@ -89,6 +89,7 @@ static enum status search_all(struct search *s, const struct forecast *f,
                              .limits = s->limits,
                              .times = s->times,
                              .below = s->below,
+                             .is_patient = s->is_patient,
                              .groups = s->groups,
                              .spaces = s->spaces,
                              .recorded_bytes = s->recorded_bytes};
@@ -181,146 +182,6 @@ static enum status form_gradients(struct search *s, struct decisions *d, struct 
     return decisions_copy(d) ? OK : widen_slices(s, d, f);
 }
 
-/* ---- to disk --------------------------------------------------------------------------------- */
-
-/* What goes there when the host is full: states first, which cross once in a step, alone or with
- * activations: these are written in the forward pass, where nothing else needs the disk, and leave
- * the host to states; then what crosses more often. Shares are of the blocks, in quarters. */
-static const struct spill {
-    int quarters[EXTENT_COUNT];
-} spills[] = {
-    {{[EXTENT_STATES] = 1}},
-    {{[EXTENT_STATES] = 1, [EXTENT_MOVED] = 2}},
-    {{[EXTENT_STATES] = 2}},
-    {{[EXTENT_STATES] = 2, [EXTENT_MOVED] = 2}},
-    {{[EXTENT_STATES] = 3}},
-    {{[EXTENT_STATES] = 3, [EXTENT_MOVED] = 2}},
-    {{[EXTENT_STATES] = 4}},
-    {{[EXTENT_STATES] = 4, [EXTENT_MOVED] = 2}},
-    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4}},
-    {{[EXTENT_STATES] = 4, [EXTENT_WEIGHTS] = 2}},
-    {{[EXTENT_STATES] = 4, [EXTENT_WEIGHTS] = 4}},
-    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4, [EXTENT_WEIGHTS] = 4}},
-    {{[EXTENT_STATES] = 4, [EXTENT_GRADIENTS] = 4, [EXTENT_WEIGHTS] = 4, [EXTENT_MOVED] = 4}},
-};
-
-/* *d with that much on disk; false: the config has said all there is to say about it. */
-static bool spill(const struct spill *x, const struct search_bounds *bounds, int n_blocks,
-                  struct decisions *d)
-{
-    bool changes = false;
-    for (int e = 0; e < EXTENT_COUNT; e++) {
-        int n = x->quarters[e] == 4 ? EXTENT_WHOLE : (n_blocks * x->quarters[e] + 3) / 4;
-        if (bounds->fixed[e] || n <= d->disk[e])
-            continue;
-        d->disk[e] = n;
-        changes = true;
-    }
-    return changes;
-}
-
-/* Can device and host hold what does not go there? What lives outside the passes is known before
- * anything is searched for. */
-static enum status leaves_room(struct search *s, const struct forecast *f,
-                               const struct decisions *d, bool *out)
-{
-    struct decisions away = *d;
-    int64_t room[TIER_COUNT];
-    search_read_room(f, room);
-    for (int e = 0; e < EXTENT_COUNT; e++) {
-        if (d->disk[e] > 0)
-            away.n[e] = EXTENT_WHOLE;
-    }
-    TRY(workload_decide(s->w, &away));
-    TRY(workload_bound(s->w));
-    const int64_t *n_bytes = s->w->storage.n_bytes;
-    *out = n_bytes[TIER_DEVICE] + n_bytes[TIER_HOST] <= room[TIER_DEVICE] + room[TIER_HOST];
-    return OK;
-}
-
-/* Does the device hold what passes need when everything leaves that may, were there room for all of
- * it elsewhere? How much stays is then the search's. */
-static enum status may_fit(struct search *s, const struct search_bounds *bounds,
-                           const struct decisions *configured, bool *out)
-{
-    struct decisions least = *configured;
-    struct limits roomy = *s->limits;
-    struct forecast f = {0};
-    *out = false;
-    if (!s->w->device->disk)
-        return OK;
-    roomy.n_bytes[TIER_HOST] = roomy.n_bytes[TIER_DISK] = INT64_MAX / 4;
-    TRY(search_least(s->w, &roomy, bounds, &least));
-    forecast_memory(&f, s->w, &roomy);
-    *out = f.fits;
-    return OK;
-}
-
-/* The fastest plan so far, and its programs while others are looked for. */
-struct on_disk {
-    struct decisions d;
-    struct search_report report;
-    double seconds; /* HUGE_VAL: there is none */
-    struct set_aside programs;
-};
-
-/* What was found: is it faster? */
-static enum status compare(struct search *s, const struct decisions *d,
-                           const struct search_report *report, struct on_disk *best)
-{
-    double seconds;
-    TRY(alternative_now(s->w, s->limits, s->times, &seconds));
-    if (!(seconds < best->seconds))
-        return OK;
-    set_aside_release(&best->programs);
-    *best = (struct on_disk){.d = *d, .report = *report, .seconds = seconds};
-    return workload_set_aside(s->w, &best->programs);
-}
-
-/* With as little on disk as it takes, or what seems faster of a little more. */
-static enum status try_spills(struct search *s, const struct forecast *f,
-                              const struct search_bounds *bounds,
-                              const struct decisions *configured, struct on_disk *best)
-{
-    enum { N_FURTHER = 2 };
-    const int n_blocks = workload_stage(s->w, STAGE_TRAIN)->plan.n_blocks;
-    int further = 0;
-    for (size_t i = 0; i < ARRAY_LEN(spills) && further <= N_FURTHER && !s->gave_up; i++) {
-        struct decisions d = *configured;
-        struct search_report report = {0};
-        bool worthwhile = false, found = false;
-        if (spill(&spills[i], bounds, n_blocks, &d))
-            TRY(leaves_room(s, f, &d, &worthwhile));
-        if (worthwhile)
-            TRY(search_all(s, f, bounds, &d, &report, &found));
-        if (found)
-            TRY(compare(s, &d, &report, best));
-        further += isfinite(best->seconds);
-    }
-    return OK;
-}
-
-static enum status search_disk(struct search *s, const struct forecast *f,
-                               const struct search_bounds *bounds, struct decisions *d,
-                               struct search_report *report, bool *found)
-{
-    const struct decisions configured = *d;
-    struct on_disk best = {.seconds = HUGE_VAL};
-    bool hopeful;
-    TRY(may_fit(s, bounds, d, &hopeful));
-    enum status status = hopeful ? try_spills(s, f, bounds, &configured, &best) : OK;
-    *found = status == OK && isfinite(best.seconds) && !s->gave_up;
-    if (!*found) {
-        set_aside_release(&best.programs);
-        return status;
-    }
-    workload_bring_back(s->w, &best.programs);
-    *d = best.d;
-    if (report)
-        *report = best.report;
-    return OK;
-}
-
 /* ---- room to spare --------------------------------------------------------------------------- */
 
 /* What costs next to nothing to make again costs something still: where it fits, it is kept for a
@@ -349,7 +210,7 @@ static enum status keep_more(struct search *s, const struct search_bounds *bound
     *taken = found && seconds < worth;
     if (*taken)
         *d = kept;
-    else if (report)
+    else
         *report = (struct search_report){0};
     return OK;
 }
@@ -393,7 +254,9 @@ static enum status plan_with(struct search *s, const struct group_search *x, str
     if (!workload_stage(s->w, STAGE_TRAIN))
         return plan_use(s, x->bounds, d);
     TRY(search_all(s, &f, x->bounds, d, report, found));
-    if (!*found && !s->gave_up) {
+    if (*found)
+        return search_deeper(s, &f, x->bounds, &configured, d, report);
+    if (!s->gave_up) {
         *d = configured;
         TRY(search_disk(s, &f, x->bounds, d, report, found));
     }
@@ -450,8 +313,7 @@ static enum status plan_with_groups(struct workload *w, const struct limits *lim
     if (!groups.won)
         return OK;
     *d = groups.d;
-    if (report)
-        *report = groups.report;
+    *report = groups.report;
     return OK;
 }
 
@@ -459,8 +321,9 @@ enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
+    struct search_report ignored = {0};
     mem_hold_begin();
-    enum status status = plan_with_groups(w, limits, bounds, times, d, report);
+    enum status status = plan_with_groups(w, limits, bounds, times, d, report ? report : &ignored);
     mem_hold_end();
     return status;
 }

@@ -9,6 +9,9 @@
  *     choice.c    the fastest that fits with addresses too
  *     below.c     nothing fits: what takes the least, looked for in ever less room
  *     ring.c      no search: the configured plan fits, how far it fetches ahead is left to say
+ *     restarts.c  searches again with less to choose from
+ *     spills.c    searches again with something on disk, where device and host are full
+ *     fastest.c   the best of several searches
  */
 #ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
 #define SNUG_SEARCH_SEARCH_INTERNAL_H
@@ -96,6 +99,7 @@ struct search {
     const struct limits *limits;
     const struct kernel_times *times;
     double below;            /* seconds: what is not faster is of no use to who asks, */
+    bool is_patient;         /* which does not show by the first that fit, */
     bool gave_up;            /* and nothing will be */
     struct grouping *groups; /* that may be faster; NULL: this is a search for them */
     struct space *spaces;    /* [2]: of searches before, without small tensors and with them */
@@ -113,6 +117,37 @@ struct search {
     struct tried tried[MAX_TRIED];
     int n_tried;
 };
+
+/* A search from its beginning, small tensors left where they are at first. *d: what is configured,
+ * then what was chosen, which the workload has; or nothing was *found, or s->gave_up. */
+enum status search_all(struct search *s, const struct forecast *f,
+                       const struct search_bounds *bounds, struct decisions *d,
+                       struct search_report *report, bool *found) MUST_CHECK;
+/* After it: *d was found, from what is configured, and becomes what is faster. Long programs have
+ * no time for that. */
+enum status search_deeper(struct search *s, const struct forecast *f,
+                          const struct search_bounds *bounds, const struct decisions *configured,
+                          struct decisions *d, struct search_report *report) MUST_CHECK;
+/* Or nothing was: as search_all, with as little on disk as it takes. */
+enum status search_disk(struct search *s, const struct forecast *f,
+                        const struct search_bounds *bounds, struct decisions *d,
+                        struct search_report *report, bool *found) MUST_CHECK;
+
+/* The fastest plan of several searches; its programs wait here while others are looked for. */
+struct fastest {
+    struct decisions d;
+    struct search_report report;
+    double seconds; /* HUGE_VAL: there is none */
+    struct set_aside programs;
+};
+
+/* The workload has another one, that takes so long: it is kept if it is faster. */
+enum status fastest_compare(struct fastest *best, struct workload *w, const struct decisions *d,
+                            const struct search_report *report, double seconds) MUST_CHECK;
+/* The workload gets the fastest back. */
+void fastest_take(struct fastest *best, struct workload *w, struct decisions *d,
+                  struct search_report *report);
+void fastest_release(struct fastest *best);
 
 /* What the arenas may take: the budgets less what the process holds beside them. */
 void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT]);

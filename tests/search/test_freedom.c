@@ -16,7 +16,7 @@
 #define NOISE 0.01
 /* Of few large blocks whose states are most of all memory, a tensor's copy is percents of a step.
  */
-#define COARSE_NOISE 0.08
+#define COARSE_NOISE 0.03
 
 #define BIT(e) (1u << (e))
 
