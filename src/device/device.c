@@ -113,6 +113,15 @@ enum status device_measure_disk(struct device *d, int64_t n_bytes, const char *c
     return OK;
 }
 
+/* What a disk keeps up differs by a fifth from minute to minute: the seconds of a byte are those
+ * of before and of now, half and half. One that differs more is another disk, or was disturbed. */
+static double meet_halfway(double before, double now)
+{
+    enum { ANOTHER = 2 };
+    bool is_another = now > ANOTHER * before || before > ANOTHER * now;
+    return is_another ? now : 2 / (1 / before + 1 / now);
+}
+
 void device_keep_disk(const struct device *d, const struct disk_traffic *t,
                       const char *cache_folder)
 {
@@ -120,7 +129,8 @@ void device_keep_disk(const struct device *d, const struct disk_traffic *t,
                            *out = &d->rates.links[TIER_HOST][TIER_DISK];
     if (!d->disk || disk_is_memory(d->disk) || MIN(t->n_read, t->n_written) < DISK_MEASURED_MOST)
         return;
-    double read = (double)t->n_read / t->read_s, written = (double)t->n_written / t->written_s;
+    double read = meet_halfway(in->both, (double)t->n_read / t->read_s),
+           written = meet_halfway(out->both, (double)t->n_written / t->written_s);
     const struct disk_rates r = {.read = MAX(in->alone, read),
                                  .written = MAX(out->alone, written),
                                  .read_in_turns = read,

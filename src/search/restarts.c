@@ -1,77 +1,200 @@
-/* restarts.c: searches that are run again with less to choose from. */
+/* restarts.c: searches that are run again with less to choose from, and the plans of them all.
+ *
+ * With less to choose from a search goes deeper: what it finds that may not move activations, or
+ * not send weights away, or has less room, can be faster than what it finds with all of it. And
+ * where it is not, it is another way of running the step, that a clock may like better.
+ */
 #include <math.h>
 
 #include "search/search_internal.h"
 
-/* What a search does without. With less to choose from it goes deeper: what it finds that may not
- * move activations, or not send weights away, or has less room, can be faster than what it finds
- * with all of it. */
 struct restriction {
-    enum extent without; /* EXTENT_COUNT: nothing, */
-    int room_part;       /* but the device is smaller by such a part */
+    bool without[EXTENT_COUNT];
+    int room_part; /* the device is smaller by such a part; 0: it is not */
 };
 
+/* The first search has none. */
 static const struct restriction restrictions[] = {
-    {.without = EXTENT_MOVED},
-    {.without = EXTENT_WEIGHTS},
-    {.without = EXTENT_COUNT, .room_part = 32},
+    {.room_part = 0},
+    {.without = {[EXTENT_MOVED] = true}},
+    {.without = {[EXTENT_WEIGHTS] = true}},
+    {.without = {[EXTENT_MOVED] = true, [EXTENT_WEIGHTS] = true}},
+    {.room_part = 32},
 };
 
-/* Does it keep a search from anything that *d does, as found from what is configured? */
-static bool restricts(const struct restriction *r, const struct search_bounds *bounds,
-                      const struct decisions *configured, const struct decisions *d)
+enum {
+    N_SEARCHES = ARRAY_LEN(restrictions),
+    MOST_ALIKE = 2, /* plans of one search, where others have some */
+};
+
+/* A plan by its place among those of a search. */
+struct place_in {
+    int search, rank;
+};
+
+/* Of all searches, with what the first has found from what is configured. */
+struct restarts {
+    struct search *s;
+    const struct forecast *f;
+    const struct search_bounds *bounds;
+    const struct decisions *configured;
+    struct search_report reports[N_SEARCHES]; /* without findings: it was given up */
+    struct search_report merged;
+    struct place_in places[MAX_FINDINGS]; /* of the merged */
+};
+
+/* ---- one of them ----------------------------------------------------------------------------- */
+
+/* Is all that it names left to the search? What is not sent away by the best plan so far may well
+ * be by all that the search has looked at. */
+static bool restricts(const struct restarts *x, const struct restriction *r)
 {
-    enum extent e = r->without;
-    return e == EXTENT_COUNT || (d->n[e] > 0 && configured->n[e] == 0 && !bounds->fixed[e]);
+    bool does = true;
+    for (int e = 0; e < EXTENT_COUNT; e++)
+        does &= !r->without[e] || (x->configured->n[e] == 0 && !x->bounds->fixed[e]);
+    return does;
 }
 
-/* Where it stays behind the best, it is over soon. */
-static enum status search_within(struct search *s, const struct forecast *f,
-                                 const struct search_bounds *bounds, const struct restriction *r,
-                                 const struct decisions *configured, struct fastest *best)
+/* The plan of that rank, where it is below so many seconds; a search that stays behind is over
+ * soon. */
+static enum status search_within(struct restarts *x, struct place_in at, double below,
+                                 struct decisions *d, bool *found)
 {
+    const struct restriction *r = &restrictions[at.search];
     struct space spaces[2] = {0};
-    struct search within = {.w = s->w, /* groups have had their say */
-                            .limits = s->limits,
-                            .times = s->times,
-                            .below = MIN(s->below, best->seconds),
+    struct search within = {.w = x->s->w, /* groups have had their say */
+                            .limits = x->s->limits,
+                            .times = x->s->times,
+                            .below = below,
                             .is_patient = true,
                             .spaces = spaces};
-    struct search_bounds fewer = *bounds;
-    struct forecast smaller = *f;
-    struct decisions d = *configured;
-    struct search_report report = {0};
-    bool found;
-    if (r->without < EXTENT_COUNT)
-        fewer.fixed[r->without] = true;
+    struct search_bounds fewer = *x->bounds;
+    struct forecast smaller = *x->f;
+    int64_t *room = &smaller.budget.n_bytes[TIER_DEVICE];
+    *d = *x->configured;
+    fewer.rank = at.rank;
+    for (int e = 0; e < EXTENT_COUNT; e++)
+        fewer.fixed[e] |= r->without[e];
     if (r->room_part > 0)
-        smaller.budget.n_bytes[TIER_DEVICE] -= f->budget.n_bytes[TIER_DEVICE] / r->room_part;
-    enum status status = search_all(&within, &smaller, &fewer, &d, &report, &found);
-    if (status == OK && found)
-        status = fastest_compare(best, s->w, &d, &report, report.findings[0].seconds);
+        *room -= *room / r->room_part;
+    enum status status = search_all(&within, &smaller, &fewer, d, &x->reports[at.search], found);
+    if (!*found)
+        x->reports[at.search].n_findings = 0;
     for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
         space_release(&spaces[i]);
     return status;
 }
 
-/* Searches are compared by the first of their plans, also where another is asked for. */
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static bool is_known(const struct search_report *r, const struct finding *f)
+{
+    for (int i = 0; i < r->n_findings; i++) {
+        const struct finding *known = &r->findings[i];
+        if (known->seconds == f->seconds && known->n_bytes[TIER_DEVICE] == f->n_bytes[TIER_DEVICE])
+            return true;
+    }
+    return false;
+}
+
+static void add_finding(struct restarts *x, const struct finding *f, struct place_in from)
+{
+    struct search_report *r = &x->merged;
+    int at = MIN(r->n_findings, MAX_FINDINGS - 1);
+    if (is_known(r, f) || (r->n_findings == MAX_FINDINGS && f->seconds >= r->findings[at].seconds))
+        return;
+    for (; at > 0 && r->findings[at - 1].seconds > f->seconds; at--) {
+        r->findings[at] = r->findings[at - 1];
+        x->places[at] = x->places[at - 1];
+    }
+    r->findings[at] = *f;
+    x->places[at] = from;
+    r->n_findings = MIN(r->n_findings + 1, (int)MAX_FINDINGS);
+}
+
+static void merge(struct restarts *x)
+{
+    int n_with = 0;
+    x->merged = (struct search_report){0};
+    for (int i = 0; i < N_SEARCHES; i++)
+        n_with += x->reports[i].n_findings > 0;
+    const int most = n_with > 1 ? MOST_ALIKE : MAX_FINDINGS;
+    for (int i = 0; i < N_SEARCHES; i++) {
+        const struct search_report *r = &x->reports[i];
+        x->merged.n_ranked += r->n_ranked;
+        x->merged.n_emitted += r->n_emitted;
+        for (int k = 0; k < MIN(r->n_findings, most); k++)
+            add_finding(x, &r->findings[k], (struct place_in){i, k + 1});
+    }
+}
+
+/* Which of the merged plans it is. */
+static int find_place(const struct restarts *x, int i_search)
+{
+    int rank = x->reports[i_search].chosen + 1;
+    for (int i = 0; i < x->merged.n_findings; i++) {
+        if (x->places[i].search == i_search && x->places[i].rank == rank)
+            return i;
+    }
+    return 0;
+}
+
+/* *at: the search that has the fastest plan. */
+static enum status run_all(struct restarts *x, struct fastest *best, int *at)
+{
+    for (int i = 1; i < N_SEARCHES; i++) {
+        struct decisions d;
+        bool found;
+        double before = best->seconds;
+        if (!restricts(x, &restrictions[i]))
+            continue;
+        TRY(search_within(x, (struct place_in){i, 1}, MIN(x->s->below, before), &d, &found));
+        if (found)
+            TRY(fastest_compare(best, x->s->w, &d, &x->reports[i],
+                                x->reports[i].findings[0].seconds));
+        if (best->seconds < before)
+            *at = i;
+    }
+    return OK;
+}
+
+/* The one of the rank that is asked for, or the last there is. */
+static enum status take_ranked(struct restarts *x, struct fastest *best, int at,
+                               struct decisions *d, struct search_report *report)
+{
+    merge(x);
+    const int rank = MIN(MAX(x->bounds->rank, 1), x->merged.n_findings);
+    struct place_in want = x->places[rank - 1];
+    bool is_at_hand = want.search == at && want.rank == x->reports[at].chosen + 1, found = false;
+    if (!is_at_hand)
+        TRY(search_within(x, want, HUGE_VAL, d, &found));
+    if (found) {
+        at = want.search;
+        merge(x);
+        fastest_release(best);
+    } else {
+        fastest_take(best, x->s->w, d, report);
+    }
+    *report = x->merged;
+    report->chosen = find_place(x, at);
+    return OK;
+}
+
 enum status search_deeper(struct search *s, const struct forecast *f,
                           const struct search_bounds *bounds, const struct decisions *configured,
                           struct decisions *d, struct search_report *report)
 {
-    const struct decisions first = *d;
+    struct restarts x = {
+        .s = s, .f = f, .bounds = bounds, .configured = configured, .reports = {*report}};
     struct fastest best = {.seconds = HUGE_VAL};
-    enum status status = OK;
+    int at = 0;
     if (s->gave_up || (int64_t)workload_stage(s->w, STAGE_TRAIN)->program->instrs.n >= LONG_PROGRAM)
         return OK;
     TRY(fastest_compare(&best, s->w, d, report, report->findings[0].seconds));
-    for (size_t i = 0; i < ARRAY_LEN(restrictions) && status == OK; i++) {
-        if (restricts(&restrictions[i], bounds, configured, &first))
-            status = search_within(s, f, bounds, &restrictions[i], configured, &best);
-    }
+    enum status status = run_all(&x, &best, &at);
     if (status == OK)
-        fastest_take(&best, s->w, d, report);
-    else
+        status = take_ranked(&x, &best, at, d, report);
+    if (status != OK)
         fastest_release(&best);
     return status;
 }

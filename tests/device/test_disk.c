@@ -374,6 +374,10 @@ static void a_device_has_the_rates_of_its_disk(void **state)
     expect_near(in->both, 2 * (double)much);
     expect_near(out->both, 1e-3 * (double)much);
     assert_true(out->alone > 2 * out->both); /* alone it was as fast as it had been */
+    /* by seconds: a half and a third of one, which is five twelfths for each */
+    device_keep_disk(&d, &(struct disk_traffic){3 * much, much, 1, 1000}, cache);
+    expect_ok(device_measure_disk(&d, much, cache));
+    expect_near(in->both, 2.4 * (double)much);
     disk_pretend(NULL);
     device_close(&d);
 }

@@ -15,14 +15,15 @@ enum {
     MOST_COPY =
         64 << 20, /* bytes: with fewer the queue of a disk that answers late is hardly full; */
     LEAST_COPY = 1 << 20, /* on a slow disk they would take too long */
-    N_STRETCHES = 4,      /* that have to agree */
+    N_STRETCHES = 8,      /* that have to agree */
 };
 #define MOST_MEMORY ((int64_t)256 << 20) /* more than processors have of cache */
 #define AGREE       1.05
-#define STRETCH_S   0.05
+#define COPY_S      0.025
+#define STRETCH_S   0.1
 #define WRITE_S     1.2
 #define READ_S      0.8
-#define TURNS_S     1.0
+#define TURNS_S     4.0 /* what programs do, for as long as they run */
 
 enum { READ, WRITE, N_KINDS };
 
@@ -144,7 +145,7 @@ static enum status measure(struct course *c, struct disk_rates *out)
  * for several and the file has room. */
 static int64_t copy_bytes(const struct disk_rates *moment, int64_t n_file)
 {
-    double in_time = MIN(moment->written * STRETCH_S / 2, (double)MOST_COPY);
+    double in_time = MIN(moment->written * COPY_S, (double)MOST_COPY);
     int64_t n_bytes = MIN((int64_t)in_time, n_file / 8) / LEAST_COPY * LEAST_COPY;
     return MAX(n_bytes, (int64_t)LEAST_COPY);
 }

@@ -1,0 +1,93 @@
+/* Searches begun again with less to choose from: their plans stand in one list with those of the
+ * first, and each can be had by its rank. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "support/golden.h"
+#include "support/paper_device.h"
+#include "support/planning.h"
+#include "support/training.h"
+
+static const char llama[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
+    "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
+    "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
+    "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
+
+/* *d: what was decided. */
+static void plan_ranked(struct workload *w, int64_t n_bytes, int rank, struct decisions *d,
+                        struct search_report *out)
+{
+    const struct limits limits = {.n_bytes = {n_bytes, (int64_t)1 << 40, LIMIT_OPEN}};
+    const struct search_bounds bounds = {.rank = rank};
+    struct forecast f = {0};
+    double seconds;
+    *d = (struct decisions){.recompute_cheap = true, .slice_bytes = SLICE_BYTES};
+    *out = (struct search_report){0};
+    expect_ok(search_plan(w, &limits, &bounds, NULL, d, out));
+    forecast_memory(&f, w, &limits);
+    assert_true(f.fits);
+    expect_ok(forecast_seconds(w, NULL, &seconds));
+    assert_true(seconds == out->findings[out->chosen].seconds);
+}
+
+/* Each rank of a budget; are there some that move activations, and others that do not? What does
+ * not fit with addresses is found only when it is asked for: the next one is there then. */
+static bool expect_ranks(struct workload *w, int64_t n_bytes)
+{
+    struct search_report listed, found;
+    struct decisions d;
+    plan_ranked(w, n_bytes, 1, &d, &listed);
+    int n_moving = d.n[EXTENT_MOVED] > 0, n_plans = 1;
+    assert_int_equal(listed.chosen, 0);
+    for (int i = 1; i < listed.n_findings; i++) {
+        assert_true(listed.findings[i].seconds > listed.findings[i - 1].seconds);
+        plan_ranked(w, n_bytes, i + 1, &d, &found);
+        if (found.chosen < i)
+            continue; /* there are fewer than were listed */
+        assert_int_equal(found.chosen, i);
+        assert_true(found.findings[0].seconds == listed.findings[0].seconds);
+        n_moving += d.n[EXTENT_MOVED] > 0;
+        n_plans++;
+    }
+    return n_moving > 0 && n_moving < n_plans;
+}
+
+static void plans_of_all_searches_are_ranks_of_one_list(void **state)
+{
+    (void)state;
+    enum { PARTS = 12, EVERY = SNUG_ASAN ? 4 : 1 };
+    struct training t;
+    struct device device;
+    int n_unlike = 0, n_lists = 0;
+    expect_ok(device_open_cpu(&device, 1));
+    paper_device_make(&device);
+    training_init(&t, &(struct training_options){.config = llama,
+                                                 .batch = 4,
+                                                 .seq_len = 1024,
+                                                 .n_micro = 1,
+                                                 .max_grad_norm = 1,
+                                                 .bf16 = true,
+                                                 .device = &device});
+    struct workload *w = &t.engine.work;
+    const int64_t least = planned_least(w);
+    (void)planned_seconds(w, (int64_t)1 << 40);
+    const int64_t most = planned_needs(w);
+    for (int i = 1; i < PARTS; i += EVERY, n_lists++)
+        n_unlike += expect_ranks(w, least + (most - least) * i / PARTS);
+    print_message("unlike plans in %d of %d lists\n", n_unlike, n_lists);
+    assert_true(2 * n_unlike > n_lists);
+    training_release(&t);
+    device_close(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_of_all_searches_are_ranks_of_one_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
