@@ -77,6 +77,23 @@ static enum status may_fit(struct search *s, const struct search_bounds *bounds,
     return OK;
 }
 
+/* As search_all; of long programs, one that comes after a plan is given up where it stays behind
+ * that. */
+static enum status search_spilled(struct search *s, const struct forecast *f,
+                                  const struct search_bounds *bounds, const struct fastest *best,
+                                  struct decisions *d, struct search_report *report, bool *found)
+{
+    struct search further = {.w = s->w, /* groups have had their say */
+                             .limits = s->limits,
+                             .times = s->times,
+                             .below = MIN(s->below, best->seconds),
+                             .is_patient = true,
+                             .spaces = s->spaces};
+    const int64_t n_instrs = (int64_t)workload_stage(s->w, STAGE_TRAIN)->program->instrs.n;
+    const bool hurries = isfinite(best->seconds) && n_instrs >= LONG_PROGRAM;
+    return search_all(hurries ? &further : s, f, bounds, d, report, found);
+}
+
 /* With as little on disk as it takes, or what seems faster of a little more. */
 static enum status try_spills(struct search *s, const struct forecast *f,
                               const struct search_bounds *bounds,
@@ -93,7 +110,7 @@ static enum status try_spills(struct search *s, const struct forecast *f,
         if (spill(&spills[i], bounds, n_blocks, &d))
             TRY(leaves_room(s, f, &d, &worthwhile));
         if (worthwhile)
-            TRY(search_all(s, f, bounds, &d, &report, &found));
+            TRY(search_spilled(s, f, bounds, best, &d, &report, &found));
         if (found) {
             TRY(alternative_now(s->w, s->limits, s->times, &seconds));
             TRY(fastest_compare(best, s->w, &d, &report, seconds));
