@@ -2,9 +2,10 @@
 """Whether update rules do over a whole run what their authors' code does: the demo's model on the demo's text, beside PyTorch
 with the reference of each rule, from the same weights on the same batches, in f32 on the CPU.
 
-    bench/optimizers_peer.py [--build FOLDER] [--steps N] [--only NAME]       needs PyTorch and transformers
+    bench/optimizers_peer.py [--build FOLDER] [--steps N] [--only NAME ...]       needs PyTorch and transformers
+    bench/optimizers_peer.py --suite steady --text FILE ...                       the model and the text of that suite of bench/optimizers.py
 
-Writes bench/results/DATE-cpu-optimizers-peer.json. The rules here are those of bench/optimizers.py with its settings;
+Writes bench/results/DATE-cpu-optimizers-peer.json (of `steady` optimizers-peer-steady.json; OUT: another folder). The rules here are those of bench/optimizers.py with its settings;
 references: torch.optim.AdamW, transformers' Adafactor, Lion's and Muon's updates as published.
 
 Training makes differences of rounding grow, by some rules within fifty steps to those between any two runs. So the
@@ -25,7 +26,7 @@ import transformers
 
 from adamw_8bit import processor, text_of
 from loss_report import compare, mean, read_losses, rounded
-from optimizers import DEMO
+from optimizer_suites import DEMO, SUITES
 
 RULES = {name: DEMO[name] for name in ("adamw f32", "lion", "adafactor", "muon")}
 
@@ -134,16 +135,22 @@ def snug(o, *words):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    options.add_argument("--suite", choices=["demo", "steady"], default="demo")
+    options.add_argument("--text", type=pathlib.Path)
     options.add_argument("--steps", type=int, default=240)
-    options.add_argument("--only", choices=RULES)
+    options.add_argument("--threads", type=int)
+    options.add_argument("--only", choices=RULES, nargs="*")
     options.add_argument("--date", default=str(datetime.date.today()))
     o = options.parse_args()
-    folder, results = pathlib.Path(tempfile.mkdtemp()), {}
-    common = [f"max_steps={o.steps}", f"datasets.0.path={text_of(o.build)}", "device=cpu", "eval_strategy=no", "save_strategy=no",
-              "logging_steps=1", "report_to=none", "overwrite_output_dir=true"]
+    suite, folder, results = SUITES[o.suite], pathlib.Path(tempfile.mkdtemp()), {}
+    common = [*suite["words"], f"max_steps={o.steps}", f"datasets.0.path={o.text or text_of(o.build)}", "device=cpu", "eval_strategy=no",
+              "save_strategy=no", "logging_steps=1", "report_to=none", "overwrite_output_dir=true"]
+    if o.threads:
+        common.append(f"num_threads={o.threads}")
+        torch.set_num_threads(o.threads)
     snug(o, o.build / "snug", "export", "configs/demo.yaml", *common, "--checkpoint", "none", "--dtype", "f32", "-o", folder / "model")
     snug(o, o.build / "bench_dump_batches", folder / "batches", "configs/demo.yaml", *common)
-    for name in [o.only] if o.only else RULES:
+    for name in o.only or RULES:
         run = folder / name.replace(" ", "-")
         snug(o, o.build / "snug", "train", "configs/demo.yaml", *common, *RULES[name], "model=", f"model_name_or_path={folder / 'model'}", f"output_dir={run}")
         ours = read_losses(run / "metrics.jsonl")
@@ -158,11 +165,11 @@ def main():
         print(f"{name}: last loss {r['last_loss'][0]:.4f}, the reference's {r['last_loss'][1]:.4f}; mean difference "
               f"{100 * r['mean_relative_difference']:.4f} %, largest {100 * r['largest_relative_difference']:.3f} %; the reference's from "
               f"itself, nudged: {100 * mean(own):.4f} %, {100 * max(own):.3f} %", flush=True)
-    report = {"what": "Llama 3.5M of configs/demo.yaml on its text, update rules beside their references in PyTorch: same weights, same batches, f32",
-              "date": o.date, "hardware": processor(), "command": f"bench/optimizers_peer.py --steps {o.steps}",
+    report = {"what": f"{suite['what']}, update rules beside their references in PyTorch: same weights, same batches, f32",
+              "date": o.date, "hardware": processor(), "command": f"bench/optimizers_peer.py --suite {o.suite} --steps {o.steps}",
               "peer": f"torch {torch.__version__}, transformers {transformers.__version__}", "rules": rounded(results)}
-    if not o.only:
-        path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-cpu-optimizers-peer.json"
+    if not o.only or "OUT" in os.environ:
+        path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-cpu-optimizers-peer{'-steady' if o.suite == 'steady' else ''}.json"
         path.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
