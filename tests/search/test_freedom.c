@@ -8,9 +8,7 @@
 #include <cmocka.h>
 
 #include "support/golden.h"
-#include "support/paper_device.h"
 #include "support/planning.h"
-#include "support/training.h"
 
 /* Which copies happen to meet is worth that much, and no search looks at all of them. */
 #define NOISE 0.01
@@ -53,19 +51,10 @@ static int compare(struct workload *w, int64_t n_bytes, double noise)
 static void compare_all(const char *config, double noise)
 {
     enum { PARTS = 12, EVERY = SNUG_ASAN ? 4 : 1 };
-    struct training t;
-    struct device device;
+    struct on_paper x;
     int n_found = 0;
-    expect_ok(device_open_cpu(&device, 1));
-    paper_device_make(&device);
-    training_init(&t, &(struct training_options){.config = config,
-                                                 .batch = 4,
-                                                 .seq_len = 1024,
-                                                 .n_micro = 1,
-                                                 .max_grad_norm = 1,
-                                                 .bf16 = true,
-                                                 .device = &device});
-    struct workload *w = &t.engine.work;
+    on_paper_open(&x, config, 4, 1);
+    struct workload *w = x.w;
     const int64_t least = planned_least(w);
     assert_true(isfinite(planned_seconds(w, (int64_t)1 << 40)));
     const int64_t most = planned_needs(w);
@@ -73,21 +62,14 @@ static void compare_all(const char *config, double noise)
         n_found += compare(w, least + (most - least) * i / PARTS, noise);
     print_message("%d plans that were less free\n", n_found);
     assert_true(n_found > PARTS / EVERY);
-    training_release(&t);
-    device_close(&device);
+    on_paper_close(&x);
 }
 
 static void a_search_that_may_do_more_finds_nothing_slower(void **state)
 {
     (void)state;
-    compare_all("{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
-                "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
-                "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,"
-                "\"rms_norm_eps\":1e-5,\"hidden_act\":\"silu\",\"rope_theta\":10000.0}",
-                COARSE_NOISE);
-    compare_all("{\"model_type\":\"gpt2\",\"vocab_size\":8000,\"n_positions\":1024,"
-                "\"n_embd\":384,\"n_layer\":12,\"n_head\":12,\"layer_norm_epsilon\":1e-5}",
-                NOISE);
+    compare_all(paper_llama, COARSE_NOISE);
+    compare_all(paper_gpt2, NOISE);
 }
 
 int main(void)

@@ -11,9 +11,7 @@
 #include <cmocka.h>
 
 #include "support/golden.h"
-#include "support/paper_device.h"
 #include "support/planning.h"
-#include "support/training.h"
 #include "train/session.h"
 
 /* Estimates go wrong by that much, and searches with them. */
@@ -51,19 +49,10 @@ static void expect_no_slower(struct workload *w, int64_t n_bytes, struct fastest
 
 static void sweep(const char *config, int n_micro, int n_coarse, double noise)
 {
-    struct training t;
-    struct device device;
+    struct on_paper x;
     struct fastest of_less = {.seconds = HUGE_VAL, .noise = noise};
-    expect_ok(device_open_cpu(&device, 1));
-    paper_device_make(&device);
-    training_init(&t, &(struct training_options){.config = config,
-                                                 .batch = 1,
-                                                 .seq_len = 1024,
-                                                 .n_micro = n_micro,
-                                                 .max_grad_norm = 1,
-                                                 .bf16 = true,
-                                                 .device = &device});
-    struct workload *w = &t.engine.work;
+    on_paper_open(&x, config, 1, n_micro);
+    struct workload *w = x.w;
     const int64_t least = planned_least(w), most = find_most(w);
     assert_true(isfinite(planned_seconds(w, least)));
     for (int i = 0; i < N_FINE; i += EVERY)
@@ -75,30 +64,20 @@ static void sweep(const char *config, int n_micro, int n_coarse, double noise)
     }
     print_message("from %lld bytes to %lld: %.6f s at the end\n", (long long)least, (long long)most,
                   of_less.seconds);
-    training_release(&t);
-    device_close(&device);
+    on_paper_close(&x);
 }
-
-static const char llama[] =
-    "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
-    "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
-    "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
-    "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
-static const char gpt2[] =
-    "{\"model_type\":\"gpt2\",\"vocab_size\":8000,\"n_positions\":1024,\"n_embd\":384,"
-    "\"n_layer\":12,\"n_head\":12,\"layer_norm_epsilon\":1e-5}";
 
 static void just_above_the_least_budget_more_memory_is_never_slower(void **state)
 {
     (void)state;
-    sweep(llama, 1, 0, NOISE);
-    sweep(gpt2, 1, 0, 2.5 * NOISE); /* so small that the embedding is a tenth of the budget */
+    sweep(paper_llama, 1, 0, NOISE);
+    sweep(paper_gpt2, 1, 0, 2.5 * NOISE); /* so small that the embedding is a tenth of the budget */
 }
 
 static void nor_is_it_up_to_where_everything_fits(void **state)
 {
     (void)state;
-    sweep(llama, 4, N_COARSE, NOISE);
+    sweep(paper_llama, 4, N_COARSE, NOISE);
 }
 
 /* ---- networks of every kind, for a card ------------------------------------------------------ */

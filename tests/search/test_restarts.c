@@ -7,15 +7,7 @@
 #include <cmocka.h>
 
 #include "support/golden.h"
-#include "support/paper_device.h"
 #include "support/planning.h"
-#include "support/training.h"
-
-static const char llama[] =
-    "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
-    "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
-    "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
-    "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
 
 /* *d: what was decided. */
 static void plan_ranked(struct workload *w, int64_t n_bytes, int rank, struct decisions *d,
@@ -60,19 +52,10 @@ static void plans_of_all_searches_are_ranks_of_one_list(void **state)
 {
     (void)state;
     enum { PARTS = 12, EVERY = SNUG_ASAN ? 4 : 1 };
-    struct training t;
-    struct device device;
+    struct on_paper x;
     int n_unlike = 0, n_lists = 0;
-    expect_ok(device_open_cpu(&device, 1));
-    paper_device_make(&device);
-    training_init(&t, &(struct training_options){.config = llama,
-                                                 .batch = 4,
-                                                 .seq_len = 1024,
-                                                 .n_micro = 1,
-                                                 .max_grad_norm = 1,
-                                                 .bf16 = true,
-                                                 .device = &device});
-    struct workload *w = &t.engine.work;
+    on_paper_open(&x, paper_llama, 4, 1);
+    struct workload *w = x.w;
     const int64_t least = planned_least(w);
     (void)planned_seconds(w, (int64_t)1 << 40);
     const int64_t most = planned_needs(w);
@@ -80,8 +63,7 @@ static void plans_of_all_searches_are_ranks_of_one_list(void **state)
         n_unlike += expect_ranks(w, least + (most - least) * i / PARTS);
     print_message("unlike plans in %d of %d lists\n", n_unlike, n_lists);
     assert_true(2 * n_unlike > n_lists);
-    training_release(&t);
-    device_close(&device);
+    on_paper_close(&x);
 }
 
 int main(void)

@@ -3,6 +3,36 @@
 #include <math.h>
 
 #include "support/golden.h"
+#include "support/paper_device.h"
+
+const char paper_llama[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
+    "\"intermediate_size\":2752,\"num_hidden_layers\":8,\"num_attention_heads\":16,"
+    "\"num_key_value_heads\":16,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
+    "\"hidden_act\":\"silu\",\"rope_theta\":10000.0}";
+const char paper_gpt2[] =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":8000,\"n_positions\":1024,\"n_embd\":384,"
+    "\"n_layer\":12,\"n_head\":12,\"layer_norm_epsilon\":1e-5}";
+
+void on_paper_open(struct on_paper *x, const char *config, int batch, int n_micro)
+{
+    expect_ok(device_open_cpu(&x->device, 1));
+    paper_device_make(&x->device);
+    training_init(&x->t, &(struct training_options){.config = config,
+                                                    .batch = batch,
+                                                    .seq_len = 1024,
+                                                    .n_micro = n_micro,
+                                                    .max_grad_norm = 1,
+                                                    .bf16 = true,
+                                                    .device = &x->device});
+    x->w = &x->t.engine.work;
+}
+
+void on_paper_close(struct on_paper *x)
+{
+    training_release(&x->t);
+    device_close(&x->device);
+}
 
 static const struct search_bounds free_choice = {0};
 static const struct decisions configured = {.recompute_cheap = true, .slice_bytes = SLICE_BYTES};

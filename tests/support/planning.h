@@ -4,10 +4,23 @@
 #define SNUG_TESTS_PLANNING_H
 
 #include "search/search.h"
+#include "support/training.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A network to plan for on a device that is on paper only, with 1,024 tokens a sequence. */
+struct on_paper {
+    struct training t;
+    struct device device;
+    struct workload *w;
+};
+
+extern const char paper_llama[], paper_gpt2[]; /* of 8 layers, and of 12 smaller ones */
+
+void on_paper_open(struct on_paper *x, const char *config, int batch, int n_micro);
+void on_paper_close(struct on_paper *x);
 
 /* Bytes of the device that the programs of the workload need. */
 int64_t planned_needs(const struct workload *w);
