@@ -113,7 +113,7 @@ enum status device_measure_disk(struct device *d, int64_t n_bytes, const char *c
     return OK;
 }
 
-/* What a disk keeps up differs by a fifth from minute to minute: the seconds of a byte are those
+/* What a disk keeps up may differ by half from minute to minute: the seconds of a byte are those
  * of before and of now, half and half. One that differs more is another disk, or was disturbed. */
 static double meet_halfway(double before, double now)
 {
