@@ -9,7 +9,7 @@ are run. The first steps of a run are slow, then it slows down as the device get
 the second half counts. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
 took as its budget. With --trials the chosen plan is the one that a run with plan_trials: N settles on, else the best by
-prediction. With --ranks the N best plans of each case are run, not the best alone; with --rungs what people set by
+prediction. With --ranks the N best plans of each case by prediction are run as well; with --rungs what people set by
 hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
 same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
 by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
@@ -109,19 +109,20 @@ def train(settings, steps):
 
 
 def choose(settings, o):
-    """The plan of a case: its rank, and what the trials of it found."""
+    """The plan of a case: its rank, and what the trials of it found. Steps for two turns of each plan, and as many again for
+    those that are close."""
     if o.trials < 2:
         return 1, {}
-    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (2 * o.trials + 1))
+    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (4 * o.trials + 1))
     found = {"trials": tried["trials"]} if "trials" in tried else {}
     for t in found.get("trials", ()):
-        print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms, planned {t['planned_ms']:.2f}", flush=True)
+        print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms in {t['turns']} turns, planned {t['planned_ms']:.2f}", flush=True)
     return tried.get("plan_rank", 1), found
 
 
 def contenders(name, settings, chosen, o):
     """Other plans of a case: name and settings."""
-    for rank in range(1, max(o.ranks, o.trials) + 1):
+    for rank in range(1, o.ranks + 1):
         if rank != chosen:
             yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
     for rung in RUNGS if o.rungs else ():

@@ -5,9 +5,10 @@
     bench/optimizers.py --suite long --text FILE [--jobs N] ...     on a GPU: a larger model, for longer; FILE: plain text
     bench/optimizers.py --suite short --text FILE [--jobs N] ...    the same in short contexts, where runs differ less by themselves
     bench/optimizers.py --suite steady --text FILE [--jobs N] ...   a smaller one for fewer steps, where 0.1 % shows; device=cuda: on a GPU
+    bench/optimizers.py --suite large --text FILE [--jobs N] ...    that one with large batches, rates and betas tuned for both AdamW and Lion
 
-The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (of `short`
-and `steady` optimizers-SUITE.json; OUT: another folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
+The suite `demo` is the demo's model and text on the CPU. Writes bench/results/DATE-HARDWARE-optimizers.json (of `short`,
+`steady` and `large` optimizers-SUITE.json; OUT: another folder) and the suite's drawing in docs/. --only makes one run and writes nothing; --parse reads the metrics.jsonl of the
 runs that the folder has already; --jobs runs so many at a time; --seconds bounds the whole call: runs that would begin later are left out.
 """
 import argparse
@@ -178,7 +179,7 @@ def main():
     means = over_seeds(table)
     report = {"what": f"{suite['what']}, one update rule beside another", "date": o.date, "hardware": machine,
               "command": f"bench/optimizers.py --suite {o.suite} --steps {steps}", "settings": " ".join(words), "over_seeds": rounded(means), "rules": rounded(table)}
-    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers{f'-{o.suite}' if o.suite in ('short', 'steady') else ''}.json"
+    path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{short}-optimizers{f'-{o.suite}' if o.suite in ('short', 'steady', 'large') else ''}.json"
     path.write_text(compact_lists(json.dumps(report, indent=1)) + "\n")
     drawing = pathlib.Path(suite["drawing"])
     (pathlib.Path(os.environ["OUT"]) / drawing.name if "OUT" in os.environ else drawing).write_text(draw(suite, runs, table, means))

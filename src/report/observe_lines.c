@@ -179,8 +179,8 @@ static json_t *tried(const struct trials_record *r)
     for (int i = 0; i < r->n_tried; i++) {
         const struct plan_trial *t = &r->tried[i];
         json_t *measured = t->measured_s > 0 ? json_real(1e3 * t->measured_s) : json_null();
-        json_t *one = json_pack("{s:i, s:o, s:f}", "plan_rank", t->rank, "step_ms", measured,
-                                "planned_ms", 1e3 * t->planned_s);
+        json_t *one = json_pack("{s:i, s:o, s:f, s:i}", "plan_rank", t->rank, "step_ms", measured,
+                                "planned_ms", 1e3 * t->planned_s, "turns", t->n_turns);
         if (json_array_append_new(all, one) != 0) {
             json_decref(all);
             return NULL;

@@ -5,6 +5,8 @@
 
 /* Beyond this the model of time is trusted: it was never seen to be wrong by as much. */
 static const double CLOSE = 1.05;
+/* After the first round, and after the second: of the fastest's time, what is worth one more. */
+static const double CLOSE_STILL[] = {1.01, 1.005};
 
 void plan_trials_init(struct plan_trials *t, const struct search_report *found, int n_most,
                       double planned_s)
@@ -38,11 +40,13 @@ static double median(const double seconds[TRIALS_TIMED])
     return (sorted[(TRIALS_TIMED - 1) / 2] + sorted[TRIALS_TIMED / 2]) / 2;
 }
 
+/* Of those that are in: the others ran when the device was cooler. */
 static int fastest(const struct plan_trials *t)
 {
-    int best = 0;
-    for (int i = 1; i < t->n_tried; i++) {
-        if (t->tried[i].measured_s < t->tried[best].measured_s)
+    int best = -1;
+    for (int i = 0; i < t->n_tried; i++) {
+        const struct plan_trial *p = &t->tried[i];
+        if (!p->is_out && (best < 0 || p->measured_s < t->tried[best].measured_s))
             best = i;
     }
     return best;
@@ -82,6 +86,62 @@ static bool has_time_for_another(const struct plan_trials *t, int64_t n_left)
     return n_left >= (int64_t)(t->n_tried + 3) * TRIALS_STEPS;
 }
 
+/* The next plan of the round in this direction; none: n_tried, or -1. */
+static int next_in(const struct plan_trials *t, int i, int direction)
+{
+    do {
+        i += direction;
+    } while (i >= 0 && i < t->n_tried && t->tried[i].is_out);
+    return i;
+}
+
+/* Leaves those in that are close to the fastest, and says how many. */
+static int narrow(struct plan_trials *t, double close)
+{
+    double most = close * t->tried[fastest(t)].measured_s;
+    int n = 0;
+    for (int i = 0; i < t->n_tried; i++) {
+        struct plan_trial *p = &t->tried[i];
+        p->is_out = p->is_out || p->measured_s > most;
+        n += !p->is_out;
+    }
+    return n;
+}
+
+/* All are back. Another round pays where as much is left as it takes, and a turn's time. */
+static enum trials_wish end_round(struct plan_trials *t, int64_t n_left)
+{
+    size_t i_round = (size_t)t->n_rounds++;
+    if (i_round == ARRAY_LEN(CLOSE_STILL))
+        return settle(t);
+    int n = narrow(t, CLOSE_STILL[i_round]);
+    if (n < 2 || n_left < (int64_t)(2 * n + 1) * TRIALS_STEPS)
+        return settle(t);
+    t->is_returning = false;
+    t->i_wanted = next_in(t, -1, 1);
+    return t->i_wanted == t->i_running ? TRIALS_NONE : TRIALS_CHANGE;
+}
+
+/* There: to one that was not tried yet, as long as the first round finds such. */
+static enum trials_wish go_on(struct plan_trials *t, int64_t n_left)
+{
+    int next = next_in(t, t->i_running, 1);
+    bool is_new = next == t->n_tried;
+    if (is_new && (t->n_rounds > 0 || next == t->n_plans || !has_time_for_another(t, n_left)))
+        return turn_back(t);
+    t->i_wanted = next;
+    return TRIALS_CHANGE;
+}
+
+static enum trials_wish go_back(struct plan_trials *t, int64_t n_left)
+{
+    int next = next_in(t, t->i_running, -1);
+    if (next < 0)
+        return end_round(t, n_left);
+    t->i_wanted = next;
+    return TRIALS_CHANGE;
+}
+
 enum trials_wish plan_trials_step(struct plan_trials *t, double seconds, int64_t n_left)
 {
     if (t->n_plans < 2)
@@ -91,12 +151,7 @@ enum trials_wish plan_trials_step(struct plan_trials *t, double seconds, int64_t
     if (++t->n_steps < TRIALS_TIMED)
         return TRIALS_NONE;
     end_turn(t);
-    if (!t->is_returning && (t->n_tried == t->n_plans || !has_time_for_another(t, n_left)))
-        return turn_back(t);
-    if (t->is_returning && t->i_running == 0)
-        return settle(t);
-    t->i_wanted = t->is_returning ? t->i_running - 1 : t->n_tried;
-    return TRIALS_CHANGE;
+    return t->is_returning ? go_back(t, n_left) : go_on(t, n_left);
 }
 
 int plan_trials_wanted(const struct plan_trials *t)

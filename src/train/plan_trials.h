@@ -3,7 +3,9 @@
  * The planner ranks plans by a model of time that is wrong by a few percent, and the best few are
  * closer than that. Plans give the same bits and a run can change from one to the next, so it runs
  * each twice and goes on with the fastest. The second time is in the opposite order (1 2 3 3 2 1):
- * a device that gets slower as it gets warm slows all of them alike.
+ * a device that gets slower as it gets warm slows all of them alike. Those that come close to the
+ * fastest then have another round, there and back, and the closest of these a third: turns of one
+ * plan differ by half a percent, and the luckiest of five is not the fastest.
  *
  *     plan_trials_init     the plans that are worth it
  *     plan_trials_step     a step has taken so long: what now?
@@ -34,11 +36,13 @@ struct plan_trial {
     double planned_s;  /* a step */
     double measured_s; /* mean of its turns; 0: there was none yet */
     int n_turns;
+    bool is_out; /* it was too slow for another round */
 };
 
 struct plan_trials {
     int n_plans; /* that are worth a trial: ranks 1 .. n_plans; less than 2: there is none to try */
-    bool is_returning; /* all have had a turn that will, and have their second one */
+    bool is_returning; /* all have had a turn of this round that will, and have their second one */
+    int n_rounds;      /* that are over */
     struct plan_trial tried[MAX_FINDINGS];
     int n_tried;
     int i_running;                /* of these */

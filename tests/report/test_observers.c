@@ -224,8 +224,9 @@ static void metrics_have_one_object_for_each_event(void **state)
     scratch_release(&s);
 }
 
-static const struct plan_trial two_plans[] = {{.rank = 1, .planned_s = 0.25, .measured_s = 0.2625},
-                                              {.rank = 2, .planned_s = 0.251}};
+static const struct plan_trial two_plans[] = {
+    {.rank = 1, .planned_s = 0.25, .measured_s = 0.2625, .n_turns = 2},
+    {.rank = 2, .planned_s = 0.251}};
 
 static void trials_say_what_each_plan_took(void **state)
 {
@@ -267,6 +268,7 @@ static void so_do_the_metrics(void **state)
     assert_true(json_real_value(json_object_get(json_array_get(tried, 0), "step_ms")) == 262.5);
     assert_true(json_real_value(json_object_get(json_array_get(tried, 1), "planned_ms")) == 251);
     assert_true(json_is_null(json_object_get(json_array_get(tried, 1), "step_ms")));
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(tried, 0), "turns")), 2);
     json_decref(j);
 }
 

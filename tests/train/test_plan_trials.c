@@ -88,12 +88,12 @@ static void the_fastest_is_gone_back_to(void **state)
     (void)state;
     change(&t, first_turn(&t, 1.05, FOREVER), 2);
     change(&t, later_turn(&t, 1.01), 3);
-    change(&t, last_turns(&t, 1.02, 1.03), 2);
+    change(&t, last_turns(&t, 1.03, 1.04), 2);
     change(&t, later_turn(&t, 1.02), 1);
     change_for_good(&t, later_turn(&t, 1.06), 2);
     assert_int_equal(t.n_tried, 3);
     for (int i = 0; i < 3; i++) {
-        static const double measured[] = {1.055, 1.015, 1.025}, planned[] = {1, 1.02, 1.03};
+        static const double measured[] = {1.055, 1.015, 1.035}, planned[] = {1, 1.02, 1.03};
         assert_int_equal(t.tried[i].rank, i + 1);
         assert_int_equal(t.tried[i].n_turns, 2);
         assert_true(is_about(t.tried[i].measured_s, measured[i]));
@@ -112,7 +112,7 @@ static void a_device_that_gets_slower_slows_all_alike(void **state)
     change(&t, later_turn(&t, 1.001 + warm), 3);
     change(&t, last_turns(&t, 1.000 + 2 * warm, 1.000 + 3 * warm), 2);
     change(&t, later_turn(&t, 1.001 + 4 * warm), 1);
-    change_for_good(&t, later_turn(&t, 1.002 + 5 * warm), 3);
+    change_for_good(&t, turn(&t, 1.002 + 5 * warm, TRIALS_WARM, 0), 3);
     expect_over(&t, 3);
 }
 
@@ -121,18 +121,107 @@ static void nothing_changes_where_the_first_is_the_fastest(void **state)
     struct plan_trials t = begin(2);
     (void)state;
     change(&t, first_turn(&t, 1.04, FOREVER), 2);
-    change(&t, last_turns(&t, 1.05, 1.05), 1);
+    change(&t, last_turns(&t, 1.06, 1.06), 1);
     assert_int_equal(later_turn(&t, 1.04), TRIALS_SETTLED);
     expect_over(&t, 1);
 }
 
+/* A round between two plans, the first of which runs: 1 2 2 1. */
+static enum trials_wish round_of_two(struct plan_trials *t, const double seconds[4])
+{
+    change(t, turn(t, seconds[0], 0, FOREVER), 2);
+    change(t, last_turns(t, seconds[1], seconds[2]), 1);
+    return later_turn(t, seconds[3]);
+}
+
 static void of_equal_ones_the_best_by_prediction_runs(void **state)
 {
+    static const double equal[] = {1, 1, 1, 1};
     struct plan_trials t = begin(2);
     (void)state;
     change(&t, first_turn(&t, 1, FOREVER), 2);
     change(&t, last_turns(&t, 1, 1), 1);
-    assert_int_equal(later_turn(&t, 1), TRIALS_SETTLED);
+    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
+    assert_int_equal(round_of_two(&t, equal), TRIALS_NONE);
+    assert_int_equal(round_of_two(&t, equal), TRIALS_SETTLED);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(t.tried[i].n_turns, 6);
+    expect_over(&t, 1);
+}
+
+/* The second plan is lucky at first. */
+static void luck_is_found_out(void **state)
+{
+    static const double slower[] = {1, 1.008, 1.008, 1};
+    struct plan_trials t = begin(2);
+    (void)state;
+    change(&t, first_turn(&t, 1, FOREVER), 2);
+    change(&t, last_turns(&t, 0.998, 0.998), 1);
+    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
+    assert_int_equal(round_of_two(&t, slower), TRIALS_NONE); /* 1.003: closer than 0.5 % */
+    assert_int_equal(round_of_two(&t, slower), TRIALS_SETTLED);
+    assert_true(is_about(t.tried[1].measured_s, (2 * 0.998 + 4 * 1.008) / 6));
+    expect_over(&t, 1);
+}
+
+/* The first is too slow for a second round, the third for a third one; the second and the fourth
+ * are left. */
+static void only_those_that_are_close_have_more_turns(void **state)
+{
+    struct plan_trials t = begin(4);
+    (void)state;
+    change(&t, first_turn(&t, 1.02, FOREVER), 2);
+    change(&t, later_turn(&t, 1.002), 3);
+    change(&t, later_turn(&t, 1.008), 4);
+    change(&t, last_turns(&t, 1, 1), 3);
+    change(&t, later_turn(&t, 1.008), 2);
+    change(&t, later_turn(&t, 1.002), 1);
+    change(&t, later_turn(&t, 1.02), 2); /* the second round */
+    change(&t, later_turn(&t, 1.002), 3);
+    change(&t, later_turn(&t, 1.008), 4);
+    change(&t, last_turns(&t, 1, 1), 3);
+    change(&t, later_turn(&t, 1.008), 2);
+    assert_int_equal(later_turn(&t, 1.002), TRIALS_NONE); /* the third */
+    change(&t, turn(&t, 1.002, 0, FOREVER), 4);
+    change(&t, last_turns(&t, 1, 1), 2);
+    change_for_good(&t, later_turn(&t, 1.002), 4);
+    static const int n_turns[] = {2, 6, 4, 6};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(t.tried[i].n_turns, n_turns[i]);
+    expect_over(&t, 4);
+}
+
+/* A round of two takes four turns, and leaves one to gain from it. */
+static void a_run_that_ends_soon_has_fewer_rounds(void **state)
+{
+    (void)state;
+    for (int is_short = 0; is_short < 2; is_short++) {
+        struct plan_trials t = begin(2);
+        change(&t, first_turn(&t, 1, FOREVER), 2);
+        change(&t, last_turns(&t, 1, 1), 1);
+        assert_int_equal(turn(&t, 1, TRIALS_WARM, 5 * TRIALS_STEPS - is_short),
+                         is_short ? TRIALS_SETTLED : TRIALS_NONE);
+        if (is_short)
+            expect_over(&t, 1);
+        else
+            change(&t, turn(&t, 1, 0, 4 * TRIALS_STEPS), 2);
+    }
+}
+
+/* A plan that is out is not gone back to, however slow the others become. */
+static void those_that_are_out_stay_out(void **state)
+{
+    static const double warmer[] = {1.1, 1.1, 1.1, 1.1};
+    struct plan_trials t = begin(3);
+    (void)state;
+    change(&t, first_turn(&t, 1, FOREVER), 2);
+    change(&t, later_turn(&t, 1), 3);
+    change(&t, last_turns(&t, 1.011, 1.011), 2);
+    change(&t, later_turn(&t, 1), 1);
+    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
+    assert_int_equal(round_of_two(&t, warmer), TRIALS_NONE);
+    assert_int_equal(round_of_two(&t, warmer), TRIALS_SETTLED);
+    expect_over(&t, 1);
 }
 
 /* A step that something else disturbed is not what it takes. */
@@ -256,6 +345,10 @@ int main(void)
         cmocka_unit_test(a_device_that_gets_slower_slows_all_alike),
         cmocka_unit_test(nothing_changes_where_the_first_is_the_fastest),
         cmocka_unit_test(of_equal_ones_the_best_by_prediction_runs),
+        cmocka_unit_test(luck_is_found_out),
+        cmocka_unit_test(only_those_that_are_close_have_more_turns),
+        cmocka_unit_test(a_run_that_ends_soon_has_fewer_rounds),
+        cmocka_unit_test(those_that_are_out_stay_out),
         cmocka_unit_test(outliers_do_not_count),
         cmocka_unit_test(one_plan_is_no_choice),
         cmocka_unit_test(no_more_are_tried_than_were_found_or_are_close),

@@ -433,6 +433,34 @@ static void the_way_back_takes_no_search(void **state)
     close_running(cfg, &s);
 }
 
+/* The first and the third are close; the round between them is by the decisions of the first one.
+ */
+static void nor_does_another_round(void **state)
+{
+    static const double seconds[] = {1, 1.02, 1.001, 1.02, 1, 1, 1, 1};
+    static const int ranks[] = {2, 3, 2, 1, 3, 1, 3, 1};
+    struct trials_record r = {0};
+    struct plan_trials_run x;
+    struct config *cfg;
+    struct session s;
+    (void)state;
+    open_running("plan_trials=3", &cfg, &s);
+    plan_trials_run_init(&x, &s);
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        expect_ok(plan_trials_run_follow(&x, &s, pretend(&x.trials, seconds[i]), &r));
+        assert_true(r.changed && !r.is_settled);
+        assert_int_equal(r.rank, ranks[i]);
+        assert_int_equal(r.was_planned, i >= 2);
+        assert_int_equal(s.engine.report.chosen, r.rank - 1);
+        assert_true(s.engine.forecast.step_s == x.trials.tried[r.rank - 1].planned_s);
+    }
+    r = (struct trials_record){0};
+    expect_ok(plan_trials_run_follow(&x, &s, pretend(&x.trials, 1), &r));
+    assert_true(r.is_settled && !r.changed);
+    plan_trials_run_release(&x);
+    close_running(cfg, &s);
+}
+
 /* Times that are measured after a search may change the order: what runs is then the plan that is
  * asked for, and the one that has taken its place is tried instead. */
 static void a_plan_that_runs_is_not_its_own_trial(void **state)
@@ -462,6 +490,7 @@ int main(void)
         cmocka_unit_test(updates_that_are_pending_are_made_first),
         cmocka_unit_test(another_budget_ends_the_trials),
         cmocka_unit_test(the_way_back_takes_no_search),
+        cmocka_unit_test(nor_does_another_round),
         cmocka_unit_test(where_everything_fits_nothing_is_tried),
         cmocka_unit_test(a_session_changes_to_the_plan_of_a_rank),
         cmocka_unit_test(a_plan_that_runs_is_not_its_own_trial),
