@@ -22,6 +22,14 @@ static void derive_int(struct config *cfg, int64_t *field, int64_t value)
     config_mark_derived(cfg, field);
 }
 
+static void derive_number(struct config *cfg, double *field, double value)
+{
+    if (is_set(cfg, field))
+        return;
+    *field = value;
+    config_mark_derived(cfg, field);
+}
+
 static void derive_text(struct config *cfg, const char **field, const char *value)
 {
     if (is_set(cfg, field))
@@ -266,6 +274,8 @@ static enum status resolve_rule_keys(struct config *cfg)
 static enum status resolve_optimizer(struct config *cfg)
 {
     TRY(resolve_rule_keys(cfg));
+    if (config_optim_is_lion(cfg)) /* its moment is a direction, and a thousand steps are too old */
+        derive_number(cfg, &cfg->adam_beta2, 0.99);
     if (cfg->ema_decay > 0 && cfg->fp16)
         return FAIL(ERR_UNSUPPORTED,
                     "%s: ema_decay goes with f32 and bf16 weights; with fp16 (%s) leave it out",

@@ -102,6 +102,23 @@ static void unset_keys_are_derived(void **state)
     config_free(cfg);
 }
 
+static void decay_is(const char *text, double beta2)
+{
+    struct config *cfg = resolved(text, 1);
+    assert_true(cfg->adam_beta2 == beta2);
+    config_free(cfg);
+}
+
+static void lion_remembers_a_hundred_steps_unless_it_is_told(void **state)
+{
+    (void)state;
+    decay_is(MODEL, 0.999);
+    decay_is(MODEL "optim: lion\n", 0.99);
+    decay_is(MODEL "optim: paged_lion_8bit\n", 0.99);
+    decay_is(MODEL "optim: lion\nadam_beta2: 0.999\n", 0.999);
+    decay_is(MODEL "optim: lion_8bit\noptim_args: beta2=0.95\n", 0.95);
+}
+
 static void warmup_is_steps_or_a_fraction(void **state)
 {
     (void)state;
@@ -293,6 +310,7 @@ int main(void)
         cmocka_unit_test(any_two_batch_sizes_imply_the_third),
         cmocka_unit_test(contradictory_batches_show_the_arithmetic),
         cmocka_unit_test(unset_keys_are_derived),
+        cmocka_unit_test(lion_remembers_a_hundred_steps_unless_it_is_told),
         cmocka_unit_test(warmup_is_steps_or_a_fraction),
         cmocka_unit_test(contradictions_name_both_places),
         cmocka_unit_test(spellings_of_adamw_mean_its_formats),
