@@ -50,66 +50,98 @@ static void forget(struct search *s, int i)
     s->best[s->n_best] = used; /* its arrays are free */
 }
 
-static enum status place(struct search *s, const struct trial *t, struct decisions *d, bool *fits)
+/* By how much the addresses of a trial take more than its bytes, of the tiers that they do not fit;
+ * all 0: they fit. */
+static void read_gaps(const struct search *s, const struct trial *t, struct gaps *g)
 {
     struct forecast f = {0};
+    *g = (struct gaps){0};
+    forecast_memory(&f, s->w, s->limits);
+    for (int i = 0; i < TIER_COUNT && !f.fits; i++) {
+        if (f.budget.needs[i] > f.budget.n_bytes[i])
+            g->n_bytes[i] = MAX(s->w->n_bytes[i] - t->n_bytes[i], (int64_t)1);
+    }
+}
+
+static bool any_gap(const struct gaps *g)
+{
+    bool any = false;
+    for (int i = 0; i < TIER_COUNT; i++)
+        any |= g->n_bytes[i] > 0;
+    return any;
+}
+
+static enum status place(struct search *s, const struct trial *t, struct decisions *d,
+                         struct gaps *gaps)
+{
     TRY(search_take(s, t, d));
     TRY(workload_decide(s->w, d));
     TRY(workload_place(s->w));
-    forecast_memory(&f, s->w, s->limits);
-    *fits = f.fits;
+    read_gaps(s, t, gaps);
     return OK;
 }
 
-enum status search_find_gaps(struct search *s, int64_t *n_bytes)
+enum status search_find_gaps(struct search *s, struct gaps *gaps)
 {
     struct decisions d;
-    bool fits;
-    TRY(place(s, &s->best[0], &d, &fits));
-    *n_bytes = fits ? 0 : s->w->n_bytes[TIER_DEVICE] - s->best[0].n_bytes[TIER_DEVICE];
-    return OK;
+    return place(s, &s->best[0], &d, gaps);
 }
 
-bool search_has_few_gaps(const struct search *s, int64_t over)
+/* Addresses of long programs that are alike take more than their bytes by much the same; but for
+ * groups, whose gaps differ where they are large. */
+static bool are_alike(const struct search *s, int64_t gap, int64_t room)
 {
     enum { FEW = 64 }; /* a part of the room */
-    bool is_alike = s->space.base.group <= 1 || over < s->space.room[TIER_DEVICE] / FEW;
-    return is_alike && s->space.stage->program->instrs.n >= LONG_PROGRAM;
+    return s->space.base.group <= 1 || gap < room / FEW;
 }
 
-static bool is_too_large(const struct search *s, const struct trial *t, int64_t over)
+static bool is_too_large(const struct search *s, const struct trial *t, const struct gaps *least)
 {
-    bool is_long = s->space.stage->program->instrs.n >= LONG_PROGRAM;
-    return over < INT64_MAX && is_long &&
-           t->slack < (search_has_few_gaps(s, over) ? over / 8 * 7 : over / 2);
+    bool is = false;
+    if (s->space.stage->program->instrs.n < LONG_PROGRAM)
+        return false;
+    for (int i = 0; i < TIER_COUNT; i++) {
+        int64_t room = s->space.room[i], gap = least->n_bytes[i];
+        int64_t slack = i == TIER_DEVICE ? t->slack : room - t->n_bytes[i];
+        is |= gap > 0 && slack < (are_alike(s, gap, room) ? gap / 8 * 7 : gap / 2);
+    }
+    return is;
+}
+
+/* The least of each tier that there was not enough of. */
+static void note_gaps(struct gaps *least, const struct gaps *g)
+{
+    for (int i = 0; i < TIER_COUNT; i++) {
+        int64_t *n = &least->n_bytes[i];
+        if (g->n_bytes[i] > 0)
+            *n = *n > 0 ? MIN(*n, g->n_bytes[i]) : g->n_bytes[i];
+    }
 }
 
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
-                          int64_t *over)
+                          struct gaps *least)
 {
     const int rank = MAX(s->space.bounds.rank, 1);
     int n_failed = 0;
-    *over = INT64_MAX;
+    struct gaps gaps;
+    *least = (struct gaps){0};
     s->n_placed = 0;
     while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
         const struct trial *t = &s->best[s->n_placed];
-        bool fits = false, is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
-        bool is_hopeless = n_tried < N_LAST && is_too_large(s, t, *over);
-        if (is_next && !is_hopeless)
-            TRY(place(s, t, d, &fits));
-        if (fits) {
-            s->n_placed++;
-            continue;
+        bool is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
+        bool is_hopeless = n_tried < N_LAST && is_too_large(s, t, least);
+        if (is_next && !is_hopeless) {
+            TRY(place(s, t, d, &gaps));
+            s->n_placed += !any_gap(&gaps);
+            if (!any_gap(&gaps))
+                continue;
+            note_gaps(least, &gaps);
         }
-        if (is_next && !is_hopeless)
-            *over = MIN(*over, s->w->n_bytes[TIER_DEVICE] - t->n_bytes[TIER_DEVICE]);
         n_failed += is_next;
         forget(s, s->n_placed);
     }
     *found = s->n_placed > 0;
-    if (*found && s->n_placed < rank) {
-        bool fits;
-        TRY(place(s, &s->best[s->n_placed - 1], d, &fits));
-    }
+    if (*found && s->n_placed < rank)
+        TRY(place(s, &s->best[s->n_placed - 1], d, &gaps));
     return OK;
 }

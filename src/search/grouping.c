@@ -7,6 +7,9 @@
 /* When it is shorter by this part, the link is hardly what it waits for: smaller groups, which take
  * less memory, are not looked at. */
 #define ENOUGH 0.25
+/* Those that have lost are tried again against what is slower by this part: they would have to be
+ * between the two, and looking for them takes as long again. */
+#define AGAIN 0.1
 
 enum {
     MOST = 8,    /* micro-batches: weights then cross the link once where they crossed it 8 times */
@@ -92,7 +95,7 @@ enum status grouping_try(struct grouping *g, const struct decisions *d)
         return OK;
     TRY(time_step(x, &best.seconds));
     TRY(forecast_idle(x->w, x->times, &idle));
-    if (idle < WORTH * best.seconds || best.seconds <= (1 + WORTH) * g->against)
+    if (idle < WORTH * best.seconds || best.seconds <= (1 + AGAIN) * g->against)
         return OK; /* fewer copies would be no faster, or are known not to be */
     g->against = best.seconds;
     enum status status = try_sizes(g, &best);

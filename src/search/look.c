@@ -148,21 +148,33 @@ static enum status look_first(struct search *s)
     return OK;
 }
 
+/* Gaps that are worth looking for plans in less room. */
+static bool are_many(const struct search *s, const struct gaps *g)
+{
+    bool are = false;
+    for (int t = 0; t < TIER_COUNT; t++)
+        are |= g->n_bytes[t] > 0 && g->n_bytes[t] >= s->space.room[t] / MANY_GAPS;
+    return are;
+}
+
 /* Addresses of a group take more than their bytes, by a part that is much the same for all plans of
  * it: one is placed to see that, before they are looked for in room that there is not. */
 static enum status foresee_gaps(struct search *s)
 {
-    int64_t room = s->space.room[TIER_DEVICE], gaps;
+    int64_t room[TIER_COUNT];
+    struct gaps gaps;
     if (s->n_best == 0 || s->space.base.group <= 1)
         return OK;
     TRY(search_find_gaps(s, &gaps));
-    if (gaps < room / MANY_GAPS)
+    if (!are_many(s, &gaps))
         return OK;
-    s->space.room[TIER_DEVICE] -= gaps;
+    memcpy(room, s->space.room, sizeof(room));
+    for (int t = 0; t < TIER_COUNT; t++)
+        s->space.room[t] -= gaps.n_bytes[t];
     TRY(look_first(s));
     if (s->n_best > 0)
         return OK;
-    s->space.room[TIER_DEVICE] = room;
+    memcpy(s->space.room, room, sizeof(room));
     return look_first(s);
 }
 
@@ -253,12 +265,12 @@ static enum status try_known(struct search *s, const struct candidate known[N_FI
 /* With less room than before, by the gaps: from what fits it of what was found, and what was best
  * then. */
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n,
-                              int64_t n_less)
+                              const struct gaps *less)
 {
     allow_emissions(s, (int64_t)s->space.stage->program->instrs.n);
     if (is_long(s))
         allow_fewer(s);
-    search_take_room(s, n_less);
+    search_take_room(s, less);
     TRY(try_known(s, known, n, 4));
     for (int quarters = 3; quarters > 1 && s->n_best == 0; quarters--)
         TRY(try_known(s, known, n, quarters));
@@ -321,20 +333,30 @@ static int note_best(const struct search *s, struct candidate known[N_FIRST])
     return n;
 }
 
+/* The least gaps that there were, and where they are small more than that. */
+static void widen_gaps(const struct search *s, struct gaps *g)
+{
+    enum { PART = 256 }; /* of the room */
+    for (int t = 0; t < TIER_COUNT; t++) {
+        if (g->n_bytes[t] > 0)
+            g->n_bytes[t] = MAX(g->n_bytes[t], s->space.room[t] / PART);
+    }
+}
+
 enum status search_look(struct search *s, struct decisions *d, bool *found)
 {
     struct candidate known[N_FIRST];
+    struct gaps gaps = {0};
     int n_known = 0;
-    int64_t over = 0, n_less = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
-        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known, n_less));
+        TRY(round == 0 ? look(s, true) : look_again(s, known, n_known, &gaps));
         if (s->n_best == 0 || s->gave_up)
             return OK;
         n_known = note_best(s, known);
-        TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_LAST, d, found, &over));
+        TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_LAST, d, found, &gaps));
         if (*found)
             return OK;
-        n_less = MAX(over, s->space.room[TIER_DEVICE] / 256);
+        widen_gaps(s, &gaps);
     }
     return OK;
 }

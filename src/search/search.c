@@ -58,16 +58,26 @@ static enum status search_with(struct search *s, const struct decisions *base,
     return status;
 }
 
-/* Is anything worth a copy of its own? In a small network nothing is, and all is moved that helps.
- */
-static bool has_large(const struct graph *g)
+/* What is worth a search: large tensors alone, if there are any; and then small ones with them, if
+ * they come to more than next to nothing. In a small network none is large, and all is moved that
+ * helps. */
+struct worth {
+    bool large_alone, all;
+};
+
+static struct worth find_worth(const struct graph *g, int64_t room)
 {
+    enum { NEXT_TO_NOTHING = 64 }; /* a part of the room */
     const struct decisions d = {.small_bytes = SMALL_BYTES};
+    int64_t n_small = 0;
+    bool any_large = false;
     for (value_id v = 0; (size_t)v < g->values.n; v++) {
         if (decisions_is_large(&d, g, v))
-            return true;
+            any_large = true;
+        else
+            n_small += value_bytes(g, v);
     }
-    return false;
+    return (struct worth){any_large, !any_large || n_small >= room / NEXT_TO_NOTHING};
 }
 
 enum status search_all(struct search *s, const struct forecast *f,
@@ -80,10 +90,13 @@ enum status search_all(struct search *s, const struct forecast *f,
     search_read_room(f, room);
     s->recorded_bytes = f->recorded_bytes;
     *found = false;
-    for (int small = 1; small >= 0 && stage && !*found && !s->gave_up; small--) {
+    if (!stage)
+        return OK;
+    const struct worth worth = find_worth(stage->graph, room[TIER_DEVICE]);
+    for (int small = 1; small >= 0 && !*found && !s->gave_up; small--) {
         struct decisions base = configured;
         base.small_bytes = small * SMALL_BYTES;
-        if (small && !has_large(stage->graph))
+        if (small ? !worth.large_alone : !worth.all)
             continue;
         *s = (struct search){.w = s->w,
                              .limits = s->limits,

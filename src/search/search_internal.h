@@ -60,7 +60,14 @@ struct tried {
     uint64_t choice, plan; /* hashes: of what was expanded, and of the plan that it means */
     double seconds;        /* HUGE_VAL: it does not fit */
     int64_t slack;
+    int64_t host_bytes;
     int64_t ring_bytes, extra; /* of the candidate */
+};
+
+/* By how much addresses take more than the bytes that they hold, of the tiers that there is not
+ * enough of for it; 0: there is. */
+struct gaps {
+    int64_t n_bytes[TIER_COUNT];
 };
 
 /* A change of a trial: of n places that are alike with one option, or with one class whose home is
@@ -161,8 +168,8 @@ enum status search_make_trial(struct search *s, struct trial *t) MUST_CHECK;
 /* What is at hand (space_expand) into a trial, and back. */
 void search_save(const struct search *s, struct trial *t);
 void search_restore(struct search *s, const struct trial *t);
-/* The device has so much less room: of what was tried, what still fits stays. */
-void search_take_room(struct search *s, int64_t n_bytes);
+/* Device and host have so much less room: of what was tried, what still fits stays. */
+void search_take_room(struct search *s, const struct gaps *less);
 /* Was what is at hand not tried yet? It is noted as tried: search_try follows. */
 bool search_is_new(struct search *s, const struct candidate *c);
 /* Emits what is at hand, unless another choice came to the same plan, and where it fits remembers
@@ -198,15 +205,11 @@ enum status search_look(struct search *s, struct decisions *d, bool *found) MUST
 enum status search_descend(struct search *s, struct trial *smallest, bool *found) MUST_CHECK;
 
 /* The fastest that still fits with addresses, or the one of the rank that is asked for, or the last
- * there is. Where none does, n_tried are enough to give up, and *over is the least that one of them
- * takes more than it was thought to. */
+ * there is. Where none does, n_tried are enough to give up, and *least are the least gaps. */
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
-                          int64_t *over) MUST_CHECK;
-/* Addresses of long programs that are alike take more than their bytes (`over`) by much the same;
- * but for groups, whose gaps differ where they are large. */
-bool search_has_few_gaps(const struct search *s, int64_t over);
-/* By how much the addresses of the fastest take more than its bytes; 0 where it fits so. */
-enum status search_find_gaps(struct search *s, int64_t *n_bytes) MUST_CHECK;
+                          struct gaps *least) MUST_CHECK;
+/* Those of the fastest. */
+enum status search_find_gaps(struct search *s, struct gaps *gaps) MUST_CHECK;
 /* Decisions of a trial, that live as long as the workload. */
 enum status search_take(struct search *s, const struct trial *t, struct decisions *d) MUST_CHECK;
 enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;

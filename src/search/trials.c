@@ -68,26 +68,29 @@ static void keep(struct search *s, const struct trial *t)
     s->n_best = MIN(s->n_best + 1, (int)N_BEST);
 }
 
-void search_take_room(struct search *s, int64_t n_bytes)
+void search_take_room(struct search *s, const struct gaps *less)
 {
+    int64_t *room = s->space.room, n_bytes = less->n_bytes[TIER_DEVICE];
     int n = 0;
-    s->space.room[TIER_DEVICE] -= n_bytes;
+    for (int t = 0; t < TIER_COUNT; t++)
+        room[t] -= less->n_bytes[t];
     s->n_emitted = 0;
     for (int i = 0; i < s->n_best; i++) {
         struct trial t = s->best[i];
         t.slack -= n_bytes;
         t.c.extra += n_bytes; /* the same choice */
-        if (t.slack < 0)
+        if (t.slack < 0 || t.n_bytes[TIER_HOST] > room[TIER_HOST])
             continue;
         s->best[i] = s->best[n]; /* its arrays are free */
         s->best[n++] = t;
     }
     s->n_best = n;
     for (int i = 0; i < s->n_tried; i++) {
-        s->tried[i].slack -= n_bytes;
-        s->tried[i].extra += n_bytes;
-        if (s->tried[i].slack < 0)
-            s->tried[i].seconds = HUGE_VAL;
+        struct tried *t = &s->tried[i];
+        t->slack -= n_bytes;
+        t->extra += n_bytes;
+        if (t->slack < 0 || t->host_bytes > room[TIER_HOST])
+            t->seconds = HUGE_VAL;
     }
 }
 
@@ -141,6 +144,7 @@ static enum status emit(struct search *s, const struct candidate *c, struct trie
     TRY(workload_bound(s->w));
     s->n_emitted++;
     out->slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
+    out->host_bytes = s->w->n_bytes[TIER_HOST];
     if (!fits(s))
         return OK;
     TRY(forecast_seconds(s->w, s->times, &t.seconds));
@@ -161,6 +165,7 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
     if (before) {
         now->seconds = before->seconds;
         now->slack = before->slack;
+        now->host_bytes = before->host_bytes;
     } else {
         TRY(emit(s, c, now));
     }
