@@ -7,6 +7,8 @@
 /* When it is shorter by this part, the link is hardly what it waits for: smaller groups, which take
  * less memory, are not looked at. */
 #define ENOUGH 0.25
+/* And by this part, what is found without groups in the end will be no faster than they are. */
+#define CLEARLY 0.15
 /* Those that have lost are tried again against what is slower by this part: they would have to be
  * between the two, and looking for them takes as long again. */
 #define AGAIN 0.1
@@ -74,7 +76,7 @@ static enum status try_sizes(struct grouping *g, struct grouped *best)
         if (then < below) {
             set_aside_release(&best->programs);
             *best = (struct grouped){.seconds = then, .is_at_hand = true};
-            g->won = true;
+            g->seconds = then;
             g->d = d;
             g->report = found;
         }
@@ -85,22 +87,46 @@ static enum status try_sizes(struct grouping *g, struct grouped *best)
     return OK;
 }
 
-enum status grouping_try(struct grouping *g, const struct decisions *d)
+/* The fastest groups of before, against what is found without them in the end. */
+static enum status take_known(struct grouping *g, double now)
+{
+    struct workload *w = g->search->w;
+    if (g->seconds == 0 || g->seconds >= (1 - WORTH) * now)
+        return OK;
+    g->won = true;
+    TRY(workload_decide(w, &g->d));
+    return workload_place(w);
+}
+
+/* Not faster by so much that nothing without groups will be: the search for that goes on. */
+static enum status go_on_without(struct grouping *g, const struct decisions *d)
+{
+    g->won = false;
+    TRY(workload_decide(g->search->w, d));
+    return workload_bound(g->search->w);
+}
+
+enum status grouping_try(struct grouping *g, const struct decisions *d, bool is_last)
 {
     const struct group_search *x = g->search;
     const struct stage *s = workload_stage(x->w, STAGE_TRAIN);
     struct grouped best = {.is_at_hand = true};
-    double idle;
+    double idle, now;
     if (!s || s->n_micro < 2 || x->bounds->fixed_group || !may_pay(x->w, d))
         return OK;
-    TRY(time_step(x, &best.seconds));
+    TRY(time_step(x, &now));
+    if (is_last)
+        TRY(take_known(g, now));
     TRY(forecast_idle(x->w, x->times, &idle));
-    if (idle < WORTH * best.seconds || best.seconds <= (1 + AGAIN) * g->against)
+    if (g->won || idle < WORTH * now || now <= (1 + AGAIN) * g->against)
         return OK; /* fewer copies would be no faster, or are known not to be */
-    g->against = best.seconds;
+    g->against = best.seconds = now;
     enum status status = try_sizes(g, &best);
+    g->won = status == OK && best.seconds < now;
     if (status == OK && !best.is_at_hand)
         workload_bring_back(x->w, &best.programs);
     set_aside_release(&best.programs);
+    if (g->won && !is_last && best.seconds > (1 - CLEARLY) * now)
+        return go_on_without(g, d);
     return status;
 }

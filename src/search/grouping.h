@@ -29,16 +29,17 @@ struct grouping {
     const struct group_search *search;
     const struct decisions *configured; /* what a search begins with */
     double against;                     /* seconds that they were not faster than; 0: not tried */
-    bool won;                           /* then these are theirs: */
+    bool won;                           /* the workload has their programs */
+    double seconds;                     /* of the fastest; 0: there is none. Else these are its: */
     struct decisions d;
     struct search_report report;
 };
 
 /* d: what was found for micro-batches one at a time, which is what the workload has programs of,
- * with addresses or without. Where the step is predicted to be shorter by enough with groups, they
- * win, and the workload has theirs. What has lost is not tried again, but against what is slower.
- */
-enum status grouping_try(struct grouping *g, const struct decisions *d) MUST_CHECK;
+ * with addresses or without; is_last: nothing faster will be. Where the step is predicted to be
+ * shorter with groups, by enough or against the last of these, they win, and the workload has
+ * theirs. What has lost is not tried again, but against what is slower. */
+enum status grouping_try(struct grouping *g, const struct decisions *d, bool is_last) MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -222,7 +222,7 @@ static enum status try_groups(struct search *s)
     const struct decisions d = space_decisions(&s->space, &s->best[0].c, s->places);
     TRY(workload_decide(s->w, &d));
     TRY(workload_bound(s->w));
-    TRY(grouping_try(s->groups, &d));
+    TRY(grouping_try(s->groups, &d, false));
     s->gave_up |= s->groups->won;
     return OK;
 }
@@ -333,13 +333,15 @@ static int note_best(const struct search *s, struct candidate known[N_FIRST])
     return n;
 }
 
-/* The least gaps that there were, and where they are small more than that. */
-static void widen_gaps(const struct search *s, struct gaps *g)
+/* What plans have to take less for such gaps to fit as well, of the room that there is, of which
+ * the last ones had a part. */
+static void find_less(const struct search *s, const int64_t room[TIER_COUNT], struct gaps *g)
 {
-    enum { PART = 256 }; /* of the room */
+    enum { LEAST = 256 }; /* a part of the room */
     for (int t = 0; t < TIER_COUNT; t++) {
+        int64_t less = g->n_bytes[t] - (room[t] - s->space.room[t]);
         if (g->n_bytes[t] > 0)
-            g->n_bytes[t] = MAX(g->n_bytes[t], s->space.room[t] / PART);
+            g->n_bytes[t] = MAX(less, s->space.room[t] / LEAST);
     }
 }
 
@@ -347,7 +349,9 @@ enum status search_look(struct search *s, struct decisions *d, bool *found)
 {
     struct candidate known[N_FIRST];
     struct gaps gaps = {0};
+    int64_t room[TIER_COUNT];
     int n_known = 0;
+    memcpy(room, s->space.room, sizeof(room));
     for (int round = 0; round < N_ROUNDS; round++) {
         TRY(round == 0 ? look(s, true) : look_again(s, known, n_known, &gaps));
         if (s->n_best == 0 || s->gave_up)
@@ -356,7 +360,7 @@ enum status search_look(struct search *s, struct decisions *d, bool *found)
         TRY(search_choose(s, round + 1 < N_ROUNDS ? N_PLACED : N_LAST, d, found, &gaps));
         if (*found)
             return OK;
-        widen_gaps(s, &gaps);
+        find_less(s, room, &gaps);
     }
     return OK;
 }

@@ -322,7 +322,7 @@ static enum status plan_with_groups(struct workload *w, const struct limits *lim
     bool found; /* or what takes the least, for whoever says so */
     TRY(plan_against(&x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
     if (!groups.won)
-        TRY(grouping_try(&groups, d));
+        TRY(grouping_try(&groups, d, true));
     if (!groups.won)
         return OK;
     *d = groups.d;

@@ -77,45 +77,73 @@ static enum status may_fit(struct search *s, const struct search_bounds *bounds,
     return OK;
 }
 
-/* As search_all; of long programs, one that comes after a plan is given up where it stays behind
- * that. */
-static enum status search_spilled(struct search *s, const struct forecast *f,
-                                  const struct search_bounds *bounds, const struct fastest *best,
-                                  struct decisions *d, struct search_report *report, bool *found)
+/* The spills of a search, and the best plan so far. */
+struct spilling {
+    struct search *s;
+    const struct forecast *f;
+    const struct search_bounds *bounds;
+    const struct decisions *configured;
+    struct fastest best;
+    const struct spill *with; /* the best has it */
+};
+
+/* A search with that much on disk; of long programs, and once more of any, it is given up where it
+ * stays behind the best. */
+static enum status search_spilled(struct spilling *x, const struct forecast *f,
+                                  const struct spill *with, bool is_again)
 {
+    struct search *s = x->s;
     struct search further = {.w = s->w, /* groups have had their say */
                              .limits = s->limits,
                              .times = s->times,
-                             .below = MIN(s->below, best->seconds),
+                             .below = MIN(s->below, x->best.seconds),
                              .is_patient = true,
                              .spaces = s->spaces};
-    const int64_t n_instrs = (int64_t)workload_stage(s->w, STAGE_TRAIN)->program->instrs.n;
-    const bool hurries = isfinite(best->seconds) && n_instrs >= LONG_PROGRAM;
-    return search_all(hurries ? &further : s, f, bounds, d, report, found);
+    const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
+    struct decisions d = *x->configured;
+    struct search_report report = {0};
+    bool worthwhile = false, found;
+    double seconds, before = x->best.seconds;
+    if (spill(with, x->bounds, stage->plan.n_blocks, &d))
+        TRY(leaves_room(s, f, &d, &worthwhile));
+    if (!worthwhile)
+        return OK;
+    const bool is_long = (int64_t)stage->program->instrs.n >= LONG_PROGRAM;
+    const bool hurries = is_again || (isfinite(before) && is_long);
+    TRY(search_all(hurries ? &further : s, f, x->bounds, &d, &report, &found));
+    if (!found)
+        return OK;
+    TRY(alternative_now(s->w, s->limits, s->times, &seconds));
+    TRY(fastest_compare(&x->best, s->w, &d, &report, seconds));
+    if (x->best.seconds < before)
+        x->with = with;
+    return OK;
 }
 
 /* With as little on disk as it takes, or what seems faster of a little more. */
-static enum status try_spills(struct search *s, const struct forecast *f,
-                              const struct search_bounds *bounds,
-                              const struct decisions *configured, struct fastest *best)
+static enum status try_spills(struct spilling *x)
 {
     enum { N_FURTHER = 2 };
-    const int n_blocks = workload_stage(s->w, STAGE_TRAIN)->plan.n_blocks;
     int further = 0;
-    for (size_t i = 0; i < ARRAY_LEN(spills) && further <= N_FURTHER && !s->gave_up; i++) {
-        struct decisions d = *configured;
-        struct search_report report = {0};
-        bool worthwhile = false, found = false;
-        double seconds;
-        if (spill(&spills[i], bounds, n_blocks, &d))
-            TRY(leaves_room(s, f, &d, &worthwhile));
-        if (worthwhile)
-            TRY(search_spilled(s, f, bounds, best, &d, &report, &found));
-        if (found) {
-            TRY(alternative_now(s->w, s->limits, s->times, &seconds));
-            TRY(fastest_compare(best, s->w, &d, &report, seconds));
-        }
-        further += isfinite(best->seconds);
+    for (size_t i = 0; i < ARRAY_LEN(spills) && further <= N_FURTHER && !x->s->gave_up; i++) {
+        TRY(search_spilled(x, x->f, &spills[i], false));
+        further += isfinite(x->best.seconds);
+    }
+    return OK;
+}
+
+/* What is best has much to do with which tensors the host has room for: with a little less of it
+ * another choice is made, that may be better. */
+static enum status try_smaller_hosts(struct spilling *x)
+{
+    static const int parts[] = {32, 16};
+    for (size_t i = 0; i < ARRAY_LEN(parts) && x->with && !x->s->gave_up; i++) {
+        struct forecast smaller = *x->f;
+        int64_t *room = &smaller.budget.n_bytes[TIER_HOST];
+        if (*room == INT64_MAX)
+            return OK;
+        *room -= *room / parts[i];
+        TRY(search_spilled(x, &smaller, x->with, true));
     }
     return OK;
 }
@@ -125,15 +153,18 @@ enum status search_disk(struct search *s, const struct forecast *f,
                         struct search_report *report, bool *found)
 {
     const struct decisions configured = *d;
-    struct fastest best = {.seconds = HUGE_VAL};
+    struct spilling x = {
+        .s = s, .f = f, .bounds = bounds, .configured = &configured, .best.seconds = HUGE_VAL};
     bool hopeful;
     TRY(may_fit(s, bounds, d, &hopeful));
-    enum status status = hopeful ? try_spills(s, f, bounds, &configured, &best) : OK;
-    *found = status == OK && isfinite(best.seconds) && !s->gave_up;
+    enum status status = hopeful ? try_spills(&x) : OK;
+    if (status == OK)
+        status = try_smaller_hosts(&x);
+    *found = status == OK && isfinite(x.best.seconds) && !s->gave_up;
     if (!*found) {
-        fastest_release(&best);
+        fastest_release(&x.best);
         return status;
     }
-    fastest_take(&best, s->w, d, report);
+    fastest_take(&x.best, s->w, d, report);
     return OK;
 }
