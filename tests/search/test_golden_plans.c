@@ -161,6 +161,10 @@ static const struct plan_case disk[] = {
      COARSE DISK "bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=1 "
                  "max_grad_norm=0 device_memory=13.3GiB host_memory=24GiB",
      PLAN_TRAINING},
+    {"disk, four micro-batches and a host with gaps", "h200", QWEN,
+     FOUR COARSE DISK "bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=4 "
+                      "max_grad_norm=0 device_memory=9GiB host_memory=5GiB",
+     PLAN_TRAINING},
     {"disk, held and refused", "rtx3060",
      TIED COARSE DISK "model.n_layer=1 device_memory=500MiB max_grad_norm=0 "
                       "offload_optimizer=false offload_param=false "
