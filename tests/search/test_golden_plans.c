@@ -165,6 +165,10 @@ static const struct plan_case disk[] = {
      FOUR COARSE DISK "bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=4 "
                       "max_grad_norm=0 device_memory=9GiB host_memory=5GiB",
      PLAN_TRAINING},
+    {"disk, a host that is better a little smaller", "rtx3090",
+     UNTIED FOUR DISK "device_memory=1600MiB host_memory=3000MiB gradient_accumulation_steps=4 "
+                      "per_device_train_batch_size=4",
+     PLAN_TRAINING},
     {"disk, held and refused", "rtx3060",
      TIED COARSE DISK "model.n_layer=1 device_memory=500MiB max_grad_norm=0 "
                       "offload_optimizer=false offload_param=false "
