@@ -27,7 +27,7 @@ enum {
 /* What is found in the end is no faster than the first that fit by more than this part. */
 #define FURTHER 0.025
 /* Such a part of all programs shows that, of those that do not begin well. */
-#define PATIENCE 0.25
+#define PATIENCE 0.5
 
 static bool is_long(const struct search *s)
 {

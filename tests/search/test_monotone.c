@@ -12,7 +12,6 @@
 
 #include "support/golden.h"
 #include "support/planning.h"
-#include "train/session.h"
 
 /* Estimates go wrong by that much, and searches with them. */
 #define NOISE 0.01
@@ -82,44 +81,27 @@ static void nor_is_it_up_to_where_everything_fits(void **state)
 
 /* ---- networks of every kind, for a card ------------------------------------------------------ */
 
-/* Seconds of a step and bytes of the device, of a config with settings over it; budget NULL: all
- * the card has. */
-struct planned {
-    double seconds; /* HUGE_VAL: nothing fits */
-    int64_t needs, arena;
-};
-
-static struct planned plan_config(const char *file, const char *const settings[3],
-                                  const char *budget)
+/* budget NULL: all the card has. */
+static struct planned_step plan_config(const char *file, const char *const settings[3],
+                                       const char *budget)
 {
-    const char *overrides[] = {"num_threads=1", "host_memory=64GiB", settings[0],
-                               settings[1],     settings[2],         budget};
-    const size_t n = ARRAY_LEN(overrides) - (budget == NULL);
-    struct config *cfg;
-    struct session s;
-    expect_ok(config_load(&cfg, file, overrides, n));
-    expect_ok(config_resolve(cfg, 1));
-    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .gpu = "h200"}));
-    const struct forecast *f = &s.engine.forecast;
-    struct planned p = {f->fits ? f->step_s : HUGE_VAL, f->budget.needs[TIER_DEVICE],
-                        f->arena_bytes};
-    session_close(&s);
-    config_free(cfg);
-    return p;
+    const char *all[] = {"num_threads=1", "host_memory=64GiB", settings[0],
+                         settings[1],     settings[2],         budget};
+    return plan_for_card("h200", file, all, ARRAY_LEN(all) - (budget == NULL));
 }
 
 /* From a part of what it takes with all there is, up to that. */
 static void sweep_config(const char *file, const char *const settings[3])
 {
     enum { N = SNUG_ASAN ? 2 : 8, PARTS = 3 * N };
-    const struct planned all = plan_config(file, settings, NULL);
-    struct planned of_less = {.seconds = HUGE_VAL};
+    const struct planned_step all = plan_config(file, settings, NULL);
+    struct planned_step of_less = {.seconds = HUGE_VAL};
     assert_true(isfinite(all.seconds));
     for (int i = 0; i <= N; i++) {
         char budget[64];
         (void)snprintf(budget, sizeof(budget), "device_memory=%lld",
                        (long long)(all.needs - all.arena * (N - i) / PARTS));
-        struct planned p = i < N ? plan_config(file, settings, budget) : all;
+        struct planned_step p = i < N ? plan_config(file, settings, budget) : all;
         if (p.seconds > (1 + NOISE) * of_less.seconds)
             fail_msg("%s, %s: %.6f s, and %.6f s in less", file, budget, p.seconds,
                      of_less.seconds);

@@ -4,6 +4,7 @@
 
 #include "support/golden.h"
 #include "support/paper_device.h"
+#include "train/session.h"
 
 const char paper_llama[] =
     "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":1024,"
@@ -71,4 +72,20 @@ int64_t planned_least(struct workload *w)
     struct decisions d = configured;
     expect_ok(search_least(w, &limits, &free_choice, &d));
     return planned_needs(w);
+}
+
+struct planned_step plan_for_card(const char *gpu, const char *file, const char *const settings[],
+                                  size_t n_settings)
+{
+    struct config *cfg;
+    struct session s;
+    expect_ok(config_load(&cfg, file, settings, n_settings));
+    expect_ok(config_resolve(cfg, 1));
+    expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .gpu = gpu}));
+    const struct forecast *f = &s.engine.forecast;
+    struct planned_step p = {f->fits ? f->step_s : HUGE_VAL, f->budget.needs[TIER_DEVICE],
+                             f->arena_bytes};
+    session_close(&s);
+    config_free(cfg);
+    return p;
 }

@@ -34,6 +34,17 @@ double planned_within(struct workload *w, int64_t n_bytes, const struct search_b
 /* What search_least comes to. */
 int64_t planned_least(struct workload *w);
 
+/* ---- for a card ------------------------------------------------------------------------------ */
+
+struct planned_step {
+    double seconds;       /* HUGE_VAL: nothing fits */
+    int64_t needs, arena; /* bytes of the device */
+};
+
+/* A config with settings over it, as `snug plan --gpu` plans it. */
+struct planned_step plan_for_card(const char *gpu, const char *file, const char *const settings[],
+                                  size_t n_settings);
+
 #ifdef __cplusplus
 }
 #endif
