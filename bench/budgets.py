@@ -81,8 +81,8 @@ def planned(settings):
 
 
 def identity(run):
-    """Equal for equal programs."""
-    return json.dumps([run["decisions"], run["predicted"]["arena_bytes"], run["predicted"]["step_ms"]])
+    """Equal for equal programs, whatever may not be done in them."""
+    return tuple(run["predicted"][k] for k in ("arena_bytes", "host_bytes", "step_ms"))
 
 
 def lines_of(folder, kind):
@@ -102,7 +102,7 @@ def train(settings, steps):
     rate = predicted["tokens_per_s"]
     return {
         "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / step_ms), "predicted_tokens_per_s": round(rate),
-        "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
+        "predicted_step_ms": predicted["step_ms"], "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
         "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
         "losses": run["losses"], "program": identity(run), "plan_rank": run["plan_rank"], **({"trials": trials[-1]["tried"]} if trials else {}),
     }
@@ -110,9 +110,10 @@ def train(settings, steps):
 
 def choose(settings, o):
     """The plan of a case: its rank, and what the trials of it found. Steps for two turns of each plan, and as many again for
-    those that are close."""
+    those that are close. Rates are measured before: with others a rank is another plan's."""
     if o.trials < 2:
         return 1, {}
+    planned(settings)
     tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (4 * o.trials + 1))
     found = {"trials": tried["trials"]} if "trials" in tried else {}
     for t in found.get("trials", ()):
@@ -171,6 +172,10 @@ def run_case(name, settings, o):
     show(name, chosen)
     if "error" in chosen:
         return result
+    for t in trials.get("trials", ()):
+        if t["plan_rank"] == rank and abs(t["planned_ms"] / chosen["predicted_step_ms"] - 1) > 1e-6:
+            chosen["as_tried"] = False
+            print(f"{'':50} rates were measured again: the plan of rank {rank} is not the one that was tried", flush=True)
     for other, r in run_contenders(list(contenders(name, settings, rank, o)), chosen, o.steps):
         result[other] = r
         show(other, r, chosen)
