@@ -87,6 +87,41 @@ def out_of_core():
                       "|---|---|---|---|---|", *rows])
 
 
+def newest(pattern):
+    """What the newest of these results says; None: there is none."""
+    paths = sorted(glob.glob(f"bench/results/{pattern}"))
+    return json.load(open(paths[-1])) if paths else None
+
+
+def disk_row(r, title, budgets):
+    x = r["disk"]
+    return (f"| {title} | {budgets} | {x['device_gib']:.2f} GiB, {x['host_gib']:.1f} GiB, {x['disk_bytes'] / 2**30:.1f} GiB | "
+            f"**{x['tokens_per_s']:,} tok/s** | {x['of_what_the_rate_allows']:.2f} | {percent(x['predicted_device_gib'], x['device_gib'])}, "
+            f"{percent(x['tokens_per_s'], x['predicted_tokens_per_s'])} |")
+
+
+def groups_row(r, title, suffix):
+    grouped, alone = (r["cases"][name + suffix]["tokens_per_s"][-1] for name in ("groups", "none"))
+    return f"| {title} | **{grouped:,} tok/s** | {alone:,} tok/s | **{grouped / alone:.2f}x** |"
+
+
+def disk():
+    """Models that are larger than device and host together, and micro-batches that share what is fetched."""
+    small, large, groups = (newest(f"*-h200-{name}.json") for name in ("disk-qwen2.5-7b", "disk-qwen2.5-32b", "groups-qwen2.5-7b"))
+    if not (small and large and groups):
+        return ""
+    return "\n".join([
+        f"Device and host are full, the rest is on disk ({small['hardware']}, {small['date']}; numerics as above; beside what the rates that the disk kept "
+        "up during the run allow):", "",
+        "| case | budgets: device, host | taken: device, host, disk | speed | of the disk's rate | predicted memory, time |",
+        "|---|---|---|---|---|---|",
+        disk_row(small, "Qwen2.5-7B, 32k tokens a step, no clipping", "13.3 GiB, 24 GiB"),
+        disk_row(large, "Qwen2.5-32B, 32k tokens a step, exact clipping, two steps", "24 GiB, 110 GiB"), "",
+        f"Micro-batches of 4k tokens, 32k a step, that run block by block in groups (Qwen2.5-7B, 13.3 GiB and 48 GiB, {groups['date']}):", "",
+        "| case | in groups, as planned | one after the other | speed |", "|---|---|---|---|",
+        groups_row(groups, "no clipping", ""), groups_row(groups, "exact clipping", ", clipped to norm 1")])
+
+
 PEER_BUDGETS = {"0.5,0": "`activation_memory_budget` 0.5", "0.3,0": "`activation_memory_budget` 0.3", "1,1": "every block checkpointed"}
 
 
@@ -183,6 +218,7 @@ def fill(text, name, body):
 text = open("README.md").read()
 text = fill(text, "results", results())
 text = fill(text, "out-of-core", out_of_core())
+text = fill(text, "disk", disk())
 text = fill(text, "budgets", budgets())
 text = fill(text, "workloads", workloads())
 text = fill(text, "loss", loss())
