@@ -109,12 +109,12 @@ def train(settings, steps):
 
 
 def choose(settings, o):
-    """The plan of a case: its rank, and what the trials of it found. Steps for two turns of each plan, and as many again for
-    those that are close. Rates are measured before: with others a rank is another plan's."""
+    """The plan of a case: its rank, and what the trials of it found. Steps for two turns of each plan, and twice as many again
+    for those that are close. Rates are measured before: with others a rank is another plan's."""
     if o.trials < 2:
         return 1, {}
     planned(settings)
-    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (4 * o.trials + 1))
+    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (6 * o.trials + 1))
     found = {"trials": tried["trials"]} if "trials" in tried else {}
     for t in found.get("trials", ()):
         print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms in {t['turns']} turns, planned {t['planned_ms']:.2f}", flush=True)

@@ -166,12 +166,12 @@ def budgets():
 
 
 WORKLOADS = {
-    "per-frame-cnn-full": "per-frame CNN, full (B 20, T 5, 440 x 640, bf16 products)",
-    "per-frame-cnn-full-9gib": "the same in 9 GiB (PyTorch checkpointed)",
+    "per-frame-cnn-full": "per-frame CNN, full (B 20, T 5, 440 x 640, bf16 products), before norms were fused",
+    "per-frame-cnn-full-9gib": "the same in 9 GiB, with fused norms (PyTorch checkpointed)",
     "per-frame-cnn-small-4gib": "per-frame CNN, small (B 16), in 4 GiB",
     "three-branch-39gib": "three branches (B 2, 16 frames of 1280 x 720), in 39 GiB",
     "wide-autoencoder": "wide autoencoder, 8.5 B parameters (B 2, bf16, 8-bit states; PyTorch eager, bf16 states, no clipping)",
-    "wide-autoencoder-33gib": "the same in 33 GiB, exact clipping",
+    "wide-autoencoder-33gib": "the same in 33 GiB, exact clipping, with a faster update",
     "experts-small": "mixture of experts, 317 M parameters (B 12, T 256; PyTorch eager)",
     "experts-small-6gib": "the same in 6 GiB",
     "lora-8b-26gib": "LoRA r 16, Llama 8B shape, bf16, in 26 GiB",
