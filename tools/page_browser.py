@@ -165,7 +165,7 @@ def test_mouse(b, page):
     left, top, width, height = b.place(0)
     b.move(left + width / 2, top + height - 60)
     tip = b.tip()
-    bad += expect(all(x in tip for x in ("bytes)", "address", "alive", "why", "weights")), "a buffer: the tip says its name, bytes, address, life and why")
+    bad += expect(all(x in tip for x in ("class", ", device", "bytes)", "address", "alive", "why")), "a buffer: the tip says its name, class, bytes, address, life and why")
     name = tip.split("\n")[0]
     bad += expect(b.evaluate(f"JSON.parse(document.getElementById('plan').textContent).plan.names.includes({json.dumps(name)})"),
                   "its name is one of the plan's")
