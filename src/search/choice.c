@@ -26,7 +26,7 @@ static enum status describe(struct search *s, const struct trial *t, struct find
     memcpy(f->n_bytes, t->n_bytes, sizeof(f->n_bytes));
     enum status status = str_status(&text);
     str_release(&text);
-    return status == OK ? pool_status(&s->w->pool) : status;
+    return status == OK ? decisions_keep(&d, &s->w->pool, &f->decisions) : status;
 }
 
 enum status search_describe(struct search *s, struct search_report *out)

@@ -20,6 +20,7 @@ struct finding {
     double seconds;              /* of a step */
     int64_t n_bytes[TIER_COUNT]; /* of the arenas; of the device's no layout takes less */
     const char *text;            /* what it does, as decisions_add_text says it; the workload's */
+    struct decisions decisions;  /* as the search made them; the workload's, too */
 };
 
 enum { MAX_FINDINGS = 5 };

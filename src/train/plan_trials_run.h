@@ -1,7 +1,8 @@
 /* plan_trials_run.h: the trials of plan_trials.h in a session that runs.
  *
- * Between two steps. A plan that was not tried yet is searched for by its rank; of one that was,
- * the decisions are kept, so that the way back takes no search.
+ * Between two steps, and without a search: decisions of the plans that the first one found are
+ * kept, and then those of the plans that ran. What does not fit with its addresses is searched for
+ * by its rank.
  */
 #ifndef SNUG_TRAIN_PLAN_TRIALS_RUN_H
 #define SNUG_TRAIN_PLAN_TRIALS_RUN_H
@@ -18,7 +19,7 @@ struct trials_record {
     int64_t step; /* after which it came */
     int rank;     /* of the plan that runs now */
     bool changed;
-    bool was_planned;               /* it ran before: nothing was searched for */
+    bool was_planned;               /* nothing was searched for */
     bool is_settled;                /* and runs until the end */
     const struct plan_trial *tried; /* [n_tried] */
     int n_tried;
@@ -28,6 +29,8 @@ struct trials_record {
 
 struct plan_trials_run {
     struct plan_trials trials;
+    struct decisions listed[MAX_FINDINGS]; /* by rank, of those that were found */
+    int n_listed;
     struct decisions known[MAX_FINDINGS]; /* of those that were changed from */
     int n_known;
     struct pool pool; /* of these */
