@@ -20,7 +20,7 @@ enum {
     N_FINE = 24,               /* budgets from the least on, */
     FINE = 128,                /* each larger by such a part, */
     N_COARSE = 40,             /* and up to everything; */
-    EVERY = SNUG_ASAN ? 8 : 1, /* under sanitizers few of them: others go the same ways */
+    EVERY = SNUG_ASAN ? 12 : 1, /* under sanitizers few of them: others go the same ways */
 };
 
 static int64_t find_most(struct workload *w)
