@@ -17,9 +17,9 @@
 #define NOISE 0.01
 
 enum {
-    N_FINE = 24,               /* budgets from the least on, */
-    FINE = 128,                /* each larger by such a part, */
-    N_COARSE = 40,             /* and up to everything; */
+    N_FINE = 24,                /* budgets from the least on, */
+    FINE = 128,                 /* each larger by such a part, */
+    N_COARSE = 40,              /* and up to everything; */
     EVERY = SNUG_ASAN ? 12 : 1, /* under sanitizers few of them: others go the same ways */
 };
 
