@@ -237,7 +237,8 @@ static enum status take_decisions(struct engine *e, const struct decisions *know
 {
     TRY(decisions_keep(known, &e->work.pool, &e->settings.decisions));
     TRY(workload_decide(&e->work, &e->settings.decisions));
-    return workload_emit(&e->work);
+    TRY(forecast_place(&e->work, &e->settings.limits));
+    return workload_check(&e->work);
 }
 
 enum status engine_plan_beside(struct engine *e, const struct engine_request *r,

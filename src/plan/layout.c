@@ -17,7 +17,8 @@
 #include "plan/repair.h"
 
 enum {
-    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop */
+    NEAR_BITS = 11,          /* within 2^-11 of the lower bound (0.05 %) is near enough to stop, */
+    NOT_FAR_BITS = 6,        /* and within 2^-6 of it where that is what there is room for */
     WORK_PER_ITEM = 1000,    /* comparisons one repair may spend for each item */
     MAX_WORK = 60 * 1000000, /* and all together: a fraction of a second */
     LONG = 8192,             /* items: of more than that */
@@ -34,6 +35,7 @@ struct solver {
     struct layout_item *items; /* sizes aligned */
     size_t n;
     int64_t align;
+    int64_t enough;     /* 0: the bound is */
     int32_t *order;     /* placement order under trial */
     struct gaps *gaps;  /* of what is placed so far */
     int64_t *tried;     /* offsets from each order of the portfolio */
@@ -242,21 +244,35 @@ static enum status repair_from(struct solver *s, const int64_t *offsets, int64_t
     return OK;
 }
 
+/* What repair aims at. */
+static int64_t near_enough(const struct solver *s)
+{
+    const int64_t bound = s->result->lower_bound;
+    int64_t near = bound + (bound >> NEAR_BITS), not_far = bound + (bound >> NOT_FAR_BITS);
+    return MAX(near, MIN(s->enough, not_far)) / s->align * s->align;
+}
+
+/* What is no higher is left as it is. */
+static int64_t wanted(const struct solver *s)
+{
+    return s->enough > 0 ? near_enough(s) : s->result->lower_bound;
+}
+
 /* Programs whose fetches of many sizes overlap leave gaps everywhere: nothing to put right in a few
  * places, and of a long one nothing to be tried for nothing. */
 static bool is_beyond_repair(const struct solver *s)
 {
-    const struct layout_result *r = s->result;
     int64_t part = s->n > LONG ? HOPELESS_PART : HOPELESS_OF_MEDIUM;
-    return s->n > MEDIUM && r->height > r->lower_bound + r->lower_bound / part;
+    return s->n > MEDIUM && s->result->height > wanted(s) + s->result->lower_bound / part;
 }
 
 /* Which start can be repaired does not show in its height, so all get their turn: first to come
- * near the bound, then, where none can, half way to it. Once near it, one more try to meet it. */
+ * near enough, then, where none can, half way to that. Once there, one more try to meet the bound,
+ * unless it was enough. */
 static enum status improve(struct solver *s, struct start *starts, size_t n)
 {
     struct layout_result *r = s->result;
-    int64_t near = r->lower_bound + (r->lower_bound >> NEAR_BITS) / s->align * s->align;
+    const int64_t near = near_enough(s);
     int64_t capacity = near;
     qsort(starts, n, sizeof(*starts), by_height);
     for (int round = 0; round < 2 && r->height > capacity; round++) {
@@ -265,16 +281,20 @@ static enum status improve(struct solver *s, struct start *starts, size_t n)
         if (r->height > capacity)
             capacity += (r->height - capacity) / 2 / s->align * s->align;
     }
-    if (r->height <= near && s->work > 0)
+    if (r->height <= near && r->height > wanted(s) && s->work > 0)
         TRY(repair_from(s, s->best, r->lower_bound));
     return OK;
 }
 
-enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
+enum status layout_solve(struct layout_item *items, size_t n, int64_t align, int64_t enough,
                          struct layout_result *result)
 {
-    struct solver s = {
-        .n = n, .align = align, .work = MAX_WORK, .order_work = ORDER_WORK, .result = result};
+    struct solver s = {.n = n,
+                       .align = align,
+                       .enough = enough,
+                       .work = MAX_WORK,
+                       .order_work = ORDER_WORK,
+                       .result = result};
     struct start starts[N_METHODS];
     size_t n_starts = 0;
     enum status status;
@@ -294,7 +314,7 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
     }
     result->height = INT64_MAX;
     TRY_GOTO(try_orders(&s, starts, &n_starts), out);
-    if (result->height > result->lower_bound && !is_beyond_repair(&s))
+    if (result->height > wanted(&s) && !is_beyond_repair(&s))
         TRY_GOTO(improve(&s, starts, n_starts), out);
     for (size_t i = 0; i < n; i++)
         items[i].offset = s.best[i];

@@ -30,9 +30,10 @@ struct layout_result {
 };
 
 /* Greedy placement into the lowest gap over a portfolio of orders; where none meets the lower
- * bound, repair by ejection chains until one is within 0.05 % of it, in bounded work. Pure function
- * of its input: the same program gets the same addresses everywhere. */
-enum status layout_solve(struct layout_item *items, size_t n, int64_t align,
+ * bound, repair by ejection chains until one is within 0.05 % of it, in bounded work. Where there
+ * is a budget, `enough` bytes need no repair (0: there is none), if they are not far above the
+ * bound. Pure function of its input: the same program gets the same addresses everywhere. */
+enum status layout_solve(struct layout_item *items, size_t n, int64_t align, int64_t enough,
                          struct layout_result *result) MUST_CHECK;
 
 /* Bytes alive at the fullest instant; *peak_time (may be NULL) is the first such instant. */

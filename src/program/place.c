@@ -36,13 +36,16 @@ static enum status items_find(struct tier_items *x, const struct program *p, enu
     return OK;
 }
 
-static enum status place_tier(struct program *p, const struct storage *storage, enum tier tier)
+/* room: bytes of the tier that there are for it; 0: as few as it takes. */
+static enum status place_tier(struct program *p, const struct storage *storage, enum tier tier,
+                              int64_t room)
 {
+    const int64_t enough = MAX(room - storage->n_bytes[tier], (int64_t)0);
     struct tier_items x;
     enum status status;
     TRY(items_find(&x, p, tier));
     struct layout_result r;
-    TRY_GOTO(layout_solve(x.items, x.n, tier_align(tier), &r), out);
+    TRY_GOTO(layout_solve(x.items, x.n, tier_align(tier), enough, &r), out);
     for (size_t k = 0; k < x.n; k++)
         p->buffers.items[x.index[k]].offset = storage->n_bytes[tier] + x.items[k].offset;
     p->n_storage[tier] = storage->n_bytes[tier];
@@ -69,10 +72,11 @@ enum status program_bound(struct program *p, const struct storage *storage)
     return OK;
 }
 
-enum status program_place(struct program *p, const struct storage *storage)
+enum status program_place(struct program *p, const struct storage *storage,
+                          const int64_t room[TIER_COUNT])
 {
     for (int t = 0; t < TIER_COUNT; t++)
-        TRY(place_tier(p, storage, (enum tier)t));
+        TRY(place_tier(p, storage, (enum tier)t, room ? room[t] : 0));
     for (size_t i = 0; i < p->buffers.n; i++) {
         struct buffer *b = &p->buffers.items[i];
         if (b->storage >= 0)

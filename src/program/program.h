@@ -154,7 +154,10 @@ struct program {
 enum status program_emit(struct program **out, const char *name, const struct graph *g,
                          const struct plan *plan, const struct device *device,
                          struct storage *storage) MUST_CHECK;
-enum status program_place(struct program *p, const struct storage *storage) MUST_CHECK;
+/* room: bytes of each tier that there are for it, which it fills where that saves work; NULL: as
+ * few as it takes. */
+enum status program_place(struct program *p, const struct storage *storage,
+                          const int64_t room[TIER_COUNT]) MUST_CHECK;
 /* Sizes without addresses: no layout takes less, and most come within a thousandth of it. What a
  * search asks for before it has a program placed. */
 enum status program_bound(struct program *p, const struct storage *storage) MUST_CHECK;

@@ -20,6 +20,6 @@ enum status alternative_with(struct workload *w, const struct limits *limits,
     TRY(alternative_now(w, limits, times, seconds));
     if (*seconds >= worth)
         return OK;
-    TRY(workload_place(w));
+    TRY(forecast_place(w, limits));
     return alternative_now(w, limits, times, seconds);
 }

@@ -59,7 +59,7 @@ static enum status go_below(struct workload *w, const struct limits *limits,
     struct decisions below = *d;
     bool found = false;
     forecast_memory(&f, w, limits);
-    search_read_room(&f, room);
+    forecast_room(&f, room);
     room[TIER_DEVICE] = least;
     s.recorded_bytes = f.recorded_bytes;
     make_even(&even.rates);

@@ -32,6 +32,7 @@ struct chain {
     const int *n_each;                 /* options of each link */
     int64_t n_bytes;                   /* as many as will be asked about */
     int64_t slot_bytes;                /* what the table counts in */
+    int64_t *n_kept;                   /* [n_links][n_options] slots left behind */
     unsigned char *choices;            /* [n_links][n_slots]; CHAIN_NONE: nothing fits */
 };
 

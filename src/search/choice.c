@@ -76,7 +76,7 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
 {
     TRY(search_take(s, t, d));
     TRY(workload_decide(s->w, d));
-    TRY(workload_place(s->w));
+    TRY(forecast_place(s->w, s->limits));
     read_gaps(s, t, gaps);
     return OK;
 }

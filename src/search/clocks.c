@@ -18,10 +18,27 @@ static const double tail = 0.3;
 /* Of a phase's compute, what is done when its copies out begin. */
 static const double head = 0.5;
 
+/* All 0: there is no such link. */
+static struct pace pace_of(const struct device *d, enum tier from, enum tier to)
+{
+    const struct link_rate *r = &d->rates.links[from][to];
+    if (r->alone <= 0)
+        return (struct pace){0};
+    return (struct pace){.alone = 1 / r->alone,
+                         .against = r->both > 0 ? 1 / r->both - 1 / r->alone : 0,
+                         .copy = r->latency_s};
+}
+
 enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
                         const struct device *device)
 {
-    *c = (struct clocks){.survey = s, .options = options, .device = device};
+    *c = (struct clocks){.survey = s,
+                         .options = options,
+                         .device = device,
+                         .in = pace_of(device, TIER_HOST, TIER_DEVICE),
+                         .out = pace_of(device, TIER_DEVICE, TIER_HOST),
+                         .disk_in = pace_of(device, TIER_DISK, TIER_HOST),
+                         .disk_out = pace_of(device, TIER_HOST, TIER_DISK)};
     return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
 }
 
@@ -42,24 +59,19 @@ static void add_out(struct phase_work *w, int64_t n_bytes, int n_copies)
 }
 
 /* Seconds of n bytes one way while m go the other. */
-static double on_link(const struct link_rate *link, int64_t n, int64_t m)
+static double on_link(const struct pace *link, int64_t n, int64_t m)
 {
-    double alone = (double)n / link->alone;
-    if (link->both <= 0)
-        return alone;
-    return alone + (double)MIN(n, m) * (1.0 / link->both - 1.0 / link->alone);
+    return (double)n * link->alone + (double)MIN(n, m) * link->against;
 }
 
 /* Bytes to or from disk; where they go by way of the host, that link is much the faster one. */
 static void add_disk(const struct clocks *c, struct phase_work *w, int64_t n_in, int64_t n_out,
                      int n_copies)
 {
-    const struct device_rates *r = &c->device->rates;
-    const struct link_rate *in = &r->links[TIER_DISK][TIER_HOST],
-                           *out = &r->links[TIER_HOST][TIER_DISK];
+    const struct pace *in = &c->disk_in, *out = &c->disk_out;
     if (in->alone > 0 && out->alone > 0)
         w->disk_s += on_link(in, n_in, n_out) + on_link(out, n_out, n_in) +
-                     n_copies * MAX(in->latency_s, out->latency_s);
+                     n_copies * MAX(in->copy, out->copy);
 }
 
 static bool is_on_disk(const struct clocks *c, const struct outline *o, enum extent e, int place)
@@ -169,12 +181,11 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
                     double *begins)
 {
     const struct phase_work *w = &c->work[q];
-    const struct link_rate *link = &c->device->rates.links[TIER_HOST][TIER_DEVICE];
     if (w->n_in == 0)
         return 0;
     const int64_t tensor = MIN(w->largest_in, w->n_in), before = r->n_in;
-    double all = on_link(link, w->n_in, w->n_out) + link->latency_s * w->copies_in;
-    double one = (double)tensor / (double)w->n_in * all;
+    double all = on_link(&c->in, w->n_in, w->n_out) + c->in.copy * w->copies_in;
+    double of_all = 1 / (double)w->n_in, one = (double)tensor * of_all * all;
     double start = MAX(r->in, w->after >= 0 ? c->work[w->after].left : 0);
     r->n_in += w->n_in;
     if (tensor > o->ring_bytes) {
@@ -187,7 +198,7 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
     start = MAX(start, has_room);
     *begins = MAX(*begins, start + one);
     if (w->n_in > ring) {
-        double part = (double)ring / (double)w->n_in;
+        double part = (double)ring * of_all;
         r->in = MAX(start + part * all, *begins) + (1 - part) * all;
     } else {
         has_room = read_by(c, r, r->n_in - ring, q);
@@ -199,7 +210,6 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
 static void run_phase(const struct clocks *c, const struct outline *o, struct run *r, int q)
 {
     struct phase_work *w = &c->work[q];
-    const struct link_rate *link = &c->device->rates.links[TIER_DEVICE][TIER_HOST];
     w->begins = r->compute;
     r->disk += w->disk_s;
     if (o->ring_bytes == 0)
@@ -210,7 +220,7 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
     if (w->n_out > 0) {
         w->leaves = MAX(r->out, w->begins + head * w->seconds);
         r->out = w->left =
-            w->leaves + on_link(link, w->n_out, w->n_in) + link->latency_s * w->copies_out;
+            w->leaves + on_link(&c->out, w->n_out, w->n_in) + c->out.copy * w->copies_out;
         r->n_out += w->n_out;
         double has_room = gone_by(c, r, r->n_out - o->ring_bytes);
         w->ends = MAX(w->ends, has_room);
@@ -223,11 +233,8 @@ static void run_phase(const struct clocks *c, const struct outline *o, struct ru
 static double in_line(const struct clocks *c, const struct outline *o, int q)
 {
     const struct phase_work *w = &c->work[q];
-    const struct device_rates *rates = &c->device->rates;
-    const struct link_rate *in = &rates->links[TIER_HOST][TIER_DEVICE];
-    const struct link_rate *out = &rates->links[TIER_DEVICE][TIER_HOST];
-    double start = MAX(in->latency_s, rates->launch_s);
-    double seconds = w->seconds + on_link(in, w->n_in, 0) + on_link(out, w->n_out, 0) +
+    double start = MAX(c->in.copy, c->device->rates.launch_s);
+    double seconds = w->seconds + on_link(&c->in, w->n_in, 0) + on_link(&c->out, w->n_out, 0) +
                      start * (w->copies_in + w->copies_out);
     return o->ring_bytes == 0 ? seconds + w->disk_s : MAX(seconds, w->disk_s);
 }

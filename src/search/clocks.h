@@ -19,10 +19,18 @@ struct outline {
     const struct decisions *decisions; /* what of it is on disk */
 };
 
+/* Seconds on a link, ready to be multiplied: a division takes as long as a phase otherwise does. */
+struct pace {
+    double alone;   /* of a byte, */
+    double against; /* of a byte on top, while another goes the other way, */
+    double copy;    /* of a copy on top of its bytes */
+};
+
 struct clocks {
     const struct survey *survey;
     const struct options *options;
     const struct device *device;
+    struct pace in, out, disk_in, disk_out;
     struct phase_work *work; /* [n_phases] scratch, in the survey's pool */
 };
 

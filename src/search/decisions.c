@@ -100,6 +100,8 @@ static bool is_away(const struct decisions *d, const struct plan *p, int place, 
 enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
 {
     int64_t n = d->disk[e], p = place;
+    if (n == 0)
+        return TIER_HOST;
     if (n > n_blocks)
         return TIER_DISK;
     bool is_spread = place < n_blocks && (p + 1) * n / n_blocks > p * n / n_blocks;

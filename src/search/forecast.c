@@ -118,6 +118,26 @@ void forecast_memory(struct forecast *f, const struct workload *w, const struct 
     forecast_around(f, w, limits);
 }
 
+void forecast_room(const struct forecast *f, int64_t room[TIER_COUNT])
+{
+    const struct budget *b = &f->budget;
+    int64_t arenas[TIER_COUNT] = {f->arena_bytes, f->host_bytes, f->disk_bytes};
+    for (int t = 0; t < TIER_COUNT; t++) {
+        int64_t beside = MAX(b->needs[t] - arenas[t], (int64_t)0);
+        room[t] = b->n_bytes[t] == INT64_MAX ? INT64_MAX / 4 : b->n_bytes[t] - beside;
+    }
+}
+
+enum status forecast_place(struct workload *w, const struct limits *limits)
+{
+    struct forecast f = {0};
+    int64_t room[TIER_COUNT];
+    TRY(workload_bound(w));
+    forecast_memory(&f, w, limits);
+    forecast_room(&f, room);
+    return workload_place_within(w, room);
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static enum status stage_seconds(const struct workload *w, const struct stage *stage,

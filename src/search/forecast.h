@@ -41,6 +41,10 @@ struct forecast {
  * counts against a tier's budget (budget.needs) is its arena and what the process holds beside it;
  * on the CPU that is host memory, and device_memory bounds the arena alone. */
 void forecast_memory(struct forecast *f, const struct workload *w, const struct limits *limits);
+/* Programs as workload_place makes them, in arenas that may fill the limits. */
+enum status forecast_place(struct workload *w, const struct limits *limits) MUST_CHECK;
+/* What arenas may take: the budgets less what the process holds beside them. */
+void forecast_room(const struct forecast *f, int64_t room[TIER_COUNT]);
 /* Bytes of the device that recordings of the workload's programs take. */
 int64_t forecast_recordings(const struct workload *w);
 

@@ -95,7 +95,7 @@ static enum status take_known(struct grouping *g, double now)
         return OK;
     g->won = true;
     TRY(workload_decide(w, &g->d));
-    return workload_place(w);
+    return forecast_place(w, g->search->limits);
 }
 
 /* Not faster by so much that nothing without groups will be: the search for that goes on. */

@@ -27,7 +27,9 @@ enum {
 /* What is found in the end is no faster than the first that fit by more than this part. */
 #define FURTHER 0.025
 /* Such a part of all programs shows that, of those that do not begin well. */
-#define PATIENCE 0.5
+#define PATIENCE 0.25
+/* What is behind by no more is another way of running the step, that a clock may like better. */
+#define TIED 0.005
 
 static bool is_long(const struct search *s)
 {
@@ -49,11 +51,16 @@ static int64_t learned_extra(const struct search *s, int64_t ring_bytes, int64_t
 static bool is_hopeless(const struct search *s, double further)
 {
     const double left = 1 - (double)s->n_emitted / MAX(s->most_polished, 1);
-    if (s->is_patient && left > 1 - PATIENCE)
-        return false;
+    if (s->is_patient && (left > 1 - PATIENCE || s->most_polished == MAX_EMISSIONS))
+        return false; /* of short programs all are emitted in no time */
     if (s->is_patient)
-        further = FURTHER * MAX(left, 0);
+        further = MAX(FURTHER * left, TIED);
     return s->n_best > 0 && (1 - further) * s->best[0].seconds >= s->below;
+}
+
+bool search_goes_on(const struct search *s)
+{
+    return s->n_emitted < s->most_polished && !(s->is_patient && is_hopeless(s, FURTHER));
 }
 
 /* Emits the best of the ranking. */
@@ -181,9 +188,10 @@ static enum status foresee_gaps(struct search *s)
 /* Changes of the best, while there are emissions left and they help. */
 static enum status look_near(struct search *s)
 {
-    s->most_emitted += (s->most_polished - s->most_emitted) / 2;
     struct candidate known[N_UNLIKE];
-    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_emitted; n++) {
+    TRY(search_climb(s));
+    s->most_emitted += (s->most_polished - s->most_emitted) / 2;
+    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_emitted && search_goes_on(s); n++) {
         const struct trial *t = search_find_unlike(s, known, n);
         if (!t)
             break;
@@ -209,6 +217,7 @@ static enum status look_everywhere(struct search *s)
             return OK;
         TRY(look_near(s));
     }
+    s->gave_up = is_hopeless(s, FURTHER);
     return OK;
 }
 

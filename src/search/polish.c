@@ -61,7 +61,7 @@ static enum status polish_once(struct search *s, enum care care, struct trial *t
     *improved = false;
     enum status status = search_list_changes(s, t, care, &x);
     for (size_t i = 0; status == OK && i < x.list.n && !*improved; i++) {
-        if (s->n_emitted >= s->most_polished)
+        if (!search_goes_on(s))
             break;
         status = try_or_make_room(s, &x, x.list.items[i], t, improved);
     }
@@ -145,12 +145,12 @@ static enum status polish(struct search *s, const struct trial *from, enum care 
                           struct trial *t)
 {
     copy_trial(s, from, t);
-    for (bool improved = true; improved && s->n_emitted < s->most_polished;)
+    for (bool improved = true; improved && search_goes_on(s);)
         TRY(polish_once(s, care, t, &improved));
     return OK;
 }
 
-enum status search_polish(struct search *s)
+enum status search_climb(struct search *s)
 {
     struct candidate known[N_UNLIKE];
     struct trial t = {0};
@@ -165,7 +165,16 @@ enum status search_polish(struct search *s)
         from->is_climbed = true;
         TRY(try_climbed(s, from, &t));
     }
-    for (int n = 0; n < N_UNLIKE && s->n_emitted < s->most_polished; n++) {
+    return OK;
+}
+
+enum status search_polish(struct search *s)
+{
+    struct candidate known[N_UNLIKE];
+    struct trial t = {0};
+    TRY(search_climb(s));
+    TRY(search_make_trial(s, &t));
+    for (int n = 0; n < N_UNLIKE && search_goes_on(s); n++) {
         const struct trial *from = search_find_unlike(s, known, n);
         if (!from)
             break;

@@ -13,21 +13,23 @@ struct restriction {
     int room_part; /* the device is smaller by such a part; 0: it is not */
 };
 
-/* The first search has none. Those come first that are faster most often: the others are then given
- * up the sooner. */
+/* The first search has none. Those come first that find the most in the least time: the others are
+ * then given up the sooner, or not begun. */
 static const struct restriction restrictions[] = {
     {.room_part = 0},
+    {.without = {[EXTENT_MOVED] = true, [EXTENT_WEIGHTS] = true}},
+    {.without = {[EXTENT_MOVED] = true}},
+    {.without = {[EXTENT_WEIGHTS] = true}, .room_part = 32},
+    {.without = {[EXTENT_WEIGHTS] = true}},
     {.room_part = 32},
     {.room_part = 16},
-    {.without = {[EXTENT_WEIGHTS] = true}},
-    {.without = {[EXTENT_WEIGHTS] = true}, .room_part = 32},
-    {.without = {[EXTENT_MOVED] = true}},
-    {.without = {[EXTENT_MOVED] = true, [EXTENT_WEIGHTS] = true}},
 };
 
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
-    MOST_ALIKE = 2, /* plans of one search, where others have some */
+    MOST_ALIKE = 2,          /* plans of one search, where others have some */
+    MOST_WORK = 2200 * 1000, /* instructions emitted in all, after which no more is begun, */
+    SHORT_PROGRAM = 4000,    /* unless they are of programs that take no time */
 };
 
 /* A plan by its place among those of a search. */
@@ -42,7 +44,10 @@ struct restarts {
     const struct search_bounds *bounds;
     const struct decisions *configured;
     struct search_report reports[N_SEARCHES]; /* without findings: it was given up */
+    double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
     struct search_report merged;
+    int64_t n_instrs;                     /* that these have emitted */
+    bool is_short;                        /* the program that was found first */
     struct place_in places[MAX_FINDINGS]; /* of the merged */
 };
 
@@ -58,17 +63,16 @@ static bool restricts(const struct restarts *x, const struct restriction *r)
     return does;
 }
 
-/* The plan of that rank, where it is below so many seconds; a search that stays behind is over
- * soon. */
-static enum status search_within(struct restarts *x, struct place_in at, double below,
-                                 struct decisions *d, bool *found)
+/* The plan of that rank; a search that stays behind is over soon. */
+static enum status search_within(struct restarts *x, struct place_in at, struct decisions *d,
+                                 bool *found)
 {
     const struct restriction *r = &restrictions[at.search];
     struct space spaces[2] = {0};
     struct search within = {.w = x->s->w, /* groups have had their say */
                             .limits = x->s->limits,
                             .times = x->s->times,
-                            .below = below,
+                            .below = x->below[at.search],
                             .is_patient = true,
                             .spaces = spaces};
     struct search_bounds fewer = *x->bounds;
@@ -83,6 +87,7 @@ static enum status search_within(struct restarts *x, struct place_in at, double 
     enum status status = search_all(&within, &smaller, &fewer, d, &x->reports[at.search], found);
     if (!*found)
         x->reports[at.search].n_findings = 0;
+    x->n_instrs += within.n_instrs;
     for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
         space_release(&spaces[i]);
     return status;
@@ -149,9 +154,10 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         struct decisions d;
         bool found;
         double before = best->seconds;
-        if (!restricts(x, &restrictions[i]))
+        if (!restricts(x, &restrictions[i]) || (x->n_instrs >= MOST_WORK && !x->is_short))
             continue;
-        TRY(search_within(x, (struct place_in){i, 1}, MIN(x->s->below, before), &d, &found));
+        x->below[i] = MIN(x->s->below, before);
+        TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
         if (found)
             TRY(fastest_compare(best, x->s->w, &d, &x->reports[i],
                                 x->reports[i].findings[0].seconds));
@@ -170,7 +176,7 @@ static enum status take_ranked(struct restarts *x, struct fastest *best, int at,
     struct place_in want = x->places[rank - 1];
     bool is_at_hand = want.search == at && want.rank == x->reports[at].chosen + 1, found = false;
     if (!is_at_hand)
-        TRY(search_within(x, want, HUGE_VAL, d, &found));
+        TRY(search_within(x, want, d, &found));
     if (found) {
         at = want.search;
         merge(x);
@@ -187,11 +193,18 @@ enum status search_deeper(struct search *s, const struct forecast *f,
                           const struct search_bounds *bounds, const struct decisions *configured,
                           struct decisions *d, struct search_report *report)
 {
-    struct restarts x = {
-        .s = s, .f = f, .bounds = bounds, .configured = configured, .reports = {*report}};
+    const size_t n_instrs = workload_stage(s->w, STAGE_TRAIN)->program->instrs.n;
+    struct restarts x = {.s = s,
+                         .f = f,
+                         .bounds = bounds,
+                         .configured = configured,
+                         .reports = {*report},
+                         .below = {HUGE_VAL},
+                         .n_instrs = s->n_instrs,
+                         .is_short = n_instrs < SHORT_PROGRAM};
     struct fastest best = {.seconds = HUGE_VAL};
     int at = 0;
-    if (s->gave_up || (int64_t)workload_stage(s->w, STAGE_TRAIN)->program->instrs.n >= LONG_PROGRAM)
+    if (s->gave_up || n_instrs >= LONG_PROGRAM)
         return OK;
     TRY(fastest_compare(&best, s->w, d, report, report->findings[0].seconds));
     enum status status = run_all(&x, &best, &at);

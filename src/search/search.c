@@ -6,16 +6,6 @@
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT])
-{
-    const struct budget *b = &f->budget;
-    int64_t arenas[TIER_COUNT] = {f->arena_bytes, f->host_bytes, f->disk_bytes};
-    for (int t = 0; t < TIER_COUNT; t++) {
-        int64_t beside = MAX(b->needs[t] - arenas[t], (int64_t)0);
-        room[t] = b->n_bytes[t] == INT64_MAX ? INT64_MAX / 4 : b->n_bytes[t] - beside;
-    }
-}
-
 /* Searches that differ in what is on disk share a space. */
 static struct space *shared_space(const struct search *s, const struct decisions *base)
 {
@@ -87,7 +77,7 @@ enum status search_all(struct search *s, const struct forecast *f,
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     const struct decisions configured = *d;
     int64_t room[TIER_COUNT];
-    search_read_room(f, room);
+    forecast_room(f, room);
     s->recorded_bytes = f->recorded_bytes;
     *found = false;
     if (!stage)
@@ -105,7 +95,8 @@ enum status search_all(struct search *s, const struct forecast *f,
                              .is_patient = s->is_patient,
                              .groups = s->groups,
                              .spaces = s->spaces,
-                             .recorded_bytes = s->recorded_bytes};
+                             .recorded_bytes = s->recorded_bytes,
+                             .n_instrs = s->n_instrs};
         TRY(search_with(s, &base, bounds, room, d, report, found));
     }
     return OK;

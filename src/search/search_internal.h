@@ -119,6 +119,7 @@ struct search {
     int n_best;
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
+    int64_t n_instrs;                /* that were emitted, by all rounds */
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
     int64_t recorded_bytes; /* of the device, by the programs that the room was found with */
     struct tried tried[MAX_TRIED];
@@ -156,9 +157,6 @@ void fastest_take(struct fastest *best, struct workload *w, struct decisions *d,
                   struct search_report *report);
 void fastest_release(struct fastest *best);
 
-/* What the arenas may take: the budgets less what the process holds beside them. */
-void search_read_room(const struct forecast *f, int64_t room[TIER_COUNT]);
-
 /* Fills in s->top. extra: bytes that saved sets may take beyond what there seems to be. */
 enum status search_rank(struct search *s, int64_t extra) MUST_CHECK;
 
@@ -185,6 +183,10 @@ enum status search_step(struct search *s, struct candidate *at, double *seconds_
                         bool *improved) MUST_CHECK;
 /* The fastest trial that is unlike all of these; NULL: there is none. */
 struct trial *search_find_unlike(struct search *s, const struct candidate *known, int n);
+/* Trials that the clocks like best near the best, and near others that are unlike it. */
+enum status search_climb(struct search *s) MUST_CHECK;
+/* May more be emitted, and is that worth while? */
+bool search_goes_on(const struct search *s);
 /* Changes places of the best, and of others that are unlike it, until nothing makes them faster. */
 enum status search_polish(struct search *s) MUST_CHECK;
 /* Changes of a trial, those that the clocks like best first. */

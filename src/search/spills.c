@@ -47,7 +47,7 @@ static enum status leaves_room(struct search *s, const struct forecast *f,
 {
     struct decisions away = *d;
     int64_t room[TIER_COUNT];
-    search_read_room(f, room);
+    forecast_room(f, room);
     for (int e = 0; e < EXTENT_COUNT; e++) {
         if (d->disk[e] > 0)
             away.n[e] = EXTENT_WHOLE;

@@ -143,6 +143,7 @@ static enum status emit(struct search *s, const struct candidate *c, struct trie
     struct trial t = {.c = *c};
     TRY(workload_bound(s->w));
     s->n_emitted++;
+    s->n_instrs += (int64_t)s->space.stage->program->instrs.n;
     out->slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
     out->host_bytes = s->w->n_bytes[TIER_HOST];
     if (!fits(s))

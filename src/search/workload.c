@@ -243,13 +243,18 @@ enum status workload_bound(struct workload *w)
     return OK;
 }
 
+enum status workload_place_within(struct workload *w, const int64_t room[TIER_COUNT])
+{
+    for (int i = 0; i < w->n_stages; i++)
+        TRY(program_place(w->stages[i].program, &w->storage, room));
+    measure_arenas(w);
+    return OK;
+}
+
 enum status workload_place(struct workload *w)
 {
     TRY(emit_programs(w));
-    for (int i = 0; i < w->n_stages; i++)
-        TRY(program_place(w->stages[i].program, &w->storage));
-    measure_arenas(w);
-    return OK;
+    return workload_place_within(w, NULL);
 }
 
 enum status workload_check(const struct workload *w)

@@ -84,6 +84,8 @@ enum status workload_decide(struct workload *w, const struct decisions *d) MUST_
 enum status workload_place(struct workload *w) MUST_CHECK;
 /* The same without addresses: sizes that no layout gets below, for a search to go by. */
 enum status workload_bound(struct workload *w) MUST_CHECK;
+/* Addresses for the programs of workload_bound; room: bytes that arenas may take. */
+enum status workload_place_within(struct workload *w, const int64_t room[TIER_COUNT]) MUST_CHECK;
 /* Proves the placed programs: those that a search has chosen, as it takes longer than to place. */
 enum status workload_check(const struct workload *w) MUST_CHECK;
 /* Placed and checked. */

@@ -42,7 +42,7 @@ static const struct world *open_world(void)
     BUG_ON(plan_init(&plan, w.graph, 1) != OK);
     plan_set_home(&plan, w.graph, ROLE_PARAMETER, TIER_HOST);
     BUG_ON(program_emit(&w.emitted, "step", w.graph, &plan, &w.device, &w.storage) != OK);
-    BUG_ON(program_place(w.emitted, &w.storage) != OK);
+    BUG_ON(program_place(w.emitted, &w.storage, NULL) != OK);
     BUG_ON(program_check(w.emitted, &w.storage) != OK);
     plan_release(&plan);
     return &w;

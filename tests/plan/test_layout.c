@@ -69,9 +69,9 @@ static void random_instances_never_overlap(void **state)
         struct layout_result r, s;
         random_items(&rng, items, n, 60, 5000);
         memcpy(again, items, sizeof(items));
-        expect_ok(layout_solve(items, n, align, &r));
+        expect_ok(layout_solve(items, n, align, 0, &r));
         expect_valid(items, n, align, &r);
-        expect_ok(layout_solve(again, n, align, &s));
+        expect_ok(layout_solve(again, n, align, 0, &s));
         assert_memory_equal(items, again, n * sizeof(*items));
         assert_int_equal(r.height, s.height);
         if (r.lower_bound > 0)
@@ -139,7 +139,7 @@ static void small_instances_are_near_the_best_there_is(void **state)
         random_items(&rng, items, N, 5, 8);
         for (size_t i = 0; i < N; i++)
             items[i].n_bytes++;
-        expect_ok(layout_solve(items, N, 1, &r));
+        expect_ok(layout_solve(items, N, 1, 0, &r));
         expect_valid(items, N, 1, &r);
         struct brute b = {.items = items, .n = N, .best = r.height + 1};
         search(&b, 0);
@@ -156,16 +156,16 @@ static void odd_instances_are_solved(void **state)
 {
     (void)state;
     struct layout_result r;
-    expect_ok(layout_solve(NULL, 0, 256, &r));
+    expect_ok(layout_solve(NULL, 0, 256, 0, &r));
     assert_int_equal(r.height, 0);
     struct layout_item nothing[] = {{.n_bytes = 0, .first = 0, .last = 9},
                                     {.n_bytes = 0, .first = 0, .last = 9}};
-    expect_ok(layout_solve(nothing, 2, 256, &r));
+    expect_ok(layout_solve(nothing, 2, 256, 0, &r));
     assert_int_equal(r.height, 0);
     struct layout_item huge[] = {{.n_bytes = (int64_t)1 << 45, .first = 0, .last = 1},
                                  {.n_bytes = 1, .first = 1, .last = 2},
                                  {.n_bytes = (int64_t)1 << 45, .first = 2, .last = 2}};
-    expect_ok(layout_solve(huge, 3, 256, &r));
+    expect_ok(layout_solve(huge, 3, 256, 0, &r));
     expect_valid(huge, 3, 256, &r);
     assert_int_equal(r.height, ((int64_t)1 << 45) + 256);
 }

@@ -70,7 +70,7 @@ static void open(struct fixture *f, void *libraries)
     expect_ok(plan_init(&f->plan, f->g, 1));
     storage_init(&f->storage);
     expect_ok(program_emit(&f->program, "exp", f->g, &f->plan, &f->device, &f->storage));
-    expect_ok(program_place(f->program, &f->storage));
+    expect_ok(program_place(f->program, &f->storage, NULL));
 }
 
 static void release(struct fixture *f)

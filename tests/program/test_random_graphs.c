@@ -183,7 +183,7 @@ static int64_t execute(const struct random_graph *r, const struct plan *plan, st
     struct storage storage;
     storage_init(&storage);
     expect_ok(program_emit(&p, "random", r->g, plan, &device, &storage));
-    expect_ok(program_place(p, &storage));
+    expect_ok(program_place(p, &storage, NULL));
     expect_ok(program_check(p, &storage));
     expect_disjoint(p);
 
@@ -231,7 +231,7 @@ static void check_apart(const struct random_graph *r, const struct plan *plan, s
     apart.ops = &ops;
     storage_init(&storage);
     expect_ok(program_emit(&p, "apart", r->g, plan, &apart, &storage));
-    expect_ok(program_place(p, &storage));
+    expect_ok(program_place(p, &storage, NULL));
     expect_ok(program_check(p, &storage));
     for (size_t i = 0; i < p->buffers.n; i++)
         tally->n_halfway +=

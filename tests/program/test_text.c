@@ -144,7 +144,7 @@ static void running_out_of_memory_is_an_error(void **state)
         enum status emitted =
             program_emit(&p, "t", t.stage->graph, &t.stage->plan, &t.device, &storage);
         if (emitted == OK)
-            emitted = program_place(p, &storage);
+            emitted = program_place(p, &storage, NULL);
         if (emitted == OK)
             emitted = program_check(p, &storage);
         mem_fail_after(0, 0);

@@ -26,8 +26,12 @@ static void plan_ranked(struct workload *w, int64_t n_bytes, int rank, struct de
     assert_true(seconds == out->findings[out->chosen].seconds);
 }
 
+/* Plans of one search are told apart by more. */
+#define SAME 0.002
+
 /* Each rank of a budget; are there some that move activations, and others that do not? What does
- * not fit with addresses is found only when it is asked for: the next one is there then. */
+ * not fit with addresses is found only when it is asked for: the next one is there then, which may
+ * be as fast as one of another search. */
 static bool expect_ranks(struct workload *w, int64_t n_bytes)
 {
     struct search_report listed, found;
@@ -40,7 +44,8 @@ static bool expect_ranks(struct workload *w, int64_t n_bytes)
         plan_ranked(w, n_bytes, i + 1, &d, &found);
         if (found.chosen < i)
             continue; /* there are fewer than were listed */
-        assert_int_equal(found.chosen, i);
+        assert_true(found.chosen == i ||
+                    found.findings[found.chosen].seconds < (1 + SAME) * listed.findings[i].seconds);
         assert_true(found.findings[0].seconds == listed.findings[0].seconds);
         n_moving += d.n[EXTENT_MOVED] > 0;
         n_plans++;

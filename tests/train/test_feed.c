@@ -39,7 +39,7 @@ static void fixture_open(struct fixture *f)
     expect_ok(plan_init(&f->plan, f->graph, 1));
     storage_init(&f->storage);
     expect_ok(program_emit(&f->program, "sum", f->graph, &f->plan, &f->device, &f->storage));
-    expect_ok(program_place(f->program, &f->storage));
+    expect_ok(program_place(f->program, &f->storage, NULL));
     expect_ok(executor_new(&f->executor, &f->device, f->program->n_bytes));
     expect_ok(executor_load(f->executor, f->program, &f->storage, &f->handle));
 }
