@@ -81,6 +81,36 @@ static void random_instances_never_overlap(void **state)
     assert_true(worst < 0.10);
 }
 
+/* What a budget has room for is left unrepaired, but not far above the bound; and where there is
+ * less room than without a budget was needed, repair finds it no less often. */
+static void what_is_enough_is_not_repaired(void **state)
+{
+    (void)state;
+    enum { N = 250, N_CASES = 100 };
+    struct layout_item items[N], again[N];
+    int n_saved = 0, n_within = 0, n_far = 0;
+    for (uint64_t seed = 1; seed <= N_CASES; seed++) {
+        struct rng rng = {.key = seed, .stream = 3};
+        struct layout_result low, r;
+        random_items(&rng, items, N, 60, 5000);
+        memcpy(again, items, sizeof(items));
+        expect_ok(layout_solve(items, N, 8, 0, &low));
+        int64_t room = low.lower_bound + low.lower_bound / 100;
+        expect_ok(layout_solve(again, N, 8, room, &r));
+        expect_valid(again, N, 8, &r);
+        n_saved += r.n_tries < low.n_tries;
+        n_within += (r.height <= room) - (low.height <= room);
+        memcpy(again, items, sizeof(items));
+        expect_ok(layout_solve(again, N, 8, 10 * low.lower_bound, &r));
+        expect_valid(again, N, 8, &r);
+        n_far += r.height > MAX(low.height, low.lower_bound + low.lower_bound / 64);
+    }
+    print_message("%d instances: repaired less in %d, further from the bound in %d\n", N_CASES,
+                  n_saved, n_far);
+    assert_true(n_saved > N_CASES / 2);
+    assert_true(n_within >= 0 && n_far < N_CASES / 5);
+}
+
 /* The least height of all placements: items are tried at 0 and on top of every other, in every
  * order (some order places an optimal layout bottom-up that way). */
 struct brute {
@@ -335,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lowest_gap_is_found),
         cmocka_unit_test(random_instances_never_overlap),
+        cmocka_unit_test(what_is_enough_is_not_repaired),
         cmocka_unit_test(small_instances_are_near_the_best_there_is),
         cmocka_unit_test(odd_instances_are_solved),
         cmocka_unit_test(repair_brings_a_stack_below_the_capacity),
