@@ -27,9 +27,10 @@ static const struct restriction restrictions[] = {
 
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
-    MOST_ALIKE = 2,          /* plans of one search, where others have some */
-    MOST_WORK = 2200 * 1000, /* instructions emitted in all, after which no more is begun, */
-    SHORT_PROGRAM = 4000,    /* unless they are of programs that take no time */
+    MOST_ALIKE = 2,                /* plans of one search, where others have some */
+    MOST_WORK = 1400 * 1000,       /* instructions emitted in all, after which no more is begun; */
+    SHORT_PROGRAM = 4000,          /* of programs with no more than this, */
+    MOST_SHORT_WORK = 2200 * 1000, /* which have less to be ranked, so many */
 };
 
 /* A plan by its place among those of a search. */
@@ -47,7 +48,7 @@ struct restarts {
     double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
     struct search_report merged;
     int64_t n_instrs;                     /* that these have emitted */
-    bool is_short;                        /* the program that was found first */
+    int64_t most_work;                    /* what these may come to, for another to begin */
     struct place_in places[MAX_FINDINGS]; /* of the merged */
 };
 
@@ -154,7 +155,7 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         struct decisions d;
         bool found;
         double before = best->seconds;
-        if (!restricts(x, &restrictions[i]) || (x->n_instrs >= MOST_WORK && !x->is_short))
+        if (!restricts(x, &restrictions[i]) || x->n_instrs >= x->most_work)
             continue;
         x->below[i] = MIN(x->s->below, before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
@@ -201,7 +202,7 @@ enum status search_deeper(struct search *s, const struct forecast *f,
                          .reports = {*report},
                          .below = {HUGE_VAL},
                          .n_instrs = s->n_instrs,
-                         .is_short = n_instrs < SHORT_PROGRAM};
+                         .most_work = n_instrs < SHORT_PROGRAM ? MOST_SHORT_WORK : MOST_WORK};
     struct fastest best = {.seconds = HUGE_VAL};
     int at = 0;
     if (s->gave_up || n_instrs >= LONG_PROGRAM)
