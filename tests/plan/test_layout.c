@@ -98,16 +98,16 @@ static void what_is_enough_is_not_repaired(void **state)
         int64_t room = low.lower_bound + low.lower_bound / 100;
         expect_ok(layout_solve(again, N, 8, room, &r));
         expect_valid(again, N, 8, &r);
-        n_saved += r.n_tries < low.n_tries;
+        n_saved += low.n_tries - r.n_tries;
         n_within += (r.height <= room) - (low.height <= room);
         memcpy(again, items, sizeof(items));
         expect_ok(layout_solve(again, N, 8, 10 * low.lower_bound, &r));
         expect_valid(again, N, 8, &r);
         n_far += r.height > MAX(low.height, low.lower_bound + low.lower_bound / 64);
     }
-    print_message("%d instances: repaired less in %d, further from the bound in %d\n", N_CASES,
+    print_message("%d instances: %d repairs fewer, further from the bound in %d\n", N_CASES,
                   n_saved, n_far);
-    assert_true(n_saved > N_CASES / 2);
+    assert_true(2 * n_saved > 9 * N_CASES); /* fewer: what was enough is repaired once more */
     assert_true(n_within >= 0 && n_far < N_CASES / 5);
 }
 
