@@ -38,7 +38,8 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
                          .in = pace_of(device, TIER_HOST, TIER_DEVICE),
                          .out = pace_of(device, TIER_DEVICE, TIER_HOST),
                          .disk_in = pace_of(device, TIER_DISK, TIER_HOST),
-                         .disk_out = pace_of(device, TIER_HOST, TIER_DISK)};
+                         .disk_out = pace_of(device, TIER_HOST, TIER_DISK),
+                         .held = 1 - 1.0 / MAX(s->group, 1)};
     return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
 }
 
@@ -147,8 +148,8 @@ struct run {
     struct mark gone;    /* what has to be gone for compute to go on */
 };
 
-/* When compute comes to the reader of so many of the bytes that are fetched: those of a phase are
- * read all through it. q: the phase that is next. */
+/* When compute comes to the last reader of so many of the bytes that are fetched: those of a phase
+ * are read all through it, by each micro-batch of a group. q: the phase that is next. */
 static double read_by(const struct clocks *c, struct run *r, int64_t n_bytes, int q)
 {
     struct mark *m = &r->read;
@@ -159,7 +160,8 @@ static double read_by(const struct clocks *c, struct run *r, int64_t n_bytes, in
     if (m->phase == q)
         return r->compute;
     const struct phase_work *w = &c->work[m->phase];
-    return w->begins + (w->ends - w->begins) * (double)(n_bytes - m->before) / (double)w->n_in;
+    double part = (double)(n_bytes - m->before) / (double)w->n_in;
+    return w->begins + (w->ends - w->begins) * (c->held + (1 - c->held) * part);
 }
 
 /* When so many of the bytes that leave are gone. */
@@ -199,7 +201,7 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
     *begins = MAX(*begins, start + one);
     if (w->n_in > ring) {
         double part = (double)ring * of_all;
-        r->in = MAX(start + part * all, *begins) + (1 - part) * all;
+        r->in = MAX(start + part * all, *begins + c->held * w->seconds) + (1 - part) * all;
     } else {
         has_room = read_by(c, r, r->n_in - ring, q);
         r->in = MAX(start + all, has_room + one);

@@ -31,6 +31,7 @@ struct clocks {
     const struct options *options;
     const struct device *device;
     struct pace in, out, disk_in, disk_out;
+    double held; /* the part of a phase after which the last micro-batch of a group begins */
     struct phase_work *work; /* [n_phases] scratch, in the survey's pool */
 };
 

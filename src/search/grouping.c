@@ -2,8 +2,11 @@
 
 #include <math.h>
 
-/* A step has to be shorter by this part: planning takes longer, and more of memory is in use. */
+/* A step has to be shorter by this part for groups to be looked for: planning takes longer. */
 #define WORTH 0.03
+/* Those that are found win by this part: they take more memory, and launches that a prediction is
+ * less sure of. */
+#define AHEAD 0.005
 /* When it is shorter by this part, the link is hardly what it waits for: smaller groups, which take
  * less memory, are not looked at. */
 #define ENOUGH 0.25
@@ -18,14 +21,16 @@ enum {
     N_TRIES = 2, /* sizes */
 };
 
-/* Weights and sums of gradients cross the link for every micro-batch; the rest once in a step, or
- * with each anyway. Where copies are part of the line, as on a CPU, they are worth a search only
- * from disk. */
+/* Weights and sums of gradients cross the link for every micro-batch. States cross it once, but all
+ * beside the last micro-batch, where updates are; a group has the work of several to hide them
+ * behind. Where copies are part of the line, as on a CPU, they are worth a search only from disk,
+ * and those that are made once are not. */
 static bool may_pay(const struct workload *w, const struct decisions *d)
 {
     bool beside = w->device->ops->queue != NULL;
     return (d->n[EXTENT_WEIGHTS] > 0 && (beside || d->disk[EXTENT_WEIGHTS] > 0)) ||
-           (d->n[EXTENT_GRADIENTS] > 0 && (beside || d->disk[EXTENT_GRADIENTS] > 0));
+           (d->n[EXTENT_GRADIENTS] > 0 && (beside || d->disk[EXTENT_GRADIENTS] > 0)) ||
+           (d->n[EXTENT_STATES] > 0 && beside);
 }
 
 /* Seconds of a step with the programs as they are; infinite where they do not fit. */
@@ -87,12 +92,14 @@ static enum status try_sizes(struct grouping *g, struct grouped *best)
     return OK;
 }
 
-/* The fastest groups of before, against what is found without them in the end. */
-static enum status take_known(struct grouping *g, double now)
+double grouping_bar(const struct grouping *g)
+{
+    return g->seconds > 0 ? g->seconds / (1 - AHEAD) : HUGE_VAL;
+}
+
+enum status grouping_take(struct grouping *g)
 {
     struct workload *w = g->search->w;
-    if (g->seconds == 0 || g->seconds >= (1 - WORTH) * now)
-        return OK;
     g->won = true;
     TRY(workload_decide(w, &g->d));
     return forecast_place(w, g->search->limits);
@@ -115,8 +122,8 @@ enum status grouping_try(struct grouping *g, const struct decisions *d, bool is_
     if (!s || s->n_micro < 2 || x->bounds->fixed_group || !may_pay(x->w, d))
         return OK;
     TRY(time_step(x, &now));
-    if (is_last)
-        TRY(take_known(g, now));
+    if (is_last && now > grouping_bar(g))
+        TRY(grouping_take(g));
     TRY(forecast_idle(x->w, x->times, &idle));
     if (g->won || idle < WORTH * now || now <= (1 + AGAIN) * g->against)
         return OK; /* fewer copies would be no faster, or are known not to be */

@@ -41,6 +41,12 @@ struct grouping {
  * theirs. What has lost is not tried again, but against what is slower. */
 enum status grouping_try(struct grouping *g, const struct decisions *d, bool is_last) MUST_CHECK;
 
+/* Seconds that micro-batches one at a time may take: what takes longer has lost against the fastest
+ * groups so far. */
+double grouping_bar(const struct grouping *g);
+/* These win: the workload has theirs, with addresses. */
+enum status grouping_take(struct grouping *g) MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

@@ -233,12 +233,15 @@ static enum status try_groups(struct search *s)
     TRY(workload_bound(s->w));
     TRY(grouping_try(s->groups, &d, false));
     s->gave_up |= s->groups->won;
+    s->below = MIN(s->below, grouping_bar(s->groups));
+    s->is_patient |= s->below < HUGE_VAL;
     return OK;
 }
 
 static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s, s->space.n_instrs); /* of a program that keeps everything, */
+    s->is_patient |= s->below < HUGE_VAL && s->most_polished == MAX_EMISSIONS;
     TRY(look_first(s));
     allow_emissions(s, (int64_t)s->space.stage->program->instrs.n); /* and one with its copies */
     s->gave_up = is_hopeless(s, FURTHER);

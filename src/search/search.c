@@ -312,7 +312,9 @@ static enum status plan_with_groups(struct workload *w, const struct limits *lim
     struct grouping groups = {.search = &x, .configured = &configured};
     bool found; /* or what takes the least, for whoever says so */
     TRY(plan_against(&x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
-    if (!groups.won)
+    if (!groups.won && !found && groups.seconds > 0)
+        TRY(grouping_take(&groups)); /* without them it was given up */
+    else if (!groups.won)
         TRY(grouping_try(&groups, d, true));
     if (!groups.won)
         return OK;

@@ -510,7 +510,7 @@ enum status survey_init(struct survey *s, struct workload *w, const struct kerne
     enum status status;
     TRY_GOTO(workload_decide(w, &kept), out);
     s->graph = x.g = stage->graph;
-    x.group = stage->group;
+    s->group = x.group = stage->group;
     x.in_one = stage->group > 1 && stage->group == stage->n_micro;
     TRY_GOTO(workload_bound(w), out);
     TRY_GOTO(plan_init(&configured, stage->graph, stage->n_micro), out);

@@ -64,6 +64,7 @@ struct touch {
 struct survey {
     struct pool pool;
     const struct graph *graph;
+    int group; /* micro-batches that run together */
     struct place_facts *places;
     int n_places;
     int *order; /* places as the forward pass comes to them */

@@ -96,20 +96,32 @@ void search_take_room(struct search *s, const struct gaps *less)
 
 /* ---- emission -------------------------------------------------------------------------------- */
 
-bool search_is_new(struct search *s, const struct candidate *c)
+static uint64_t hash_choice(const struct search *s, const struct candidate *c)
 {
     const struct space *x = &s->space;
     size_t n = (size_t)x->survey.n_places;
-    uint64_t choice = hash_bytes(x->option, n * sizeof(*x->option)) * 31 +
-                      hash_bytes(x->away, n * sizeof(*x->away)) * 17 + (uint64_t)c->ring_bytes;
+    return hash_bytes(x->option, n * sizeof(*x->option)) * 31 +
+           hash_bytes(x->away, n * sizeof(*x->away)) * 17 + (uint64_t)c->ring_bytes;
+}
+
+static const struct tried *find_choice(const struct search *s, const struct candidate *c)
+{
+    const uint64_t choice = hash_choice(s, c);
     for (int i = 0; i < s->n_tried; i++) {
         if (s->tried[i].choice == choice)
-            return false;
+            return &s->tried[i];
     }
-    if (s->n_tried == MAX_TRIED)
+    return NULL;
+}
+
+bool search_is_new(struct search *s, const struct candidate *c)
+{
+    if (find_choice(s, c) || s->n_tried == MAX_TRIED)
         return false;
-    s->tried[s->n_tried++] = (struct tried){
-        .choice = choice, .seconds = HUGE_VAL, .ring_bytes = c->ring_bytes, .extra = c->extra};
+    s->tried[s->n_tried++] = (struct tried){.choice = hash_choice(s, c),
+                                            .seconds = HUGE_VAL,
+                                            .ring_bytes = c->ring_bytes,
+                                            .extra = c->extra};
     return true;
 }
 
@@ -192,6 +204,21 @@ static void correct(struct candidate *c, int64_t slack, int64_t before, bool was
         c->extra += slack;
 }
 
+/* By how much what is at hand, which is not new, was over; 0: it was not, or is not known. */
+static int64_t known_lack(const struct search *s, const struct candidate *c)
+{
+    const struct tried *t = find_choice(s, c);
+    return t ? MIN(t->slack, (int64_t)0) : 0;
+}
+
+/* Saved sets have nothing left to give for what was over: the ring may. */
+static bool expand_with_less(struct search *s, struct candidate *c, int64_t slack)
+{
+    c->extra -= slack;
+    c->ring_bytes = MAX(c->ring_bytes + slack, (int64_t)0);
+    return slack < 0 && space_expand(&s->space, c);
+}
+
 enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds)
 {
     int64_t room = s->space.room[TIER_DEVICE], slack = 0, margin = room / 512;
@@ -199,19 +226,25 @@ enum status search_try_candidate(struct search *s, struct candidate *c, double *
     *seconds = HUGE_VAL;
     for (int i = 0; i < N_CORRECTIONS && s->n_emitted < s->most_emitted; i++) {
         int64_t before = slack, ring_bytes = c->ring_bytes;
-        if (!space_expand(&s->space, c))
+        const bool is_last = !space_expand(&s->space, c);
+        if (is_last && (was_ring || !expand_with_less(s, c, slack)))
             return OK;
         if (search_is_new(s, c)) {
             TRY(search_try(s, c, seconds, &slack));
             correct(c, slack, before, was_ring);
             was_ring = c->ring_bytes != ring_bytes;
+        } else if (i == 0) { /* tried for what it teaches, which it now does */
+            slack = known_lack(s, c);
+            if (slack == 0)
+                return OK;
+            correct(c, slack, before, was_ring);
         } else if (slack >= 0) {
             return OK;
         } else { /* the next smaller choice is further away than what was over */
             c->extra -= margin;
             margin *= 2;
         }
-        if (slack >= 0 && slack < room / 128)
+        if ((slack >= 0 && slack < room / 128) || is_last)
             return OK;
     }
     return OK;

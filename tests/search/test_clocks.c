@@ -149,6 +149,22 @@ static void a_ring_lets_go_of_what_is_read_while_it_is_read(void **state)
     expect_seconds(&s, true, 3.5);
 }
 
+static void a_group_lets_go_when_its_last_micro_batch_has_read(void **state)
+{
+    struct step s;
+    (void)state;
+    step_init(&s);
+    s.section_times[0] = 1;
+    s.survey.group = 4;
+    s.ring_bytes = 105;
+    touch(&s, 100, 10, 0);
+    touch(&s, 100, 10, 0)->phase = 2; /* from 1.775, of phase 1's last quarter; there at 2.775 */
+    expect_seconds(&s, true, 3.075);
+    s.touches[1].n_in = 0;
+    s.ring_bytes = 55; /* half of phase 1's are there at 1, the others after 1.75: at 2.25 */
+    expect_seconds(&s, true, 3.55);
+}
+
 static void both_ways_at_once_take_longer(void **state)
 {
     struct step s;
@@ -227,6 +243,7 @@ int main(void)
         cmocka_unit_test(fetches_hide_behind_what_runs_before),
         cmocka_unit_test(what_the_ring_has_no_room_for_waits),
         cmocka_unit_test(a_ring_lets_go_of_what_is_read_while_it_is_read),
+        cmocka_unit_test(a_group_lets_go_when_its_last_micro_batch_has_read),
         cmocka_unit_test(both_ways_at_once_take_longer),
         cmocka_unit_test(what_is_away_in_no_place_costs_nothing),
         cmocka_unit_test(moved_values_come_back_when_they_have_gone),

@@ -36,6 +36,7 @@ static int close_device(void **state)
 
 struct outcome {
     int group;
+    bool states_alone; /* are away, neither weights nor sums of gradients */
     double seconds;
     int64_t n_bytes;
 };
@@ -75,15 +76,15 @@ static struct outcome plan(int64_t n_bytes, bool fixed, int group)
     expect_ok(program_check(t.stage->program, &t.engine.work.storage));
     x.group = t.stage->group;
     x.n_bytes = t.engine.work.n_bytes[TIER_DEVICE];
+    x.states_alone =
+        d.n[EXTENT_STATES] > 0 && d.n[EXTENT_WEIGHTS] == 0 && d.n[EXTENT_GRADIENTS] == 0;
     assert_int_equal(x.group, MAX(d.group, 1));
     training_release(&t);
     return x;
 }
 
-static void groups_are_chosen_where_weights_are_away(void **state)
+static struct outcome expect_groups(int64_t little)
 {
-    (void)state;
-    const int64_t little = (int64_t)1 << 30;
     struct outcome one = plan(little, true, 1), chosen = plan(little, false, 1);
     print_message("one at a time: %.1f ms; in groups of %d: %.1f ms\n", 1e3 * one.seconds,
                   chosen.group, 1e3 * chosen.seconds);
@@ -91,6 +92,20 @@ static void groups_are_chosen_where_weights_are_away(void **state)
     assert_true(chosen.group > 1);
     assert_true(chosen.seconds < 0.97 * one.seconds);
     assert_true(chosen.n_bytes <= little);
+    return one;
+}
+
+static void groups_are_chosen_where_weights_are_away(void **state)
+{
+    (void)state;
+    assert_false(expect_groups((int64_t)1 << 30).states_alone);
+}
+
+/* Updates wait for states beside the last micro-batch alone, and in a group beside all of them. */
+static void groups_are_chosen_where_states_are_away(void **state)
+{
+    (void)state;
+    assert_true(expect_groups((int64_t)3 << 30).states_alone);
 }
 
 static void what_fits_runs_one_at_a_time(void **state)
@@ -175,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_chosen_where_weights_are_away),
+        cmocka_unit_test(groups_are_chosen_where_states_are_away),
         cmocka_unit_test(what_fits_runs_one_at_a_time),
         cmocka_unit_test(groups_that_are_clearly_faster_win_at_once),
         cmocka_unit_test(others_wait_for_what_is_found_without_them),
