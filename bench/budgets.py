@@ -9,8 +9,8 @@ are run. The first steps of a run are slow, then it slows down as the device get
 the second half counts. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
 took as its budget. With --trials the chosen plan is the one that a run with plan_trials: N settles on, else the best by
-prediction. With --ranks the N best plans of each case by prediction are run as well; with --rungs what people set by
-hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
+prediction. With --ranks the N best plans of each case by prediction are run as well: with --trials by turns in one process,
+in a second run with plan_trials that chooses nothing, else each in a process of its own; with --rungs what people set by hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
 same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
 by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
 One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
@@ -89,6 +89,23 @@ def lines_of(folder, kind):
     return [line for line in map(json.loads, open(os.path.join(folder, "metrics.jsonl"))) if line["kind"] == kind]
 
 
+def turns_of(folder):
+    """Of a run with trials: milliseconds of each turn of each plan, by rank. A turn is the median of six steps; three before
+    it do not count where the plan has changed, and a dozen more where the run begins."""
+    turns, rank, steps, warm = {}, 1, [], 15
+    for line in map(json.loads, open(os.path.join(folder, "metrics.jsonl"))):
+        if line["kind"] == "step":
+            steps.append(line["step_ms"])
+        if line["kind"] != "trials":
+            continue
+        timed = steps[warm:]
+        turns.setdefault(rank, []).extend(statistics.median(timed[i:i + 6]) for i in range(0, len(timed) - 5, 6))
+        rank, steps, warm = line["plan_rank"], [], 3
+        if line["settled"]:
+            break
+    return turns
+
+
 def train(settings, steps):
     """What a run said of itself, or why there was none. What counts is the second half of its steps."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +114,7 @@ def train(settings, steps):
             return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
         step_ms = statistics.median(line["step_ms"] for line in lines_of(folder, "step")[steps // 2:])
         trials = lines_of(folder, "trials")
+        turns = turns_of(folder) if trials else {}
     run = json.loads(done.stdout)
     predicted, measured = run["predicted"], run["measured"]
     rate = predicted["tokens_per_s"]
@@ -104,26 +122,49 @@ def train(settings, steps):
         "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / step_ms), "predicted_tokens_per_s": round(rate),
         "predicted_step_ms": predicted["step_ms"], "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
         "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
-        "losses": run["losses"], "program": identity(run), "plan_rank": run["plan_rank"], **({"trials": trials[-1]["tried"]} if trials else {}),
+        "losses": run["losses"], "program": identity(run), "plan_rank": run["plan_rank"],
+        **({"trials": trials[-1]["tried"], "turns": turns} if trials else {}),
     }
 
 
+def run_trials(settings, n):
+    """Steps for two turns of each plan, and twice as many again for those that are close."""
+    return train(f"{settings} plan_trials={n}", 12 + 9 * (6 * n + 1))
+
+
 def choose(settings, o):
-    """The plan of a case: its rank, and what the trials of it found. Steps for two turns of each plan, and twice as many again
-    for those that are close. Rates are measured before: with others a rank is another plan's."""
+    """The plan of a case: its rank, and what the trials of it found. Rates are measured before: with others a rank is
+    another plan's."""
     if o.trials < 2:
         return 1, {}
     planned(settings)
-    tried = train(f"{settings} plan_trials={o.trials}", 12 + 9 * (6 * o.trials + 1))
+    tried = run_trials(settings, o.trials)
     found = {"trials": tried["trials"]} if "trials" in tried else {}
     for t in found.get("trials", ()):
         print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms in {t['turns']} turns, planned {t['planned_ms']:.2f}", flush=True)
     return tried.get("plan_rank", 1), found
 
 
+def by_turns(name, settings, rank, o):
+    """The best plans against the chosen one, by turns in one process: the turns that both have had."""
+    run = run_trials(settings, o.trials)
+    if "error" in run:
+        yield f"{name}, plans by turns", run
+        return
+    planned_ms = {t["plan_rank"]: t["planned_ms"] for t in run["trials"]}
+    tokens = run["predicted_tokens_per_s"] * run["predicted_step_ms"]
+    for other in sorted(set(run["turns"]) - {rank}):
+        n = min(len(run["turns"][k]) for k in (rank, other))
+        mine, theirs = (statistics.mean(run["turns"][k][:n]) for k in (rank, other))
+        yield f"{name}, plan {other}", {"settings": f"{settings} plan_rank={other}", "plan_rank": other, "predicted_step_ms": planned_ms[other],
+                                        "tokens_per_s": round(tokens / theirs), "predicted_tokens_per_s": round(tokens / planned_ms[other]),
+                                        "turns": run["turns"][other][:n], "chosen_turns": run["turns"][rank][:n],
+                                        "chosen_planned_ms": planned_ms[rank], "chosen_is_faster_by": theirs / mine - 1}
+
+
 def contenders(name, settings, chosen, o):
     """Other plans of a case: name and settings."""
-    for rank in range(1, o.ranks + 1):
+    for rank in range(1, o.ranks + 1) if o.trials < 2 else ():
         if rank != chosen:
             yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
     for rung in RUNGS if o.rungs else ():
@@ -152,7 +193,7 @@ def run_contenders(others, chosen, steps):
 
 def again(chosen, others, rounds, steps):
     """Those that come close, by turns with the chosen plan; what counts is the median."""
-    ran = [r for r in others if "tokens_per_s" in r]
+    ran = [r for r in others if "tokens_per_s" in r and "turns" not in r]
     for r in (chosen, *ran):
         r["runs"] = [r["tokens_per_s"]]
     for _ in range(rounds - 1):
@@ -176,6 +217,9 @@ def run_case(name, settings, o):
         if t["plan_rank"] == rank and abs(t["planned_ms"] / chosen["predicted_step_ms"] - 1) > 1e-6:
             chosen["as_tried"] = False
             print(f"{'':50} rates were measured again: the plan of rank {rank} is not the one that was tried", flush=True)
+    for other, r in by_turns(name, settings, rank, o) if o.trials > 1 and o.ranks > 0 else ():
+        result[other] = r
+        show(other, r, chosen)
     for other, r in run_contenders(list(contenders(name, settings, rank, o)), chosen, o.steps):
         result[other] = r
         show(other, r, chosen)
@@ -194,6 +238,9 @@ def show(name, r, chosen=None):
     if "tokens_per_s" not in r:
         words = "does not fit" if not r.get("fits", True) else f"predicted {r['predicted_tokens_per_s']:,} tok/s: not run"
         print(f"{name:50} {words}" + (f", as {r['same_as']}" if "same_as" in r else ""), flush=True)
+        return
+    if "turns" in r and chosen:
+        print(f"{name:50} {r['tokens_per_s']:>9,} tok/s by turns in one process  chosen {1 + r['chosen_is_faster_by']:.4f}x of {len(r['turns'])} turns each", flush=True)
         return
     time_off, memory_off = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
     ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""
