@@ -107,8 +107,8 @@ def groups_row(r, title, suffix):
 
 def disk():
     """Models that are larger than device and host together, and micro-batches that share what is fetched."""
-    small, large, groups = (newest(f"*-h200-{name}.json") for name in ("disk-qwen2.5-7b", "disk-qwen2.5-32b", "groups-qwen2.5-7b"))
-    if not (small and large and groups):
+    small, large, groups, states = (newest(f"*-h200-{name}.json") for name in ("disk-qwen2.5-7b", "disk-qwen2.5-32b", "groups-qwen2.5-7b", "groups-states-qwen2.5-7b"))
+    if not (small and large and groups and states):
         return ""
     return "\n".join([
         f"Device and host are full, the rest is on disk ({small['hardware']}, {small['date']}; numerics as above; beside what the rates that the disk kept "
@@ -117,9 +117,11 @@ def disk():
         "|---|---|---|---|---|---|",
         disk_row(small, "Qwen2.5-7B, 32k tokens a step, no clipping", "13.3 GiB, 24 GiB"),
         disk_row(large, "Qwen2.5-32B, 32k tokens a step, exact clipping, two steps", "24 GiB, 110 GiB"), "",
-        f"Micro-batches of 4k tokens, 32k a step, that run block by block in groups (Qwen2.5-7B, 13.3 GiB and 48 GiB, {groups['date']}):", "",
+        f"Micro-batches of 4k tokens that run block by block in groups (Qwen2.5-7B, {groups['date']}):", "",
         "| case | in groups, as planned | one after the other | speed |", "|---|---|---|---|",
-        groups_row(groups, "no clipping", ""), groups_row(groups, "exact clipping", ", clipped to norm 1")])
+        groups_row(groups, "8-bit states, 32k tokens a step in 13.3 GiB and 48 GiB, no clipping", ""),
+        groups_row(groups, "the same, exact clipping", ", clipped to norm 1"),
+        groups_row(states, "f32 states, 16k tokens a step in 40 GiB and 100 GiB, no clipping", "")])
 
 
 PEER_BUDGETS = {"0.5,0": "`activation_memory_budget` 0.5", "0.3,0": "`activation_memory_budget` 0.3", "1,1": "every block checkpointed"}
@@ -146,7 +148,7 @@ def against_rungs(r):
     if not ratios:
         return []
     spread = max(max(y["runs"]) / min(y["runs"]) - 1 for y in (*r["cases"].values(), *r["rungs"].values()) if "runs" in y)
-    return [f"Against the best of twelve ways to set recomputation and offloading by hand the chosen plans run at {min(ratios):.2f} to {max(ratios):.2f}x; "
+    return [f"Against the best of twelve ways to set recomputation and offloading by hand the chosen plans run at {min(ratios):.3f} to {max(ratios):.3f}x; "
             f"runs of one and the same program differ by {spread:.1%} at most.", ""]
 
 

@@ -97,8 +97,18 @@ static void allow_emissions(struct search *s, int64_t n)
     s->most_emitted = s->most_polished / 2;
 }
 
+/* Fewer, where those so far were longer than it seemed. */
+static void allow_no_more(struct search *s)
+{
+    const int most = s->most_polished;
+    if (s->n_emitted > 0)
+        allow_emissions(s, (s->n_instrs - s->n_before) / s->n_emitted);
+    s->most_polished = MIN(s->most_polished, most);
+}
+
 static void begin_trials(struct search *s)
 {
+    s->n_before = s->n_instrs;
     s->n_best = s->n_emitted = s->n_tried = 0;
 }
 
@@ -210,11 +220,13 @@ static enum status look_everywhere(struct search *s)
     const int64_t room = s->space.room[TIER_DEVICE];
     const int64_t extras[] = {s->best[0].c.extra + s->best[0].slack, 0, -room / 16, room / 8};
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_emitted < s->most_polished; i++) {
+        allow_no_more(s);
         s->most_emitted = s->n_emitted + (s->most_polished - s->n_emitted) / 2;
         TRY(look_around(s, extras[i], N_TOP));
         s->gave_up = is_hopeless(s, FURTHER);
         if (s->gave_up)
             return OK;
+        allow_no_more(s);
         TRY(look_near(s));
     }
     s->gave_up = is_hopeless(s, FURTHER);

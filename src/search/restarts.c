@@ -27,10 +27,8 @@ static const struct restriction restrictions[] = {
 
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
-    MOST_ALIKE = 2,                /* plans of one search, where others have some */
-    MOST_WORK = 1400 * 1000,       /* instructions emitted in all, after which no more is begun; */
-    SHORT_PROGRAM = 4000,          /* of programs with no more than this, */
-    MOST_SHORT_WORK = 2200 * 1000, /* which have less to be ranked, so many */
+    MOST_ALIKE = 2,          /* plans of one search, where others have some */
+    MOST_WORK = 6000 * 1000, /* in all, after which no more is begun */
 };
 
 /* A plan by its place among those of a search. */
@@ -47,10 +45,26 @@ struct restarts {
     struct search_report reports[N_SEARCHES]; /* without findings: it was given up */
     double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
     struct search_report merged;
-    int64_t n_instrs;                     /* that these have emitted */
-    int64_t most_work;                    /* what these may come to, for another to begin */
+    int64_t work;                         /* of them */
+    bool is_long;                         /* the program that was found first */
     struct place_in places[MAX_FINDINGS]; /* of the merged */
 };
+
+/* What a search took, in instructions emitted: an estimate takes about as long as one for each
+ * place. */
+static int64_t work_of(const struct search *s)
+{
+    const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
+    return s->n_instrs + (int64_t)s->n_ranked * (stage->plan.n_blocks + 2);
+}
+
+/* Long programs of several micro-batches are searched for again in groups, which takes the time
+ * that there is. */
+static bool has_time(const struct restarts *x)
+{
+    const struct stage *stage = workload_stage(x->s->w, STAGE_TRAIN);
+    return x->work < MOST_WORK && (stage->n_micro == 1 || !x->is_long);
+}
 
 /* ---- one of them ----------------------------------------------------------------------------- */
 
@@ -88,7 +102,7 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
     enum status status = search_all(&within, &smaller, &fewer, d, &x->reports[at.search], found);
     if (!*found)
         x->reports[at.search].n_findings = 0;
-    x->n_instrs += within.n_instrs;
+    x->work += work_of(&within);
     for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
         space_release(&spaces[i]);
     return status;
@@ -155,7 +169,7 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         struct decisions d;
         bool found;
         double before = best->seconds;
-        if (!restricts(x, &restrictions[i]) || x->n_instrs >= x->most_work)
+        if (!restricts(x, &restrictions[i]) || !has_time(x))
             continue;
         x->below[i] = MIN(x->s->below, before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
@@ -194,18 +208,18 @@ enum status search_deeper(struct search *s, const struct forecast *f,
                           const struct search_bounds *bounds, const struct decisions *configured,
                           struct decisions *d, struct search_report *report)
 {
-    const size_t n_instrs = workload_stage(s->w, STAGE_TRAIN)->program->instrs.n;
+    const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     struct restarts x = {.s = s,
                          .f = f,
                          .bounds = bounds,
                          .configured = configured,
                          .reports = {*report},
                          .below = {HUGE_VAL},
-                         .n_instrs = s->n_instrs,
-                         .most_work = n_instrs < SHORT_PROGRAM ? MOST_SHORT_WORK : MOST_WORK};
+                         .work = work_of(s),
+                         .is_long = stage->program->instrs.n >= LONG_PROGRAM};
     struct fastest best = {.seconds = HUGE_VAL};
     int at = 0;
-    if (s->gave_up || n_instrs >= LONG_PROGRAM)
+    if (s->gave_up)
         return OK;
     TRY(fastest_compare(&best, s->w, d, report, report->findings[0].seconds));
     enum status status = run_all(&x, &best, &at);

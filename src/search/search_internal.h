@@ -119,7 +119,8 @@ struct search {
     int n_best;
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
-    int64_t n_instrs;                /* that were emitted, by all rounds */
+    int64_t n_instrs;                /* that were emitted, by all rounds, */
+    int64_t n_before;                /* and before this one */
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */
     int64_t recorded_bytes; /* of the device, by the programs that the room was found with */
     struct tried tried[MAX_TRIED];

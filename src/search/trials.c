@@ -75,6 +75,7 @@ void search_take_room(struct search *s, const struct gaps *less)
     for (int t = 0; t < TIER_COUNT; t++)
         room[t] -= less->n_bytes[t];
     s->n_emitted = 0;
+    s->n_before = s->n_instrs;
     for (int i = 0; i < s->n_best; i++) {
         struct trial t = s->best[i];
         t.slack -= n_bytes;
