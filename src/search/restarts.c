@@ -29,6 +29,7 @@ enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
     MOST_ALIKE = 2,          /* plans of one search, where others have some */
     MOST_WORK = 6000 * 1000, /* in all, after which no more is begun */
+    SHORT_PROGRAM = 5500,    /* instructions */
 };
 
 /* A plan by its place among those of a search. */
@@ -46,7 +47,7 @@ struct restarts {
     double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
     struct search_report merged;
     int64_t work;                         /* of them */
-    bool is_long;                         /* the program that was found first */
+    int64_t most_work;                    /* what that may come to, for another to begin */
     struct place_in places[MAX_FINDINGS]; /* of the merged */
 };
 
@@ -58,12 +59,14 @@ static int64_t work_of(const struct search *s)
     return s->n_instrs + (int64_t)s->n_ranked * (stage->plan.n_blocks + 2);
 }
 
-/* Long programs of several micro-batches are searched for again in groups, which takes the time
- * that there is. */
-static bool has_time(const struct restarts *x)
+/* Several micro-batches are searched for in groups too, which of programs that are not short takes
+ * half of the time that there is, and of long ones all of it. */
+static int64_t most_work(const struct stage *s)
 {
-    const struct stage *stage = workload_stage(x->s->w, STAGE_TRAIN);
-    return x->work < MOST_WORK && (stage->n_micro == 1 || !x->is_long);
+    const size_t n_instrs = s->program->instrs.n;
+    if (s->n_micro == 1 || n_instrs < SHORT_PROGRAM)
+        return MOST_WORK;
+    return n_instrs < LONG_PROGRAM ? MOST_WORK / 2 : 0;
 }
 
 /* ---- one of them ----------------------------------------------------------------------------- */
@@ -169,7 +172,7 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         struct decisions d;
         bool found;
         double before = best->seconds;
-        if (!restricts(x, &restrictions[i]) || !has_time(x))
+        if (!restricts(x, &restrictions[i]) || x->work >= x->most_work)
             continue;
         x->below[i] = MIN(x->s->below, before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
@@ -216,7 +219,7 @@ enum status search_deeper(struct search *s, const struct forecast *f,
                          .reports = {*report},
                          .below = {HUGE_VAL},
                          .work = work_of(s),
-                         .is_long = stage->program->instrs.n >= LONG_PROGRAM};
+                         .most_work = most_work(stage)};
     struct fastest best = {.seconds = HUGE_VAL};
     int at = 0;
     if (s->gave_up)
