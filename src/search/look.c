@@ -253,7 +253,7 @@ static enum status try_groups(struct search *s)
 static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s, s->space.n_instrs); /* of a program that keeps everything, */
-    s->is_patient |= s->below < HUGE_VAL && s->most_polished == MAX_EMISSIONS;
+    s->is_patient |= s->below < HUGE_VAL && s->most_polished == MAX_EMISSIONS; /* all are cheap */
     TRY(look_first(s));
     allow_emissions(s, (int64_t)s->space.stage->program->instrs.n); /* and one with its copies */
     s->gave_up = is_hopeless(s, FURTHER);
