@@ -10,7 +10,8 @@ the second half counts. With --peer (a PyTorch program
 like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
 took as its budget. With --trials the chosen plan is the one that a run with plan_trials: N settles on, else the best by
 prediction. With --ranks the N best plans of each case by prediction are run as well: with --trials by turns in one process,
-in a second run with plan_trials that chooses nothing, else each in a process of its own; with --rungs what people set by hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
+in a second run with plan_trials that chooses nothing, else each in a process of its own; with --rungs what people set by
+hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
 same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
 by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
 One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
@@ -147,9 +148,9 @@ def choose(settings, o):
 
 def by_turns(name, settings, rank, o):
     """The best plans against the chosen one, by turns in one process: the turns that both have had."""
-    run = run_trials(settings, o.trials)
-    if "error" in run:
-        yield f"{name}, plans by turns", run
+    run = run_trials(settings, max(o.trials, o.ranks))
+    if rank not in run.get("turns", {}):
+        yield f"{name}, plans by turns", {"error": run.get("error", f"plan {rank} had no turn")}
         return
     planned_ms = {t["plan_rank"]: t["planned_ms"] for t in run["trials"]}
     tokens = run["predicted_tokens_per_s"] * run["predicted_step_ms"]

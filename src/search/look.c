@@ -87,23 +87,26 @@ static enum status look_around(struct search *s, int64_t extra, int n_tried)
     return try_top(s, extra, n_tried);
 }
 
-/* Of programs with so many instructions. Half are for candidates by their rank, the rest for
- * changes of the best. */
+/* Programs of so many instructions that may be emitted. */
+static int count_allowed(const struct search *s, int64_t n)
+{
+    int64_t least = s->space.base.group > 1 ? LEAST_OF_GROUP : LEAST_EMISSIONS;
+    return (int)MIN(MAX(EMISSION_WORK / MAX(n, (int64_t)1), least), (int64_t)MAX_EMISSIONS);
+}
+
+/* Half are for candidates by their rank, the rest for changes of the best. */
 static void allow_emissions(struct search *s, int64_t n)
 {
-    int64_t n_instrs = MAX(n, (int64_t)1);
-    int64_t least = s->space.base.group > 1 ? LEAST_OF_GROUP : LEAST_EMISSIONS;
-    s->most_polished = (int)MIN(MAX(EMISSION_WORK / n_instrs, least), (int64_t)MAX_EMISSIONS);
+    s->most_polished = count_allowed(s, n);
     s->most_emitted = s->most_polished / 2;
 }
 
-/* Fewer, where those so far were longer than it seemed. */
+/* Fewer in all, where those so far were longer than it seemed. */
 static void allow_no_more(struct search *s)
 {
-    const int most = s->most_polished;
     if (s->n_emitted > 0)
-        allow_emissions(s, (s->n_instrs - s->n_before) / s->n_emitted);
-    s->most_polished = MIN(s->most_polished, most);
+        s->most_polished =
+            MIN(s->most_polished, count_allowed(s, (s->n_instrs - s->n_before) / s->n_emitted));
 }
 
 static void begin_trials(struct search *s)
