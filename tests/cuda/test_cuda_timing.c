@@ -18,7 +18,7 @@
 #include "support/train_session.h"
 #include "train/trainer.h"
 
-enum { N_STEPS = 12 };
+enum { N_STEPS = 12, COPIES = 16, PART_BYTES = 32 << 20 };
 
 struct run {
     struct scratch scratch;
@@ -150,9 +150,50 @@ static void a_profile_changes_nothing_and_adds_up(void **state)
     close_run(&watched);
 }
 
+/* A part of each memory goes each way at once, COPIES times: seconds of the fastest round. */
+static double seconds_both_ways(struct device *d, const struct memory *device,
+                                const struct memory *host)
+{
+    double best = HUGE_VAL;
+    for (int round = 0; round < 4; round++) {
+        double start = now_s();
+        for (int i = 0; i < COPIES; i++) {
+            expect_ok(device_copy(d, QUEUE_OUT, (struct place){host, PART_BYTES},
+                                  (struct place){device, PART_BYTES}, PART_BYTES));
+            expect_ok(device_copy(d, QUEUE_IN, (struct place){device, 0}, (struct place){host, 0},
+                                  PART_BYTES));
+        }
+        expect_ok(d->ops->sync(d));
+        best = fmin(best, now_s() - start);
+    }
+    return best;
+}
+
+/* As much in as out: the slower way beside the other is what both take. */
+static void copies_both_ways_take_what_the_rates_say(void **state)
+{
+    (void)state;
+    struct device d;
+    struct memory device = {TIER_DEVICE, NULL, 2 * PART_BYTES};
+    struct memory host = {TIER_HOST, NULL, 2 * PART_BYTES};
+    assert_true(gpu_open(&d));
+    expect_ok(d.ops->memory_alloc(&d, TIER_DEVICE, device.n_bytes, &device.base));
+    expect_ok(d.ops->memory_alloc(&d, TIER_HOST, host.n_bytes, &host.base));
+    double in = d.rates.links[TIER_HOST][TIER_DEVICE].both;
+    double out = d.rates.links[TIER_DEVICE][TIER_HOST].both;
+    double rate = COPIES * (double)PART_BYTES / seconds_both_ways(&d, &device, &host);
+    print_message("both ways at once: %.1f GB/s each; in was measured at %.1f, out at %.1f\n",
+                  rate / 1e9, in / 1e9, out / 1e9);
+    assert_true(fabs(fmin(in, out) / rate - 1.0) < 0.15);
+    d.ops->memory_free(&d, TIER_HOST, host.base, host.n_bytes);
+    d.ops->memory_free(&d, TIER_DEVICE, device.base, device.n_bytes);
+    device_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_both_ways_take_what_the_rates_say),
         cmocka_unit_test(the_forecast_is_within_a_fifth_of_the_step),
         cmocka_unit_test(kernels_are_timed_once_per_machine),
         cmocka_unit_test(a_profile_changes_nothing_and_adds_up),

@@ -15,27 +15,26 @@ enum {
     ROUNDS = 5,
     LAUNCHES = 200,
     WAITS = 100,
-    WAIT_COPY = 64 << 10,
-    WAIT_ELEMS = 16 << 20
+    WAIT_COPY = 1 << 20,
+    WAIT_ELEMS = 64 << 20,
+    WAIT_RING = 16 /* copies ahead of the kernels that wait for them */
 };
 
 struct timer {
     cudaStream_t stream;
-    cudaEvent_t start, stop, own_done, other_done;
+    cudaEvent_t start, stop;
 };
 
 static enum status timer_open(struct timer *t)
 {
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->stop));
-    CUDA_TRY(cudaEventCreate(&t->own_done));
-    CUDA_TRY(cudaEventCreate(&t->other_done));
     return OK;
 }
 
 static void timer_close(struct timer *t)
 {
-    cudaEvent_t events[] = {t->start, t->stop, t->own_done, t->other_done};
+    cudaEvent_t events[] = {t->start, t->stop};
     for (cudaEvent_t e : events)
         if (e)
             (void)cudaEventDestroy(e);
@@ -47,14 +46,20 @@ static enum status timer_start(struct timer *t)
     return OK;
 }
 
-static enum status timer_stop(struct timer *t, double *seconds)
+/* Until what `stream` was given is done. */
+static enum status timer_stop_on(struct timer *t, cudaStream_t stream, double *seconds)
 {
     float ms = 0.0f;
-    CUDA_TRY(cudaEventRecord(t->stop, t->stream));
+    CUDA_TRY(cudaEventRecord(t->stop, stream));
     CUDA_TRY(cudaEventSynchronize(t->stop));
     CUDA_TRY(cudaEventElapsedTime(&ms, t->start, t->stop));
     *seconds = (double)ms * 1e-3;
     return OK;
+}
+
+static enum status timer_stop(struct timer *t, double *seconds)
+{
+    return timer_stop_on(t, t->stream, seconds);
 }
 
 static __global__ void nothing(int *p)
@@ -144,7 +149,9 @@ static enum status measure_link(struct timer *t, char *dst, const char *src, str
     return OK;
 }
 
-/* One direction while the other is used all the time: that begins first, with twice the bytes. */
+/* One direction while the other is used all the time: that begins first, with twice the bytes. The
+ * clock stops on the stream itself: an event of a third one may stand behind the other direction's
+ * copies, in the queue of the copy engine which that stream used last. */
 static enum status measure_beside(struct device *d, struct timer *t, char *scratch, char *host,
                                   bool in, double *bytes)
 {
@@ -162,11 +169,8 @@ static enum status measure_beside(struct device *d, struct timer *t, char *scrat
                    : enqueue_copies(other, scratch, host, LARGE_COPY));
         TRY(in ? enqueue_copies(own, scratch, host, LARGE_COPY)
                : enqueue_copies(own, host_half, device_half, LARGE_COPY));
-        CUDA_TRY(cudaEventRecord(t->own_done, own));
-        CUDA_TRY(cudaEventRecord(t->other_done, other));
-        CUDA_TRY(cudaStreamWaitEvent(t->stream, t->own_done, 0));
-        TRY(timer_stop(t, &seconds));
-        CUDA_TRY(cudaEventSynchronize(t->other_done));
+        TRY(timer_stop_on(t, own, &seconds));
+        CUDA_TRY(cudaStreamSynchronize(other));
         best = seconds < best ? seconds : best;
     }
     *bytes = (double)LINK_BYTES / best;
@@ -203,19 +207,32 @@ static enum status measure_launch(struct timer *t, double *launch_s)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* Kernels beside copies that are done long before: what is left is what the wait itself takes. A
- * kernel is as long as a few copies. */
+/* A copy into a ring: it waits until the kernel that had the place before is done. Its event is 0,
+ * those of kernels follow. */
+static enum status enqueue_fetch(struct device *d, char *scratch, char *host, int i, bool waits)
+{
+    cudaStream_t in = NULL;
+    TRY(cuda_queue_stream(cuda_state_of(d), QUEUE_IN, &in));
+    if (waits && i >= WAIT_RING)
+        TRY(cuda_ops.wait(d, QUEUE_IN, 1 + i % WAIT_RING));
+    CUDA_TRY(cudaMemcpyAsync(scratch, host, WAIT_COPY, cudaMemcpyDefault, in));
+    return cuda_ops.record(d, QUEUE_IN, 0);
+}
+
+/* Kernels beside copies that are done long before: what is left is what a wait takes, and the
+ * record behind the kernel that lets the next copy into its place. A kernel is as long as a few
+ * copies. */
 static enum status enqueue_waits(struct device *d, char *scratch, char *host, bool waits)
 {
-    cudaStream_t in = NULL, compute = NULL;
-    TRY(cuda_queue_stream(cuda_state_of(d), QUEUE_IN, &in));
+    cudaStream_t compute = NULL;
     TRY(cuda_queue_stream(cuda_state_of(d), QUEUE_COMPUTE, &compute));
     for (int i = 0; i < WAITS; i++) {
-        CUDA_TRY(cudaMemcpyAsync(scratch, host, WAIT_COPY, cudaMemcpyDefault, in));
-        TRY(cuda_ops.record(d, QUEUE_IN, 0));
+        TRY(enqueue_fetch(d, scratch, host, i, waits));
         if (waits)
             TRY(cuda_ops.wait(d, QUEUE_COMPUTE, 0));
         fill_noise<float><<<1024, 256, 0, compute>>>((float *)(scratch + WAIT_COPY), WAIT_ELEMS);
+        if (waits)
+            TRY(cuda_ops.record(d, QUEUE_COMPUTE, 1 + i % WAIT_RING));
     }
     CUDA_TRY(cudaGetLastError());
     return OK;
@@ -251,7 +268,7 @@ static enum status measure_wait(struct device *d, struct timer *t, char *scratch
                                 double *wait_s)
 {
     double with = 0.0, without = 0.0;
-    TRY(cuda_ops.prepare(d, 1));
+    TRY(cuda_ops.prepare(d, 1 + WAIT_RING));
     TRY(measure_waits(d, t, scratch, host, true, &with));
     TRY(measure_waits(d, t, scratch, host, false, &without));
     *wait_s = with > without ? (with - without) / (double)WAITS : 0.0;
@@ -276,7 +293,7 @@ static enum status measure_all(struct device *d, struct timer *t, char *scratch,
 
 enum status cuda_measure(struct device *d)
 {
-    struct timer t = {cuda_state_of(d)->streams[QUEUE_COMPUTE], NULL, NULL, NULL, NULL};
+    struct timer t = {cuda_state_of(d)->streams[QUEUE_COMPUTE], NULL, NULL};
     const int64_t products = 3 * (int64_t)MATRIX * MATRIX * 2 + (32 << 20);
     const int64_t n_bytes = products > STREAM_BYTES ? products : (int64_t)STREAM_BYTES;
     void *scratch = NULL, *host = NULL;
