@@ -75,7 +75,8 @@ struct device_rates {
     double half_matmul_flops; /* per second, large product of 16-bit floats */
     double memory_bytes;      /* per second, streaming read + write */
     double launch_s;          /* fixed cost of one instruction */
-    double wait_s; /* of compute's wait for another queue, also where that is done already */
+    double wait_s; /* of compute's wait for another queue, also where that is done already, and of
+                    * the record for which that queue waits in turn */
     struct link_rate links[TIER_COUNT][TIER_COUNT]; /* [from][to]; zero: there is none */
 };
 

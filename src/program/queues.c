@@ -7,6 +7,9 @@
 /* Instructions of the section, by their place in it. */
 enum { NO_INSTR = -1 };
 
+/* Of kernels beside copies, whatever the rates say. */
+static const double least_speed = 0.5;
+
 struct lane {
     int32_t at;   /* the instruction that is next, or runs; NO_INSTR: it is done */
     bool runs;    /* `at` has begun */
@@ -106,12 +109,26 @@ static bool copies(const struct run *r, const struct lane *lane)
     return lane->runs && r->instrs[lane->at].kind == INSTR_COPY;
 }
 
+static const struct link_rate *link_of(const struct run *r, const struct lane *lane)
+{
+    const struct operand *o = &r->p->operands.items[r->instrs[lane->at].first_operand];
+    return &r->device->rates.links[o[0].tier][o[1].tier];
+}
+
 /* How fast a copy goes while another goes the other way. */
 static double duplex_speed(const struct run *r, const struct lane *lane)
 {
-    const struct operand *o = &r->p->operands.items[r->instrs[lane->at].first_operand];
-    const struct link_rate *link = &r->device->rates.links[o[0].tier][o[1].tier];
+    const struct link_rate *link = link_of(r, lane);
     return link->both > 0 && link->both < link->alone ? link->both / link->alone : 1.0;
+}
+
+/* Of the device's memory bandwidth, what a copy takes away from kernels. */
+static double memory_share(const struct run *r, const struct lane *lane)
+{
+    const struct device_rates *rates = &r->device->rates;
+    if (!copies(r, lane) || rates->memory_bytes <= 0)
+        return 0.0;
+    return lane->speed * link_of(r, lane)->alone / rates->memory_bytes;
 }
 
 static void set_speeds(struct run *r)
@@ -119,10 +136,12 @@ static void set_speeds(struct run *r)
     struct lane *in = &r->lanes[QUEUE_IN], *out = &r->lanes[QUEUE_OUT];
     for (int q = 0; q < QUEUE_COUNT; q++)
         r->lanes[q].speed = 1.0;
-    if (!copies(r, in) || !copies(r, out))
-        return;
-    in->speed = duplex_speed(r, in);
-    out->speed = duplex_speed(r, out);
+    if (copies(r, in) && copies(r, out)) {
+        in->speed = duplex_speed(r, in);
+        out->speed = duplex_speed(r, out);
+    }
+    double left = 1.0 - memory_share(r, in) - memory_share(r, out);
+    r->lanes[QUEUE_COMPUTE].speed = MAX(left, least_speed);
 }
 
 /* Until the next instruction ends or is enqueued; HUGE_VAL: everything is done. */

@@ -40,6 +40,10 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
                          .disk_in = pace_of(device, TIER_DISK, TIER_HOST),
                          .disk_out = pace_of(device, TIER_HOST, TIER_DISK),
                          .held = 1 - 1.0 / MAX(s->group, 1)};
+    if (device->ops->queue) {
+        c->wait = device->rates.wait_s;
+        c->beside = device->rates.memory_bytes > 0 ? 1 / device->rates.memory_bytes : 0;
+    }
     return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
 }
 
@@ -129,6 +133,11 @@ static void gather(const struct clocks *c, const struct outline *o)
             add_disk(c, &c->work[t->phase], t->n_in, t->n_out, t->copies_in + t->copies_out);
         else
             add_touch(c, t);
+    }
+    for (int q = 0; q < s->n_phases; q++) {
+        struct phase_work *w = &c->work[q];
+        w->seconds += c->beside * (double)(w->n_in + w->n_out) +
+                      c->wait * (double)(w->copies_in + w->copies_out);
     }
 }
 

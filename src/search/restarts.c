@@ -23,6 +23,7 @@ static const struct restriction restrictions[] = {
     {.without = {[EXTENT_WEIGHTS] = true}},
     {.room_part = 32},
     {.room_part = 16},
+    {.without = {[EXTENT_MOVED] = true, [EXTENT_GRADIENTS] = true}},
 };
 
 enum {
@@ -71,11 +72,18 @@ static int64_t most_work(const struct stage *s)
 
 /* ---- one of them ----------------------------------------------------------------------------- */
 
+/* Are there gradients that could be elsewhere? */
+static bool has_gradients(const struct search *s)
+{
+    return space_class_bytes(&s->spaces[0], HOME_GRADIENTS) > 0 ||
+           space_class_bytes(&s->spaces[1], HOME_GRADIENTS) > 0;
+}
+
 /* Is all that it names left to the search? What is not sent away by the best plan so far may well
  * be by all that the search has looked at. */
 static bool restricts(const struct restarts *x, const struct restriction *r)
 {
-    bool does = true;
+    bool does = !r->without[EXTENT_GRADIENTS] || has_gradients(x->s);
     for (int e = 0; e < EXTENT_COUNT; e++)
         does &= !r->without[e] || (x->configured->n[e] == 0 && !x->bounds->fixed[e]);
     return does;

@@ -227,7 +227,7 @@ static enum status spend_room(struct search *s, const struct search_bounds *boun
     struct set_aside before;
     double seconds;
     bool taken = false;
-    if (decisions_copy(d))
+    if (decisions_copy(d) || s->w->device->ops->queue)
         TRY(search_choose_ring(s->w, s->limits, s->times, d));
     if (!workload_stage(s->w, STAGE_TRAIN) || !d->recompute_cheap ||
         bounds->fixed[EXTENT_RECOMPUTED])

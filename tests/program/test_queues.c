@@ -1,4 +1,4 @@
-/* Queues side by side: what waits for what, and copies that slow each other. */
+/* Queues side by side: what waits for what, and copies that slow each other and kernels. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,6 +125,30 @@ static void what_is_slowed_moves_what_waits_for_it(void **state)
     expect_start(&s, 7, 2);
 }
 
+/* Of a memory of 100 bytes a second one copy takes a tenth, two take what they still get. */
+static void copies_slow_kernels_while_they_run(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, &recorded);
+    s.device.rates.memory_bytes = 100;
+    add_copy(&s, QUEUE_IN, 1);
+    add(&s, INSTR_COMPUTE, QUEUE_COMPUTE, 2, 0);
+    expect_end(&s, 2.1);
+    scene_init(&s, &recorded);
+    s.device.rates.memory_bytes = 100;
+    add_copy(&s, QUEUE_IN, 0.8);
+    add_copy(&s, QUEUE_OUT, 0.5); /* both until 1 s, at 8 and 5 bytes a second */
+    add(&s, INSTR_COMPUTE, QUEUE_COMPUTE, 2, 0);
+    expect_end(&s, 2.13);
+    scene_init(&s, &recorded);
+    s.device.rates.memory_bytes = 10; /* no more than what a link takes: kernels go on */
+    add_copy(&s, QUEUE_IN, 1);
+    add(&s, INSTR_COMPUTE, QUEUE_COMPUTE, 0.25, 0);
+    expect_end(&s, 1);
+    expect_start(&s, 1, 0);
+}
+
 /* Compute stops for a moment at each wait, whether or not there is anything to wait for; copies do
  * not. */
 static void a_wait_of_compute_takes_its_time(void **state)
@@ -200,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_copy_alone_runs_at_the_rate_of_one_way),
         cmocka_unit_test(copies_both_ways_slow_each_other_while_both_run),
         cmocka_unit_test(what_is_slowed_moves_what_waits_for_it),
+        cmocka_unit_test(copies_slow_kernels_while_they_run),
         cmocka_unit_test(a_wait_of_compute_takes_its_time),
         cmocka_unit_test(a_wait_is_for_the_record_before_it),
         cmocka_unit_test(what_is_not_recorded_waits_for_the_host),

@@ -122,6 +122,28 @@ static void fetches_hide_behind_what_runs_before(void **state)
     expect_seconds(&s, true, 5.7);
 }
 
+/* Bytes of a memory's 1000 a second, and waits. */
+static void copies_take_time_from_kernels_beside_them(void **state)
+{
+    struct step s;
+    (void)state;
+    step_init(&s);
+    s.section_times[0] = 1;
+    s.device.rates.memory_bytes = 1000;
+    touch(&s, 100, 100, 0);
+    expect_seconds(&s, true, 3.1);
+    expect_seconds(&s, false, 4); /* nothing runs beside them */
+    s.device.rates.wait_s = 0.25;
+    expect_seconds(&s, true, 3.35);
+    expect_seconds(&s, false, 4);
+    step_init(&s);
+    s.section_times[0] = 1;
+    s.device.rates.memory_bytes = 1000;
+    s.device.rates.wait_s = 0.25;
+    touch(&s, 0, 0, 50);
+    expect_seconds(&s, true, 3.3);
+}
+
 static void what_the_ring_has_no_room_for_waits(void **state)
 {
     struct step s;
@@ -241,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(phases_take_their_time_as_often_as_their_section_runs),
         cmocka_unit_test(fetches_hide_behind_what_runs_before),
+        cmocka_unit_test(copies_take_time_from_kernels_beside_them),
         cmocka_unit_test(what_the_ring_has_no_room_for_waits),
         cmocka_unit_test(a_ring_lets_go_of_what_is_read_while_it_is_read),
         cmocka_unit_test(a_group_lets_go_when_its_last_micro_batch_has_read),

@@ -76,7 +76,8 @@ static void just_above_the_least_budget_more_memory_is_never_slower(void **state
 static void nor_is_it_up_to_where_everything_fits(void **state)
 {
     (void)state;
-    sweep(paper_llama, 4, N_COARSE, NOISE);
+    /* Groups are looked for where they are worth 3 %, and fewer of their programs are tried. */
+    sweep(paper_llama, 4, N_COARSE, 2.5 * NOISE);
 }
 
 /* ---- networks of every kind, for a card ------------------------------------------------------ */

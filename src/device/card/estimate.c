@@ -4,17 +4,17 @@
 #include "device/card/card.h"
 
 /* Of an H200: 753 of 989 TFLOP/s in a large bf16 product, 48 of 67 in f32, 4.07 of 4.8 TB/s in
- * memory, 55.4 of the 63 GB/s of its link, 47 each way when both are used at once. */
+ * memory, 55.4 of the 63 GB/s of its link, 49 each way when both are used at once. */
 #define SUSTAINED_PRODUCTS 0.76
 #define SUSTAINED_F32      0.72
 #define SUSTAINED_MEMORY   0.85
 #define SUSTAINED_LINK     0.88
-#define SUSTAINED_DUPLEX   0.75
+#define SUSTAINED_DUPLEX   0.78
 
 #define ENQUEUE_S 4.9e-6 /* until the host has enqueued a kernel */
 #define START_S   2.2e-6 /* of a kernel in a recording */
 #define COPY_S    4e-6
-#define WAIT_S    1.8e-6 /* an H200's, in a recording */
+#define WAIT_S    2.9e-6 /* an H200's, in a recording */
 
 /* Bytes per second of a lane, each way: generation 3 carries 128 of 130 bits, of 8 GT/s. */
 static double lane_bytes(int generation)
