@@ -157,10 +157,13 @@ def by_turns(name, settings, rank, o):
     for other in sorted(set(run["turns"]) - {rank}):
         n = min(len(run["turns"][k]) for k in (rank, other))
         mine, theirs = (statistics.mean(run["turns"][k][:n]) for k in (rank, other))
+        ratios = [b / a for a, b in zip(run["turns"][rank][:n], run["turns"][other])]
+        error = statistics.stdev(ratios) / n ** 0.5 if n > 1 else float("inf")
         yield f"{name}, plan {other}", {"settings": f"{settings} plan_rank={other}", "plan_rank": other, "predicted_step_ms": planned_ms[other],
                                         "tokens_per_s": round(tokens / theirs), "predicted_tokens_per_s": round(tokens / planned_ms[other]),
                                         "turns": run["turns"][other][:n], "chosen_turns": run["turns"][rank][:n],
-                                        "chosen_planned_ms": planned_ms[rank], "chosen_is_faster_by": theirs / mine - 1}
+                                        "chosen_planned_ms": planned_ms[rank], "chosen_is_faster_by": theirs / mine - 1,
+                                        "standard_error": error}
 
 
 def contenders(name, settings, chosen, o):
@@ -241,7 +244,8 @@ def show(name, r, chosen=None):
         print(f"{name:50} {words}" + (f", as {r['same_as']}" if "same_as" in r else ""), flush=True)
         return
     if "turns" in r and chosen:
-        print(f"{name:50} {r['tokens_per_s']:>9,} tok/s by turns in one process  chosen {1 + r['chosen_is_faster_by']:.4f}x of {len(r['turns'])} turns each", flush=True)
+        print(f"{name:50} {r['tokens_per_s']:>9,} tok/s by turns in one process  chosen {1 + r['chosen_is_faster_by']:.4f}x "
+              f"± {r['standard_error']:.4f} of {len(r['turns'])} turns each", flush=True)
         return
     time_off, memory_off = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
     ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""

@@ -80,6 +80,14 @@ struct device_rates {
     struct link_rate links[TIER_COUNT][TIER_COUNT]; /* [from][to]; zero: there is none */
 };
 
+/* By how much kernels take longer for a byte that crosses the link beside them. It takes a byte of
+ * the memory's bandwidth, or 1.3 from a kernel that needs all of that; over whole steps it is about
+ * two (31 plans of two models on an H200), as copies are also late now and then. */
+static inline double device_crossing_s(const struct device_rates *r)
+{
+    return r->memory_bytes > 0 ? 2.0 / r->memory_bytes : 0.0;
+}
+
 /* The rate of products of 16-bit floats (`half`) or of f32. */
 static inline double device_matmul_rate(const struct device_rates *r, bool half)
 {

@@ -122,13 +122,12 @@ static double duplex_speed(const struct run *r, const struct lane *lane)
     return link->both > 0 && link->both < link->alone ? link->both / link->alone : 1.0;
 }
 
-/* Of the device's memory bandwidth, what a copy takes away from kernels. */
-static double memory_share(const struct run *r, const struct lane *lane)
+/* Of the time of kernels, what a copy beside them takes. */
+static double crossing_share(const struct run *r, const struct lane *lane)
 {
-    const struct device_rates *rates = &r->device->rates;
-    if (!copies(r, lane) || rates->memory_bytes <= 0)
+    if (!copies(r, lane))
         return 0.0;
-    return lane->speed * link_of(r, lane)->alone / rates->memory_bytes;
+    return lane->speed * link_of(r, lane)->alone * device_crossing_s(&r->device->rates);
 }
 
 static void set_speeds(struct run *r)
@@ -140,7 +139,7 @@ static void set_speeds(struct run *r)
         in->speed = duplex_speed(r, in);
         out->speed = duplex_speed(r, out);
     }
-    double left = 1.0 - memory_share(r, in) - memory_share(r, out);
+    double left = 1.0 - crossing_share(r, in) - crossing_share(r, out);
     r->lanes[QUEUE_COMPUTE].speed = MAX(left, least_speed);
 }
 

@@ -42,7 +42,7 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
                          .held = 1 - 1.0 / MAX(s->group, 1)};
     if (device->ops->queue) {
         c->wait = device->rates.wait_s;
-        c->beside = device->rates.memory_bytes > 0 ? 1 / device->rates.memory_bytes : 0;
+        c->beside = device_crossing_s(&device->rates);
     }
     return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
 }

@@ -31,7 +31,7 @@ struct clocks {
     const struct options *options;
     const struct device *device;
     struct pace in, out, disk_in, disk_out;
-    double beside; /* of compute, for a byte on the link: it takes memory bandwidth from kernels, */
+    double beside; /* of compute, for a byte that crosses the link beside it, */
     double wait;   /* and for a copy: kernels wait for it, or for what it leaves */
     double held;   /* the part of a phase after which the last micro-batch of a group begins */
     struct phase_work *work; /* [n_phases] scratch, in the survey's pool */

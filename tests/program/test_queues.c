@@ -125,18 +125,18 @@ static void what_is_slowed_moves_what_waits_for_it(void **state)
     expect_start(&s, 7, 2);
 }
 
-/* Of a memory of 100 bytes a second one copy takes a tenth, two take what they still get. */
+/* Of a memory of 200 bytes a second one copy takes a tenth, two take what they still get. */
 static void copies_slow_kernels_while_they_run(void **state)
 {
     (void)state;
     struct scene s;
     scene_init(&s, &recorded);
-    s.device.rates.memory_bytes = 100;
+    s.device.rates.memory_bytes = 200;
     add_copy(&s, QUEUE_IN, 1);
     add(&s, INSTR_COMPUTE, QUEUE_COMPUTE, 2, 0);
     expect_end(&s, 2.1);
     scene_init(&s, &recorded);
-    s.device.rates.memory_bytes = 100;
+    s.device.rates.memory_bytes = 200;
     add_copy(&s, QUEUE_IN, 0.8);
     add_copy(&s, QUEUE_OUT, 0.5); /* both until 1 s, at 8 and 5 bytes a second */
     add(&s, INSTR_COMPUTE, QUEUE_COMPUTE, 2, 0);

@@ -122,14 +122,14 @@ static void fetches_hide_behind_what_runs_before(void **state)
     expect_seconds(&s, true, 5.7);
 }
 
-/* Bytes of a memory's 1000 a second, and waits. */
+/* Twice its bytes of a memory's 2000 a second, and waits. */
 static void copies_take_time_from_kernels_beside_them(void **state)
 {
     struct step s;
     (void)state;
     step_init(&s);
     s.section_times[0] = 1;
-    s.device.rates.memory_bytes = 1000;
+    s.device.rates.memory_bytes = 2000;
     touch(&s, 100, 100, 0);
     expect_seconds(&s, true, 3.1);
     expect_seconds(&s, false, 4); /* nothing runs beside them */
@@ -138,7 +138,7 @@ static void copies_take_time_from_kernels_beside_them(void **state)
     expect_seconds(&s, false, 4);
     step_init(&s);
     s.section_times[0] = 1;
-    s.device.rates.memory_bytes = 1000;
+    s.device.rates.memory_bytes = 2000;
     s.device.rates.wait_s = 0.25;
     touch(&s, 0, 0, 50);
     expect_seconds(&s, true, 3.3);

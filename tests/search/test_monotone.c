@@ -77,7 +77,7 @@ static void nor_is_it_up_to_where_everything_fits(void **state)
 {
     (void)state;
     /* Groups are looked for where they are worth 3 %, and fewer of their programs are tried. */
-    sweep(paper_llama, 4, N_COARSE, 2.5 * NOISE);
+    sweep(paper_llama, 4, N_COARSE, 2 * NOISE);
 }
 
 /* ---- networks of every kind, for a card ------------------------------------------------------ */
