@@ -158,7 +158,7 @@ def by_turns(name, settings, rank, o):
         n = min(len(run["turns"][k]) for k in (rank, other))
         mine, theirs = (statistics.mean(run["turns"][k][:n]) for k in (rank, other))
         ratios = [b / a for a, b in zip(run["turns"][rank][:n], run["turns"][other])]
-        error = statistics.stdev(ratios) / n ** 0.5 if n > 1 else float("inf")
+        error = statistics.stdev(ratios) / n ** 0.5 if n > 1 else 1.0
         yield f"{name}, plan {other}", {"settings": f"{settings} plan_rank={other}", "plan_rank": other, "predicted_step_ms": planned_ms[other],
                                         "tokens_per_s": round(tokens / theirs), "predicted_tokens_per_s": round(tokens / planned_ms[other]),
                                         "turns": run["turns"][other][:n], "chosen_turns": run["turns"][rank][:n],

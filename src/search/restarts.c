@@ -121,21 +121,22 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static bool is_known(const struct search_report *r, const struct finding *f)
+/* The place in a list of what takes exactly as long, and is another ring at most; -1: of none. */
+static int find_same(const struct search_report *r, const struct finding *f)
 {
     for (int i = 0; i < r->n_findings; i++) {
-        const struct finding *known = &r->findings[i];
-        if (known->seconds == f->seconds && known->n_bytes[TIER_DEVICE] == f->n_bytes[TIER_DEVICE])
-            return true;
+        if (r->findings[i].seconds == f->seconds)
+            return i;
     }
-    return false;
+    return -1;
 }
 
 static void add_finding(struct restarts *x, const struct finding *f, struct place_in from)
 {
     struct search_report *r = &x->merged;
     int at = MIN(r->n_findings, MAX_FINDINGS - 1);
-    if (is_known(r, f) || (r->n_findings == MAX_FINDINGS && f->seconds >= r->findings[at].seconds))
+    if (find_same(r, f) >= 0 ||
+        (r->n_findings == MAX_FINDINGS && f->seconds >= r->findings[at].seconds))
         return;
     for (; at > 0 && r->findings[at - 1].seconds > f->seconds; at--) {
         r->findings[at] = r->findings[at - 1];
@@ -162,15 +163,19 @@ static void merge(struct restarts *x)
     }
 }
 
-/* Which of the merged plans it is. */
-static int find_place(const struct restarts *x, int i_search)
+/* Which of the merged plans the one is that a search has chosen. Searches may come to the same, and
+ * what a search finds in the place of a plan without addresses may have been too much alike to be
+ * listed, or too slow: it is listed now. */
+static int list_chosen(struct restarts *x, int i_search)
 {
-    int rank = x->reports[i_search].chosen + 1;
-    for (int i = 0; i < x->merged.n_findings; i++) {
-        if (x->places[i].search == i_search && x->places[i].rank == rank)
-            return i;
-    }
-    return 0;
+    const struct search_report *r = &x->reports[i_search];
+    const struct finding *f = &r->findings[r->chosen];
+    add_finding(x, f, (struct place_in){i_search, r->chosen + 1});
+    int at = find_same(&x->merged, f);
+    if (at < 0)
+        at = x->merged.n_findings - 1;
+    x->merged.findings[at] = *f;
+    return at;
 }
 
 /* *at: the search that has the fastest plan. */
@@ -210,8 +215,9 @@ static enum status take_ranked(struct restarts *x, struct fastest *best, int at,
     } else {
         fastest_take(best, x->s->w, d, report);
     }
+    const int chosen = list_chosen(x, at);
     *report = x->merged;
-    report->chosen = find_place(x, at);
+    report->chosen = chosen;
     return OK;
 }
 
