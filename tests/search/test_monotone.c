@@ -19,7 +19,7 @@
 enum {
     N_FINE = 24,                /* budgets from the least on, */
     FINE = 128,                 /* each larger by such a part, */
-    N_COARSE = 40,              /* and up to everything; */
+    N_COARSE = 24,              /* and up to everything; */
     EVERY = SNUG_ASAN ? 12 : 1, /* under sanitizers few of them: others go the same ways */
 };
 
@@ -46,6 +46,7 @@ static void expect_no_slower(struct workload *w, int64_t n_bytes, struct fastest
         *of_less = (struct fastest){seconds, of_less->noise, n_bytes};
 }
 
+/* Fine steps, or as many coarse ones. */
 static void sweep(const char *config, int n_micro, int n_coarse, double noise)
 {
     struct on_paper x;
@@ -54,7 +55,7 @@ static void sweep(const char *config, int n_micro, int n_coarse, double noise)
     struct workload *w = x.w;
     const int64_t least = planned_least(w), most = find_most(w);
     assert_true(isfinite(planned_seconds(w, least)));
-    for (int i = 0; i < N_FINE; i += EVERY)
+    for (int i = 0; i < N_FINE && n_coarse == 0; i += EVERY)
         expect_no_slower(w, least + least * i / FINE, &of_less);
     for (int i = 0; i <= n_coarse; i += EVERY) {
         int64_t n_bytes = least + (most - least) * i / MAX(n_coarse, 1);
