@@ -121,7 +121,7 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The place in a list of what takes exactly as long, and is another ring at most; -1: of none. */
+/* The place in a list of what takes exactly as long, most likely with another ring; -1: of none. */
 static int find_same(const struct search_report *r, const struct finding *f)
 {
     for (int i = 0; i < r->n_findings; i++) {
