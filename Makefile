@@ -65,7 +65,7 @@ clang: deps-all ## every source past clang, for its warnings
 arm64: ## cross-compile for arm64 and run the tests under qemu (half an hour; ARM64_TESTS='ops|device' chooses)
 	@tools/arm64.sh $(if $(ARM64_TESTS),-R '$(ARM64_TESTS)')
 
-cuda_programs = snug_cli bench_attention bench_conv_cuda bench_elementwise bench_gemm_cuda \
+cuda_programs = snug_cli bench_attention bench_conv_cuda bench_elementwise bench_gemm_cuda bench_turns \
 	$(patsubst tests/cuda/%.c,cuda_%,$(wildcard tests/cuda/test_*.c))
 cuda: deps ## build with CUDA, its tests and benchmarks too (needs nvcc, cuBLAS, cuDNN; no GPU)
 	@$(CMAKE) --preset cuda >/dev/null

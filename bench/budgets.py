@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
 """The planner against the clock: models trained for a few steps inside budgets, what was predicted beside what was measured.
 
-    bench/budgets.py [--peer PROGRAM] [--steps N] [--trials N] [--ranks N] [--rungs] [--rounds N] [--seconds N] [PATTERN ...]
+    bench/budgets.py [--peer PROGRAM] [--steps N] [--ranks N] [--rungs] [--rounds N] [--turn N] [--clock MHZ] [--seconds N]
+                     [--into RESULTS] [PATTERN ...]
     bench/budgets.py --draw RESULTS                              docs/budgets.svg: tokens/s against the budget
 
-Runs BUILD (build-cuda)/snug. A case is a model and a budget; PATTERN (a shell pattern) chooses among them, without one all
-are run. The first steps of a run are slow, then it slows down as the device gets warm: two dozen and more are wanted, of which
-the second half counts. With --peer (a PyTorch program
-like the one tools/gpu_bench.py takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch
-took as its budget. With --trials the chosen plan is the one that a run with plan_trials: N settles on, else the best by
-prediction. With --ranks the N best plans of each case by prediction are run as well: with --trials by turns in one process,
-in a second run with plan_trials that chooses nothing, else each in a process of its own; with --rungs what people set by
-hand as well, from one lever to all of them; a rung that comes out as a program that was run is not run again. One and the
-same program differs by a percent or two from run to run: with --rounds plans that come close to the chosen one run N times,
-by turns with it, and medians are compared. --seconds bounds the whole call: cases that would begin later are left out.
-One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all.
+Runs BUILD (build-cuda)/snug and, for what is compared, bench_turns. A case is a model and a budget; PATTERN (a shell pattern)
+chooses among them, without one all are run. The first steps of a run are slow, then it slows down as the device gets warm: two
+dozen and more are wanted, of which the second half counts. With --peer (a PyTorch program like the one tools/gpu_bench.py
+takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch took as its budget.
+
+With --ranks the N best plans of a case by prediction are run, and the one that is the fastest in the first round is the chosen
+one, as with plan_trials: N; it is then held against the others in the rounds after it, which have chosen nothing. With --rungs
+it is also held against what people set by hand, from one lever to all of them; a rung that comes out as a program that is run
+already is not run again. All of that in one process, by turns: one and the same program differs by a percent from process to
+process. A device at the limit of its power changes its clock all the time, by as much: --clock holds it where it can, for the
+turns alone (NVIDIA, as root); a clock that the device can keep under load compares plans as it would run them.
+--seconds bounds the whole call: cases that would begin later are left out.
+One file, bench/results/DATE-HARDWARE-budgets.json (OUT: another folder), has it all; --into: what that file has of other cases
+is kept.
 """
 import argparse
+import contextlib
 import datetime
 import fnmatch
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -60,7 +66,7 @@ RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "mov
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
 HOPELESS = 0.95  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
-CLOSE = 0.99  # of the chosen plan's speed: what runs again, where there are rounds
+CHOOSING = 2  # turns of each plan, there and back: by these one is chosen
 
 
 def rung_settings(rung):
@@ -90,23 +96,6 @@ def lines_of(folder, kind):
     return [line for line in map(json.loads, open(os.path.join(folder, "metrics.jsonl"))) if line["kind"] == kind]
 
 
-def turns_of(folder):
-    """Of a run with trials: milliseconds of each turn of each plan, by rank. A turn is the median of six steps; three before
-    it do not count where the plan has changed, and a dozen more where the run begins."""
-    turns, rank, steps, warm = {}, 1, [], 15
-    for line in map(json.loads, open(os.path.join(folder, "metrics.jsonl"))):
-        if line["kind"] == "step":
-            steps.append(line["step_ms"])
-        if line["kind"] != "trials":
-            continue
-        timed = steps[warm:]
-        turns.setdefault(rank, []).extend(statistics.median(timed[i:i + 6]) for i in range(0, len(timed) - 5, 6))
-        rank, steps, warm = line["plan_rank"], [], 3
-        if line["settled"]:
-            break
-    return turns
-
-
 def train(settings, steps):
     """What a run said of itself, or why there was none. What counts is the second half of its steps."""
     with tempfile.TemporaryDirectory() as folder:
@@ -114,8 +103,6 @@ def train(settings, steps):
         if done.returncode:
             return {"error": done.stderr.strip()[-400:], "exit": done.returncode}
         step_ms = statistics.median(line["step_ms"] for line in lines_of(folder, "step")[steps // 2:])
-        trials = lines_of(folder, "trials")
-        turns = turns_of(folder) if trials else {}
     run = json.loads(done.stdout)
     predicted, measured = run["predicted"], run["measured"]
     rate = predicted["tokens_per_s"]
@@ -123,119 +110,115 @@ def train(settings, steps):
         "settings": settings, "tokens_per_s": round(rate * predicted["step_ms"] / step_ms), "predicted_tokens_per_s": round(rate),
         "predicted_step_ms": predicted["step_ms"], "device_bytes": measured["device_bytes"], "predicted_device_bytes": predicted["device_bytes"],
         "arena_bytes": measured["arena_bytes"], "predicted_arena_bytes": predicted["arena_bytes"],
-        "losses": run["losses"], "program": identity(run), "plan_rank": run["plan_rank"],
-        **({"trials": trials[-1]["tried"], "turns": turns} if trials else {}),
+        "losses": run["losses"], "plan_rank": run["plan_rank"],
     }
 
 
-def run_trials(settings, n):
-    """Steps for two turns of each plan, and twice as many again for those that are close."""
-    return train(f"{settings} plan_trials={n}", 12 + 9 * (6 * n + 1))
-
-
-def choose(settings, o):
-    """The plan of a case: its rank, and what the trials of it found. Rates are measured before: with others a rank is
-    another plan's."""
-    if o.trials < 2:
-        return 1, {}
-    planned(settings)
-    tried = run_trials(settings, o.trials)
-    found = {"trials": tried["trials"]} if "trials" in tried else {}
-    for t in found.get("trials", ()):
-        print(f"{'':50} plan {t['plan_rank']} {t['step_ms']:.2f} ms in {t['turns']} turns, planned {t['planned_ms']:.2f}", flush=True)
-    return tried.get("plan_rank", 1), found
-
-
-def by_turns(name, settings, rank, o):
-    """The best plans against the chosen one, by turns in one process: the turns that both have had."""
-    run = run_trials(settings, max(o.trials, o.ranks))
-    if rank not in run.get("turns", {}):
-        yield f"{name}, plans by turns", {"error": run.get("error", f"plan {rank} had no turn")}
-        return
-    planned_ms = {t["plan_rank"]: t["planned_ms"] for t in run["trials"]}
-    tokens = run["predicted_tokens_per_s"] * run["predicted_step_ms"]
-    for other in sorted(set(run["turns"]) - {rank}):
-        n = min(len(run["turns"][k]) for k in (rank, other))
-        mine, theirs = (statistics.mean(run["turns"][k][:n]) for k in (rank, other))
-        ratios = [b / a for a, b in zip(run["turns"][rank][:n], run["turns"][other])]
-        error = statistics.stdev(ratios) / n ** 0.5 if n > 1 else 1.0
-        yield f"{name}, plan {other}", {"settings": f"{settings} plan_rank={other}", "plan_rank": other, "predicted_step_ms": planned_ms[other],
-                                        "tokens_per_s": round(tokens / theirs), "predicted_tokens_per_s": round(tokens / planned_ms[other]),
-                                        "turns": run["turns"][other][:n], "chosen_turns": run["turns"][rank][:n],
-                                        "chosen_planned_ms": planned_ms[rank], "chosen_is_faster_by": theirs / mine - 1,
-                                        "standard_error": error}
-
-
-def contenders(name, settings, chosen, o):
-    """Other plans of a case: name and settings."""
-    for rank in range(1, o.ranks + 1) if o.trials < 2 else ():
-        if rank != chosen:
-            yield f"{name}, plan {rank}", f"{settings} plan_rank={rank}"
-    for rung in RUNGS if o.rungs else ():
-        yield f"{name}, {rung}", f"{settings} {rung_settings(rung)}"
-
-
-def run_contenders(others, chosen, steps):
-    """Each as it runs, or as far as it is worth while: those that do not fit, would be far behind, or are a program that was
-    run already, are only planned."""
-    known = {chosen["program"]: "the chosen plan"}
+def close_rungs(name, settings, best):
+    """Rungs that are worth a run: name -> settings; and of the others what was planned: name -> result."""
+    rungs = {f"{name}, {rung}": rung_settings(rung) for rung in RUNGS}
+    known, close, others = {identity(best): "plan 1"}, {}, {}
     with ThreadPoolExecutor(12) as pool:
-        plans = pool.map(planned, [settings for _, settings in others])
-    for (name, settings), plan in zip(others, plans):
+        plans = pool.map(planned, [f"{settings} {more}" for more in rungs.values()])
+    for (rung, more), plan in zip(rungs.items(), plans):
+        result = {"settings": f"{settings} {more}"}
         if not plan:
-            yield name, {"settings": settings, "fits": False}
+            others[rung] = {**result, "fits": False}
             continue
-        predicted, program = round(plan["predicted"]["tokens_per_s"]), identity(plan)
-        if program in known:
-            yield name, {"settings": settings, "predicted_tokens_per_s": predicted, "run": False, "same_as": known[program]}
-        elif predicted < HOPELESS * chosen["predicted_tokens_per_s"]:
-            yield name, {"settings": settings, "predicted_tokens_per_s": predicted, "run": False}
+        result |= {"predicted_tokens_per_s": round(plan["predicted"]["tokens_per_s"]), "run": False}
+        if identity(plan) in known:
+            others[rung] = {**result, "same_as": known[identity(plan)]}
+        elif plan["predicted"]["tokens_per_s"] < HOPELESS * best["predicted"]["tokens_per_s"]:
+            others[rung] = result
         else:
-            known[program] = name
-            yield name, train(settings, steps)
+            known[identity(plan)] = rung
+            close[rung] = more
+    return close, others
 
 
-def again(chosen, others, rounds, steps):
-    """Those that come close, by turns with the chosen plan; what counts is the median."""
-    ran = [r for r in others if "tokens_per_s" in r and "turns" not in r]
-    for r in (chosen, *ran):
-        r["runs"] = [r["tokens_per_s"]]
-    for _ in range(rounds - 1):
-        close = [r for r in ran if r["tokens_per_s"] > CLOSE * chosen["tokens_per_s"]]
-        for r in [chosen, *close] if close else ():
-            once = train(r["settings"], steps)
-            r["runs"].append(once["tokens_per_s"])
-            r["tokens_per_s"] = round(statistics.median(r["runs"]))
-            r["same_bits"] = r.get("same_bits", True) and once["losses"] == r["losses"]
+@contextlib.contextmanager
+def held_clock(mhz):
+    """The device's clock at so many MHz; 0, or where that is not allowed: as it likes."""
+    held = bool(mhz and shutil.which("nvidia-smi")) and subprocess.run(
+        ["nvidia-smi", f"--lock-gpu-clocks={mhz},{mhz}"], capture_output=True, check=False).returncode == 0
+    if mhz and not held:
+        print("the clock cannot be held: turns will differ by more", flush=True)
+    try:
+        yield held
+    finally:
+        if held:
+            subprocess.run(["nvidia-smi", "--reset-gpu-clocks"], capture_output=True, check=False)
+
+
+def take_turns(settings, groups, o):
+    """The best plans of the settings and those of groups of more settings, by turns in one process."""
+    command = [os.path.join(os.environ.get("BUILD", "build-cuda"), "bench_turns"), f"ranks={o.ranks}", f"rounds={o.rounds}", f"turn={o.turn}",
+               *settings.split(), *COMMON.split()]
+    for group in groups:
+        command += ["--", *group.split()]
+    with held_clock(o.clock) as held:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-400:])
+    return [{**json.loads(line), "clock_mhz": o.clock if held else None} for line in done.stdout.splitlines()]
+
+
+def choose(turns):
+    """Of the best plans the one that is the fastest in its first turns."""
+    listed = [t for t in turns if t["plan"].startswith("plan ") and t["turns_ms"]]
+    return min(listed, key=lambda t: statistics.mean(t["turns_ms"][:CHOOSING]))
+
+
+def held_against(chosen, other, n_choosing):
+    """What the chosen plan is faster by, from turns that have chosen nothing where both had such."""
+    n = min(len(t["turns_ms"]) for t in (chosen, other))
+    begin = n_choosing if n > n_choosing else 0
+    mine, theirs = (t["turns_ms"][begin:n] for t in (chosen, other))
+    ratios = [b / a for a, b in zip(mine, theirs)]
+    return {"planned_ms": other["planned_ms"], "turns_ms": other["turns_ms"], "chosen_turns_ms": chosen["turns_ms"], "counted_from": begin,
+            "clock_mhz": other["clock_mhz"],
+            "chosen_is_faster_by": statistics.mean(theirs) / statistics.mean(mine) - 1,
+            "standard_error": statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 1.0}
+
+
+def compare(name, settings, best, o):
+    """The plan that is chosen, and what it is held against: its rank, its turns, name -> result."""
+    close, result = close_rungs(name, settings, best) if o.rungs else ({}, {})
+    turns = take_turns(settings, close.values(), o)
+    chosen = choose(turns)
+    tokens = best["predicted"]["tokens_per_s"] * best["predicted"]["step_ms"]
+    names = {more: rung for rung, more in close.items()}
+    for t in turns:
+        if t is chosen:
+            continue
+        other = names.get(t["plan"], f"{name}, {t['plan']}")
+        one = {"settings": f"{settings} {t['plan']}" if t["plan"] in names else f"{settings} plan_rank={t['plan'].split()[-1]}"}
+        if "same_as" in t:
+            result[other] = {**one, "run": False, "same_as": t["same_as"], "predicted_tokens_per_s": round(tokens / t["planned_ms"])}
+        else:
+            result[other] = {**one, "predicted_tokens_per_s": round(tokens / t["planned_ms"]),
+                             "tokens_per_s": round(tokens / statistics.mean(t["turns_ms"])), **held_against(chosen, t, CHOOSING if o.ranks > 1 else 0)}
+    return int(chosen["plan"].split()[-1]), chosen, result
 
 
 def run_case(name, settings, o):
     """The chosen plan, and what it is held against: name -> result."""
-    rank, trials = choose(settings, o)
-    chosen = {**train(f"{settings} plan_rank={rank}", o.steps), **trials}
-    result = {name: chosen}
-    show(name, chosen)
-    if "error" in chosen:
-        return result
-    for t in trials.get("trials", ()):
-        if t["plan_rank"] == rank and abs(t["planned_ms"] / chosen["predicted_step_ms"] - 1) > 1e-6:
-            chosen["as_tried"] = False
-            print(f"{'':50} rates were measured again: the plan of rank {rank} is not the one that was tried", flush=True)
-    for other, r in by_turns(name, settings, rank, o) if o.trials > 1 and o.ranks > 0 else ():
-        result[other] = r
-        show(other, r, chosen)
-    for other, r in run_contenders(list(contenders(name, settings, rank, o)), chosen, o.steps):
-        result[other] = r
-        show(other, r, chosen)
-    again(chosen, [r for r in result.values() if r is not chosen], o.rounds, o.steps)
+    rank, chosen, others = 1, None, {}
+    best = planned(settings) if o.rungs or o.ranks > 1 else None
+    if best:
+        try:
+            rank, chosen, others = compare(name, settings, best, o)
+        except RuntimeError as problem:
+            print(f"{name:50} turns: {problem}", flush=True)
+    result = {name: train(f"{settings} plan_rank={rank}", o.steps), **others}
+    if chosen:
+        result[name] |= {"turns_ms": chosen["turns_ms"], "planned_ms": chosen["planned_ms"]}
     for other, r in result.items():
-        if len(r.get("runs", ())) > 1:
-            show(other, r, chosen)
-        r.pop("program", None)
+        show(other, r)
     return result
 
 
-def show(name, r, chosen=None):
+def show(name, r):
     if "error" in r:
         print(f"{name:50} {r['error']}", flush=True)
         return
@@ -243,14 +226,14 @@ def show(name, r, chosen=None):
         words = "does not fit" if not r.get("fits", True) else f"predicted {r['predicted_tokens_per_s']:,} tok/s: not run"
         print(f"{name:50} {words}" + (f", as {r['same_as']}" if "same_as" in r else ""), flush=True)
         return
-    if "turns" in r and chosen:
-        print(f"{name:50} {r['tokens_per_s']:>9,} tok/s by turns in one process  chosen {1 + r['chosen_is_faster_by']:.4f}x "
-              f"± {r['standard_error']:.4f} of {len(r['turns'])} turns each", flush=True)
+    if "chosen_is_faster_by" in r:
+        n = len(r["turns_ms"])
+        print(f"{name:50} {r['tokens_per_s']:>9,} tok/s by turns  chosen {1 + r['chosen_is_faster_by']:.4f}x ± {r['standard_error']:.4f} "
+              f"of {n - r['counted_from']} turns  predicted {r['planned_ms']:.2f}  {r['turns_ms']}", flush=True)
         return
     time_off, memory_off = (r[f"predicted_{k}"] / r[k] - 1 for k in ("tokens_per_s", "device_bytes"))
     ratio = f"  {r['ratio']:.3f}x of the peer" if "ratio" in r else ""
-    ratio += f"  chosen {chosen['tokens_per_s'] / r['tokens_per_s']:.3f}x" if chosen and chosen is not r else ""
-    ratio += f"  runs {r['runs']}" if "runs" in r else ""
+    ratio += f"  plan {r['plan_rank']}  {r['turns_ms']}" if "turns_ms" in r else ""
     print(f"{name:50} {r['tokens_per_s']:>9,} tok/s (predicted {time_off:+.1%})  {r['device_bytes'] / 2**30:6.2f} GiB "
           f"(predicted {memory_off:+.2%}){ratio}", flush=True)
 
@@ -299,10 +282,12 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--peer")
     options.add_argument("--steps", type=int, default=24)
-    options.add_argument("--trials", type=int, default=1)
     options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--rungs", action="store_true")
-    options.add_argument("--rounds", type=int, default=1)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--turn", type=int, default=6, help="steps of a turn that count")
+    options.add_argument("--clock", type=int, default=0, help="MHz")
+    options.add_argument("--into", type=pathlib.Path)
     options.add_argument("--seconds", type=float, default=float("inf"))
     options.add_argument("--date", default=str(datetime.date.today()))
     options.add_argument("--hardware", default="h200")
@@ -313,6 +298,8 @@ def main():
         pathlib.Path("docs/budgets.svg").write_text(draw(json.loads(o.draw.read_text())))
         return
     result = {"date": o.date, "hardware": o.hardware, "common": COMMON, "steps": o.steps, "cases": {}, "ranks": {}, "rungs": {}, "peers": {}}
+    if o.into and o.into.exists():
+        result = {**json.loads(o.into.read_text()), "date": o.date}
     path = pathlib.Path(os.environ.get("OUT", "bench/results")) / f"{o.date}-{o.hardware}-budgets.json"
     began = time.monotonic()
     for name, settings in CASES.items():
@@ -321,6 +308,8 @@ def main():
         if time.monotonic() - began > o.seconds:
             print(f"{name}: left out, no time for it", flush=True)
             continue
+        for section in ("ranks", "rungs"):
+            result[section] = {other: r for other, r in result[section].items() if not other.startswith(name + ",")}
         for case, r in run_case(name, settings, o).items():
             result["cases" if case == name else "ranks" if ", plan " in case else "rungs"][case] = r
         path.write_text(json.dumps(result, indent=1) + "\n")

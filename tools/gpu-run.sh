@@ -45,7 +45,7 @@ run_build() {
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .)
     # shellcheck disable=SC2046
     cmake -S . -B "$build" -G Ninja -DSNUG_CUDA=ON -DSNUG_CUDA_ARCHITECTURES="${arch:-90}" >"$logs/build.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" --target snug_cli bench_dump_batches bench_profile $(cuda_tests) >>"$logs/build.log" 2>&1
+        cmake --build "$build" -j "$(nproc)" --target snug_cli bench_dump_batches bench_profile bench_turns $(cuda_tests) >>"$logs/build.log" 2>&1
     rc=$?
     grep -E 'error|warning: |FAILED' "$logs/build.log" | head -30
     [ $rc -eq 0 ] || tail -40 "$logs/build.log"
