@@ -17,10 +17,11 @@ struct restriction {
  * then given up the sooner, or not begun. */
 static const struct restriction restrictions[] = {
     {.room_part = 0},
-    {.without = {[EXTENT_MOVED] = true, [EXTENT_WEIGHTS] = true}},
+    {.without = {[EXTENT_WEIGHTS] = true}},
+    {.without = {[EXTENT_STATES] = true, [EXTENT_WEIGHTS] = true}},
     {.without = {[EXTENT_MOVED] = true}},
     {.without = {[EXTENT_WEIGHTS] = true}, .room_part = 32},
-    {.without = {[EXTENT_WEIGHTS] = true}},
+    {.without = {[EXTENT_MOVED] = true, [EXTENT_WEIGHTS] = true}},
     {.room_part = 32},
     {.room_part = 16},
     {.without = {[EXTENT_MOVED] = true, [EXTENT_GRADIENTS] = true}},
@@ -29,9 +30,14 @@ static const struct restriction restrictions[] = {
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
     MOST_ALIKE = 2,          /* plans of one search, where others have some */
-    MOST_WORK = 6000 * 1000, /* in all, after which no more is begun */
+    MOST_WORK = 9000 * 1000, /* in all, after which no more is begun */
     SHORT_PROGRAM = 5500,    /* instructions */
 };
+
+/* Of a step's time: closer plans are told apart by a clock alone, so one that is behind by less is
+ * listed too. */
+static const double ALIKE = 0.001;
+static const double SAME = 1e-6; /* plans that no clock could tell apart: one of them is listed */
 
 /* A plan by its place among those of a search. */
 struct place_in {
@@ -121,23 +127,24 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The place in a list of what takes exactly as long, most likely with another ring; -1: of none. */
+/* The place in a list of what takes as long, most likely with another ring; -1: of none. */
 static int find_same(const struct search_report *r, const struct finding *f)
 {
     for (int i = 0; i < r->n_findings; i++) {
-        if (r->findings[i].seconds == f->seconds)
+        if (fabs(r->findings[i].seconds - f->seconds) <= SAME * f->seconds)
             return i;
     }
     return -1;
 }
 
-static void add_finding(struct restarts *x, const struct finding *f, struct place_in from)
+/* Is it listed now that was not? */
+static bool add_finding(struct restarts *x, const struct finding *f, struct place_in from)
 {
     struct search_report *r = &x->merged;
     int at = MIN(r->n_findings, MAX_FINDINGS - 1);
     if (find_same(r, f) >= 0 ||
         (r->n_findings == MAX_FINDINGS && f->seconds >= r->findings[at].seconds))
-        return;
+        return false;
     for (; at > 0 && r->findings[at - 1].seconds > f->seconds; at--) {
         r->findings[at] = r->findings[at - 1];
         x->places[at] = x->places[at - 1];
@@ -145,6 +152,7 @@ static void add_finding(struct restarts *x, const struct finding *f, struct plac
     r->findings[at] = *f;
     x->places[at] = from;
     r->n_findings = MIN(r->n_findings + 1, (int)MAX_FINDINGS);
+    return true;
 }
 
 static void merge(struct restarts *x)
@@ -158,8 +166,8 @@ static void merge(struct restarts *x)
         const struct search_report *r = &x->reports[i];
         x->merged.n_ranked += r->n_ranked;
         x->merged.n_emitted += r->n_emitted;
-        for (int k = 0; k < MIN(r->n_findings, most); k++)
-            add_finding(x, &r->findings[k], (struct place_in){i, k + 1});
+        for (int k = 0, n = 0; k < r->n_findings && n < most; k++)
+            n += add_finding(x, &r->findings[k], (struct place_in){i, k + 1});
     }
 }
 
@@ -170,7 +178,7 @@ static int list_chosen(struct restarts *x, int i_search)
 {
     const struct search_report *r = &x->reports[i_search];
     const struct finding *f = &r->findings[r->chosen];
-    add_finding(x, f, (struct place_in){i_search, r->chosen + 1});
+    (void)add_finding(x, f, (struct place_in){i_search, r->chosen + 1});
     int at = find_same(&x->merged, f);
     if (at < 0)
         at = x->merged.n_findings - 1;
@@ -187,7 +195,7 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         double before = best->seconds;
         if (!restricts(x, &restrictions[i]) || x->work >= x->most_work)
             continue;
-        x->below[i] = MIN(x->s->below, before);
+        x->below[i] = MIN(x->s->below, (1 + ALIKE) * before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
         if (found)
             TRY(fastest_compare(best, x->s->w, &d, &x->reports[i],
