@@ -2,12 +2,12 @@
  *
  *     bench_turns [ranks=N] [rounds=N] [turn=N] CONFIG [key=value...] [-- key=value...]...
  *
- * The plans are the N best of the config, and what each group of further settings makes of it (other
- * levers; nothing that changes the numbers). A process differs from the next by a percent, and a
- * device gets slower as it gets warm, so plans that are as close as that are only told apart in one
- * process: each has a turn of a few steps there (1 2 3) and one back (3 2 1), and those that come
- * close to the fastest have more such rounds. One JSON object a plan: what was predicted, and the
- * median of each turn. Kernel times come from the cache of `snug`, and go there.
+ * The plans are the N best of the config, and what each group of further settings makes of it
+ * (other levers; nothing that changes the numbers). A process differs from the next by a percent,
+ * and a device gets slower as it gets warm, so plans that are as close as that are only told apart
+ * in one process: each has a turn of a few steps there (1 2 3) and one back (3 2 1), and those that
+ * come close to the fastest have more such rounds. One JSON object a plan: what was predicted, and
+ * the median of each turn. Kernel times come from the cache of `snug`, and go there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,8 @@ static enum status add_replanned(struct turns *x, const char *name, const struct
 /* The best of the config: what runs, and the next of the list. */
 static enum status add_ranks(struct turns *x)
 {
-    static const char *const names[MAX_FINDINGS] = {"plan 1", "plan 2", "plan 3", "plan 4", "plan 5"};
+    static const char *const names[MAX_FINDINGS] = {"plan 1", "plan 2", "plan 3", "plan 4",
+                                                    "plan 5"};
     const struct engine *e = &x->session.engine;
     TRY(add_plan(x, names[0], e));
     for (int i = 1; i < MIN(x->n_ranks, e->report.n_findings); i++)
@@ -117,8 +118,7 @@ static enum status add_group(struct turns *x, const char *path, const char *cons
         status = config_resolve(*cfg, 1);
     if (status == OK)
         status = add_replanned(
-            x, kept,
-            &(struct replan){.limits = x->session.engine.settings.limits, .config = *cfg});
+            x, kept, &(struct replan){.limits = x->session.engine.settings.limits, .config = *cfg});
     str_release(&name);
     return status;
 }
@@ -160,8 +160,7 @@ static int compare_doubles(const void *a, const void *b)
 static enum status change_to(struct turns *x, int i)
 {
     struct engine next, *e = &x->session.engine;
-    struct replan r = {
-        .limits = e->settings.limits, .known = &x->all[i].decisions, .rank = 1};
+    struct replan r = {.limits = e->settings.limits, .known = &x->all[i].decisions, .rank = 1};
     struct changeover over = {.folder = "."};
     if (i == x->i_running)
         return OK;
@@ -284,14 +283,15 @@ static enum status open_and_compare(struct turns *x, const char *path, char **ar
     struct config *cfg = NULL;
     if (caches)
         str_addf(&folder, "%s/snug", caches);
-    enum status status = config_load(&cfg, path, (const char *const *)argv,
-                                     (size_t)group_length(argv, 0, argc));
+    enum status status =
+        config_load(&cfg, path, (const char *const *)argv, (size_t)group_length(argv, 0, argc));
     if (status == OK)
         status = config_resolve(cfg, 1);
     if (status == OK)
-        status = session_open(&x->session, cfg,
-                              &(struct session_options){
-                                  .train = true, .cache_folder = caches ? str_text(&folder) : NULL});
+        status =
+            session_open(&x->session, cfg,
+                         &(struct session_options){
+                             .train = true, .cache_folder = caches ? str_text(&folder) : NULL});
     if (status == OK) {
         status = session_start(&x->session);
         if (status == OK)

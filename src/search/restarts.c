@@ -67,13 +67,10 @@ static int64_t work_of(const struct search *s)
 }
 
 /* Several micro-batches are searched for in groups too, which of programs that are not short takes
- * half of the time that there is, and of long ones all of it. */
+ * half of the time that there is. */
 static int64_t most_work(const struct stage *s)
 {
-    const size_t n_instrs = s->program->instrs.n;
-    if (s->n_micro == 1 || n_instrs < SHORT_PROGRAM)
-        return MOST_WORK;
-    return n_instrs < LONG_PROGRAM ? MOST_WORK / 2 : 0;
+    return s->n_micro == 1 || s->program->instrs.n < SHORT_PROGRAM ? MOST_WORK : MOST_WORK / 2;
 }
 
 /* ---- one of them ----------------------------------------------------------------------------- */
