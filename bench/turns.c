@@ -197,20 +197,21 @@ static double mean_of(const struct contender *c)
     return sum / c->n_turns;
 }
 
-/* After the first round, of those that had as many turns as the fastest. */
+/* Does it have another round? Those do that have had all so far, and came close. */
 static bool is_in(const struct turns *x, const struct contender *c)
 {
     double fastest = 0;
     int most = 0;
     for (int i = 0; i < x->n; i++)
         most = MAX(most, x->all[i].n_turns);
+    if (c->same || most == 0)
+        return !c->same;
     for (int i = 0; i < x->n; i++) {
         const struct contender *o = &x->all[i];
-        if (!o->same && o->n_turns >= most - 1 && o->n_turns > 0 &&
-            (fastest == 0 || mean_of(o) < fastest))
+        if (o->n_turns == most && (fastest == 0 || mean_of(o) < fastest))
             fastest = mean_of(o);
     }
-    return !c->same && (most < 2 || mean_of(c) <= CLOSE * fastest);
+    return c->n_turns == most && mean_of(c) <= CLOSE * fastest;
 }
 
 static enum status run_rounds(struct turns *x)
