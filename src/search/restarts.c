@@ -67,10 +67,13 @@ static int64_t work_of(const struct search *s)
 }
 
 /* Several micro-batches are searched for in groups too, which of programs that are not short takes
- * half of the time that there is. */
+ * half of the time that there is, and of long ones most of it. */
 static int64_t most_work(const struct stage *s)
 {
-    return s->n_micro == 1 || s->program->instrs.n < SHORT_PROGRAM ? MOST_WORK : MOST_WORK / 2;
+    const size_t n_instrs = s->program->instrs.n;
+    if (s->n_micro == 1 || n_instrs < SHORT_PROGRAM)
+        return MOST_WORK;
+    return n_instrs < LONG_PROGRAM ? MOST_WORK / 2 : MOST_WORK / 4;
 }
 
 /* ---- one of them ----------------------------------------------------------------------------- */

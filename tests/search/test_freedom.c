@@ -117,7 +117,7 @@ static void nor_does_one_with_all_levers_on_a_card(void **state)
         {"h200", llama, {PURE}, "device_memory=10GiB", "activation_offloading=false"},
         {"h200", gpt2, {EIGHT_BIT}, "device_memory=10GiB", "offload_param=false"},
         {"h200", gpt2, {EIGHT_BIT}, "device_memory=6GiB", "offload_param=false"},
-        {"h200", qwen, {ACCUMULATED}, "device_memory=20GiB", "offload_param=false"},
+        {"h200", qwen, {ACCUMULATED}, "device_memory=32GiB", "offload_param=false"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases) && !SNUG_ASAN; i++) { /* the same ways as above */
         double free = step_on_card(&cases[i], true);
