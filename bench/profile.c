@@ -11,23 +11,8 @@
 #include <string.h>
 
 #include "base/machine.h"
-#include "base/rng.h"
+#include "random_batch.h"
 #include "train/profile.h"
-
-static void fill_inputs(struct session *s)
-{
-    struct engine *e = &s->engine;
-    int64_t n = s->config->per_device_train_batch_size * s->config->max_seq_length;
-    int32_t *tokens = engine_input(e, s->train, "tokens");
-    int32_t *targets = engine_input(e, s->train, "targets");
-    struct rng r = {.key = 1};
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)rng_below(&r, (uint64_t)e->model->language.vocab_size);
-        targets[i] = (int32_t)rng_below(&r, (uint64_t)e->model->language.vocab_size);
-    }
-    *(float *)engine_input(e, s->train, LOSS_SEED) = 1.0f / (float)n;
-    *(float *)engine_input(e, s->train, "lr") = 1e-4f;
-}
 
 static enum status run_steps(struct session *s, struct profile *p, int64_t n_steps)
 {
@@ -53,7 +38,7 @@ static enum status profile(struct session *s)
     struct str text = {0};
     enum status status;
     TRY_GOTO(session_start(s), out);
-    fill_inputs(s);
+    fill_random_batch(s, s->train);
     TRY_GOTO(profile_init(&p, s, &o, n_steps), out);
     TRY_GOTO(run_steps(s, &p, n_steps), out);
     profile_table(&p, &text);

@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "base/machine.h"
-#include "base/rng.h"
-#include "train/session.h"
+#include "random_batch.h"
 
 enum { MOST_PLANS = 32, MOST_TURNS = 64, MOST_TIMED = 64, N_FIRST = 12, N_WARM = 3 };
 static const double CLOSE = 1.01; /* of the fastest's time: what has more than one round */
@@ -125,21 +124,6 @@ static enum status add_group(struct turns *x, const char *path, const char *cons
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void fill_inputs(struct turns *x, const struct stage *train)
-{
-    struct session *s = &x->session;
-    int64_t n = s->config->per_device_train_batch_size * s->config->max_seq_length;
-    int32_t *tokens = engine_input(&s->engine, train, "tokens");
-    int32_t *targets = engine_input(&s->engine, train, "targets");
-    struct rng r = {.key = 1};
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)rng_below(&r, (uint64_t)s->engine.model->language.vocab_size);
-        targets[i] = (int32_t)rng_below(&r, (uint64_t)s->engine.model->language.vocab_size);
-    }
-    *(float *)engine_input(&s->engine, train, LOSS_SEED) = 1.0f / (float)n;
-    *(float *)engine_input(&s->engine, train, "lr") = 1e-4f;
-}
-
 static enum status run_step(struct turns *x, const struct stage *train, double *seconds)
 {
     double began = now_s();
@@ -178,7 +162,7 @@ static enum status take_turn(struct turns *x, int i)
     double seconds[MOST_TIMED], ignored;
     TRY(change_to(x, i));
     const struct stage *train = engine_stage(&x->session.engine, STAGE_TRAIN);
-    fill_inputs(x, train);
+    fill_random_batch(&x->session, train);
     for (int k = 0; k < n_before; k++)
         TRY(run_step(x, train, &ignored));
     for (int k = 0; k < x->n_timed; k++)
