@@ -354,7 +354,7 @@ static int note_best(const struct search *s, struct candidate known[N_FIRST])
 {
     int n = 0;
     for (int i = 0; i < s->n_best && n < N_FIRST; i++) {
-        if (n == 0 || memcmp(&s->best[i].c, &known[n - 1], sizeof(known[0])) != 0)
+        if (n == 0 || !candidates_are_same(&s->best[i].c, &known[n - 1]))
             known[n++] = s->best[i].c;
     }
     return n;

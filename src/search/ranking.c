@@ -9,7 +9,7 @@
 /* The same homes and ring: what prices make of them differs little, and steps try others. */
 static bool is_alike(const struct candidate *a, const struct candidate *b)
 {
-    return a->ring_bytes == b->ring_bytes && memcmp(a->homes, b->homes, sizeof(a->homes)) == 0;
+    return a->ring_bytes == b->ring_bytes && homes_are_same(a, b);
 }
 
 /* What estimates cannot tell apart: a smaller ring does as well. */

@@ -11,6 +11,22 @@ static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.
 /* Rings are between these parts of what the device has for the plan, or nothing. */
 enum { LARGEST_RING = 4, SMALLEST_RING = 64 };
 
+bool homes_are_same(const struct candidate *a, const struct candidate *b)
+{
+    bool same = true;
+    for (int h = 0; h < HOME_CLASS_COUNT; h++) {
+        const struct homes *x = &a->homes[h], *y = &b->homes[h];
+        same &= x->n_blocks == y->n_blocks && x->from_first == y->from_first && x->ends == y->ends;
+    }
+    return same;
+}
+
+bool candidates_are_same(const struct candidate *a, const struct candidate *b)
+{
+    return homes_are_same(a, b) && a->ring_bytes == b->ring_bytes && a->extra == b->extra &&
+           a->price == b->price;
+}
+
 bool space_is_open(const struct space *s, enum home_class c)
 {
     return !s->bounds.fixed[home_extent(c)];

@@ -60,7 +60,7 @@ enum status search_step(struct search *s, struct candidate *at, double *seconds_
     int n = list_neighbours(s, &from, list), n_open = 0;
     *improved = false;
     for (int i = 0; i < n; i++) {
-        if (memcmp(&list[i], &from, sizeof(from)) == 0 || !space_expand(&s->space, &list[i]))
+        if (candidates_are_same(&list[i], &from) || !space_expand(&s->space, &list[i]))
             continue;
         list[n_open] = list[i];
         list[n_open].estimate = space_estimate(&s->space, &list[i]);

@@ -174,15 +174,16 @@ static void speed_up_links(double times)
     }
 }
 
-/* The faster the link, the less is gained. */
+/* The faster the link, the less is gained: here less than what wins at once (grouping.c), and more
+ * than a search is worth. Which kernels a processor has makes a difference. */
 static void others_wait_for_what_is_found_without_them(void **state)
 {
     const struct device before = device;
     (void)state;
     speed_up_links(18);
     double share = expect_winner((int64_t)1 << 30, false);
-    print_message("%.2f of the time with groups\n", share);
-    assert_true(share > 0.87 && share < 0.96);
+    print_message("%.4f of the time with groups\n", share);
+    assert_true(share > 0.85 && share < 0.97);
     device = before;
 }
 

@@ -156,24 +156,35 @@ static void adamw_of_8_bits_and_24_bit_masters_has_5_bytes_a_parameter(void **st
     training_release(&r.training);
 }
 
+/* Loss of the first steps, on average: a last one depends on how a single rounding went. */
+static double mean_loss(const struct rule *rule, int n_steps)
+{
+    double sum = 0;
+    struct run r;
+    run_init(&r, rule, 1);
+    for (int step = 0; step < n_steps; step++) {
+        if (step == 0)
+            run_steps(&r, 1);
+        else
+            training_step(&r.training, step);
+        sum += loss_of(&r);
+    }
+    training_release(&r.training);
+    return sum / n_steps;
+}
+
 /* Bytes behind bf16 weights learn what f32 behind them does. */
 static void masters_of_24_bits_learn_like_f32(void **state)
 {
-    double loss[2];
+    struct rule rule = rules[0];
     (void)state;
     if (SNUG_ASAN) /* steps that all do the same to memory */
         skip();
-    for (int split = 0; split <= 1; split++) {
-        struct rule rule = rules[0];
-        struct run r;
-        rule.split = split;
-        run_init(&r, &rule, 1);
-        run_steps(&r, 60);
-        loss[split] = loss_of(&r);
-        training_release(&r.training);
-    }
-    print_message("f32 masters %.5f, 24-bit masters %.5f\n", loss[0], loss[1]);
-    assert_true(fabs(loss[1] - loss[0]) < 0.01 * loss[0]);
+    double split = mean_loss(&rule, 40);
+    rule.split = false;
+    double f32 = mean_loss(&rule, 40);
+    print_message("f32 masters %.5f, 24-bit masters %.5f\n", f32, split);
+    assert_true(fabs(split - f32) < 0.002 * f32); /* without the bytes: 0.4 % */
 }
 
 int main(void)
