@@ -156,13 +156,21 @@ static int64_t find_gap(const struct repair *r, const struct layout_item *x)
     return r->capacity - at >= size && r->capacity - at < tightest ? at : best;
 }
 
-/* Two sorted runs of `from` into one. */
+/* Two sorted runs of `from` into one. Which run is next cannot be foreseen: chosen, not branched
+ * on. */
 static void merge_runs(const struct edge *from, size_t begin, size_t middle, size_t end,
                        struct edge *to)
 {
     size_t a = begin, b = middle;
-    for (size_t k = begin; k < end; k++)
-        to[k] = b == end || (a < middle && from[a].at <= from[b].at) ? from[a++] : from[b++];
+    to += begin;
+    while (a < middle && b < end) {
+        bool is_first = from[a].at <= from[b].at;
+        *to++ = from[is_first ? a : b];
+        a += is_first;
+        b += !is_first;
+    }
+    memcpy(to, from + a, (middle - a) * sizeof(*to));
+    memcpy(to + (middle - a), from + b, (end - b) * sizeof(*to));
 }
 
 /* By address. */

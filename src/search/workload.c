@@ -185,10 +185,11 @@ static int64_t unit_bytes(const struct workload *w, const struct storage_entry *
     const char *name = is_master ? e->name + strlen(master) : e->name;
     for (int i = 0; i < io->n_params; i++) {
         const struct model_param *p = &io->params[i];
-        if (p->quantization.code == CODE_NONE && strcmp(p->name, name) == 0)
+        bool has_units = p->quantization.code == CODE_NONE && param_unit(p) > 1;
+        if (has_units && strcmp(p->name, name) == 0)
             return e->n_bytes / MAX(shape_elems(&p->shape), (int64_t)1) * param_unit(p);
     }
-    return 0;
+    return 0; /* there is always room for an element */
 }
 
 /* Room for what goes through it at once, of what the host cannot reach: a tensor, or part of a
