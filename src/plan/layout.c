@@ -28,7 +28,8 @@ enum {
     HOPELESS_OF_MEDIUM = 25,   /* such a part is not */
     LONGEST = 128 * 1024,      /* items that orders may place in all, where that is more than one */
     ORDER_WORK = 80 * 1000000, /* comparisons that the orders may take: all of them for programs of
-                                   some ten thousand buffers, one at least for any */
+                                   some ten thousand buffers, one at least for any; */
+    ORDER_COST = 10,           /* of them take as long as so many in a repair */
 };
 
 struct solver {
@@ -318,6 +319,7 @@ enum status layout_solve(struct layout_item *items, size_t n, int64_t align, int
         TRY_GOTO(improve(&s, starts, n_starts), out);
     for (size_t i = 0; i < n; i++)
         items[i].offset = s.best[i];
+    result->work = MAX_WORK - s.work + ORDER_COST * (ORDER_WORK - s.order_work);
 out:
     mem_free(s.items);
     mem_free(s.order);

@@ -27,6 +27,7 @@ struct layout_result {
     int32_t peak_time;   /* an instant where lower_bound is reached */
     const char *method;  /* which order won, or "repair" */
     int n_tries;         /* orders and repairs */
+    int64_t work;        /* comparisons that all of that took */
 };
 
 /* Greedy placement into the lowest gap over a portfolio of orders; where none meets the lower

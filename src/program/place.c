@@ -52,6 +52,7 @@ static enum status place_tier(struct program *p, const struct storage *storage, 
     p->n_bytes[tier] = storage->n_bytes[tier] + r.height;
     p->lower_bound[tier] = storage->n_bytes[tier] + r.lower_bound;
     p->layout_method[tier] = r.method;
+    p->layout_work += r.work;
 out:
     items_release(&x);
     return status;
@@ -75,6 +76,7 @@ enum status program_bound(struct program *p, const struct storage *storage)
 enum status program_place(struct program *p, const struct storage *storage,
                           const int64_t room[TIER_COUNT])
 {
+    p->layout_work = 0;
     for (int t = 0; t < TIER_COUNT; t++)
         TRY(place_tier(p, storage, (enum tier)t, room ? room[t] : 0));
     for (size_t i = 0; i < p->buffers.n; i++) {

@@ -147,6 +147,7 @@ struct program {
     int64_t lower_bound[TIER_COUNT]; /* largest sum of live bytes */
     int64_t n_storage[TIER_COUNT];   /* bytes of storage this program was laid out above */
     const char *layout_method[TIER_COUNT];
+    int64_t layout_work; /* comparisons that placing it took */
 };
 
 /* Emits and lays out. Storage entries are added to `storage`; call program_place() once every

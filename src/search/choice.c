@@ -77,6 +77,7 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
     TRY(search_take(s, t, d));
     TRY(workload_decide(s->w, d));
     TRY(forecast_place(s->w, s->limits));
+    s->layout_work += workload_layout_work(s->w);
     read_gaps(s, t, gaps);
     return OK;
 }

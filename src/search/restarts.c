@@ -29,9 +29,10 @@ static const struct restriction restrictions[] = {
 
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
-    MOST_ALIKE = 2,          /* plans of one search, where others have some */
-    MOST_WORK = 9000 * 1000, /* in all, after which no more is begun */
-    SHORT_PROGRAM = 5500,    /* instructions */
+    MOST_ALIKE = 2,           /* plans of one search, where others have some */
+    MOST_WORK = 11000 * 1000, /* in all, after which no more is begun */
+    SHORT_PROGRAM = 5500,     /* instructions */
+    COMPARISONS = 64,         /* of layouts, that take as long as emitting an instruction */
 };
 
 /* Of a step's time: closer plans are told apart by a clock alone, so one that is behind by less is
@@ -63,7 +64,8 @@ struct restarts {
 static int64_t work_of(const struct search *s)
 {
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
-    return s->n_instrs + (int64_t)s->n_ranked * (stage->plan.n_blocks + 2);
+    return s->n_instrs + (int64_t)s->n_ranked * (stage->plan.n_blocks + 2) +
+           s->layout_work / COMPARISONS;
 }
 
 /* Several micro-batches are searched for in groups too, which of programs that are not short takes
@@ -197,11 +199,11 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
             continue;
         x->below[i] = MIN(x->s->below, (1 + ALIKE) * before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
-        if (found)
-            TRY(fastest_compare(best, x->s->w, &d, &x->reports[i],
-                                x->reports[i].findings[0].seconds));
-        if (best->seconds < before)
-            *at = i;
+        const double seconds = found ? x->reports[i].findings[0].seconds : HUGE_VAL;
+        if (seconds >= (1 - SAME) * before)
+            continue; /* what is listed is the one that was there before */
+        TRY(fastest_compare(best, x->s->w, &d, &x->reports[i], seconds));
+        *at = i;
     }
     return OK;
 }

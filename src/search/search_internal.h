@@ -119,6 +119,7 @@ struct search {
     int n_best;
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
+    int64_t layout_work;             /* comparisons, of all plans that were placed */
     int64_t n_instrs;                /* that were emitted, by all rounds, */
     int64_t n_before;                /* and before this one */
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */

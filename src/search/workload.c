@@ -61,6 +61,14 @@ int64_t workload_n_instrs(const struct workload *w)
     return n;
 }
 
+int64_t workload_layout_work(const struct workload *w)
+{
+    int64_t n = 0;
+    for (int i = 0; i < w->n_stages; i++)
+        n += w->stages[i].program->layout_work;
+    return n;
+}
+
 const struct stage *workload_fullest(const struct workload *w, enum tier t)
 {
     const struct stage *fullest = &w->stages[0];

@@ -112,6 +112,8 @@ struct stage *workload_stage(const struct workload *w, enum stage_purpose purpos
 int workload_n_training(const struct workload *w);
 /* Instructions of all programs. */
 int64_t workload_n_instrs(const struct workload *w);
+/* Comparisons that placing them took. */
+int64_t workload_layout_work(const struct workload *w);
 /* The stage whose program needs the most of a tier. */
 const struct stage *workload_fullest(const struct workload *w, enum tier t);
 
