@@ -23,7 +23,7 @@ static enum status find_times(struct drawing *d)
         return OK;
     TRY(mem_try_array(&d->clock, p->instrs.n + 1, sizeof(*d->clock)));
     TRY(predict_clock(&d->stage->prediction, p, device, d->clock));
-    TRY(lanes_init(&d->lanes, &d->stage->prediction, p, device, COLUMNS));
+    TRY(lanes_init(&d->lanes, &d->stage->prediction, p, device, d->stage->n_micro, COLUMNS));
     d->picture.seconds = d->lanes.seconds;
     d->picture.lanes = &d->lanes;
     return OK;
@@ -35,8 +35,12 @@ static enum status find_memory(struct drawing *d)
     const struct engine *e = &d->run->session.engine;
     for (int t = 0; t < TIER_COUNT; t++) {
         struct timeline *line = &d->timelines[t];
-        TRY(timeline_init_by(line, d->stage->program, &e->work.storage, (enum tier)t, COLUMNS,
-                             d->clock));
+        TRY(timeline_init(line, &(struct timeline_view){.program = d->stage->program,
+                                                        .storage = &e->work.storage,
+                                                        .tier = (enum tier)t,
+                                                        .n_columns = COLUMNS,
+                                                        .clock = d->clock,
+                                                        .n_micro = d->stage->n_micro}));
         d->picture.tiers[t] = line->peak.total > 0 ? line : NULL;
         d->picture.budgets[t] = e->forecast.budget.n_bytes[t];
     }

@@ -25,8 +25,12 @@ static void name_precision(struct snug_run *r)
 static enum status make_timeline(const struct snug_run *r, int n_columns, struct timeline *t)
 {
     const struct workload *w = &r->session.engine.work;
-    return timeline_init(t, workload_fullest(w, TIER_DEVICE)->program, &w->storage, TIER_DEVICE,
-                         n_columns);
+    const struct stage *s = workload_fullest(w, TIER_DEVICE);
+    return timeline_init(t, &(struct timeline_view){.program = s->program,
+                                                    .storage = &w->storage,
+                                                    .tier = TIER_DEVICE,
+                                                    .n_columns = n_columns,
+                                                    .n_micro = s->n_micro});
 }
 
 static enum status open_run(struct snug_run *r, unsigned purposes)

@@ -9,6 +9,11 @@ static int part_of(const struct program *p, const struct instr *i)
     return i->recompute ? (int)LANE_RECOMPUTE : (int)graph_node(p->graph, i->node)->pass;
 }
 
+static bool works(const struct instr *i)
+{
+    return i->kind == INSTR_COMPUTE || i->kind == INSTR_COPY;
+}
+
 /* Seconds by part in each column of one queue. */
 typedef double column_parts[LANE_PART_COUNT];
 
@@ -57,7 +62,7 @@ static enum status add_queue(struct lanes *l, enum queue q, column_parts *column
         struct lane_span s = column_span(columns[c], q, c, width);
         if (s.busy > 0)
             TRY(add_span(l, &s));
-        l->busy_s[q] += s.busy * width;
+        l->is_used[q] |= s.busy > 0;
     }
     return OK;
 }
@@ -73,8 +78,7 @@ static enum status gather(struct lanes *l, const struct prediction *prediction,
         memset(columns, 0, n_bytes);
         for (size_t k = 0; k < p->instrs.n; k++) {
             const struct instr *i = &p->instrs.items[k];
-            bool works = i->kind == INSTR_COMPUTE || i->kind == INSTR_COPY;
-            if (works && (int)i->queue == q && prediction->seconds[k] > 0)
+            if (works(i) && (int)i->queue == q && prediction->seconds[k] > 0)
                 spread(columns, l->n_columns, l->seconds / l->n_columns, part_of(p, i), starts[k],
                        starts[k] + prediction->seconds[k]);
         }
@@ -84,8 +88,28 @@ static enum status gather(struct lanes *l, const struct prediction *prediction,
     return status;
 }
 
+/* What a usual step does not run is drawn, and does not count. */
+static void share_time(struct lanes *l, const struct prediction *prediction,
+                       const struct program *p, int64_t n_micro, const double *section_s)
+{
+    double step = 0;
+    for (size_t i = 0; i < p->sections.n; i++) {
+        const struct section *s = &p->sections.items[i];
+        const double n_runs = (double)section_runs(p, s, n_micro);
+        step += n_runs * section_s[i];
+        for (int32_t k = s->first; k < s->first + s->n; k++) {
+            const struct instr *x = &p->instrs.items[k];
+            if (works(x))
+                l->busy[x->queue] += n_runs * prediction->seconds[k];
+        }
+    }
+    for (int q = 0; q < QUEUE_COUNT && step > 0; q++)
+        l->busy[q] = MIN(l->busy[q] / step, 1.0);
+}
+
 enum status lanes_init(struct lanes *l, const struct prediction *prediction,
-                       const struct program *p, const struct device *device, int n_columns)
+                       const struct program *p, const struct device *device, int64_t n_micro,
+                       int n_columns)
 {
     double *starts = NULL, *section_s = NULL;
     enum status status;
@@ -97,6 +121,7 @@ enum status lanes_init(struct lanes *l, const struct prediction *prediction,
         l->seconds += section_s[i];
     if (l->seconds > 0)
         TRY_GOTO(gather(l, prediction, p, starts), out);
+    share_time(l, prediction, p, n_micro, section_s);
 out:
     mem_free(starts);
     mem_free(section_s);

@@ -24,13 +24,14 @@ struct lane_span {
 struct lanes {
     VEC(struct lane_span) spans; /* by queue, then by time */
     int n_columns;
-    double seconds;             /* that the columns stand for */
-    double busy_s[QUEUE_COUNT]; /* 0: nothing runs on that queue */
+    double seconds; /* that the columns stand for */
+    bool is_used[QUEUE_COUNT];
+    double busy[QUEUE_COUNT]; /* share of the time of a step, with what it repeats */
 };
 
-/* n_columns is at least 1. */
+/* n_columns is at least 1; n_micro: micro-batches of a step. */
 enum status lanes_init(struct lanes *l, const struct prediction *prediction,
-                       const struct program *p, const struct device *device,
+                       const struct program *p, const struct device *device, int64_t n_micro,
                        int n_columns) MUST_CHECK;
 void lanes_release(struct lanes *l);
 

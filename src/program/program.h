@@ -171,6 +171,8 @@ bool program_makes_rows(const struct graph *g, node_id k, const struct device *d
 const struct section *program_section(const struct program *p, const char *name); /* or NULL */
 /* How often a step of n_micro micro-batches runs a section. */
 int64_t section_runs(const struct program *p, const struct section *s, int64_t n_micro);
+/* What a section is for that such steps do not run ("first step"); NULL: they do. */
+const char *section_occasion(const struct program *p, const struct section *s, int64_t n_micro);
 const struct port *program_input(const struct program *p, const char *name);  /* or NULL */
 const struct port *program_output(const struct program *p, const char *name); /* or NULL */
 

@@ -143,6 +143,15 @@ int64_t section_runs(const struct program *p, const struct section *s, int64_t n
     return alone || strcmp(s->name, "group") == 0 ? n_micro / size - 1 : 1;
 }
 
+const char *section_occasion(const struct program *p, const struct section *s, int64_t n_micro)
+{
+    if (section_runs(p, s, n_micro) > 0)
+        return NULL;
+    if (strcmp(s->name, "first") == 0)
+        return "first step";
+    return strcmp(s->name, "finish") == 0 ? "last updates" : "fewer micro-batches";
+}
+
 bool section_has(const struct section_rule *r, const struct node *n)
 {
     return (r->passes >> n->pass & 1u) && !(r->alone && n->micro > 0);

@@ -105,7 +105,7 @@ double svg_lanes_height(const struct lanes *l)
 {
     int n = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        n += l->busy_s[q] > 0;
+        n += l->is_used[q];
     return n * LANE_STEP;
 }
 
@@ -115,7 +115,7 @@ static void add_lane(const struct svg_box *b, const struct lanes *l, enum queue 
              "<rect class=\"lane\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\"/>\n"
              "<text class=\"tick\" x=\"%d\" y=\"%.1f\">%s %.0f%%</text>\n",
              SVG_LEFT, y, SVG_WIDTH - SVG_LEFT - SVG_RIGHT, LANE_HEIGHT, SVG_LEFT - 10, y + 15,
-             queue_name(q), 100.0 * l->busy_s[q] / l->seconds);
+             queue_name(q), 100.0 * l->busy[q]);
     for (size_t i = 0; i < l->spans.n; i++) {
         const struct lane_span *s = &l->spans.items[i];
         double x = svg_x(b, s->first), end = svg_x(b, s->first + s->n_columns);
@@ -154,7 +154,7 @@ void svg_add_lanes(const struct svg_box *b, const struct lanes *l)
 {
     double y = b->top;
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        if (!(l->busy_s[q] > 0))
+        if (!l->is_used[q])
             continue;
         add_lane(b, l, (enum queue)q, y);
         y += LANE_STEP;

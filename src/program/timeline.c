@@ -116,11 +116,12 @@ static const char *place_name(struct timeline *t, const struct program *p, int32
     return pool_printf(&t->pool, "%s of block %d, %s", part_name(i, n), n->block, op);
 }
 
-static enum status add_mark(struct timeline *t, const char *name, size_t at, size_t n,
-                            const double *clock)
+static enum status add_mark(struct timeline *t, const struct timeline_view *v, const char *name,
+                            int32_t at)
 {
     t->marks[t->n_marks].name = pool_strdup(&t->pool, name);
-    t->marks[t->n_marks++].column = columns_of(t, at, n, clock).first;
+    t->marks[t->n_marks++].column =
+        columns_of(t, (size_t)at, MAX(v->program->instrs.n, (size_t)1), v->clock).first;
     return pool_status(&t->pool);
 }
 
@@ -134,59 +135,64 @@ static bool runs_forward(const struct program *p, const struct section *s)
     return false;
 }
 
-/* Sections, and inside a step or micro-step where the backward pass begins. */
-static enum status find_marks(struct timeline *t, const struct program *p, const double *clock)
+/* A section, and where its backward pass begins. */
+static enum status mark_section(struct timeline *t, const struct timeline_view *v,
+                                const struct section *s)
 {
-    size_t n = MAX(p->instrs.n, (size_t)1);
-    TRY(pool_try(&t->pool, &t->marks, sizeof(*t->marks) * (2 * p->sections.n + 1)));
-    for (size_t x = 0; x < p->sections.n; x++) {
-        const struct section *s = &p->sections.items[x];
-        const bool forward = runs_forward(p, s);
-        int pass = -1;
-        int32_t first = s->first;
-        for (int32_t k = s->first; k < s->first + s->n; k++) {
-            const struct instr *i = &p->instrs.items[k];
-            if (i->kind != INSTR_COMPUTE || i->recompute)
-                continue;
-            int here = (int)graph_node(p->graph, i->node)->pass;
-            if (here == PASS_UPDATE && forward)
-                here = PASS_FORWARD; /* of the step before, in this one's forward pass */
-            bool begins = pass < 0 || (here == PASS_BACKWARD && pass == PASS_FORWARD);
-            if (begins) {
-                TRY(add_mark(t, pass_name((enum pass)here), (size_t)(pass < 0 ? first : k), n,
-                             clock));
-                pass = here;
-            }
-        }
+    const struct program *p = v->program;
+    const bool forward = runs_forward(p, s);
+    int pass = -1;
+    for (int32_t k = s->first; k < s->first + s->n; k++) {
+        const struct instr *i = &p->instrs.items[k];
+        if (i->kind != INSTR_COMPUTE || i->recompute)
+            continue;
+        int here = (int)graph_node(p->graph, i->node)->pass;
+        if (here == PASS_UPDATE && forward)
+            here = PASS_FORWARD; /* of the step before, in this one's forward pass */
+        if (pass >= 0 && !(here == PASS_BACKWARD && pass == PASS_FORWARD))
+            continue;
+        TRY(add_mark(t, v, pass_name((enum pass)here), pass < 0 ? s->first : k));
+        pass = here;
     }
     return OK;
 }
 
-enum status timeline_init(struct timeline *t, const struct program *p,
-                          const struct storage *storage, enum tier tier, int n_columns)
+/* Sections that steps do not run have one mark for all that stand together. */
+static enum status find_marks(struct timeline *t, const struct timeline_view *v)
 {
-    return timeline_init_by(t, p, storage, tier, n_columns, NULL);
+    const struct program *p = v->program;
+    const char *before = NULL;
+    TRY(pool_try(&t->pool, &t->marks, sizeof(*t->marks) * (2 * p->sections.n + 1)));
+    for (size_t x = 0; x < p->sections.n; x++) {
+        const struct section *s = &p->sections.items[x];
+        const char *occasion = v->n_micro > 0 ? section_occasion(p, s, v->n_micro) : NULL;
+        if (!occasion)
+            TRY(mark_section(t, v, s));
+        else if (!before || strcmp(before, occasion) != 0)
+            TRY(add_mark(t, v, occasion, s->first));
+        before = occasion;
+    }
+    return OK;
 }
 
-enum status timeline_init_by(struct timeline *t, const struct program *p,
-                             const struct storage *storage, enum tier tier, int n_columns,
-                             const double *clock)
+enum status timeline_init(struct timeline *t, const struct timeline_view *v)
 {
+    const struct program *p = v->program;
     size_t n = MAX(p->instrs.n, (size_t)1);
     struct timeline_column *at = NULL;
     enum status status;
-    *t = (struct timeline){.tier = tier, .arena_bytes = p->n_bytes[tier]};
+    *t = (struct timeline){.tier = v->tier, .arena_bytes = p->n_bytes[v->tier]};
     pool_init(&t->pool);
-    t->n_columns = clock ? MAX(n_columns, 1) : (int)MIN((size_t)MAX(n_columns, 1), n);
+    t->n_columns = v->clock ? MAX(v->n_columns, 1) : (int)MIN((size_t)MAX(v->n_columns, 1), n);
     t->program = pool_strdup(&t->pool, p->name);
     TRY_GOTO(pool_status(&t->pool), out);
     TRY_GOTO(pool_try(&t->pool, &t->columns, sizeof(*t->columns) * (size_t)t->n_columns), out);
     TRY_GOTO(mem_try_array(&at, n, sizeof(*at)), out);
-    sweep(p, storage, tier, at);
-    gather(t, at, n, p->instrs.n > 0 ? clock : NULL);
+    sweep(p, v->storage, v->tier, at);
+    gather(t, at, n, p->instrs.n > 0 ? v->clock : NULL);
     t->peak_place = place_name(t, p, t->peak.instr);
     TRY_GOTO(pool_status(&t->pool), out);
-    TRY_GOTO(find_marks(t, p, clock), out);
+    TRY_GOTO(find_marks(t, v), out);
 out:
     mem_free(at);
     if (status != OK)

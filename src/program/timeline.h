@@ -1,7 +1,7 @@
 /* timeline.h: the memory of one tier over a program, by class, for people to look at.
  *
  *     struct timeline t;
- *     TRY(timeline_init(&t, program, storage, TIER_DEVICE, 72));
+ *     TRY(timeline_init(&t, &(struct timeline_view){program, storage, TIER_DEVICE, 72}));
  *     TRY(timeline_draw(&t, &(struct timeline_style){.budget = budget}, &text));
  *     timeline_release(&t);
  *
@@ -26,8 +26,8 @@ struct timeline_column {
     int32_t instr; /* where the column is fullest */
 };
 
-/* Where a part of the step begins ("forward", "backward", "update"; "begin" of the accumulators).
- */
+/* Where a part of the step begins ("forward", "backward", "update"; "begin" of the accumulators),
+ * or something that is not run in every step ("fewer micro-batches"). */
 struct timeline_mark {
     const char *name;
     int column;
@@ -47,13 +47,18 @@ struct timeline {
     int64_t arena_bytes;    /* the arena: peak.total plus what addresses leave unused */
 };
 
-/* The program is placed. Strings are copied: the timeline outlives program and storage. */
-enum status timeline_init(struct timeline *t, const struct program *p,
-                          const struct storage *storage, enum tier tier, int n_columns) MUST_CHECK;
-/* The same over time: columns are as many and equally long. clock: see predict_clock. */
-enum status timeline_init_by(struct timeline *t, const struct program *p,
-                             const struct storage *storage, enum tier tier, int n_columns,
-                             const double *clock) MUST_CHECK;
+/* What is looked at: a program that is placed, one of its tiers. */
+struct timeline_view {
+    const struct program *program;
+    const struct storage *storage;
+    enum tier tier;
+    int n_columns;
+    const double *clock; /* see predict_clock: columns are equally long; NULL: by instructions */
+    int64_t n_micro;     /* of a step; 0: not known */
+};
+
+/* Strings are copied: the timeline outlives program and storage. */
+enum status timeline_init(struct timeline *t, const struct timeline_view *v) MUST_CHECK;
 void timeline_release(struct timeline *t);
 
 /* The classes from the bottom of a drawing up: what lives longest first. */

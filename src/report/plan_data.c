@@ -95,8 +95,11 @@ static void add_sections(struct writer *w)
     str_add(w->out, ",\n\"sections\":[");
     for (size_t i = 0; i < w->p->sections.n; i++) {
         const struct section *s = &w->p->sections.items[i];
+        const char *occasion = section_occasion(w->p, s, w->d->stage->n_micro);
         str_addf(w->out, "%s{\"name\":", i ? "," : "");
         trace_add_string(w->out, s->name);
+        str_add(w->out, ",\"occasion\":");
+        trace_add_string(w->out, occasion ? occasion : "");
         str_addf(w->out, ",\"first\":%d,\"n\":%d,\"repeats\":%lld,\"start\":%lld,\"ns\":%lld}",
                  (int)s->first, (int)s->n, (long long)section_runs(w->p, s, w->d->stage->n_micro),
                  (long long)in_ns(start), (long long)in_ns(w->section_s[i]));

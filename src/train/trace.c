@@ -312,8 +312,11 @@ static enum status print_all(struct tracer *t)
     size_t n = MAX(t->program->instrs.n, (size_t)1);
     TRY(mem_try_array(&t->starts, n, sizeof(*t->starts)));
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        TRY(timeline_init(&t->memory[tier], t->program, &s->engine.work.storage, (enum tier)tier,
-                          (int)n));
+        TRY(timeline_init(&t->memory[tier],
+                          &(struct timeline_view){.program = t->program,
+                                                  .storage = &s->engine.work.storage,
+                                                  .tier = (enum tier)tier,
+                                                  .n_columns = (int)n}));
     str_add(t->out, "{\"traceEvents\":[");
     add_names(t);
     TRY(add_steps(t));

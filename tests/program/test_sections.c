@@ -134,18 +134,39 @@ static void a_deferred_update_shares_the_fetch_of_the_forward_pass(void **state)
     training_release(&t);
 }
 
+static void expect_marks(const struct training *t, const char *const *names, int n)
+{
+    struct timeline line;
+    expect_ok(
+        timeline_init(&line, &(struct timeline_view){t->stage->program, &t->engine.work.storage,
+                                                     TIER_DEVICE, 80, NULL, t->stage->n_micro}));
+    assert_int_equal(line.n_marks, n);
+    for (int i = 0; i < n; i++)
+        assert_string_equal(line.marks[i].name, names[i]);
+    timeline_release(&line);
+}
+
 static void parts_of_a_step_with_deferred_updates_are_marked(void **state)
 {
     (void)state;
-    static const char *const names[] = {"forward", "backward", "forward", "backward", "update"};
+    static const char *const names[] = {"first step", "forward", "backward", "last updates"};
     struct training t;
-    struct timeline line;
     open_deferred(&t);
-    expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 80));
-    assert_int_equal(line.n_marks, ARRAY_LEN(names));
-    for (int i = 0; i < line.n_marks; i++)
-        assert_string_equal(line.marks[i].name, names[i]);
-    timeline_release(&line);
+    expect_marks(&t, names, ARRAY_LEN(names));
+    training_release(&t);
+}
+
+/* What only a step with too few micro-batches runs is one part, and no update of a usual step. */
+static void what_a_group_does_not_run_is_marked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"forward", "backward", "fewer micro-batches"};
+    struct training t;
+    const struct decisions d = {.group = 3};
+    training_init(&t, &plain);
+    expect_ok(workload_decide(&t.engine.work, &d));
+    expect_ok(workload_emit(&t.engine.work));
+    expect_marks(&t, names, ARRAY_LEN(names));
     training_release(&t);
 }
 
@@ -157,6 +178,7 @@ int main(void)
         cmocka_unit_test(a_step_runs_each_section_as_often_as_it_says),
         cmocka_unit_test(a_deferred_update_shares_the_fetch_of_the_forward_pass),
         cmocka_unit_test(parts_of_a_step_with_deferred_updates_are_marked),
+        cmocka_unit_test(what_a_group_does_not_run_is_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

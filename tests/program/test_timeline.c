@@ -29,6 +29,13 @@ static void open_gpt2(struct training *t, bool recompute)
     expect_ok(program_check(t->stage->program, &t->engine.work.storage));
 }
 
+static enum status look(struct timeline *line, const struct training *t, int n_columns)
+{
+    return timeline_init(line,
+                         &(struct timeline_view){t->stage->program, &t->engine.work.storage,
+                                                 TIER_DEVICE, n_columns, NULL, t->stage->n_micro});
+}
+
 static void the_peak_is_that_of_the_program(void **state)
 {
     (void)state;
@@ -37,8 +44,7 @@ static void the_peak_is_that_of_the_program(void **state)
     int64_t by_class[MEMORY_CLASS_COUNT];
     open_gpt2(&t, true);
     for (int n_columns = 1; n_columns < 3000; n_columns = n_columns * 3 + 1) {
-        expect_ok(
-            timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, n_columns));
+        expect_ok(look(&line, &t, n_columns));
         int32_t at = program_peak(t.stage->program, TIER_DEVICE);
         program_memory_at(t.stage->program, &t.engine.work.storage, TIER_DEVICE, at, by_class);
         assert_int_equal(line.peak.instr, at);
@@ -64,7 +70,7 @@ static void the_terminal_drawing_names_the_peak(void **state)
     struct timeline line;
     struct str text = {0};
     open_gpt2(&t, false);
-    expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 72));
+    expect_ok(look(&line, &t, 72));
     struct timeline_style style = {.budget = line.arena_bytes + line.arena_bytes / 8};
     expect_ok(timeline_draw(&line, &style, &text));
     (void)fputs(text.text, stdout); /* print_message would cut it short */
@@ -108,7 +114,7 @@ static void the_picture_is_one_document(void **state)
         struct timeline line;
         struct str svg = {0};
         open_gpt2(&t, recompute);
-        expect_ok(timeline_init(&line, t.stage->program, &t.engine.work.storage, TIER_DEVICE, 480));
+        expect_ok(look(&line, &t, 480));
         struct timeline_picture picture = {.title = "gpt2-124m <4 x 256> & AdamW",
                                            .tiers = {&line},
                                            .budgets = {(int64_t)3 << 30}};
@@ -147,8 +153,10 @@ static void columns_of_time_keep_the_peak(void **state)
         sum += prediction.seconds[k];
     }
     assert_true(fabs(clock[p->instrs.n] / sum - 1.0) < 1e-9); /* one after the other here */
-    expect_ok(timeline_init(&by_order, p, storage, TIER_DEVICE, 100));
-    expect_ok(timeline_init_by(&by_time, p, storage, TIER_DEVICE, 100, clock));
+    expect_ok(
+        timeline_init(&by_order, &(struct timeline_view){p, storage, TIER_DEVICE, 100, NULL, 0}));
+    expect_ok(
+        timeline_init(&by_time, &(struct timeline_view){p, storage, TIER_DEVICE, 100, clock, 0}));
     assert_int_equal(by_time.peak.instr, by_order.peak.instr);
     int64_t most = 0;
     for (int k = 0; k < by_time.n_columns; k++) {
@@ -157,10 +165,13 @@ static void columns_of_time_keep_the_peak(void **state)
     }
     assert_int_equal(most, by_order.peak.total);
     assert_int_equal(by_time.columns[by_time.peak_column].total, most);
-    expect_ok(lanes_init(&lanes, &prediction, p, &t.device, 300));
+    expect_ok(lanes_init(&lanes, &prediction, p, &t.device, t.stage->n_micro, 300));
     for (size_t i = 0; i < lanes.spans.n; i++)
         busy += lanes.spans.items[i].busy * lanes.spans.items[i].n_columns / 300;
     assert_true(fabs(busy - 1.0) < 1e-6);
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        busy -= lanes.busy[q];
+    assert_true(fabs(busy) < 1e-6);
     lanes_release(&lanes);
     timeline_release(&by_order);
     timeline_release(&by_time);
@@ -177,7 +188,7 @@ static void a_program_without_instructions_can_be_drawn(void **state)
     struct timeline line;
     struct str text = {0};
     storage_init(&storage);
-    expect_ok(timeline_init(&line, &p, &storage, TIER_HOST, 10));
+    expect_ok(timeline_init(&line, &(struct timeline_view){&p, &storage, TIER_HOST, 10, NULL, 1}));
     expect_ok(timeline_draw(&line, &(struct timeline_style){0}, &text));
     expect_ok(timeline_svg(&(struct timeline_picture){.tiers = {NULL, &line}}, &text));
     str_release(&text);

@@ -10,7 +10,7 @@ function readLane(plan, queue, isMeasured) {
   const items = [];
   for (let k = 0; k < plan.n; k++) if (instrs.queue[k] === queue && isWork(plan, k)) items.push(k);
   items.sort((a, b) => start[a] - start[b] || a - b);
-  const busy = items.reduce((sum, k) => sum + length[k], 0);
+  const busy = items.reduce((sum, k) => sum + plan.repeats[k] * length[k], 0);
   return {queue, isMeasured, items: Int32Array.from(items), start, length, busy};
 }
 
@@ -46,7 +46,7 @@ class LanesPanel extends Panel {
     c.textAlign = "right";
     c.textBaseline = "middle";
     const name = this.plan.queues[lane.queue];
-    const share = this.plan.hasTimes ? percentText(lane.busy, this.plan.end).replace(/\.\d/, "") : "";
+    const share = this.plan.hasTimes ? `${Math.round(100 * lane.busy / this.plan.step)} %` : "";
     c.fillText(name, box.left - 7, top + height / 2 - 7);
     c.fillStyle = colour("soft");
     c.fillText(this.plan.hasMeasured ? (lane.isMeasured ? "measured" : "predicted") : share, box.left - 7, top + height / 2 + 7);

@@ -50,6 +50,7 @@ function showFooter(page) {
   const {plan} = page;
   byId("footer").textContent = `Snug ${page.snug}; ${countText(plan.n)} instructions, ${countText(plan.buffers.name.length)} buffers. ` +
     (plan.sections.some(s => s.repeats > 1) ? "What a step repeats is drawn once. " : "") +
+    [...new Set(plan.sections.map(s => s.occasion).filter(Boolean))].map(x => `“${x}” is drawn too, and no part of a usual step. `).join("") +
     "Memory is taken and given back by the clock of the computing queue. Addresses and bytes are exact; times are predicted.";
 }
 

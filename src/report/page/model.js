@@ -63,12 +63,19 @@ function readTier(plan, index) {
   return tier;
 }
 
-/* Where parts of the step begin: sections, and in each where the backward pass does. */
+/* Where parts of the step begin: sections, and in each where the backward pass does; and what steps do not run. */
 function findMarks(plan) {
   const marks = [];
   const {instrs, names} = plan;
+  let occasion = "";
   for (const section of plan.sections) {
     let part = "";
+    const isNew = section.occasion !== occasion;
+    occasion = section.occasion;
+    if (occasion) {
+      if (isNew) marks.push({at: section.first, name: occasion});
+      continue;
+    }
     const parts = instrs.part.subarray(section.first, section.first + section.n);
     const hasForward = parts.some(x => names[x] === "forward");
     for (let k = section.first; k < section.first + section.n; k++) {
@@ -104,6 +111,9 @@ function readPlan(raw) {
   const last = plan.sections[plan.sections.length - 1];
   const end = last ? last.start + last.ns : 0;
   plan.hasTimes = end > 0;
+  plan.repeats = new Float64Array(plan.n);
+  for (const s of plan.sections) plan.repeats.fill(s.repeats, s.first, s.first + s.n);
+  plan.step = plan.sections.reduce((sum, s) => sum + s.repeats * s.ns, 0);
   plan.end = end;
   plan.isOneQueue = runsOneByOne(plan.instrs.start, plan.instrs.ns);
   plan.hasMeasured = Boolean(plan.instrs.measured_ns);

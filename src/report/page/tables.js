@@ -91,14 +91,12 @@ function showLargest(plan, show) {
 function showParts(plan) {
   const {instrs, names} = plan;
   const sums = new Map();
-  const repeats = new Float64Array(plan.n).fill(1);
-  for (const s of plan.sections) repeats.fill(s.repeats, s.first, s.first + s.n);
   for (let k = 0; k < plan.n; k++) {
     if (!isWork(plan, k)) continue;
     const sum = sums.get(instrs.part[k]) || {n: 0, predicted: 0, measured: 0};
-    sum.n += repeats[k];
-    sum.predicted += repeats[k] * instrs.ns[k];
-    sum.measured += plan.hasMeasured ? repeats[k] * instrs.measured_ns[k] : 0;
+    sum.n += plan.repeats[k];
+    sum.predicted += plan.repeats[k] * instrs.ns[k];
+    sum.measured += plan.hasMeasured ? plan.repeats[k] * instrs.measured_ns[k] : 0;
     sums.set(instrs.part[k], sum);
   }
   const heads = ["part", "instructions", "predicted"];
