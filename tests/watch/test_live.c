@@ -128,7 +128,7 @@ static void the_memory_that_is_shown_is_that_of_the_instruction_that_runs(void *
 
 static atomic_bool stop_writing;
 
-enum { RECORDS_AT_ONCE = 16 };
+enum { RECORDS_AT_ONCE = 2048 };
 
 static void *write_on(void *user)
 {
@@ -155,7 +155,7 @@ static void a_copy_is_never_half_of_one_step_and_half_of_the_next(void **state)
     expect_ok(live_create(&l, scratch.folder, &(struct live_run){.id = "x"}));
     atomic_store(&stop_writing, false);
     assert_int_equal(pthread_create(&writer, NULL, write_on, l), 0);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 10000; i++) {
         if (live_read(scratch.folder, &copy) != OK)
             continue; /* it hardly pauses: a reader may give up, but never lies */
         assert_int_equal(copy.now.n_steps, 2 * copy.now.step);
