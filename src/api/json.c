@@ -85,6 +85,12 @@ static json_t *pack_budgets(const struct snug_forecast *f)
                      pack_room(&f->device_room), "host_room", pack_room(&f->host_room));
 }
 
+static json_t *pack_planning(const struct snug_forecast *f)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "opening_s", f->opening_s, "building_s", f->building_s,
+                     "choosing_s", f->choosing_s, "timing_s", f->timing_s);
+}
+
 static json_t *pack_forecast(const struct snug_forecast *f)
 {
     json_t *batch = json_pack("{s:I, s:I, s:I, s:I, s:I}", "micro_batch",
@@ -95,14 +101,14 @@ static json_t *pack_forecast(const struct snug_forecast *f)
         json_pack("{s:i, s:i}", "blocks", f->n_blocks, "recomputed", f->n_blocks_recomputed);
     return json_pack(
         "{s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "fits", f->fits, "binding", f->binding, "model", f->model, "params",
         (json_int_t)f->n_params, "trainable_params", (json_int_t)f->n_trainable, "active_params",
         (json_int_t)f->n_active, "precision", f->precision, "device", f->device, "weights",
         f->weights, "fullest", f->fullest, "layout", f->layout_method, "batch", batch, "budget",
         pack_budgets(f), "recompute", recompute, "predicted", pack_predicted(f), "breakdown",
         pack_breakdown(f), "host_breakdown", pack_classes(json_object(), f->host_breakdown),
-        "decisions", pack_decisions(f));
+        "decisions", pack_decisions(f), "planning", pack_planning(f));
 }
 
 /* What else there is, beside the plan that was taken. */

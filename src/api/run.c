@@ -192,6 +192,10 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     const struct engine *e = &run->session.engine;
     const struct forecast *f = &e->forecast;
     const struct stage *train = run->session.train;
+    out->opening_s = e->took.open_s;
+    out->building_s = e->took.build_s;
+    out->choosing_s = e->took.choose_s;
+    out->timing_s = e->took.time_s;
     out->step_s = f->step_s;
     out->is_estimate = f->estimated;
     out->step_source = forecast_source(f);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "device/beside.h"
 #include "device/disk/disk.h"
 #include "engine/adapter_config.h"
@@ -70,10 +71,12 @@ static enum status open_device(struct engine *e, const struct engine_options *o)
 enum status engine_open(struct engine *e, const struct config *cfg, const struct engine_options *o)
 {
     enum status status;
+    const double began = now_s();
     *e = (struct engine){.config = cfg, .cache_folder = o->cache_folder};
     TRY_GOTO(open_task(e, o), out);
     TRY_GOTO(open_device(e, o), out);
     TRY_GOTO(settings_from_config(&e->settings, cfg, e->device), out);
+    e->took.open_s = now_s() - began;
 out:
     if (status != OK)
         engine_close(e);
@@ -205,12 +208,16 @@ static const double MISJUDGED = 0.01; /* of a step's time; less changes no order
 
 static enum status plan_once(struct engine *e, bool *holds)
 {
+    const double began = now_s();
     double believed_s;
     TRY(decide(e));
+    const double chosen = now_s();
     TRY(forecast_seconds(&e->work, e->times, &believed_s));
     forecast_needs(e);
     bool fitted = e->forecast.fits;
     TRY(engine_forecast(e));
+    e->took.choose_s += chosen - began;
+    e->took.time_s += now_s() - chosen;
     bool had_a_choice = e->report.n_findings > 1 && engine_stage(e, STAGE_TRAIN);
     bool misjudged = had_a_choice && fabs(e->forecast.step_s - believed_s) > MISJUDGED * believed_s;
     *holds = !fitted || (e->forecast.fits && !misjudged);
@@ -219,8 +226,10 @@ static enum status plan_once(struct engine *e, bool *holds)
 
 enum status engine_plan(struct engine *e, const struct engine_request *r)
 {
+    const double began = now_s();
     TRY(engine_build(e, r));
     TRY(require_modules(e));
+    e->took.build_s = now_s() - began;
     if (e->device->disk)
         TRY(device_measure_disk(e->device, kept_bytes(e->work.stages[0].graph), e->cache_folder));
     const struct decisions configured = e->settings.decisions;

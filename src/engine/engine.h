@@ -45,6 +45,14 @@ struct engine_request {
     bool plans_ahead;     /* other budgets are planned for while it runs (ahead.h) */
 };
 
+/* Seconds that it took to have a plan, in the order in which they pass. */
+struct planning_time {
+    double open_s;   /* the model's files, the device and what was measured of it */
+    double build_s;  /* graphs */
+    double choose_s; /* the search, and the proof of what it found */
+    double time_s;   /* kernels that no earlier plan had timed, and the forecast */
+};
+
 struct engine {
     const struct config *config; /* borrowed; NULL: settings came without one */
     struct settings settings;
@@ -60,6 +68,7 @@ struct engine {
     struct workload work;
     struct search_report report;      /* of engine_plan: what else would have fitted */
     struct forecast forecast;         /* of engine_forecast */
+    struct planning_time took;
     const struct model_param *params; /* of every stage: they are the same */
     int n_params;
 

@@ -81,9 +81,10 @@ enum status plan_init(struct plan *p, const struct graph *g, int64_t n_micro)
     pool_init(&p->pool);
     TRY(pool_try(&p->pool, &p->treat, n * sizeof(*p->treat)));
     TRY(pool_try(&p->pool, &p->home, n * sizeof(*p->home)));
-    TRY(pool_try(&p->pool, &p->call_hash, MAX(g->nodes.n, (size_t)1) * sizeof(*p->call_hash)));
     TRY(pool_try(&p->pool, &p->sliceable, MAX(g->nodes.n, (size_t)1) * sizeof(*p->sliceable)));
-    TRY(pool_try(&p->pool, &p->emitted, PLAN_EMITTED * sizeof(*p->emitted)));
+    TRY(pool_try(&p->pool, &p->emitted, sizeof(*p->emitted)));
+    TRY(pool_try(&p->pool, &p->emitted->picked,
+                 MAX(g->nodes.n, (size_t)1) * sizeof(*p->emitted->picked)));
     TRY(pool_try(&p->pool, &p->facts, n * sizeof(*p->facts)));
     TRY(pool_try(&p->pool, &p->root, n * sizeof(*p->root)));
     TRY(pool_try(&p->pool, &p->held, n * sizeof(*p->held)));

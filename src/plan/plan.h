@@ -36,7 +36,20 @@ struct plan_fact {
     int64_t granule;        /* what its readers' slices are counted in, all of them, in elements */
 };
 
-enum { PLAN_EMITTED = 3 };
+/* What a call is made with. */
+struct picked {
+    const struct kernel *kernel;
+    int64_t n_workspace;
+    uint64_t call; /* call_hash */
+};
+
+/* What emitting a plan tells those who emit it again, as a search does: how long the program was,
+ * and what its nodes' whole calls were made with. */
+struct plan_emitted {
+    size_t n_instrs, n_operands, n_buffers;
+    const struct device *device; /* that picked */
+    struct picked *picked;       /* per node; no kernel: not yet */
+};
 
 struct plan {
     struct pool pool;
@@ -53,8 +66,7 @@ struct plan {
     value_id *held;          /* and value_view_root, */
     int64_t *n_bytes;        /* and value_bytes */
     int64_t *sliceable;      /* per node, likewise: node_sliceable */
-    uint64_t *call_hash;     /* per node, likewise: of its whole call, once emitted; 0: not yet */
-    size_t *emitted;         /* instructions, operands and buffers of the last program of it */
+    struct plan_emitted *emitted;
     int n_blocks_recomputed; /* for reports */
     int n_blocks;
     node_id blocks_begin; /* the first forward node of a block; NODE_NONE: there is none */

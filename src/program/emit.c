@@ -33,9 +33,10 @@ static enum status emitter_init(struct emitter *e)
     e->root = e->plan->root;
     e->held = e->plan->held;
     e->n_bytes = e->plan->n_bytes;
-    TRY(vec_reserve(&e->p->instrs, MAX(2 * e->g->nodes.n, e->plan->emitted[0])));
-    TRY(vec_reserve(&e->p->operands, MAX(8 * e->g->nodes.n, e->plan->emitted[1])));
-    TRY(vec_reserve(&e->p->buffers, MAX(e->g->values.n, e->plan->emitted[2])));
+    const struct plan_emitted *before = e->plan->emitted;
+    TRY(vec_reserve(&e->p->instrs, MAX(2 * e->g->nodes.n, before->n_instrs)));
+    TRY(vec_reserve(&e->p->operands, MAX(8 * e->g->nodes.n, before->n_operands)));
+    TRY(vec_reserve(&e->p->buffers, MAX(e->g->values.n, before->n_buffers)));
     for (size_t v = 0; v < n; v++) {
         e->where[v] = e->home[v] = e->moved[v] = e->kept[v] = -1;
         e->ready[v] = -1;
@@ -456,8 +457,9 @@ static enum status emit_all(struct emitter *e)
 /* The next program of the plan will be much as long: its arrays need not grow step by step. */
 static void note_sizes(const struct plan *plan, const struct program *p)
 {
-    const size_t n[PLAN_EMITTED] = {p->instrs.n, p->operands.n, p->buffers.n};
-    memcpy(plan->emitted, n, sizeof(n));
+    plan->emitted->n_instrs = p->instrs.n;
+    plan->emitted->n_operands = p->operands.n;
+    plan->emitted->n_buffers = p->buffers.n;
 }
 
 enum status program_emit(struct program **out, const char *name, const struct graph *g,
@@ -471,6 +473,7 @@ enum status program_emit(struct program **out, const char *name, const struct gr
     pool_init(&p->pool);
     p->graph = g;
     p->env = device->env;
+    p->plan = plan_hash(plan, g);
     p->name = pool_strdup(&p->pool, name);
 
     struct emitter e = {.p = p, .g = g, .plan = plan, .device = device, .storage = storage};

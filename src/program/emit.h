@@ -46,13 +46,6 @@ struct movable {
     int32_t onward; /* of a read to halfway: the fetch that takes it to the device */
 };
 
-/* What a call is made with. */
-struct picked {
-    const struct kernel *kernel;
-    int64_t n_workspace;
-    uint64_t call; /* call_hash */
-};
-
 /* Picks of calls so far, by the hash of the call: of many nodes few are distinct. */
 enum { N_PICKS = 1024 };
 struct known_pick {

@@ -1,4 +1,6 @@
 /* pick.c: the kernel that a node, or a slice of it, is called with. */
+#include <string.h>
+
 #include "program/emit.h"
 
 enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
@@ -19,36 +21,19 @@ enum status pick_kernel(const struct graph *g, const struct node *n, struct slic
     return OK;
 }
 
-/* A graph is emitted again and again by a search, and the hash is a good part of that. */
-static uint64_t known_hash(const struct emitter *e, node_id k, struct slice slice)
-{
-    const struct node *n = graph_node(e->g, k);
-    uint64_t *known = &e->plan->call_hash[k];
-    if (slice.n > 0)
-        return call_hash(e->g, n, slice);
-    if (*known == 0)
-        *known = call_hash(e->g, n, slice);
-    return *known;
-}
-
 /* A node is made of many slices of one size. Where they begin is asked by kernels that make rows,
  * to find theirs in the operands; for the others one slice is like the next. */
 static bool is_like_last(const struct emitter *e, node_id k, struct slice slice)
 {
-    return slice.n > 0 && e->sliced.n == slice.n && e->sliced.node == k &&
+    return e->sliced.n == slice.n && e->sliced.node == k &&
            !op_get(graph_node(e->g, k)->op)->by_rows;
 }
 
-enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct picked *out)
+/* Kernels may ask which element a slice begins with. */
+static enum status pick_call(struct emitter *e, const struct node *n, struct slice slice,
+                             struct picked *out)
 {
-    const struct node *n = graph_node(e->g, k);
-    if (is_like_last(e, k, slice)) {
-        *out = e->sliced.picked;
-        return OK;
-    }
-    uint64_t call = known_hash(e, k, slice);
-    /* Kernels may ask which element a slice begins with. */
-    uint64_t hash = call + (uint64_t)slice.first;
+    const uint64_t call = call_hash(e->g, n, slice), hash = call + (uint64_t)slice.first;
     struct known_pick *known = &e->picks[hash % N_PICKS];
     if (!known->picked.kernel || known->hash != hash) {
         TRY(pick_kernel(e->g, n, slice, e->device, &known->picked));
@@ -56,11 +41,34 @@ enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct p
         known->picked.call = call;
     }
     *out = known->picked;
-    if (slice.n > 0) {
-        e->sliced.node = k;
-        e->sliced.n = slice.n;
-        e->sliced.picked = *out;
+    return OK;
+}
+
+/* The same for every program of the plan. */
+static enum status pick_whole(struct emitter *e, node_id k, struct picked *out)
+{
+    struct plan_emitted *before = e->plan->emitted;
+    if (before->device != e->device)
+        memset(before->picked, 0, e->g->nodes.n * sizeof(*before->picked));
+    before->device = e->device;
+    if (!before->picked[k].kernel)
+        TRY(pick_call(e, graph_node(e->g, k), (struct slice){0}, &before->picked[k]));
+    *out = before->picked[k];
+    return OK;
+}
+
+enum status emit_pick(struct emitter *e, node_id k, struct slice slice, struct picked *out)
+{
+    if (slice.n == 0)
+        return pick_whole(e, k, out);
+    if (is_like_last(e, k, slice)) {
+        *out = e->sliced.picked;
+        return OK;
     }
+    TRY(pick_call(e, graph_node(e->g, k), slice, out));
+    e->sliced.node = k;
+    e->sliced.n = slice.n;
+    e->sliced.picked = *out;
     return OK;
 }
 

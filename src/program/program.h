@@ -148,6 +148,7 @@ struct program {
     int64_t n_storage[TIER_COUNT];   /* bytes of storage this program was laid out above */
     const char *layout_method[TIER_COUNT];
     int64_t layout_work; /* comparisons that placing it took */
+    uint64_t plan;       /* plan_hash of what it was emitted for */
 };
 
 /* Emits and lays out. Storage entries are added to `storage`; call program_place() once every
@@ -155,6 +156,9 @@ struct program {
 enum status program_emit(struct program **out, const char *name, const struct graph *g,
                          const struct plan *plan, const struct device *device,
                          struct storage *storage) MUST_CHECK;
+/* Its storage entries are added to another `storage` than those it was emitted with: it is placed
+ * above that then. */
+enum status program_need_storage(struct program *p, struct storage *storage) MUST_CHECK;
 /* room: bytes of each tier that there are for it, which it fills where that saves work; NULL: as
  * few as it takes. */
 enum status program_place(struct program *p, const struct storage *storage,

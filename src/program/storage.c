@@ -2,7 +2,6 @@
  * they are asked for, so programs that share a model share its addresses. */
 #include <string.h>
 
-#include "base/hash.h"
 #include "program/program.h"
 
 void storage_init(struct storage *s)
@@ -17,9 +16,22 @@ void storage_release(struct storage *s)
     pool_release(&s->pool);
 }
 
-static int32_t find(const struct storage *s, const char *name)
+/* Of a word at a time: a search asks for thousands of names with each of its programs. */
+static uint64_t hash_name(const char *name)
 {
-    uint64_t hash = hash_text(name);
+    uint64_t hash = 0;
+    for (size_t n = strlen(name), part; n > 0; n -= part, name += part) {
+        uint64_t word = 0;
+        part = MIN(n, sizeof(word));
+        memcpy(&word, name, part);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+static int32_t find(const struct storage *s, const char *name, uint64_t hash)
+{
     for (size_t at = (size_t)hash; s->n_slots > 0; at++) {
         int32_t i = s->slots[at & (s->n_slots - 1)];
         if (i < 0)
@@ -57,7 +69,8 @@ static enum status index_last(struct storage *s)
 enum status storage_need(struct storage *s, const char *name, enum memory_class kind,
                          enum tier tier, int64_t n_bytes, int32_t *index)
 {
-    *index = find(s, name);
+    const uint64_t hash = hash_name(name);
+    *index = find(s, name, hash);
     if (*index >= 0) {
         const struct storage_entry *e = &s->entries.items[*index];
         if (e->n_bytes != n_bytes || e->tier != tier)
@@ -66,7 +79,7 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
         return OK;
     }
     struct storage_entry e = {.name = pool_strdup(&s->pool, name),
-                              .hash = hash_text(name),
+                              .hash = hash,
                               .kind = kind,
                               .tier = tier,
                               .n_bytes = n_bytes,
@@ -78,8 +91,18 @@ enum status storage_need(struct storage *s, const char *name, enum memory_class 
     return index_last(s);
 }
 
+enum status program_need_storage(struct program *p, struct storage *storage)
+{
+    for (size_t i = 0; i < p->buffers.n; i++) {
+        struct buffer *b = &p->buffers.items[i];
+        if (b->storage >= 0)
+            TRY(storage_need(storage, b->name, b->kind, b->tier, b->n_bytes, &b->storage));
+    }
+    return OK;
+}
+
 const struct storage_entry *storage_find(const struct storage *s, const char *name)
 {
-    int32_t i = find(s, name);
+    int32_t i = find(s, name, hash_name(name));
     return i < 0 ? NULL : &s->entries.items[i];
 }

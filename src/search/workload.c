@@ -213,13 +213,20 @@ static enum status reserve_staging(struct workload *w)
     return reserve(w, &(struct reserve){.name = STAGING_NAME, .n_bytes = most});
 }
 
+/* What is tried is about what a step saves far more often than about what evaluation reads: there
+ * the program of before is the one that would be made once more. */
+static enum status emit_stage(struct workload *w, struct stage *s)
+{
+    if (s->program && s->program->plan == plan_hash(&s->plan, s->graph))
+        return program_need_storage(s->program, &w->storage);
+    drop_program(s);
+    return program_emit(&s->program, s->graph->name, s->graph, &s->plan, w->device, &w->storage);
+}
+
 static enum status emit_all(struct workload *w)
 {
-    for (int i = 0; i < w->n_stages; i++) {
-        struct stage *s = &w->stages[i];
-        drop_program(s);
-        TRY(program_emit(&s->program, s->graph->name, s->graph, &s->plan, w->device, &w->storage));
-    }
+    for (int i = 0; i < w->n_stages; i++)
+        TRY(emit_stage(w, &w->stages[i]));
     return OK;
 }
 
