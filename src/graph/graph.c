@@ -260,10 +260,10 @@ double node_flops(const struct graph *g, const struct node *n)
     return call_flops(&call);
 }
 
-const struct alias_rule *node_alias(const struct node *n, int output)
+const struct alias_rule *node_find_alias(const struct node *n, int output)
 {
     const struct alias_rule *a = op_get(n->op)->aliases;
-    for (; a && a->kind != ALIAS_NONE; a++) {
+    for (; a->kind != ALIAS_NONE; a++) {
         bool binding = a->kind == ALIAS_VIEW || a->kind == ALIAS_UPDATE;
         if (binding && a->out == output && a->in < n->n_in && n->in[a->in] != VALUE_NONE)
             return a;

@@ -123,7 +123,11 @@ void node_call(const struct graph *g, const struct node *n, struct tensor *in, s
 double node_flops(const struct graph *g, const struct node *n); /* 0: of very many inputs */
 
 /* The rule (VIEW or UPDATE) that places output i of n into an input's memory, or NULL. */
-const struct alias_rule *node_alias(const struct node *n, int output);
+const struct alias_rule *node_find_alias(const struct node *n, int output);
+static inline const struct alias_rule *node_alias(const struct node *n, int output)
+{
+    return op_get(n->op)->aliases ? node_find_alias(n, output) : NULL; /* most ops have none */
+}
 /* The value whose memory v shares through VIEW and UPDATE rules (v itself when none). */
 value_id value_root(const struct graph *g, value_id v);
 /* The same of all values, in one walk: chains of updates are long where micro-batches are many. */

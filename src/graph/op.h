@@ -200,7 +200,10 @@ struct op_def {
 
 extern const struct op_def *const op_table[OP_COUNT];
 
-const struct op_def *op_get(enum op_id op);
+static inline const struct op_def *op_get(enum op_id op)
+{
+    return op_table[op];
+}
 bool op_find(const char *name, enum op_id *op);
 
 /* How integers of input i are to be filled. */

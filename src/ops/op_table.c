@@ -13,11 +13,6 @@ const struct op_def *const op_table[OP_COUNT] = {
 #undef OP
 };
 
-const struct op_def *op_get(enum op_id op)
-{
-    return op_table[op];
-}
-
 bool op_find(const char *name, enum op_id *op)
 {
     for (int i = 0; i < OP_COUNT; i++) {

@@ -230,7 +230,12 @@ enum status simulate(const struct program *p, const struct storage *storage,
                      const struct section_rule *rules) MUST_CHECK;
 
 /* The buffer whose memory b shares. */
-int32_t buffer_root(const struct program *p, int32_t b);
+static inline int32_t buffer_root(const struct program *p, int32_t b)
+{
+    while (p->buffers.items[b].merged_into >= 0)
+        b = p->buffers.items[b].merged_into;
+    return b;
+}
 
 #ifdef __cplusplus
 }

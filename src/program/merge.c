@@ -5,13 +5,6 @@
  */
 #include "program/emit.h"
 
-int32_t buffer_root(const struct program *p, int32_t b)
-{
-    while (p->buffers.items[b].merged_into >= 0)
-        b = p->buffers.items[b].merged_into;
-    return b;
-}
-
 /* How many of the instruction's operands live in buffer b: its inputs, and outputs that took an
  * input's memory before. */
 static int operands_in(const struct program *p, const struct instr *i, int n_operands, int32_t b)

@@ -78,6 +78,7 @@ static enum status place(struct search *s, const struct trial *t, struct decisio
     TRY(workload_decide(s->w, d));
     TRY(forecast_place(s->w, s->limits));
     s->layout_work += workload_layout_work(s->w);
+    s->n_at_hand = (int64_t)s->space.stage->program->instrs.n;
     read_gaps(s, t, gaps);
     return OK;
 }
@@ -99,7 +100,7 @@ static bool are_alike(const struct search *s, int64_t gap, int64_t room)
 static bool is_too_large(const struct search *s, const struct trial *t, const struct gaps *least)
 {
     bool is = false;
-    if (s->space.stage->program->instrs.n < LONG_PROGRAM)
+    if (s->n_at_hand < LONG_PROGRAM)
         return false;
     for (int i = 0; i < TIER_COUNT; i++) {
         int64_t room = s->space.room[i], gap = least->n_bytes[i];

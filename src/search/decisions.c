@@ -97,11 +97,9 @@ static bool is_away(const struct decisions *d, const struct plan *p, int place, 
  * yet, or no more. Of everything else the blocks on disk are spread over the network: the disk is
  * as busy at one end of a pass as at the other, with the blocks between them to hide behind. What
  * belongs to no block is the last to go. */
-enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
+enum tier decisions_disk_tier(const struct decisions *d, enum extent e, int place, int n_blocks)
 {
     int64_t n = d->disk[e], p = place;
-    if (n == 0)
-        return TIER_HOST;
     if (n > n_blocks)
         return TIER_DISK;
     bool is_spread = place < n_blocks && (p + 1) * n / n_blocks > p * n / n_blocks;

@@ -98,7 +98,12 @@ enum home_class home_class_of(enum role role);
 /* The extent that says how much of a class is away. */
 enum extent home_extent(enum home_class c);
 /* Where what an extent has away of a place goes. */
-enum tier decisions_tier(const struct decisions *d, enum extent e, int place, int n_blocks);
+enum tier decisions_disk_tier(const struct decisions *d, enum extent e, int place, int n_blocks);
+static inline enum tier decisions_tier(const struct decisions *d, enum extent e, int place,
+                                       int n_blocks)
+{
+    return d->disk[e] == 0 ? TIER_HOST : decisions_disk_tier(d, e, place, n_blocks);
+}
 /* Is anything on disk? */
 bool decisions_use_disk(const struct decisions *d);
 /* Is it worth a copy? */

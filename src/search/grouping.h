@@ -6,6 +6,7 @@
 #ifndef SNUG_SEARCH_GROUPING_H
 #define SNUG_SEARCH_GROUPING_H
 
+#include "search/known.h"
 #include "search/search.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,7 @@ struct group_search {
     const struct limits *limits;
     const struct search_bounds *bounds;
     const struct kernel_times *times;
+    struct known *known; /* what all of them come to */
     /* below: seconds that a step has to take less than; it gives up where it sees that it will
      * not. *found: the programs of *d fit; else they are none in particular. */
     enum status (*plan)(const struct group_search *x, double below, struct decisions *d,

@@ -33,7 +33,7 @@ enum {
 
 static bool is_long(const struct search *s)
 {
-    return s->space.stage->program->instrs.n >= LONG_PROGRAM;
+    return s->n_at_hand >= LONG_PROGRAM;
 }
 
 /* What the last one with such a ring has taught about bytes; that is much the same for all. */
@@ -247,6 +247,7 @@ static enum status try_groups(struct search *s)
     TRY(workload_decide(s->w, &d));
     TRY(workload_bound(s->w));
     TRY(grouping_try(s->groups, &d, false));
+    s->n_at_hand = (int64_t)s->space.stage->program->instrs.n;
     s->gave_up |= s->groups->won;
     s->below = MIN(s->below, grouping_bar(s->groups));
     s->is_patient |= s->below < HUGE_VAL;
@@ -258,7 +259,7 @@ static enum status look(struct search *s, bool is_first)
     allow_emissions(s, s->space.n_instrs); /* of a program that keeps everything, */
     s->is_patient |= s->below < HUGE_VAL && s->most_polished == MAX_EMISSIONS; /* all are cheap */
     TRY(look_first(s));
-    allow_emissions(s, (int64_t)s->space.stage->program->instrs.n); /* and one with its copies */
+    allow_emissions(s, s->n_at_hand); /* and one with its copies */
     s->gave_up = is_hopeless(s, FURTHER);
     if (is_first)
         TRY(try_groups(s));
@@ -294,7 +295,7 @@ static enum status try_known(struct search *s, const struct candidate known[N_FI
 static enum status look_again(struct search *s, const struct candidate known[N_FIRST], int n,
                               const struct gaps *less)
 {
-    allow_emissions(s, (int64_t)s->space.stage->program->instrs.n);
+    allow_emissions(s, s->n_at_hand);
     if (is_long(s))
         allow_fewer(s);
     search_take_room(s, less);

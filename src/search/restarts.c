@@ -51,6 +51,7 @@ struct restarts {
     const struct forecast *f;
     const struct search_bounds *bounds;
     const struct decisions *configured;
+    struct space unmoved[2]; /* of searches that move no activations, as the first one's spaces */
     struct search_report reports[N_SEARCHES]; /* without findings: it was given up */
     double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
     struct search_report merged;
@@ -102,13 +103,13 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
                                  bool *found)
 {
     const struct restriction *r = &restrictions[at.search];
-    struct space spaces[2] = {0};
     struct search within = {.w = x->s->w, /* groups have had their say */
                             .limits = x->s->limits,
                             .times = x->s->times,
                             .below = x->below[at.search],
                             .is_patient = true,
-                            .spaces = spaces};
+                            .known = x->s->known,
+                            .spaces = r->without[EXTENT_MOVED] ? x->unmoved : x->s->spaces};
     struct search_bounds fewer = *x->bounds;
     struct forecast smaller = *x->f;
     int64_t *room = &smaller.budget.n_bytes[TIER_DEVICE];
@@ -122,8 +123,6 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
     if (!*found)
         x->reports[at.search].n_findings = 0;
     x->work += work_of(&within);
-    for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
-        space_release(&spaces[i]);
     return status;
 }
 
@@ -252,6 +251,8 @@ enum status search_deeper(struct search *s, const struct forecast *f,
     enum status status = run_all(&x, &best, &at);
     if (status == OK)
         status = take_ranked(&x, &best, at, d, report);
+    for (size_t i = 0; i < ARRAY_LEN(x.unmoved); i++)
+        space_release(&x.unmoved[i]);
     if (status != OK)
         fastest_release(&best);
     return status;

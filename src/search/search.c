@@ -6,7 +6,7 @@
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Searches that differ in what is on disk share a space. */
+/* Searches that differ in what is on disk, or in which homes are theirs to choose, share a space. */
 static struct space *shared_space(const struct search *s, const struct decisions *base)
 {
     return base->group <= 1 ? &s->spaces[base->small_bytes == 0] : NULL;
@@ -20,7 +20,7 @@ static enum status open_space(struct search *s, const struct decisions *base,
         return space_init(&s->space, s->w, s->times, base, bounds, room);
     s->space = *shared;
     *shared = (struct space){0};
-    return space_restart(&s->space, base, room);
+    return space_restart(&s->space, base, bounds, room);
 }
 
 static void close_space(struct search *s, const struct decisions *base)
@@ -39,6 +39,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
 {
     *found = false;
     TRY(open_space(s, base, bounds, room));
+    s->n_at_hand = s->space.n_instrs; /* a program that keeps everything */
     enum status status = search_make_room(s);
     if (status == OK)
         status = search_look(s, d, found);
@@ -94,6 +95,7 @@ enum status search_all(struct search *s, const struct forecast *f,
                              .below = s->below,
                              .is_patient = s->is_patient,
                              .groups = s->groups,
+                             .known = s->known,
                              .spaces = s->spaces,
                              .recorded_bytes = s->recorded_bytes,
                              .n_instrs = s->n_instrs};
@@ -287,6 +289,7 @@ static enum status plan_against(const struct group_search *x, double below, stru
                        .times = x->times,
                        .below = below,
                        .groups = groups,
+                       .known = x->known,
                        .spaces = spaces};
     enum status status = plan_with(&s, x, d, report, found);
     for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
@@ -300,18 +303,15 @@ static enum status plan_group(const struct group_search *x, double below, struct
     return plan_against(x, below, NULL, d, report, found);
 }
 
-static enum status plan_with_groups(struct workload *w, const struct limits *limits,
-                                    const struct search_bounds *bounds,
-                                    const struct kernel_times *times, struct decisions *d,
+static enum status plan_with_groups(const struct group_search *x, struct decisions *d,
                                     struct search_report *report)
 {
     const struct decisions configured = *d;
-    const struct group_search x = {w, limits, bounds, times, plan_group};
-    const struct stage *trains = workload_stage(w, STAGE_TRAIN);
-    const bool may_group = trains && trains->n_micro > 1 && !bounds->fixed_group;
-    struct grouping groups = {.search = &x, .configured = &configured};
+    const struct stage *trains = workload_stage(x->w, STAGE_TRAIN);
+    const bool may_group = trains && trains->n_micro > 1 && !x->bounds->fixed_group;
+    struct grouping groups = {.search = x, .configured = &configured};
     bool found; /* or what takes the least, for whoever says so */
-    TRY(plan_against(&x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
+    TRY(plan_against(x, HUGE_VAL, may_group ? &groups : NULL, d, report, &found));
     if (!groups.won && !found && groups.seconds > 0)
         TRY(grouping_take(&groups)); /* without them it was given up */
     else if (!groups.won)
@@ -328,8 +328,11 @@ enum status search_plan(struct workload *w, const struct limits *limits,
                         struct decisions *d, struct search_report *report)
 {
     struct search_report ignored = {0};
+    struct known known = {0};
+    const struct group_search x = {w, limits, bounds, times, &known, plan_group};
     mem_hold_begin();
-    enum status status = plan_with_groups(w, limits, bounds, times, d, report ? report : &ignored);
+    enum status status = plan_with_groups(&x, d, report ? report : &ignored);
+    known_release(&known);
     mem_hold_end();
     return status;
 }

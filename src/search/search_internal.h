@@ -17,6 +17,7 @@
 #define SNUG_SEARCH_SEARCH_INTERNAL_H
 
 #include "search/grouping.h"
+#include "search/known.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -109,6 +110,7 @@ struct search {
     bool is_patient;         /* which does not show by the first that fit, */
     bool gave_up;            /* and nothing will be */
     struct grouping *groups; /* that may be faster; NULL: this is a search for them */
+    struct known *known;     /* programs of searches before, and of this one; NULL: none are */
     struct space *spaces;    /* [2]: of searches before, without small tensors and with them */
     struct space space;
     struct place_choice *places; /* of the candidate at hand */
@@ -120,6 +122,7 @@ struct search {
     int n_placed; /* of these, the first: they fit with addresses too */
     int n_ranked, n_emitted;
     int64_t layout_work;             /* comparisons, of all plans that were placed */
+    int64_t n_at_hand;               /* instructions of the program that was tried or placed last */
     int64_t n_instrs;                /* that were emitted, by all rounds, */
     int64_t n_before;                /* and before this one */
     int most_emitted, most_polished; /* what n_emitted may come to, by steps and after them */

@@ -159,9 +159,11 @@ out:
 }
 
 enum status space_restart(struct space *s, const struct decisions *base,
-                          const int64_t room[TIER_COUNT])
+                          const struct search_bounds *bounds, const int64_t room[TIER_COUNT])
 {
     s->base = *base;
+    s->bounds = *bounds;
+    s->clocks.survey = &s->survey; /* the space may be at another address */
     memcpy(s->room, room, sizeof(s->room));
     pool_release(&s->tables);
     pool_init(&s->tables);

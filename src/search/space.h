@@ -71,9 +71,11 @@ struct space {
 enum status space_init(struct space *s, struct workload *w, const struct kernel_times *times,
                        const struct decisions *base, const struct search_bounds *bounds,
                        const int64_t room[TIER_COUNT]) MUST_CHECK;
-/* The same places with other parts of them on disk, which is all that base differs in: nothing is
- * surveyed or probed again. Micro-batches go one at a time: graphs of groups come and go. */
+/* The same places with other parts of them on disk, which is all that base differs in, or other
+ * homes left to choose, which is all that the bounds do: nothing is surveyed or probed again.
+ * Micro-batches go one at a time: graphs of groups come and go. */
 enum status space_restart(struct space *s, const struct decisions *base,
+                          const struct search_bounds *bounds,
                           const int64_t room[TIER_COUNT]) MUST_CHECK;
 void space_release(struct space *s); /* also of one that is all zero */
 

@@ -98,6 +98,7 @@ static enum status search_spilled(struct spilling *x, const struct forecast *f,
                              .times = s->times,
                              .below = MIN(s->below, x->best.seconds),
                              .is_patient = true,
+                             .known = s->known,
                              .spaces = s->spaces};
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     struct decisions d = *x->configured;

@@ -137,34 +137,59 @@ static const struct tried *find_plan(const struct search *s, uint64_t plan)
     return NULL;
 }
 
-/* What the recordings of these programs take beyond those that the room was found with. */
-static int64_t more_recorded(const struct search *s)
+/* What a program leaves of the device's room, with what its recording takes beyond those that the
+ * room was found with. */
+static int64_t slack_of(const struct search *s, const struct known_program *p)
 {
     bool counts = s->w->device->ops->memory_is_apart;
-    return counts ? forecast_recordings(s->w) - s->recorded_bytes : 0;
+    int64_t more_recorded = counts ? p->recorded_bytes - s->recorded_bytes : 0;
+    return s->space.room[TIER_DEVICE] - p->n_bytes[TIER_DEVICE] - more_recorded;
 }
 
-static bool fits(const struct search *s)
+static bool fits(const struct search *s, const struct known_program *p)
 {
-    return s->w->n_bytes[TIER_DEVICE] + more_recorded(s) <= s->space.room[TIER_DEVICE] &&
-           s->w->n_bytes[TIER_HOST] <= s->space.room[TIER_HOST] &&
-           s->w->n_bytes[TIER_DISK] <= s->space.room[TIER_DISK];
+    return slack_of(s, p) >= 0 && p->n_bytes[TIER_HOST] <= s->space.room[TIER_HOST] &&
+           p->n_bytes[TIER_DISK] <= s->space.room[TIER_DISK];
 }
 
-static enum status emit(struct search *s, const struct candidate *c, struct tried *out)
+/* What the plan at hand comes to. Where it does not fit, nobody wants to know its seconds. */
+static enum status emit(struct search *s, struct known_program *p)
 {
-    struct trial t = {.c = *c};
     TRY(workload_bound(s->w));
-    s->n_emitted++;
-    s->n_instrs += (int64_t)s->space.stage->program->instrs.n;
-    out->slack = s->space.room[TIER_DEVICE] - s->w->n_bytes[TIER_DEVICE] - more_recorded(s);
-    out->host_bytes = s->w->n_bytes[TIER_HOST];
-    if (!fits(s))
+    memcpy(p->n_bytes, s->w->n_bytes, sizeof(p->n_bytes));
+    p->recorded_bytes = forecast_recordings(s->w);
+    p->n_instrs = (int64_t)s->space.stage->program->instrs.n;
+    return fits(s, p) ? forecast_seconds(s->w, s->times, &p->seconds) : OK;
+}
+
+/* The same, where another search may have come to it before. */
+static enum status find_program(struct search *s, uint64_t plan, struct known_program *out)
+{
+    const int group = s->space.stage->group;
+    struct known_program *known = s->known ? known_find(s->known, plan, group) : NULL;
+    *out = known ? *known : (struct known_program){.plan = plan, .group = group};
+    if (known && (known->seconds > 0 || !fits(s, known)))
         return OK;
-    TRY(forecast_seconds(s->w, s->times, &t.seconds));
-    memcpy(t.n_bytes, s->w->n_bytes, sizeof(t.n_bytes));
-    out->seconds = t.seconds;
-    t.slack = out->slack;
+    TRY(emit(s, out));
+    if (known)
+        *known = *out;
+    return s->known && !known ? known_note(s->known, out) : OK;
+}
+
+static enum status weigh(struct search *s, const struct candidate *c, struct tried *out)
+{
+    struct known_program p;
+    TRY(find_program(s, out->plan, &p));
+    s->n_emitted++;
+    s->n_instrs += p.n_instrs;
+    s->n_at_hand = p.n_instrs;
+    out->slack = slack_of(s, &p);
+    out->host_bytes = p.n_bytes[TIER_HOST];
+    if (!fits(s, &p))
+        return OK;
+    struct trial t = {.c = *c, .seconds = p.seconds, .slack = out->slack};
+    memcpy(t.n_bytes, p.n_bytes, sizeof(t.n_bytes));
+    out->seconds = p.seconds;
     keep(s, &t);
     return OK;
 }
@@ -181,7 +206,7 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
         now->slack = before->slack;
         now->host_bytes = before->host_bytes;
     } else {
-        TRY(emit(s, c, now));
+        TRY(weigh(s, c, now));
     }
     *slack = now->slack;
     *seconds = MIN(*seconds, now->seconds);

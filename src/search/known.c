@@ -1,0 +1,56 @@
+#include "search/known.h"
+
+#include "base/alloc.h"
+
+void known_release(struct known *k)
+{
+    vec_release(&k->programs);
+    mem_free(k->slots);
+    *k = (struct known){0};
+}
+
+struct known_program *known_find(const struct known *k, uint64_t plan, int group)
+{
+    for (size_t at = (size_t)plan; k->n_slots > 0; at++) {
+        int32_t i = k->slots[at & (k->n_slots - 1)];
+        if (i < 0)
+            return NULL;
+        struct known_program *p = &k->programs.items[i];
+        if (p->plan == plan && p->group == group)
+            return p;
+    }
+    return NULL;
+}
+
+static void take_slot(struct known *k, int32_t i)
+{
+    size_t at = (size_t)k->programs.items[i].plan;
+    while (k->slots[at & (k->n_slots - 1)] >= 0)
+        at++;
+    k->slots[at & (k->n_slots - 1)] = i;
+}
+
+/* Half of the slots stay free. */
+static enum status grow(struct known *k)
+{
+    const size_t n = MAX(2 * k->n_slots, (size_t)256);
+    int32_t *slots;
+    TRY(mem_try_array(&slots, n, sizeof(*slots)));
+    mem_free(k->slots);
+    k->slots = slots;
+    k->n_slots = n;
+    for (size_t i = 0; i < n; i++)
+        slots[i] = -1;
+    for (size_t i = 0; i < k->programs.n; i++)
+        take_slot(k, (int32_t)i);
+    return OK;
+}
+
+enum status known_note(struct known *k, const struct known_program *p)
+{
+    if (2 * (k->programs.n + 1) > k->n_slots)
+        TRY(grow(k));
+    TRY(vec_push(&k->programs, *p));
+    take_slot(k, (int32_t)k->programs.n - 1);
+    return OK;
+}
