@@ -47,6 +47,12 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
     return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
 }
 
+enum status clocks_share(const struct clocks *c, struct pool *pool, struct clocks *out)
+{
+    *out = *c;
+    return pool_try(pool, &out->work, (size_t)(c->survey->n_phases + 1) * sizeof(*out->work));
+}
+
 /* ---- what is to be done ---------------------------------------------------------------------- */
 
 static void add_in(struct phase_work *w, int64_t n_bytes, int n_copies, int64_t largest, int after)

@@ -40,6 +40,9 @@ struct clocks {
 enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
                         const struct device *device) MUST_CHECK;
 
+/* *out: the same clocks for another thread, whose scratch is in the pool. */
+enum status clocks_share(const struct clocks *c, struct pool *pool, struct clocks *out) MUST_CHECK;
+
 /* Seconds of an optimizer step. */
 double clocks_step(const struct clocks *c, const struct outline *o);
 

@@ -1,6 +1,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/machine.h"
+#include "base/team.h"
 #include "search/alternative.h"
 #include "search/search_internal.h"
 
@@ -323,6 +325,19 @@ static enum status plan_with_groups(const struct group_search *x, struct decisio
     return OK;
 }
 
+/* Is there enough to share out for threads to be worth beginning? A search in a few short programs is
+ * over before. */
+static struct team *begin_team(const struct workload *w)
+{
+    enum { FEW_NODES = 500 };
+    const struct stage *trains = workload_stage(w, STAGE_TRAIN);
+    struct team *team = NULL;
+    if (!trains || trains->graph->nodes.n < FEW_NODES || usable_processors() < SEARCH_THREADS ||
+        team_new(&team, SEARCH_THREADS) != OK)
+        return NULL; /* then it takes longer */
+    return team;
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
@@ -331,7 +346,10 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     struct known known = {0};
     const struct group_search x = {w, limits, bounds, times, &known, plan_group};
     mem_hold_begin();
+    w->team = begin_team(w);
     enum status status = plan_with_groups(&x, d, report ? report : &ignored);
+    team_free(w->team);
+    w->team = NULL;
     known_release(&known);
     mem_hold_end();
     return status;

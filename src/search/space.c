@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "search/probes.h"
+#include "search/space_internal.h"
 
 /* What a byte on the link counts for, in units of what it takes on an idle link. */
 static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 1e9};
-
-/* Rings are between these parts of what the device has for the plan, or nothing. */
-enum { LARGEST_RING = 4, SMALLEST_RING = 64 };
 
 bool homes_are_same(const struct candidate *a, const struct candidate *b)
 {
@@ -91,8 +89,7 @@ static enum status solve_chain(struct space *s, const struct link_option *links,
     return chain_solve(out, &s->tables);
 }
 
-/* Of an adapter: less than such a part of the room is. */
-static bool is_small_class(const struct space *s, enum home_class c)
+bool space_is_small_class(const struct space *s, enum home_class c)
 {
     enum { SMALL_SHARE = 16 };
     return space_class_bytes(s, c) < s->room[TIER_DEVICE] / SMALL_SHARE;
@@ -101,7 +98,7 @@ static bool is_small_class(const struct space *s, enum home_class c)
 /* What gradients need while they come and go is worth probes where there are many. */
 static enum status make_links(struct space *s)
 {
-    int n_variants = is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
+    int n_variants = space_is_small_class(s, HOME_GRADIENTS) ? 1 : 2;
     for (int g = 0; g < n_variants; g++)
         TRY(probe_needs(s, g == 1, &s->links[g]));
     return OK;
@@ -173,6 +170,17 @@ enum status space_restart(struct space *s, const struct decisions *base,
     return status;
 }
 
+enum status space_share(const struct space *s, struct pool *pool, struct space *out)
+{
+    const size_t n = (size_t)s->survey.n_places;
+    *out = *s;
+    TRY(pool_try(pool, &out->link_option, n * sizeof(*out->link_option)));
+    TRY(pool_try(pool, &out->option, n * sizeof(*out->option)));
+    TRY(pool_try(pool, &out->option_before, n * sizeof(*out->option_before)));
+    TRY(pool_try(pool, &out->away, n * sizeof(*out->away)));
+    return clocks_share(&s->clocks, pool, &out->clocks);
+}
+
 void space_release(struct space *s)
 {
     plan_release(&s->plan);
@@ -200,8 +208,7 @@ static bool all_gradients_away(const struct space *s, const struct candidate *c)
     return gradients->n_blocks == s->n_blocks && gradients->ends && s->chains[1][0].choices;
 }
 
-/* Bytes that are in each tier whatever is saved. */
-static void place_homes(struct space *s, const struct candidate *c, int64_t n_bytes[TIER_COUNT])
+void space_place_homes(struct space *s, const struct candidate *c, int64_t n_bytes[TIER_COUNT])
 {
     n_bytes[TIER_DEVICE] = s->survey.storage_bytes[TIER_DEVICE];
     n_bytes[TIER_HOST] = s->survey.host_bytes;
@@ -237,9 +244,8 @@ static int64_t halfway_bytes(const struct space *s, const struct candidate *c)
     return n_bytes;
 }
 
-/* With its homes in place, which are at_home[] bytes. */
-static bool choose_sets(struct space *s, const struct candidate *c,
-                        const int64_t at_home[TIER_COUNT])
+bool space_choose_sets(struct space *s, const struct candidate *c,
+                       const int64_t at_home[TIER_COUNT])
 {
     int64_t n_bytes[TIER_COUNT];
     memcpy(n_bytes, at_home, sizeof(n_bytes));
@@ -262,8 +268,8 @@ static bool choose_sets(struct space *s, const struct candidate *c,
 bool space_expand(struct space *s, const struct candidate *c)
 {
     int64_t n_bytes[TIER_COUNT];
-    place_homes(s, c, n_bytes);
-    return choose_sets(s, c, n_bytes);
+    space_place_homes(s, c, n_bytes);
+    return space_choose_sets(s, c, n_bytes);
 }
 
 double space_estimate(const struct space *s, const struct candidate *c)
@@ -310,13 +316,13 @@ struct decisions space_decisions(const struct space *s, const struct candidate *
 static int64_t least_extra_of(struct space *s, struct candidate *c)
 {
     int64_t n_bytes[TIER_COUNT], low = 0, high = 2 * s->room[TIER_DEVICE];
-    place_homes(s, c, n_bytes);
+    space_place_homes(s, c, n_bytes);
     c->extra = high;
-    if (!choose_sets(s, c, n_bytes))
+    if (!space_choose_sets(s, c, n_bytes))
         return INT64_MAX;
     while (high - low > s->room[TIER_DEVICE] / CHAIN_SLOTS + 1) {
         c->extra = low + (high - low) / 2;
-        if (choose_sets(s, c, n_bytes))
+        if (space_choose_sets(s, c, n_bytes))
             high = c->extra;
         else
             low = c->extra;
@@ -341,139 +347,4 @@ bool space_least_extra(struct space *s, int64_t *extra)
     }
     *extra = least;
     return least < INT64_MAX;
-}
-
-/* ---- the grid -------------------------------------------------------------------------------- */
-
-/* Numbers of blocks whose part is away: none, all, and eighths nearer to both than to half. */
-static int home_counts(const struct space *s, int counts[8])
-{
-    static const int eighths[] = {0, 1, 2, 4, 6, 7, 8};
-    int n = 0;
-    for (size_t i = 0; i < ARRAY_LEN(eighths); i++) {
-        int count = s->n_blocks * eighths[i] / 8;
-        if (n == 0 || counts[n - 1] != count)
-            counts[n++] = count;
-    }
-    return n;
-}
-
-/* The homes of a class that are looked at; one where there is nothing to choose. */
-static int list_homes(const struct space *s, enum home_class c, struct homes out[16])
-{
-    int counts[8] = {0}, n = 0, n_counts = home_counts(s, counts);
-    bool settled = !space_is_open(s, c), away = s->base.n[home_extent(c)] > 0;
-    if (settled || space_class_bytes(s, c) == 0) {
-        out[0] =
-            (struct homes){.n_blocks = settled && away ? s->n_blocks : 0, .ends = settled && away};
-        return 1;
-    }
-    bool is_small = is_small_class(s, c);
-    for (int ends = 0; ends < 2; ends++) {
-        for (int i = 0; i < n_counts; i++) {
-            bool is_end = counts[i] == 0 || counts[i] == s->n_blocks;
-            if (!is_end && (is_small || (c == HOME_GRADIENTS && counts[i] != s->n_blocks / 2)))
-                continue; /* none, half, all: steps find the rest */
-            out[n++] = (struct homes){.n_blocks = counts[i], .ends = ends == 1};
-        }
-    }
-    return n;
-}
-
-/* The next smaller ring that is looked at: powers of two and what is between them. They are the
- * same for all budgets, so that a larger one has what a smaller one had. */
-static int64_t next_ring(int64_t n_bytes)
-{
-    int64_t power = 1;
-    while (2 * power < n_bytes)
-        power *= 2;
-    return n_bytes > power + power / 2 ? power + power / 2 : power;
-}
-
-static enum status visit_ring(struct space *s, struct candidate *c,
-                              const int64_t at_home[TIER_COUNT],
-                              enum status (*visit)(void *user, const struct candidate *c),
-                              void *user)
-{
-    const size_t n_bytes = (size_t)s->survey.n_places * sizeof(*s->option);
-    bool is_first = true;
-    for (c->price = 0; c->price < s->n_prices; c->price++) {
-        if (!choose_sets(s, c, at_home))
-            continue;
-        if (!is_first && memcmp(s->option, s->option_before, n_bytes) == 0)
-            continue; /* the same for another price */
-        memcpy(s->option_before, s->option, n_bytes);
-        is_first = false;
-        c->estimate = space_estimate(s, c);
-        TRY(visit(user, c));
-    }
-    return OK;
-}
-
-static bool has_room(struct space *s, struct candidate *c, const int64_t at_home[TIER_COUNT],
-                     int64_t ring_bytes)
-{
-    c->price = 0;
-    c->ring_bytes = ring_bytes;
-    return choose_sets(s, c, at_home);
-}
-
-/* Near the least budget the ring is what memory is left for: about as much as there seems to be
- * where that is less than any budget's largest, else 0. */
-static int64_t widest_ring(struct space *s, struct candidate *c, const int64_t at_home[TIER_COUNT])
-{
-    int64_t low = 0, high = s->room[TIER_DEVICE] / LARGEST_RING;
-    if (has_room(s, c, at_home, high) || !has_room(s, c, at_home, 0))
-        return 0;
-    while (high - low > s->room[TIER_DEVICE] / CHAIN_SLOTS + 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (has_room(s, c, at_home, middle))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low - low / 8;
-}
-
-static enum status visit_rings(struct space *s, struct candidate *c,
-                               enum status (*visit)(void *user, const struct candidate *c),
-                               void *user)
-{
-    /* Where copies are waited for, a ring has no use: only the last, of nothing. */
-    bool waits = !s->work->device->ops->queue && !decisions_use_disk(&s->base);
-    const int64_t room = s->room[TIER_DEVICE];
-    int64_t n_bytes[TIER_COUNT];
-    place_homes(s, c, n_bytes);
-    if (n_bytes[TIER_HOST] > s->room[TIER_HOST] || n_bytes[TIER_DISK] > s->room[TIER_DISK])
-        return OK;
-    int64_t widest = waits ? 0 : widest_ring(s, c, n_bytes);
-    if (widest > 0) {
-        c->ring_bytes = widest;
-        TRY(visit_ring(s, c, n_bytes, visit, user));
-    }
-    c->ring_bytes = room / LARGEST_RING + 1;
-    while (!waits && (c->ring_bytes = next_ring(c->ring_bytes)) >= MAX(room / SMALLEST_RING, 2))
-        TRY(visit_ring(s, c, n_bytes, visit, user));
-    c->ring_bytes = 0;
-    return visit_ring(s, c, n_bytes, visit, user);
-}
-
-enum status space_visit(struct space *s, int64_t extra,
-                        enum status (*visit)(void *user, const struct candidate *c), void *user)
-{
-    struct homes lists[HOME_CLASS_COUNT][16];
-    int n[HOME_CLASS_COUNT];
-    for (int h = 0; h < HOME_CLASS_COUNT; h++)
-        n[h] = list_homes(s, (enum home_class)h, lists[h]);
-    for (int w = 0; w < n[HOME_WEIGHTS]; w++) {
-        for (int m = 0; m < n[HOME_STATES]; m++) {
-            for (int g = 0; g < n[HOME_GRADIENTS]; g++) {
-                struct candidate c = {.homes = {lists[HOME_WEIGHTS][w], lists[HOME_STATES][m],
-                                                lists[HOME_GRADIENTS][g]},
-                                      .extra = extra};
-                TRY(visit_rings(s, &c, visit, user));
-            }
-        }
-    }
-    return OK;
 }

@@ -18,6 +18,8 @@
 extern "C" {
 #endif
 
+enum { SEARCH_THREADS = 2 }; /* that share what a search can share out */
+
 enum stage_purpose {
     STAGE_TRAIN,     /* an optimizer step */
     STAGE_EVAL,      /* the loss of a batch */
@@ -64,6 +66,7 @@ struct workload {
     int64_t save_bytes;   /* while a checkpoint is written */
     int64_t ahead_bytes;  /* while other budgets are planned for beside the run */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
+    struct team *team; /* borrowed: SEARCH_THREADS threads of a search at work; NULL: there is none */
     const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
     struct pool pool;                  /* decisions that were found for it */
 
