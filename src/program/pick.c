@@ -1,7 +1,11 @@
 /* pick.c: the kernel that a node, or a slice of it, is called with. */
+#include <pthread.h>
 #include <string.h>
 
 #include "program/emit.h"
+
+/* Kernels that ask a library remember what it said, and two threads may plan at the same time. */
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 
 enum status pick_kernel(const struct graph *g, const struct node *n, struct slice slice,
                         const struct device *device, struct picked *out)
@@ -11,10 +15,12 @@ enum status pick_kernel(const struct graph *g, const struct node *n, struct slic
     struct op_call call;
     node_call_slice(g, n, slice, in, tensors, &call);
     const char *why = "";
+    (void)pthread_mutex_lock(&asking);
     *out = (struct picked){.kernel =
                                kernel_pick(device->ops->kernels(n->op), &call, &device->env, &why)};
     if (out->kernel && out->kernel->workspace)
         out->n_workspace = out->kernel->workspace(&call, &device->env);
+    (void)pthread_mutex_unlock(&asking);
     mem_free(in);
     if (!out->kernel)
         return FAIL(ERR_UNSUPPORTED, "%s on %s: %s", op_get(n->op)->name, device->ops->name, why);

@@ -74,6 +74,7 @@ static bool any_gap(const struct gaps *g)
 static enum status place(struct search *s, const struct trial *t, struct decisions *d,
                          struct gaps *gaps)
 {
+    foresight_rest(s->foresight);
     TRY(search_take(s, t, d));
     TRY(workload_decide(s->w, d));
     TRY(forecast_place(s->w, s->limits));

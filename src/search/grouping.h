@@ -13,13 +13,16 @@
 extern "C" {
 #endif
 
+struct foresight;
+
 /* A search for decisions with a given group. */
 struct group_search {
     struct workload *w;
     const struct limits *limits;
     const struct search_bounds *bounds;
     const struct kernel_times *times;
-    struct known *known; /* what all of them come to */
+    struct known *known;         /* what all of them come to */
+    struct foresight *foresight; /* of all of them; NULL: there is none */
     /* below: seconds that a step has to take less than; it gives up where it sees that it will
      * not. *found: the programs of *d fit; else they are none in particular. */
     enum status (*plan)(const struct group_search *x, double below, struct decisions *d,

@@ -1,7 +1,10 @@
 /* known.h: what programs came to that were emitted, by their plans. Searches that begin again with
- * less to choose from come to the plans of others, and short programs to many of them. */
+ * less to choose from come to the plans of others, and short programs to many of them; and a thread
+ * may have been there before (foresee.c). */
 #ifndef SNUG_SEARCH_KNOWN_H
 #define SNUG_SEARCH_KNOWN_H
+
+#include <pthread.h>
 
 #include "base/vec.h"
 #include "device/device.h"
@@ -20,16 +23,19 @@ struct known_program {
     double seconds; /* of a step; 0: nobody wanted to know */
 };
 
+/* Threads may use one at the same time. */
 struct known {
+    pthread_mutex_t lock;
     VEC(struct known_program) programs;
     int32_t *slots; /* [n_slots], a power of two: programs by their plan; -1: none */
     size_t n_slots;
 };
 
-void known_release(struct known *k); /* also of one that is all zero */
-/* NULL: it is not known. Good until another is noted. */
-struct known_program *known_find(const struct known *k, uint64_t plan, int group);
-enum status known_note(struct known *k, const struct known_program *p) MUST_CHECK;
+void known_init(struct known *k);
+void known_release(struct known *k);
+/* p: its plan and group; false: nothing is known of it. */
+bool known_find(struct known *k, struct known_program *p);
+enum status known_put(struct known *k, const struct known_program *p) MUST_CHECK;
 
 #ifdef __cplusplus
 }

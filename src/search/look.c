@@ -76,7 +76,10 @@ static enum status try_top(struct search *s, int64_t extra, int n_tried)
         if (is_hopeless(s, 2 * FURTHER))
             break;
         s->top[i].extra = learned_extra(s, s->top[i].ring_bytes, extra);
-        TRY(search_try_candidate(s, &s->top[i], &seconds));
+        struct candidate *next = i + 1 < MIN(s->n_top, n_tried) ? &s->top[i + 1] : NULL;
+        if (next)
+            next->extra = learned_extra(s, next->ring_bytes, extra);
+        TRY(search_try_beside(s, &s->top[i], next, &seconds));
     }
     return OK;
 }

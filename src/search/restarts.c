@@ -109,6 +109,7 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
                             .below = x->below[at.search],
                             .is_patient = true,
                             .known = x->s->known,
+                            .foresight = x->s->foresight,
                             .spaces = r->without[EXTENT_MOVED] ? x->unmoved : x->s->spaces};
     struct search_bounds fewer = *x->bounds;
     struct forecast smaller = *x->f;

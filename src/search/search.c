@@ -8,7 +8,8 @@
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Searches that differ in what is on disk, or in which homes are theirs to choose, share a space. */
+/* Searches that differ in what is on disk, or in which homes are theirs to choose, share a space.
+ */
 static struct space *shared_space(const struct search *s, const struct decisions *base)
 {
     return base->group <= 1 ? &s->spaces[base->small_bytes == 0] : NULL;
@@ -98,6 +99,7 @@ enum status search_all(struct search *s, const struct forecast *f,
                              .is_patient = s->is_patient,
                              .groups = s->groups,
                              .known = s->known,
+                             .foresight = s->foresight,
                              .spaces = s->spaces,
                              .recorded_bytes = s->recorded_bytes,
                              .n_instrs = s->n_instrs};
@@ -292,6 +294,7 @@ static enum status plan_against(const struct group_search *x, double below, stru
                        .below = below,
                        .groups = groups,
                        .known = x->known,
+                       .foresight = x->foresight,
                        .spaces = spaces};
     enum status status = plan_with(&s, x, d, report, found);
     for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
@@ -325,8 +328,8 @@ static enum status plan_with_groups(const struct group_search *x, struct decisio
     return OK;
 }
 
-/* Is there enough to share out for threads to be worth beginning? A search in a few short programs is
- * over before. */
+/* Is there enough to share out for threads to be worth beginning? A search in a few short programs
+ * is over before. */
 static struct team *begin_team(const struct workload *w)
 {
     enum { FEW_NODES = 500 };
@@ -338,16 +341,32 @@ static struct team *begin_team(const struct workload *w)
     return team;
 }
 
+/* Where memory is one, what another thread's programs take would be missing in the budget. */
+static struct foresight *begin_foresight(const struct workload *w)
+{
+    struct foresight *f = NULL;
+    bool may = w->team && w->device->ops->memory_is_apart;
+    return may && foresight_new(&f, w) == OK ? f : NULL; /* then it takes longer */
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
 {
     struct search_report ignored = {0};
-    struct known known = {0};
-    const struct group_search x = {w, limits, bounds, times, &known, plan_group};
+    struct known known;
+    struct group_search x = {.w = w,
+                             .limits = limits,
+                             .bounds = bounds,
+                             .times = times,
+                             .known = &known,
+                             .plan = plan_group};
     mem_hold_begin();
+    known_init(&known);
     w->team = begin_team(w);
+    x.foresight = begin_foresight(w);
     enum status status = plan_with_groups(&x, d, report ? report : &ignored);
+    foresight_free(x.foresight);
     team_free(w->team);
     w->team = NULL;
     known_release(&known);

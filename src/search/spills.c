@@ -99,6 +99,7 @@ static enum status search_spilled(struct spilling *x, const struct forecast *f,
                              .below = MIN(s->below, x->best.seconds),
                              .is_patient = true,
                              .known = s->known,
+                             .foresight = s->foresight,
                              .spaces = s->spaces};
     const struct stage *stage = workload_stage(s->w, STAGE_TRAIN);
     struct decisions d = *x->configured;

@@ -51,6 +51,16 @@ static int by_estimate(const void *a, const void *b)
     return (x->estimate > y->estimate) - (x->estimate < y->estimate);
 }
 
+/* The first from i on that is worth a try; n: none is. What a ring is worth depends on which copies
+ * happen to meet: no estimate says that. */
+static int find_likely(const struct candidate *list, int i, int n, const struct candidate *from)
+{
+    while (i < n && list[i].ring_bytes == from->ring_bytes &&
+           list[i].estimate > (1 + DOUBT) * from->estimate)
+        i++;
+    return i;
+}
+
 /* In the order of their estimates, until one is better. */
 enum status search_step(struct search *s, struct candidate *at, double *seconds_at, bool *improved)
 {
@@ -68,13 +78,12 @@ enum status search_step(struct search *s, struct candidate *at, double *seconds_
     }
     s->n_ranked += n_open;
     qsort(list, (size_t)n_open, sizeof(*list), by_estimate);
-    for (int i = 0; i < n_open && s->n_emitted < s->most_emitted && !*improved; i++) {
+    for (int i = find_likely(list, 0, n_open, &from), next; i < n_open && !*improved; i = next) {
         double seconds;
-        /* What a ring is worth depends on which copies happen to meet: no estimate says that. */
-        bool is_ring = list[i].ring_bytes != from.ring_bytes;
-        if (!is_ring && list[i].estimate > (1 + DOUBT) * from.estimate)
-            continue;
-        TRY(search_try_candidate(s, &list[i], &seconds));
+        if (s->n_emitted >= s->most_emitted)
+            break;
+        next = find_likely(list, i + 1, n_open, &from);
+        TRY(search_try_beside(s, &list[i], next < n_open ? &list[next] : NULL, &seconds));
         *improved = seconds < (1 - IMPROVEMENT) * best;
         if (!*improved)
             continue;

@@ -48,6 +48,8 @@ static bool is_same(const struct trial *a, const struct trial *b)
 
 static void keep(struct search *s, const struct trial *t)
 {
+    if (s->ahead_of)
+        return;
     int at = MIN(s->n_best, N_BEST - 1);
     for (int i = 0; i < s->n_best; i++) {
         if (is_same(&s->best[i], t))
@@ -165,15 +167,13 @@ static enum status emit(struct search *s, struct known_program *p)
 /* The same, where another search may have come to it before. */
 static enum status find_program(struct search *s, uint64_t plan, struct known_program *out)
 {
-    const int group = s->space.stage->group;
-    struct known_program *known = s->known ? known_find(s->known, plan, group) : NULL;
-    *out = known ? *known : (struct known_program){.plan = plan, .group = group};
-    if (known && (known->seconds > 0 || !fits(s, known)))
+    *out = (struct known_program){.plan = plan, .group = s->space.stage->group};
+    if (s->known && known_find(s->known, out) && (out->seconds > 0 || !fits(s, out)))
         return OK;
+    if (s->ahead_of && foresight_is_over(s->ahead_of))
+        return ERR_INTERRUPTED;
     TRY(emit(s, out));
-    if (known)
-        *known = *out;
-    return s->known && !known ? known_note(s->known, out) : OK;
+    return s->known ? known_put(s->known, out) : OK;
 }
 
 static enum status weigh(struct search *s, const struct candidate *c, struct tried *out)

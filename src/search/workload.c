@@ -36,6 +36,40 @@ void workload_release(struct workload *w)
     *w = (struct workload){0};
 }
 
+enum status workload_twin(struct workload *out, const struct workload *w)
+{
+    TRY(workload_init(out, w->device, w->n_stages));
+    for (int i = 0; i < w->n_stages; i++) {
+        const struct stage *s = &w->stages[i];
+        out->stages[i] = (struct stage){.purpose = s->purpose,
+                                        .graph = s->single ? s->single : s->graph,
+                                        .io = s->io,
+                                        .n_micro = s->n_micro,
+                                        .group = 1,
+                                        .handle = -1};
+    }
+    out->reserves = w->reserves;
+    out->n_reserves = w->n_reserves;
+    return OK;
+}
+
+void workload_twin_release(struct workload *w)
+{
+    for (int i = 0; w->stages && i < w->n_stages; i++) {
+        stage_clear(&w->stages[i]); /* what it has of groups is its own */
+        w->stages[i].graph = NULL;
+    }
+    workload_release(w);
+}
+
+void workload_drop_programs(struct workload *w)
+{
+    for (int i = 0; i < w->n_stages; i++)
+        drop_program(&w->stages[i]);
+    storage_release(&w->storage);
+    storage_init(&w->storage);
+}
+
 struct stage *workload_stage(const struct workload *w, enum stage_purpose purpose)
 {
     for (int i = 0; i < w->n_stages; i++) {

@@ -66,7 +66,8 @@ struct workload {
     int64_t save_bytes;   /* while a checkpoint is written */
     int64_t ahead_bytes;  /* while other budgets are planned for beside the run */
     int64_t (*program_bytes)(const struct program *p); /* to run a program; NULL: nothing */
-    struct team *team; /* borrowed: SEARCH_THREADS threads of a search at work; NULL: there is none */
+    struct team
+        *team; /* borrowed: SEARCH_THREADS threads of a search at work; NULL: there is none */
     const struct surroundings *around; /* borrowed; NULL: every forecast looks for itself */
     struct pool pool;                  /* decisions that were found for it */
 
@@ -78,6 +79,12 @@ struct workload {
 /* Room for n_stages stages, all zero, to be filled with graphs. */
 enum status workload_init(struct workload *w, struct device *device, int n_stages) MUST_CHECK;
 void workload_release(struct workload *w); /* also of one that is all zero */
+
+/* Another workload of the same graphs, which it borrows, with plans and programs of its own. */
+enum status workload_twin(struct workload *out, const struct workload *w) MUST_CHECK;
+void workload_twin_release(struct workload *w); /* also of one that is all zero */
+/* Plans without programs. */
+void workload_drop_programs(struct workload *w);
 
 /* Micro-batches that a stage runs together by these decisions: no more than there are. */
 int workload_group(const struct stage *s, const struct decisions *d);
