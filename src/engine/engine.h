@@ -66,8 +66,8 @@ struct engine {
     /* from engine_build on */
     struct engine_request request;
     struct workload work;
-    struct search_report report;      /* of engine_plan: what else would have fitted */
-    struct forecast forecast;         /* of engine_forecast */
+    struct search_report report; /* of engine_plan: what else would have fitted */
+    struct forecast forecast;    /* of engine_forecast */
     struct planning_time took;
     const struct model_param *params; /* of every stage: they are the same */
     int n_params;

@@ -1,54 +1,154 @@
-/* foresee.c: while a candidate is tried, another thread tries what is likely to come next.
+/* foresee.c: a thread that goes ahead of a search and tries what that is likely to try next.
  *
  * It has plans and programs of its own, and decides nothing: what its programs come to is known
  * when the search comes to them (known.h), or nobody asks. So a search with it finds what it finds
- * without, in less time.
+ * without, in less time. Neither waits for the other while candidates are tried: where other
+ * programs have the processor that one of them was on, the other goes on.
  */
+#include "search/foresee.h"
+
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/team.h"
 #include "search/search_internal.h"
 #include "search/space_internal.h"
 
 struct foresight {
     struct workload work; /* the same graphs, with plans and programs of its own */
-    struct search search; /* the one that it is ahead of, as that stands */
-    struct pool pool;     /* of what is at hand in it */
-    atomic_bool is_over;  /* what is to be tried has been */
+
+    /* What there is to do: the search as it stood, and what comes next there. */
+    struct search search;
+    struct pool pool; /* of what is at hand in it */
+    VEC(struct candidate) candidates;
+    VEC(struct change) changes;
+    struct trial from; /* of these */
+    size_t first, n;
+    size_t now;       /* of the list, what the thread is at */
+    atomic_size_t at; /* and the search */
+    atomic_bool is_over;
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_work, ends; /* with the lock */
 };
+
+bool foresight_is_late(const struct foresight *f)
+{
+    return atomic_load(&f->is_over) || atomic_load(&f->at) >= f->now;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static enum status try_candidate(struct foresight *f)
+{
+    struct candidate c = f->candidates.items[f->now];
+    double seconds;
+    return search_try_candidate(&f->search, &c, &seconds);
+}
+
+static enum status try_change(struct foresight *f)
+{
+    struct search *s = &f->search;
+    const struct candidate c = search_apply(s, &f->from, &f->changes.items[f->now]);
+    double seconds = HUGE_VAL;
+    int64_t slack;
+    return search_is_new(s, &c) ? search_try(s, &c, &seconds, &slack) : OK;
+}
+
+static void go_ahead(struct foresight *f)
+{
+    for (size_t i = f->first; i < f->n && !atomic_load(&f->is_over); i++) {
+        f->now = i;
+        if (foresight_is_late(f))
+            continue;
+        enum status ignored = f->changes.n > 0 ? try_change(f) : try_candidate(f);
+        (void)ignored; /* it was a guess */
+    }
+}
+
+static void *work(void *user)
+{
+    struct foresight *f = user;
+    (void)pthread_mutex_lock(&f->lock);
+    while (!f->ends) {
+        if (!f->has_work) {
+            (void)pthread_cond_wait(&f->changed, &f->lock);
+            continue;
+        }
+        (void)pthread_mutex_unlock(&f->lock);
+        go_ahead(f);
+        (void)pthread_mutex_lock(&f->lock);
+        f->has_work = false;
+        (void)pthread_cond_broadcast(&f->changed);
+    }
+    (void)pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* ---- what the search says -------------------------------------------------------------------- */
 
 enum status foresight_new(struct foresight **out, const struct workload *w)
 {
-    TRY(mem_try_array(out, 1, sizeof(**out)));
-    pool_init(&(*out)->pool);
-    enum status status = workload_twin(&(*out)->work, w);
-    if (status == OK)
+    struct foresight *f;
+    TRY(mem_try_array(&f, 1, sizeof(*f)));
+    pool_init(&f->pool);
+    (void)pthread_mutex_init(&f->lock, NULL);
+    (void)pthread_cond_init(&f->changed, NULL);
+    enum status status = workload_twin(&f->work, w);
+    if (status == OK && pthread_create(&f->thread, NULL, work, f) != 0)
+        status = FAIL(ERR_FAILED, "no thread to go ahead of a search");
+    if (status == OK) {
+        *out = f;
         return OK;
-    foresight_free(*out);
-    *out = NULL;
+    }
+    workload_twin_release(&f->work);
+    mem_free(f);
     return status;
+}
+
+static void wait_for_rest(struct foresight *f)
+{
+    atomic_store(&f->is_over, true);
+    (void)pthread_mutex_lock(&f->lock);
+    while (f->has_work)
+        (void)pthread_cond_wait(&f->changed, &f->lock);
+    (void)pthread_mutex_unlock(&f->lock);
 }
 
 void foresight_free(struct foresight *f)
 {
     if (!f)
         return;
+    wait_for_rest(f);
+    (void)pthread_mutex_lock(&f->lock);
+    f->ends = true;
+    (void)pthread_cond_broadcast(&f->changed);
+    (void)pthread_mutex_unlock(&f->lock);
+    (void)pthread_join(f->thread, NULL);
+    (void)pthread_cond_destroy(&f->changed);
+    (void)pthread_mutex_destroy(&f->lock);
     workload_twin_release(&f->work);
+    vec_release(&f->candidates);
+    vec_release(&f->changes);
     pool_release(&f->pool);
     mem_free(f);
 }
 
 void foresight_rest(struct foresight *f)
 {
-    if (f)
-        workload_drop_programs(&f->work);
+    if (!f)
+        return;
+    wait_for_rest(f);
+    workload_drop_programs(&f->work);
 }
 
-bool foresight_is_over(const struct foresight *f)
+void foresight_end(struct foresight *f)
 {
-    return atomic_load(&f->is_over);
+    if (f)
+        atomic_store(&f->is_over, true);
 }
 
 /* The search as it stands, on the other workload; nothing of it is the search's own. */
@@ -68,77 +168,47 @@ static enum status stand_beside(struct foresight *f, const struct search *s)
     return OK;
 }
 
-/* What the two threads do. */
-struct both {
-    struct search *s;
-    search_attempt *attempt;
-    void *what;
-    enum status status;
-    struct foresight *f;
-    struct candidate next;
-    bool is_at_hand; /* the next one is: it is tried as it is */
-};
-
-/* Whatever comes of it: it was a guess. */
-static enum status try_next(struct both *b)
+static enum status copy_list(struct foresight *f, const struct search *s, const struct to_try *list)
 {
-    struct search *x = &b->f->search;
-    double seconds = HUGE_VAL;
-    int64_t slack;
-    if (foresight_is_over(b->f))
+    const size_t n_places = (size_t)s->space.survey.n_places;
+    f->candidates.n = f->changes.n = 0;
+    for (size_t i = 0; i < list->n && list->candidates; i++)
+        TRY(vec_push(&f->candidates, list->candidates[i]));
+    for (size_t i = 0; i < list->n && list->changes; i++)
+        TRY(vec_push(&f->changes, list->changes[i]));
+    f->n = list->n;
+    if (!list->changes)
         return OK;
-    if (!b->is_at_hand)
-        return search_try_candidate(x, &b->next, &seconds);
-    return search_is_new(x, &b->next) ? search_try(x, &b->next, &seconds, &slack) : OK;
-}
-
-static void try_one(const void *job, int64_t first, int64_t last, int thread)
-{
-    struct both *b = *(struct both *const *)job;
-    enum status ignored;
-    (void)thread;
-    for (int64_t i = first; i < last; i++) {
-        if (i > 0) {
-            ignored = try_next(b);
-            (void)ignored;
-            continue;
-        }
-        b->status = b->attempt(b->s, b->what);
-        atomic_store(&b->f->is_over, true);
-    }
-}
-
-enum status search_attempt_beside(struct search *s, search_attempt *attempt, void *what,
-                                  const struct guess *next)
-{
-    struct foresight *f = s->foresight;
-    if (!f || !(next->candidate || next->change) || stand_beside(f, s) != OK)
-        return attempt(s, what);
-    struct both both = {.s = s, .attempt = attempt, .what = what, .f = f}, *b = &both;
-    both.is_at_hand = next->change != NULL;
-    both.next =
-        next->change ? search_apply(&f->search, next->from, next->change) : *next->candidate;
-    atomic_store(&f->is_over, false);
-    team_run(s->w->team, 2, 1, try_one, &b);
-    if (both.status != OK) /* what it was may be the other thread's */
-        return FAIL(both.status, "a plan could not be tried: %s", status_meaning(both.status));
+    f->from = *list->from;
+    TRY(pool_try(&f->pool, &f->from.option, n_places * sizeof(*f->from.option)));
+    TRY(pool_try(&f->pool, &f->from.away, n_places * sizeof(*f->from.away)));
+    memcpy(f->from.option, list->from->option, n_places * sizeof(*f->from.option));
+    memcpy(f->from.away, list->from->away, n_places * sizeof(*f->from.away));
     return OK;
 }
 
-struct chain_of_tries {
-    struct candidate *c;
-    double *seconds;
-};
-
-static enum status try_candidate(struct search *s, void *what)
+static bool is_at_work(struct foresight *f)
 {
-    const struct chain_of_tries *x = what;
-    return search_try_candidate(s, x->c, x->seconds);
+    (void)pthread_mutex_lock(&f->lock);
+    bool is = f->has_work;
+    (void)pthread_mutex_unlock(&f->lock);
+    return is;
 }
 
-enum status search_try_beside(struct search *s, struct candidate *c, const struct candidate *next,
-                              double *seconds)
+void foresight_at(struct search *s, const struct to_try *list, size_t i)
 {
-    struct chain_of_tries x = {c, seconds};
-    return search_attempt_beside(s, try_candidate, &x, &(struct guess){.candidate = next});
+    struct foresight *f = s->foresight;
+    if (!f)
+        return;
+    atomic_store(&f->at, i);
+    if (i + 1 >= list->n || is_at_work(f))
+        return;
+    if (stand_beside(f, s) != OK || copy_list(f, s, list) != OK)
+        return; /* without it it takes longer */
+    f->first = i + 1;
+    atomic_store(&f->is_over, false);
+    (void)pthread_mutex_lock(&f->lock);
+    f->has_work = true;
+    (void)pthread_cond_broadcast(&f->changed);
+    (void)pthread_mutex_unlock(&f->lock);
 }

@@ -66,7 +66,8 @@ bool search_goes_on(const struct search *s)
 /* Emits the best of the ranking. */
 static enum status try_top(struct search *s, int64_t extra, int n_tried)
 {
-    for (int i = 0; i < MIN(s->n_top, n_tried); i++) {
+    const int n = MIN(s->n_top, n_tried);
+    for (int i = 0; i < n; i++) {
         double seconds;
         /* A group's estimates are good, as it waits for little: changes of the best are worth more
          * than what seems slower, where time is short. */
@@ -75,12 +76,12 @@ static enum status try_top(struct search *s, int64_t extra, int n_tried)
             break;
         if (is_hopeless(s, 2 * FURTHER))
             break;
-        s->top[i].extra = learned_extra(s, s->top[i].ring_bytes, extra);
-        struct candidate *next = i + 1 < MIN(s->n_top, n_tried) ? &s->top[i + 1] : NULL;
-        if (next)
-            next->extra = learned_extra(s, next->ring_bytes, extra);
-        TRY(search_try_beside(s, &s->top[i], next, &seconds));
+        for (int k = i; k < n; k++)
+            s->top[k].extra = learned_extra(s, s->top[k].ring_bytes, extra);
+        foresight_at(s, &(struct to_try){.candidates = s->top, .n = (size_t)n}, (size_t)i);
+        TRY(search_try_candidate(s, &s->top[i], &seconds));
     }
+    foresight_end(s->foresight);
     return OK;
 }
 

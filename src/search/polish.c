@@ -55,20 +55,6 @@ static enum status try_or_make_room(struct search *s, const struct changes *x, s
     return try_change(s, &c, t, &left, improved);
 }
 
-/* A change of a list. */
-struct attempt {
-    const struct changes *x;
-    size_t i;
-    struct trial *t;
-    bool *improved;
-};
-
-static enum status try_listed(struct search *s, void *what)
-{
-    const struct attempt *a = what;
-    return try_or_make_room(s, a->x, a->x->list.items[a->i], a->t, a->improved);
-}
-
 static enum status polish_once(struct search *s, enum care care, struct trial *t, bool *improved)
 {
     struct changes x = {0};
@@ -77,11 +63,10 @@ static enum status polish_once(struct search *s, enum care care, struct trial *t
     for (size_t i = 0; status == OK && i < x.list.n && !*improved; i++) {
         if (!search_goes_on(s))
             break;
-        const struct guess next = {.from = t,
-                                   .change = i + 1 < x.list.n ? &x.list.items[i + 1] : NULL};
-        struct attempt now = {&x, i, t, improved};
-        status = search_attempt_beside(s, try_listed, &now, &next);
+        foresight_at(s, &(struct to_try){.from = t, .changes = x.list.items, .n = x.list.n}, i);
+        status = try_or_make_room(s, &x, x.list.items[i], t, improved);
     }
+    foresight_end(s->foresight);
     vec_release(&x.list);
     vec_release(&x.small);
     return status;

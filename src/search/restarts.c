@@ -51,6 +51,7 @@ struct restarts {
     const struct forecast *f;
     const struct search_bounds *bounds;
     const struct decisions *configured;
+    bool has_gradients;      /* that could be elsewhere */
     struct space unmoved[2]; /* of searches that move no activations, as the first one's spaces */
     struct search_report reports[N_SEARCHES]; /* without findings: it was given up */
     double below[N_SEARCHES];                 /* seconds: what they were to be faster than */
@@ -92,7 +93,7 @@ static bool has_gradients(const struct search *s)
  * be by all that the search has looked at. */
 static bool restricts(const struct restarts *x, const struct restriction *r)
 {
-    bool does = !r->without[EXTENT_GRADIENTS] || has_gradients(x->s);
+    bool does = !r->without[EXTENT_GRADIENTS] || x->has_gradients;
     for (int e = 0; e < EXTENT_COUNT; e++)
         does &= !r->without[e] || (x->configured->n[e] == 0 && !x->bounds->fixed[e]);
     return does;
@@ -242,6 +243,7 @@ enum status search_deeper(struct search *s, const struct forecast *f,
                          .configured = configured,
                          .reports = {*report},
                          .below = {HUGE_VAL},
+                         .has_gradients = has_gradients(s),
                          .work = work_of(s),
                          .most_work = most_work(stage)};
     struct fastest best = {.seconds = HUGE_VAL};

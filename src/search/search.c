@@ -48,6 +48,7 @@ static enum status search_with(struct search *s, const struct decisions *base,
         status = search_look(s, d, found);
     if (status == OK && *found)
         status = search_describe(s, report);
+    foresight_rest(s->foresight);
     close_space(s, base);
     return status;
 }

@@ -3,7 +3,7 @@
  *     look.c      the order of it all: what is tried when, and how often
  *     ranking.c   thousands of candidates by their estimates: the best dozen
  *     trials.c    candidates emitted, held against the room to the byte, timed; the best remembered
- *     foresee.c   what is likely to be tried next, by another thread
+ *     foresee.c   a thread that goes ahead and tries what is likely to come next
  *     steps.c     single numbers of the best changed, while that helps
  *     changes.c   single places of the best changed, or those that are alike, by their estimates
  *     polish.c    such changes tried, while that helps
@@ -17,6 +17,7 @@
 #ifndef SNUG_SEARCH_SEARCH_INTERNAL_H
 #define SNUG_SEARCH_SEARCH_INTERNAL_H
 
+#include "search/foresee.h"
 #include "search/grouping.h"
 #include "search/known.h"
 
@@ -185,25 +186,6 @@ enum status search_try(struct search *s, const struct candidate *c, double *seco
 /* Expands and emits c as often as its bytes teach something about how many the saved sets may
  * take; *seconds is the least of what fits (HUGE_VAL: nothing does). */
 enum status search_try_candidate(struct search *s, struct candidate *c, double *seconds) MUST_CHECK;
-
-/* What may come next, as things stand: a candidate that is expanded and corrected, or a change. */
-struct guess {
-    const struct candidate *candidate;
-    const struct trial *from;
-    const struct change *change; /* of it */
-};
-/* An attempt, while another thread tries what may come next. */
-typedef enum status search_attempt(struct search *s, void *what);
-enum status search_attempt_beside(struct search *s, search_attempt *attempt, void *what,
-                                  const struct guess *next) MUST_CHECK;
-/* search_try_candidate as such an attempt; next NULL: there is none. */
-enum status search_try_beside(struct search *s, struct candidate *c, const struct candidate *next,
-                              double *seconds) MUST_CHECK;
-enum status foresight_new(struct foresight **out, const struct workload *w) MUST_CHECK;
-void foresight_free(struct foresight *f); /* NULL is fine, here and below */
-/* Its programs take no memory until they are wanted again. */
-void foresight_rest(struct foresight *f);
-bool foresight_is_over(const struct foresight *f);
 
 /* Changes a candidate, with its seconds, in one number until that makes a faster one. */
 enum status search_step(struct search *s, struct candidate *at, double *seconds_at,

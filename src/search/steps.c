@@ -51,14 +51,17 @@ static int by_estimate(const void *a, const void *b)
     return (x->estimate > y->estimate) - (x->estimate < y->estimate);
 }
 
-/* The first from i on that is worth a try; n: none is. What a ring is worth depends on which copies
- * happen to meet: no estimate says that. */
-static int find_likely(const struct candidate *list, int i, int n, const struct candidate *from)
+/* Those that are worth a try are left. What a ring is worth depends on which copies happen to meet:
+ * no estimate says that. */
+static int keep_likely(struct candidate *list, int n, const struct candidate *from)
 {
-    while (i < n && list[i].ring_bytes == from->ring_bytes &&
-           list[i].estimate > (1 + DOUBT) * from->estimate)
-        i++;
-    return i;
+    int n_kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (list[i].ring_bytes != from->ring_bytes ||
+            list[i].estimate <= (1 + DOUBT) * from->estimate)
+            list[n_kept++] = list[i];
+    }
+    return n_kept;
 }
 
 /* In the order of their estimates, until one is better. */
@@ -78,12 +81,11 @@ enum status search_step(struct search *s, struct candidate *at, double *seconds_
     }
     s->n_ranked += n_open;
     qsort(list, (size_t)n_open, sizeof(*list), by_estimate);
-    for (int i = find_likely(list, 0, n_open, &from), next; i < n_open && !*improved; i = next) {
+    n = keep_likely(list, n_open, &from);
+    for (int i = 0; i < n && s->n_emitted < s->most_emitted && !*improved; i++) {
         double seconds;
-        if (s->n_emitted >= s->most_emitted)
-            break;
-        next = find_likely(list, i + 1, n_open, &from);
-        TRY(search_try_beside(s, &list[i], next < n_open ? &list[next] : NULL, &seconds));
+        foresight_at(s, &(struct to_try){.candidates = list, .n = (size_t)n}, (size_t)i);
+        TRY(search_try_candidate(s, &list[i], &seconds));
         *improved = seconds < (1 - IMPROVEMENT) * best;
         if (!*improved)
             continue;
@@ -93,5 +95,6 @@ enum status search_step(struct search *s, struct candidate *at, double *seconds_
                 *at = s->best[k].c;
         }
     }
+    foresight_end(s->foresight);
     return OK;
 }

@@ -170,7 +170,7 @@ static enum status find_program(struct search *s, uint64_t plan, struct known_pr
     *out = (struct known_program){.plan = plan, .group = s->space.stage->group};
     if (s->known && known_find(s->known, out) && (out->seconds > 0 || !fits(s, out)))
         return OK;
-    if (s->ahead_of && foresight_is_over(s->ahead_of))
+    if (s->ahead_of && foresight_is_late(s->ahead_of))
         return ERR_INTERRUPTED;
     TRY(emit(s, out));
     return s->known ? known_put(s->known, out) : OK;
