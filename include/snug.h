@@ -212,13 +212,13 @@ struct snug_forecast {
 
     double step_s, tokens_per_s; /* 0 when nothing is trained */
     bool is_estimate;            /* of a GPU that is not here */
-    /* What it took to have the plan: the device and the model's files opened, graphs built, the plan
-     * chosen, kernels timed that had not been. */
+    /* What it took to have the plan: the device and the model's files opened, graphs built, the
+     * plan chosen, kernels timed that had not been. */
     double opening_s, building_s, choosing_s, timing_s;
-    const char *step_source;     /* of what: "measured kernels", "rates" or "an estimate" */
-    int n_kernels, n_by_rate;    /* distinct calls of kernels; those whose time comes from rates */
-    double step_flops;           /* useful ones: what is computed twice counts once */
-    double recompute_flops;      /* what is computed twice, per step */
+    const char *step_source;  /* of what: "measured kernels", "rates" or "an estimate" */
+    int n_kernels, n_by_rate; /* distinct calls of kernels; those whose time comes from rates */
+    double step_flops;        /* useful ones: what is computed twice counts once */
+    double recompute_flops;   /* what is computed twice, per step */
     int n_blocks, n_blocks_recomputed;
     int extents[SNUG_EXTENT_COUNT]; /* as asked for, and as the budgets need */
     int64_t ring_bytes;             /* that are fetched from the host ahead of their use */
