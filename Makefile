@@ -45,7 +45,7 @@ asan: deps ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@ASAN_OPTIONS=detect_leaks=$(LEAKS) ctest --test-dir build-asan --output-on-failure -j $(JOBS)
 
 # Where threads are: the team, the loader, the disk tier, plans made beside a run, the live page.
-tsan_tests = base/test_team data/test_loader device/test_disk keys/test_keys train/test_adapting train/test_elastic \
+tsan_tests = base/test_team data/test_loader device/test_disk keys/test_keys search/test_foresee train/test_adapting train/test_elastic \
 	train/test_memory_apart watch/test_live watch/test_serve
 empty :=
 tsan: deps ## those tests in which threads meet under ThreadSanitizer

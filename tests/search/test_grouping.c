@@ -138,7 +138,8 @@ static double expect_winner(int64_t n_bytes, bool at_once)
     const struct search_bounds bounds = {0};
     struct decisions d = one_at_a_time;
     open_training(&t);
-    const struct group_search x = {&t.engine.work, &limits, &bounds, NULL, plan_fixed};
+    const struct group_search x = {
+        .w = &t.engine.work, .limits = &limits, .bounds = &bounds, .plan = plan_fixed};
     struct grouping g = {.search = &x, .configured = &one_at_a_time};
     expect_ok(search_plan(&t.engine.work, &limits, &as_given, NULL, &d, NULL));
     expect_ok(forecast_seconds(&t.engine.work, NULL, &without));
