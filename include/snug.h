@@ -85,7 +85,9 @@ void snug_free(void *text); /* NULL is fine */
 struct snug_settings {
     const char *hub_folder;   /* Hugging Face cache, for names such as ORG/NAME; NULL: none */
     const char *logging_dir;  /* TensorBoard events go here; NULL: where the config says */
-    const char *cache_folder; /* what is measured about a device is kept here; NULL: nowhere */
+    const char *cache_folder; /* what is measured about a device is kept here, and plans that were
+                               * searched for; NULL: nowhere */
+    bool replans;             /* they are searched for again all the same */
     int num_threads;          /* on the CPU, where the config does not say; 0: all processors */
     const char *gpu;          /* a GPU to plan for without having it (snug_gpu_name), whatever
                                * device the config names; nothing runs then. NULL: the config's */
@@ -215,6 +217,7 @@ struct snug_forecast {
     /* What it took to have the plan: the device and the model's files opened, graphs built, the
      * plan chosen, kernels timed that had not been. */
     double opening_s, building_s, choosing_s, timing_s;
+    bool was_kept;            /* it was not searched for: an earlier plan for the same was */
     const char *step_source;  /* of what: "measured kernels", "rates" or "an estimate" */
     int n_kernels, n_by_rate; /* distinct calls of kernels; those whose time comes from rates */
     double step_flops;        /* useful ones: what is computed twice counts once */

@@ -87,8 +87,9 @@ static json_t *pack_budgets(const struct snug_forecast *f)
 
 static json_t *pack_planning(const struct snug_forecast *f)
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "opening_s", f->opening_s, "building_s", f->building_s,
-                     "choosing_s", f->choosing_s, "timing_s", f->timing_s);
+    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "opening_s", f->opening_s, "building_s",
+                     f->building_s, "choosing_s", f->choosing_s, "timing_s", f->timing_s, "kept",
+                     (int)f->was_kept);
 }
 
 static json_t *pack_forecast(const struct snug_forecast *f)

@@ -45,6 +45,7 @@ static enum status open_run(struct snug_run *r, unsigned purposes)
         .cache_folder = r->settings.cache_folder,
         .gpu = r->settings.gpu,
         .n_threads = r->settings.num_threads,
+        .replans = r->settings.replans,
     };
     if (!o.train && !o.evaluate)
         return FAIL(ERR_USAGE, "a run is for training or for evaluation: neither was asked for");
@@ -196,6 +197,7 @@ static void tell_time(const struct snug_run *run, struct snug_forecast *out)
     out->building_s = e->took.build_s;
     out->choosing_s = e->took.choose_s;
     out->timing_s = e->took.time_s;
+    out->was_kept = e->took.was_kept;
     out->step_s = f->step_s;
     out->is_estimate = f->estimated;
     out->step_source = forecast_source(f);
@@ -278,7 +280,8 @@ static void add_runners_up(const struct engine *e, struct str *s)
         str_add(s, "\n");
     }
     if (r->n_emitted > 0)
-        str_addf(s, "chosen from %d estimates, %d programs\n", r->n_ranked, r->n_emitted);
+        str_addf(s, "chosen from %d estimates, %d programs%s\n", r->n_ranked, r->n_emitted,
+                 e->took.was_kept ? " when it was first asked for (--replan: once more)" : "");
 }
 
 /* What leaves the device or is made again because it has to, and how far ahead it is fetched. */

@@ -24,7 +24,7 @@ extern "C" {
 struct args {
     bool help, json, no_color, quiet, verbose;
     bool resume, dry_run, force, merge, no_echo, ops, version, require_gpu, measure, what_if;
-    bool once, advise;
+    bool once, advise, replan;
     int64_t profile_steps, fast_dev_run, max_new_tokens, top_k, seed, n_columns, n_samples, context;
     double temperature, top_p;
     const char *profile, *svg, *html, *snapshot, *dump, *gpu, *sweep, *prompt, *system, *stop_text,

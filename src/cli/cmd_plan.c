@@ -19,6 +19,8 @@ static const struct option options[] = {
      "tokens per second over budgets, device_memory=4GiB..24GiB; --svg draws it"},
     {"dump", 0, OPTION_TEXT, offsetof(struct args, dump), "WHAT",
      "print the step's graph or program on stdout, as text that can be read back"},
+    {"replan", 0, OPTION_FLAG, offsetof(struct args, replan), NULL,
+     "search for the plan again, also where it is kept from the last time"},
 };
 
 /* Plans side by side have no page, timeline or program of their own. */
@@ -43,6 +45,7 @@ static enum snug_status run(struct cli *cli)
     if (status != SNUG_OK)
         return status;
     cli->settings.gpu = cli->args.gpu;
+    cli->settings.replans = cli->args.replan;
     status = all               ? run_plan_cards(cli)
              : cli->args.sweep ? run_plan_sweep(cli)
                                : run_plan(cli, config);
@@ -54,7 +57,7 @@ const struct command cmd_plan = {
     .name = "plan",
     .usage =
         "plan CONFIG [key=value ...] [--gpu NAME|all] [--sweep RANGE] [--html FILE] [--svg FILE] "
-        "[--snapshot FILE] [--dump graph|program] [--what-if] [--json]",
+        "[--snapshot FILE] [--dump graph|program] [--what-if] [--replan] [--json]",
     .summary = "say what every byte and second of a training step will be, and whether it fits",
     .text =
         "Builds the training step, lays it out in memory to the byte, checks it, and prints\n"

@@ -26,6 +26,8 @@ static const struct option options[] = {
      "show the run in a browser while it trains, at 127.0.0.1:7007 unless said otherwise"},
     {"profile-steps", 0, OPTION_POSITIVE, offsetof(struct args, profile_steps), "N",
      "how many steps a profile times, from the fourth on (3)"},
+    {"replan", 0, OPTION_FLAG, offsetof(struct args, replan), NULL,
+     "search for the plan again, also where it is kept from the last time"},
 };
 
 static enum snug_status add(struct args *args, const char *key, const char *value)
@@ -192,6 +194,7 @@ static enum snug_status train_watched(struct cli *cli, const struct snug_config 
 static enum snug_status run(struct cli *cli)
 {
     struct snug_config *config = NULL;
+    cli->settings.replans = cli->args.replan;
     enum snug_status status = prepare(cli, &config);
     if (status != SNUG_OK)
         return status;
@@ -203,7 +206,7 @@ static enum snug_status run(struct cli *cli)
 const struct command cmd_train = {
     .name = "train",
     .usage = "train CONFIG [key=value ...] [--resume] [--dry-run] [--fast-dev-run N] "
-             "[--profile[=FILE]] [--html FILE] [--serve[=[HOST:]PORT]] [--json]",
+             "[--profile[=FILE]] [--html FILE] [--serve[=[HOST:]PORT]] [--replan] [--json]",
     .summary = "train a model inside the memory given",
     .text =
         "Plans as snug plan does, refuses (exit status 3) what does not fit, and trains. Each\n"

@@ -48,6 +48,7 @@ static bool parse(const char *text, struct device_rates *rates, int64_t *n_bytes
     return true;
 }
 
+/* To the last bit: what was measured now plans the same now and later. */
 static void print(const struct device_rates *rates, const int64_t *n_bytes, struct str *out)
 {
     double values[N_RATES];
@@ -55,7 +56,7 @@ static void print(const struct device_rates *rates, const int64_t *n_bytes, stru
     if (n_bytes)
         str_addf(out, "%lld ", (long long)*n_bytes);
     for (int i = 0; i < N_RATES; i++)
-        str_addf(out, "%s%.9g", i > 0 ? " " : "", values[i]);
+        str_addf(out, "%s%.17g", i > 0 ? " " : "", values[i]);
 }
 
 /* A folder that cannot be written costs the next process a moment, no more. */

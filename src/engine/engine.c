@@ -10,6 +10,7 @@
 #include "engine/adapter_config.h"
 #include "engine/ahead.h"
 #include "engine/device_choice.h"
+#include "engine/kept_plans.h"
 #include "engine/model_open.h"
 #include "engine/weights.h"
 #include "io/weights.h"
@@ -72,7 +73,7 @@ enum status engine_open(struct engine *e, const struct config *cfg, const struct
 {
     enum status status;
     const double began = now_s();
-    *e = (struct engine){.config = cfg, .cache_folder = o->cache_folder};
+    *e = (struct engine){.config = cfg, .cache_folder = o->cache_folder, .replans = o->replans};
     TRY_GOTO(open_task(e, o), out);
     TRY_GOTO(open_device(e, o), out);
     TRY_GOTO(settings_from_config(&e->settings, cfg, e->device), out);
@@ -206,6 +207,11 @@ static enum status decide(struct engine *e)
 enum { MOST_PLANS = 3 };
 static const double MISJUDGED = 0.01; /* of a step's time; less changes no order that matters */
 
+static bool is_misjudged(const struct engine *e, double believed_s)
+{
+    return fabs(e->forecast.step_s - believed_s) > MISJUDGED * believed_s;
+}
+
 static enum status plan_once(struct engine *e, bool *holds)
 {
     const double began = now_s();
@@ -219,8 +225,39 @@ static enum status plan_once(struct engine *e, bool *holds)
     e->took.choose_s += chosen - began;
     e->took.time_s += now_s() - chosen;
     bool had_a_choice = e->report.n_findings > 1 && engine_stage(e, STAGE_TRAIN);
-    bool misjudged = had_a_choice && fabs(e->forecast.step_s - believed_s) > MISJUDGED * believed_s;
-    *holds = !fitted || (e->forecast.fits && !misjudged);
+    *holds = !fitted || (e->forecast.fits && !(had_a_choice && is_misjudged(e, believed_s)));
+    return OK;
+}
+
+/* What an earlier process has searched for, where that still holds. */
+static enum status plan_as_kept(struct engine *e, const struct kept_plan *kept, bool *holds)
+{
+    const double began = now_s();
+    *holds = false;
+    if (e->replans)
+        return OK;
+    TRY(kept_plan_take(kept, e, holds));
+    const double chosen = now_s(), believed_s = e->forecast.step_s;
+    e->took.choose_s += chosen - began;
+    if (!*holds)
+        return OK;
+    TRY(engine_forecast(e));
+    e->took.time_s += now_s() - chosen;
+    *holds = e->took.was_kept = e->forecast.fits && !is_misjudged(e, believed_s);
+    return OK;
+}
+
+static enum status plan_until_it_holds(struct engine *e, const struct kept_plan *kept)
+{
+    const struct decisions configured = e->settings.decisions;
+    bool holds;
+    TRY(plan_as_kept(e, kept, &holds));
+    for (int i = 0; i < MOST_PLANS && !holds; i++) {
+        e->settings.decisions = configured;
+        TRY(plan_once(e, &holds));
+    }
+    if (!e->took.was_kept)
+        kept_plan_store(kept, e);
     return OK;
 }
 
@@ -232,13 +269,12 @@ enum status engine_plan(struct engine *e, const struct engine_request *r)
     e->took.build_s = now_s() - began;
     if (e->device->disk)
         TRY(device_measure_disk(e->device, kept_bytes(e->work.stages[0].graph), e->cache_folder));
-    const struct decisions configured = e->settings.decisions;
-    bool holds = false;
-    for (int i = 0; i < MOST_PLANS && !holds; i++) {
-        e->settings.decisions = configured;
-        TRY(plan_once(e, &holds));
-    }
-    return engine_require_rank(e);
+    struct kept_plan kept;
+    enum status status = kept_plan_name(&kept, e);
+    if (status == OK)
+        status = plan_until_it_holds(e, &kept);
+    kept_plan_release(&kept);
+    return status == OK ? engine_require_rank(e) : status;
 }
 
 /* Those that were made before are somebody else's: the workload has its own copy. */

@@ -28,6 +28,7 @@ struct engine_options {
     const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
+    bool replans;                /* a search is made, also where its plan is kept (kept_plans.h) */
     const struct task_def *task; /* NULL: that of the config's model */
 };
 
@@ -51,6 +52,7 @@ struct planning_time {
     double build_s;  /* graphs */
     double choose_s; /* the search, and the proof of what it found */
     double time_s;   /* kernels that no earlier plan had timed, and the forecast */
+    bool was_kept;   /* there was no search: its plan was kept (kept_plans.h) */
 };
 
 struct engine {
@@ -61,6 +63,7 @@ struct engine {
     struct device *device;             /* of the caller, or `own_device` */
     struct kernel_times *times;        /* NULL: kernels are not timed */
     const char *cache_folder;          /* of engine_options, borrowed */
+    bool replans;                      /* likewise */
     const struct surroundings *around; /* borrowed, while it is planned; NULL: as the system says */
 
     /* from engine_build on */

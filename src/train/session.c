@@ -237,6 +237,7 @@ enum status session_open(struct session *s, const struct config *cfg,
                                           .gpu = o->gpu,
                                           .n_threads = o->n_threads,
                                           .untimed = o->untimed,
+                                          .replans = o->replans,
                                           .task = o->task};
     *s = (struct session){.config = cfg, .options = *o};
     TRY(engine_open(&s->engine, cfg, &engine));

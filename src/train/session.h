@@ -27,6 +27,7 @@ struct session_options {
     const char *gpu;             /* a card to plan for (device/card); NULL: the config's device */
     int n_threads;               /* on the CPU, where the config does not say; 0: all processors */
     bool untimed;                /* the forecast goes by rates: no kernel is timed */
+    bool replans;                /* as engine_options say it */
     const struct task_def *task; /* NULL: that of the config's model */
 };
 
