@@ -32,9 +32,9 @@ _snug() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if' ;;
+    plan) options='--gpu --sweep --html --svg --snapshot --dump --what-if --replan' ;;
     init) options='--preset --model --data --card --goal --output-dir --force' ;;
-    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html --serve' ;;
+    train) options='--resume --dry-run --fast-dev-run --profile --profile-steps --html --serve --replan' ;;
     monitor) options='--once --serve --advise --thresholds' ;;
     eval) options='--checkpoint' ;;
     generate) options='--prompt --max-new-tokens --temperature --top-k --top-p --seed --stop --checkpoint --no-echo' ;;
