@@ -41,6 +41,8 @@ static enum status add_plan(const struct engine *e, const struct settings *s,
     best.bounds.rank = 1;
     engine_init(&trial, &best, e->task, e->device);
     trial.times = e->times;
+    trial.cache_folder = e->cache_folder; /* another look finds what this one has */
+    trial.replans = e->replans;
     enum status status = engine_plan(&trial, &e->request);
     if (status == OK) {
         prospect.fits = trial.forecast.fits;
