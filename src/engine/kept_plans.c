@@ -342,7 +342,7 @@ static json_t *plan_to_json(const struct engine *e)
 }
 
 struct kept_file {
-    char name[HASH_DIGITS + sizeof(suffix)];
+    char name[HASH_DIGITS + sizeof(suffix)]; /* its end too */
     struct timespec needed;
 };
 
@@ -365,7 +365,7 @@ static size_t list_files(int folder, DIR *d, struct kept_file *files, size_t mos
             !str_ends_with(entry->d_name, suffix) ||
             fstatat(folder, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        (void)snprintf(files[n].name, sizeof(files[n].name), "%s", entry->d_name);
+        memcpy(files[n].name, entry->d_name, sizeof(files[n].name));
         files[n++].needed = s.st_mtim;
     }
     qsort(files, n, sizeof(*files), by_age);
