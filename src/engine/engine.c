@@ -201,7 +201,7 @@ static enum status decide(struct engine *e)
     return workload_check(&e->work);
 }
 
-/* What is timed is the kernels of the plan that was chosen, so a choice is made before they are
+/* What is timed is the kernels of the plan that was chosen, so a choice may be made before they are
  * known, by rates. Where these were wrong, or where the code that timing loaded leaves the plan too
  * little memory, the choice is made again; by then the kernels are known. */
 enum { MOST_PLANS = 3 };
@@ -247,11 +247,38 @@ static enum status plan_as_kept(struct engine *e, const struct kept_plan *kept, 
     return OK;
 }
 
+/* What is configured does not fit, and most of its kernels are not known: they are those of any
+ * other plan, too, so that a choice by what they take is made once instead of twice or more. Where
+ * timing is limited, that is left to the plan that is chosen. */
+static enum status time_before_choice(struct engine *e)
+{
+    const struct stage *s = engine_stage(e, STAGE_TRAIN);
+    const double began = now_s();
+    int64_t room[TIER_COUNT];
+    if (!s || !e->times || e->device->limits.total_s > 0)
+        return OK;
+    TRY(workload_decide(&e->work, &e->settings.decisions));
+    TRY(workload_bound(&e->work));
+    forecast_needs(e);
+    if (e->forecast.fits)
+        return OK;
+    forecast_room(&e->forecast, room);
+    TRY(forecast_time_known(&e->forecast, &e->work, &e->settings.limits, e->times));
+    if (2 * e->forecast.n_by_rate > e->forecast.n_calls) {
+        TRY(workload_place(&e->work)); /* which operands of a call are one is seen by addresses */
+        TRY(kernel_times_measure(e->times, s->program, room[TIER_DEVICE]));
+    }
+    e->took.time_s += now_s() - began;
+    return OK;
+}
+
 static enum status plan_until_it_holds(struct engine *e, const struct kept_plan *kept)
 {
     const struct decisions configured = e->settings.decisions;
     bool holds;
     TRY(plan_as_kept(e, kept, &holds));
+    if (!holds)
+        TRY(time_before_choice(e));
     for (int i = 0; i < MOST_PLANS && !holds; i++) {
         e->settings.decisions = configured;
         TRY(plan_once(e, &holds));

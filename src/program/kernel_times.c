@@ -259,10 +259,9 @@ static enum status measure_call(struct kernel_times *t, const struct program *p,
 }
 
 static enum status measure_pending(struct kernel_times *t, const struct program *p,
-                                   const struct pending_list *list)
+                                   const struct pending_list *list, int64_t most)
 {
     const struct timing_limits *l = &t->device->limits;
-    int64_t most = p->n_bytes[TIER_DEVICE];
     struct scratch scratch;
     enum status status = OK;
     scratch_take(&scratch, t->device, list->largest, l->n_bytes > 0 ? MIN(most, l->n_bytes) : most);
@@ -277,7 +276,8 @@ static enum status measure_pending(struct kernel_times *t, const struct program 
     return status;
 }
 
-enum status kernel_times_measure(struct kernel_times *t, const struct program *p)
+enum status kernel_times_measure(struct kernel_times *t, const struct program *p,
+                                 int64_t most_bytes)
 {
     struct pending_list list = {0};
     enum status status = OK;
@@ -288,7 +288,7 @@ enum status kernel_times_measure(struct kernel_times *t, const struct program *p
     if (list.items.n > 0) {
         log_info("timing %zu kernels%s", list.items.n,
                  t->kept ? "; the next plan of these shapes knows them" : "");
-        TRY_GOTO(measure_pending(t, p, &list), out);
+        TRY_GOTO(measure_pending(t, p, &list, most_bytes), out);
     }
     /* A cache that cannot be written costs time, not the run. */
     if (t->kept && kvfile_save(t->file) != OK)

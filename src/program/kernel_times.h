@@ -7,7 +7,7 @@
  * disturbed by other processes is used but measured again by the next process.
  *
  * What measurements take is limited (device.limits): calls beyond that go by the rates. Their
- * memory is given back, and is never more than the program's own arena.
+ * memory is given back.
  */
 #ifndef SNUG_PROGRAM_KERNEL_TIMES_H
 #define SNUG_PROGRAM_KERNEL_TIMES_H
@@ -26,9 +26,11 @@ enum status kernel_times_open(struct kernel_times **out, struct device *device,
                               const char *cache_folder) MUST_CHECK;
 void kernel_times_free(struct kernel_times *t); /* NULL is fine */
 
-/* Measures the calls of a placed program that are not known yet, and keeps them. A call that cannot
- * be measured (too little free memory, say) stays unknown: only running out of heap is an error. */
-enum status kernel_times_measure(struct kernel_times *t, const struct program *p) MUST_CHECK;
+/* Measures the calls of a placed program that are not known yet, in no more of the device's memory
+ * than that, and keeps them. A call that cannot be measured (too little free memory, say) stays
+ * unknown: only running out of heap is an error. */
+enum status kernel_times_measure(struct kernel_times *t, const struct program *p,
+                                 int64_t most_bytes) MUST_CHECK;
 
 /* Seconds of a compute instruction, or a negative number when they are not known. */
 double kernel_times_find(const struct kernel_times *t, const struct program *p, int32_t instr);

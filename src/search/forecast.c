@@ -217,7 +217,7 @@ enum status forecast_time(struct forecast *f, struct workload *w, const struct l
 {
     const struct stage *s = workload_stage(w, STAGE_TRAIN);
     if (s && times && f->fits)
-        TRY(kernel_times_measure(times, s->program));
+        TRY(kernel_times_measure(times, s->program, s->program->n_bytes[TIER_DEVICE]));
     return forecast_time_known(f, w, limits, times);
 }
 

@@ -137,6 +137,12 @@ static void open_fake(struct training *t)
     (void)snprintf(fake.device.identity, sizeof(fake.device.identity), "a device of the test");
 }
 
+/* In memory that the program will have anyway. */
+static enum status measure(struct kernel_times *times, const struct program *p)
+{
+    return kernel_times_measure(times, p, p->n_bytes[TIER_DEVICE]);
+}
+
 static void open_training(struct training *t)
 {
     training_init(t, &(struct training_options){
@@ -208,7 +214,7 @@ static void the_forecast_is_the_sum_of_the_figures(void **state)
     struct prediction x;
     open_training(&t);
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     double seconds = predicted_step(t.stage->program, times, &x);
     assert_true(fake.n_timed > 10 && fake.n_filled > fake.n_timed);
     assert_int_equal(fake.n_alive, 0);
@@ -230,13 +236,13 @@ static void every_call_is_timed_once(void **state)
     struct prediction x;
     open_training(&t);
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     int n = fake.n_timed;
     int32_t n_compute = 0;
     for (int32_t at = 0; (size_t)at < t.stage->program->instrs.n; at++)
         n_compute += is_compute(t.stage->program, at);
     assert_true(n < n_compute / 2); /* layers are alike */
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n);
     assert_int_equal(kernel_times_n_measured(times), n);
     (void)predicted_step(t.stage->program, times, &x);
@@ -255,12 +261,12 @@ static void times_are_kept_for_one_device_and_build(void **state)
     open_training(&t);
     scratch_init(&s);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     kernel_times_free(times);
     int n = fake.n_timed;
 
     expect_ok(kernel_times_open(&times, &fake.device, s.folder)); /* another process */
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n);
     int32_t at = first_compute(t.stage->program);
     assert_true(fabs(kernel_times_find(times, t.stage->program, at) -
@@ -269,7 +275,7 @@ static void times_are_kept_for_one_device_and_build(void **state)
 
     (void)snprintf(fake.device.identity, sizeof(fake.device.identity), "another driver");
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, 2 * n);
     kernel_times_free(times);
     scratch_release(&s);
@@ -287,7 +293,7 @@ static void values_that_are_no_times_are_measured_again(void **state)
     open_training(&t);
     scratch_init(&s);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     kernel_times_free(times);
     int n = fake.n_timed;
     expect_ok(file_read(scratch_path(&s, "kernel-times", path), &text, &n_bytes));
@@ -297,7 +303,7 @@ static void values_that_are_no_times_are_measured_again(void **state)
     expect_ok(file_write_atomic(path, text, n_bytes));
     mem_free(text);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n + 1);
     kernel_times_free(times);
     scratch_release(&s);
@@ -332,12 +338,12 @@ static void the_file_does_not_grow_without_end(void **state)
     scratch_write_text(&s, "kernel-times", str_text(&text));
     str_release(&text);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     kernel_times_free(times);
     int n = fake.n_timed, left = n_lines(&s);
     assert_true(left <= 8192 && left > 4096);
     expect_ok(kernel_times_open(&times, &fake.device, s.folder));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     assert_int_equal(fake.n_timed, n); /* what was just measured is what stays */
     assert_int_equal(n_lines(&s), left);
     kernel_times_free(times);
@@ -350,8 +356,8 @@ static double measured_by_a_process(const struct scratch *s, const struct progra
 {
     struct kernel_times *times;
     expect_ok(kernel_times_open(&times, &fake.device, s->folder));
-    expect_ok(kernel_times_measure(times, p));
-    expect_ok(kernel_times_measure(times, p)); /* once a process is enough */
+    expect_ok(measure(times, p));
+    expect_ok(measure(times, p)); /* once a process is enough */
     double seconds = kernel_times_find(times, p, first_compute(p));
     kernel_times_free(times);
     return seconds;
@@ -397,7 +403,7 @@ static void calls_beyond_the_limits_are_not_run(void **state)
         open_training(&t);
         fake.device.limits = limits[i];
         expect_ok(kernel_times_open(&times, &fake.device, NULL));
-        expect_ok(kernel_times_measure(times, t.stage->program));
+        expect_ok(measure(times, t.stage->program));
         assert_int_equal(fake.n_timed, 0);
         assert_true(fake.largest_bytes <= ARENA_ALIGN);
         assert_true(kernel_times_find(times, t.stage->program, first_compute(t.stage->program)) <
@@ -432,7 +438,7 @@ static void a_call_that_cannot_be_timed_goes_by_rate(void **state)
     open_training(&t);
     fake.broken = "rms_norm";
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     double seconds = predicted_step(t.stage->program, times, &x);
     double expected = expected_step(t.stage->program, true);
     assert_true(x.n_by_rate >= 1 && x.n_by_rate < x.n_calls);
@@ -451,7 +457,7 @@ static void a_full_device_leaves_all_to_the_rates(void **state)
     open_training(&t);
     fake.most_bytes = 0;
     expect_ok(kernel_times_open(&times, &fake.device, NULL));
-    expect_ok(kernel_times_measure(times, t.stage->program));
+    expect_ok(measure(times, t.stage->program));
     double seconds = predicted_step(t.stage->program, times, &x);
     double expected = expected_step(t.stage->program, false);
     assert_int_equal(fake.n_timed, 0);
@@ -476,7 +482,7 @@ static void running_out_of_memory_is_told(void **state)
         mem_fail_after(n, 0);
         enum status status = kernel_times_open(&times, &fake.device, NULL);
         if (status == OK)
-            status = kernel_times_measure(times, t.stage->program);
+            status = measure(times, t.stage->program);
         if (status == OK)
             status = predict(&x, t.stage->program, &fake.device, times);
         mem_fail_after(0, 0);
