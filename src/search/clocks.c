@@ -13,6 +13,18 @@ struct phase_work {
     double leaves, left; /* its copies out begin, and are done */
 };
 
+/* What phases do where everything is kept and these homes are elsewhere. Estimates of many saved
+ * sets and rings follow each other with the same homes, and most phases do nothing besides. */
+struct phases_of_homes {
+    struct phase_work *work; /* [n_phases] */
+    int *busy, n_busy;       /* phases that do more than compute, or may with some option; and
+                              * the last of each section */
+    bool *is_open;           /* [n_phases]: that may */
+    bool (*away)[HOME_CLASS_COUNT]; /* [n_places] */
+    int disk[EXTENT_COUNT];         /* of the decisions */
+    bool is_known;
+};
+
 /* Of a phase's compute, what is left when the last of its fetches is there. */
 static const double tail = 0.3;
 /* Of a phase's compute, what is done when its copies out begin. */
@@ -27,6 +39,41 @@ static struct pace pace_of(const struct device *d, enum tier from, enum tier to)
     return (struct pace){.alone = 1 / r->alone,
                          .against = r->both > 0 ? 1 / r->both - 1 / r->alone : 0,
                          .copy = r->latency_s};
+}
+
+static void open_phase(struct phases_of_homes *h, int phase)
+{
+    if (phase >= 0)
+        h->is_open[phase] = true;
+}
+
+/* Those of what is made again or moved. */
+static void open_phases(struct phases_of_homes *h, const struct survey *s)
+{
+    for (int i = 0; i < s->n_places; i++) {
+        const struct place_facts *p = &s->places[i];
+        open_phase(h, p->backward);
+        for (int u = 0; u < p->n_units; u++) {
+            open_phase(h, p->units[u].gone);
+            open_phase(h, p->units[u].back);
+        }
+    }
+}
+
+static enum status make_scratch(struct clocks *c, struct pool *pool)
+{
+    const struct survey *s = c->survey;
+    const size_t n = (size_t)s->n_phases + 1;
+    struct phases_of_homes *h;
+    TRY(pool_try(pool, &c->work, n * sizeof(*c->work)));
+    TRY(pool_try(pool, &h, sizeof(*h)));
+    TRY(pool_try(pool, &h->work, n * sizeof(*h->work)));
+    TRY(pool_try(pool, &h->busy, n * sizeof(*h->busy)));
+    TRY(pool_try(pool, &h->is_open, n * sizeof(*h->is_open)));
+    TRY(pool_try(pool, &h->away, (size_t)s->n_places * sizeof(*h->away)));
+    open_phases(h, s);
+    c->homes = h;
+    return OK;
 }
 
 enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
@@ -44,13 +91,13 @@ enum status clocks_init(struct clocks *c, struct survey *s, const struct options
         c->wait = device->rates.wait_s;
         c->beside = device_crossing_s(&device->rates);
     }
-    return pool_try(&s->pool, &c->work, (size_t)(s->n_phases + 1) * sizeof(*c->work));
+    return make_scratch(c, &s->pool);
 }
 
 enum status clocks_share(const struct clocks *c, struct pool *pool, struct clocks *out)
 {
     *out = *c;
-    return pool_try(pool, &out->work, (size_t)(c->survey->n_phases + 1) * sizeof(*out->work));
+    return make_scratch(out, pool);
 }
 
 /* ---- what is to be done ---------------------------------------------------------------------- */
@@ -112,36 +159,74 @@ static void add_place(const struct clocks *c, const struct outline *outline, int
     }
 }
 
-static void add_touch(const struct clocks *c, const struct touch *t)
+static void add_touch(const struct touch *t, struct phase_work *work)
 {
-    struct phase_work *w = &c->work[t->phase];
+    struct phase_work *w = &work[t->phase];
     w->at_once += t->at_once;
     if (t->n_in > 0)
         add_in(w, t->n_in, t->copies_in, t->largest_in, t->after);
     if (t->n_out > 0)
         add_out(w, t->n_out, t->copies_out);
     if (t->after >= 0)
-        add_out(&c->work[t->after], t->n_in, t->copies_in);
+        add_out(&work[t->after], t->n_in, t->copies_in);
 }
 
-static void gather(const struct clocks *c, const struct outline *o)
+static void add_homes(const struct clocks *c, const struct outline *o, struct phase_work *work)
 {
     const struct survey *s = c->survey;
     for (int q = 0; q < s->n_phases; q++)
-        c->work[q] = (struct phase_work){.seconds = s->phases[q].seconds, .after = -1};
-    for (int p = 0; p < s->n_places; p++)
-        add_place(c, o, p, o->option[p]);
+        work[q] = (struct phase_work){.seconds = s->phases[q].seconds, .after = -1};
     for (int i = 0; i < s->n_touches; i++) {
         const struct touch *t = &s->touches[i];
         if (!o->away[t->place][t->home])
             continue;
         if (is_on_disk(c, o, home_extent(t->home), t->place))
-            add_disk(c, &c->work[t->phase], t->n_in, t->n_out, t->copies_in + t->copies_out);
+            add_disk(c, &work[t->phase], t->n_in, t->n_out, t->copies_in + t->copies_out);
         else
-            add_touch(c, t);
+            add_touch(t, work);
     }
+}
+
+static bool ends_section(const struct survey *s, int q)
+{
+    return q + 1 == s->n_phases || s->phases[q + 1].section != s->phases[q].section;
+}
+
+static void list_busy(struct phases_of_homes *h, const struct survey *s)
+{
+    h->n_busy = 0;
     for (int q = 0; q < s->n_phases; q++) {
-        struct phase_work *w = &c->work[q];
+        const struct phase_work *w = &h->work[q];
+        if (h->is_open[q] || w->n_in > 0 || w->n_out > 0 || w->disk_s > 0 || ends_section(s, q))
+            h->busy[h->n_busy++] = q;
+    }
+}
+
+static void find_homes(const struct clocks *c, const struct outline *o)
+{
+    struct phases_of_homes *h = c->homes;
+    const size_t n_bytes = (size_t)c->survey->n_places * sizeof(*h->away);
+    if (h->is_known && memcmp(h->away, o->away, n_bytes) == 0 &&
+        memcmp(h->disk, o->decisions->disk, sizeof(h->disk)) == 0)
+        return;
+    add_homes(c, o, h->work);
+    list_busy(h, c->survey);
+    memcpy(c->work, h->work, (size_t)c->survey->n_phases * sizeof(*c->work));
+    memcpy(h->away, o->away, n_bytes);
+    memcpy(h->disk, o->decisions->disk, sizeof(h->disk));
+    h->is_known = true;
+}
+
+static void gather(const struct clocks *c, const struct outline *o)
+{
+    const struct phases_of_homes *h = c->homes;
+    find_homes(c, o);
+    for (int i = 0; i < h->n_busy; i++)
+        c->work[h->busy[i]] = h->work[h->busy[i]];
+    for (int p = 0; p < c->survey->n_places; p++)
+        add_place(c, o, p, o->option[p]);
+    for (int i = 0; i < h->n_busy; i++) {
+        struct phase_work *w = &c->work[h->busy[i]];
         w->seconds += c->beside * (double)(w->n_in + w->n_out) +
                       c->wait * (double)(w->copies_in + w->copies_out);
     }
@@ -151,7 +236,7 @@ static void gather(const struct clocks *c, const struct outline *o)
 
 /* A place in the bytes that a section's phases copy one after the other. */
 struct mark {
-    int phase;      /* that it is in, */
+    int busy;       /* the phase that it is in, among those, */
     int64_t before; /* and the bytes of those before that */
 };
 
@@ -163,18 +248,23 @@ struct run {
     struct mark gone;    /* what has to be gone for compute to go on */
 };
 
+static const struct phase_work *busy_work(const struct clocks *c, int i)
+{
+    return &c->work[c->homes->busy[i]];
+}
+
 /* When compute comes to the last reader of so many of the bytes that are fetched: those of a phase
- * are read all through it, by each micro-batch of a group. q: the phase that is next. */
-static double read_by(const struct clocks *c, struct run *r, int64_t n_bytes, int q)
+ * are read all through it, by each micro-batch of a group. i: the busy phase that is next. */
+static double read_by(const struct clocks *c, struct run *r, int64_t n_bytes, int i)
 {
     struct mark *m = &r->read;
     if (n_bytes <= 0)
         return 0;
-    for (; m->phase < q && m->before + c->work[m->phase].n_in < n_bytes; m->phase++)
-        m->before += c->work[m->phase].n_in;
-    if (m->phase == q)
+    for (; m->busy < i && m->before + busy_work(c, m->busy)->n_in < n_bytes; m->busy++)
+        m->before += busy_work(c, m->busy)->n_in;
+    if (m->busy == i)
         return r->compute;
-    const struct phase_work *w = &c->work[m->phase];
+    const struct phase_work *w = busy_work(c, m->busy);
     double part = (double)(n_bytes - m->before) / (double)w->n_in;
     return w->begins + (w->ends - w->begins) * (c->held + (1 - c->held) * part);
 }
@@ -185,19 +275,19 @@ static double gone_by(const struct clocks *c, struct run *r, int64_t n_bytes)
     struct mark *m = &r->gone;
     if (n_bytes <= 0)
         return 0;
-    for (; m->before + c->work[m->phase].n_out < n_bytes; m->phase++)
-        m->before += c->work[m->phase].n_out;
-    const struct phase_work *w = &c->work[m->phase];
+    for (; m->before + busy_work(c, m->busy)->n_out < n_bytes; m->busy++)
+        m->before += busy_work(c, m->busy)->n_out;
+    const struct phase_work *w = busy_work(c, m->busy);
     return w->leaves + (w->left - w->leaves) * (double)(n_bytes - m->before) / (double)w->n_out;
 }
 
 /* Copies in: what the ring has room for comes before the phase begins, a tensor as soon as there is
  * room for it; the rest while it runs. Tensors that a ring has no room for are waited for. It is
  * never quite full: the next tensor has to fit as a whole, and what a node reads leaves at once. */
-static double fetch(const struct clocks *c, const struct outline *o, struct run *r, int q,
+static double fetch(const struct clocks *c, const struct outline *o, struct run *r, int i,
                     double *begins)
 {
-    const struct phase_work *w = &c->work[q];
+    const struct phase_work *w = busy_work(c, i);
     if (w->n_in == 0)
         return 0;
     const int64_t tensor = MIN(w->largest_in, w->n_in), before = r->n_in;
@@ -211,27 +301,27 @@ static double fetch(const struct clocks *c, const struct outline *o, struct run 
         return r->in;
     }
     const int64_t ring = MAX(o->ring_bytes - MAX(tensor, w->at_once) / 2, (int64_t)0);
-    double has_room = read_by(c, r, before + tensor - ring, q);
+    double has_room = read_by(c, r, before + tensor - ring, i);
     start = MAX(start, has_room);
     *begins = MAX(*begins, start + one);
     if (w->n_in > ring) {
         double part = (double)ring * of_all;
         r->in = MAX(start + part * all, *begins + c->held * w->seconds) + (1 - part) * all;
     } else {
-        has_room = read_by(c, r, r->n_in - ring, q);
+        has_room = read_by(c, r, r->n_in - ring, i);
         r->in = MAX(start + all, has_room + one);
     }
     return r->in;
 }
 
-static void run_phase(const struct clocks *c, const struct outline *o, struct run *r, int q)
+static void run_phase(const struct clocks *c, const struct outline *o, struct run *r, int i)
 {
-    struct phase_work *w = &c->work[q];
+    struct phase_work *w = &c->work[c->homes->busy[i]];
     w->begins = r->compute;
     r->disk += w->disk_s;
     if (o->ring_bytes == 0)
         w->begins += w->disk_s;
-    double there = fetch(c, o, r, q, &w->begins);
+    double there = fetch(c, o, r, i, &w->begins);
     w->ends = MAX(w->begins + w->seconds, there + tail * w->seconds);
     w->leaves = w->left = r->out;
     if (w->n_out > 0) {
@@ -256,23 +346,34 @@ static double in_line(const struct clocks *c, const struct outline *o, int q)
     return o->ring_bytes == 0 ? seconds + w->disk_s : MAX(seconds, w->disk_s);
 }
 
+static double run_queues(const struct clocks *c, const struct outline *o)
+{
+    const struct survey *s = c->survey;
+    const struct phases_of_homes *h = c->homes;
+    double step = 0;
+    struct run r = {0};
+    for (int i = 0, q = 0; i < h->n_busy; i++) {
+        for (; q < h->busy[i]; q++)
+            r.compute += s->phases[q].seconds;
+        run_phase(c, o, &r, i);
+        if (ends_section(s, q)) {
+            step += MAX(MAX(r.compute, r.disk), MAX(r.in, r.out)) *
+                    s->section_times[s->phases[q].section];
+            r = (struct run){.read.busy = i + 1, .gone.busy = i + 1};
+        }
+        q++;
+    }
+    return step;
+}
+
 double clocks_step(const struct clocks *c, const struct outline *o)
 {
     const struct survey *s = c->survey;
     double step = 0;
-    struct run r = {0};
     gather(c, o);
-    for (int q = 0; q < s->n_phases; q++) {
-        int section = s->phases[q].section;
-        if (!c->device->ops->queue) {
-            step += in_line(c, o, q) * s->section_times[section];
-            continue;
-        }
-        run_phase(c, o, &r, q);
-        if (q + 1 == s->n_phases || s->phases[q + 1].section != section) {
-            step += MAX(MAX(r.compute, r.disk), MAX(r.in, r.out)) * s->section_times[section];
-            r = (struct run){.read.phase = q + 1, .gone.phase = q + 1};
-        }
-    }
+    if (c->device->ops->queue)
+        return run_queues(c, o);
+    for (int q = 0; q < s->n_phases; q++)
+        step += in_line(c, o, q) * s->section_times[s->phases[q].section];
     return step;
 }

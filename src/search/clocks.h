@@ -34,7 +34,9 @@ struct clocks {
     double beside; /* of compute, for a byte that crosses the link beside it, */
     double wait;   /* and for a copy: kernels wait for it, or for what it leaves */
     double held;   /* the part of a phase after which the last micro-batch of a group begins */
-    struct phase_work *work; /* [n_phases] scratch, in the survey's pool */
+    /* Scratch, in the survey's pool. */
+    struct phase_work *work; /* [n_phases] */
+    struct phases_of_homes *homes;
 };
 
 enum status clocks_init(struct clocks *c, struct survey *s, const struct options *options,
