@@ -30,18 +30,17 @@ struct overlap {
 
 static enum status overlap_init(struct overlap *x, struct emitter *e)
 {
-    size_t n = MAX(e->p->instrs.n, (size_t)1);
+    const size_t n = MAX(e->p->instrs.n, (size_t)1);
     *x = (struct overlap){.e = e};
-    TRY(mem_try_array(&x->old, n, sizeof(*x->old)));
     TRY(mem_try_array(&x->moved_to, n, sizeof(*x->moved_to)));
     TRY(mem_try_array(&x->recorded, (size_t)MAX(e->p->n_events, 1), sizeof(*x->recorded)));
     TRY(mem_try_array(&x->starts_at, MAX(e->fetches.n, (size_t)1), sizeof(*x->starts_at)));
     TRY(mem_try_array(&x->read_at, MAX(e->reads.n, (size_t)1), sizeof(*x->read_at)));
     TRY(mem_try_array(&x->waits_at, MAX(e->waits.n, (size_t)1), sizeof(*x->waits_at)));
     for (int32_t k = 0; (size_t)k < e->p->instrs.n; k++) {
-        x->old[k] = e->p->instrs.items[k];
-        if (x->old[k].kind == INSTR_RECORD)
-            x->recorded[x->old[k].event] = k;
+        const struct instr *i = &e->p->instrs.items[k];
+        if (i->kind == INSTR_RECORD)
+            x->recorded[i->event] = k;
     }
     return OK;
 }
@@ -137,6 +136,18 @@ static int32_t skip(struct moving *v, int32_t k)
     return v->skipped < v->n && v->m[v->skipped].first == k ? v->m[v->skipped++].n : 0;
 }
 
+/* The program gets as many that are still to be written. */
+static enum status take_old(struct overlap *x)
+{
+    struct program *p = x->e->p;
+    struct instr *items = mem_alloc(p->instrs.capacity * sizeof(*items));
+    if (!items)
+        return FAIL(ERR_MEMORY, "could not allocate %zu instructions", p->instrs.capacity);
+    x->old = p->instrs.items;
+    p->instrs.items = items;
+    return OK;
+}
+
 /* Writes the instructions again, each fetch where it starts, and each read before its fetch; behind
  * the waits that give them memory. */
 static void reorder(struct overlap *x)
@@ -166,7 +177,7 @@ static void keep_source(const struct overlap *x, const struct movable *f)
 {
     struct program *p = x->e->p;
     for (int32_t k = f->first; k < f->first + f->n; k++) {
-        const struct instr *i = &x->old[k];
+        const struct instr *i = &p->instrs.items[k];
         if (i->kind != INSTR_COPY)
             continue;
         struct buffer *source = &p->buffers.items[p->operands.items[i->first_operand].buffer];
@@ -196,6 +207,7 @@ static enum status move_all(struct overlap *x)
     for (size_t i = 0; i < e->fetches.n; i++)
         keep_source(x, &e->fetches.items[i]);
     TRY(slack_use(e, x->recorded, x->read_at, x->waits_at));
+    TRY(take_old(x));
     reorder(x);
     move_lifetimes(x);
     return OK;

@@ -216,6 +216,20 @@ static bool is_staged(const struct workload *w, const struct storage_entry *e)
            (workload_stage(w, STAGE_TRAIN) && e->kind != MEMORY_STAGING);
 }
 
+/* Is it in its file in another order? */
+static bool has_units(const struct model_param *p)
+{
+    return p->quantization.code == CODE_NONE && param_unit(p) > 1;
+}
+
+static bool any_has_units(const struct model_graph *io)
+{
+    bool any = false;
+    for (int i = 0; i < io->n_params && !any; i++)
+        any = has_units(&io->params[i]);
+    return any;
+}
+
 /* Bytes of an entry that go through the staging together: of a parameter or its master what its
  * file has in another order; of what is kept as codes, and of states, whatever there is room for.
  */
@@ -227,8 +241,7 @@ static int64_t unit_bytes(const struct workload *w, const struct storage_entry *
     const char *name = is_master ? e->name + strlen(master) : e->name;
     for (int i = 0; i < io->n_params; i++) {
         const struct model_param *p = &io->params[i];
-        bool has_units = p->quantization.code == CODE_NONE && param_unit(p) > 1;
-        if (has_units && strcmp(p->name, name) == 0)
+        if (has_units(p) && strcmp(p->name, name) == 0)
             return e->n_bytes / MAX(shape_elems(&p->shape), (int64_t)1) * param_unit(p);
     }
     return 0; /* there is always room for an element */
@@ -239,10 +252,13 @@ static int64_t unit_bytes(const struct workload *w, const struct storage_entry *
 static enum status reserve_staging(struct workload *w)
 {
     int64_t most = 0, limit = w->device->staging_bytes ? w->device->staging_bytes : STAGING_BYTES;
+    const bool any_units = any_has_units(&w->stages[0].io);
     for (size_t i = 0; i < w->storage.entries.n; i++) {
         const struct storage_entry *e = &w->storage.entries.items[i];
         if (!device_host_reaches(w->device, e->tier) && is_staged(w, e))
-            most = MAX(most, e->n_bytes <= limit ? e->n_bytes : MAX(limit, unit_bytes(w, e)));
+            most = MAX(most, e->n_bytes <= limit ? e->n_bytes
+                             : any_units         ? MAX(limit, unit_bytes(w, e))
+                                                 : limit);
     }
     return reserve(w, &(struct reserve){.name = STAGING_NAME, .n_bytes = most});
 }
