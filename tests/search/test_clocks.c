@@ -258,6 +258,45 @@ static void the_disk_has_a_clock_of_its_own(void **state)
     expect_seconds(&s, false, 3 + 9);
 }
 
+/* What homes mean is remembered from estimate to estimate, as long as they are the same. */
+static void the_same_clocks_go_by_the_homes_they_are_asked_for(void **state)
+{
+    struct step s;
+    struct clocks c;
+    (void)state;
+    step_init(&s);
+    s.section_times[0] = 1;
+    s.ops.queue = some_queue;
+    s.unit = (struct unit){.n_movable = 100, .gone = 0, .back = 2};
+    s.places[1].units = &s.unit;
+    s.places[1].n_units = 1;
+    s.changed = (struct option){.moved = 1};
+    const struct option ways[] = {s.kept, s.changed};
+    s.options[1] = (struct options){ways, 2};
+    touch(&s, 400, 400, 0);
+    pool_init(&s.survey.pool);
+    expect_ok(clocks_init(&c, &s.survey, s.options, &s.device));
+    static const struct {
+        bool away;
+        int option, disk;
+        double seconds;
+    } asked[] = {
+        {true, 0, 0, 6},    {false, 0, 0, 3},   {false, 1, 0, 3.5}, {true, 0, 0, 6},
+        {true, 0, 1, 40.5}, {false, 1, 0, 3.5}, {false, 0, 0, 3},   {true, 0, 0, 6},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        s.away[1][HOME_WEIGHTS] = asked[i].away;
+        s.option[1] = asked[i].option;
+        s.decisions.disk[EXTENT_WEIGHTS] = asked[i].disk ? EXTENT_WHOLE : 0;
+        const struct outline o = {.option = s.option,
+                                  .away = (const bool(*)[HOME_CLASS_COUNT])s.away,
+                                  .ring_bytes = s.ring_bytes,
+                                  .decisions = &s.decisions};
+        assert_float_equal(clocks_step(&c, &o), asked[i].seconds, 1e-9);
+    }
+    pool_release(&s.survey.pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +311,7 @@ int main(void)
         cmocka_unit_test(moved_values_come_back_when_they_have_gone),
         cmocka_unit_test(copies_are_part_of_the_line_where_nothing_is_queued),
         cmocka_unit_test(the_disk_has_a_clock_of_its_own),
+        cmocka_unit_test(the_same_clocks_go_by_the_homes_they_are_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
