@@ -168,6 +168,19 @@ def budgets():
                       "![Predicted and measured speed against the budget](docs/budgets.svg)"])
 
 
+def planning():
+    """What bench/planning.py found: the newest file."""
+    r = newest("*-cpu-planning.json")
+    if not r:
+        return ""
+    busy = next(iter(r["cases"].values())).keys()
+    rows = [f"| {name} | " + " | ".join(f"{middle(c[n]['searched_s']):.1f} s" for n in busy) + f" | {max(max(c[n]['kept_s']) for n in busy):.2f} s |"
+            for name, c in r["cases"].items()]
+    heads = [f"beside {n} busy programs" if int(n) else "alone" for n in busy]
+    return "\n".join([f"How long a plan takes, searched for ({r['processors']} processors, {r['hardware']}, {r['date']}), and asked for again, at most:", "",
+                      f"| | {' | '.join(heads)} | again |", "|---|" + "---|" * (len(heads) + 1), *rows])
+
+
 WORKLOADS = {
     "per-frame-cnn-full": "per-frame CNN, full (B 20, T 5, 440 x 640, bf16 products), before norms were fused",
     "per-frame-cnn-full-9gib": "the same in 9 GiB, with fused norms (PyTorch checkpointed)",
@@ -223,6 +236,7 @@ text = fill(text, "results", results())
 text = fill(text, "out-of-core", out_of_core())
 text = fill(text, "disk", disk())
 text = fill(text, "budgets", budgets())
+text = fill(text, "planning", planning())
 text = fill(text, "workloads", workloads())
 text = fill(text, "loss", loss())
 if len(sys.argv) > 1:

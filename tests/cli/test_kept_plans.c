@@ -11,7 +11,9 @@
 
 static struct scratch scratch;
 
-/* A cache folder of its own: what earlier tests have planned is not there. */
+/* A cache folder of its own: what earlier tests have planned is not there. The host's memory is
+ * given: what is free of it differs from moment to moment, and with more of it there is a search.
+ */
 static void plan(struct process *p, const char *more)
 {
     const struct process_options o = {.variable = "XDG_CACHE_HOME", .setting = scratch.folder};
@@ -22,6 +24,7 @@ static void plan(struct process *p, const char *more)
                                 "bf16=true",
                                 "--json",
                                 "device_memory=380MiB",
+                                "host_memory=4GiB",
                                 "per_device_train_batch_size=64",
                                 more,
                                 NULL};
