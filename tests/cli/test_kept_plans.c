@@ -24,7 +24,7 @@ static void plan(struct process *p, const char *more)
                                 "bf16=true",
                                 "--json",
                                 "device_memory=380MiB",
-                                "host_memory=4GiB",
+                                "host_memory=64GiB",
                                 "per_device_train_batch_size=64",
                                 more,
                                 NULL};
