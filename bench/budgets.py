@@ -10,8 +10,8 @@ chooses among them, without one all are run. The first steps of a run are slow, 
 dozen and more are wanted, of which the second half counts. With --peer (a PyTorch program like the one tools/gpu_bench.py
 takes) the cases of PEERS run first over there, and ours then gets the memory that PyTorch took as its budget.
 
-With --ranks the N best plans of a case by prediction are run, and the one that is the fastest in the first round is the chosen
-one, as with plan_trials: N; it is then held against the others in the rounds after it, which have chosen nothing. With --rungs
+With --ranks the N best plans of a case by prediction are run, and the one that is the fastest in the first three rounds is the
+chosen one, as with plan_trials: N; it is then held against the others in the rounds after them, which have chosen nothing. With --rungs
 it is also held against what people set by hand, from one lever to all of them; a rung that comes out as a program that is run
 already is not run again. All of that in one process, by turns: one and the same program differs by a percent from process to
 process. A device at the limit of its power changes its clock all the time, by as much: --clock holds it where it can, for the
@@ -66,7 +66,7 @@ RUNGS = [f"open: {levers}" for levers in ("nothing", "moved", "recomputed", "mov
                                           "moved recomputed states", "recomputed states weights")]
 RUNGS += [f"all: {levers}" for levers in ("recomputed", "recomputed states", "recomputed states weights", "moved recomputed states weights")]
 HOPELESS = 0.95  # of the chosen plan's speed: a rung that is predicted to be slower than this is not run
-CHOOSING = 2  # turns of each plan, there and back: by these one is chosen
+CHOOSING = 6  # turns of a plan, there and back in three rounds: by these one is chosen, as with plan_trials
 
 
 def rung_settings(rung):
@@ -164,9 +164,10 @@ def take_turns(settings, groups, o):
 
 
 def choose(turns):
-    """Of the best plans the one that is the fastest in its first turns."""
+    """Of the best plans the one that is the fastest in its first turns; too slow for as many as others is none of them."""
     listed = [t for t in turns if t["plan"].startswith("plan ") and t["turns_ms"]]
-    return min(listed, key=lambda t: statistics.mean(t["turns_ms"][:CHOOSING]))
+    n = min(max(len(t["turns_ms"]) for t in listed), CHOOSING)
+    return min((t for t in listed if len(t["turns_ms"]) >= n), key=lambda t: statistics.mean(t["turns_ms"][:n]))
 
 
 def held_against(chosen, other, n_choosing):

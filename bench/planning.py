@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""How long a plan for a card takes on this machine: the first ever (an empty cache), searched for once more, and as it was
-kept; alone and beside programs that are always busy.
+"""How long a plan takes on this machine: the first ever (an empty cache), searched for once more, and as it was kept; alone
+and beside programs that are always busy.
 
-    bench/planning.py [--build FOLDER] [--busy N ...] [--runs N] [--gpu NAME] [--out FILE] [CASE-PATTERN]
+    bench/planning.py [--build FOLDER] [--busy N ...] [--runs N] [--gpu NAME | --cuda] [--processors N] [--out FILE] [CASE-PATTERN]
 
+With --gpu for a card of the table, which times nothing; with --cuda for the GPU of this machine, whose rates and kernels are
+measured for the first plan. --processors: on so many of this machine's, busy programs too.
 Writes bench/results/DATE-cpu-planning.json, of which tools/readme_tables.py makes a table.
 """
 import argparse
@@ -34,14 +36,16 @@ CASES = {
 
 def plan(o, settings, cache, *more):
     """Seconds of the clock, of the whole program."""
-    command = [o.build / "snug", "plan", "configs/qwen2.5-7b.yaml", *COMMON, *settings.split(), "--gpu", o.gpu, "--json", *more]
+    where = ["device=cuda"] if o.cuda else ["--gpu", o.gpu]
+    command = [o.build / "snug", "plan", "configs/qwen2.5-7b.yaml", *COMMON, *settings.split(), *where, "--json", *more]
     began = time.monotonic()
     p = subprocess.run(command, env={**os.environ, "XDG_CACHE_HOME": cache}, capture_output=True, text=True)
     took = time.monotonic() - began
     if p.returncode:
         sys.exit(p.stderr)
-    kept = json.loads(p.stdout)["planning"]["kept"]
-    return round(took, 3), kept
+    planning = json.loads(p.stdout)["planning"]
+    print(f"  {' '.join(more):9} {took:6.3f} s", *(f"{k} {v if k == 'kept' else round(v, 3)}" for k, v in planning.items()), flush=True)
+    return round(took, 3), planning["kept"]
 
 
 def measure(o, settings):
@@ -49,7 +53,8 @@ def measure(o, settings):
         first, _ = plan(o, settings, cache)
         searched = [plan(o, settings, cache, "--replan")[0] for _ in range(o.runs)]
         again = [plan(o, settings, cache) for _ in range(o.runs)]
-    assert all(kept for _, kept in again)
+    if not all(kept for _, kept in again):
+        sys.exit("a plan was made anew that should have been kept")
     return {"first_s": first, "searched_s": searched, "kept_s": [took for took, _ in again]}
 
 
@@ -69,9 +74,12 @@ def main():
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 2, 4])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--processors", type=int)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("pattern", nargs="?", default="*")
     o = parser.parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:o.processors])
     cases = {}
     for name, settings in CASES.items():
         if not fnmatch.fnmatch(name, o.pattern):
@@ -80,8 +88,8 @@ def main():
         print(name, *(f"| beside {n}: first {x['first_s']:.2f}, searched {statistics.median(x['searched_s']):.2f}, "
                       f"kept {statistics.median(x['kept_s']):.2f} s" for n, x in cases[name].items()), flush=True)
     n_processors = len(os.sched_getaffinity(0))
-    report = {"date": str(datetime.date.today()), "hardware": processor(), "processors": n_processors, "command": "bench/planning.py",
-              "what": f"snug plan --gpu {o.gpu}, seconds of the clock, by how many busy programs ran beside it on the same processors: the first "
+    report = {"date": str(datetime.date.today()), "hardware": processor(), "processors": n_processors, "command": "bench/planning.py " + " ".join(sys.argv[1:]),
+              "what": f"snug plan {'device=cuda' if o.cuda else '--gpu ' + o.gpu}, seconds of the clock, by how many busy programs ran beside it on the same processors: the first "
                       "with an empty cache, then searched for again, then as it was kept", "settings": {n: CASES[n] for n in cases}, "cases": cases}
     path = o.out or pathlib.Path("bench/results") / f"{report['date']}-cpu-planning.json"
     path.write_text(json.dumps(report, indent=1) + "\n")

@@ -10,8 +10,10 @@
 #   loss      GPT-2 124M on real text beside PyTorch: bench/loss_compare.sh (TOKENS: the token file,
 #             build/corpus/train.bin; tools/make_text_corpus.py makes one)
 #   kernels   programs that time single kernels: convolutions with cuDNN's plans, grouped products, memory
-#   budgets   how long a 7B plan takes on two cores, with an empty cache and with a full one; then plans inside budgets
-#             against the clock: bench/budgets.py with the options in BUDGETS, CASE-PATTERN chooses among its cases
+#   planning  how long plans of a 7B take on two processors, with an empty cache and with a full one, alone and beside busy
+#             programs: bench/planning.py with the options in PLANNING
+#   budgets   plans inside budgets against the clock: bench/budgets.py with the options in BUDGETS, CASE-PATTERN chooses
+#             among its cases
 #   bench     our side of the cases of bench/targets.json; CASE-PATTERN (a shell pattern) chooses among them
 #   peer      PyTorch's side of the same cases, by turns with ours (PEER: its program; see tools/gpu_bench.py)
 #   profile   where the time of a step goes in these cases, op by op
@@ -148,24 +150,18 @@ run_kernels() {
     timeout "$(seconds "${KERNELS_SECONDS:-120}")" "$build/bench_elementwise" 2>&1 | tee "$logs/elementwise.log"
 }
 
-# A 7B planned on two processors: with an empty cache, searched for with kernels known, and as it was kept.
-plan_times() { # WHAT [--replan]
-    local start
-    start=$(date +%s%N)
-    taskset -c 0,1 "$build/snug" plan configs/qwen2.5-7b.yaml per_device_train_batch_size=32 gradient_accumulation_steps=1 \
-        bf16=true master_dtype=bf16 gradient_dtype=bf16 optim=adamw_8bit max_grad_norm=0 datasets.0.type=synthetic \
-        device=cuda device_memory=13.3GiB host_memory=48GiB --json "${@:2}" >/dev/null 2>&1 || { echo "a 7B cannot be planned"; return 1; }
-    echo "7B $1 in $((($(date +%s%N) - start) / 1000000)) ms"
+run_planning() {
+    # shellcheck disable=SC2086 # options are words
+    timeout "$(seconds "${PLANNING_SECONDS:-240}")" python3 bench/planning.py --build "$build" --cuda --processors 2 \
+        --out "${OUT:-bench/results}/$(date +%F)-gpu-planning.json" ${PLANNING:---busy 0 2} '7B*' 2>&1 | tee "$logs/planning.log"
+    return "${PIPESTATUS[0]}"
 }
 
 run_budgets() {
     local cache rc
-    cache=$(mktemp -d)
-    export XDG_CACHE_HOME=$cache
-    { plan_times "planned cold" && plan_times searched --replan && plan_times searched --replan && plan_times kept && plan_times kept; } |
-        tee "$logs/planning.log"
+    cache=$(mktemp -d) # an empty one
     # shellcheck disable=SC2086 # options are words
-    BUILD=$build OUT=${OUT:-bench/results} timeout "$(seconds 100000)" \
+    XDG_CACHE_HOME=$cache BUILD=$build OUT=${OUT:-bench/results} timeout "$(seconds 100000)" \
         python3 bench/budgets.py ${BUDGETS:---steps 24} ${patterns[@]+"${patterns[@]}"}
     rc=$?
     rm -rf "$cache"
@@ -176,8 +172,8 @@ sections='' patterns=()
 for word in "$@"; do
     case $word in
     all) sections="$sections build test bench" ;;
-    build | test | sanitize | loss | kernels | budgets | bench | peer | profile) sections="$sections $word" ;;
-    -*) sed -n '2,22p' "$0"; exit 2 ;;
+    build | test | sanitize | loss | kernels | planning | budgets | bench | peer | profile) sections="$sections $word" ;;
+    -*) sed -n '2,25p' "$0"; exit 2 ;;
     *) patterns+=("$word") ;;
     esac
 done
@@ -187,7 +183,7 @@ wants() { [[ $sections == *" $1 "* ]]; }
 status=0
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
 if wants build || { [ ! -x "$build/snug" ] && [ "$sections" != " peer " ]; }; then run_build || exit 1; fi
-for section in test sanitize loss kernels budgets; do
+for section in test sanitize loss kernels planning budgets; do
     if wants $section; then "run_$section" || status=1; fi
 done
 measured=
