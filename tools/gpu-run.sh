@@ -153,7 +153,7 @@ run_kernels() {
 run_planning() {
     # shellcheck disable=SC2086 # options are words
     timeout "$(seconds "${PLANNING_SECONDS:-240}")" python3 bench/planning.py --build "$build" --cuda --processors 2 \
-        --out "${OUT:-bench/results}/$(date +%F)-gpu-planning.json" ${PLANNING:---busy 0 2} '7B*' 2>&1 | tee "$logs/planning.log"
+        --out "${OUT:-bench/results}/$(date +%F)-gpu-planning.json" '7B*' ${PLANNING:---busy 0 2} 2>&1 | tee "$logs/planning.log"
     return "${PIPESTATUS[0]}"
 }
 
