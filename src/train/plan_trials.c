@@ -65,10 +65,13 @@ static enum trials_wish settle(struct plan_trials *t)
 /* No other plan will be tried: the one that runs has its second turn at once. */
 static enum trials_wish turn_back(struct plan_trials *t)
 {
-    if (t->n_tried == 1)
+    if (t->n_tried == 1) {
         plan_trials_end(t); /* nothing was compared */
+        return TRIALS_NONE;
+    }
     t->is_returning = true;
-    return TRIALS_NONE;
+    t->i_wanted = t->i_running;
+    return TRIALS_CHANGE;
 }
 
 static void end_turn(struct plan_trials *t)
@@ -119,7 +122,7 @@ static enum trials_wish end_round(struct plan_trials *t, int64_t n_left)
         return settle(t);
     t->is_returning = false;
     t->i_wanted = next_in(t, -1, 1);
-    return t->i_wanted == t->i_running ? TRIALS_NONE : TRIALS_CHANGE;
+    return TRIALS_CHANGE;
 }
 
 /* There: to one that was not tried yet, as long as the first round finds such. */

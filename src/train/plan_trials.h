@@ -5,7 +5,10 @@
  * each twice and goes on with the fastest. The second time is in the opposite order (1 2 3 3 2 1):
  * a device that gets slower as it gets warm slows all of them alike. Those that come close to the
  * fastest then have another round, there and back, and the closest of these a third: turns of one
- * plan differ by half a percent, and the luckiest of five is not the fastest.
+ * plan differ by half a percent, and the luckiest of five is not the fastest. Every turn but the
+ * very first begins with a change, one to the plan that runs where it has two in a row: the first
+ * seconds after a change differ from later ones by up to two percent, and would count for some
+ * plans and not for others.
  *
  *     plan_trials_init     the plans that are worth it
  *     plan_trials_step     a step has taken so long: what now?
@@ -25,7 +28,7 @@ extern "C" {
 
 enum {
     TRIALS_FIRST = 12, /* steps before all others that do not count: the device is still cool */
-    TRIALS_WARM = 3,   /* nor do those after a change: parts are recorded at their second run */
+    TRIALS_WARM = 6,   /* nor do those after a change: parts are recorded, the device was idle */
     TRIALS_TIMED = 6,  /* the ones after them, whose median does */
     TRIALS_STEPS = TRIALS_WARM + TRIALS_TIMED,
 };
@@ -53,7 +56,7 @@ struct plan_trials {
 
 enum trials_wish {
     TRIALS_NONE,    /* the run goes on as it is */
-    TRIALS_CHANGE,  /* to the plan of plan_trials_wanted */
+    TRIALS_CHANGE,  /* to the plan of plan_trials_wanted; that may be the one that runs */
     TRIALS_SETTLED, /* it goes on with the plan that runs, until its end */
 };
 

@@ -71,6 +71,7 @@ static enum status change_plan(struct plan_trials_run *x, struct session *s, enu
     struct plan_trials *t = &x->trials;
     struct session_change c = {.limits = s->engine.settings.limits,
                                .rank = plan_trials_wanted(t),
+                               .anew = t->i_wanted == t->i_running,
                                .over.folder = s->config->output_dir};
     enum status status = know_running(x, s);
     if (status == OK)

@@ -450,7 +450,7 @@ static bool is_idle(const struct session *s, const struct session_change *c,
 {
     if (c->if_faster && next->forecast.step_s >= 0.99 * s->engine.forecast.step_s)
         return true;
-    return c->rank > 0 && is_same_plan(&s->engine, next);
+    return c->rank > 0 && !c->anew && is_same_plan(&s->engine, next);
 }
 
 enum status session_change(struct session *s, struct session_change *c)

@@ -95,6 +95,7 @@ struct session_change {
     int64_t batch;                 /* 0: the same */
     const struct decisions *known; /* for these; NULL: none */
     int rank;                      /* of the plan, as engine_replan takes it; 0: as configured */
+    bool anew;                     /* also where the plan of that rank runs */
     bool hurries;                  /* any plan that was made beforehand will do */
     bool if_faster;                /* else it is not worth it */
     /* afterwards: */

@@ -49,18 +49,24 @@ static enum trials_wish later_turn(struct plan_trials *t, double seconds)
     return turn(t, seconds, TRIALS_WARM, FOREVER);
 }
 
-/* The second turn of the last plan follows its first, and nothing has to get warm. */
-static enum trials_wish last_turns(struct plan_trials *t, double seconds, double again)
-{
-    assert_int_equal(later_turn(t, seconds), TRIALS_NONE);
-    return turn(t, again, 0, FOREVER);
-}
-
 static void change(struct plan_trials *t, enum trials_wish wish, int to)
 {
     assert_int_equal(wish, TRIALS_CHANGE);
     assert_int_equal(plan_trials_wanted(t), to);
     assert_int_equal(plan_trials_changed(t, 1 + to / 100.0), TRIALS_NONE);
+}
+
+/* The second turn of a plan that follows its first begins like all others. */
+static enum trials_wish turn_again(struct plan_trials *t, enum trials_wish wish, double seconds,
+                                   int64_t n_left)
+{
+    change(t, wish, t->tried[t->i_running].rank);
+    return turn(t, seconds, TRIALS_WARM, n_left);
+}
+
+static enum trials_wish last_turns(struct plan_trials *t, double seconds, double again)
+{
+    return turn_again(t, later_turn(t, seconds), again, FOREVER);
 }
 
 static void change_for_good(struct plan_trials *t, enum trials_wish wish, int to)
@@ -126,10 +132,11 @@ static void nothing_changes_where_the_first_is_the_fastest(void **state)
     expect_over(&t, 1);
 }
 
-/* A round between two plans, the first of which runs: 1 2 2 1. */
-static enum trials_wish round_of_two(struct plan_trials *t, const double seconds[4])
+/* One more round between two plans, the first of which runs: 1 2 2 1. */
+static enum trials_wish round_of_two(struct plan_trials *t, enum trials_wish wish,
+                                     const double seconds[4])
 {
-    change(t, turn(t, seconds[0], 0, FOREVER), 2);
+    change(t, turn_again(t, wish, seconds[0], FOREVER), 2);
     change(t, last_turns(t, seconds[1], seconds[2]), 1);
     return later_turn(t, seconds[3]);
 }
@@ -141,9 +148,8 @@ static void of_equal_ones_the_best_by_prediction_runs(void **state)
     (void)state;
     change(&t, first_turn(&t, 1, FOREVER), 2);
     change(&t, last_turns(&t, 1, 1), 1);
-    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
-    assert_int_equal(round_of_two(&t, equal), TRIALS_NONE);
-    assert_int_equal(round_of_two(&t, equal), TRIALS_SETTLED);
+    enum trials_wish wish = round_of_two(&t, later_turn(&t, 1), equal);
+    assert_int_equal(round_of_two(&t, wish, equal), TRIALS_SETTLED);
     for (int i = 0; i < 2; i++)
         assert_int_equal(t.tried[i].n_turns, 6);
     expect_over(&t, 1);
@@ -157,9 +163,8 @@ static void luck_is_found_out(void **state)
     (void)state;
     change(&t, first_turn(&t, 1, FOREVER), 2);
     change(&t, last_turns(&t, 0.998, 0.998), 1);
-    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
-    assert_int_equal(round_of_two(&t, slower), TRIALS_NONE); /* 1.003: closer than 0.5 % */
-    assert_int_equal(round_of_two(&t, slower), TRIALS_SETTLED);
+    enum trials_wish wish = round_of_two(&t, later_turn(&t, 1), slower); /* 1.003: within 0.5 % */
+    assert_int_equal(round_of_two(&t, wish, slower), TRIALS_SETTLED);
     assert_true(is_about(t.tried[1].measured_s, (2 * 0.998 + 4 * 1.008) / 6));
     expect_over(&t, 1);
 }
@@ -181,8 +186,7 @@ static void only_those_that_are_close_have_more_turns(void **state)
     change(&t, later_turn(&t, 1.008), 4);
     change(&t, last_turns(&t, 1, 1), 3);
     change(&t, later_turn(&t, 1.008), 2);
-    assert_int_equal(later_turn(&t, 1.002), TRIALS_NONE); /* the third */
-    change(&t, turn(&t, 1.002, 0, FOREVER), 4);
+    change(&t, turn_again(&t, later_turn(&t, 1.002), 1.002, FOREVER), 4); /* the third */
     change(&t, last_turns(&t, 1, 1), 2);
     change_for_good(&t, later_turn(&t, 1.002), 4);
     static const int n_turns[] = {2, 6, 4, 6};
@@ -199,12 +203,12 @@ static void a_run_that_ends_soon_has_fewer_rounds(void **state)
         struct plan_trials t = begin(2);
         change(&t, first_turn(&t, 1, FOREVER), 2);
         change(&t, last_turns(&t, 1, 1), 1);
-        assert_int_equal(turn(&t, 1, TRIALS_WARM, 5 * TRIALS_STEPS - is_short),
-                         is_short ? TRIALS_SETTLED : TRIALS_NONE);
+        enum trials_wish wish = turn(&t, 1, TRIALS_WARM, 5 * TRIALS_STEPS - is_short);
+        assert_int_equal(wish, is_short ? TRIALS_SETTLED : TRIALS_CHANGE);
         if (is_short)
             expect_over(&t, 1);
         else
-            change(&t, turn(&t, 1, 0, 4 * TRIALS_STEPS), 2);
+            change(&t, turn_again(&t, wish, 1, 4 * TRIALS_STEPS), 2);
     }
 }
 
@@ -218,9 +222,8 @@ static void those_that_are_out_stay_out(void **state)
     change(&t, later_turn(&t, 1), 3);
     change(&t, last_turns(&t, 1.011, 1.011), 2);
     change(&t, later_turn(&t, 1), 1);
-    assert_int_equal(later_turn(&t, 1), TRIALS_NONE);
-    assert_int_equal(round_of_two(&t, warmer), TRIALS_NONE);
-    assert_int_equal(round_of_two(&t, warmer), TRIALS_SETTLED);
+    enum trials_wish wish = round_of_two(&t, later_turn(&t, 1), warmer);
+    assert_int_equal(round_of_two(&t, wish, warmer), TRIALS_SETTLED);
     expect_over(&t, 1);
 }
 
@@ -280,8 +283,8 @@ static void a_run_that_ends_soon_tries_fewer(void **state)
     struct plan_trials t = begin(3);
     (void)state;
     change(&t, first_turn(&t, 1, 4 * TRIALS_STEPS), 2);
-    assert_int_equal(turn(&t, 2, TRIALS_WARM, 3 * TRIALS_STEPS), TRIALS_NONE);
-    change(&t, turn(&t, 2, 0, 2 * TRIALS_STEPS), 1);
+    enum trials_wish wish = turn(&t, 2, TRIALS_WARM, 3 * TRIALS_STEPS);
+    change(&t, turn_again(&t, wish, 2, 2 * TRIALS_STEPS), 1);
     assert_int_equal(turn(&t, 1, TRIALS_WARM, TRIALS_STEPS), TRIALS_SETTLED);
     expect_over(&t, 1);
 }
@@ -294,8 +297,7 @@ static void after_a_plan_that_cannot_be_had_none_is_tried(void **state)
     change(&t, first_turn(&t, 2, FOREVER), 2);
     assert_int_equal(later_turn(&t, 1), TRIALS_CHANGE);
     assert_int_equal(plan_trials_wanted(&t), 3);
-    assert_int_equal(plan_trials_refused(&t), TRIALS_NONE);
-    change(&t, turn(&t, 1, 0, FOREVER), 1);
+    change(&t, turn_again(&t, plan_trials_refused(&t), 1, FOREVER), 1);
     change_for_good(&t, later_turn(&t, 2), 2);
     assert_int_equal(t.n_tried, 2);
     expect_over(&t, 2);
