@@ -1,13 +1,15 @@
 /* turns.c: plans of one config against each other, by turns in one process.
  *
- *     bench_turns [ranks=N] [rounds=N] [turn=N] CONFIG [key=value...] [-- key=value...]...
+ *     bench_turns [ranks=N] [rounds=N] [warm=N] [turn=N] CONFIG [key=value...] [-- key=value...]...
  *
  * The plans are the N best of the config, and what each group of further settings makes of it
  * (other levers; nothing that changes the numbers). A process differs from the next by a percent,
  * and a device gets slower as it gets warm, so plans that are as close as that are only told apart
  * in one process: each has a turn of a few steps there (1 2 3) and one back (3 2 1), and those that
- * come close to the fastest have more such rounds. One JSON object a plan: what was predicted, and
- * the median of each turn. Kernel times come from the cache of `snug`, and go there.
+ * come close to the fastest have more such rounds. Each turn begins with a changeover, from a plan
+ * to itself, too: steps after one are not like later ones. One JSON object a plan: what was
+ * predicted, the median of each turn's steps after the first (warm=) ones, and all steps. Kernel
+ * times come from the cache of `snug`, and go there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include "base/machine.h"
 #include "random_batch.h"
 
-enum { MOST_PLANS = 32, MOST_TURNS = 64, MOST_TIMED = 64, N_FIRST = 12, N_WARM = 3 };
+enum { MOST_PLANS = 32, MOST_TURNS = 64, MOST_STEPS = 64, N_FIRST = 12 };
 static const double CLOSE = 1.01; /* of the fastest's time: what has more than one round */
 
 struct contender {
@@ -26,7 +28,8 @@ struct contender {
     const struct contender *same; /* as that one; NULL: as none */
     double planned_s;
     int64_t n_bytes[TIER_COUNT];
-    double turns[MOST_TURNS]; /* seconds a step */
+    double turns[MOST_TURNS];             /* seconds a step */
+    double steps[MOST_TURNS][MOST_STEPS]; /* of each, those that do not count first */
     int n_turns;
 };
 
@@ -34,9 +37,9 @@ struct turns {
     struct session session;
     struct pool pool; /* of the decisions */
     struct contender all[MOST_PLANS];
-    int n, i_running;
+    int n;
     int32_t step;
-    int n_ranks, n_rounds, n_timed;
+    int n_ranks, n_rounds, n_warm, n_timed;
 };
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -146,30 +149,27 @@ static enum status change_to(struct turns *x, int i)
     struct engine next, *e = &x->session.engine;
     struct replan r = {.limits = e->settings.limits, .known = &x->all[i].decisions, .rank = 1};
     struct changeover over = {.folder = "."};
-    if (i == x->i_running)
-        return OK;
     TRY(engine_replan(e, &r, &next));
     enum status status = engine_change_over(e, &next, &over);
     engine_discard(&next);
-    x->i_running = i;
     return status;
 }
 
 static enum status take_turn(struct turns *x, int i)
 {
     struct contender *c = &x->all[i];
-    const int n_before = x->step == 0 ? N_FIRST + N_WARM : N_WARM;
-    double seconds[MOST_TIMED], ignored;
+    const int n_before = x->step == 0 ? N_FIRST : 0, n_steps = x->n_warm + x->n_timed;
+    double *steps = c->steps[c->n_turns], counted[MOST_STEPS], ignored;
     TRY(change_to(x, i));
     const struct stage *train = engine_stage(&x->session.engine, STAGE_TRAIN);
     fill_random_batch(&x->session, train);
     for (int k = 0; k < n_before; k++)
         TRY(run_step(x, train, &ignored));
-    for (int k = 0; k < x->n_timed; k++)
-        TRY(run_step(x, train, &seconds[k]));
-    qsort(seconds, (size_t)x->n_timed, sizeof(*seconds), compare_doubles);
-    if (c->n_turns < MOST_TURNS)
-        c->turns[c->n_turns++] = (seconds[(x->n_timed - 1) / 2] + seconds[x->n_timed / 2]) / 2;
+    for (int k = 0; k < n_steps; k++)
+        TRY(run_step(x, train, &steps[k]));
+    memcpy(counted, steps + x->n_warm, sizeof(*counted) * (size_t)x->n_timed);
+    qsort(counted, (size_t)x->n_timed, sizeof(*counted), compare_doubles);
+    c->turns[c->n_turns++] = (counted[(x->n_timed - 1) / 2] + counted[x->n_timed / 2]) / 2;
     return OK;
 }
 
@@ -212,6 +212,14 @@ static enum status run_rounds(struct turns *x)
     return OK;
 }
 
+static void print_steps(const double *seconds, int n, bool is_next)
+{
+    (void)printf("%s[", is_next ? ", " : "");
+    for (int k = 0; k < n; k++)
+        (void)printf("%s%.3f", k ? ", " : "", 1e3 * seconds[k]);
+    (void)printf("]");
+}
+
 static void print_results(const struct turns *x)
 {
     for (int i = 0; i < x->n; i++) {
@@ -223,6 +231,9 @@ static void print_results(const struct turns *x)
         (void)printf("\"turns_ms\": [");
         for (int k = 0; k < c->n_turns; k++)
             (void)printf("%s%.4f", k ? ", " : "", 1e3 * c->turns[k]);
+        (void)printf("], \"steps_ms\": [");
+        for (int k = 0; k < c->n_turns; k++)
+            print_steps(c->steps[k], x->n_warm + x->n_timed, k > 0);
         (void)printf("]}\n");
     }
 }
@@ -234,6 +245,7 @@ static bool take_option(struct turns *x, const char *text)
 {
     return sscanf(text, "ranks=%d", &x->n_ranks) == 1 ||   // NOLINT(cert-err34-c)
            sscanf(text, "rounds=%d", &x->n_rounds) == 1 || // NOLINT(cert-err34-c)
+           sscanf(text, "warm=%d", &x->n_warm) == 1 ||     // NOLINT(cert-err34-c)
            sscanf(text, "turn=%d", &x->n_timed) == 1;      // NOLINT(cert-err34-c)
 }
 
@@ -288,17 +300,25 @@ static enum status open_and_compare(struct turns *x, const char *path, char **ar
     return status;
 }
 
+/* Do the numbers make sense, and fit the tables? */
+static bool are_sound(const struct turns *x)
+{
+    return x->n_timed >= 1 && x->n_warm >= 0 && x->n_warm + x->n_timed <= MOST_STEPS &&
+           x->n_rounds >= 1 && 2 * x->n_rounds <= MOST_TURNS;
+}
+
 int main(int argc, char **argv)
 {
-    struct turns x = {.n_ranks = 3, .n_rounds = 3, .n_timed = 6};
+    static struct turns x = {.n_ranks = 3, .n_rounds = 3, .n_warm = 6, .n_timed = 6};
     int i = 1;
     while (i < argc && take_option(&x, argv[i]))
         i++;
     pool_init(&x.pool);
-    enum status status = i == argc || x.n_timed < 1 || x.n_timed > MOST_TIMED
-                             ? FAIL(ERR_USAGE, "usage: bench_turns [ranks=N] [rounds=N] [turn=N] "
-                                               "CONFIG [key=value...] [-- key=value...]...")
-                             : open_and_compare(&x, argv[i], argv + i + 1, argc - i - 1);
+    enum status status =
+        i == argc || !are_sound(&x)
+            ? FAIL(ERR_USAGE, "usage: bench_turns [ranks=N] [rounds=N] [warm=N] [turn=N] "
+                              "CONFIG [key=value...] [-- key=value...]...")
+            : open_and_compare(&x, argv[i], argv + i + 1, argc - i - 1);
     for (i = 0; i < MOST_PLANS; i++)
         config_free(x.all[i].config);
     pool_release(&x.pool);
