@@ -168,17 +168,21 @@ def budgets():
                       "![Predicted and measured speed against the budget](docs/budgets.svg)"])
 
 
-def planning():
-    """What bench/planning.py found: the newest file."""
-    r = newest("*-cpu-planning.json")
-    if not r:
-        return ""
+def planning_table(r, asked):
+    """Of each model, beside so many busy programs: the first plan, one that is searched for, and the same again."""
     busy = next(iter(r["cases"].values())).keys()
-    rows = [f"| {name} | " + " | ".join(f"{middle(c[n]['searched_s']):.1f} s" for n in busy) + f" | {max(max(c[n]['kept_s']) for n in busy):.2f} s |"
-            for name, c in r["cases"].items()]
     heads = [f"beside {n} busy programs" if int(n) else "alone" for n in busy]
-    return "\n".join([f"How long a plan takes, searched for ({r['processors']} processors, {r['hardware']}, {r['date']}), and asked for again, at most:", "",
-                      f"| | {' | '.join(heads)} | again |", "|---|" + "---|" * (len(heads) + 1), *rows])
+    times = lambda t: f"{t['first_s']:.1f}, {middle(t['searched_s']):.1f}, {max(t['kept_s']):.1f} s"
+    return [f"| `snug plan`{asked} ({r['date']}) | {' | '.join(heads)} |", "|---|" + "---|" * len(heads),
+            *(f"| {name} | " + " | ".join(times(c[n]) for n in busy) + " |" for name, c in r["cases"].items())]
+
+
+def planning():
+    """What bench/planning.py found: the newest files."""
+    tables = [["", *planning_table(r, asked)] for asked, pattern in ((" for the H200 that is there", "*-gpu-planning.json"), (" `--gpu h200`", "*-cpu-planning.json"))
+              if (r := newest(pattern))]
+    intro = "How long a plan takes on two processors: the first (nothing in the cache, no kernel timed), another of such shapes that is searched for, and one that is asked for again."
+    return "\n".join([intro, *(line for table in tables for line in table)]) if tables else ""
 
 
 WORKLOADS = {
