@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "device/card/card.h"
+#include "engine/numeric_changes.h"
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
@@ -104,10 +105,10 @@ static int64_t limit_of(const struct watch *w, int memory, const struct forecast
 /* The numerics, one change at a time. */
 static void add_changes(const struct trial *t, const struct engine *e, struct run_remedies *out)
 {
-    for (int i = 0; i < engine_n_changes(); i++) {
+    for (int i = 0; i < numeric_changes_count(); i++) {
         struct config c;
         struct str text = {0};
-        if (engine_change(e, i, &c, &text) && str_status(&text) == OK)
+        if (numeric_change_alone(i, e, &c, &text) && str_status(&text) == OK)
             add(t, str_text(&text), false, out);
         str_release(&text);
     }

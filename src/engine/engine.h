@@ -115,14 +115,10 @@ enum status engine_require_fit(const struct engine *e) MUST_CHECK;
 enum status engine_require_room(const struct engine *e) MUST_CHECK;
 /* ERR_CONFIG when fewer plans fit than the rank that is asked for. */
 enum status engine_require_rank(const struct engine *e) MUST_CHECK;
-/* Looks for changes that bring a tier down to n_bytes. */
+/* Looks for changes of the numbers that bring a tier down to n_bytes; */
 void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out);
-
-/* The changes of the numerics that advice knows. *c becomes the engine's config with the one of
- * that index, and `text` the setting, as it is given; false: it cannot be made here, or would make
- * another run of it. */
-int engine_n_changes(void);
-bool engine_change(const struct engine *e, int i, struct config *c, struct str *text);
+/* and, for who is short of so much, also for other ways out, and how fast each would be. */
+void engine_advise_short(const struct engine *e, const struct shortage *s, struct advice *out);
 
 /* Allocates the arenas: ERR_FIT where the system, or a limit of it, does not give them. Called by
  * one who has something to lose when they cannot be had; engine_start does it otherwise. */

@@ -1,4 +1,5 @@
 /* fit.c: whether what was planned fits, for every command. */
+#include "base/log.h"
 #include "engine/engine.h"
 
 /* They change little of what a process holds beside its arenas. */
@@ -13,11 +14,12 @@ static enum status refuse(const struct engine *e, const struct budget *b, enum t
 {
     const struct shortage s = {b, t, is_given};
     struct advice advice = {0};
-    int64_t limit = shortage_limit(&s);
     if (engine_stage(e, STAGE_DECODE) && !engine_stage(e, STAGE_TRAIN))
         return refuse_use(&s, e->work.storage.n_bytes[t], e->request.stages[0].cache_len);
-    if (settings_matter(e, &s)) /* what is free may itself be the advice, as it can be written */
-        engine_advise(e, t, is_given ? limit : room_rounded(limit), &advice);
+    if (settings_matter(e, &s)) {
+        log_info("it does not fit: looking for settings with which it would");
+        engine_advise_short(e, &s, &advice);
+    }
     return refuse_run(&s, &advice);
 }
 

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "engine/numeric_changes.h"
+
 /* ---- what binds ------------------------------------------------------------------------------ */
 
 /* Seconds of a step by what the computing queue does. */
@@ -80,7 +82,7 @@ static enum status add_change(const struct engine *e, int i, struct prospects *o
     struct str text = {0};
     struct prospect prospect = {0};
     enum status status = OK;
-    if (engine_change(e, i, &c, &text) && str_status(&text) == OK &&
+    if (numeric_change_alone(i, e, &c, &text) && str_status(&text) == OK &&
         settings_from_config(&s, &c, e->device) == OK) {
         (void)snprintf(prospect.setting, sizeof(prospect.setting), "%s", str_text(&text));
         status = add_plan(e, &s, prospect, out);
@@ -107,7 +109,7 @@ enum status engine_prospects(const struct engine *e, struct prospects *out)
     if (b->given[TIER_HOST] && b->n_bytes[TIER_HOST] < INT64_MAX - more)
         TRY(add_budget(e, TIER_HOST, b->n_bytes[TIER_HOST] + more, out));
     TRY(add_budget(e, TIER_DEVICE, INT64_MAX, out));
-    for (int i = 0; i < engine_n_changes(); i++)
+    for (int i = 0; i < numeric_changes_count(); i++)
         TRY(add_change(e, i, out));
     return OK;
 }

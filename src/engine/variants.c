@@ -2,97 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "device/disk/disk.h"
+#include "engine/numeric_changes.h"
+#include "engine/ways.h"
 
-/* ---- changes of the numerics ----------------------------------------------------------------- */
+enum { MOST_LOOKS = 4 /* closer ones, in one piece of advice */ };
 
-static bool to_bf16(struct config *c, const struct engine *e)
-{
-    bool can = c->bf16 == CONFIG_TRISTATE_FALSE && !c->fp16 && !e->device->lacks_bf16;
-    c->bf16 = CONFIG_TRISTATE_TRUE;
-    return can;
-}
-
-static bool to_bf16_gradients(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->gradient_dtype != CONFIG_BF16;
-    c->gradient_dtype = CONFIG_BF16;
-    return can;
-}
-
-static bool to_bf16_states(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = config_optim_moments(c) > 0 && !config_optim_is_8bit(c) &&
-               c->optim_state_dtype != CONFIG_BF16;
-    c->optim_state_dtype = CONFIG_BF16;
-    return can;
-}
-
-/* Instead of bf16 states, not on top of them. */
-static bool to_8bit_states(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = c->optim == CONFIG_OPTIM_ADAMW && c->optim_state_dtype != CONFIG_BF16;
-    c->optim = CONFIG_OPTIM_ADAMW_8BIT;
-    return can;
-}
-
-static bool to_bf16_masters(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = c->bf16 == CONFIG_TRISTATE_TRUE && c->master_dtype != CONFIG_MASTER_BF16;
-    c->master_dtype = CONFIG_MASTER_BF16;
-    return can;
-}
-
-/* Without a norm to wait for, each gradient goes into its update at once. */
-static bool to_no_clipping(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = c->max_grad_norm > 0 && c->gradient_accumulation_steps == 1;
-    c->max_grad_norm = 0;
-    return can;
-}
-
-/* Helps where what depends on the sequences is most of it. */
-static bool to_half_length(struct config *c, const struct engine *e)
-{
-    const int64_t *b = e->forecast.breakdown;
-    int64_t by_length =
-        b[MEMORY_ACTIVATIONS] + b[MEMORY_RECOMPUTE] + b[MEMORY_LOGITS] + b[MEMORY_WORKSPACE];
-    bool can = task_has_length(&e->task) && c->max_seq_length >= 2 &&
-               2 * by_length > e->forecast.arena_bytes;
-    c->max_seq_length /= 2;
-    return can;
-}
-
-static bool to_sgd(struct config *c, const struct engine *e)
-{
-    (void)e;
-    bool can = c->optim != CONFIG_OPTIM_SGD;
-    c->optim = CONFIG_OPTIM_SGD;
-    return can;
-}
-
-static const struct change {
-    const char *text; /* the setting; of the length its key */
-    int harshness;
-    bool for_evaluation; /* does something without an optimizer */
-    bool (*apply)(struct config *c, const struct engine *e); /* false: it cannot be made */
-} changes[] = {
-    {"bf16=true", 1, true, to_bf16},
-    {"gradient_dtype=bf16", 2, false, to_bf16_gradients},
-    {"optim_state_dtype=bf16", 3, false, to_bf16_states},
-    {"max_grad_norm=0", 3, false, to_no_clipping},
-    {"master_dtype=bf16", 4, false, to_bf16_masters},
-    {"optim=adamw_8bit", 5, false, to_8bit_states},
-    {"max_seq_length", 7, true, to_half_length},
-    {"optim=sgd", 12, false, to_sgd},
-};
-
-enum { N_CHANGES = ARRAY_LEN(changes) };
+#define MEBIBYTE   ((int64_t)1 << 20)
+#define ANY_AMOUNT ((int64_t)1 << 44) /* of a memory that is another machine's */
 
 /* ---- settings of a variant ------------------------------------------------------------------- */
 
@@ -101,12 +18,17 @@ enum { N_CHANGES = ARRAY_LEN(changes) };
 struct trials {
     const struct engine *e; /* as it is */
     bool trains;
-    enum tier tier;               /* that is short */
-    int64_t limit;                /* bytes of it that there are */
-    struct variant built;         /* whose graphs `trial` has */
-    struct engine trial;          /* no graphs: all zero */
-    struct surroundings around;   /* of all trials */
-    struct stage_request *stages; /* of the trial */
+    enum tier tier;                  /* that is short */
+    int64_t limit;                   /* bytes of it that there are */
+    const struct shortage *short_of; /* NULL: only changes of the numbers are wanted */
+    bool is_capped;                  /* what there is is less than the budget that was given */
+    struct ways ways;
+    int n_looks;                   /* closer ones, that were taken */
+    struct variant built;          /* whose graphs `trial` has */
+    struct engine trial;           /* no graphs: all zero */
+    struct surroundings around;    /* of all trials, */
+    struct surroundings with_disk; /* and of those that have one */
+    struct stage_request *stages;  /* of the trial */
 };
 
 static int64_t *batch_of(const struct trials *t, struct config *c)
@@ -131,16 +53,29 @@ static void cut_batch(const struct trials *t, struct config *c, int64_t n_parts)
 static bool make_config(const struct trials *t, const struct variant *v, struct config *c)
 {
     *c = *t->e->config;
-    for (int i = 0; i < N_CHANGES; i++) {
-        if (!(v->changes >> i & 1))
-            continue;
-        if ((!t->trains && !changes[i].for_evaluation) || !changes[i].apply(c, t->e))
-            return false;
-    }
+    if (!numeric_changes_apply(v->changes, t->e, c))
+        return false;
     cut_batch(t, c, v->n_parts);
     if (v->release)
         config_release(c);
+    if (v->way >= WAY_LORA && !ways_take_adapter(t->e, v->way, c))
+        return false;
     return config_check_numerics(c) == OK;
+}
+
+/* NULL: it has no such device. */
+static struct device *device_of(struct trials *t, const struct variant *v)
+{
+    return v->way == WAY_DISK ? ways_device(&t->ways) : t->e->device;
+}
+
+static enum status make_settings(struct trials *t, const struct variant *v, struct config *c,
+                                 struct settings *s)
+{
+    const struct device *device = device_of(t, v);
+    if (!device || !make_config(t, v, c))
+        return FAIL(ERR_INTERNAL, "a variant that there is not");
+    return settings_from_config(s, c, device);
 }
 
 /* ---- what a variant takes -------------------------------------------------------------------- */
@@ -155,11 +90,13 @@ static bool stays(const struct settings *s, enum extent e)
  * room for. */
 static int64_t least_bytes(void *user, const struct variant *v)
 {
-    const struct trials *t = user;
+    struct trials *t = user;
     struct config c;
     struct settings s;
-    if (!make_config(t, v, &c) || settings_from_config(&s, &c, t->e->device) != OK)
+    if (make_settings(t, v, &c, &s) != OK)
         return INT64_MAX;
+    if (v->way != WAY_NONE)
+        return 0; /* not known without planning */
     const struct precision *x = &s.numerics.precision;
     int64_t n_params = t->e->forecast.n_params;
     int64_t weights = n_params * dtype_size(x->weights), states = 0, gradients = 0;
@@ -182,21 +119,32 @@ static int64_t least_bytes(void *user, const struct variant *v)
 static bool has_graphs_of(const struct trials *t, const struct variant *v)
 {
     return t->trial.work.n_stages > 0 && t->built.changes == v->changes &&
-           t->built.n_parts == v->n_parts;
+           t->built.n_parts == v->n_parts && t->built.way == v->way;
+}
+
+/* A trial without graphs, and what is asked of it. */
+static enum status begin_trial(struct trials *t, const struct variant *v, const struct config *c,
+                               const struct settings *s, struct engine_request *r)
+{
+    struct task task;
+    engine_close(&t->trial);
+    TRY(ways_task(&t->ways, v->way, c, &task));
+    *r = t->e->request;
+    for (int i = 0; i < r->n_stages; i++) {
+        t->stages[i] = t->e->request.stages[i]; /* generation has sizes of its own */
+        if (t->stages[i].purpose != STAGE_DECODE)
+            TRY(request_from_config(&t->stages[i], t->stages[i].purpose, c, &task));
+    }
+    r->stages = t->stages;
+    engine_init(&t->trial, s, task, device_of(t, v));
+    return OK;
 }
 
 static enum status build_trial(struct trials *t, const struct variant *v, const struct config *c,
                                const struct settings *s)
 {
-    struct engine_request r = t->e->request;
-    engine_close(&t->trial);
-    for (int i = 0; i < r.n_stages; i++) {
-        t->stages[i] = t->e->request.stages[i]; /* generation has sizes of its own */
-        if (t->stages[i].purpose != STAGE_DECODE)
-            TRY(request_from_config(&t->stages[i], t->stages[i].purpose, c, &t->e->task));
-    }
-    r.stages = t->stages;
-    engine_init(&t->trial, s, t->e->task, t->e->device);
+    struct engine_request r;
+    TRY(begin_trial(t, v, c, s, &r));
     t->built = *v;
     enum status status = engine_build(&t->trial, &r);
     if (status != OK)
@@ -204,33 +152,41 @@ static enum status build_trial(struct trials *t, const struct variant *v, const 
     return status;
 }
 
-/* Not much more than there is: a closer look may find that it fits. */
-static bool is_near(const struct forecast *f, enum tier tier)
+/* Not much more than there is: a closer look, of a second or so, may find that it fits. */
+static bool is_worth_a_look(struct trials *t, const struct forecast *f)
 {
-    const int64_t needs = f->budget.needs[tier], limit = f->budget.n_bytes[tier];
-    return tier == TIER_DEVICE && needs > limit && needs - limit <= limit;
+    const int64_t needs = f->budget.needs[t->tier], limit = f->budget.n_bytes[t->tier];
+    return t->tier == TIER_DEVICE && needs > limit && needs - limit <= limit / 4 &&
+           search_is_quick(&t->trial.work) && t->n_looks++ < MOST_LOOKS;
 }
 
-/* What it comes to, with the budget of the host or with all that there is of it. */
-static enum status plan_trial(struct trials *t, const struct variant *v, bool all_of_host,
-                              struct forecast *f)
+static const struct surroundings *around_of(struct trials *t, const struct variant *v)
+{
+    if (v->way != WAY_DISK)
+        return &t->around;
+    t->with_disk = t->around;
+    disk_room(t->ways.device.disk, &t->with_disk.disk);
+    return &t->with_disk;
+}
+
+/* What it comes to. */
+static enum status plan_trial(struct trials *t, const struct variant *v, struct forecast *f)
 {
     struct config c;
     struct settings s;
     *f = (struct forecast){0};
-    if (!make_config(t, v, &c))
-        return FAIL(ERR_INTERNAL, "a variant that there is not");
-    TRY(settings_from_config(&s, &c, t->e->device));
-    if (all_of_host)
-        s.limits.n_bytes[TIER_HOST] = LIMIT_OPEN;
+    TRY(make_settings(t, v, &c, &s));
+    if (t->is_capped)
+        s.limits.n_bytes[t->tier] = LIMIT_OPEN;
+    if (v->way == WAY_HOST)
+        s.limits.n_bytes[TIER_HOST] = t->e->device->is_absent ? ANY_AMOUNT : LIMIT_OPEN;
     if (!has_graphs_of(t, v))
         TRY(build_trial(t, v, &c, &s));
-    t->trial.work.around = &t->around;
+    t->trial.work.around = around_of(t, v);
     const struct decisions configured = s.decisions;
     TRY(search_least(&t->trial.work, &s.limits, &s.bounds, &s.decisions));
     forecast_memory(f, &t->trial.work, &s.limits);
-    /* What a closer look makes of all of the host it may not find again in as much as it took. */
-    if (all_of_host || !is_near(f, t->tier) || !search_is_quick(&t->trial.work))
+    if (!is_worth_a_look(t, f))
         return OK;
     s.decisions = configured;
     *f = (struct forecast){0};
@@ -239,30 +195,48 @@ static enum status plan_trial(struct trials *t, const struct variant *v, bool al
     return OK;
 }
 
-static bool plan_variant(void *user, const struct variant *v, int64_t *n_bytes)
+/* No other tier than that is short. */
+static bool is_alone(const struct budget *b, enum tier tier)
+{
+    for (int t = 0; t < TIER_COUNT; t++) {
+        if (t != (int)tier && b->needs[t] > b->n_bytes[t])
+            return false;
+    }
+    return true;
+}
+
+/* The memory that is short, as it is: more of it may be given where there is more. */
+static bool has_more(const struct trials *t)
+{
+    const struct budget *b = t->short_of->budget;
+    return t->short_of->is_given && b->needs[t->tier] <= b->had[t->tier] && is_alone(b, t->tier);
+}
+
+/* Where what there is was too little, budgets that were given are no help. */
+static bool is_there(const struct trials *t, const struct budget *b)
+{
+    return !t->is_capped || budget_short(b) == TIER_COUNT;
+}
+
+/* More of the host is for what may leave the device; of this machine no more than there is. */
+static bool may_have_host(const struct trials *t)
+{
+    return t->tier == TIER_DEVICE &&
+           (t->e->device->is_absent || t->e->forecast.budget.given[TIER_HOST]);
+}
+
+static bool plan_variant(void *user, const struct variant *v, int64_t needs[TIER_COUNT])
 {
     struct trials *t = user;
     struct forecast f;
-    bool is_alone = true; /* no other tier is short */
-    if (plan_trial(t, v, false, &f) != OK)
+    if (v->way == WAY_MORE) {
+        memcpy(needs, t->short_of->budget->needs, sizeof(f.budget.needs));
+        return has_more(t);
+    }
+    if ((v->way == WAY_HOST && !may_have_host(t)) || plan_trial(t, v, &f) != OK)
         return false;
-    *n_bytes = f.budget.needs[t->tier];
-    for (int i = 0; i < TIER_COUNT; i++)
-        is_alone &= i == (int)t->tier || f.budget.needs[i] <= f.budget.n_bytes[i];
-    return is_alone;
-}
-
-/* Bytes of the host with which the settings as they are would fit the device: what may leave it has
- * to go somewhere. 0: the host is not in the way, or there is no more of it. */
-static int64_t host_that_helps(struct trials *t)
-{
-    const struct variant as_it_is = {.n_parts = 1};
-    struct forecast f;
-    if (t->tier != TIER_DEVICE || !t->e->forecast.budget.given[TIER_HOST] ||
-        plan_trial(t, &as_it_is, true, &f) != OK || !f.fits ||
-        f.budget.needs[TIER_DEVICE] > t->limit)
-        return 0;
-    return f.budget.needs[TIER_HOST];
+    memcpy(needs, f.budget.needs, sizeof(f.budget.needs));
+    return is_alone(&f.budget, t->tier) && is_there(t, &f.budget);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -275,18 +249,6 @@ static void add_setting(struct str *out, const char *text)
 static void add_number(struct str *out, const char *key, int64_t number)
 {
     str_addf(out, "%s%s=%lld", out->n ? " " : "", key, (long long)number);
-}
-
-static void add_changes(struct str *out, const struct config *c, unsigned set)
-{
-    for (int i = 0; i < N_CHANGES; i++) {
-        if (!(set >> i & 1))
-            continue;
-        if (changes[i].apply == to_half_length)
-            add_number(out, changes[i].text, c->max_seq_length);
-        else
-            add_setting(out, changes[i].text);
-    }
 }
 
 /* Evaluations follow the micro-batch unless the config says otherwise. */
@@ -302,66 +264,165 @@ static void add_batch(const struct trials *t, const struct config *c, struct str
         add_number(out, "per_device_eval_batch_size", c->per_device_eval_batch_size);
 }
 
-static void describe(void *user, const struct variant *v, struct str *out)
+/* What a process holds beside its arenas is of the host, and varies from one to the next. */
+static int64_t with_margin(enum tier tier, int64_t n_bytes)
+{
+    return align_up(n_bytes, MEBIBYTE) + (tier == TIER_HOST ? MEBIBYTE : 0);
+}
+
+static void add_way(const struct trials *t, const struct remedy *r, struct str *out)
+{
+    static const char *const adapters[] = {
+        [WAY_LORA] = "adapter=lora", [WAY_QLORA] = "adapter=qlora"};
+    const enum tier tier = r->variant.way == WAY_HOST ? TIER_HOST : t->tier;
+    if (r->variant.way >= WAY_LORA)
+        add_setting(out, adapters[r->variant.way]);
+    else if (r->variant.way == WAY_DISK) {
+        add_setting(out, "offload_folder=");
+        ways_add_folder(t->e, out);
+    } else if (r->variant.way != WAY_NONE)
+        str_addf(out, "%s_memory=%lldMiB", tier_name(tier),
+                 (long long)(with_margin(tier, r->needs[tier]) / MEBIBYTE));
+}
+
+static void describe(void *user, const struct remedy *r, struct str *out)
 {
     const struct trials *t = user;
+    const struct variant *v = &r->variant;
     char limit[BYTES_TEXT];
     struct config c;
     if (!make_config(t, v, &c))
         return;
-    add_changes(out, &c, v->changes);
+    add_way(t, r, out);
+    numeric_changes_add_text(v->changes, &c, out);
     if (v->n_parts > 1)
         add_batch(t, &c, out);
     if (v->release)
         config_add_held(t->e->config, out);
-    if (out->n == 0) /* the settings are fine: they were planned for more room */
+    if (t->is_capped)
+        str_addf(out, "%s%s_memory=auto", out->n ? " " : "", tier_name(t->tier));
+    else if (out->n == 0) /* the settings are fine: they were planned for more room */
         str_addf(out, "%s_memory=%s", tier_name(t->tier), room_setting(t->limit, limit));
 }
 
-int engine_n_changes(void)
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+/* With what is advised to give. */
+static void give_memory(const struct trials *t, const struct remedy *r, struct limits *limits)
 {
-    return N_CHANGES;
+    const enum tier tier = r->variant.way == WAY_HOST ? TIER_HOST : t->tier;
+    if (t->is_capped)
+        limits->n_bytes[t->tier] = LIMIT_OPEN;
+    if (r->variant.way == WAY_MORE || r->variant.way == WAY_HOST)
+        limits->n_bytes[tier] = with_margin(tier, r->needs[tier]);
 }
 
-bool engine_change(const struct engine *e, int i, struct config *c, struct str *text)
+static double units_of(const struct engine_request *r, const struct task *task)
 {
-    enum { HARSH = 7 }; /* from here on less is learnt from a step */
-    *c = *e->config;
-    if (changes[i].harshness >= HARSH || !changes[i].apply(c, e) || config_check_numerics(c) != OK)
+    for (int i = 0; i < r->n_stages; i++) {
+        if (r->stages[i].purpose == STAGE_TRAIN)
+            return (double)request_units(&r->stages[i], task);
+    }
+    return 0;
+}
+
+/* As it would be planned. */
+static bool plan_priced(struct trials *t, struct remedy *r, int64_t needs[TIER_COUNT])
+{
+    struct engine *trial = &t->trial;
+    struct config c;
+    struct settings s;
+    struct engine_request request;
+    if (make_settings(t, &r->variant, &c, &s) != OK)
         return false;
-    add_changes(text, c, 1u << i);
+    give_memory(t, r, &s.limits);
+    s.bounds.rank = 1;
+    if (begin_trial(t, &r->variant, &c, &s, &request) != OK)
+        return false;
+    trial->around = &t->around;
+    trial->times = t->e->times;
+    bool fits = engine_plan_beside(trial, &request, NULL) == OK && trial->forecast.fits &&
+                is_there(t, &trial->forecast.budget);
+    if (fits && trial->forecast.step_s > 0)
+        r->units_s = units_of(&request, &trial->task) / trial->forecast.step_s;
+    memcpy(needs, trial->forecast.budget.needs, sizeof(trial->forecast.budget.needs));
+    trial->times = NULL; /* not its own */
+    engine_close(trial);
+    return fits;
+}
+
+/* What is on disk is as fast as that: to plan for it takes its time. The smallest plan sends all
+ * that it can to the host; the fastest, which keeps on the device what it has room for, asks for
+ * less of it. */
+static bool price(void *user, struct remedy *r)
+{
+    struct trials *t = user;
+    struct remedy less = *r;
+    int64_t needs[TIER_COUNT];
+    if (!t->trains || r->variant.way == WAY_DISK)
+        return true;
+    if (!plan_priced(t, r, needs))
+        return false;
+    if (r->variant.way != WAY_HOST)
+        return true;
+    less.needs[TIER_HOST] = needs[TIER_HOST];
+    if (plan_priced(t, &less, needs))
+        *r = less;
     return true;
 }
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
-void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out)
+static void advise(struct trials *t, struct advice *out)
 {
-    struct trials t = {
-        .e = e, .trains = engine_stage(e, STAGE_TRAIN) != NULL, .tier = tier, .limit = n_bytes};
-    int harshness[N_CHANGES];
+    const struct engine *e = t->e;
+    int harshness[MOST_NUMERIC_CHANGES];
     struct config c;
     *out = (struct advice){0};
+    t->trains = engine_stage(e, STAGE_TRAIN) != NULL;
     if (!e->config ||
-        mem_try_array(&t.stages, (size_t)e->request.n_stages, sizeof(*t.stages)) != OK)
+        mem_try_array(&t->stages, (size_t)e->request.n_stages, sizeof(*t->stages)) != OK)
         return;
     if (e->around)
-        t.around = *e->around;
+        t->around = *e->around;
     else
-        surroundings_read(&t.around, e->device);
+        surroundings_read(&t->around, e->device);
     c = *e->config;
-    for (int i = 0; i < N_CHANGES; i++)
-        harshness[i] = changes[i].harshness;
+    for (int i = 0; i < numeric_changes_count(); i++)
+        harshness[i] = numeric_change_harshness(i);
     struct variants x = {.harshness = harshness,
-                         .n_changes = N_CHANGES,
+                         .n_changes = numeric_changes_count(),
                          .may_release = config_holds(e->config),
-                         .batch = *batch_of(&t, &c),
-                         .user = &t,
+                         .batch = *batch_of(t, &c),
+                         .user = t,
                          .least = least_bytes,
                          .plan = plan_variant,
-                         .describe = describe};
-    advice_find(&x, &e->forecast, tier, n_bytes, out);
-    out->host_bytes = host_that_helps(&t);
-    engine_close(&t.trial);
-    mem_free(t.stages);
+                         .describe = describe,
+                         .has_ways = t->short_of != NULL,
+                         .price = t->short_of && !e->around ? price : NULL}; /* a run waits */
+    ways_init(&t->ways, e);
+    advice_find(&x, &e->forecast, t->tier, t->limit, out);
+    out->unit = e->task.def->unit.many;
+    out->host_is_elsewhere = e->device->is_absent;
+    engine_close(&t->trial);
+    ways_release(&t->ways);
+    mem_free(t->stages);
+}
+
+void engine_advise(const struct engine *e, enum tier tier, int64_t n_bytes, struct advice *out)
+{
+    struct trials t = {.e = e, .tier = tier, .limit = n_bytes};
+    advise(&t, out);
+}
+
+/* What is free may itself be the advice, as it can be written. */
+void engine_advise_short(const struct engine *e, const struct shortage *s, struct advice *out)
+{
+    int64_t limit = shortage_limit(s);
+    struct trials t = {.e = e,
+                       .tier = s->tier,
+                       .limit = s->is_given ? limit : room_rounded(limit),
+                       .short_of = s,
+                       .is_capped = !s->is_given && s->budget->given[s->tier]};
+    advise(&t, out);
 }

@@ -2,26 +2,27 @@
 
 #include "base/str.h"
 
-static const int64_t mebibyte = (int64_t)1 << 20;
-
 int64_t shortage_limit(const struct shortage *s)
 {
     return s->is_given ? s->budget->n_bytes[s->tier] : s->budget->had[s->tier];
 }
 
-/* What a remedy changes beside memory. */
-static const char *price_of(const struct variant *v)
+/* What a remedy asks for in exchange. */
+static void add_price(const struct advice *a, const struct remedy *r, struct str *out)
 {
-    if (v->changes)
-        return "other numerics";
-    return v->n_parts > 1 ? "the same sums in another order" : "the same losses";
-}
-
-/* What a process holds beside its arenas is of the host, and varies from one to the next. */
-static void add_budget(enum tier t, int64_t n_bytes, struct str *out)
-{
-    str_addf(out, "\n  %s_memory=%lldMiB   (there is that much, the same losses)", tier_name(t),
-             (long long)(align_up(n_bytes, mebibyte) / mebibyte + (t == TIER_HOST)));
+    char bytes[BYTES_TEXT];
+    const struct variant *v = &r->variant;
+    if (v->way == WAY_MORE || v->way == WAY_HOST)
+        str_add(out, v->way == WAY_HOST && a->host_is_elsewhere ? "where there is that much, "
+                                                                : "there is that much, ");
+    if (v->way == WAY_DISK)
+        str_addf(out, "%s of the disk, ", format_bytes(bytes, r->needs[TIER_DISK]));
+    if (v->way >= WAY_LORA)
+        str_add(out, "trains an adapter instead of the model");
+    else if (v->changes)
+        str_add(out, "other numerics");
+    else
+        str_add(out, v->n_parts > 1 ? "the same sums in another order" : "the same losses");
 }
 
 /* Another budget that the plan is over, too; TIER_COUNT: none. */
@@ -35,18 +36,18 @@ static enum tier also_short(const struct shortage *s)
 }
 
 /* A line each, as settings that can be pasted. */
-static void add_remedies(const struct shortage *s, const struct advice *a, struct str *out)
+static void add_remedies(const struct advice *a, struct str *out)
 {
-    char bytes[BYTES_TEXT];
-    int64_t needs = s->budget->needs[s->tier];
+    char bytes[BYTES_TEXT], rate[BYTES_TEXT];
     str_add(out, "; it fits with any of these settings:");
-    for (int i = 0; i < a->n; i++)
-        str_addf(out, "\n  %s   (%s, %s)", a->remedies[i].text,
-                 format_bytes(bytes, a->remedies[i].n_bytes), price_of(&a->remedies[i].variant));
-    if (s->is_given && needs <= s->budget->had[s->tier] && also_short(s) == TIER_COUNT)
-        add_budget(s->tier, needs, out);
-    if (a->host_bytes > 0)
-        add_budget(TIER_HOST, a->host_bytes, out);
+    for (int i = 0; i < a->n; i++) {
+        const struct remedy *r = &a->remedies[i];
+        str_addf(out, "\n  %s   (%s, ", r->text, format_bytes(bytes, r->n_bytes));
+        if (r->units_s > 0)
+            str_addf(out, "%s %s/s, ", format_count(rate, (int64_t)r->units_s), a->unit);
+        add_price(a, r, out);
+        str_add(out, ")");
+    }
 }
 
 /* Nothing that was looked at helps. */
@@ -78,8 +79,8 @@ enum status refuse_run(const struct shortage *s, const struct advice *advice)
         str_addf(&text, ", and %s memory lacks %s of %s", tier_name(other),
                  format_bytes(over, s->budget->needs[other] - s->budget->n_bytes[other]),
                  format_bytes(need, s->budget->needs[other]));
-    if (advice->n > 0 || advice->host_bytes > 0)
-        add_remedies(s, advice, &text);
+    if (advice->n > 0)
+        add_remedies(advice, &text);
     else
         add_way_out(s, advice, &text);
     enum status status = FAIL(ERR_FIT, "does not fit: %s", str_text(&text));

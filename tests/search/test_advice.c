@@ -17,6 +17,9 @@ enum { WEIGHTS = 1000, SEQUENCE = 100, BATCH = 6 };
 struct made_up {
     int n_planned;
     struct variant last;
+    unsigned ways;             /* that there are: bit i is way i */
+    unsigned refuted;          /* of these: as it would run, it does not fit */
+    double units_s[WAY_COUNT]; /* of each; of changes that of WAY_NONE */
 };
 
 static int64_t weights_of(const struct variant *v)
@@ -28,22 +31,40 @@ static int64_t weights_of(const struct variant *v)
 static int64_t least(void *user, const struct variant *v)
 {
     (void)user;
+    if (v->way != WAY_NONE)
+        return 0;
     return v->changes & 4 ? INT64_MAX : weights_of(v);
 }
 
-static bool plan(void *user, const struct variant *v, int64_t *n_bytes)
+static bool plan(void *user, const struct variant *v, int64_t needs[TIER_COUNT])
 {
     struct made_up *m = user;
     m->n_planned++;
     m->last = *v;
-    *n_bytes = weights_of(v) + BATCH / v->n_parts * (v->release ? SEQUENCE / 2 : SEQUENCE);
+    if (v->way != WAY_NONE) {
+        needs[TIER_DEVICE] = v->way == WAY_MORE ? WEIGHTS + BATCH * SEQUENCE : 0;
+        return m->ways >> v->way & 1;
+    }
+    needs[TIER_DEVICE] =
+        weights_of(v) + BATCH / v->n_parts * (v->release ? SEQUENCE / 2 : SEQUENCE);
     return true;
 }
 
-static void describe(void *user, const struct variant *v, struct str *out)
+static void describe(void *user, const struct remedy *r, struct str *out)
 {
+    const struct variant *v = &r->variant;
     (void)user;
-    str_addf(out, "changes %u, release %d, parts %d", v->changes, v->release, (int)v->n_parts);
+    if (v->way != WAY_NONE)
+        str_addf(out, "way %d", (int)v->way);
+    else
+        str_addf(out, "changes %u, release %d, parts %d", v->changes, v->release, (int)v->n_parts);
+}
+
+static bool price(void *user, struct remedy *r)
+{
+    struct made_up *m = user;
+    r->units_s = m->units_s[r->variant.way];
+    return !(m->refuted >> r->variant.way & 1);
 }
 
 static struct advice ask(int64_t limit, bool may_release, struct made_up *m)
@@ -58,8 +79,9 @@ static struct advice ask(int64_t limit, bool may_release, struct made_up *m)
                          .user = m,
                          .least = least,
                          .plan = plan,
-                         .describe = describe};
-    *m = (struct made_up){0};
+                         .describe = describe,
+                         .has_ways = m->ways != 0,
+                         .price = m->ways ? price : NULL};
     now.budget.needs[TIER_DEVICE] = WEIGHTS + BATCH * SEQUENCE;
     advice_find(&x, &now, TIER_DEVICE, limit, &advice);
     return advice;
@@ -67,7 +89,7 @@ static struct advice ask(int64_t limit, bool may_release, struct made_up *m)
 
 static void expect_advice(int64_t limit, bool may_release, const char *text, int64_t n_bytes)
 {
-    struct made_up m;
+    struct made_up m = {0};
     struct advice a = ask(limit, may_release, &m);
     assert_true(a.n > 0);
     assert_string_equal(a.remedies[0].text, text);
@@ -98,9 +120,9 @@ static int64_t least_of_four(void *user, const struct variant *v)
     return v->changes == 8 || v->changes == 7 ? WEIGHTS / 2 : WEIGHTS;
 }
 
-static bool plan_four(void *user, const struct variant *v, int64_t *n_bytes)
+static bool plan_four(void *user, const struct variant *v, int64_t needs[TIER_COUNT])
 {
-    *n_bytes = least_of_four(user, v);
+    needs[TIER_DEVICE] = least_of_four(user, v);
     return true;
 }
 
@@ -130,7 +152,7 @@ static void what_is_not_held_is_not_let_go(void **state)
 
 static void what_cannot_fit_is_not_planned(void **state)
 {
-    struct made_up m;
+    struct made_up m = {0};
     (void)state;
     struct advice a = ask(299, true, &m);
     assert_int_equal(a.n, 0);
@@ -143,7 +165,7 @@ static void what_cannot_fit_is_not_planned(void **state)
 /* Each does by itself: none asks for all that another asks for, and more. */
 static void other_ways_follow_from_the_mildest_on(void **state)
 {
-    struct made_up m;
+    struct made_up m = {0};
     (void)state;
     struct advice a = ask(1400, true, &m);
     const char *const texts[] = {"changes 0, release 1, parts 1", "changes 2, release 0, parts 1",
@@ -156,40 +178,123 @@ static void other_ways_follow_from_the_mildest_on(void **state)
     }
 }
 
-/* More of a budget is named as a way out up to the last byte that there is, and not beyond. */
-static void as_much_as_there_is_may_be_given(void **state)
+/* ---- other ways out -------------------------------------------------------------------------- */
+
+#define BIT(way) (1u << (way))
+
+static void expect_remedies(const struct advice *a, const char *const texts[], int n)
 {
-    (void)state;
-    const int64_t mib = 1 << 20;
-    struct advice advice = {.n = 1, .remedies = {{.n_bytes = mib, .text = "optim=sgd"}}};
-    for (int lacks = 0; lacks < 2; lacks++) {
-        const struct budget b = {.n_bytes = {5 * mib},
-                                 .had = {8 * mib},
-                                 .needs = {8 * mib + lacks},
-                                 .given = {[TIER_DEVICE] = true}};
-        const struct shortage s = {&b, TIER_DEVICE, .is_given = true};
-        assert_int_equal(refuse_run(&s, &advice), ERR_FIT);
-        assert_non_null(strstr(status_message(), "optim=sgd"));
-        assert_int_equal(strstr(status_message(), "device_memory=8MiB") != NULL, !lacks);
-        assert_int_equal(strstr(status_message(), "_memory=") != NULL, !lacks);
-    }
+    assert_int_equal(a->n, n);
+    for (int i = 0; i < n; i++)
+        assert_string_equal(a->remedies[i].text, texts[i]);
 }
 
-/* Where two budgets are too small, more of one of them alone does not help. */
-static void a_second_shortage_is_told_and_one_budget_is_no_way_out(void **state)
+#define EXPECT_REMEDIES(a, ...)                            \
+    expect_remedies(a, (const char *const[]){__VA_ARGS__}, \
+                    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+#define CHANGES_OF_1040                                               \
+    "changes 2, release 1, parts 2", "changes 1, release 1, parts 1", \
+        "changes 3, release 0, parts 1"
+
+/* Memory before other numerics, the faster kind of it first, and another training last. */
+static void what_costs_the_least_comes_first(void **state)
 {
+    struct made_up m = {.ways = BIT(WAY_HOST) | BIT(WAY_DISK) | BIT(WAY_LORA) | BIT(WAY_QLORA),
+                        .units_s = {[WAY_HOST] = 1, [WAY_DISK] = 2, [WAY_LORA] = 9}};
     (void)state;
-    const int64_t mib = 1 << 20;
-    const struct advice advice = {.host_bytes = 11 * mib};
-    const struct budget b = {.n_bytes = {5 * mib, 6 * mib, 0},
-                             .had = {80 * mib, 80 * mib, 0},
-                             .needs = {8 * mib, 9 * mib, 0},
+    struct advice a = ask(1040, true, &m);
+    EXPECT_REMEDIES(&a, "way 3", "way 2", CHANGES_OF_1040, "way 4");
+    m.units_s[WAY_HOST] = 3;
+    a = ask(1040, true, &m);
+    EXPECT_REMEDIES(&a, "way 2", "way 3", CHANGES_OF_1040, "way 4");
+}
+
+/* Weights of fewer bits are for where those that there are do not fit. */
+static void the_smaller_adapter_is_for_where_the_larger_one_is_none(void **state)
+{
+    struct made_up m = {.ways = BIT(WAY_QLORA)};
+    (void)state;
+    struct advice a = ask(1040, true, &m);
+    EXPECT_REMEDIES(&a, CHANGES_OF_1040, "way 5");
+}
+
+/* Where letting go is enough, nobody has to buy memory; more of a budget costs nothing. */
+static void what_fits_as_it_is_asks_for_nothing_else(void **state)
+{
+    struct made_up m = {.ways = ~0U};
+    (void)state;
+    struct advice a = ask(1599, true, &m);
+    assert_string_equal(a.remedies[0].text, "changes 0, release 1, parts 1");
+    assert_string_equal(a.remedies[1].text, "way 1");
+    assert_int_equal(a.remedies[1].n_bytes, WEIGHTS + BATCH * SEQUENCE);
+    for (int i = 2; i < a.n; i++)
+        assert_int_equal(a.remedies[i].variant.way, WAY_NONE);
+}
+
+/* The smallest plan fits, and none that would run does. */
+static void what_does_not_fit_as_it_would_run_is_no_remedy(void **state)
+{
+    struct made_up m = {.ways = BIT(WAY_HOST) | BIT(WAY_LORA), .refuted = BIT(WAY_HOST)};
+    (void)state;
+    struct advice a = ask(1040, true, &m);
+    EXPECT_REMEDIES(&a, CHANGES_OF_1040, "way 4");
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+#define GIB ((int64_t)1 << 30)
+
+static const char *words_for(struct advice *advice)
+{
+    const struct budget b = {.n_bytes = {5 * GIB, 6 * GIB, 0},
+                             .had = {80 * GIB, 80 * GIB, 0},
+                             .needs = {8 * GIB, 9 * GIB, 0},
                              .given = {[TIER_DEVICE] = true, [TIER_HOST] = true}};
     const struct shortage s = {&b, TIER_DEVICE, .is_given = true};
-    assert_int_equal(refuse_run(&s, &advice), ERR_FIT);
-    assert_non_null(strstr(status_message(), "and host memory lacks 3.00 MiB of 9.00 MiB"));
-    assert_null(strstr(status_message(), "device_memory="));
-    assert_non_null(strstr(status_message(), "host_memory=12MiB"));
+    advice->unit = "tokens";
+    assert_int_equal(refuse_run(&s, advice), ERR_FIT);
+    return status_message();
+}
+
+static void expect_line(struct advice *advice, const char *line)
+{
+    const char *text = words_for(advice);
+    if (!strstr(text, line))
+        fail_msg("'%s' is not in: %s", line, text);
+}
+
+static void a_remedy_says_what_it_takes_and_costs(void **state)
+{
+    struct advice a = {.n = 1, .remedies = {{.n_bytes = GIB, .text = "a=b"}}};
+    struct remedy *r = a.remedies;
+    (void)state;
+    r->variant.n_parts = 1;
+    expect_line(&a, "\n  a=b   (1.00 GiB, the same losses)");
+    r->units_s = 1234.5;
+    expect_line(&a, "\n  a=b   (1.00 GiB, 1,234 tokens/s, the same losses)");
+    r->variant.n_parts = 2;
+    expect_line(&a, "tokens/s, the same sums in another order)");
+    r->variant.changes = 1;
+    expect_line(&a, "tokens/s, other numerics)");
+    r->variant = (struct variant){.n_parts = 1, .way = WAY_MORE};
+    expect_line(&a, "tokens/s, there is that much, the same losses)");
+    r->variant.way = WAY_HOST;
+    expect_line(&a, "tokens/s, there is that much, the same losses)");
+    a.host_is_elsewhere = true;
+    expect_line(&a, "tokens/s, where there is that much, the same losses)");
+    r->variant.way = WAY_DISK;
+    r->needs[TIER_DISK] = 3 * GIB;
+    expect_line(&a, "tokens/s, 3.00 GiB of the disk, the same losses)");
+    r->variant.way = WAY_QLORA;
+    expect_line(&a, "tokens/s, trains an adapter instead of the model)");
+}
+
+static void a_second_shortage_is_told(void **state)
+{
+    struct advice a = {0};
+    (void)state;
+    expect_line(&a, "and host memory lacks 3.00 GiB of 9.00 GiB");
 }
 
 int main(void)
@@ -201,8 +306,12 @@ int main(void)
         cmocka_unit_test(what_is_not_held_is_not_let_go),
         cmocka_unit_test(what_cannot_fit_is_not_planned),
         cmocka_unit_test(other_ways_follow_from_the_mildest_on),
-        cmocka_unit_test(as_much_as_there_is_may_be_given),
-        cmocka_unit_test(a_second_shortage_is_told_and_one_budget_is_no_way_out),
+        cmocka_unit_test(what_costs_the_least_comes_first),
+        cmocka_unit_test(the_smaller_adapter_is_for_where_the_larger_one_is_none),
+        cmocka_unit_test(what_fits_as_it_is_asks_for_nothing_else),
+        cmocka_unit_test(what_does_not_fit_as_it_would_run_is_no_remedy),
+        cmocka_unit_test(a_remedy_says_what_it_takes_and_costs),
+        cmocka_unit_test(a_second_shortage_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
