@@ -64,8 +64,8 @@ const struct command cmd_plan = {
         "what every byte is for, how long a step will take, what binds, and the memory over\n"
         "the step. Nothing is trained and no large memory is taken (on a GPU, kernels of shapes\n"
         "that were never planned there before are timed for a moment). When the plan does not\n"
-        "fit the memory given (device_memory, host_memory), it names the nearest change that\n"
-        "would, and exits with 3.\n\n"
+        "fit the memory given (device_memory, host_memory), it names settings with which it\n"
+        "would, each with what it needs, how fast it is and what it costs, and exits with 3.\n\n"
         "--gpu NAME plans for a GPU that need not be here, without a driver: its memory to the\n"
         "byte, its time as an estimate. --gpu all says in a line each how it would run on every\n"
         "card there is a name for. --sweep plans for one budget after the other.",

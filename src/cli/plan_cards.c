@@ -25,15 +25,6 @@ static void show_card(const char *name, const struct point *p)
                   format_bytes(host, p->host_needs), point_lack(p, lack));
 }
 
-static void show_host(const struct point *p)
-{
-    char host[BYTES_TEXT];
-    if (p->status == SNUG_OK && *p->host_whose)
-        show_line(4, "host memory is what %s has free, %s; host_memory=64GiB plans for another",
-                  p->host_whose, format_bytes(host, p->host_budget));
-    show_line(4, "tokens/s are estimates from data sheets and the kernels of an H200");
-}
-
 static enum snug_status add_json(json_t *rows, const char *name, const struct point *p)
 {
     json_t *row = point_json(p);
@@ -68,8 +59,10 @@ enum snug_status run_plan_cards(struct cli *cli)
         return memory_error();
     log_info("%-13s %10s  %24s %10s  %s", "gpu", "tokens/s", "device memory", "host", "plan");
     enum snug_status status = plan_all(cli, rows, &n_fit, &last);
-    if (status == SNUG_OK)
-        show_host(&last);
+    if (status == SNUG_OK) {
+        show_host_of(&last);
+        show_line(4, "tokens/s are estimates from data sheets and the kernels of an H200");
+    }
     if (status == SNUG_OK && n_fit == 0) {
         (void)FAIL(ERR_FIT, "does not fit on any of the cards; each line says what it lacks");
         status = SNUG_ERR_FIT;

@@ -131,6 +131,17 @@ static enum snug_status draw_sweep(const struct cli *cli, const struct sweep *s)
     return status == OK ? SNUG_OK : SNUG_ERR_IO;
 }
 
+/* What would fit is for the plan of one budget to say. */
+static enum snug_status refuse_all(const struct sweep *s, const char *range)
+{
+    const char *most = strstr(range, "..") + 2;
+    (void)FAIL(ERR_FIT,
+               "does not fit in any of these budgets; snug plan with %s=%.*s names settings with "
+               "which it would",
+               s->key, (int)strcspn(most, "/"), most);
+    return SNUG_ERR_FIT;
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* The ends as they were given, and between them round numbers, where steps are many times that. */
@@ -168,9 +179,11 @@ enum snug_status run_plan_sweep(struct cli *cli)
     if (status != SNUG_OK)
         return status;
     show_sweep(&s);
+    if (cli->args.gpu)
+        show_host_of(&s.points[0]);
     if (cli->args.svg)
         status = draw_sweep(cli, &s);
     if (status == SNUG_OK && cli->args.json)
         status = print_sweep(cli, &s);
-    return status;
+    return status == SNUG_OK && best_rate(&s) <= 0 ? refuse_all(&s, cli->args.sweep) : status;
 }

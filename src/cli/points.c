@@ -149,3 +149,11 @@ json_t *point_json(const struct point *p)
         (void)json_object_set_new(o, "host_memory", json_integer(p->host_budget));
     return o;
 }
+
+void show_host_of(const struct point *p)
+{
+    char host[BYTES_TEXT];
+    if (p->status == SNUG_OK && *p->host_whose)
+        show_line(4, "host memory is what %s has free, %s; host_memory=64GiB plans for another",
+                  p->host_whose, format_bytes(host, p->host_budget));
+}

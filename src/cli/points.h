@@ -48,6 +48,9 @@ json_t *point_json(const struct point *p);
 /* What it lacks, for people: "3.20 GiB of device memory". */
 const char *point_lack(const struct point *p, char out[64]);
 
+/* Whose memory the host's is, where it was not given, and how to plan for another machine. */
+void show_host_of(const struct point *p);
+
 /* The picture of a sweep: tokens per second against budgets. */
 void sweep_svg(const struct point *points, const int64_t *budgets, int n, const char *title,
                struct str *out);

@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/disk/disk.h"
 #include "engine/numeric_changes.h"
 #include "engine/ways.h"
 
 enum { MOST_LOOKS = 4 /* closer ones, in one piece of advice */ };
+
+static const double AS_FAST = 0.98;
 
 #define MEBIBYTE   ((int64_t)1 << 20)
 #define ANY_AMOUNT ((int64_t)1 << 44) /* of a memory that is another machine's */
@@ -164,8 +165,7 @@ static const struct surroundings *around_of(struct trials *t, const struct varia
 {
     if (v->way != WAY_DISK)
         return &t->around;
-    t->with_disk = t->around;
-    disk_room(t->ways.device.disk, &t->with_disk.disk);
+    surroundings_read(&t->with_disk, &t->ways.device);
     return &t->with_disk;
 }
 
@@ -352,8 +352,8 @@ static bool plan_priced(struct trials *t, struct remedy *r, int64_t needs[TIER_C
 }
 
 /* What is on disk is as fast as that: to plan for it takes its time. The smallest plan sends all
- * that it can to the host; the fastest, which keeps on the device what it has room for, asks for
- * less of it. */
+ * that it can to the host; the fastest keeps on the device what it has room for, and mostly runs in
+ * as much of the host as that leaves to it. */
 static bool price(void *user, struct remedy *r)
 {
     struct trials *t = user;
@@ -366,7 +366,7 @@ static bool price(void *user, struct remedy *r)
     if (r->variant.way != WAY_HOST)
         return true;
     less.needs[TIER_HOST] = needs[TIER_HOST];
-    if (plan_priced(t, &less, needs))
+    if (plan_priced(t, &less, needs) && less.units_s > AS_FAST * r->units_s)
         *r = less;
     return true;
 }

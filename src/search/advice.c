@@ -6,7 +6,7 @@
 
 #define FIRST_S 3.0 /* of computing: looking for a remedy, */
 #define MORE_S  1.5 /* for more of them, */
-#define PRICE_S 5.0 /* and for how fast they are */
+#define PRICE_S 6.0 /* and for how fast they are */
 
 enum { N_SURE = 32 }; /* plans that are made however long they take */
 

@@ -42,7 +42,7 @@ static void add_remedies(const struct advice *a, struct str *out)
     str_add(out, "; it fits with any of these settings:");
     for (int i = 0; i < a->n; i++) {
         const struct remedy *r = &a->remedies[i];
-        str_addf(out, "\n  %s   (%s, ", r->text, format_bytes(bytes, r->n_bytes));
+        str_addf(out, "\n  %s   (needs %s, ", r->text, format_bytes(bytes, r->n_bytes));
         if (r->units_s > 0)
             str_addf(out, "%s %s/s, ", format_count(rate, (int64_t)r->units_s), a->unit);
         add_price(a, r, out);

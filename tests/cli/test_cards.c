@@ -198,6 +198,25 @@ static void a_sweep_is_a_curve_that_grows(void **state)
     process_release(&p);
 }
 
+/* It is drawn and told all the same, and says where to ask for what would fit. */
+static void a_sweep_in_which_nothing_fits_is_3(void **state)
+{
+    struct process p;
+    char svg[SCRATCH_PATH];
+    (void)state;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/demo.yaml", "--gpu", "t4", "--sweep",
+                "device_memory=1MiB..4MiB/2", "--svg", scratch_path(&scratch, "none.svg", svg),
+                "--json");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "snug plan with device_memory=4MiB names settings");
+    expect_stderr(&p, "host_memory=64GiB plans for another");
+    json_t *j = expect_json(&p);
+    assert_int_equal(json_array_size(json_at(j, "plans")), 2);
+    json_decref(j);
+    process_release(&p);
+    assert_true(file_exists(svg));
+}
+
 /* The ends are those that were asked for, in whatever unit. */
 static void a_sweep_goes_from_end_to_end(void **state)
 {
@@ -294,6 +313,7 @@ int main(void)
         cmocka_unit_test(every_gpu_has_a_line_with_the_plan_that_would_run_there),
         cmocka_unit_test(what_fits_no_gpu_says_what_each_lacks),
         cmocka_unit_test(a_sweep_is_a_curve_that_grows),
+        cmocka_unit_test(a_sweep_in_which_nothing_fits_is_3),
         cmocka_unit_test(a_sweep_goes_from_end_to_end),
         cmocka_unit_test(ranges_that_are_none_are_refused),
         cmocka_unit_test(measured_rates_are_kept_and_shown_with_their_age),

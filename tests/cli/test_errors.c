@@ -228,9 +228,9 @@ static void log_level_says_how_much_is_shown_unless_the_command_line_does(void *
 static void what_does_not_fit_is_3_and_says_what_would(void **state)
 {
     (void)state;
-    expect_error(3, "ERR_FIT", "raise device_memory",
+    expect_error(3, "ERR_FIT", "  device_memory=1MiB   (",
                  ARGS("plan", config, SHALLOW, "device_memory=10KiB"));
-    expect_error(3, "ERR_FIT", "raise device_memory",
+    expect_error(3, "ERR_FIT", "  device_memory=1MiB   (",
                  ARGS("train", config, SHALLOW, "device_memory=10KiB", "--dry-run"));
     expect_error(3, "ERR_FIT", "device memory needs",
                  ARGS("train", config, SHALLOW, "device_memory=10KiB"));

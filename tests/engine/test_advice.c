@@ -292,6 +292,34 @@ static void a_host_that_is_too_small_is_named(void **state)
     drop(&p);
 }
 
+static bool advises(const struct planned *p, const struct budget *b, enum advice_way way)
+{
+    struct advice a;
+    engine_advise_short(&p->engine, &(struct shortage){b, TIER_DEVICE, true}, &a);
+    for (int i = 0; i < a.n; i++) {
+        if (a.remedies[i].variant.way == way)
+            return true;
+    }
+    return false;
+}
+
+/* Up to the last byte, and where nothing else is short. */
+static void more_of_a_budget_is_named_as_far_as_there_is(void **state)
+{
+    struct planned p;
+    (void)state;
+    plan(&p, SETTINGS(MIDDLE, "device_memory=1MiB"), TRAINS);
+    struct budget b = p.engine.forecast.budget;
+    b.had[TIER_DEVICE] = b.needs[TIER_DEVICE];
+    assert_true(advises(&p, &b, WAY_MORE));
+    b.had[TIER_DEVICE]--;
+    assert_false(advises(&p, &b, WAY_MORE));
+    b.had[TIER_DEVICE]++;
+    b.n_bytes[TIER_HOST] = b.needs[TIER_HOST] - 1;
+    assert_false(advises(&p, &b, WAY_MORE));
+    drop(&p);
+}
+
 static int n_looks;
 
 static enum status count_looks(struct device *d, struct device_room *out)
@@ -332,6 +360,7 @@ int main(void)
         cmocka_unit_test(the_host_gets_advice_too),
         cmocka_unit_test(evaluation_gets_advice_of_its_own),
         cmocka_unit_test(a_host_that_is_too_small_is_named),
+        cmocka_unit_test(more_of_a_budget_is_named_as_far_as_there_is),
         cmocka_unit_test(the_batch_of_evaluations_is_changed_only_where_that_is_said),
         cmocka_unit_test(the_machine_is_looked_at_once_for_all_trials),
     };

@@ -270,9 +270,9 @@ static void a_remedy_says_what_it_takes_and_costs(void **state)
     struct remedy *r = a.remedies;
     (void)state;
     r->variant.n_parts = 1;
-    expect_line(&a, "\n  a=b   (1.00 GiB, the same losses)");
+    expect_line(&a, "\n  a=b   (needs 1.00 GiB, the same losses)");
     r->units_s = 1234.5;
-    expect_line(&a, "\n  a=b   (1.00 GiB, 1,234 tokens/s, the same losses)");
+    expect_line(&a, "\n  a=b   (needs 1.00 GiB, 1,234 tokens/s, the same losses)");
     r->variant.n_parts = 2;
     expect_line(&a, "tokens/s, the same sums in another order)");
     r->variant.changes = 1;
