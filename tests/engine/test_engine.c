@@ -121,7 +121,7 @@ static void every_command_is_held_to_the_budget_of_each_tier(void **state)
             assert_false(x.engine.forecast.fits);
             assert_int_equal(x.engine.forecast.binding, t);
             assert_int_equal(engine_require_fit(&x.engine), ERR_FIT);
-            (void)snprintf(message, sizeof(message), "raise %s_memory", tier_name((enum tier)t));
+            (void)snprintf(message, sizeof(message), "%s_memory", tier_name((enum tier)t));
             expect_message("does not fit");
             expect_message("the budget is 20.00 KiB (20480 bytes)");
             expect_message(message);
