@@ -17,7 +17,8 @@ static enum status refuse(const struct engine *e, const struct budget *b, enum t
     if (engine_stage(e, STAGE_DECODE) && !engine_stage(e, STAGE_TRAIN))
         return refuse_use(&s, e->work.storage.n_bytes[t], e->request.stages[0].cache_len);
     if (settings_matter(e, &s)) {
-        log_info("it does not fit: looking for settings with which it would");
+        if (!e->around) /* that is short, and in the middle of a run's lines */
+            log_info("it does not fit: looking for settings with which it would");
         engine_advise_short(e, &s, &advice);
     }
     return refuse_run(&s, &advice);

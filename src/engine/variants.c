@@ -7,7 +7,7 @@
 
 enum { MOST_LOOKS = 4 /* closer ones, in one piece of advice */ };
 
-static const double AS_FAST = 0.98;
+static const double AS_FAST = 0.98, CLEARLY = 1.1;
 
 #define MEBIBYTE   ((int64_t)1 << 20)
 #define ANY_AMOUNT ((int64_t)1 << 44) /* of a memory that is another machine's */
@@ -351,23 +351,46 @@ static bool plan_priced(struct trials *t, struct remedy *r, int64_t needs[TIER_C
     return fits;
 }
 
-/* What is on disk is as fast as that: to plan for it takes its time. The smallest plan sends all
- * that it can to the host; the fastest keeps on the device what it has room for, and mostly runs in
- * as much of the host as that leaves to it. */
+/* The smallest plan sends all that it can to the host; the fastest, which needs so much of it,
+ * keeps on the device what it has room for, and mostly runs in no more. */
+static void ask_for_less(struct trials *t, int64_t host_bytes, struct remedy *r)
+{
+    struct remedy less = *r;
+    int64_t needs[TIER_COUNT];
+    less.needs[TIER_HOST] = host_bytes;
+    if (plan_priced(t, &less, needs) && less.units_s > AS_FAST * r->units_s)
+        *r = less;
+}
+
+/* Micro-batches that only just fit may have much computed again: half of them may be much faster. */
+static void cut_once_more(struct trials *t, struct remedy *r)
+{
+    struct remedy more = *r;
+    struct config c = *t->e->config;
+    int64_t needs[TIER_COUNT], batch = *batch_of(t, &c), *n = &more.variant.n_parts;
+    do {
+        ++*n;
+    } while (*n < batch && batch % *n != 0);
+    if (*n > batch || !plan_variant(t, &more.variant, more.needs))
+        return;
+    more.n_bytes = more.needs[t->tier];
+    if (plan_priced(t, &more, needs) && more.units_s > CLEARLY * r->units_s)
+        *r = more;
+}
+
+/* What is on disk is as fast as that: to plan for it takes its time. */
 static bool price(void *user, struct remedy *r)
 {
     struct trials *t = user;
-    struct remedy less = *r;
     int64_t needs[TIER_COUNT];
     if (!t->trains || r->variant.way == WAY_DISK)
         return true;
     if (!plan_priced(t, r, needs))
         return false;
-    if (r->variant.way != WAY_HOST)
-        return true;
-    less.needs[TIER_HOST] = needs[TIER_HOST];
-    if (plan_priced(t, &less, needs) && less.units_s > AS_FAST * r->units_s)
-        *r = less;
+    if (r->variant.way == WAY_HOST)
+        ask_for_less(t, needs[TIER_HOST], r);
+    if (r->variant.n_parts > 1)
+        cut_once_more(t, r);
     return true;
 }
 

@@ -60,8 +60,8 @@ struct variants {
     bool (*plan)(void *user, const struct variant *v, int64_t needs[TIER_COUNT]);
     /* The settings to change, as they are given: "bf16=true optim=adamw_8bit". */
     void (*describe)(void *user, const struct remedy *r, struct str *out);
-    /* Plans it as it would run, and notes how fast that is; false: it does not fit after all. NULL:
-     * nobody has the time. */
+    /* Plans it as it would run, and notes how fast that is; it may become one that costs the same
+     * and is faster. False: it does not fit after all. NULL: nobody has the time. */
     bool (*price)(void *user, struct remedy *r);
 };
 
