@@ -318,6 +318,8 @@ static void add_assumptions(const struct snug_run *run, struct str *s)
     if (precision_is_replaced(run->config->config, e->device))
         str_addf(s, "bf16 is planned as fp16 with loss scaling: %s does not compute in bfloat16\n",
                  e->device->description);
+    if (budget_is_beyond(run->config->config, e->device))
+        str_addf(s, "device_memory is more than %s has: planned for all of that\n", b->room.whose);
     if (!b->given[TIER_HOST])
         str_addf(s, "host memory is %s's, %s; host_memory plans for another machine\n",
                  b->host.whose, format_bytes(total, b->host.total_bytes));

@@ -95,6 +95,16 @@ static void show_sweep(const struct sweep *s)
     }
 }
 
+/* Of a card that is planned for: what it does not have was not planned for. */
+static void show_most(const struct sweep *s)
+{
+    char most[BYTES_TEXT];
+    const struct point *last = &s->points[s->n - 1];
+    if (strcmp(s->key, "device_memory") == 0 && last->device_budget < s->to)
+        show_line(4, "it has %s: larger budgets are planned for that",
+                  format_bytes(most, last->device_budget));
+}
+
 static enum snug_status print_sweep(struct cli *cli, const struct sweep *s)
 {
     struct str text = {0};
@@ -179,8 +189,10 @@ enum snug_status run_plan_sweep(struct cli *cli)
     if (status != SNUG_OK)
         return status;
     show_sweep(&s);
-    if (cli->args.gpu)
+    if (cli->args.gpu) {
+        show_most(&s);
         show_host_of(&s.points[0]);
+    }
     if (cli->args.svg)
         status = draw_sweep(cli, &s);
     if (status == SNUG_OK && cli->args.json)

@@ -109,6 +109,10 @@ static enum status resolve_batch(struct config *cfg)
     int64_t *accumulation = &cfg->gradient_accumulation_steps;
     const char *const micro_name = "per_device_train_batch_size";
     const char *const accumulation_name = "gradient_accumulation_steps";
+    if (*accumulation == CONFIG_AUTO) { /* as if it were left out */
+        *accumulation = 1;
+        config_mark_derived(cfg, accumulation);
+    }
     TRY(take_batch_size(cfg));
     if (*micro == CONFIG_AUTO)
         return resolve_open_batch(cfg);

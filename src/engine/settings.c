@@ -80,6 +80,11 @@ static int64_t limit_from(int64_t n_bytes)
     return n_bytes == CONFIG_AUTO || n_bytes == CONFIG_UNSET ? LIMIT_OPEN : n_bytes;
 }
 
+bool budget_is_beyond(const struct config *cfg, const struct device *d)
+{
+    return d->is_absent && cfg->device_memory > d->env.gpu->memory_bytes;
+}
+
 static void settle(struct settings *s, enum extent e, enum config_offload word)
 {
     s->bounds.fixed[e] = word != CONFIG_OFFLOAD_AUTO;
@@ -114,6 +119,8 @@ enum status settings_from_config(struct settings *s, const struct config *cfg,
                                [TIER_DISK] = limit_from(cfg->disk_memory)}},
         .seed = (uint64_t)cfg->seed,
     };
+    if (budget_is_beyond(cfg, d))
+        s->limits.n_bytes[TIER_DEVICE] = LIMIT_OPEN;
     settle_extents(s, cfg);
     return numerics_from(&s->numerics, cfg, d);
 }

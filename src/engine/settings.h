@@ -56,6 +56,10 @@ struct stage_request {
 enum status settings_from_config(struct settings *s, const struct config *cfg,
                                  const struct device *d) MUST_CHECK;
 
+/* Whether device_memory is more than the card that is planned for has, and all of that is taken
+ * instead: on a GPU that is here, a budget may be for another machine. */
+bool budget_is_beyond(const struct config *cfg, const struct device *d);
+
 /* The sizes of training or evaluation; ERR_CONFIG when the task cannot be done with them, or the
  * network has too few blocks for gradient_checkpointing. */
 enum status request_from_config(struct stage_request *r, enum stage_purpose purpose,

@@ -77,6 +77,8 @@ const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char 
         (void)snprintf(out, 320, "free some of it, or name an offload_folder with more");
     else if (strncmp(whose, "cgroup", 6) == 0 || strncmp(whose, "ulimit", 6) == 0)
         (void)snprintf(out, 320, "raise the limit of %s", whose);
+    else if (t == TIER_DEVICE && room_others(&b->room) == 0)
+        (void)snprintf(out, 320, "take a GPU that has more");
     else
         (void)snprintf(out, 320, "end what holds the rest");
     return out;

@@ -109,6 +109,34 @@ static void bf16_is_planned_as_fp16_where_there_is_none_and_said(void **state)
     process_release(&p);
 }
 
+static void a_gpu_has_no_more_than_it_has(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-1558m.yaml", "--gpu", "rtx3060",
+                "device_memory=16GiB", "host_memory=64GiB", "--json");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "device_memory is more than the GeForce RTX 3060 has");
+    json_t *j = expect_json(&p);
+    int64_t needs = json_int_at(j, "predicted.device_bytes");
+    assert_in_range(needs, (int64_t)11 << 30, (int64_t)11900 << 20);
+    json_decref(j);
+    process_release(&p);
+
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-1558m.yaml", "--gpu", "rtx3060",
+                "host_memory=64GiB", "--sweep", "device_memory=11GiB..16GiB/2");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "it has 11.62 GiB: larger budgets are planned for that");
+    process_release(&p);
+
+    PROCESS_RUN(&p, &scratch, "plan", "configs/wide_autoencoder.yaml", "--gpu", "rtx3060",
+                "device_memory=33GiB");
+    expect_exit(&p, 3);
+    expect_stderr(&p, "but only 11.62 GiB");
+    expect_stderr(&p, "take a GPU that has more, or choose a smaller model");
+    process_release(&p);
+}
+
 static void an_unknown_gpu_is_an_error_that_lists_them(void **state)
 {
     (void)state;
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test(slices_of_gradients_are_as_large_as_fits),
         cmocka_unit_test(a_faster_gpu_takes_less_time),
         cmocka_unit_test(bf16_is_planned_as_fp16_where_there_is_none_and_said),
+        cmocka_unit_test(a_gpu_has_no_more_than_it_has),
         cmocka_unit_test(an_unknown_gpu_is_an_error_that_lists_them),
         cmocka_unit_test(what_does_not_fit_a_gpu_is_refused_with_a_change_that_does),
         cmocka_unit_test(every_gpu_has_a_line_with_the_plan_that_would_run_there),

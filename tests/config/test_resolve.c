@@ -63,6 +63,10 @@ static void any_two_batch_sizes_imply_the_third(void **state)
     batch_is(MODEL "micro_batch_size: 2\ntrain_batch_size: 24\n", 4, 2, 3, 24);
     batch_is(MODEL "gradient_accumulation_steps: 3\ntrain_batch_size: 24\n", 4, 2, 3, 24);
     batch_is(MODEL "train_batch_size: 24\n", 4, 6, 1, 24);
+    batch_is(MODEL "micro_batch_size: 2\ngradient_accumulation_steps: auto\n", 4, 2, 1, 8);
+    batch_is(MODEL "micro_batch_size: 2\ngradient_accumulation_steps: auto\n"
+                   "train_batch_size: 24\n",
+             4, 2, 3, 24);
     batch_is(MODEL "micro_batch_size: 2\ngradient_accumulation_steps: 3\ntrain_batch_size: 6\n", 1,
              2, 3, 6);
 }
