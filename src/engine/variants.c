@@ -362,7 +362,8 @@ static void ask_for_less(struct trials *t, int64_t host_bytes, struct remedy *r)
         *r = less;
 }
 
-/* Micro-batches that only just fit may have much computed again: half of them may be much faster. */
+/* Micro-batches that only just fit may have much computed again: half of them may be much faster.
+ */
 static void cut_once_more(struct trials *t, struct remedy *r)
 {
     struct remedy more = *r;
