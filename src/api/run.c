@@ -5,6 +5,7 @@
 
 #include "api/api_internal.h"
 #include "base/alloc.h"
+#include "base/file.h"
 #include "device/disk/disk.h"
 #include "engine/prospects.h"
 
@@ -325,6 +326,17 @@ static void add_assumptions(const struct snug_run *run, struct str *s)
                  b->host.whose, format_bytes(total, b->host.total_bytes));
 }
 
+/* A plan does without the data; what reading it takes is then not in it. */
+static void add_missing(const struct config_datasets *all, struct str *s)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        const struct config_dataset *d = &all->items[i];
+        if (d->path && !strpbrk(d->path, "*?") && !file_exists(d->path) && !file_is_folder(d->path))
+            str_addf(s, "%s: %s is not here: what reading it takes is not planned for\n", d->where,
+                     d->path);
+    }
+}
+
 static void add_choices(const struct snug_run *run, struct str *s)
 {
     const struct session *x = &run->session;
@@ -337,6 +349,8 @@ static void add_choices(const struct snug_run *run, struct str *s)
                  (long long)cfg->gradient_accumulation_steps, x->n_batches_planned);
     if (cfg->bf16 == CONFIG_TRISTATE_AUTO)
         str_addf(s, "bf16: auto is %s on this device\n", run->precision);
+    if (x->engine.model->balances_tokens && cfg->gradient_accumulation_steps > 1)
+        str_add(s, "experts are balanced over the tokens of each micro-batch\n");
     const struct sample_facts *samples = &x->engine.model->samples;
     if (samples->has_batch_norm && cfg->gradient_accumulation_steps > 1)
         str_addf(s, "batch norm takes its statistics from each micro-batch of %lld samples\n",
@@ -363,6 +377,8 @@ enum snug_status snug_run_decisions(const struct snug_run *run, char **text)
     add_extents(run, &s);
     add_assumptions(run, &s);
     add_choices(run, &s);
+    add_missing(&run->session.config->datasets, &s);
+    add_missing(&run->session.config->eval_datasets, &s);
     add_derived(run, &s);
     return hand_out(&s, str_status(&s), text);
 }

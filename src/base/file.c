@@ -30,8 +30,7 @@ static int injected_failure(void)
 enum status file_fail(const char *what, const char *path)
 {
     if (errno == ENOSPC)
-        return FAIL(ERR_IO, "%s: %s: the disk is full; free space or choose another output_dir",
-                    path, what);
+        return FAIL(ERR_IO, "%s: %s: the disk is full; free space, or write elsewhere", path, what);
     /* These say nothing about the file. */
     if (errno == ENOMEM)
         return FAIL(ERR_MEMORY, "%s: %s: out of memory", path, what);

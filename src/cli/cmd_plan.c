@@ -30,6 +30,8 @@ static enum snug_status check_options(const struct args *a, bool all)
         return usage_error("--sweep is for one GPU: give --gpu a name");
     if ((all || a->sweep) && (a->html || a->snapshot || a->dump))
         return usage_error("--html, --snapshot and --dump are of one plan, not of several");
+    if ((all || a->sweep) && a->what_if)
+        return usage_error("--what-if is of one plan, not of several");
     if (all && a->svg)
         return usage_error("--svg draws one plan, or a --sweep");
     return SNUG_OK;

@@ -68,10 +68,13 @@ static void show_row(const char *name, int64_t n_bytes, double share, const char
 /* The host's arena; what it is for where tensors have left the device. */
 static void show_host(const struct snug_forecast *f)
 {
-    bool has_tensors = false;
+    bool has_tensors = f->disk_bytes > 0; /* they pass through the host */
     char name[32];
-    for (int c = 0; c < SNUG_MEMORY_COUNT; c++)
+    int64_t unused = f->host_bytes;
+    for (int c = 0; c < SNUG_MEMORY_COUNT; c++) {
         has_tensors = has_tensors || (c < SNUG_MEMORY_WORKSPACE && f->host_breakdown[c] > 0);
+        unused -= f->host_breakdown[c];
+    }
     show_row("host", f->host_bytes, -1,
              has_tensors ? "bytes; what has left the device, inputs, outputs, data read ahead"
                          : "bytes; inputs, outputs, data read ahead");
@@ -81,6 +84,9 @@ static void show_host(const struct snug_forecast *f)
             show_row(name, f->host_breakdown[c],
                      (double)f->host_breakdown[c] / (double)f->host_bytes, "");
     }
+    if (has_tensors && unused > 0)
+        show_row("- unused", unused, (double)unused / (double)f->host_bytes,
+                 "(gaps between buffers)");
 }
 
 /* What is on disk, how fast that is, and what it does to the disk. */

@@ -67,9 +67,9 @@ static enum status outside(const struct token_array *a, int64_t i, int64_t token
     return FAIL(ERR_DATA,
                 "%s: token %" PRId64 " at position %" PRId64
                 " is outside the vocabulary of %" PRId64
-                ": use the tokenizer that belongs to the model, or a model with vocab_size of at "
-                "least %" PRId64,
-                a->what, token, i, vocab_size, token + 1);
+                ": use the tokenizer that belongs to the model, or a model whose vocab_size is at "
+                "least the tokenizer's",
+                a->what, token, i, vocab_size);
 }
 
 static enum status take_bytes(const struct token_array *a, int64_t at, uint8_t *out, size_t n)

@@ -5,7 +5,10 @@
 #include "engine/numeric_changes.h"
 #include "engine/ways.h"
 
-enum { MOST_LOOKS = 4 /* closer ones, in one piece of advice */ };
+enum {
+    MOST_LOOKS = 4,         /* closer ones, in one piece of advice */
+    HARSHNESS_OF_PARTS = 4, /* where micro-batches are more than an order of sums */
+};
 
 static const double AS_FAST = 0.98, CLEARLY = 1.1;
 
@@ -358,8 +361,10 @@ static void ask_for_less(struct trials *t, int64_t host_bytes, struct remedy *r)
     struct remedy less = *r;
     int64_t needs[TIER_COUNT];
     less.needs[TIER_HOST] = host_bytes;
-    if (plan_priced(t, &less, needs) && less.units_s > AS_FAST * r->units_s)
-        *r = less;
+    if (!plan_priced(t, &less, needs) || less.units_s <= AS_FAST * r->units_s)
+        return;
+    less.n_bytes = needs[t->tier];
+    *r = less;
 }
 
 /* Micro-batches that only just fit may have much computed again: half of them may be much faster.
@@ -374,9 +379,10 @@ static void cut_once_more(struct trials *t, struct remedy *r)
     } while (*n < batch && batch % *n != 0);
     if (*n > batch || !plan_variant(t, &more.variant, more.needs))
         return;
-    more.n_bytes = more.needs[t->tier];
-    if (plan_priced(t, &more, needs) && more.units_s > CLEARLY * r->units_s)
-        *r = more;
+    if (!plan_priced(t, &more, needs) || more.units_s <= CLEARLY * r->units_s)
+        return;
+    more.n_bytes = MIN(more.needs[t->tier], needs[t->tier]);
+    *r = more;
 }
 
 /* What is on disk is as fast as that: to plan for it takes its time. */
@@ -388,14 +394,23 @@ static bool price(void *user, struct remedy *r)
         return true;
     if (!plan_priced(t, r, needs))
         return false;
-    if (r->variant.way == WAY_HOST)
+    if (r->variant.way == WAY_HOST) {
+        r->n_bytes = needs[t->tier]; /* the smallest may need more of the host */
         ask_for_less(t, needs[TIER_HOST], r);
+    }
     if (r->variant.n_parts > 1)
         cut_once_more(t, r);
     return true;
 }
 
 /* ---- advice ---------------------------------------------------------------------------------- */
+
+/* Batch norm and the balance of experts go by the samples of a micro-batch. */
+static bool is_of_micro_batches(const struct engine *e)
+{
+    const struct model *m = e->task.model;
+    return m && (m->samples.has_batch_norm || m->balances_tokens);
+}
 
 static void advise(struct trials *t, struct advice *out)
 {
@@ -424,10 +439,13 @@ static void advise(struct trials *t, struct advice *out)
                          .describe = describe,
                          .has_ways = t->short_of != NULL,
                          .price = t->short_of && !e->around ? price : NULL}; /* a run waits */
+    if (is_of_micro_batches(e))
+        x.harshness_of_parts = HARSHNESS_OF_PARTS;
     ways_init(&t->ways, e);
     advice_find(&x, &e->forecast, t->tier, t->limit, out);
     out->unit = e->task.def->unit.many;
     out->host_is_elsewhere = e->device->is_absent;
+    out->parts_matter = x.harshness_of_parts > 0;
     engine_close(&t->trial);
     ways_release(&t->ways);
     mem_free(t->stages);

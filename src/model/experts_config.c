@@ -51,6 +51,7 @@ enum status experts_parse(struct experts *e, struct model *m, const struct exper
     e->normalize = t->always_normalized || keys_bool(k, "norm_topk_prob", false);
     double balance = keys_float(k, "router_aux_loss_coef", t->balance, 0, 1e6);
     e->balance = keys_bool(k, "output_router_logits", false) ? balance : 0;
+    m->balances_tokens = e->balance > 0;
     if (keys_float(k, "router_jitter_noise", 0, 0, 1e6) != 0)
         KEYS_FAIL(k, "router_jitter_noise", ERR_UNSUPPORTED,
                   "key 'router_jitter_noise': only 0 is supported");

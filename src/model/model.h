@@ -193,6 +193,7 @@ struct model {
     int64_t n_layers, hidden;
     struct language_facts language;
     struct sample_facts samples;
+    bool balances_tokens; /* experts, over those of a micro-batch: its size is of the mathematics */
     /* set by the caller, in the model's pool: what is trained of it */
     const struct adapter *adapter; /* NULL: it has none */
     struct freezing freezing;

@@ -40,6 +40,7 @@ static void parse_experts(struct model *m, struct moe_config *c, struct keys *k)
     e->z_loss = keys_float(k, "router_z_loss_coef", 0.001, 0, 1e6);
     e->capacity = keys_float(k, "capacity_factor", 0, 0, 1e6);
     e->balance_by_layer = true;
+    m->balances_tokens = e->balance > 0 || e->capacity > 0;
     e->n_layers_with = m->n_layers;
     if (keys_good(k) && e->per_token > e->n)
         KEYS_FAIL(k, "num_experts_per_tok", ERR_CONFIG,

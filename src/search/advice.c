@@ -157,8 +157,9 @@ static int cost_of(const struct variants *x, const struct variant *v)
     int most = harshness_of(x, (1u << x->n_changes) - 1);
     if (v->way >= WAY_LORA)
         return OTHER_NUMERICS + most + (int)v->way;
-    if (v->changes)
-        return OTHER_NUMERICS + harshness_of(x, v->changes);
+    int harshness = harshness_of(x, v->changes) + (v->n_parts > 1 ? x->harshness_of_parts : 0);
+    if (harshness > 0)
+        return OTHER_NUMERICS + harshness;
     return v->n_parts > 1 ? SAME_SUMS : SAME_LOSSES;
 }
 

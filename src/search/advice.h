@@ -48,9 +48,10 @@ struct remedy {
 struct variants {
     const int *harshness; /* of each change */
     int n_changes;
-    bool may_release; /* the config holds something */
-    bool has_ways;    /* beside changes of the numbers */
-    int64_t batch;    /* sequences in a micro-batch: it is cut into equal parts */
+    bool may_release;       /* the config holds something */
+    bool has_ways;          /* beside changes of the numbers */
+    int64_t batch;          /* sequences in a micro-batch: it is cut into equal parts */
+    int harshness_of_parts; /* 0: they come to the same sums, in another order */
     void *user;
     /* Bytes of the tier that no plan of the variant gets below, known without planning; INT64_MAX
      * when there is no such variant. */
@@ -72,6 +73,7 @@ struct advice {
     int n;
     const char *unit;       /* of units_s: "tokens" */
     bool host_is_elsewhere; /* another machine's: how much there is is not known */
+    bool parts_matter;      /* smaller micro-batches have other losses, too */
     int64_t least;          /* bytes of the tier: the least of all that was looked at */
     enum memory_class most; /* what most of the device tier is for as it is, */
     int64_t most_bytes;     /* and how much of it */

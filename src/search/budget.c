@@ -70,15 +70,25 @@ void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct 
 
 const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char out[320])
 {
-    const char *whose = room_of(b, t)->whose;
-    if (is_given)
+    const struct device_room *room = room_of(b, t);
+    const char *whose = room->whose;
+    char enough[BYTES_TEXT];
+    /* What a process holds beside its arenas is of the host, and varies from one to the next. */
+    const int64_t needs = b->needs[t] + (t == TIER_HOST ? 1 << 20 : 0);
+    if (is_given && needs <= b->had[t])
+        (void)snprintf(out, 320, "raise %s_memory to %s", tier_name(t),
+                       room_setting(align_up(needs, 1 << 20), enough));
+    else if (is_given && t == TIER_DEVICE && !b->is_shared && b->given[TIER_HOST])
+        (void)snprintf(out, 320, "raise device_memory and host_memory");
+    else if (is_given && t != TIER_DEVICE)
         (void)snprintf(out, 320, "raise %s_memory", tier_name(t));
     else if (t == TIER_DISK)
         (void)snprintf(out, 320, "free some of it, or name an offload_folder with more");
     else if (strncmp(whose, "cgroup", 6) == 0 || strncmp(whose, "ulimit", 6) == 0)
         (void)snprintf(out, 320, "raise the limit of %s", whose);
-    else if (t == TIER_DEVICE && room_others(&b->room) == 0)
-        (void)snprintf(out, 320, "take a GPU that has more");
+    else if (b->needs[t] > room->total_bytes || room_others(room) == 0)
+        (void)snprintf(out, 320, "take a %s that has more",
+                       t == TIER_DEVICE && !b->is_shared ? "GPU" : "machine");
     else
         (void)snprintf(out, 320, "end what holds the rest");
     return out;

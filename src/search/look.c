@@ -63,8 +63,8 @@ bool search_goes_on(const struct search *s)
     return s->n_emitted < s->most_polished && !(s->is_patient && is_hopeless(s, FURTHER));
 }
 
-/* Emits the best of the ranking. */
-static enum status try_top(struct search *s, int64_t extra, int n_tried)
+/* Emits the best of the ranking; others may have taught what these take. */
+static enum status try_top(struct search *s, int64_t extra, int n_tried, bool by_lessons)
 {
     const int n = MIN(s->n_top, n_tried);
     for (int i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ static enum status try_top(struct search *s, int64_t extra, int n_tried)
             break;
         if (is_hopeless(s, 2 * FURTHER))
             break;
-        for (int k = i; k < n; k++)
+        for (int k = i; k < n && by_lessons; k++)
             s->top[k].extra = learned_extra(s, s->top[k].ring_bytes, extra);
         foresight_at(s, &(struct to_try){.candidates = s->top, .n = (size_t)n}, (size_t)i);
         TRY(search_try_candidate(s, &s->top[i], &seconds));
@@ -88,7 +88,14 @@ static enum status try_top(struct search *s, int64_t extra, int n_tried)
 static enum status look_around(struct search *s, int64_t extra, int n_tried)
 {
     TRY(search_rank(s, extra));
-    return try_top(s, extra, n_tried);
+    return try_top(s, extra, n_tried, true);
+}
+
+/* The same, each by what it takes itself: where nothing fits, the lesson of one rules out all. */
+static enum status look_afresh(struct search *s, int64_t extra, int n_tried)
+{
+    TRY(search_rank(s, extra));
+    return try_top(s, extra, n_tried, false);
 }
 
 /* Programs of so many instructions that may be emitted. */
@@ -147,7 +154,7 @@ static enum status look_lower(struct search *s)
     bool is_least = false;
     for (int i = 0; i < N_LOOKS && s->n_best == 0; i++) {
         TRY(learn_extra(s, &extra));
-        TRY(try_top(s, extra, N_FIRST));
+        TRY(try_top(s, extra, N_FIRST, true));
         if (s->n_top > 0) {
             extra -= room / LOOK_PART;
             continue;
@@ -162,13 +169,13 @@ static enum status look_lower(struct search *s)
 
 /* The first that fit. Probes may be wrong about some ways of running it and not about others, which
  * then seem not to fit. */
-static enum status look_first(struct search *s)
+static enum status look_first(struct search *s, int n_afresh)
 {
     static const int parts[] = {8, 4, 2, 1};
     begin_trials(s);
     TRY(look_lower(s));
     for (size_t i = 0; i < ARRAY_LEN(parts) && s->n_best == 0; i++)
-        TRY(look_around(s, s->space.room[TIER_DEVICE] / parts[i], N_FIRST));
+        TRY(look_afresh(s, s->space.room[TIER_DEVICE] / parts[i], n_afresh));
     return OK;
 }
 
@@ -195,11 +202,11 @@ static enum status foresee_gaps(struct search *s)
     memcpy(room, s->space.room, sizeof(room));
     for (int t = 0; t < TIER_COUNT; t++)
         s->space.room[t] -= gaps.n_bytes[t];
-    TRY(look_first(s));
+    TRY(look_first(s, N_TOP));
     if (s->n_best > 0)
         return OK;
     memcpy(s->space.room, room, sizeof(room));
-    return look_first(s);
+    return look_first(s, N_TOP);
 }
 
 /* Changes of the best, while there are emissions left and they help. */
@@ -262,7 +269,7 @@ static enum status look(struct search *s, bool is_first)
 {
     allow_emissions(s, s->space.n_instrs); /* of a program that keeps everything, */
     s->is_patient |= s->below < HUGE_VAL && s->most_polished == MAX_EMISSIONS; /* all are cheap */
-    TRY(look_first(s));
+    TRY(look_first(s, N_TOP));
     allow_emissions(s, s->n_at_hand); /* and one with its copies */
     s->gave_up = is_hopeless(s, FURTHER);
     if (is_first)
@@ -329,7 +336,7 @@ static enum status look_within(struct search *s, int64_t room, int64_t *least,
         return OK;
     s->space.room[TIER_DEVICE] = room;
     allow_emissions(s, s->space.n_instrs);
-    TRY(look_first(s));
+    TRY(look_first(s, N_FIRST));
     if (s->n_best == 0)
         return OK;
     const struct trial *t = find_smallest(s);

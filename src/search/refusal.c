@@ -19,7 +19,7 @@ static void add_price(const struct advice *a, const struct remedy *r, struct str
         str_addf(out, "%s of the disk, ", format_bytes(bytes, r->needs[TIER_DISK]));
     if (v->way >= WAY_LORA)
         str_add(out, "trains an adapter instead of the model");
-    else if (v->changes)
+    else if (v->changes || (v->n_parts > 1 && a->parts_matter))
         str_add(out, "other numerics");
     else
         str_add(out, v->n_parts > 1 ? "the same sums in another order" : "the same losses");

@@ -350,6 +350,53 @@ static struct foresight *begin_foresight(const struct workload *w)
     return may && foresight_new(&f, w) == OK ? f : NULL; /* then it takes longer */
 }
 
+/* As if the host had room for everything: where that fits what it has, there is no faster plan, and
+ * a search that has to heed two limits may not come upon it. */
+static enum status plan_for_any_host(const struct group_search *within, struct decisions *d,
+                                     struct search_report *report, bool *fits)
+{
+    struct group_search x = *within;
+    struct limits open = *within->limits;
+    struct forecast f = {0};
+    open.n_bytes[TIER_HOST] = INT64_MAX / 4;
+    x.limits = &open;
+    TRY(plan_with_groups(&x, d, report));
+    forecast_memory(&f, x.w, within->limits);
+    *fits = f.fits;
+    return OK;
+}
+
+/* Where programs are not short one search takes all the time that there is; and with a disk the
+ * host is full. */
+static enum status is_worth_two(const struct group_search *x, const struct decisions *d, bool *is)
+{
+    enum { SHORT = 3000 /* instructions of a step */ };
+    *is = false;
+    if (x->limits->n_bytes[TIER_HOST] == LIMIT_OPEN || x->w->device->disk ||
+        !workload_stage(x->w, STAGE_TRAIN))
+        return OK;
+    TRY(workload_decide(x->w, d));
+    TRY(workload_bound(x->w));
+    const struct stage *s = workload_stage(x->w, STAGE_TRAIN);
+    *is = (int64_t)s->program->instrs.n * s->n_micro < SHORT;
+    return OK;
+}
+
+static enum status plan_within(const struct group_search *x, struct decisions *d,
+                               struct search_report *report)
+{
+    const struct decisions configured = *d;
+    bool may = false, fits = false;
+    TRY(is_worth_two(x, d, &may));
+    if (may)
+        TRY(plan_for_any_host(x, d, report, &fits));
+    if (fits)
+        return OK;
+    *d = configured;
+    *report = (struct search_report){0};
+    return plan_with_groups(x, d, report);
+}
+
 enum status search_plan(struct workload *w, const struct limits *limits,
                         const struct search_bounds *bounds, const struct kernel_times *times,
                         struct decisions *d, struct search_report *report)
@@ -366,7 +413,7 @@ enum status search_plan(struct workload *w, const struct limits *limits,
     known_init(&known);
     w->team = begin_team(w);
     x.foresight = begin_foresight(w);
-    enum status status = plan_with_groups(&x, d, report ? report : &ignored);
+    enum status status = plan_within(&x, d, report ? report : &ignored);
     foresight_free(x.foresight);
     team_free(w->team);
     w->team = NULL;

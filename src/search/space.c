@@ -8,6 +8,8 @@
 
 /* What a byte on the link counts for, in units of what it takes on an idle link. */
 static const double link_prices[MAX_PRICES] = {0.02, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 1e9};
+/* Where every byte is waited for it counts for that, or more where there is little room for it. */
+static const double in_line_prices[] = {1.0, 3.0, 10.0, 1e9};
 
 bool homes_are_same(const struct candidate *a, const struct candidate *b)
 {
@@ -66,8 +68,9 @@ static enum status solve_chain(struct space *s, const struct link_option *links,
     const struct survey *v = &s->survey;
     struct link_option *priced;
     int *n_each;
-    bool in_line = !s->work->device->ops->queue; /* every byte is waited for */
-    double per_byte = (in_line ? 1.0 : link_prices[price]) * link_price(s->work->device);
+    bool in_line = !s->work->device->ops->queue;
+    double per_byte =
+        (in_line ? in_line_prices[price] : link_prices[price]) * link_price(s->work->device);
     TRY(pool_try(&s->tables, &priced, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced)));
     TRY(pool_try(&s->tables, &n_each, (size_t)v->n_places * sizeof(*n_each)));
     memcpy(priced, links, (size_t)v->n_places * MAX_OPTIONS * sizeof(*priced));
@@ -139,7 +142,8 @@ enum status space_init(struct space *s, struct workload *w, const struct kernel_
                         .stage = workload_stage(w, STAGE_TRAIN),
                         .base = *base,
                         .bounds = *bounds,
-                        .n_prices = w->device->ops->queue ? MAX_PRICES : 1};
+                        .n_prices =
+                            w->device->ops->queue ? MAX_PRICES : (int)ARRAY_LEN(in_line_prices)};
     memcpy(s->room, room, sizeof(s->room));
     TRY(survey_init(&s->survey, w, times, base));
     pool_init(&s->tables);

@@ -57,6 +57,13 @@ enum status loop_wait_while_paused(struct loop *l)
     return tell_phase(l, TRAIN_PHASE_STEPS);
 }
 
+/* What is measured from here on is of another plan. */
+static void note_plan(struct loop *l)
+{
+    l->n_steps_before_plan = l->result->n_steps;
+    l->result->device_bytes = 0;
+}
+
 /* ---- budgets --------------------------------------------------------------------------------- */
 
 /* request NULL: the run wants it by itself. */
@@ -72,7 +79,7 @@ static enum status change_budget(struct loop *l, const struct elastic_wish *w,
         budget_request_answer(l->s->config->output_dir, request, r.changed, r.text);
     if (r.changed) {
         plan_trials_end(&l->trials.trials); /* they were of the budget of before */
-        l->n_steps_before_plan = l->result->n_steps;
+        note_plan(l);
     }
     if (status == OK && r.text)
         status = tell_budget(l, &r);
@@ -121,7 +128,7 @@ static enum status try_plans(struct loop *l)
     TRY(step_finish(&l->stepper));
     TRY(plan_trials_run_follow(&l->trials, l->s, wish, &r));
     if (r.changed)
-        l->n_steps_before_plan = l->result->n_steps;
+        note_plan(l);
     return r.changed || r.is_settled ? tell_trials(l, &r) : OK;
 }
 

@@ -45,9 +45,9 @@ enum status run_settings_make(const struct session *s, int64_t n_steps, json_t *
     if (!task_has_length(&s->engine.task)) /* whoever reads it is not to take it for a setting */
         (void)json_object_del(config, "max_seq_length");
     TRY_GOTO(s->engine.task.def->data->identity(s->data, &data), out);
-    *out = json_pack("{s:O, s:O, s:s, s:s, s:I}", "config", config, "data", data, "precision",
+    *out = json_pack("{s:O, s:O, s:s, s:s, s:I, s:i}", "config", config, "data", data, "precision",
                      precision.text, "device", s->engine.device->ops->name, "steps",
-                     (json_int_t)n_steps);
+                     (json_int_t)n_steps, "threads", s->engine.device->env.n_threads);
     if (!*out)
         status = FAIL(ERR_MEMORY, "out of memory for the run's settings");
     if (status == OK)
@@ -120,6 +120,18 @@ static void tell_length(const struct session *s, const json_t *now, const json_t
                  (long long)is, (long long)was, (long long)is);
 }
 
+/* Sums that are shared out among threads are added up in their order. */
+static void tell_threads(const struct session *s, const json_t *now, const json_t *before)
+{
+    json_int_t is = json_integer_value(json_object_get(now, "threads"));
+    json_int_t was = json_integer_value(json_object_get(before, "threads"));
+    if (is != was && was > 0 && !s->engine.device->ops->memory_is_apart)
+        log_warn("%lld threads compute, %lld did before the checkpoint: some sums come in another "
+                 "order, and losses may differ in their last digits; num_threads=%lld goes on as "
+                 "before",
+                 (long long)is, (long long)was, (long long)was);
+}
+
 static enum status tell_free_changes(const struct session *s, const json_t *before)
 {
     struct str text = {0};
@@ -181,6 +193,7 @@ enum status run_settings_compare(const struct session *s, const json_t *now,
     if (!before)
         goto out;
     tell_length(s, now, before);
+    tell_threads(s, now, before);
     TRY_GOTO(tell_free_changes(s, before), out);
 out:
     str_release(&text);

@@ -128,6 +128,20 @@ static void what_is_advised_can_be_pasted(void **state)
     assert_true(n_priced >= 2);
 }
 
+/* Batch norm takes its statistics from one. */
+static void smaller_micro_batches_are_not_always_the_same_sums(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/cnn.yaml", "device_memory=20MiB");
+    expect_exit(&p, 3);
+    char *line = strstr(p.err, "gradient_accumulation_steps=");
+    assert_non_null(line);
+    line[strcspn(line, "\n")] = '\0';
+    assert_non_null(strstr(line, "other numerics"));
+    process_release(&p);
+}
+
 static int open_scratch(void **state)
 {
     (void)state;
@@ -146,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_advised_can_be_pasted),
+        cmocka_unit_test(smaller_micro_batches_are_not_always_the_same_sums),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

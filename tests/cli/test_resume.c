@@ -189,13 +189,15 @@ static void what_changes_no_step_is_named_and_accepted(void **state)
     (void)snprintf(plain, sizeof(plain), "output_dir=%s", in_scratch("plain"));
     (void)snprintf(other, sizeof(other), "output_dir=%s", in_scratch("other"));
     json_t *a = resume_to_14(plain, ARGS(from));
-    json_t *b = resume_to_14(other, ARGS(from, "logging_steps=3", "save_steps=2", "num_threads=2",
+    json_t *b = resume_to_14(other, ARGS(from, "logging_steps=3", "save_steps=2",
                                          "gradient_checkpointing=true", "device_memory=1GiB",
                                          "dataloader_prefetch=5", "save_total_limit=1"));
     assert_int_equal(json_array_size(a), 4);
     assert_true(json_equal(a, b));
     json_decref(a);
     json_decref(b);
+    expect_train(0, "3 threads compute, 1 did before the checkpoint",
+                 ARGS("train", config, "max_steps=11", from, other, "num_threads=3"));
     expect_train(0, "without effect on the steps: max_steps is 12 (command line), was 10",
                  ARGS("train", config, "max_steps=12", "--resume"));
     expect_train(0, "nothing is left to do", ARGS("train", config, "max_steps=12", "--resume"));

@@ -275,6 +275,9 @@ static void a_remedy_says_what_it_takes_and_costs(void **state)
     expect_line(&a, "\n  a=b   (needs 1.00 GiB, 1,234 tokens/s, the same losses)");
     r->variant.n_parts = 2;
     expect_line(&a, "tokens/s, the same sums in another order)");
+    a.parts_matter = true;
+    expect_line(&a, "tokens/s, other numerics)");
+    a.parts_matter = false;
     r->variant.changes = 1;
     expect_line(&a, "tokens/s, other numerics)");
     r->variant = (struct variant){.n_parts = 1, .way = WAY_MORE};

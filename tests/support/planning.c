@@ -84,7 +84,7 @@ struct planned_step plan_for_card(const char *gpu, const char *file, const char 
     expect_ok(session_open(&s, cfg, &(struct session_options){.train = true, .gpu = gpu}));
     const struct forecast *f = &s.engine.forecast;
     struct planned_step p = {f->fits ? f->step_s : HUGE_VAL, f->budget.needs[TIER_DEVICE],
-                             f->arena_bytes};
+                             f->arena_bytes, f->budget.needs[TIER_HOST]};
     session_close(&s);
     config_free(cfg);
     return p;

@@ -38,7 +38,8 @@ int64_t planned_least(struct workload *w);
 
 struct planned_step {
     double seconds;       /* HUGE_VAL: nothing fits */
-    int64_t needs, arena; /* bytes of the device */
+    int64_t needs, arena; /* bytes of the device, */
+    int64_t host_needs;   /* and of the host */
 };
 
 /* A config with settings over it, as `snug plan --gpu` plans it. */
