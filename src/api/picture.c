@@ -59,7 +59,7 @@ static enum status draw(struct drawing *d, struct str *out)
     if (f.step_s > 0)
         (void)snprintf(title + at, sizeof(title) - (size_t)at, ": %s per step, %s tokens/s",
                        format_duration(step, f.step_s),
-                       format_count(rate, (int64_t)f.tokens_per_s));
+                       format_rate(rate, f.tokens_per_s));
     d->picture.title = title;
     return timeline_svg(&d->picture, out);
 }

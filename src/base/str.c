@@ -116,9 +116,19 @@ const char *format_count(char out[BYTES_TEXT], int64_t n)
     return out;
 }
 
+const char *format_rate(char out[BYTES_TEXT], double per_second)
+{
+    if (per_second >= 10 || per_second <= 0)
+        return format_count(out, llround(MIN(per_second, 9e18)));
+    (void)snprintf(out, BYTES_TEXT, "%.2f", per_second);
+    return out;
+}
+
 const char *format_duration(char out[BYTES_TEXT], double seconds)
 {
-    if (seconds < 1.0)
+    if (seconds > 0 && seconds < 0.01)
+        (void)snprintf(out, BYTES_TEXT, "%.2g ms", seconds * 1e3);
+    else if (seconds < 1.0)
         (void)snprintf(out, BYTES_TEXT, "%.0f ms", seconds * 1e3);
     else if (seconds < 60.0)
         (void)snprintf(out, BYTES_TEXT, "%.1f s", seconds);

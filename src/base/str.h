@@ -35,6 +35,8 @@ enum { BYTES_TEXT = 32 };
 const char *format_bytes(char out[BYTES_TEXT], int64_t n_bytes);
 /* "1,234,567" */
 const char *format_count(char out[BYTES_TEXT], int64_t n);
+/* Of things in a second: rounded, "1,235", with two digits below ten, "0.48". */
+const char *format_rate(char out[BYTES_TEXT], double per_second);
 /* "850 ms", "12.3 s", "4m05s", "1h12m" */
 const char *format_duration(char out[BYTES_TEXT], double seconds);
 

@@ -46,8 +46,9 @@ static void show_model(const struct snug_forecast *f)
               (long long)f->n_layers, f->vocab_size > 0 ? "layers" : "blocks", words, f->precision);
     show_line(LABEL, "weights   %s", f->weights ? f->weights : "from scratch");
     show_line(LABEL, "device    %s", f->device);
-    show_line(LABEL, "batch     %lld %s x %lld accumulated x %lld rank%s%s = %s %s per step",
-              (long long)f->micro_batch, f->vocab_size > 0 ? "sequences" : f->unit,
+    const char *many = f->vocab_size > 0 ? "sequences" : f->unit;
+    show_line(LABEL, "batch     %lld %.*s x %lld accumulated x %lld rank%s%s = %s %s per step",
+              (long long)f->micro_batch, (int)strlen(many) - (f->micro_batch == 1), many,
               (long long)f->n_micro, (long long)f->n_ranks, f->n_ranks == 1 ? "" : "s", length,
               format_count(tokens, f->tokens_per_step), f->unit);
 }
@@ -178,8 +179,8 @@ static void show_time(const struct snug_forecast *f)
     if (f->n_by_rate > 0 && f->n_by_rate < f->n_kernels)
         (void)snprintf(some, sizeof(some), ", %d of %d by rate", f->n_by_rate, f->n_kernels);
     show_line(LABEL, "time      %s per step, %s %s/s, %.2f GFLOP useful (%s %s%s)",
-              format_duration(step, f->step_s), format_count(rate, (int64_t)f->tokens_per_s),
-              f->unit, f->step_flops / 1e9, f->is_estimate ? "estimated for" : "predicted from",
+              format_duration(step, f->step_s), format_rate(rate, f->tokens_per_s), f->unit,
+              f->step_flops / 1e9, f->is_estimate ? "estimated for" : "predicted from",
               f->is_estimate ? f->device : f->step_source, some);
     show_line(LABEL, "recompute %d of %d blocks, %.2f GFLOP twice", f->n_blocks_recomputed,
               f->n_blocks, f->recompute_flops / 1e9);
@@ -267,8 +268,7 @@ void show_summary(const struct snug_run *run, enum snug_status status)
     show_line(LABEL, "%s %lld steps in %s, median step %s, %s %s/s, MFU %.0f%%, last loss %.4f",
               status == SNUG_OK ? "done:" : "ended:", (long long)r.n_steps,
               format_duration(total, r.seconds), format_duration(step, r.median_step_s),
-              format_count(rate, (int64_t)r.tokens_per_s), f.unit, 100.0 * r.mfu,
-              r.losses[r.n_kept - 1]);
+              format_rate(rate, r.tokens_per_s), f.unit, 100.0 * r.mfu, r.losses[r.n_kept - 1]);
     show_line(LABEL, "arena     predicted %s bytes, measured %s: %s",
               format_count(predicted, f.arena_bytes), format_count(measured, r.arena_bytes),
               f.arena_bytes == r.arena_bytes ? "equal" : "NOT EQUAL (please report this)");

@@ -87,7 +87,7 @@ static void show_sweep(const struct sweep *s)
         double share = p->fits && best > 0 ? p->tokens_per_s / best : 0;
         int n_bar = (int)(share * BAR * 8 + 0.5), n_columns = (n_bar + 7) / 8;
         if (p->fits)
-            log_info("%-13s %10s  %s%*s  %s", budget, format_count(rate, (int64_t)p->tokens_per_s),
+            log_info("%-13s %10s  %s%*s  %s", budget, format_rate(rate, p->tokens_per_s),
                      bar_of(share, bar), BAR - n_columns, "", p->text);
         else
             log_info("%-13s %10s  %*s  does not fit, lacks %s", budget, "-", BAR, "",

@@ -173,8 +173,8 @@ enum status engine_require_rank(const struct engine *e)
     if (rank <= n_plans || !e->forecast.fits || !engine_stage(e, STAGE_TRAIN))
         return OK;
     return FAIL(ERR_CONFIG,
-                "%s: plan_rank is %d, but %d plan%s found; a smaller device_memory "
-                "leaves more to choose from",
+                "%s: plan_rank is %d, but %d plan%s found (what does not fit once it has addresses "
+                "is passed over); another device_memory leaves others to choose from",
                 e->config ? config_where(e->config, "plan_rank") : "settings", rank, n_plans,
                 n_plans > 1 ? "s were" : " was");
 }

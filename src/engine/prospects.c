@@ -141,13 +141,24 @@ static void add_binding(const struct prospects *p, const struct forecast *now, s
              again + waits < 2 * WORTH_PERCENT ? "arithmetic" : "memory", again, waits);
 }
 
+/* One GiB more may be as good as all that could be used. */
+static bool is_said(const struct prospects *p, int i)
+{
+    const struct prospect *x = &p->items[i];
+    bool is = false;
+    for (int k = 0; k < i; k++)
+        is |= p->items[k].is_budget && x->is_budget && p->items[k].step_s == x->step_s &&
+              p->items[k].device_needs == x->device_needs;
+    return is;
+}
+
 static void add_gains(const struct prospects *p, const struct forecast *now, struct str *out)
 {
     char step[BYTES_TEXT], needs[BYTES_TEXT];
     for (int i = 0; i < p->n; i++) {
         const struct prospect *x = &p->items[i];
         double gain = gain_percent(x, now);
-        if (gain >= WORTH_PERCENT)
+        if (gain >= WORTH_PERCENT && !is_said(p, i))
             str_addf(out, "%s: %s per step, %.1f%% faster (%s of the device%s)\n", x->setting,
                      format_duration(step, x->step_s), gain, format_bytes(needs, x->device_needs),
                      x->is_budget ? ", the same losses" : ", other numerics");

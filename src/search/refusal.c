@@ -44,7 +44,7 @@ static void add_remedies(const struct advice *a, struct str *out)
         const struct remedy *r = &a->remedies[i];
         str_addf(out, "\n  %s   (needs %s, ", r->text, format_bytes(bytes, r->n_bytes));
         if (r->units_s > 0)
-            str_addf(out, "%s %s/s, ", format_count(rate, (int64_t)r->units_s), a->unit);
+            str_addf(out, "%s %s/s, ", format_rate(rate, r->units_s), a->unit);
         add_price(a, r, out);
         str_add(out, ")");
     }

@@ -325,6 +325,11 @@ static void numbers_are_written_for_people(void **state)
     assert_string_equal(format_count(out, -123), "-123");
     assert_string_equal(format_count(out, -1234), "-1,234");
     assert_string_equal(format_count(out, INT64_MIN), "-9,223,372,036,854,775,808");
+    assert_string_equal(format_rate(out, 1234.5), "1,235");
+    assert_string_equal(format_rate(out, 0.476), "0.48");
+    assert_string_equal(format_rate(out, 1e300), "9,000,000,000,000,000,000");
+    assert_string_equal(format_duration(out, 0), "0 ms");
+    assert_string_equal(format_duration(out, 0.00136), "1.4 ms");
     assert_string_equal(format_duration(out, 0.85), "850 ms");
     assert_string_equal(format_duration(out, 12.34), "12.3 s");
     assert_string_equal(format_duration(out, 245), "4m05s");

@@ -271,7 +271,7 @@ static void a_remedy_says_what_it_takes_and_costs(void **state)
     (void)state;
     r->variant.n_parts = 1;
     expect_line(&a, "\n  a=b   (needs 1.00 GiB, the same losses)");
-    r->units_s = 1234.5;
+    r->units_s = 1234.4;
     expect_line(&a, "\n  a=b   (needs 1.00 GiB, 1,234 tokens/s, the same losses)");
     r->variant.n_parts = 2;
     expect_line(&a, "tokens/s, the same sums in another order)");
