@@ -58,8 +58,7 @@ static enum status draw(struct drawing *d, struct str *out)
         snprintf(title, sizeof(title), "%s, %s parameters", f.model, format_count(n, f.n_params));
     if (f.step_s > 0)
         (void)snprintf(title + at, sizeof(title) - (size_t)at, ": %s per step, %s tokens/s",
-                       format_duration(step, f.step_s),
-                       format_rate(rate, f.tokens_per_s));
+                       format_duration(step, f.step_s), format_rate(rate, f.tokens_per_s));
     d->picture.title = title;
     return timeline_svg(&d->picture, out);
 }

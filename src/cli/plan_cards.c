@@ -15,9 +15,8 @@ static void show_card(const char *name, const struct point *p)
     }
     if (p->fits)
         show_line(15, "%-13s %10s  %10s of %-10s %10s  %s%s", name,
-                  format_rate(rate, p->tokens_per_s),
-                  format_bytes(needs, p->device_needs), format_bytes(has, p->device_budget),
-                  format_bytes(host, p->host_needs), p->text,
+                  format_rate(rate, p->tokens_per_s), format_bytes(needs, p->device_needs),
+                  format_bytes(has, p->device_budget), format_bytes(host, p->host_needs), p->text,
                   strncmp(p->precision, "f16", 3) == 0 ? "; fp16 with loss scaling" : "");
     else
         show_line(15, "%-13s %10s  %10s of %-10s %10s  does not fit, lacks %s", name, "-",
