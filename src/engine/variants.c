@@ -267,12 +267,6 @@ static void add_batch(const struct trials *t, const struct config *c, struct str
         add_number(out, "per_device_eval_batch_size", c->per_device_eval_batch_size);
 }
 
-/* What a process holds beside its arenas is of the host, and varies from one to the next. */
-static int64_t with_margin(enum tier tier, int64_t n_bytes)
-{
-    return align_up(n_bytes, MEBIBYTE) + (tier == TIER_HOST ? MEBIBYTE : 0);
-}
-
 static void add_way(const struct trials *t, const struct remedy *r, struct str *out)
 {
     static const char *const adapters[] = {
@@ -285,7 +279,7 @@ static void add_way(const struct trials *t, const struct remedy *r, struct str *
         ways_add_folder(t->e, out);
     } else if (r->variant.way != WAY_NONE)
         str_addf(out, "%s_memory=%lldMiB", tier_name(tier),
-                 (long long)(with_margin(tier, r->needs[tier]) / MEBIBYTE));
+                 (long long)(budget_enough(tier, r->needs[tier]) / MEBIBYTE));
 }
 
 static void describe(void *user, const struct remedy *r, struct str *out)
@@ -317,7 +311,7 @@ static void give_memory(const struct trials *t, const struct remedy *r, struct l
     if (t->is_capped)
         limits->n_bytes[t->tier] = LIMIT_OPEN;
     if (r->variant.way == WAY_MORE || r->variant.way == WAY_HOST)
-        limits->n_bytes[tier] = with_margin(tier, r->needs[tier]);
+        limits->n_bytes[tier] = budget_enough(tier, r->needs[tier]);
 }
 
 static double units_of(const struct engine_request *r, const struct task *task)

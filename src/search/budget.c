@@ -68,16 +68,21 @@ void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct 
              room_setting(b->had[t], setting));
 }
 
+int64_t budget_enough(enum tier t, int64_t needs)
+{
+    const int64_t unit = 1 << 20;
+    return align_up(needs, unit) + (t == TIER_HOST ? unit : 0);
+}
+
 const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char out[320])
 {
     const struct device_room *room = room_of(b, t);
     const char *whose = room->whose;
-    char enough[BYTES_TEXT];
-    /* What a process holds beside its arenas is of the host, and varies from one to the next. */
-    const int64_t needs = b->needs[t] + (t == TIER_HOST ? 1 << 20 : 0);
-    if (is_given && needs <= b->had[t])
+    const int64_t enough = budget_enough(t, b->needs[t]);
+    char setting[BYTES_TEXT];
+    if (is_given && enough <= b->had[t])
         (void)snprintf(out, 320, "raise %s_memory to %s", tier_name(t),
-                       room_setting(align_up(needs, 1 << 20), enough));
+                       room_setting(enough, setting));
     else if (is_given && t == TIER_DEVICE && !b->is_shared && b->given[TIER_HOST])
         (void)snprintf(out, 320, "raise device_memory and host_memory");
     else if (is_given && t != TIER_DEVICE)

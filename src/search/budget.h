@@ -41,6 +41,9 @@ enum tier budget_short(const struct budget *b);
 /* A limit in words: "the budget is 2.00 GiB (2147483648 bytes)", or, when it is what can be had,
  * "but only 1.00 GiB (1073741824 bytes) of the machine's 23.54 GiB are free, ...". */
 void budget_add_text(const struct budget *b, enum tier t, bool is_given, struct str *out);
+/* A budget to advise where so much is needed: what a process holds beside its arenas is of the
+ * host, and varies from one to the next. */
+int64_t budget_enough(enum tier t, int64_t needs);
 /* How to have more of it: "raise device_memory", "end what holds the rest". */
 const char *budget_fix(const struct budget *b, enum tier t, bool is_given, char out[320]);
 

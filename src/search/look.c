@@ -85,17 +85,10 @@ static enum status try_top(struct search *s, int64_t extra, int n_tried, bool by
     return OK;
 }
 
-static enum status look_around(struct search *s, int64_t extra, int n_tried)
+static enum status look_around(struct search *s, int64_t extra, int n_tried, bool by_lessons)
 {
     TRY(search_rank(s, extra));
-    return try_top(s, extra, n_tried, true);
-}
-
-/* The same, each by what it takes itself: where nothing fits, the lesson of one rules out all. */
-static enum status look_afresh(struct search *s, int64_t extra, int n_tried)
-{
-    TRY(search_rank(s, extra));
-    return try_top(s, extra, n_tried, false);
+    return try_top(s, extra, n_tried, by_lessons);
 }
 
 /* Programs of so many instructions that may be emitted. */
@@ -168,14 +161,14 @@ static enum status look_lower(struct search *s)
 }
 
 /* The first that fit. Probes may be wrong about some ways of running it and not about others, which
- * then seem not to fit. */
+ * then seem not to fit: each is tried by what it takes itself, as a lesson of one rules out all. */
 static enum status look_first(struct search *s, int n_afresh)
 {
     static const int parts[] = {8, 4, 2, 1};
     begin_trials(s);
     TRY(look_lower(s));
     for (size_t i = 0; i < ARRAY_LEN(parts) && s->n_best == 0; i++)
-        TRY(look_afresh(s, s->space.room[TIER_DEVICE] / parts[i], n_afresh));
+        TRY(look_around(s, s->space.room[TIER_DEVICE] / parts[i], n_afresh, false));
     return OK;
 }
 
@@ -236,7 +229,7 @@ static enum status look_everywhere(struct search *s)
     for (size_t i = 0; i < ARRAY_LEN(extras) && s->n_emitted < s->most_polished; i++) {
         allow_no_more(s);
         s->most_emitted = s->n_emitted + (s->most_polished - s->n_emitted) / 2;
-        TRY(look_around(s, extras[i], N_TOP));
+        TRY(look_around(s, extras[i], N_TOP, true));
         s->gave_up = is_hopeless(s, FURTHER);
         if (s->gave_up)
             return OK;
