@@ -51,14 +51,25 @@ static void under_a_budget_more_memory_is_planned(void **state)
     PROCESS_RUN(&p, &scratch, "plan", config, "model.hidden_size=256", "device_memory=6MiB",
                 "--what-if");
     expect_exit(&p, 0);
-    static const char *const parts[] = {"binds: ",
-                                        "of a step computes something again",
-                                        "waits for copies",
-                                        "device_memory=1030MiB",
-                                        "device_memory without limit",
+    static const char *const parts[] = {"binds: ", "of a step computes something again",
+                                        "waits for copies", "device_memory=1030MiB",
                                         "optim=adamw_8bit"};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         expect_stderr(&p, parts[i]);
+    assert_null(strstr(p.err, "without limit")); /* a GiB more is as good */
+    process_release(&p);
+}
+
+static void all_memory_is_named_where_a_gib_more_is_not_as_good(void **state)
+{
+    (void)state;
+    struct process p;
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-124m.yaml", "bf16=true", "model.n_layer=4",
+                "per_device_train_batch_size=32", "device_memory=1800MiB", "--gpu", "h200",
+                "--what-if");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "device_memory=2824MiB: ");
+    expect_stderr(&p, "device_memory without limit: ");
     process_release(&p);
 }
 
@@ -79,6 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(without_need_nothing_is_of_use),
         TEST(under_a_budget_more_memory_is_planned),
+        TEST(all_memory_is_named_where_a_gib_more_is_not_as_good),
         TEST(a_plan_that_does_not_fit_gets_its_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
