@@ -52,23 +52,26 @@ static enum status go_below(struct workload *w, const struct limits *limits,
 {
     struct device *const device = w->device;
     struct device even = *device;
-    struct search s = {.w = w, .limits = limits, .below = HUGE_VAL};
+    struct search s = {
+        .w = w, .limits = limits, .below = HUGE_VAL, .is_hasty = decisions_use_disk(d)};
     struct forecast f = {0};
     const int64_t least = w->n_bytes[TIER_DEVICE];
     int64_t room[TIER_COUNT];
-    struct decisions below = *d;
+    struct decisions below = *d, from = *configured;
     bool found = false;
+    memcpy(from.disk, d->disk, sizeof(from.disk));
     forecast_memory(&f, w, limits);
     forecast_room(&f, room);
     room[TIER_DEVICE] = least;
     s.recorded_bytes = f.recorded_bytes;
     make_even(&even.rates);
     w->device = &even;
-    enum status status = descend(&s, configured, bounds, room, &below, &found);
+    enum status status = descend(&s, &from, bounds, room, &below, &found);
     w->device = device;
     if (status == OK && found)
         status = place(w, &below);
-    found = found && w->n_bytes[TIER_DEVICE] < least;
+    forecast_memory(&f, w, limits);
+    found = found && w->n_bytes[TIER_DEVICE] < least && budget_holds_beside(&f.budget);
     if (found)
         *d = below;
     return status == OK && !found ? place(w, d) : status;

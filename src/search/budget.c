@@ -45,6 +45,14 @@ enum tier budget_short(const struct budget *b)
     return first_above(b->needs, b->had);
 }
 
+bool budget_holds_beside(const struct budget *b)
+{
+    bool holds = true;
+    for (int t = TIER_HOST; t < TIER_COUNT; t++)
+        holds &= b->needs[t] <= b->n_bytes[t];
+    return holds;
+}
+
 static const struct device_room *room_of(const struct budget *b, enum tier t)
 {
     return t == TIER_DEVICE ? &b->room : t == TIER_HOST ? &b->host : &b->disk;

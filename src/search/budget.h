@@ -37,6 +37,8 @@ void budget_make(struct budget *b, const struct surroundings *around, bool is_sh
  * TIER_COUNT: none. */
 enum tier budget_over(const struct budget *b);
 enum tier budget_short(const struct budget *b);
+/* Do the tiers beside the device have what is needed of them? */
+bool budget_holds_beside(const struct budget *b);
 
 /* A limit in words: "the budget is 2.00 GiB (2147483648 bytes)", or, when it is what can be had,
  * "but only 1.00 GiB (1073741824 bytes) of the machine's 23.54 GiB are free, ...". */

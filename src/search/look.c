@@ -160,6 +160,16 @@ static enum status look_lower(struct search *s)
     return OK;
 }
 
+/* Does a plan that was tried take so little too much that others may fit? */
+static bool any_is_near(const struct search *s)
+{
+    enum { NEAR = 8 }; /* a part of the room */
+    bool is = s->n_tried == 0;
+    for (int i = 0; i < s->n_tried; i++)
+        is |= s->tried[i].slack > -s->space.room[TIER_DEVICE] / NEAR;
+    return is;
+}
+
 /* The first that fit. Probes may be wrong about some ways of running it and not about others, which
  * then seem not to fit: each is tried by what it takes itself, as a lesson of one rules out all. */
 static enum status look_first(struct search *s, int n_afresh)
@@ -167,8 +177,11 @@ static enum status look_first(struct search *s, int n_afresh)
     static const int parts[] = {8, 4, 2, 1};
     begin_trials(s);
     TRY(look_lower(s));
-    for (size_t i = 0; i < ARRAY_LEN(parts) && s->n_best == 0; i++)
+    for (size_t i = 0; i < ARRAY_LEN(parts) && s->n_best == 0; i++) {
+        if (s->is_hasty && !any_is_near(s))
+            return OK;
         TRY(look_around(s, s->space.room[TIER_DEVICE] / parts[i], n_afresh, false));
+    }
     return OK;
 }
 

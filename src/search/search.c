@@ -12,14 +12,14 @@
  */
 static struct space *shared_space(const struct search *s, const struct decisions *base)
 {
-    return base->group <= 1 ? &s->spaces[base->small_bytes == 0] : NULL;
+    return &s->spaces[base->small_bytes == 0];
 }
 
 static enum status open_space(struct search *s, const struct decisions *base,
                               const struct search_bounds *bounds, const int64_t room[TIER_COUNT])
 {
     struct space *shared = shared_space(s, base);
-    if (!shared || !shared->work)
+    if (!shared->work)
         return space_init(&s->space, s->w, s->times, base, bounds, room);
     s->space = *shared;
     *shared = (struct space){0};
@@ -28,11 +28,7 @@ static enum status open_space(struct search *s, const struct decisions *base,
 
 static void close_space(struct search *s, const struct decisions *base)
 {
-    struct space *shared = shared_space(s, base);
-    if (shared)
-        *shared = s->space;
-    else
-        space_release(&s->space);
+    *shared_space(s, base) = s->space;
     s->space = (struct space){0};
 }
 
@@ -98,6 +94,7 @@ enum status search_all(struct search *s, const struct forecast *f,
                              .times = s->times,
                              .below = s->below,
                              .is_patient = s->is_patient,
+                             .is_hasty = s->is_hasty,
                              .groups = s->groups,
                              .known = s->known,
                              .foresight = s->foresight,

@@ -110,6 +110,7 @@ struct search {
     const struct kernel_times *times;
     double below;                /* seconds: what is not faster is of no use to who asks, */
     bool is_patient;             /* which does not show by the first that fit, */
+    bool is_hasty;               /* where no plan is near to fitting, another search follows */
     bool gave_up;                /* and nothing will be */
     struct grouping *groups;     /* that may be faster; NULL: this is a search for them */
     struct known *known;         /* programs of searches before, and of this one; NULL: none are */

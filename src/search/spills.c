@@ -98,6 +98,7 @@ static enum status search_spilled(struct spilling *x, const struct forecast *f,
                              .times = s->times,
                              .below = MIN(s->below, x->best.seconds),
                              .is_patient = true,
+                             .is_hasty = true,
                              .known = s->known,
                              .foresight = s->foresight,
                              .spaces = s->spaces};
@@ -122,15 +123,18 @@ static enum status search_spilled(struct spilling *x, const struct forecast *f,
     return OK;
 }
 
-/* With as little on disk as it takes, or what seems faster of a little more. */
-static enum status try_spills(struct spilling *x)
+/* With as little on disk as it takes, or what seems faster of a little more. Hastily: where nothing
+ * is near to fitting, more goes there. */
+static enum status try_spills(struct spilling *x, bool hastily)
 {
     enum { N_FURTHER = 2 };
     int further = 0;
+    x->s->is_hasty = hastily;
     for (size_t i = 0; i < ARRAY_LEN(spills) && further <= N_FURTHER && !x->s->gave_up; i++) {
         TRY(search_spilled(x, x->f, &spills[i], false));
         further += isfinite(x->best.seconds);
     }
+    x->s->is_hasty = false;
     return OK;
 }
 
@@ -159,7 +163,9 @@ enum status search_disk(struct search *s, const struct forecast *f,
         .s = s, .f = f, .bounds = bounds, .configured = &configured, .best.seconds = HUGE_VAL};
     bool hopeful;
     TRY(may_fit(s, bounds, d, &hopeful));
-    enum status status = hopeful ? try_spills(&x) : OK;
+    enum status status = hopeful ? try_spills(&x, true) : OK;
+    if (status == OK && hopeful && !x.with && !s->gave_up && s->below == HUGE_VAL)
+        status = try_spills(&x, false);
     if (status == OK)
         status = try_smaller_hosts(&x);
     *found = status == OK && isfinite(x.best.seconds) && !s->gave_up;

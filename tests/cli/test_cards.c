@@ -160,6 +160,34 @@ static void what_does_not_fit_a_gpu_is_refused_with_a_change_that_does(void **st
     process_release(&p);
 }
 
+/* What a refusal says of the device; 0: it fits. */
+static long long refused_needs(const char *device_memory, const char *disk)
+{
+    struct process p;
+    char folder[SCRATCH_PATH + 32];
+    long long n_bytes = 0;
+    (void)snprintf(folder, sizeof(folder), "offload_folder=%s", scratch.folder);
+    PROCESS_RUN(&p, &scratch, "plan", "configs/gpt2-124m.yaml", "--gpu", "rtx4090", "bf16=true",
+                "model.vocab_size=512", "host_memory=200MiB", device_memory, folder, disk);
+    const char *at = strstr(p.err, "device memory needs ");
+    expect_exit(&p, at ? 3 : 0);
+    if (at)
+        assert_int_equal(sscanf(at, "device memory needs %*s %*s (%lld bytes)", &n_bytes), 1);
+    process_release(&p);
+    return n_bytes;
+}
+
+static void a_disk_with_room_for_a_part_lessens_what_is_needed(void **state)
+{
+    (void)state;
+    char budget[64];
+    long long without = refused_needs("device_memory=400MiB", "disk_memory=1MiB");
+    long long needs = refused_needs("device_memory=400MiB", "disk_memory=500MiB");
+    assert_in_range(needs, 1, without - without / 8);
+    (void)snprintf(budget, sizeof(budget), "device_memory=%lld", needs);
+    assert_int_equal(refused_needs(budget, "disk_memory=500MiB"), 0);
+}
+
 static void every_gpu_has_a_line_with_the_plan_that_would_run_there(void **state)
 {
     (void)state;
@@ -339,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_gpu_has_no_more_than_it_has),
         cmocka_unit_test(an_unknown_gpu_is_an_error_that_lists_them),
         cmocka_unit_test(what_does_not_fit_a_gpu_is_refused_with_a_change_that_does),
+        cmocka_unit_test(a_disk_with_room_for_a_part_lessens_what_is_needed),
         cmocka_unit_test(every_gpu_has_a_line_with_the_plan_that_would_run_there),
         cmocka_unit_test(what_fits_no_gpu_says_what_each_lacks),
         cmocka_unit_test(a_sweep_is_a_curve_that_grows),

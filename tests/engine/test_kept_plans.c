@@ -54,6 +54,7 @@ static int open_device(void **state)
     ops.fill = cpu->fill;
     ops.time_calls = made_up_time;
     device.ops = &ops;
+    device.limits.total_s = 1e9; /* all kernels, however busy the machine is */
     surroundings_read(&around, &device);
     return 0;
 }
