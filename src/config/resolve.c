@@ -74,8 +74,17 @@ static enum status resolve_open_batch(struct config *cfg)
         (is_set(cfg, &cfg->gradient_accumulation_steps) ? step : cfg->n_ranks))
         return divide_batch(cfg, &cfg->gradient_accumulation_steps, "gradient_accumulation_steps",
                             &cfg->per_device_train_batch_size, 1 << 20);
-    if (is_set(cfg, &cfg->gradient_accumulation_steps))
-        cfg->per_device_train_batch_size = cfg->train_batch_size / step;
+    if (!is_set(cfg, &cfg->gradient_accumulation_steps))
+        return OK;
+    cfg->per_device_train_batch_size = cfg->train_batch_size / step;
+    config_remark(cfg,
+                  "%s: per_device_train_batch_size: auto has nothing to choose, as "
+                  "gradient_accumulation_steps %lld (%s) leaves %lld sequences; "
+                  "gradient_accumulation_steps=auto leaves the choice",
+                  config_where(cfg, "per_device_train_batch_size"),
+                  (long long)cfg->gradient_accumulation_steps,
+                  config_where(cfg, "gradient_accumulation_steps"),
+                  (long long)cfg->per_device_train_batch_size);
     return OK;
 }
 

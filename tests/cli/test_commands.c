@@ -104,6 +104,23 @@ static void a_switch_needs_no_value_and_a_key_does(void **state)
     process_release(&p);
 }
 
+static void a_micro_batch_that_is_left_open_without_a_choice_is_said(void **state)
+{
+    struct process p;
+    (void)state;
+    PROCESS_RUN(&p, &scratch, "plan", config, "micro_batch_size=auto", "train_batch_size=8",
+                "gradient_accumulation_steps=4");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "leaves 2 sequences; gradient_accumulation_steps=auto leaves the choice");
+    process_release(&p);
+    PROCESS_RUN(&p, &scratch, "plan", config, "micro_batch_size=auto", "train_batch_size=8",
+                "gradient_accumulation_steps=auto");
+    expect_exit(&p, 0);
+    expect_stderr(&p, "the best of ");
+    assert_null(strstr(p.err, "nothing to choose"));
+    process_release(&p);
+}
+
 static void plan_says_what_every_byte_is_for(void **state)
 {
     (void)state;
@@ -737,6 +754,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_command_line_of_a_document_is_taken_as_it_stands),
         TEST(a_switch_needs_no_value_and_a_key_does),
+        TEST(a_micro_batch_that_is_left_open_without_a_choice_is_said),
         TEST(plan_says_what_every_byte_is_for),
         TEST(plan_says_what_has_left_the_device),
         TEST(plan_draws_into_a_file),
