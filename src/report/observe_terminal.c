@@ -48,7 +48,7 @@ void observe_step_text(struct str *out, const struct step_record *r, int n_colum
     fields_add(&f, 2, "loss %.4f%s", r->loss, r->n_units == 0 ? " (no labels)" : "");
     fields_add(&f, 6, "gnorm %.2f", r->grad_norm);
     fields_add(&f, 5, "lr %.1e", r->lr);
-    fields_add(&f, 3, "%s %s", format_count(rate, (int64_t)r->units_per_s), r->unit->rate);
+    fields_add(&f, 3, "%s %s", format_rate(rate, r->units_per_s), r->unit->rate);
     fields_add(&f, 9, "MFU %.0f%%", 100.0 * r->mfu);
     if (r->loss_scale > 0)
         fields_add(&f, r->skipped ? 2 : 10, "scale %g%s", r->loss_scale,
@@ -70,7 +70,7 @@ void observe_bar_text(struct str *out, const struct step_record *r, int n_column
     fields_add(&f, 1, "%lld/%lld", (long long)r->step, (long long)r->n_steps);
     fields_add(&f, 5, "%.1f%%", 100.0 * share);
     fields_add(&f, 2, "loss %.4f", r->loss);
-    fields_add(&f, 4, "%s %s", format_count(rate, (int64_t)r->units_per_s), r->unit->rate);
+    fields_add(&f, 4, "%s %s", format_rate(rate, r->units_per_s), r->unit->rate);
     fields_add(&f, 3, "ETA %s", format_duration(eta, r->eta_s));
     fields_fit(&f, n_columns, &text);
     int room = n_columns - (int)text.n - (int)strlen("[] ");

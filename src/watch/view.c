@@ -49,11 +49,11 @@ static void draw_figures(struct canvas *c, const struct watch *w, int row)
     if (n->eval_step > 0)
         at = canvas_textf(c, row, at, 24, INK_DIM, " (eval %.4f)", n->eval_loss);
     at = canvas_textf(c, row, at, 40, INK_PLAIN, "  lr %.3g", n->lr);
-    at = canvas_textf(c, row, at, 40, INK_BOLD, "  %s %s",
-                      format_count(rate, (int64_t)(n->units_per_s + 0.5)), r->rate);
+    at = canvas_textf(c, row, at, 40, INK_BOLD, "  %s %s", format_rate(rate, n->units_per_s),
+                      r->rate);
     if (r->units_per_s > 0)
         at = canvas_textf(c, row, at, 40, INK_DIM, " (predicted %s)",
-                          format_count(predicted, (int64_t)(r->units_per_s + 0.5)));
+                          format_rate(predicted, r->units_per_s));
     at = canvas_textf(c, row, at, 40, INK_PLAIN, "  MFU %.0f%%", 100 * n->mfu);
     char rest[64];
     (void)snprintf(rest, sizeof(rest), "  norm %.3g  epoch %.2f", n->grad_norm, n->epoch);

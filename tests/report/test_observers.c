@@ -51,6 +51,20 @@ static void the_log_line_is_as_documented(void **state)
     str_release(&text);
 }
 
+static void a_slow_rate_is_no_nought(void **state)
+{
+    (void)state;
+    struct step_record r = a_step(120);
+    struct str text = {0};
+    r.units_per_s = 0.478;
+    observe_step_text(&text, &r, 200);
+    assert_non_null(strstr(str_text(&text), "  0.48 tok/s  "));
+    str_clear(&text);
+    observe_bar_text(&text, &r, 200);
+    assert_non_null(strstr(str_text(&text), "  0.48 tok/s  "));
+    str_release(&text);
+}
+
 /* The lines keep to the width, and a narrower one has fewer fields in the same order. */
 static void lines_keep_to_the_width_and_give_up_the_least_important_fields(void **state)
 {
@@ -319,6 +333,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_line_is_as_documented),
+        cmocka_unit_test(a_slow_rate_is_no_nought),
         cmocka_unit_test(lines_keep_to_the_width_and_give_up_the_least_important_fields),
         cmocka_unit_test(a_long_run_still_has_lines_of_at_most_110_characters),
         cmocka_unit_test(a_step_without_labels_says_so_where_room_is_short_too),
