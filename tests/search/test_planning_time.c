@@ -78,12 +78,25 @@ static struct limits limits_of(const struct scenario *x)
         .n_bytes = {(int64_t)(x->device * (1 << 30)), (int64_t)(x->host * (1 << 30)), LIMIT_OPEN}};
 }
 
-/* What is left of two cores for a program beside two that are always busy. */
-#define BESIDE_TWO (2.0 / 3.0)
+/* Seconds of the processor that one program of the step takes: how fast a machine is differs from
+ * one to the next, and from hour to hour. */
+static double emission_s(struct training *t, const struct decisions *d)
+{
+    enum { N = 5 };
+    double least = HUGE_VAL;
+    for (int i = 0; i < N; i++) {
+        const double start = thread_s();
+        expect_ok(workload_decide(&t->engine.work, d));
+        expect_ok(workload_bound(&t->engine.work));
+        least = fmin(least, thread_s() - start);
+    }
+    return least;
+}
 
-/* Seconds of the processor that whoever plans needs: other programs may have it too. What another
- * thread goes ahead with costs no time; where that thread does not come to run, it is done here. */
-static void plan_in_time(const struct scenario *x, double most_s)
+/* A limit in programs is the same on every machine, busy or not: bench/planning.py has the seconds,
+ * of which a 7B takes 0.7 to 1.0 where these are 3,200 to 3,700. What another thread goes ahead
+ * with costs no time; where that thread does not come to run, it is done here. */
+static void plan_in_time(const struct scenario *x, double most_emissions)
 {
     struct training t;
     struct device device;
@@ -93,26 +106,28 @@ static void plan_in_time(const struct scenario *x, double most_s)
     const double start = thread_s();
     expect_ok(search_plan(&t.engine.work, &limits, &free_choice, NULL, &d, NULL));
     const double took = thread_s() - start;
-    print_message("%d layers: planned in %.2f s\n", x->n_layers, took);
     assert_true(t.engine.work.n_bytes[TIER_DEVICE] <= limits.n_bytes[TIER_DEVICE]);
-    assert_true(took < (SNUG_ASAN ? 20 : 1) * most_s);
+    const double n_emissions = took / emission_s(&t, &d);
+    print_message("%d layers: planned in %.2f s, as long as %.0f programs take\n", x->n_layers,
+                  took, n_emissions);
+    assert_true(n_emissions < (SNUG_ASAN ? 3 : 1) * most_emissions);
     close_scenario(&t, &device);
 }
 
-static void seven_billion_parameters_take_two_seconds_beside_others(void **state)
+static void seven_billion_parameters_are_planned_in_a_moment(void **state)
 {
     (void)state;
-    plan_in_time(&seven_billion, BESIDE_TWO * 2.0);
-    plan_in_time(&seven_billion_clipped, BESIDE_TWO * 2.0);
+    plan_in_time(&seven_billion, 5500);
+    plan_in_time(&seven_billion_clipped, 7500);
 }
 
-static void seventy_billion_parameters_take_ten_seconds_beside_others(void **state)
+static void so_are_seventy(void **state)
 {
     (void)state;
     if (SNUG_ASAN) /* the same code, for a minute */
         skip();
-    plan_in_time(&seventy_billion, BESIDE_TWO * 5.0);
-    plan_in_time(&seventy_billion_in_f32, BESIDE_TWO * 10.0);
+    plan_in_time(&seventy_billion, 2600);
+    plan_in_time(&seventy_billion_in_f32, 1200);
 }
 
 static void no_rung_is_faster(void **state)
@@ -140,8 +155,8 @@ static void no_rung_is_faster(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seven_billion_parameters_take_two_seconds_beside_others),
-        cmocka_unit_test(seventy_billion_parameters_take_ten_seconds_beside_others),
+        cmocka_unit_test(seven_billion_parameters_are_planned_in_a_moment),
+        cmocka_unit_test(so_are_seventy),
         cmocka_unit_test(no_rung_is_faster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
