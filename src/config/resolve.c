@@ -78,8 +78,8 @@ static enum status resolve_open_batch(struct config *cfg)
         return OK;
     cfg->per_device_train_batch_size = cfg->train_batch_size / step;
     config_remark(cfg,
-                  "%s: per_device_train_batch_size: auto has nothing to choose, as "
-                  "gradient_accumulation_steps %lld (%s) leaves %lld sequences; "
+                  "%s: per_device_train_batch_size: auto has nothing to choose: with "
+                  "gradient_accumulation_steps %lld (%s) it is %lld; "
                   "gradient_accumulation_steps=auto leaves the choice",
                   config_where(cfg, "per_device_train_batch_size"),
                   (long long)cfg->gradient_accumulation_steps,

@@ -111,7 +111,7 @@ static void a_micro_batch_that_is_left_open_without_a_choice_is_said(void **stat
     PROCESS_RUN(&p, &scratch, "plan", config, "micro_batch_size=auto", "train_batch_size=8",
                 "gradient_accumulation_steps=4");
     expect_exit(&p, 0);
-    expect_stderr(&p, "leaves 2 sequences; gradient_accumulation_steps=auto leaves the choice");
+    expect_stderr(&p, "it is 2; gradient_accumulation_steps=auto leaves the choice");
     process_release(&p);
     PROCESS_RUN(&p, &scratch, "plan", config, "micro_batch_size=auto", "train_batch_size=8",
                 "gradient_accumulation_steps=auto");
