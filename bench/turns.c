@@ -181,11 +181,14 @@ static double mean_of(const struct contender *c)
     return sum / c->n_turns;
 }
 
-/* Does it have another round? Those do that have had all so far, and came close. */
+/* Does it have another round? Those do that have had all so far, and came close; and the one plan
+ * that the others are held against, where none is chosen by its turns. */
 static bool is_in(const struct turns *x, const struct contender *c)
 {
     double fastest = 0;
     int most = 0;
+    if (x->n_ranks == 1 && c == &x->all[0])
+        return true;
     for (int i = 0; i < x->n; i++)
         most = MAX(most, x->all[i].n_turns);
     if (c->same || most == 0)
