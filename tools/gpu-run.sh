@@ -71,7 +71,8 @@ test_one() {
     [ $rc -eq 0 ] || [ $rc -eq 77 ] || { grep -vE '^\[ *(RUN|OK)' "$log" | cut -c1-260 | head -40; return 1; }
 }
 
-# Tests that measure memory or time have the GPU to themselves; the others run side by side, the laws in several parts.
+# Tests that measure memory or time have the GPU to themselves; the others run side by side, the laws and training in
+# several parts.
 run_test() {
     local failed=0 t most alone='cuda_test_cuda_errors cuda_test_cuda_memory cuda_test_cuda_timing'
     rm -f "$build"/cuda_test_*.log
@@ -81,7 +82,8 @@ run_test() {
     {
         # shellcheck disable=SC2086 # words
         printf 'cuda_test_cuda_laws %s\n' $law_groups
-        cuda_tests | grep -vxF "${alone// /$'\n'}" | grep -vx cuda_test_cuda_laws
+        sed -n 's/^ *cmocka_unit_test(\([a-z0-9_]*\)).*/cuda_test_cuda_training \1/p' tests/cuda/test_cuda_training.c
+        cuda_tests | grep -vxF "${alone// /$'\n'}" | grep -vxE 'cuda_test_cuda_(laws|training)'
     } | xargs -P 8 -d '\n' -I{} bash -c "test_one '{}' $most" || failed=1
     for t in "$build"/cuda_test_*.log; do echo "== $t"; cat "$t"; done >"$logs/tests.log"
     return $failed
