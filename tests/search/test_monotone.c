@@ -7,9 +7,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "base/sanitizer.h"
 #include "support/golden.h"
 #include "support/planning.h"
 
@@ -17,11 +19,15 @@
 #define NOISE 0.01
 
 enum {
-    N_FINE = 24,                /* budgets from the least on, */
-    FINE = 128,                 /* each larger by such a part, */
-    N_COARSE = 24,              /* and up to everything; */
-    EVERY = SNUG_ASAN ? 12 : 1, /* under sanitizers few of them: others go the same ways */
+    N_FINE = 24,   /* budgets from the least on, */
+    FINE = 128,    /* each larger by such a part, */
+    N_COARSE = 24, /* and up to everything; */
+    N_CONFIGURED = 8,
 };
+
+/* Of them, every how many: `search_test_monotone 1` takes all. Under sanitizers few: others go the
+ * same ways. */
+static int every = SNUG_ASAN ? 12 : 2;
 
 static int64_t find_most(struct workload *w)
 {
@@ -55,9 +61,9 @@ static void sweep(const char *config, int n_micro, int n_coarse, double noise)
     struct workload *w = x.w;
     const int64_t least = planned_least(w), most = find_most(w);
     assert_true(isfinite(planned_seconds(w, least)));
-    for (int i = 0; i < N_FINE && n_coarse == 0; i += EVERY)
+    for (int i = 0; i < N_FINE && n_coarse == 0; i += every)
         expect_no_slower(w, least + least * i / FINE, &of_less);
-    for (int i = 0; i <= n_coarse; i += EVERY) {
+    for (int i = 0; i <= n_coarse; i += every) {
         int64_t n_bytes = least + (most - least) * i / MAX(n_coarse, 1);
         if (n_bytes > of_less.n_bytes)
             expect_no_slower(w, n_bytes, &of_less);
@@ -95,15 +101,15 @@ static struct planned_step plan_config(const char *file, const char *const setti
 /* From a part of what it takes with all there is, up to that. */
 static void sweep_config(const char *file, const char *const settings[3])
 {
-    enum { N = SNUG_ASAN ? 2 : 8, PARTS = 3 * N };
+    const int n = MAX(N_CONFIGURED / every, 2), n_parts = 3 * n;
     const struct planned_step all = plan_config(file, settings, NULL);
     struct planned_step of_less = {.seconds = HUGE_VAL};
     assert_true(isfinite(all.seconds));
-    for (int i = 0; i <= N; i++) {
+    for (int i = 0; i <= n; i++) {
         char budget[64];
         (void)snprintf(budget, sizeof(budget), "device_memory=%lld",
-                       (long long)(all.needs - all.arena * (N - i) / PARTS));
-        struct planned_step p = i < N ? plan_config(file, settings, budget) : all;
+                       (long long)(all.needs - all.arena * (n - i) / n_parts));
+        struct planned_step p = i < n ? plan_config(file, settings, budget) : all;
         if (p.seconds > (1 + NOISE) * of_less.seconds)
             fail_msg("%s, %s: %.6f s, and %.6f s in less", file, budget, p.seconds,
                      of_less.seconds);
@@ -130,8 +136,10 @@ static void nor_is_what_fits_as_it_is_configured(void **state)
         sweep_config(cases[i].file, cases[i].settings);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        every = MAX((int)strtol(argv[1], NULL, 10), 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(just_above_the_least_budget_more_memory_is_never_slower),
         cmocka_unit_test(nor_is_it_up_to_where_everything_fits),

@@ -17,7 +17,7 @@
 
 /* Under sanitizers fewer: they take ten times as long. */
 enum {
-    FEW_GRAPHS = SNUG_ASAN ? 24 : 300,
+    FEW_GRAPHS = SNUG_ASAN ? 16 : 200,
     N_SMALL_GRAPHS = SNUG_ASAN ? 4 : 16,
     MAX_WAYS = SNUG_ASAN ? 200 : 800
 };
