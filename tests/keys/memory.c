@@ -289,11 +289,11 @@ void key_plan_trials(void)
 {
     struct trial best, tried;
     size_t n = 0;
-    TRAIN(&best, LARGE, "max_steps=62", "plan_trials=2");
+    TRAIN(&best, LARGE, "max_steps=80", "plan_trials=2");
     assert_int_equal(n_tried(&best), 0);
     for (int percent = 85; percent >= 50 && n < 2; percent -= 5) {
         const char *budget = bytes("device_memory", best.plan.device_needs * percent / 100);
-        TRAIN(&tried, LARGE, budget, "max_steps=62", "plan_trials=2");
+        TRAIN(&tried, LARGE, budget, "max_steps=80", "plan_trials=2");
         n = n_tried(&tried);
         assert_true(trial_same_losses(&best, &tried));
     }
