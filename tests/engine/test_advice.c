@@ -272,7 +272,8 @@ static void a_host_that_is_too_small_is_named(void **state)
     struct advice a;
     char device_memory[64], host_memory[64];
     (void)state;
-    int64_t half = needs(SETTINGS(MIDDLE), TRAINS) / 2, little = process_resident() + some;
+    int64_t half = needs(SETTINGS(MIDDLE), TRAINS) / 2;
+    int64_t process = process_resident(), little = process + some;
     (void)snprintf(device_memory, sizeof(device_memory), "device_memory=%lldB", (long long)half);
     (void)snprintf(host_memory, sizeof(host_memory), "host_memory=%lldB", (long long)little);
     plan(&p, SETTINGS(MIDDLE, device_memory, host_memory), TRAINS);
@@ -285,8 +286,10 @@ static void a_host_that_is_too_small_is_named(void **state)
         host_bytes =
             a.remedies[i].variant.way == WAY_HOST ? a.remedies[i].needs[TIER_HOST] : host_bytes;
     assert_true(host_bytes > little);
+    /* What sanitizers hold back of freed memory makes the process larger from plan to plan. */
+    process = MAX(process_resident() - process, 0);
     (void)snprintf(host_memory, sizeof(host_memory), "host_memory=%lldB",
-                   (long long)(host_bytes + some));
+                   (long long)(host_bytes + process + some));
     plan(&p, SETTINGS(MIDDLE, device_memory, host_memory), TRAINS);
     assert_true(p.engine.forecast.fits);
     drop(&p);
