@@ -1,26 +1,38 @@
 /* choice.c: of what was found, the plan that is taken, and what is said of the others. */
 #include <string.h>
 
+#include "search/likeness.h"
 #include "search/search_internal.h"
+
+/* Until those of another are asked for. */
+static struct decisions decisions_of(struct search *s, const struct trial *t)
+{
+    search_restore(s, t);
+    return space_decisions(&s->space, &t->c, s->places);
+}
 
 enum status search_take(struct search *s, const struct trial *t, struct decisions *d)
 {
-    search_restore(s, t);
-    const struct decisions taken = space_decisions(&s->space, &t->c, s->places);
+    const struct decisions taken = decisions_of(s, t);
     return decisions_keep(&taken, &s->w->pool, d);
 }
 
-/* Plans are told apart by their time. */
-static bool is_distinct(double seconds, double from)
+/* Is it a way of its own of running the step, beside n others, of which the first of the best is
+ * one, and worth a mention? */
+static bool is_runner_up(struct search *s, const struct trial *t, const struct decisions *others,
+                         int n)
 {
-    return seconds > 1.002 * from;
+    const struct decisions d = decisions_of(s, t);
+    bool is = n == 0 || t->seconds <= FAR_BEHIND * s->best[0].seconds;
+    for (int i = 0; i < n && is; i++)
+        is = !decisions_are_alike(&d, &others[i]);
+    return is;
 }
 
 static enum status describe(struct search *s, const struct trial *t, struct finding *f)
 {
     struct str text = {0};
-    search_restore(s, t);
-    struct decisions d = space_decisions(&s->space, &t->c, s->places);
+    const struct decisions d = decisions_of(s, t);
     decisions_add_text(&d, s->space.n_blocks, &text);
     *f = (struct finding){.seconds = t->seconds, .text = pool_strdup(&s->w->pool, str_text(&text))};
     memcpy(f->n_bytes, t->n_bytes, sizeof(f->n_bytes));
@@ -33,11 +45,13 @@ enum status search_describe(struct search *s, struct search_report *out)
 {
     *out = (struct search_report){
         .n_ranked = s->n_ranked, .n_emitted = s->n_emitted, .chosen = s->n_placed - 1};
+    struct decisions listed[MAX_FINDINGS];
     for (int i = 0; i < s->n_best && out->n_findings < MAX_FINDINGS; i++) {
         int n = out->n_findings;
-        if (n > 0 && !is_distinct(s->best[i].seconds, out->findings[n - 1].seconds))
+        if (!is_runner_up(s, &s->best[i], listed, n))
             continue;
         TRY(describe(s, &s->best[i], &out->findings[n]));
+        listed[n] = out->findings[n].decisions;
         out->n_findings++;
     }
     return OK;
@@ -124,17 +138,19 @@ static void note_gaps(struct gaps *least, const struct gaps *g)
 enum status search_choose(struct search *s, int n_tried, struct decisions *d, bool *found,
                           struct gaps *least)
 {
-    const int rank = MAX(s->space.bounds.rank, 1);
+    const int rank = MAX(1, MIN(s->space.bounds.rank, MAX_FINDINGS));
+    struct decisions placed[MAX_FINDINGS];
     int n_failed = 0;
     struct gaps gaps;
     *least = (struct gaps){0};
     s->n_placed = 0;
     while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
         const struct trial *t = &s->best[s->n_placed];
-        bool is_next = !s->n_placed || is_distinct(t->seconds, t[-1].seconds);
+        bool is_next = is_runner_up(s, t, placed, s->n_placed);
         bool is_hopeless = n_tried < N_LAST && is_too_large(s, t, least);
         if (is_next && !is_hopeless) {
             TRY(place(s, t, d, &gaps));
+            placed[s->n_placed] = *d;
             s->n_placed += !any_gap(&gaps);
             if (!any_gap(&gaps))
                 continue;

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "search/likeness.h"
 #include "search/search_internal.h"
 
 struct restriction {
@@ -29,15 +30,14 @@ static const struct restriction restrictions[] = {
 
 enum {
     N_SEARCHES = ARRAY_LEN(restrictions),
-    MOST_ALIKE = 2,           /* plans of one search, where others have some */
     MOST_WORK = 11000 * 1000, /* in all, after which no more is begun */
     SHORT_PROGRAM = 5500,     /* instructions */
     COMPARISONS = 64,         /* of layouts, that take as long as emitting an instruction */
 };
 
-/* Of a step's time: closer plans are told apart by a clock alone, so one that is behind by less is
- * listed too. */
-static const double ALIKE = 0.001;
+/* Of a step's time: plans that are unlike and closer are told apart by a clock alone, so one that
+ * is behind by less is listed too. */
+static const double CLOSE = 0.01;
 static const double SAME = 1e-6; /* plans that no clock could tell apart: one of them is listed */
 
 /* A plan by its place among those of a search. */
@@ -130,63 +130,59 @@ static enum status search_within(struct restarts *x, struct place_in at, struct 
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The place in a list of what takes as long, most likely with another ring; -1: of none. */
-static int find_same(const struct search_report *r, const struct finding *f)
+/* The fastest that is not behind its search's next[]; of those that no clock could tell apart the
+ * one of the earlier search. NULL: there is none. */
+static const struct finding *find_next(const struct restarts *x, const int next[N_SEARCHES],
+                                       int *i_search)
 {
-    for (int i = 0; i < r->n_findings; i++) {
-        if (fabs(r->findings[i].seconds - f->seconds) <= SAME * f->seconds)
-            return i;
+    const struct finding *best = NULL;
+    for (int i = 0; i < N_SEARCHES; i++) {
+        const struct finding *f = &x->reports[i].findings[next[i]];
+        if (next[i] < x->reports[i].n_findings &&
+            (!best || f->seconds < (1 - SAME) * best->seconds)) {
+            best = f;
+            *i_search = i;
+        }
     }
-    return -1;
+    return best;
 }
 
-/* Is it listed now that was not? */
-static bool add_finding(struct restarts *x, const struct finding *f, struct place_in from)
+/* Is there room for it, and is it worth a mention beside what is listed and what will be (NULL:
+ * whatever there is)? */
+static bool is_runner_up(const struct search_report *r, const struct finding *f,
+                         const struct finding *chosen)
+{
+    bool is = r->n_findings < MAX_FINDINGS &&
+              (r->n_findings == 0 || f->seconds <= FAR_BEHIND * r->findings[0].seconds) &&
+              !(chosen && decisions_are_alike(&chosen->decisions, &f->decisions));
+    for (int i = 0; i < r->n_findings && is; i++)
+        is = !decisions_are_alike(&r->findings[i].decisions, &f->decisions);
+    return is;
+}
+
+/* One of each kind, the fastest; of its own kind it is the one that is chosen (NULL: none is yet),
+ * which is listed whatever it takes. */
+static void merge(struct restarts *x, const struct finding *chosen)
 {
     struct search_report *r = &x->merged;
-    int at = MIN(r->n_findings, MAX_FINDINGS - 1);
-    if (find_same(r, f) >= 0 ||
-        (r->n_findings == MAX_FINDINGS && f->seconds >= r->findings[at].seconds))
-        return false;
-    for (; at > 0 && r->findings[at - 1].seconds > f->seconds; at--) {
-        r->findings[at] = r->findings[at - 1];
-        x->places[at] = x->places[at - 1];
+    int next[N_SEARCHES] = {0}, i = 0;
+    const struct finding *f;
+    *r = (struct search_report){.chosen = -1};
+    while ((f = find_next(x, next, &i)) != NULL) {
+        next[i]++;
+        bool is_chosen = f == chosen;
+        if (!is_chosen && !is_runner_up(r, f, chosen))
+            continue;
+        int at = MIN(r->n_findings, MAX_FINDINGS - 1);
+        r->findings[at] = *f;
+        x->places[at] = (struct place_in){i, next[i]};
+        r->n_findings = at + 1;
+        r->chosen = is_chosen ? at : r->chosen;
     }
-    r->findings[at] = *f;
-    x->places[at] = from;
-    r->n_findings = MIN(r->n_findings + 1, (int)MAX_FINDINGS);
-    return true;
-}
-
-static void merge(struct restarts *x)
-{
-    int n_with = 0;
-    x->merged = (struct search_report){0};
-    for (int i = 0; i < N_SEARCHES; i++)
-        n_with += x->reports[i].n_findings > 0;
-    const int most = n_with > 1 ? MOST_ALIKE : MAX_FINDINGS;
-    for (int i = 0; i < N_SEARCHES; i++) {
-        const struct search_report *r = &x->reports[i];
-        x->merged.n_ranked += r->n_ranked;
-        x->merged.n_emitted += r->n_emitted;
-        for (int k = 0, n = 0; k < r->n_findings && n < most; k++)
-            n += add_finding(x, &r->findings[k], (struct place_in){i, k + 1});
+    for (i = 0; i < N_SEARCHES; i++) {
+        r->n_ranked += x->reports[i].n_ranked;
+        r->n_emitted += x->reports[i].n_emitted;
     }
-}
-
-/* Which of the merged plans the one is that a search has chosen. Searches may come to the same, and
- * what a search finds in the place of a plan without addresses may have been too much alike to be
- * listed, or too slow: it is listed now. */
-static int list_chosen(struct restarts *x, int i_search)
-{
-    const struct search_report *r = &x->reports[i_search];
-    const struct finding *f = &r->findings[r->chosen];
-    (void)add_finding(x, f, (struct place_in){i_search, r->chosen + 1});
-    int at = find_same(&x->merged, f);
-    if (at < 0)
-        at = x->merged.n_findings - 1;
-    x->merged.findings[at] = *f;
-    return at;
 }
 
 /* *at: the search that has the fastest plan. */
@@ -198,7 +194,7 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
         double before = best->seconds;
         if (!restricts(x, &restrictions[i]) || x->work >= x->most_work)
             continue;
-        x->below[i] = MIN(x->s->below, (1 + ALIKE) * before);
+        x->below[i] = MIN(x->s->below, (1 + CLOSE) * before);
         TRY(search_within(x, (struct place_in){i, 1}, &d, &found));
         const double seconds = found ? x->reports[i].findings[0].seconds : HUGE_VAL;
         if (seconds >= (1 - SAME) * before)
@@ -209,11 +205,12 @@ static enum status run_all(struct restarts *x, struct fastest *best, int *at)
     return OK;
 }
 
-/* The one of the rank that is asked for, or the last there is. */
+/* The one of the rank that is asked for, or the last there is. What a search finds in the place of
+ * a plan without addresses may be another one: that is listed then. */
 static enum status take_ranked(struct restarts *x, struct fastest *best, int at,
                                struct decisions *d, struct search_report *report)
 {
-    merge(x);
+    merge(x, NULL);
     const int rank = MIN(MAX(x->bounds->rank, 1), x->merged.n_findings);
     struct place_in want = x->places[rank - 1];
     bool is_at_hand = want.search == at && want.rank == x->reports[at].chosen + 1, found = false;
@@ -221,14 +218,12 @@ static enum status take_ranked(struct restarts *x, struct fastest *best, int at,
         TRY(search_within(x, want, d, &found));
     if (found) {
         at = want.search;
-        merge(x);
         fastest_release(best);
     } else {
         fastest_take(best, x->s->w, d, report);
     }
-    const int chosen = list_chosen(x, at);
+    merge(x, &x->reports[at].findings[x->reports[at].chosen]);
     *report = x->merged;
-    report->chosen = chosen;
     return OK;
 }
 

@@ -44,6 +44,9 @@ enum {
 /* Estimates are believed that far: what is slower by more is not emitted. */
 #define DOUBT 0.05
 
+/* What takes longer than the best by this factor is no runner-up. */
+#define FAR_BEHIND 1.25
+
 /* A change of the best goes on from what is faster by this part: there are many more of less. */
 #define IMPROVEMENT 1e-4
 
