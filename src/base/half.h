@@ -5,30 +5,32 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/sanitizer.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-static inline float f32_from_bits(uint32_t u)
+static UNSANITIZED ALWAYS_INLINE float f32_from_bits(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof(f));
     return f;
 }
 
-static inline uint32_t f32_bits(float f)
+static UNSANITIZED ALWAYS_INLINE uint32_t f32_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof(u));
     return u;
 }
 
-static inline float bf16_to_f32(uint16_t h)
+static UNSANITIZED ALWAYS_INLINE float bf16_to_f32(uint16_t h)
 {
     return f32_from_bits((uint32_t)h << 16);
 }
 
-static inline uint16_t bf16_from_f32(float f)
+static UNSANITIZED ALWAYS_INLINE uint16_t bf16_from_f32(float f)
 {
     uint32_t u = f32_bits(f);
     uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -37,7 +39,7 @@ static inline uint16_t bf16_from_f32(float f)
 }
 
 /* fp16 by integer scaling: exact for normals, subnormals, infinities and NaN. */
-static inline float f16_to_f32(uint16_t h)
+static UNSANITIZED ALWAYS_INLINE float f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
     uint32_t small = f32_bits((float)(int32_t)rest * 5.9604644775390625e-8f); /* 2^-24 */
@@ -47,7 +49,7 @@ static inline float f16_to_f32(uint16_t h)
 }
 
 /* Every case is computed and one chosen, so that loops of it vectorise. */
-static inline uint16_t f16_from_f32(float f)
+static UNSANITIZED ALWAYS_INLINE uint16_t f16_from_f32(float f)
 {
     uint32_t sign = (f32_bits(f) >> 16) & 0x8000u, u = f32_bits(f) & 0x7fffffffu;
     uint32_t h = (u + 0xfffu + ((u >> 13) & 1u) - 0x38000000u) >> 13;

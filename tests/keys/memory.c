@@ -282,6 +282,8 @@ static size_t n_tried(const struct trial *t)
     return n;
 }
 
+#define LONG LARGE, "max_steps=80", "max_seq_length=16", "per_device_train_batch_size=2"
+
 /* That they are the next ones, and that the fastest is taken, is train/test_trying_plans's to show.
  * Which budgets have two plans that are close goes by the machine; a run that everything fits into
  * has one. */
@@ -289,11 +291,11 @@ void key_plan_trials(void)
 {
     struct trial best, tried;
     size_t n = 0;
-    TRAIN(&best, LARGE, "max_steps=80", "plan_trials=2");
+    TRAIN(&best, LONG, "plan_trials=2");
     assert_int_equal(n_tried(&best), 0);
     for (int percent = 85; percent >= 50 && n < 2; percent -= 5) {
         const char *budget = bytes("device_memory", best.plan.device_needs * percent / 100);
-        TRAIN(&tried, LARGE, budget, "max_steps=80", "plan_trials=2");
+        TRAIN(&tried, LONG, budget, "plan_trials=2");
         n = n_tried(&tried);
         assert_true(trial_same_losses(&best, &tried));
     }

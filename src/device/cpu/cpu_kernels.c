@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/sanitizer.h"
 #include "device/cpu/support/block.h"
 
 #define LIST_YES(sym) sym
@@ -19,13 +20,16 @@ const struct kernel *cpu_kernels(enum op_id op)
     return lists[op];
 }
 
-void cpu_load_f32(float *restrict dst, const void *src, enum dtype dtype, int64_t offset, int64_t n)
+static void expect_halves(const uint16_t *halves, const float *floats, int64_t n)
 {
-    if (dtype == DTYPE_F32) {
-        memcpy(dst, (const float *)src + offset, (size_t)n * sizeof(float));
-        return;
-    }
-    const uint16_t *restrict from = (const uint16_t *)src + offset;
+    sanitizer_expect(halves, (size_t)n * sizeof(*halves));
+    sanitizer_expect(floats, (size_t)n * sizeof(*floats));
+}
+
+static UNSANITIZED void load_halves(float *restrict dst, const uint16_t *restrict from,
+                                    enum dtype dtype, int64_t n)
+{
+    expect_halves(from, dst, n);
     if (dtype == DTYPE_BF16) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
@@ -36,14 +40,10 @@ void cpu_load_f32(float *restrict dst, const void *src, enum dtype dtype, int64_
     }
 }
 
-void cpu_store_f32(void *dst, enum dtype dtype, int64_t offset, const float *restrict src,
-                   int64_t n)
+static UNSANITIZED void store_halves(uint16_t *restrict to, enum dtype dtype,
+                                     const float *restrict src, int64_t n)
 {
-    if (dtype == DTYPE_F32) {
-        memcpy((float *)dst + offset, src, (size_t)n * sizeof(float));
-        return;
-    }
-    uint16_t *restrict to = (uint16_t *)dst + offset;
+    expect_halves(to, src, n);
     if (dtype == DTYPE_BF16) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
@@ -52,6 +52,23 @@ void cpu_store_f32(void *dst, enum dtype dtype, int64_t offset, const float *res
         for (int64_t i = 0; i < n; i++)
             to[i] = f16_from_f32(src[i]);
     }
+}
+
+void cpu_load_f32(float *restrict dst, const void *src, enum dtype dtype, int64_t offset, int64_t n)
+{
+    if (dtype == DTYPE_F32)
+        memcpy(dst, (const float *)src + offset, (size_t)n * sizeof(float));
+    else
+        load_halves(dst, (const uint16_t *)src + offset, dtype, n);
+}
+
+void cpu_store_f32(void *dst, enum dtype dtype, int64_t offset, const float *restrict src,
+                   int64_t n)
+{
+    if (dtype == DTYPE_F32)
+        memcpy((float *)dst + offset, src, (size_t)n * sizeof(float));
+    else
+        store_halves((uint16_t *)dst + offset, dtype, src, n);
 }
 
 static int any_float_is(const struct op_call *c, bool (*bad)(enum dtype))

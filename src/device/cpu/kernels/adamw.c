@@ -1,6 +1,7 @@
 /* adamw.c: AdamW on the parameter itself, or on its master. */
 #include <math.h>
 
+#include "base/sanitizer.h"
 #include "device/cpu/kernels/adamw_rule.h"
 #include "device/cpu/kernels/update_call.h"
 #include "device/cpu/support/ref.h"
@@ -37,12 +38,15 @@ static struct adamw adamw_rule(const struct op_call *c, int at)
     };
 }
 
-static void adamw_block(const void *rule, float *const *block, const float *grad, int64_t at,
-                        int64_t n)
+static UNSANITIZED void adamw_block(const void *rule, float *const *block, const float *grad,
+                                    int64_t at, int64_t n)
 {
     (void)at;
     const struct adamw r = *(const struct adamw *)rule;
     float *restrict p = block[0], *restrict m = block[1], *restrict v = block[2];
+    sanitizer_expect(grad, (size_t)n * sizeof(*grad));
+    for (int i = 0; i < 3; i++)
+        sanitizer_expect(block[i], (size_t)n * sizeof(**block));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float g = grad[i] * r.scale;

@@ -29,25 +29,16 @@ static int64_t sum_squares_workspace(const struct op_call *c, const struct kerne
     return chunk_count(c) * (int64_t)sizeof(double);
 }
 
-/* Sums side by side: enough vectors of them that one addition does not wait for the last. */
-enum { SQUARE_SUMS = 64 };
-
 static double chunk_squares(const struct tensor *g, int64_t at, int64_t n)
 {
     float buffer[CPU_BLOCK];
-    double part[SQUARE_SUMS] = {0.0}, sum = 0.0;
+    double part[BLOCK_SUMS] = {0.0}, sum = 0.0;
     for (int64_t i = 0; i < n; i += CPU_BLOCK) {
-        int64_t size = block_size(n, i), k = 0;
+        int64_t size = block_size(n, i);
         const float *block = block_read(g, at + i, size, buffer);
-        for (; k + SQUARE_SUMS <= size; k += SQUARE_SUMS) {
-#pragma omp simd
-            for (int j = 0; j < SQUARE_SUMS; j++)
-                part[j] += (double)block[k + j] * (double)block[k + j];
-        }
-        for (; k < size; k++)
-            part[0] += (double)block[k] * (double)block[k];
+        block_add_products(part, block, block, size);
     }
-    for (int j = 0; j < SQUARE_SUMS; j++)
+    for (int j = 0; j < BLOCK_SUMS; j++)
         sum += part[j];
     return sum;
 }

@@ -3,27 +3,18 @@
 #include "device/cpu/support/ref.h"
 #include "ops/row_pairs.h"
 
-/* Sums side by side: enough of them that one addition does not wait for the last. */
-enum { SUMS = 64 };
-
 static double row_product(const struct tensor *t, struct row_pair p)
 {
     float buffer_i[CPU_BLOCK], buffer_j[CPU_BLOCK];
-    double part[SUMS] = {0.0}, sum = 0.0;
+    double part[BLOCK_SUMS] = {0.0}, sum = 0.0;
     int64_t n = shape_last(&t->shape);
     for (int64_t at = 0; at < n; at += CPU_BLOCK) {
-        int64_t size = block_size(n, at), k = 0;
+        int64_t size = block_size(n, at);
         const float *a = block_read(t, p.i * n + at, size, buffer_i);
         const float *b = block_read(t, p.j * n + at, size, buffer_j);
-        for (; k + SUMS <= size; k += SUMS) {
-#pragma omp simd
-            for (int s = 0; s < SUMS; s++)
-                part[s] += (double)a[k + s] * (double)b[k + s];
-        }
-        for (; k < size; k++)
-            part[0] += (double)a[k] * (double)b[k];
+        block_add_products(part, a, b, size);
     }
-    for (int s = 0; s < SUMS; s++)
+    for (int s = 0; s < BLOCK_SUMS; s++)
         sum += part[s];
     return sum;
 }

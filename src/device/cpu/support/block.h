@@ -16,6 +16,7 @@
 #define SNUG_DEVICE_CPU_SUPPORT_BLOCK_H
 
 #include "base/compiler.h"
+#include "base/sanitizer.h"
 #include "device/cpu/cpu_kernels.h"
 
 #ifdef __cplusplus
@@ -84,6 +85,25 @@ static inline void block_close_given(const struct op_call *c, int i, int64_t at,
 {
     if (i < c->n_out)
         block_close(&c->out[i], at, y, n);
+}
+
+/* Sums side by side: enough of them that one addition does not wait for the last. */
+enum { BLOCK_SUMS = 64 };
+
+/* To the sums, products of elements of two blocks, or of one with itself. */
+static inline UNSANITIZED void block_add_products(double sums[BLOCK_SUMS], const float *a,
+                                                  const float *b, int64_t n)
+{
+    int64_t k = 0;
+    sanitizer_expect(a, (size_t)n * sizeof(*a));
+    sanitizer_expect(b, (size_t)n * sizeof(*b));
+    for (; k + BLOCK_SUMS <= n; k += BLOCK_SUMS) {
+#pragma omp simd
+        for (int s = 0; s < BLOCK_SUMS; s++)
+            sums[s] += (double)a[k + s] * (double)b[k + s];
+    }
+    for (; k < n; k++)
+        sums[0] += (double)a[k] * (double)b[k];
 }
 
 #ifdef __cplusplus
