@@ -51,7 +51,7 @@ static int compare(struct workload *w, int64_t n_bytes, double noise)
 
 static void compare_all(const char *config, double noise)
 {
-    enum { PARTS = 12, EVERY = SNUG_ASAN ? 6 : 3 };
+    enum { PARTS = 12, EVERY = SNUG_ASAN ? 12 : 3 };
     struct on_paper x;
     int n_found = 0;
     on_paper_open(&x, config, 4, 1);

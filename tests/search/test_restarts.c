@@ -71,7 +71,7 @@ static bool expect_ranks(struct workload *w, int64_t n_bytes)
 static void plans_of_all_searches_are_ranks_of_one_list(void **state)
 {
     (void)state;
-    enum { PARTS = 12, EVERY = SNUG_ASAN ? 6 : 2 };
+    enum { PARTS = 12, EVERY = SNUG_ASAN ? 12 : 2 };
     struct on_paper x;
     int n_unlike = 0, n_lists = 0;
     on_paper_open(&x, paper_llama, 4, 1);
