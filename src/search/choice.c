@@ -17,15 +17,12 @@ enum status search_take(struct search *s, const struct trial *t, struct decision
     return decisions_keep(&taken, &s->w->pool, d);
 }
 
-/* Is it a way of its own of running the step, beside n others, of which the first of the best is
- * one, and worth a mention? */
-static bool is_runner_up(struct search *s, const struct trial *t, const struct decisions *others,
-                         int n)
+bool search_is_runner_up(const struct search_report *r, double seconds, const struct decisions *d)
 {
-    const struct decisions d = decisions_of(s, t);
-    bool is = n == 0 || t->seconds <= FAR_BEHIND * s->best[0].seconds;
-    for (int i = 0; i < n && is; i++)
-        is = !decisions_are_alike(&d, &others[i]);
+    bool is = r->n_findings < MAX_FINDINGS &&
+              (r->n_findings == 0 || seconds <= FAR_BEHIND * r->findings[0].seconds);
+    for (int i = 0; i < r->n_findings && is; i++)
+        is = !decisions_are_alike(&r->findings[i].decisions, d);
     return is;
 }
 
@@ -45,13 +42,11 @@ enum status search_describe(struct search *s, struct search_report *out)
 {
     *out = (struct search_report){
         .n_ranked = s->n_ranked, .n_emitted = s->n_emitted, .chosen = s->n_placed - 1};
-    struct decisions listed[MAX_FINDINGS];
-    for (int i = 0; i < s->n_best && out->n_findings < MAX_FINDINGS; i++) {
-        int n = out->n_findings;
-        if (!is_runner_up(s, &s->best[i], listed, n))
+    for (int i = 0; i < s->n_best; i++) {
+        const struct decisions d = decisions_of(s, &s->best[i]);
+        if (!search_is_runner_up(out, s->best[i].seconds, &d))
             continue;
-        TRY(describe(s, &s->best[i], &out->findings[n]));
-        listed[n] = out->findings[n].decisions;
+        TRY(describe(s, &s->best[i], &out->findings[out->n_findings]));
         out->n_findings++;
     }
     return OK;
@@ -139,21 +134,24 @@ enum status search_choose(struct search *s, int n_tried, struct decisions *d, bo
                           struct gaps *least)
 {
     const int rank = MAX(1, MIN(s->space.bounds.rank, MAX_FINDINGS));
-    struct decisions placed[MAX_FINDINGS];
+    struct search_report placed = {.n_findings = 0};
     int n_failed = 0;
     struct gaps gaps;
     *least = (struct gaps){0};
     s->n_placed = 0;
     while (s->n_placed < rank && s->n_placed < s->n_best && (n_failed < n_tried || s->n_placed)) {
         const struct trial *t = &s->best[s->n_placed];
-        bool is_next = is_runner_up(s, t, placed, s->n_placed);
+        const struct decisions next = decisions_of(s, t);
+        bool is_next = search_is_runner_up(&placed, t->seconds, &next);
         bool is_hopeless = n_tried < N_LAST && is_too_large(s, t, least);
         if (is_next && !is_hopeless) {
             TRY(place(s, t, d, &gaps));
-            placed[s->n_placed] = *d;
-            s->n_placed += !any_gap(&gaps);
-            if (!any_gap(&gaps))
+            if (!any_gap(&gaps)) {
+                placed.findings[s->n_placed++] =
+                    (struct finding){.seconds = t->seconds, .decisions = *d};
+                placed.n_findings = s->n_placed;
                 continue;
+            }
             note_gaps(least, &gaps);
         }
         n_failed += is_next;

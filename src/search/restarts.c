@@ -147,21 +147,14 @@ static const struct finding *find_next(const struct restarts *x, const int next[
     return best;
 }
 
-/* Is there room for it, and is it worth a mention beside what is listed and what will be (NULL:
- * whatever there is)? */
-static bool is_runner_up(const struct search_report *r, const struct finding *f,
-                         const struct finding *chosen)
+/* Of its kind the chosen one is listed (NULL: none is yet), and no other but the fastest of all. */
+static bool stands_for(const struct finding *chosen, const struct finding *f,
+                       const struct search_report *r)
 {
-    bool is = r->n_findings < MAX_FINDINGS &&
-              (r->n_findings == 0 || f->seconds <= FAR_BEHIND * r->findings[0].seconds) &&
-              !(chosen && decisions_are_alike(&chosen->decisions, &f->decisions));
-    for (int i = 0; i < r->n_findings && is; i++)
-        is = !decisions_are_alike(&r->findings[i].decisions, &f->decisions);
-    return is;
+    return chosen && r->n_findings > 0 && decisions_are_alike(&chosen->decisions, &f->decisions);
 }
 
-/* One of each kind, the fastest; of its own kind it is the one that is chosen (NULL: none is yet),
- * which is listed whatever it takes. */
+/* One of each kind, the fastest; and the one that is chosen, in any case. */
 static void merge(struct restarts *x, const struct finding *chosen)
 {
     struct search_report *r = &x->merged;
@@ -171,7 +164,8 @@ static void merge(struct restarts *x, const struct finding *chosen)
     while ((f = find_next(x, next, &i)) != NULL) {
         next[i]++;
         bool is_chosen = f == chosen;
-        if (!is_chosen && !is_runner_up(r, f, chosen))
+        if (!is_chosen &&
+            (stands_for(chosen, f, r) || !search_is_runner_up(r, f->seconds, &f->decisions)))
             continue;
         int at = MIN(r->n_findings, MAX_FINDINGS - 1);
         r->findings[at] = *f;

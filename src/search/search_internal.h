@@ -228,6 +228,9 @@ enum status search_find_gaps(struct search *s, struct gaps *gaps) MUST_CHECK;
 /* Decisions of a trial, that live as long as the workload. */
 enum status search_take(struct search *s, const struct trial *t, struct decisions *d) MUST_CHECK;
 enum status search_describe(struct search *s, struct search_report *out) MUST_CHECK;
+/* Is there room for it in a list, fastest first, and is it another way of running the step than
+ * those that are listed, and not far behind? */
+bool search_is_runner_up(const struct search_report *r, double seconds, const struct decisions *d);
 
 /* *d fits: nothing more has to leave, and what has left is fetched no further ahead than it takes.
  */

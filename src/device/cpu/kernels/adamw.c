@@ -45,7 +45,7 @@ static UNSANITIZED void adamw_block(const void *rule, float *const *block, const
     const struct adamw r = *(const struct adamw *)rule;
     float *restrict p = block[0], *restrict m = block[1], *restrict v = block[2];
     sanitizer_expect(grad, (size_t)n * sizeof(*grad));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 1 + N_STATES; i++)
         sanitizer_expect(block[i], (size_t)n * sizeof(**block));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {

@@ -95,6 +95,7 @@ static inline UNSANITIZED void block_add_products(double sums[BLOCK_SUMS], const
                                                   const float *b, int64_t n)
 {
     int64_t k = 0;
+    sanitizer_expect(sums, BLOCK_SUMS * sizeof(*sums));
     sanitizer_expect(a, (size_t)n * sizeof(*a));
     sanitizer_expect(b, (size_t)n * sizeof(*b));
     for (; k + BLOCK_SUMS <= n; k += BLOCK_SUMS) {
